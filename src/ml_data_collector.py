@@ -1,23 +1,31 @@
-"""The names source document 004 uses, one more way into the dataset: nothing is done here twice.
+"""Ml data collector.
 
-    from ml_data_collector import append_chat_to_jsonl
+from ml_data_collector import append_chat_to_jsonl
     append_chat_to_jsonl({"id": "chat-20251216-150332-abc123", "session_id": "13a84f73", "input": "…", …})
 
 Records are redacted, words are withheld unless the project agreed to track them, and what is written
 is a shard: appending to one file is what makes branches conflict.
 """
 
+import hashlib
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from flightlog.app.collector import (
-    append_chat_to_jsonl,
-    append_session_to_jsonl,
-    append_to_tracked_jsonl,
-    end_session,
-    save_chat_entry,
-)
+from flightlog.app.runtime import open_runtime
+from flightlog.dataset.extract.consent import permitted_rows, values_of
+from flightlog.dataset.extract.sync import convert_legacy_row
+from flightlog.dataset.layout import DatasetDirs, cache_pages, write_shard
+from flightlog.dataset.rows import BASES, Row, encode_row, format_row_time
+from flightlog.dataset.service import load_options, locate_dataset, make_row_redactor
+from flightlog.dataset.state import is_off, report_if_off
+from flightlog.model.errors import Invalid
+from flightlog.model.runtime import Runtime
+from flightlog.store.output_files import write_output_files
 
+_KINDS = {name: kind for kind, name in BASES.items()}
+Record = Mapping[str, Any]
 __all__ = [
     "append_chat_to_jsonl",
     "append_session_to_jsonl",
@@ -28,9 +36,71 @@ __all__ = [
 ]
 
 
+def append_to_tracked_jsonl(file: str | Path, record: Record, *, repository: Path | None = None) -> Path | None:
+    """Add a record to what the base file of that name holds; return the shard, or None when it was there."""
+    runtime = open_runtime()
+    name = Path(file).name
+    kind = _KINDS.get(name if name.endswith(".jsonl") else f"{name}.jsonl")
+    if kind is None:
+        raise Invalid(f"no such tracked file: {name[:60]}", hint=f"one of: {', '.join(BASES.values())}")
+    row = convert_legacy_row(kind, dict(record))
+    if row is None:
+        raise Invalid(f"a record for {name} needs an id", hint="ids come from the recording, never from text")
+    return None if report_if_off(runtime) else _append_row(runtime, locate_dataset(runtime, repository), row)
+
+
+def append_chat_to_jsonl(entry: Record, *, repository: Path | None = None) -> Path | None:
+    """Add a chat."""
+    return append_to_tracked_jsonl("chats.jsonl", entry, repository=repository)
+
+
+def append_session_to_jsonl(session: Record, *, repository: Path | None = None) -> Path | None:
+    """Add a session."""
+    return append_to_tracked_jsonl("sessions.jsonl", session, repository=repository)
+
+
+def save_chat_entry(entry: Record, *, repository: Path | None = None) -> Path | None:
+    """Write the older layout's file of one chat, and the tracked row with it; return the file, None when off."""
+    runtime = open_runtime()
+    place = locate_dataset(runtime, repository)
+    append_chat_to_jsonl(entry, repository=repository)
+    return None if is_off(runtime) else _write_cache_file(runtime, place, "chat", entry)
+
+
+def end_session(session: Record, summary: str | None = None, *, repository: Path | None = None) -> Path | None:
+    """Write the older layout's file of a session that is over, and the tracked row with it; None when off."""
+    runtime = open_runtime()
+    given = {} if summary is None else {"summary": summary}
+    ended = {"ended_at": format_row_time(runtime.clock.now_ms()), **session, **given}
+    place = locate_dataset(runtime, repository)
+    append_session_to_jsonl(ended, repository=repository)
+    return None if is_off(runtime) else _write_cache_file(runtime, place, "session", ended)
+
+
+def _append_row(runtime: Runtime, place: DatasetDirs, row: Row) -> Path | None:
+    cleaner = make_row_redactor(runtime, place)
+    (permitted_row,) = values_of(permitted_rows([row], cleaner, words=load_options(runtime, place).words))
+    # The same record makes the same shard, which is written once.
+    number = hashlib.sha256(encode_row(permitted_row)).digest()[0]
+    # It names a tracked file, so it is taken from the redacted row.
+    session = str(permitted_row.get("session_id") or permitted_row.get("session") or "rows")
+    return write_shard(place, session, [permitted_row], number, cleaner)
+
+
+def _write_cache_file(runtime: Runtime, place: DatasetDirs, kind: str, entry: Record) -> Path:
+    row = convert_legacy_row(kind, dict(entry))
+    assert row is not None, "the tracked row was written from the same record"
+    (permitted_row,) = values_of(
+        permitted_rows([row], make_row_redactor(runtime, place), words=load_options(runtime, place).words)
+    )
+    (page,) = cache_pages([permitted_row])
+    write_output_files(place.root, [page], durable=False)
+    return place.root / page.path
+
+
 def main(arguments: list[str] | None = None) -> Any:
     """Run `ml-data-collector`."""
-    from flightlog.cli.root import run_alias  # noqa: PLC0415 - importing this module must stay quick
+    from flightlog.cli.main import run_alias  # noqa: PLC0415 - importing this module must stay quick
 
     sys.exit(run_alias("dataset", "ml-data-collector", sys.argv[1:] if arguments is None else arguments))
 

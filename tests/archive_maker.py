@@ -4,8 +4,8 @@ import json
 from datetime import UTC
 from pathlib import Path
 
+from flightlog.agents.claude_code.files import find_transcripts
 from flightlog.model.usage import Breakdown
-from flightlog.sources.claude_code.discover import find_transcripts
 from flightlog.usage.pipeline import UsagePipeline
 
 START_MS = 1_780_308_000_000

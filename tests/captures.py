@@ -10,9 +10,9 @@ from pathlib import Path
 
 import zstandard
 
-from flightlog.sources.api.proxy import ProxySettings
-from flightlog.sources.api.recorder import ExchangeRecorder
-from flightlog.sources.api.serving import capture_in_thread
+from flightlog.agents.capture.proxy import ProxySettings
+from flightlog.agents.capture.recorder import ExchangeRecorder
+from flightlog.agents.capture.server import capture_in_thread
 from flightlog.store.exchanges import ExchangeStore
 from upstream import answering, call, parts
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from click.testing import CliRunner
 
-from flightlog.cli.root import cli, run_command
+from flightlog.cli.main import cli, run_command
 
 FLIGHTLOG = Path(sys.executable).parent / "flightlog"
 

@@ -6,15 +6,15 @@ import subprocess
 from pathlib import Path
 
 from dataset_histories import environment
-from flightlog.archive import Archive
-from flightlog.dataset.book import read_dataset
-from flightlog.dataset.capture import ExtractContext, ExtractOptions
+from flightlog.archive.archive import Archive
+from flightlog.dataset.extract.extract import ExtractContext, ExtractOptions
 from flightlog.dataset.layout import DatasetDirs, prepare_dataset
-from flightlog.dataset.memory import writer_name
-from flightlog.privacy.records import JsonRedactor
-from flightlog.privacy.redact import Redactor
+from flightlog.dataset.reader import read_dataset
+from flightlog.dataset.state import writer_name
+from flightlog.privacy.json_redactor import JsonRedactor
+from flightlog.privacy.redactor import Redactor
 from flightlog.privacy.trust import FILE, TrustStore
-from flightlog.sources.git.repository import open_repository
+from flightlog.store.git.repository import open_repository
 from transcripts import assistant, stamp, user
 
 

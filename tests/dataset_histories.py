@@ -14,15 +14,15 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-from flightlog.dataset.book import read_dataset
 from flightlog.dataset.compact import compact_and_commit, compact_dataset
-from flightlog.dataset.forgotten import make_tombstone
 from flightlog.dataset.layout import DatasetDirs, prepare_dataset, write_shard
-from flightlog.dataset.retain import apply_tombstones, tombstones_for_rows, tombstones_for_words
+from flightlog.dataset.reader import read_dataset
+from flightlog.dataset.retention import apply_tombstones, tombstones_for_rows, tombstones_for_words
 from flightlog.dataset.rows import format_row_time, key_of
-from flightlog.privacy.records import JsonRedactor
-from flightlog.privacy.redact import Redactor
-from flightlog.sources.git.repository import open_repository
+from flightlog.dataset.tombstones import make_tombstone
+from flightlog.privacy.json_redactor import JsonRedactor
+from flightlog.privacy.redactor import Redactor
+from flightlog.store.git.repository import open_repository
 
 RECORDS = JsonRedactor(Redactor(b"k" * 32))
 OURS = ".git-ml/"

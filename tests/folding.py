@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from tools.bench.transcript import Session as Maker
 from tools.bench.words import Words
 
-from flightlog.model.events import (
+from flightlog.agents.claude_code.decode import decode_record
+from flightlog.model.entries import (
     AssistantReply,
     ClientNote,
     ClientTotalReported,
@@ -24,7 +25,6 @@ from flightlog.model.events import (
     UserPrompt,
 )
 from flightlog.model.usage import ClientTotals, Usage
-from flightlog.sources.claude_code.decode import decode_record
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import SessionFold
 from flightlog.views.session.thread import EVICTION

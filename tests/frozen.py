@@ -133,7 +133,7 @@ def _command_texts(root: Path, group: str) -> dict[str, str]:
 def _transcript(words: list[str]) -> str:
     from click.testing import CliRunner
 
-    from flightlog.cli.root import cli, run_command
+    from flightlog.cli.main import cli, run_command
 
     with CliRunner().isolation() as (out, err, _):
         code = run_command(cli, "flightlog", words)

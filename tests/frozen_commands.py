@@ -6,13 +6,13 @@ from typing import Any, get_args
 
 import click
 
-from flightlog.cli.root import cli
+from flightlog.cli.main import cli
 from flightlog.dataset.rows import AnyRow
 from flightlog.lab.events import RunEvent
-from flightlog.lab.resampling.events import SampleEvent
+from flightlog.lab.resample.state import SampleEvent
 from flightlog.live.events import Event as LiveEvent
 from flightlog.loop.events import Event as LoopEvent
-from flightlog.model.events import Block
+from flightlog.model.entries import Block
 from flightlog.model.exchange import ApiRequest, ApiResponse
 from flightlog.retro.events import Event as RetroEvent
 

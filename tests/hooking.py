@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from flightlog.app.install import build_hook_command
+from flightlog.setup.install import build_hook_command
 from waiting import command_line, environ, processes, until
 
 COMMAND = build_hook_command(Path(sys.executable))

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from flightlog.app import lab as app
-from flightlog.app import open_runtime
-from flightlog.lab.book import RunStore
+from flightlog.app.runtime import open_runtime
+from flightlog.lab import service
 from flightlog.lab.config import TOOLS, RunConfig
-from flightlog.lab.reading import trees_of
-from flightlog.lab.running.run import start_run
-from flightlog.store.trees import SnapshotDirs, open_trees
+from flightlog.lab.run_reader import trees_of
+from flightlog.lab.runner.run import start_run
+from flightlog.lab.store import RunStore
+from flightlog.store.git.snapshots import SnapshotDirs, open_trees
 from real_agent import PINNED, agent_program
 
 MODEL = "claude-opus-5-5"
@@ -42,13 +42,13 @@ def config(root, scenario, *sessions, engine="claude_code", **more):
 def run(root, given, name="run", env=None):
     """Carry a run out and return its book."""
     own = {"FLIGHTLOG_HOME": os.environ["FLIGHTLOG_HOME"]} | (env or environment(root))
-    return start_run(root / "runs" / name, given, app.prepare_run(open_runtime(own), lambda *_: None))
+    return start_run(root / "runs" / name, given, service.prepare_run(open_runtime(own), lambda *_: None))
 
 
 def reconfigured(path, text):
     """Write a run's configuration again, as the person whose run it is."""
     (path / "config.yaml").write_text(text)
-    app.remember_run(open_runtime(), RunStore(path, now=str, new_id=str).config_digest)
+    service.remember_run(open_runtime(), RunStore(path, now=str, new_id=str).config_digest)
 
 
 def again(root, name="run"):

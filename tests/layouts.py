@@ -15,18 +15,18 @@ from pathlib import Path
 import msgspec
 import zstandard
 
-from flightlog.archive import Archive
-from flightlog.dataset.book import read_dataset
+from flightlog.archive.archive import Archive
+from flightlog.dataset.reader import read_dataset
 from flightlog.dataset.stats import count_by_kind
-from flightlog.lab.book import RunStore
 from flightlog.lab.layout import run_meta
-from flightlog.lab.reading import RunSession, trees_of
-from flightlog.live.file import runtime_state
-from flightlog.loop.look.session import iter_events, open_loop_session
-from flightlog.loop.look.status import build_status
-from flightlog.privacy.redact import Redactor
-from flightlog.retro.room import ANALYSIS, RetroStore
+from flightlog.lab.run_reader import RunSession, trees_of
+from flightlog.lab.store import RunStore
+from flightlog.live.state_file import runtime_state
+from flightlog.loop.directories import iter_events, open_loop_session
+from flightlog.loop.status import build_status
+from flightlog.privacy.redactor import Redactor
 from flightlog.retro.state import decode_analysis
+from flightlog.retro.store import ANALYSIS, RetroStore
 
 KEPT = Path(__file__).parent / "recordings" / "layouts"
 VERSIONS = sorted(path.name.removesuffix(".tar.zst") for path in KEPT.glob("*.tar.zst"))

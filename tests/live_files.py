@@ -9,10 +9,10 @@ from pathlib import Path
 import zstandard
 from msgspec.structs import replace
 
-from flightlog.app import open_runtime
-from flightlog.app.live import render_status_lines
-from flightlog.archive import Archive
-from flightlog.live.gather import CollectDepth, LiveDirectory, collect_live_state
+from flightlog.app.runtime import open_runtime
+from flightlog.archive.archive import Archive
+from flightlog.live.collector import CollectDepth, LiveDirectory, collect_live_state
+from flightlog.live.service import render_status_lines
 from transcripts import MODEL, assistant, user, write
 
 NOW_MS = 1_794_744_000_000  # a full hour: 2026-11-15T12:00Z

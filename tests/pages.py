@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from flightlog.app import open_runtime
+from flightlog.app.runtime import open_runtime
 from flightlog.model.runtime import Runtime
 from flightlog.web.server import ServerConfig, run_server
 

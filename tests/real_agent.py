@@ -18,10 +18,11 @@ from pathlib import Path
 import pytest
 
 from flightlog.agents.claude_code.driver import ClaudeCode, ClientSandbox, isolated_environment
-from flightlog.agents.driver import AgentOutcome, AgentPrompt
 from flightlog.agents.process import AgentProcess
-from flightlog.agents.scripted import Scenario, ServedRequest, parse_scenario, serve_scenario
-from flightlog.app.install import apply_change, plan_install
+from flightlog.agents.protocol import AgentOutcome, AgentPrompt
+from flightlog.agents.scripted.scenario import Scenario, parse_scenario
+from flightlog.agents.scripted.server import ServedRequest, serve_scenario
+from flightlog.setup.install import apply_change, plan_install
 
 PINNED = "2.1.325"
 VERSIONS = ("1.0.128", "2.0.76", "2.1.100", PINNED)

@@ -7,7 +7,7 @@ scripted model; a test gets them copied into a configuration directory of its ow
 import shutil
 from pathlib import Path
 
-from flightlog.archive import Archive
+from flightlog.archive.archive import Archive
 
 ROOT = Path(__file__).parent / "recordings" / "claude-code"
 CASES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("*/*"))

@@ -6,11 +6,12 @@ import re
 from contextlib import contextmanager
 from pathlib import Path
 
-from flightlog.agents.scripted import parse_scenario, serve_scenario
-from flightlog.app import lab as app
-from flightlog.app import open_runtime
-from flightlog.lab.replaying.branch import ReplayOptions, continue_any_run, prepare_branch
-from flightlog.lab.replaying.source import ReplaySource
+from flightlog.agents.scripted.scenario import parse_scenario
+from flightlog.agents.scripted.server import serve_scenario
+from flightlog.app.runtime import open_runtime
+from flightlog.lab import service
+from flightlog.lab.replay.branch import ReplayOptions, continue_any_run, prepare_branch
+from flightlog.lab.replay.source import ReplaySource
 from labs import bash, config, environment, replies, run
 
 KEY = "sk-" + "fake-" + "0" * 12
@@ -67,7 +68,7 @@ class Ground:
         self.root, self._model = root, model
         self.work = root / "work"
         self.env = environment(root, ANTHROPIC_API_KEY=KEY)
-        self.setting = app.prepare_run(open_runtime(self.env), lambda *_: None)
+        self.setting = service.prepare_run(open_runtime(self.env), lambda *_: None)
 
     def asked(self, session_id):
         """What a session's main thread asked, without who asked."""
@@ -86,7 +87,7 @@ class Ground:
 
     def source(self, session=1, run="run", replicate=0):
         return ReplaySource(
-            app.open_run(open_runtime(), self.root / "runs", run), session, replicate, os.environ["PATH"]
+            service.open_run(open_runtime(), self.root / "runs", run), session, replicate, os.environ["PATH"]
         )
 
     def prepared(self, name, session, turn, asked, run="run"):

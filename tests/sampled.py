@@ -5,11 +5,12 @@ import shutil
 from pathlib import Path
 
 import labs
-from flightlog.app import lab, lab_resample, open_runtime
-from flightlog.app.lab_resample import SamplingOptions
-from flightlog.lab.book import RunStore
-from flightlog.lab.resampling.events import BatchLimits
-from flightlog.lab.resampling.sweep import Sweep
+from flightlog.app.runtime import open_runtime
+from flightlog.lab import service
+from flightlog.lab.resample.plan import Sweep
+from flightlog.lab.resample.service import SamplingOptions, resample_edited, resample_grid
+from flightlog.lab.resample.state import BatchLimits
+from flightlog.lab.store import RunStore
 
 SONNET = "claude-sonnet-4-5"
 KEY = "sk-" + "ant-" + "test" * 8
@@ -53,7 +54,7 @@ def holds(root: Path, word: str) -> list[str]:
 
 def book(run: Path) -> RunStore:
     """The run's book."""
-    return lab.open_run(open_runtime(), run.parent, run.name)
+    return service.open_run(open_runtime(), run.parent, run.name)
 
 
 def sent(url: str = "", **limits) -> SamplingOptions:
@@ -63,13 +64,11 @@ def sent(url: str = "", **limits) -> SamplingOptions:
 
 def ask(run: Path, url: str = "", *, sweep=None, dry_run=False, **limits):
     """Ask again, as it was."""
-    return lab_resample.resample_grid(
-        open_runtime(), book(run), sweep or Sweep(requests=(2,)), sent(url, **limits), dry_run=dry_run
-    )
+    return resample_grid(open_runtime(), book(run), sweep or Sweep(requests=(2,)), sent(url, **limits), dry_run=dry_run)
 
 
 def edit(run: Path, url: str, body, label="edit", **more):
     """Ask again with another body."""
-    return lab_resample.resample_edited(
+    return resample_edited(
         open_runtime(), book(run), Sweep(requests=(2,), count=2, **more), body, label, sent=sent(url)
     )

@@ -2,8 +2,8 @@
 
 import json
 
-from flightlog.lab.resampling import layout
-from flightlog.lab.resampling.events import BatchLimits, BatchStarted, SampleTarget
+from flightlog.lab.resample import layout
+from flightlog.lab.resample.state import BatchLimits, BatchStarted, SampleTarget
 from flightlog.store.journal import Journal
 from labs import bash, config, run, script
 

@@ -6,7 +6,7 @@ import subprocess
 from itertools import count
 from pathlib import Path
 
-from flightlog.store.trees import SnapshotDirs, open_trees
+from flightlog.store.git.snapshots import SnapshotDirs, open_trees
 
 PROGRAMS = os.environ["PATH"]
 

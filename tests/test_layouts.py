@@ -15,18 +15,17 @@ import pytest
 from tools.docs.files import FILES, find_pattern
 
 from cli_runs import FLIGHTLOG
-from flightlog.app import doctor, open_runtime
-from flightlog.app.retro import read_analysis_and_board
-from flightlog.lab.book import RunStore
+from flightlog.app.runtime import open_runtime
 from flightlog.lab.events import WorkTreeRestored
-from flightlog.live.file import runtime_state
-from flightlog.model.damage import Damage
-from flightlog.model.errors import Misconfigured
-from flightlog.privacy.redact import Redactor
-from flightlog.retro.room import ANALYSIS, RetroStore
+from flightlog.lab.store import RunStore
+from flightlog.live.state_file import runtime_state
+from flightlog.model.errors import Damage, Misconfigured
+from flightlog.privacy.redactor import Redactor
 from flightlog.retro.state import decode_analysis
+from flightlog.retro.store import ANALYSIS, RetroStore, read_analysis_and_board
+from flightlog.setup import doctor
+from flightlog.store.directories import LayoutMigration
 from flightlog.store.journal import Journal, JournalRecord, UnknownEvent
-from flightlog.store.migration import LayoutMigration
 from journal_events import EARLIER, LATER
 from layouts import KEPT, ROOMS, VERSIONS, said, unpacked
 from retro.rooms import reported

@@ -310,7 +310,7 @@ def test_a_stray_package_breaks_the_import_contract(tmp_path):
     assert code != 0
     assert "stray" in said
     shutil.rmtree(stray)
-    (tmp_path / "src/flightlog/model/damage.py").write_text('"""Upwards."""\nimport flightlog.store.lines\n')
+    (tmp_path / "src/flightlog/model/errors.py").write_text('"""Upwards."""\nimport flightlog.store.jsonl\n')
     assert linted()[0] != 0
 
 

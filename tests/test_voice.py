@@ -9,7 +9,7 @@ import re
 import tokenize
 from pathlib import Path
 
-from flightlog.cli.root import COMMANDS
+from flightlog.cli.main import COMMANDS
 from flightlog.model import errors
 
 ROOT = Path(__file__).parents[1]

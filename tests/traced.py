@@ -9,12 +9,13 @@ from datetime import UTC
 from pathlib import Path
 
 from cli_runs import FLIGHTLOG
-from flightlog.agents.scripted import parse_scenario, serve_scenario
-from flightlog.app import open_runtime
-from flightlog.app.tracing.ground import TraceContext
-from flightlog.archive import Archive
-from flightlog.model.pages import Redacted
-from flightlog.retro import looking
+from flightlog.agents.scripted.scenario import parse_scenario
+from flightlog.agents.scripted.server import serve_scenario
+from flightlog.app.runtime import open_runtime
+from flightlog.archive.archive import Archive
+from flightlog.model.output_files import Redacted
+from flightlog.retro.analysis import analyze
+from flightlog.tracing.providers import TraceContext
 from real_agent import Bench
 from retro.rooms import make_room, reported
 
@@ -127,8 +128,8 @@ def _looked_back(bench, top):
     evidence = f"{session}#1.1"
     issue = reported(room, "Totals are rounded too early", "They are.", context={"evidence": evidence})
     meta = json.loads((top / "runs/tax/run_meta.json").read_text())
-    looking.read_archive(room, archive, lambda told: Redacted(told, 0, 0))
-    finding = looking.analyze(room, UTC).patterns[0].id
+    analyze.read_archive(room, archive, lambda told: Redacted(told, 0, 0))
+    finding = analyze.analyze(room, UTC).patterns[0].id
     commit = git(top, "rev-parse", "HEAD")
     return Project(bench, commit, issue, finding, session, meta["sessions"][0]["session_id"])
 

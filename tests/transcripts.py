@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from flightlog.archive import Archive
+from flightlog.archive.archive import Archive
 
 MODEL = "claude-opus-5-5"
 SESSION = "11111111-1111-4111-8111-111111111111"

@@ -1,4 +1,4 @@
-"""Write src/flightlog/app/formats.json: the record types and fields of the pinned agent.
+"""Write src/flightlog/setup/formats.json: the record types and fields of the pinned agent.
 
     .venv/bin/python tools/learn_formats.py [DIRECTORY…]
 
@@ -15,13 +15,14 @@ from typing import Any
 
 import msgspec
 
+from flightlog.setup import format_drift
+
 REPOSITORY = Path(__file__).parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
-from flightlog.app import formats  # noqa: E402
 from real_agent import PINNED, Bench, make_bench, new_session  # noqa: E402 - it is among the tests
 
-TARGET = REPOSITORY / "src/flightlog/app/formats.json"
+TARGET = REPOSITORY / "src/flightlog/setup/formats.json"
 SURE = 3  # records of a type before a field counts as always there
 Records = list[dict[str, Any]]
 
@@ -37,7 +38,7 @@ def main(directories: list[str]) -> int:
             hooks for root in found for path in root.rglob("hooks.jsonl") if (hooks := list(hook_payloads(path)))
         ]
     held = {**types(sessions), **types(payloads)}
-    format_ = formats.Format("claude-code", PINNED, held)
+    format_ = format_drift.Format("claude-code", PINNED, held)
     TARGET.write_bytes(msgspec.json.format(msgspec.json.encode(format_), indent=1) + b"\n")
     fields = sum(len(one.always + one.sometimes) for one in held.values())
     print(f"{len(sessions)} sessions: {len(held)} types, {fields} fields")
@@ -77,26 +78,26 @@ def transcripts(root: Path) -> Iterator[Records]:
     for folder in {path.parent for path in [*root.rglob("projects/*/*.jsonl"), *root.rglob("transcripts/*.jsonl")]}:
         for path in sorted(folder.glob("*.jsonl")):
             files = [path, *sorted((path.parent / path.stem).rglob("*.jsonl"))]
-            yield [record for file in files for record in formats.read_json_objects(file)]
+            yield [record for file in files for record in format_drift.read_json_objects(file)]
 
 
 def hook_payloads(path: Path) -> Iterator[dict[str, Any]]:
     """The payloads in a file of hook events."""
-    for event in formats.read_json_objects(path):
+    for event in format_drift.read_json_objects(path):
         payload = event.get("payload") or event.get("stdin")
         if isinstance(payload, dict):
             yield payload
 
 
-def types(sessions: list[Records]) -> dict[str, formats.TypeFormat]:
+def types(sessions: list[Records]) -> dict[str, format_drift.TypeFormat]:
     """What was learned, as it is kept on file."""
-    return {kind: _kept(one, len(sessions)) for kind, one in sorted(formats.learn_types(sessions).items())}
+    return {kind: _kept(one, len(sessions)) for kind, one in sorted(format_drift.learn_types(sessions).items())}
 
 
-def _kept(one: formats.FormatObservation, sessions: int) -> formats.TypeFormat:
+def _kept(one: format_drift.FormatObservation, sessions: int) -> format_drift.TypeFormat:
     if one.count < SURE:
-        return formats.TypeFormat((), tuple(sorted({*one.always, *one.sometimes})))
-    return formats.TypeFormat(one.always, one.sometimes, every_session=one.sessions == sessions)
+        return format_drift.TypeFormat((), tuple(sorted({*one.always, *one.sometimes})))
+    return format_drift.TypeFormat(one.always, one.sometimes, every_session=one.sessions == sessions)
 
 
 if __name__ == "__main__":

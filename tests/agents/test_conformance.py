@@ -12,11 +12,10 @@ from msgspec.structs import replace
 import recordings
 from flightlog.agents import agent_names, find_agent, source_of
 from flightlog.agents.protocol import Agent
-from flightlog.model.damage import Damage
-from flightlog.model.errors import NotFound
-from flightlog.model.events import AssistantReply, ClientTotalReported, Entry, SubagentInfo, Thinking, ToolResult
+from flightlog.model.entries import AssistantReply, ClientTotalReported, Entry, SubagentInfo, Thinking, ToolResult
+from flightlog.model.errors import Damage, NotFound
 from flightlog.sources.protocol import Fidelity
-from flightlog.store.lines import TORN_TAIL
+from flightlog.store.jsonl import TORN_TAIL
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 # How the fixtures of an agent become one of its own directories.

@@ -10,12 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from cli_runs import FLIGHTLOG, Ran
-from flightlog.agents.scripted import parse_scenario, serve_scenario
-from flightlog.app import open_runtime
-from flightlog.app.lab import permit_run
-from flightlog.lab.book import RunStore
+from flightlog.agents.scripted.scenario import parse_scenario
+from flightlog.agents.scripted.server import serve_scenario
+from flightlog.app.runtime import open_runtime
 from flightlog.lab.config import VerifierConfig, dump_run_config
-from flightlog.lab.running.asking import resolve_upstream
+from flightlog.lab.runner.agent_setup import resolve_upstream
+from flightlog.lab.service import permit_run
+from flightlog.lab.store import RunStore
 from flightlog.model.errors import ConsentNeeded, Invalid
 from labs import bash, config, environment, run, script
 from pages import running

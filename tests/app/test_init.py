@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.app import open_runtime
+from flightlog.agents.claude_code.files import find_config_dirs
+from flightlog.app.runtime import open_runtime
 from flightlog.model.errors import Misconfigured
-from flightlog.sources.claude_code.discover import find_config_dirs
 
 
 def test_runtime_is_built_from_the_given_environment(tmp_path):
@@ -47,7 +47,9 @@ def test_broken_settings_are_an_error_only_where_settings_are_read(tmp_path, mon
 def test_a_deleted_working_directory_does_not_stop_a_command(tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
-    script = f"import os; os.rmdir({str(gone)!r}); from flightlog.app import open_runtime; print(open_runtime().cwd)"
+    script = (
+        f"import os; os.rmdir({str(gone)!r}); from flightlog.app.runtime import open_runtime; print(open_runtime().cwd)"
+    )
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PWD": str(gone)}
 
     done = subprocess.run(

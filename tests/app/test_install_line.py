@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.app.install import apply_change, has_other_status_line, plan_install, plan_removal, status_line_command
+from flightlog.setup.install import apply_change, has_other_status_line, plan_install, plan_removal, status_line_command
 
 PYTHON = Path(sys.executable)
 OTHERS = '{\n    "statusLine": {"type": "command", "command": "their own"},\n    "model": "opus"\n}\n'

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from flightlog.app import open_runtime
-from flightlog.archive import Archive
+from flightlog.app.runtime import open_runtime
+from flightlog.archive.archive import Archive
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.usage import Breakdown
 from transcripts import SESSION, archive, assistant, user, write

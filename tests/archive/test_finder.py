@@ -9,22 +9,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from archive_maker import START_MS, prompt, put, reply
-from flightlog.archive.finder import SearchIndex
+from flightlog.agents.claude_code.files import find_transcripts
+from flightlog.agents.claude_code.search_text import read_records
+from flightlog.archive.search import SearchIndex, parse_query
 from flightlog.model.errors import Invalid
-from flightlog.sources.claude_code.discover import find_transcripts
-from flightlog.sources.claude_code.records import read_records
-from flightlog.sources.claude_code.stream import read_all
+from flightlog.sources.workers import read_all
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import SCHEMA as FILES
-from flightlog.store.index.lines import SCHEMA as RECORDS
-from flightlog.store.index.text import SCHEMA as FULLTEXT
-from flightlog.store.index.text import sync_text
-from flightlog.views.query import parse_query
+from flightlog.store.index.fulltext import SCHEMA as FULLTEXT
+from flightlog.store.index.fulltext import sync_text
+from flightlog.store.index.records import SCHEMA as RECORDS
 from strace_points import kill_everywhere
 
 SYNC = """
-from flightlog.archive.finder import SearchIndex
-from flightlog.sources.claude_code.discover import find_transcripts
+from flightlog.archive.search import SearchIndex
+from flightlog.agents.claude_code.files import find_transcripts
 finder = SearchIndex(find_transcripts(str(root / "agent")).files, root / "home" / "index.db")
 begin()
 finder.sync_index()

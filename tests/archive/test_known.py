@@ -1,6 +1,6 @@
 """Copies are known by the sessions they were copied from, also where the client notes no requests."""
 
-from flightlog.archive import Archive
+from flightlog.archive.archive import Archive
 from recordings import archive
 from transcripts import SESSION, assistant, user, write
 

@@ -6,8 +6,8 @@ from datetime import UTC
 
 import pytest
 
-from flightlog.archive import Archive
-from flightlog.model.events import Text, Thinking
+from flightlog.archive.archive import Archive
+from flightlog.model.entries import Text, Thinking
 from flightlog.model.usage import Breakdown, Usage
 from flightlog.usage.reconciliation import GapReason
 from flightlog.views.session.timeline import all_steps

@@ -22,7 +22,7 @@ from waiting import until
 
 SESSIONS = [f"{number}0000000-0000-4000-8000-000000000000" for number in range(3)]
 HURT = SESSIONS[1]
-HOOK = "src/flightlog/app/hook/record.py"
+HOOK = "src/flightlog/hooks/record.py"
 REPORTS = (("session", "list"), ("session", "usage", "--by", "session"), ("session", "search", "hello"), ("status",))
 
 

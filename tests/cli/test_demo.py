@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cli_runs import flightlog, within
-from flightlog.app import open_runtime
-from flightlog.app.demo import SCENARIO, perform_demo
+from flightlog.app.runtime import open_runtime
 from flightlog.model.usage import Breakdown
+from flightlog.setup.demo import DEMO_SCENARIO, perform_demo
 
 
 def test_the_demo_takes_seconds_and_leaves_nothing_behind(tmp_path):
@@ -33,7 +33,7 @@ def test_what_it_shows_is_what_the_commands_printed():
 
 def test_another_scenario_gives_another_story(tmp_path):
     other = tmp_path / "demo.yaml"
-    other.write_text(SCENARIO.read_text().replace('print("all prices right")', 'print(6 * 7, "prices")'))
+    other.write_text(DEMO_SCENARIO.read_text().replace('print("all prices right")', 'print(6 * 7, "prices")'))
 
     with perform_demo(open_runtime(), other) as shown:
         told = shown.archive.read_session(shown.session)

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from cli_runs import within
-from flightlog.cli.root import cli
+from flightlog.cli.main import cli
 from recordings import config_dir
 from retro.planted import chats, written
 

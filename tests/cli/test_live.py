@@ -8,9 +8,9 @@ import time
 import pytest
 
 from cli_runs import FLIGHTLOG, environment, within
-from flightlog.live.file import runtime_state
-from flightlog.live.gather import LOCK
-from flightlog.live.keeping import LOG_BYTES_MAX, clean_up, log_line
+from flightlog.live.cleanup import LOG_BYTES_MAX, clean_up, log_line
+from flightlog.live.collector import LOCK
+from flightlog.live.state_file import runtime_state
 from live_files import MINUTE_MS, Desk, session_id
 
 ONE = session_id(1)

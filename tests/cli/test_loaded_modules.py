@@ -1,4 +1,4 @@
-"""Every module that `--help` and `session usage` load; the hook's are in `tests/app/hook/test_record.py`.
+"""Every module that `--help` and `session usage` load; the hook's are in `tests/hooks/test_record.py`.
 
 A usage report over 100 MB takes about as long as its imports. A module that is missing here makes
 each report slower: import it where it is used, or name it here and measure again (`make bench`).
@@ -23,24 +23,24 @@ except SystemExit as end:
 
 HELP = """
 flightlog
-flightlog.cli flightlog.cli.root
+flightlog.cli flightlog.cli.main
 flightlog.model flightlog.model.errors flightlog.model.text
 """
 USAGE = f"""{HELP}
-flightlog.cli.output flightlog.cli.places flightlog.cli.session flightlog.cli.usage
-flightlog.app flightlog.app.places
+flightlog.cli.output flightlog.cli.options flightlog.cli.session flightlog.cli.usage
+flightlog.app.runtime flightlog.app.directories
 flightlog.usage flightlog.usage.attribution flightlog.usage.digest flightlog.usage.index
 flightlog.usage.pipeline flightlog.usage.price_table flightlog.usage.prices
 flightlog.usage.reconciliation flightlog.usage.report flightlog.usage.report_json
-flightlog.views flightlog.views.wire
-flightlog.sources flightlog.sources.forks flightlog.sources.protocol flightlog.sources.usage_rows
-flightlog.sources.claude_code flightlog.sources.claude_code.costs
-flightlog.sources.claude_code.discover flightlog.sources.claude_code.kept
-flightlog.sources.claude_code.parallel flightlog.sources.claude_code.scan
-flightlog.sources.claude_code.spoken flightlog.sources.claude_code.values
-flightlog.store flightlog.store.kept flightlog.store.locks flightlog.store.reading
+flightlog.views flightlog.views.json_output
+flightlog.sources flightlog.sources.workers flightlog.sources.protocol flightlog.sources.usage_rows
+flightlog.agents.claude_code flightlog.agents.claude_code.usage
+flightlog.agents.claude_code.files flightlog.agents.recordings
+flightlog.sources.workers flightlog.agents.claude_code.scan
+flightlog.agents.claude_code.usage flightlog.sources.foreign_json
+flightlog.store flightlog.store.recordings.adoption flightlog.store.locks flightlog.store.recordings.reader
 flightlog.store.index flightlog.store.index.database flightlog.store.index.files
-flightlog.model.damage flightlog.model.ids flightlog.model.session_file flightlog.model.usage
+flightlog.model.errors flightlog.model.addresses flightlog.model.session flightlog.model.usage
 """
 # Modules of the standard library that take 2 ms or more and have crept in before.
 SLOW = {

@@ -9,9 +9,8 @@ import click
 import pytest
 
 from cli_runs import FLIGHTLOG, environment, flightlog, within
-from flightlog.cli.root import COMMANDS, EXIT_CODES, cli, run_command
-from flightlog.model.errors import Conflict, Invalid, Misconfigured, NotFound, Unavailable, Unreadable
-from flightlog.model.extras import EXTRAS
+from flightlog.cli.main import COMMANDS, EXIT_CODES, cli, run_command
+from flightlog.model.errors import EXTRAS, Conflict, Invalid, Misconfigured, NotFound, Unavailable, Unreadable
 from recordings import config_dir
 from transcripts import SESSION, user, write
 

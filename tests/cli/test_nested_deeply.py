@@ -6,7 +6,7 @@ import pytest
 
 from archive_maker import prompt, put, reply
 from cli_runs import flightlog
-from flightlog.store.salvage import DEPTH_MAX
+from flightlog.model.errors import DEPTH_MAX
 
 SESSION = "11111111-2222-4333-8444-555555555555"
 COMMANDS = (

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from flightlog.app import open_runtime
-from flightlog.app.privacy import make_redactor
-from flightlog.privacy.redact import Redactor
+from flightlog.app.runtime import open_runtime
+from flightlog.privacy.redactor import Redactor
+from flightlog.privacy.service import make_redactor
 from privacy import labelled
 
 ONE = next(iter(labelled.tool_style()))

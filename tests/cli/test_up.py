@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from cli_runs import FLIGHTLOG, environment, within
-from flightlog.archive import Archive
+from flightlog.archive.archive import Archive
 from recordings import CASES, config_dir
 from transcripts import SESSION, assistant, user, write
 

@@ -1,8 +1,8 @@
 """Looking a dataset over: each thing that is wrong is named, and mending takes nothing away."""
 
 from dataset_ground import turn
-from flightlog.dataset.capture import capture_session
 from flightlog.dataset.check import check_dataset, fix_dataset
+from flightlog.dataset.extract.extract import capture_session
 from flightlog.dataset.layout import write_shard
 
 SESSION = "13a84f73-1111-4111-8111-111111111111"

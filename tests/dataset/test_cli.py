@@ -11,7 +11,7 @@ import pytest
 import hooking
 from cli_runs import Ran, environment
 from dataset_ground import turn
-from flightlog.app import install
+from flightlog.setup import install
 
 SESSION = "13a84f73-1111-4111-8111-111111111111"
 BIN = Path(sys.executable).parent

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_ground import Ground
-from flightlog.dataset.book import read_dataset
 from flightlog.dataset.compact import compact_dataset, is_generation, merge_base_files
-from flightlog.dataset.forgotten import make_tombstone
 from flightlog.dataset.layout import DatasetDirs, prepare_dataset, write_shard
+from flightlog.dataset.reader import read_dataset
 from flightlog.dataset.rows import key_of
-from flightlog.privacy.records import JsonRedactor
-from flightlog.privacy.redact import Redactor
-from flightlog.sources.git.repository import Repository
+from flightlog.dataset.tombstones import make_tombstone
+from flightlog.privacy.json_redactor import JsonRedactor
+from flightlog.privacy.redactor import Redactor
+from flightlog.store.git.repository import Repository
 from strace_points import kill_everywhere
 
 
@@ -174,10 +174,10 @@ def test_the_merge_driver_keeps_every_row_once():
 SCENARIO = """
 sys.path[:0] = ["{source}"]
 from flightlog.dataset.layout import DatasetDirs
-from flightlog.privacy.records import JsonRedactor
-from flightlog.privacy.redact import Redactor
-from flightlog.sources.git.repository import Repository
-from flightlog.dataset.book import base_files, read_files, shard_files
+from flightlog.privacy.json_redactor import JsonRedactor
+from flightlog.privacy.redactor import Redactor
+from flightlog.store.git.repository import Repository
+from flightlog.dataset.reader import base_files, read_files, shard_files
 from flightlog.dataset.compact import base_texts, fold_shards
 RECORDS = JsonRedactor(Redactor(b"k" * 32))
 RECORDS.redact_to_clean([b'{{"kind":"chat"}}'])

@@ -12,12 +12,12 @@ import duckdb
 import pytest
 
 from dataset_ground import turn
-from flightlog.dataset.commits import judgment_rows
-from flightlog.dataset.consent import permitted_rows, values_of
-from flightlog.dataset.exports.files import count_redactions, export_dataset
+from flightlog.dataset.exports import count_redactions, export_dataset
+from flightlog.dataset.extract.commits import judgment_rows
+from flightlog.dataset.extract.consent import permitted_rows, values_of
+from flightlog.dataset.extract.sync import sync_dataset
 from flightlog.dataset.layout import write_shard
 from flightlog.dataset.stats import token_counts
-from flightlog.dataset.sync import sync_dataset
 from flightlog.model.errors import Invalid, Unavailable
 from flightlog.model.usage import Breakdown
 from flightlog.views.session.timeline import all_steps

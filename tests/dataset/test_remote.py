@@ -9,12 +9,12 @@ import pytest
 
 from cli_runs import environment
 from dataset_ground import Ground
-from flightlog.dataset.book import read_dataset
 from flightlog.dataset.layout import DatasetDirs, write_shard
-from flightlog.dataset.memory import writer_name
+from flightlog.dataset.reader import read_dataset
 from flightlog.dataset.remote import measure_safety, pull_rows, push_shards
+from flightlog.dataset.state import writer_name
 from flightlog.model.errors import Unavailable
-from flightlog.sources.git.repository import open_repository
+from flightlog.store.git.repository import open_repository
 
 FLIGHTLOG = Path(sys.executable).with_name("flightlog")
 

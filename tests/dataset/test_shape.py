@@ -4,17 +4,17 @@ import json
 
 import pytest
 
-from flightlog.app import open_runtime
-from flightlog.app.dataset import dataset_stats
-from flightlog.dataset.book import read_dataset
+from flightlog.app.runtime import open_runtime
 from flightlog.dataset.check import check_dataset
-from flightlog.dataset.exports.files import FORMS, export_dataset
-from flightlog.dataset.retain import rows_due
+from flightlog.dataset.exports import FORMS, export_dataset
+from flightlog.dataset.reader import drop_invalid_fields, read_dataset
+from flightlog.dataset.retention import rows_due
 from flightlog.dataset.rows import BASES, ROWS
-from flightlog.dataset.shape import drop_invalid_fields
+from flightlog.dataset.service import dataset_stats
 
 CHAT = {"kind": "chat", "id": "chat-1", "timestamp": "2026-11-02T12:00:00Z", "session_id": "s",
-        "input": "make the tests pass", "output": "b", "tools": ["Read"], "files": [], "uuid": "u", "rev": 1}  # fmt: skip
+        "input": "make the tests pass", "output": "b", "tools": ["Read"], "files": [], "uuid": "u",
+        "rev": 1}  # fmt: skip
 WORSE = {**CHAT, "id": "chat-2", "output": "c", "rewound": True}  # a pair with the row above, for preferences
 STRANGE = (None, 5, -1.5, "x", [], {}, ["a", 1, None], {"a": None}, True, 10**30, "9999-99-99T99:99:99Z")
 FIELDS = [*sorted({name for kind in ROWS for name in kind.__struct_fields__} - {"id"}), "duration_seconds"]

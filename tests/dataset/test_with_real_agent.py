@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.dataset.book import read_dataset
+from flightlog.dataset.reader import read_dataset
 from flightlog.dataset.stats import token_counts
 from real_agent import Bench, make_bench, new_session
 from waiting import until

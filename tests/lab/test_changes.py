@@ -1,9 +1,9 @@
 """Whose step a change is: decided from requests and tools, held here against made-up timelines."""
 
-from flightlog.lab.changes import iter_intervals
 from flightlog.lab.events import SnapshotSaved
-from flightlog.lab.told import SIDE, ApiCall
-from flightlog.model.events import PromptKind
+from flightlog.lab.file_changes import iter_intervals
+from flightlog.lab.run_session import SIDE, ApiCall
+from flightlog.model.entries import PromptKind
 from flightlog.model.exchange import ApiRequest, BodyRef, Exchange, RequestOrigin
 from flightlog.model.session import Session, Step, Subagent, ToolCall, Turn
 from flightlog.model.usage import Cost, CostSource, Usage

@@ -1,6 +1,6 @@
 import os
 
-from flightlog.lab.compare import compare_runs
+from flightlog.lab.inspect import compare_runs
 from labs import bash, config, run, script
 
 

@@ -1,7 +1,7 @@
 """A run that failed is an incident, one that did what it should is not."""
 
 import labs
-from flightlog.lab.incidents import find_incidents
+from flightlog.lab.links import find_incidents
 
 
 def test_a_session_that_failed_is_an_incident_with_its_place(tmp_path):

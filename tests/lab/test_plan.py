@@ -1,5 +1,5 @@
 from flightlog.lab.config import RunConfig, SessionConfig
-from flightlog.lab.plan import final_session, plan_sessions, ready_sessions
+from flightlog.lab.store import final_session, plan_sessions, ready_sessions
 
 
 def told(mode, *sessions):

@@ -1,7 +1,7 @@
 import pytest
 
-from flightlog.lab.rebuilt import PATCH, WORDS, iter_reported_changes
-from flightlog.model.events import Text
+from flightlog.lab.file_changes import PATCH, WORDS, iter_reported_changes
+from flightlog.model.entries import Text
 from flightlog.model.session import Step, ToolCall
 from flightlog.model.usage import Cost, CostSource, Usage
 from labs import apply

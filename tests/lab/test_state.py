@@ -1,6 +1,6 @@
-from flightlog.lab import events as lab
+from flightlog.lab import events
 from flightlog.lab.state import add_event, fold_run
-from flightlog.model.damage import Damage
+from flightlog.model.errors import Damage
 from flightlog.store.journal import Journal, JournalRecord, UnknownEvent
 
 DAMAGE = Damage("j", 0, 4, "torn")
@@ -12,18 +12,18 @@ def records(*events):
 
 
 STORY = (
-    lab.RunStarted("r", "1", "claude-code", "2", "acceptEdits"),
-    lab.RunResumed("p1"),
-    lab.BaselineSaved("b"),
-    lab.CommandRan("pre", 1, 0, 0.1),
-    lab.RunSessionStarted("session_01", 1, "s-1", "b"),
-    lab.AgentStarted("session_01", 1, "p2"),
-    lab.SnapshotSaved("session_01", 1, "t1", 1),
-    lab.CostRecorded("session_01", 1, 0.25),
-    lab.RunSessionEnded("session_01", 1, "completed", "t2"),
-    lab.WorkTreeRestored("t2"),
-    lab.RunSessionStarted("session_02", 1, "s-2", "t2"),
-    lab.CostRecorded("session_02", 1, 0.5),
+    events.RunStarted("r", "1", "claude-code", "2", "acceptEdits"),
+    events.RunResumed("p1"),
+    events.BaselineSaved("b"),
+    events.CommandRan("pre", 1, 0, 0.1),
+    events.RunSessionStarted("session_01", 1, "s-1", "b"),
+    events.AgentStarted("session_01", 1, "p2"),
+    events.SnapshotSaved("session_01", 1, "t1", 1),
+    events.CostRecorded("session_01", 1, 0.25),
+    events.RunSessionEnded("session_01", 1, "completed", "t2"),
+    events.WorkTreeRestored("t2"),
+    events.RunSessionStarted("session_02", 1, "s-2", "t2"),
+    events.CostRecorded("session_02", 1, 0.5),
 )
 
 
@@ -37,13 +37,13 @@ def test_a_run_that_died_shows_what_is_finished_and_what_was_in_flight():
 
 def test_a_second_attempt_leaves_the_first_on_record_and_paid_for():
     again = (
-        lab.RunResumed("p3"),
-        lab.RunSessionEnded("session_02", 1, "interrupted", "t3"),
-        lab.RunSessionSkipped("session_02", "interrupted"),
-        lab.RunSessionStarted("session_02", 2, "s-3", "t2"),
-        lab.CostRecorded("session_02", 2, 0.25),
-        lab.RunSessionEnded("session_02", 2, "completed", "t4", session_id="s-4"),
-        lab.RunEnded("completed", "t4"),
+        events.RunResumed("p3"),
+        events.RunSessionEnded("session_02", 1, "interrupted", "t3"),
+        events.RunSessionSkipped("session_02", "interrupted"),
+        events.RunSessionStarted("session_02", 2, "s-3", "t2"),
+        events.CostRecorded("session_02", 2, 0.25),
+        events.RunSessionEnded("session_02", 2, "completed", "t4", session_id="s-4"),
+        events.RunEnded("completed", "t4"),
     )
 
     state = fold_run(records(*STORY, *again))
@@ -63,7 +63,7 @@ def test_folding_live_equals_folding_at_the_end():
 
 
 def test_what_cannot_be_read_is_counted_and_hides_nothing():
-    orphan = lab.CostRecorded("session_09", 1, 1.0)
+    orphan = events.CostRecorded("session_09", 1, 1.0)
 
     state = fold_run([DAMAGE, *records(*STORY), STRANGE, *records(orphan)])
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_read_is_counted_and_hides_nothing():
 
 def test_the_journal_takes_every_event_and_gives_it_back(tmp_path):
     ids = iter(range(100))
-    journal = Journal(tmp_path / "j", lab.RunEvent, now=lambda: "t", new_id=lambda: str(next(ids)))
+    journal = Journal(tmp_path / "j", events.RunEvent, now=lambda: "t", new_id=lambda: str(next(ids)))
     for event in STORY:
         journal.append(event)
 

@@ -1,6 +1,6 @@
 """What is critical is an incident, what is only a warning is not."""
 
-from flightlog.live.incidents import find_incidents
+from flightlog.live.health import find_incidents
 from flightlog.live.state import RuntimeSession, SessionHealth
 
 

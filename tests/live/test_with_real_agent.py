@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from flightlog.agents.claude_code.hooks import read_new_status
-from flightlog.agents.scripted import parse_scenario, serve_scenario
-from flightlog.app.install import apply_change, plan_install
+from flightlog.agents.scripted.scenario import parse_scenario
+from flightlog.agents.scripted.server import serve_scenario
+from flightlog.setup.install import apply_change, plan_install
 from waiting import until
 
 COLUMNS = 120

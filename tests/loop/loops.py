@@ -7,13 +7,13 @@ import sys
 import textwrap
 from pathlib import Path
 
-from flightlog.app import open_runtime
-from flightlog.loop.look.report import write_report
+from flightlog.app.runtime import open_runtime
 from flightlog.loop.plan.load import parse_plan
-from flightlog.loop.run.machine import LoopOptions
-from flightlog.loop.run.session import LoopStart, RunnerOptions, continue_session, create_session
-from flightlog.model.pages import Redacted
-from flightlog.privacy.redact import Redactor
+from flightlog.loop.report import write_report
+from flightlog.loop.runner.executor import LoopOptions
+from flightlog.loop.runner.session import LoopStart, RunnerOptions, continue_session, create_session
+from flightlog.model.output_files import Redacted
+from flightlog.privacy.redactor import Redactor
 
 BIN = Path(sys.executable).parent
 RALPH = BIN / "ralph-runtime"
@@ -136,7 +136,7 @@ def twenty(root, *, sleep=0.0):
 
 def final(directory):
     """What a session came to, without times and without how often it was cut short."""
-    from flightlog.loop.look.session import open_loop_session
+    from flightlog.loop.directories import open_loop_session
 
     state = open_loop_session(directory).state
     tasks = {name: (task.status, task.result, task.attempt, task.artifacts) for name, task in state.tasks.items()}

@@ -18,16 +18,16 @@ from strace_points import inject, points, run
 SCENARIO = """
 import itertools, json, time, os
 from datetime import timezone
-from flightlog.loop.look.report import write_report
+from flightlog.loop.report import write_report
 from flightlog.loop.plan.load import parse_plan
-from flightlog.loop.run import session
-from flightlog.loop.run.machine import LoopOptions, TaskExecutor
-from flightlog.loop.run.world import VerifyResult, TaskResult
-from flightlog.loop.run.where import iter_session_dirs
+from flightlog.loop.runner import session
+from flightlog.loop.runner.executor import LoopOptions, TaskExecutor
+from flightlog.loop.runner.driver import VerifyResult, TaskResult
+from flightlog.loop.directories import iter_session_dirs
 from flightlog.loop import events as e
-from flightlog.model.pages import Redacted
+from flightlog.model.output_files import Redacted
 from flightlog.model.runtime import Clock, Runtime
-from flightlog.privacy.redact import Redactor
+from flightlog.privacy.redactor import Redactor
 
 COUNT = {count}
 tasks = [dict(task_id=f"{{n:03}}", name=f"task {{n}}", run=dict(command="true"), verify=["true"],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.loop.look.session import open_loop_session
+from flightlog.loop.directories import open_loop_session
 from loop.loops import (
     RALPH,
     TWO,

@@ -7,10 +7,8 @@ import sys
 import pytest
 from ruamel.yaml import YAML
 
-from flightlog.loop.layout.templates import build_templates, readme_text
-from flightlog.loop.layout.yaml import dump_yaml
-from flightlog.loop.look.session import iter_events
-from flightlog.loop.run.place import prepare_root
+from flightlog.loop.directories import iter_events, prepare_root
+from flightlog.loop.layout import build_templates, dump_yaml, readme_text
 from loop.loops import conduct, project
 
 PLAN = """

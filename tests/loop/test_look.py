@@ -5,20 +5,24 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from flightlog.loop import events as e
-from flightlog.loop.core.scores import calibrate_confidence
-from flightlog.loop.look.account import build_account
-from flightlog.loop.look.analysis import analyze_session, render_text
-from flightlog.loop.look.calibration import ConfidenceOutcome, calibration_table, measure_calibration, pair_outcomes
-from flightlog.loop.look.compare import compare_sessions, comparison_rows
-from flightlog.loop.look.insights import find_insights
-from flightlog.loop.look.retention import POLICY, list_retention_items, summarize_quarter
-from flightlog.loop.look.session import LoopEvent, iter_events, open_loop_session
-from flightlog.loop.look.status import build_status, monitor_lines, status_lines
-from flightlog.model.retention import RetentionAction
-from flightlog.privacy.redact import Redactor
-from flightlog.store.retention import carry_out_moves
-from flightlog.views.retention import plan_retention
+from flightlog.loop import events
+from flightlog.loop.analysis import (
+    ConfidenceOutcome,
+    analyze_session,
+    build_account,
+    calibration_table,
+    measure_calibration,
+    pair_outcomes,
+    render_text,
+)
+from flightlog.loop.decide.choose import calibrate_confidence
+from flightlog.loop.directories import LoopEvent, iter_events, open_loop_session
+from flightlog.loop.report import find_insights
+from flightlog.loop.retention import POLICY, list_retention_items, summarize_quarter
+from flightlog.loop.status import build_status, compare_sessions, comparison_rows, monitor_lines, status_lines
+from flightlog.model.retention import RetentionAction, plan_retention
+from flightlog.privacy.redactor import Redactor
+from flightlog.store.directories import carry_out_moves
 from loop.loops import conduct, journal, project, ralph, session_of
 
 PLAN = """
@@ -143,11 +147,12 @@ def test_calibration_holds_confidence_against_outcome():
 
 def test_a_decision_is_paired_with_the_attempt_that_followed():
     def made(action="execute"):
-        return e.DecisionMade("a", action, 0.9, 0.8, "x")
+        return events.DecisionMade("a", action, 0.9, 0.8, "x")
 
-    told = [made(), e.TaskStarted("a", 1, "work", "k"), e.AttemptEnded("a", 1, "success", 1.0),
-            e.TaskVerified("a", 1, passed=False), made("retry"), e.TaskStarted("a", 2, "work", "k"),
-            e.AttemptEnded("a", 2, "success", 1.0), e.TaskVerified("a", 2, passed=True), made("escalate")]  # fmt: skip
+    told = [made(), events.TaskStarted("a", 1, "work", "k"), events.AttemptEnded("a", 1, "success", 1.0),
+            events.TaskVerified("a", 1, passed=False), made("retry"), events.TaskStarted("a", 2, "work", "k"),
+            events.AttemptEnded("a", 2, "success", 1.0), events.TaskVerified("a", 2, passed=True),
+            made("escalate")]  # fmt: skip
 
     outcomes = pair_outcomes(LoopEvent(n, 0.0, event) for n, event in enumerate(told))
 

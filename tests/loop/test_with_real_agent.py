@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from flightlog.agents.scripted import parse_scenario, serve_scenario
-from flightlog.archive import Archive
-from flightlog.loop.look.session import open_loop_session
+from flightlog.agents.scripted.scenario import parse_scenario
+from flightlog.agents.scripted.server import serve_scenario
+from flightlog.archive.archive import Archive
+from flightlog.loop.directories import open_loop_session
 from loop.loops import RALPH, journal, session_of
 from waiting import until
 

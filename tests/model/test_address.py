@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.address import Address, parse_address
+from flightlog.model.addresses import Address, parse_address
 from flightlog.model.errors import Invalid
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)

@@ -1,7 +1,6 @@
 import pytest
 
-from flightlog.model.errors import Unavailable
-from flightlog.model.extras import missing_extra_error, optional_import
+from flightlog.model.errors import Unavailable, missing_extra_error, optional_import
 
 
 def test_what_an_extra_brings_is_named_with_the_extra():

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flightlog.model.addresses import check_id, is_safe
 from flightlog.model.errors import Invalid
-from flightlog.model.ids import check_id, is_safe
 
 REFUSED = [
     "", ".", "..", "../x", "a/b", "/etc/passwd", "a\\b", "-rf", "--help", ".hidden", "a b", "a\nb", "a\x00b",

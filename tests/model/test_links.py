@@ -1,6 +1,6 @@
 """Kinds of things that can be traced."""
 
-from flightlog.model.links import KINDS, NEARNESS
+from flightlog.model.addresses import KINDS, NEARNESS
 
 
 def test_every_kind_says_how_it_is_written_and_the_nearest_comes_first():

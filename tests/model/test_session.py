@@ -1,4 +1,4 @@
-from flightlog.model.events import Image, PromptKind, Text
+from flightlog.model.entries import Image, PromptKind, Text
 from flightlog.model.session import Note, NoteKind, Session, Step, ToolCall, Turn
 from flightlog.model.usage import Cost, CostSource, Usage
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.pages import Redacted
+from flightlog.model.output_files import Redacted
 from flightlog.model.text import describe_redaction, make_inert, one_line, pluralize, shorten_text, suggest_name
 
 ATTACKS = {

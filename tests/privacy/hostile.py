@@ -6,12 +6,12 @@ import random
 import string
 from urllib.parse import quote
 
-from flightlog.privacy.detect import forms
+from flightlog.privacy.detect import rules
 from flightlog.privacy.detect.assignments import WORDS
 from flightlog.privacy.detect.rules import load_rules
 
 _HEADS = sorted(
-    {forms.form_head(form) for rule in load_rules() if not rule.near for form in rule.forms if forms.form_head(form)}
+    {rules.form_head(form) for rule in load_rules() if not rule.near for form in rule.forms if rules.form_head(form)}
 )
 _NAMES = sorted({name for rule in load_rules() for name in rule.near})
 # So much is new, then it comes again.
@@ -38,12 +38,12 @@ def _near_miss(chance):
     rule = chance.choice(load_rules())
     form = chance.choice(rule.forms or ("{alnum:32}",))
     lead = f"{chance.choice(rule.near)}_key = " if rule.near else ""
-    return lead + forms.make_short_example(form, chance) + chance.choice(("\n", " ", '"', "_"))
+    return lead + rules.make_short_example(form, chance) + chance.choice(("\n", " ", '"', "_"))
 
 
 def _whole(chance):
     rule = chance.choice(load_rules())
-    value = forms.make_example(chance.choice(rule.forms or ("{alnum:32}",)), chance)
+    value = rules.make_example(chance.choice(rule.forms or ("{alnum:32}",)), chance)
     return f"{chance.choice(rule.near or ('x',))}_token='{value}'\n"
 
 

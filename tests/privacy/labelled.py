@@ -6,7 +6,7 @@ import random
 from typing import NamedTuple
 from urllib.parse import quote
 
-from flightlog.privacy.detect import forms
+from flightlog.privacy.detect import rules
 from flightlog.privacy.detect.rules import TokenRule, load_rules
 from privacy.harmless import NEGATIVES
 
@@ -116,7 +116,7 @@ def config_style(seed=1):
     chance = random.Random(seed)
     for rule in load_rules():
         for form in rule.forms or ("{alnum:32}", "{hex:32}"):
-            secret = forms.make_example(form, chance)
+            secret = rules.make_example(form, chance)
             for template in chance.sample(CONFIG, 6):
                 yield _placed(template, rule.id, secret, i=chance.choice(_names(rule)), s="\x02")
 
@@ -126,7 +126,7 @@ def nearby_style(seed=2):
     chance = random.Random(seed)
     for rule in load_rules():
         for form in rule.forms or ("{alnum:32}", "{lower:40}", "{url:24}"):
-            secret = forms.make_example(form, chance)
+            secret = rules.make_example(form, chance)
             name = chance.choice(_names(rule))
             for template in chance.sample(NEARBY, 4):
                 yield _placed(template, rule.id, secret, i=name, I=name.upper().replace("-", "_"), s="", v="\x02")
@@ -137,14 +137,14 @@ def tool_style(seed=3):
     chance = random.Random(seed)
     for rule in load_rules():
         for form in rule.forms[:3] or ("{alnum:40}",):
-            secret = forms.make_example(form, chance)
+            secret = rules.make_example(form, chance)
             name = chance.choice(_names(rule)).replace(".", "")
             for template in chance.sample(SHELL, 3):
                 yield _placed(template, rule.id, secret, i=name, I=name.upper().replace("-", "_"), s="\x02")
             if not rule.near:
                 yield Labelled(secret, 0, len(secret), rule.id)
     for template in CONNECTIONS * 6:
-        password = forms.make_example(chance.choice(("{alnum:16}", "{alnum:12}!", "{url:20}", "{b64:24}")), chance)
+        password = rules.make_example(chance.choice(("{alnum:16}", "{alnum:12}!", "{url:20}", "{b64:24}")), chance)
         yield _placed(template, "connection", password, s="\x02")
 
 
@@ -152,7 +152,7 @@ def negatives(seed=4, rounds=6):
     """Texts that hold no secret, though they look like it."""
     chance = random.Random(seed)
     texts = [text.replace("{{", "\x03").replace("}}", "\x04") for _ in range(rounds) for text in NEGATIVES]
-    return [forms.make_example(text, chance).replace("\x03", "{").replace("\x04", "}") for text in texts]
+    return [rules.make_example(text, chance).replace("\x03", "{").replace("\x04", "}") for text in texts]
 
 
 def escaped(one):

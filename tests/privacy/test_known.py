@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from flightlog.privacy.detect.known import REMEMBERED_MAX, KnownSecrets, requires_whole_word
-from flightlog.privacy.records import JsonRedactor
-from flightlog.privacy.redact import Redactor
+from flightlog.privacy.detect.known_values import REMEMBERED_MAX, KnownSecrets, requires_whole_word
+from flightlog.privacy.json_redactor import JsonRedactor
+from flightlog.privacy.redactor import Redactor
 
 KEY = bytes(range(32))
 ALNUM = string.ascii_letters + string.digits

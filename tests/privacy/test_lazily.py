@@ -7,8 +7,8 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flightlog.privacy.detect import assignments, contexts, hits, lazily, tokens, triggers
-from flightlog.privacy.detect.meter import WorkBudget
+from flightlog.privacy.detect import assignments, candidates, named_values, provider_tokens, rules, triggers
+from flightlog.privacy.detect.candidates import WorkBudget
 from privacy import hostile, labelled
 
 TEXTS = [one.text for style in (labelled.config_style, labelled.tool_style) for one in list(style())[::41]]
@@ -31,8 +31,8 @@ def part_of(data):
     words = assignments.find_words(low)
     return triggers._compile_tables(
         assignments.assignment_pattern(words) if words else "",
-        tokens.token_head_patterns(tokens.find_forms(data)),
-        contexts.provider_name_pattern(contexts.find_names(low)),
+        provider_tokens.token_head_patterns(provider_tokens.find_forms(data)),
+        named_values.provider_name_pattern(named_values.find_names(low)),
     )
 
 
@@ -61,8 +61,8 @@ def test_the_patterns_for_a_short_text_find_what_all_patterns_find(text):
 
 
 def test_a_pattern_is_not_made_before_it_is_used():
-    broken = lazily.quick_pattern(b"(")
-    fine = lazily.linear_pattern(b"a+")
+    broken = rules.quick_pattern(b"(")
+    fine = rules.linear_pattern(b"a+")
 
     assert vars(fine).keys() == {"_compile", "_what"}
     assert fine.search(b"xaay").group() == b"aa"
@@ -75,7 +75,7 @@ def test_a_run_that_could_be_one_value_is_not_read_to_its_end_for_each_value_in_
     counted = Counted(triggers._full_tables().words)
     at, found = 0, 0
 
-    while found < 200 and (match := hits.search_in_stretches(counted, data, at)) is not None:
+    while found < 200 and (match := candidates.search_in_stretches(counted, data, at)) is not None:
         at, found = match.end(), found + 1
 
     assert found == 200
@@ -86,7 +86,7 @@ def test_text_without_a_match_is_searched_in_few_stretches():
     data = b"the parser reads each line " * 40_000
     counted = Counted(triggers._full_tables().words)
 
-    assert hits.search_in_stretches(counted, data, 0) is None
+    assert candidates.search_in_stretches(counted, data, 0) is None
     assert counted.calls <= 16
     assert counted.bytes <= len(data) * 1.01
 
@@ -111,12 +111,12 @@ def test_matches_far_apart_are_found_with_few_calls():
 
 def test_heads_and_names_that_begin_or_end_alike_make_small_patterns():
     whole = triggers._full_tables()
-    names = [name.decode() for name in contexts._rules_by_name()]
+    names = [name.decode() for name in named_values._rules_by_name()]
 
     assert whole.shapes.programsize < 15_000
     assert whole.named.programsize < 13_000
     assert (
-        triggers._compile_for_raw_json(f"(?i:{contexts.provider_name_pattern()})".encode()).programsize
+        triggers._compile_for_raw_json(f"(?i:{named_values.provider_name_pattern()})".encode()).programsize
         < sum(map(len, names)) * 0.74
     )
 
@@ -124,8 +124,8 @@ def test_heads_and_names_that_begin_or_end_alike_make_small_patterns():
 def test_a_match_over_the_border_of_stretches_is_found_whole():
     data = b" " * 8_185 + b"bob.smith@mail.acme.io " + b"QUJD" * 6_000
 
-    mail = hits.search_in_stretches(triggers._full_tables().words, data, 0)
-    run = hits.search_in_stretches(lazily.linear_pattern(b"(?:QUJD)+"), data, 0)
+    mail = candidates.search_in_stretches(triggers._full_tables().words, data, 0)
+    run = candidates.search_in_stretches(rules.linear_pattern(b"(?:QUJD)+"), data, 0)
 
     assert mail.group() == b"bob.smith@mail.acme.io"
     assert run.end() - run.start() == 24_000
@@ -133,7 +133,7 @@ def test_a_match_over_the_border_of_stretches_is_found_whole():
 
 def test_redacting_a_few_lines_makes_few_patterns():
     script = (
-        "from flightlog.privacy.redact import Redactor\n"
+        "from flightlog.privacy.redactor import Redactor\n"
         "from flightlog.privacy.detect import triggers\n"
         "text = 'the parser reads a line\\n' * 200 + 'mail bob@acme.io'\n"
         "assert 'acme' not in Redactor(bytes(32)).redact_string(text)\n"

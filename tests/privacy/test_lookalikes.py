@@ -3,12 +3,12 @@
 import json
 
 import pytest
-
-from flightlog.privacy.detect import forms, suspects
-from flightlog.privacy.detect.known import KnownSecrets
-from flightlog.privacy.redact import Redactor
-from privacy.labelled import Labelled, diffed, escaped, escaped_twice
 from privacy.test_detect import covered, spans
+
+from flightlog.privacy.detect import engine, rules
+from flightlog.privacy.detect.known_values import KnownSecrets
+from flightlog.privacy.redactor import Redactor
+from privacy.labelled import Labelled, diffed, escaped, escaped_twice
 
 SECRETS = (
     ("§", "hvs.{url:24}", "hvs.{url:37}", "hvb.{url:60}", "hvr.{url:37}", "hvs.{url:200}"),
@@ -84,11 +84,11 @@ HARMLESS = (
 
 
 def _made():
-    chance = forms.make_random("lookalikes")
+    chance = rules.make_random("lookalikes")
     for template, *shapes in SECRETS:
         before, _, after = template.partition("§")
         for shape in shapes:
-            secret = forms.make_example(shape, chance)
+            secret = rules.make_example(shape, chance)
             yield Labelled(before + secret + after, len(before), len(before) + len(secret), template)
 
 
@@ -100,8 +100,8 @@ def test_each_goes_whole(way):
 
 
 def test_what_reads_like_them_stays():
-    chance = forms.make_random("lookalikes/not")
-    texts = [forms.make_example(text.replace("{{", "\3").replace("}}", "\4"), chance) for text in HARMLESS]
+    chance = rules.make_random("lookalikes/not")
+    texts = [rules.make_example(text.replace("{{", "\3").replace("}}", "\4"), chance) for text in HARMLESS]
     texts = [text.replace("\3", "{").replace("\4", "}") for text in texts]
 
     assert [(text, spans(text)) for text in texts if spans(text)] == []
@@ -123,11 +123,11 @@ def test_a_word_of_its_own_after_a_password_in_a_netrc_stays(word):
 
 @pytest.mark.parametrize("call", ["backlog.New(", "neon.Configure(", "linear "])
 def test_a_line_that_holds_a_call_escaped_twice_is_named(call):
-    secret = forms.make_example("{alnum:24}", forms.make_random(call))
+    secret = rules.make_example("{alnum:24}", rules.make_random(call))
     text = f'client := {call}"{secret}")\n'
     for _ in range(2):
         text = json.dumps(text)[1:-1]
 
     line = json.dumps({"text": text}).encode()
 
-    assert [each.begin for each in suspects.find_suspect_lines(line, KnownSecrets())] == [0]
+    assert [each.begin for each in engine.find_suspect_lines(line, KnownSecrets())] == [0]

@@ -3,10 +3,10 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flightlog.app.privacy import dotenv_values, secret_values
-from flightlog.model.pages import Clean
-from flightlog.privacy.records import JsonRedactor
-from flightlog.privacy.redact import Redactor, mask_value
+from flightlog.model.output_files import Clean
+from flightlog.privacy.json_redactor import JsonRedactor
+from flightlog.privacy.redactor import Redactor, mask_value
+from flightlog.privacy.service import dotenv_values, secret_values
 from privacy import hostile, labelled
 
 KEY = bytes(range(32))

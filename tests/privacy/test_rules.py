@@ -3,7 +3,7 @@ import random
 import pytest
 import re2
 
-from flightlog.privacy.detect import engine, forms
+from flightlog.privacy.detect import engine, rules
 from flightlog.privacy.detect.rules import load_rule_families, load_rules
 
 
@@ -45,4 +45,4 @@ def test_no_example_of_a_secret_stands_in_the_rule_data():
 def test_a_form_gives_a_pattern_that_its_examples_match():
     chance = random.Random(1)
     for form in ("ab_{hex:32}", "{uuid}", "x{url:20-40}y", "{b64:86}==", "k{digits:3-}"):
-        assert re2.fullmatch(forms.form_pattern(form), forms.make_example(form, chance))
+        assert re2.fullmatch(rules.form_pattern(form), rules.make_example(form, chance))

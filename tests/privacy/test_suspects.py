@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flightlog.privacy.detect import contexts, engine, suspects, tokens
-from flightlog.privacy.detect.known import KnownSecrets
-from flightlog.privacy.records import JsonRedactor
-from flightlog.privacy.redact import Redactor
+from flightlog.privacy.detect import engine, named_values, provider_tokens
+from flightlog.privacy.detect.known_values import KnownSecrets
+from flightlog.privacy.json_redactor import JsonRedactor
+from flightlog.privacy.redactor import Redactor
 from privacy import labelled
 
 STYLES = (labelled.config_style, labelled.nearby_style, labelled.tool_style)
@@ -34,12 +34,12 @@ PIECES = st.sampled_from(
         "é",
         "<secret:a:00>",
     ]
-    + [head.head.decode() for forms in tokens._forms_by_head().values() for head in forms[:1]]
+    + [head.head.decode() for forms in provider_tokens._forms_by_head().values() for head in forms[:1]]
 )
 
 
 def named(line):
-    return [each.begin for each in suspects.find_suspect_lines(line, KnownSecrets())] == [0]
+    return [each.begin for each in engine.find_suspect_lines(line, KnownSecrets())] == [0]
 
 
 def holds(line):
@@ -114,7 +114,7 @@ def test_only_the_lines_that_hold_something_are_named():
     secret = json.dumps({"text": LABELLED[0].text}).encode()
 
     begins = [
-        each.begin for each in suspects.find_suspect_lines(b"\n".join((clean, secret, clean, secret)), KnownSecrets())
+        each.begin for each in engine.find_suspect_lines(b"\n".join((clean, secret, clean, secret)), KnownSecrets())
     ]
 
     assert begins == [len(clean) + 1, 2 * len(clean) + len(secret) + 3]
@@ -122,13 +122,13 @@ def test_only_the_lines_that_hold_something_are_named():
 
 def test_a_known_value_names_its_line():
     assert [
-        each.begin for each in suspects.find_suspect_lines(b'{}\n{"a":"plainword"}', KnownSecrets(["plainword"]))
+        each.begin for each in engine.find_suspect_lines(b'{}\n{"a":"plainword"}', KnownSecrets(["plainword"]))
     ] == [3]
 
 
 def test_no_head_of_a_token_reads_as_a_name():
-    for form in tokens._load_token_forms():
-        assert not contexts.name_size(form.head + b"0")
+    for form in provider_tokens._load_token_forms():
+        assert not named_values.name_size(form.head + b"0")
 
 
 @pytest.mark.parametrize("written", ["password: “{}”", "“password”: “{}”", "PASSWORD=“{}”"])

@@ -2,7 +2,7 @@ import subprocess
 
 import pytest
 
-from flightlog.model.pages import Tier
+from flightlog.model.output_files import Tier
 from flightlog.privacy import tiers
 
 RETRO = tiers.layout_of("retro")

@@ -1,7 +1,8 @@
 """How general the rules are: shapes written down apart from them, in syntaxes of their own."""
 
-from privacy import vendors
 from privacy.test_detect import covered
+
+from privacy import vendors
 
 
 def missed(texts):

@@ -3,10 +3,9 @@
 import itertools
 from pathlib import Path
 
-from flightlog.privacy.redact import Redactor
-from flightlog.retro import workflow
-from flightlog.retro.issues import drafts
-from flightlog.retro.room import ROOT, RetroStore
+from flightlog.privacy.redactor import Redactor
+from flightlog.retro.issues import triage, workflow
+from flightlog.retro.store import ROOT, RetroStore
 
 DAY_MS = 86_400_000
 NOON_MS = 1_793_966_400_000
@@ -33,7 +32,7 @@ def make_room(folder: Path, *known: str) -> RetroStore:
 
 def report(room: RetroStore, title: str, description: str = "", severity=None, **more):
     """Put a draft in and return its id."""
-    one = drafts.make_draft(title, description, room.now_ms(), severity, **more)
+    one = triage.make_draft(title, description, room.now_ms(), severity, **more)
     room.store_draft(one)
     return one.id
 

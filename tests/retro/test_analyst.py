@@ -12,12 +12,13 @@ import time
 import pytest
 
 from cli_runs import FLIGHTLOG
-from flightlog.agents.scripted import parse_scenario, serve_scenario
+from flightlog.agents.scripted.scenario import parse_scenario
+from flightlog.agents.scripted.server import serve_scenario
 from flightlog.model.errors import Unavailable
 from flightlog.retro import logs
 from flightlog.retro.analyst import Analyst, AnalystEnvironment, build_prompt
-from flightlog.retro.room import ROOT
 from flightlog.retro.state import AnalysisMeta, Pattern, PatternEvidence, RetroAnalysis
+from flightlog.retro.store import ROOT
 from real_agent import new_session
 from retro.rooms import make_room
 from sources_exports import claude_conversation

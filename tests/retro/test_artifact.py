@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from browser import Browser
+from flightlog.retro.analysis.digests import ConversationDigest, DigestPrompt
 from flightlog.retro.analysis.findings import collect_findings
-from flightlog.retro.artifact.page import embed_json, render_artifact, render_markdown
-from flightlog.retro.digest import ConversationDigest, DigestPrompt
+from flightlog.retro.layout import embed_json, render_artifact, render_markdown
 from flightlog.retro.state import AnalysisMeta, Preferences, RetroAnalysis
 from retro.planted import chats
 from retro.test_planted import digests_of

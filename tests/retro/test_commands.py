@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli_runs import FLIGHTLOG, environment
-from flightlog.retro.room import ROOT
+from flightlog.retro.store import ROOT
 from retro.planted import chats, written
 from retro.planted_sessions import planted
 from sources_exports import claude_conversation

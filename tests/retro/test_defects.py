@@ -8,14 +8,17 @@ import msgspec
 import pytest
 
 from cli_runs import FLIGHTLOG, environment
-from flightlog.app import open_runtime
+from flightlog.app.runtime import open_runtime
 from flightlog.model.errors import Conflict, Invalid
-from flightlog.privacy.tiers import Tier, kind_of
-from flightlog.retro import feedback, logs, looking, workflow
-from flightlog.retro.artifact.page import render_artifact
+from flightlog.model.output_files import Tier
+from flightlog.privacy.tiers import kind_of
+from flightlog.retro import logs, state
+from flightlog.retro.analysis import analyze
+from flightlog.retro.issues import workflow
 from flightlog.retro.issues.board import MOVES, STATUSES
-from flightlog.retro.room import ROOT, RetroStore
+from flightlog.retro.layout import render_artifact
 from flightlog.retro.state import VERSION, decode_analysis
+from flightlog.retro.store import ROOT, RetroStore
 from retro.rooms import DAY_MS, make_room, report, reported
 from sources_exports import claude_conversation
 
@@ -102,7 +105,7 @@ def test_5_yes_approves_and_publishes(tmp_path):
 
 
 def test_6_a_fresh_state_is_of_the_version_that_is_read(room, tmp_path):
-    looking.analyze(room, __import__("datetime").UTC)
+    analyze.analyze(room, __import__("datetime").UTC)
 
     state = decode_analysis((room.root / "state" / "analysis.json").read_bytes())
 
@@ -117,7 +120,7 @@ def test_7_the_threshold_and_every_status_are_used(room):
     board = room.load_board()
     assert board.issues[one].cluster_id == board.issues[two].cluster_id
     strict = msgspec.structs.replace(board, cluster_threshold=1.01)
-    from flightlog.retro.issues.cluster import cluster_issues
+    from flightlog.retro.issues.clusters import cluster_issues
 
     assert len(cluster_issues(strict, room.now_ms()).clusters) == 2
 
@@ -157,10 +160,10 @@ def test_10_a_closing_script_tag_stays_text(room, tmp_path):
     export = tmp_path / "conversations.json"
     hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
     export.write_text(json.dumps([claude_conversation("c1", hostile, name=hostile)]))
-    looking.read_export(room, export)
-    analysis = looking.analyze(room, __import__("datetime").UTC)
+    analyze.read_export(room, export)
+    analysis = analyze.analyze(room, __import__("datetime").UTC)
 
-    page = render_artifact(analysis, list(looking.load_digests(room).values()), __import__("datetime").UTC, "a")
+    page = render_artifact(analysis, list(analyze.load_digests(room).values()), __import__("datetime").UTC, "a")
 
     assert page.count("</script>") == 2
     assert "<img" not in page
@@ -168,7 +171,7 @@ def test_10_a_closing_script_tag_stays_text(room, tmp_path):
 
 
 def test_11_each_artifact_keeps_its_own_notes(room):
-    analysis = looking.analyze(room, __import__("datetime").UTC)
+    analysis = analyze.analyze(room, __import__("datetime").UTC)
 
     one, two = (
         render_artifact(analysis, [], __import__("datetime").UTC, name) for name in ("outputs/a.html", "outputs/b.html")
@@ -180,7 +183,7 @@ def test_11_each_artifact_keeps_its_own_notes(room):
 
 
 def test_12_a_session_can_be_resumed_without_its_id_even_after_a_crash_in_its_first_moment(tmp_path):
-    from flightlog.app.retro_session import current_session, start_session
+    from flightlog.retro.service import current_session, start_session
 
     room = make_room(tmp_path)
     session = start_session(open_runtime(), room)  # and nothing more: the crash
@@ -252,9 +255,9 @@ def test_16_feedback_is_given_on_the_command_line_and_counts(tmp_path):
     assert summary["low_rated"] == {first["id"]: 1.0}
     after = json.loads(run(tmp_path, "retro", "analyze", "--json", "--no-draw").stdout)["patterns"]
     assert next(each for each in after if each["id"] == first["id"])["confidence"] < first["confidence"]
-    assert feedback.parse_rating("up") == 5
+    assert state.parse_rating("up") == 5
     with pytest.raises(Invalid):
-        feedback.parse_rating("7")
+        state.parse_rating("7")
 
 
 def test_17_a_claude_export_is_read(room, tmp_path):
@@ -263,9 +266,9 @@ def test_17_a_claude_export_is_read(room, tmp_path):
         box.writestr("conversations.json", json.dumps([claude_conversation("c1", "How do I prune roses?")]))
         box.writestr("users.json", "[]")
 
-    read = looking.read_export(room, export)
+    read = analyze.read_export(room, export)
 
     assert read.new == 1
-    (digest,) = looking.load_digests(room).values()
+    (digest,) = analyze.load_digests(room).values()
     assert (digest.source, digest.prompts[0].text) == ("claude", "How do I prune roses?")
     assert isinstance(room, RetroStore)

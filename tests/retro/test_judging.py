@@ -1,7 +1,7 @@
 """What an analyst says is kept beside what was counted, and only what fits."""
 
+from flightlog.retro.analyst import decode_reply, extend_findings
 from flightlog.retro.events import AnalystFinding, AnalystRan
-from flightlog.retro.judging import decode_reply, extend_findings
 from flightlog.retro.state import AnalysisMeta, Pattern, PatternEvidence, RetroAnalysis
 
 FOUND = Pattern("topic-1", "soil, compost", "theme", 0.5, evidence=(PatternEvidence("s#1", "x"),))

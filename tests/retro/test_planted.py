@@ -5,12 +5,12 @@ from datetime import UTC
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from flightlog.retro import chats
+from flightlog.retro.analysis import digests
 from flightlog.retro.analysis.findings import collect_findings
-from flightlog.retro.analysis.repetition import repeated_questions
+from flightlog.retro.analysis.similarity import repeated_questions
 from flightlog.retro.analysis.topics import find_topics
 from flightlog.retro.state import Preferences
-from flightlog.sources.exports import chatgpt
+from flightlog.sources.chat_exports import chatgpt
 from fresh import seeds
 from retro.planted import chats as planted
 from retro.planted import written
@@ -21,7 +21,7 @@ SEEDS = seeds(3)
 
 def digests_of(conversations):
     made = [chatgpt.decode_chat(written(each)) for each in conversations]
-    return [chats.digest_chat(chat, chat.id) for chat in made]
+    return [digests.digest_chat(chat, chat.id) for chat in made]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -9,11 +9,12 @@ import pytest
 
 from cli_runs import FLIGHTLOG, environment
 from flightlog.model.errors import Invalid
-from flightlog.privacy.redact import Redactor
-from flightlog.retro import looking, workflow
+from flightlog.privacy.redactor import Redactor
+from flightlog.retro.analysis import analyze
+from flightlog.retro.issues import workflow
 from flightlog.retro.issues.board import Issue
 from flightlog.retro.issues.triage import is_intranet, is_reserved, triage_issue, without_private_text
-from flightlog.retro.room import ROOT
+from flightlog.retro.store import ROOT
 from retro.rooms import make_room, report, reported
 from sources_exports import claude_conversation
 
@@ -92,7 +93,7 @@ def test_names_known_from_git_and_an_export_are_removed(tmp_path):
         box.writestr("conversations.json", json.dumps([claude_conversation()]))
         box.writestr("users.json", '[{"full_name": "Ottilie Quenneville", "email_address": "oq@acme.io"}]')
     room = make_room(tmp_path)
-    looking.read_export(room, archive)
+    analyze.read_export(room, archive)
 
     name = reported(room, "Ottilie cannot log in", "QUENNEVILLE sees an empty page", category="Ottilie's bug")
 

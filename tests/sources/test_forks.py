@@ -6,8 +6,8 @@ import signal
 import msgspec
 import pytest
 
-from flightlog.sources import forks
-from flightlog.sources.forks import run_forked
+from flightlog.sources import workers
+from flightlog.sources.workers import run_forked
 
 decode = msgspec.msgpack.Decoder(tuple[int, str]).decode
 
@@ -24,7 +24,7 @@ def delivered(sent, end):
         os.write(outbox, sent)
         end()
     os.close(outbox)
-    return [number for number, _ in forks._receive([(child, results)], decode)]
+    return [number for number, _ in workers._receive([(child, results)], decode)]
 
 
 def die():

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from flightlog.model.errors import Invalid, Unavailable
-from flightlog.store.copies import copy_tree, create_dir, remove_tree, set_aside
+from flightlog.store.directories import copy_tree, create_dir, remove_tree, set_aside
 
 
 def test_a_copy_has_everything_links_modes_and_what_git_ignores(tmp_path):

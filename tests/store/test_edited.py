@@ -1,4 +1,4 @@
-from flightlog.store.edited import replace_if_unchanged
+from flightlog.store.shared_files import replace_if_unchanged
 
 
 def test_a_file_is_rewritten_only_if_it_is_what_we_read(tmp_path):

@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from captures import exchanges
-from flightlog.model.damage import Damage
-from flightlog.model.errors import NotFound, Unreadable
+from flightlog.agents.capture.dumps import build_dump_files
+from flightlog.model.errors import Damage, NotFound, Unreadable
 from flightlog.model.exchange import ApiRequest, ApiResponse, BodyRef, RequestOrigin, ResponseOutcome
-from flightlog.sources.api.dumps import build_dump_files
+from flightlog.store.blobs import BodyStore, count_shared_chunks, expand_chunks, split_body, split_changed_body
 from flightlog.store.exchanges import CHAIN_MAX
-from flightlog.store.pages import write_output_files
-from flightlog.store.pieces import BodyStore, count_shared_chunks, expand_chunks, split_body, split_changed_body
+from flightlog.store.output_files import write_output_files
 from strace_points import kill_everywhere
 
 NO_BODY = BodyRef("", 0)

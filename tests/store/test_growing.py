@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.store.growing import AppendableJsonFile
+from flightlog.store.output_files import AppendableJsonFile
 
 entries = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=200), max_size=3), max_size=6)
 

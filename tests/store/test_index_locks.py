@@ -6,7 +6,7 @@ import sys
 
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import SCHEMA as FILES
-from flightlog.store.index.sessions import SCHEMA, load_values, store_values
+from flightlog.store.index.session_values import SCHEMA, load_values, store_values
 
 # The bytes SQLite locks while a connection may read; whoever gets them all to itself clears the log away.
 TAKE = """
@@ -91,7 +91,7 @@ def test_a_level_creates_its_tables_beside_those_of_another(tmp_path):
 OPENING = """
 import sys
 from flightlog.store.index.database import Index
-from flightlog.store.index.sessions import SCHEMA, store_values
+from flightlog.store.index.session_values import SCHEMA, store_values
 sys.stdin.read(1)
 index = Index(sys.argv[1], SCHEMA)
 index.query(lambda database: store_values(database, "kind", [(sys.argv[2], 1, b"x")]))

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from flightlog.model.damage import Damage
-from flightlog.model.errors import Misconfigured
+from flightlog.model.errors import Damage, Misconfigured
 from flightlog.store.journal import Journal, JournalRecord, UnknownEvent
 
 

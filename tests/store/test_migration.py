@@ -5,7 +5,7 @@ import json
 import pytest
 
 from flightlog.model.errors import Misconfigured
-from flightlog.store.migration import FIRST, LayoutMigration, layout_of, migrate_layout
+from flightlog.store.directories import FIRST, LayoutMigration, layout_of, migrate_layout
 from strace_points import kill_everywhere
 
 OLD = {"a.json": b'{"cost": 1}\n', "deep/b.json": b'{"cost": 2}\n', "other.txt": b"stays\n"}
@@ -92,7 +92,7 @@ def test_a_file_that_came_after_the_copy_is_left_to_a_later_step(tmp_path):
 
 
 MIGRATION = """
-from flightlog.store.migration import LayoutMigration, migrate_layout
+from flightlog.store.directories import LayoutMigration, migrate_layout
 step = LayoutMigration(2, "", lambda root: root.rglob("*.json"), lambda body: body.replace(b"cost", b"usd"))
 begin()
 migrate_layout(root, (step,))

@@ -3,8 +3,8 @@ import stat
 import pytest
 
 from flightlog.model.errors import Invalid
-from flightlog.model.pages import Clean, OutputFile, Tier
-from flightlog.store.pages import write_output_files
+from flightlog.model.output_files import Clean, OutputFile, Tier
+from flightlog.store.output_files import write_output_files
 
 BOOK = [
     OutputFile("README.md", Tier.PRIVATE, "words"),

@@ -9,13 +9,13 @@ import pytest
 SCENARIO = """
 import fcntl, json, os, subprocess, sys
 from pathlib import Path
-from flightlog.app.install import SCRIPT
+from flightlog.setup.install import SCRIPT
 from flightlog.store import blobs
 from flightlog.store.files import quarantine_file, replace_file
-from flightlog.store.lines import JsonlLine, append_line, read_lines
-from flightlog.store.recordings import open_recording
-from flightlog.store.kept import session_dir
-from flightlog.store.sessions import adopt_session, read_meta, seal_session
+from flightlog.store.jsonl import JsonlLine, append_line, read_lines
+from flightlog.store.recordings.recording import open_recording
+from flightlog.store.recordings.adoption import session_dir
+from flightlog.store.recordings.sessions import adopt_session, read_meta, seal_session
 
 top = Path(sys.argv[1])
 disk, cut = top / "disk", top / "cut"

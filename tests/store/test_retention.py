@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from flightlog.model.retention import RetentionAction, RetentionItem, RetentionMove
-from flightlog.store.retention import carry_out_moves
+from flightlog.store.directories import carry_out_moves
 from strace_points import kill_everywhere
 
 
@@ -87,7 +87,7 @@ def test_what_is_gone_already_is_told(tmp_path):
 
 SCENARIO = """
 sys.path[:0] = ["{source}", "{tests}"]
-from flightlog.store.retention import carry_out_moves
+from flightlog.store.directories import carry_out_moves
 from store.test_retention import move, tell
 from flightlog.model.retention import RetentionAction
 begin()

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.json import decode
 
-from flightlog.store.salvage import DEPTH_MAX, is_sound, iter_spans, repair_text
+from flightlog.model.errors import DEPTH_MAX
+from flightlog.store.salvage import is_sound, iter_spans, repair_text
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 values = st.recursive(

@@ -1,7 +1,7 @@
 import pytest
 
 from flightlog.model.errors import Conflict, NotFound, Unavailable
-from flightlog.store import settings_file
+from flightlog.store import shared_files
 
 
 def test_replacing_keeps_mode_and_link(tmp_path):
@@ -11,7 +11,7 @@ def test_replacing_keeps_mode_and_link(tmp_path):
     real.chmod(0o644)
     link.symlink_to(real)
 
-    settings_file.replace_or_conflict(link, b"old", b"new")
+    shared_files.replace_or_conflict(link, b"old", b"new")
 
     assert (real.read_bytes(), real.stat().st_mode & 0o777, link.is_symlink()) == (b"new", 0o644, True)
     assert names(real.parent) == ["settings.json"]
@@ -22,7 +22,7 @@ def test_a_file_changed_meanwhile_is_left_alone(tmp_path):
     path.write_bytes(b"other")
 
     with pytest.raises(Conflict):
-        settings_file.replace_or_conflict(path, b"old", b"new")
+        shared_files.replace_or_conflict(path, b"old", b"new")
 
     assert (path.read_bytes(), names(tmp_path)) == (b"other", ["settings.json"])
 
@@ -30,27 +30,27 @@ def test_a_file_changed_meanwhile_is_left_alone(tmp_path):
 def test_copies_are_numbered_and_never_overwritten(tmp_path):
     path = tmp_path / "settings.json"
     for text in (b"one", b"one", b"two", *(b"%d" % number for number in range(9)), b"last"):
-        settings_file.back_up(path, text)
+        shared_files.back_up(path, text)
 
-    kept = settings_file.list_backups(path)
+    kept = shared_files.list_backups(path)
     assert [copy.read_bytes() for copy in kept[:2]] == [b"one", b"two"]
     assert (len(kept), kept[-1].read_bytes(), kept[-1].name) == (12, b"last", "settings.json.flightlog-12.bak")
     assert kept[0].stat().st_mode & 0o777 == 0o600
 
 
 def test_a_missing_file_reads_as_none_and_a_directory_is_told(tmp_path):
-    assert settings_file.read_if_exists(tmp_path / "absent") is None
+    assert shared_files.read_if_exists(tmp_path / "absent") is None
     with pytest.raises(Unavailable, match="refuses"):
-        settings_file.read_if_exists(tmp_path)
+        shared_files.read_if_exists(tmp_path)
 
 
 def test_what_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(Unavailable, match="refuses"):
-        settings_file.replace_or_conflict(tmp_path / "file" / "settings.json", None, b"")
+        shared_files.replace_or_conflict(tmp_path / "file" / "settings.json", None, b"")
     with pytest.raises(NotFound, match="no such directory"):
-        settings_file.back_up(tmp_path / "absent" / "settings.json", b"")
+        shared_files.back_up(tmp_path / "absent" / "settings.json", b"")
 
 
 def test_removing_takes_an_empty_directory_along_and_no_other(tmp_path):
@@ -60,7 +60,7 @@ def test_removing_takes_an_empty_directory_along_and_no_other(tmp_path):
     (tmp_path / "shared" / "other").write_text("")
 
     for name in ("alone", "shared"):
-        settings_file.remove_with_dir(tmp_path / name / "settings.json")
+        shared_files.remove_with_dir(tmp_path / name / "settings.json")
 
     assert names(tmp_path) == ["shared"]
 

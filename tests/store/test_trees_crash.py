@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from flightlog.model.errors import Conflict
-from flightlog.store.git import GitError
+from flightlog.store.git.command import GitError
 from shadow import PROGRAMS, fsck, kinds, opened
 from waiting import until
 
@@ -101,7 +101,8 @@ def test_an_orphaned_git_keeps_the_line_until_it_ends(work, tmp_path):
     (work / "a").write_text("b")
     programs = wrapped(tmp_path / "bin", "write-tree", f"touch {tmp_path}/started; sleep 1.5; touch {tmp_path}/ended")
     code = (
-        "import sys, time; from pathlib import Path; from flightlog.store.trees import SnapshotDirs, open_trees\n"
+        "import sys, time; from pathlib import Path\n"
+        "from flightlog.store.git.snapshots import SnapshotDirs, open_trees\n"
         f"shadow, work = Path({str(work.parent / '.shadow_git')!r}), Path({str(work)!r})\n"
         f"place = SnapshotDirs(shadow, work, Path('/none'), {programs!r})\n"
         "open_trees(place, now=time.time).save_snapshot('killed')"

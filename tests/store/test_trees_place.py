@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from flightlog.model.errors import Invalid, NotFound, Unavailable
-from flightlog.store.trees import SkippedPath, SnapshotDirs, SnapshotPolicy, open_trees
+from flightlog.store.git.snapshots import SnapshotDirs, open_trees
+from flightlog.store.git.worktree import SkippedPath, SnapshotPolicy
 from shadow import PROGRAMS, kinds, opened
 
 

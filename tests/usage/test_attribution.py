@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from flightlog.archive import Archive
+from flightlog.archive.archive import Archive
 from flightlog.model.usage import Breakdown, ModelResponse, Usage
 from flightlog.usage.attribution import attribute_responses, is_better_copy
 from transcripts import SESSION, assistant, user, write

@@ -13,16 +13,16 @@ from msgspec.structs import replace
 from tools.bench.corpus import generate, grow
 
 from archive_maker import prompt, put, reply, told
-from flightlog.archive import Archive
+from flightlog.agents.claude_code.files import find_transcripts
+from flightlog.archive.archive import Archive
 from flightlog.model.usage import Breakdown
-from flightlog.sources.claude_code.discover import find_transcripts
 from flightlog.usage.pipeline import UsagePipeline
 from strace_points import kill_everywhere
 
 SYNC = """
 from datetime import UTC
 from flightlog.model.usage import Breakdown
-from flightlog.sources.claude_code.discover import find_transcripts
+from flightlog.agents.claude_code.files import find_transcripts
 from flightlog.usage.pipeline import UsagePipeline
 pipeline = UsagePipeline(find_transcripts(str(root / "agent")).files, root / "home" / "index.db")
 report = pipeline.report(Breakdown.SESSION, UTC)
@@ -305,7 +305,7 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
     code = (
         "import os, sys\nfrom datetime import UTC\nfrom pathlib import Path\n"
         "from flightlog.model.usage import Breakdown\n"
-        "from flightlog.sources.claude_code.discover import find_transcripts\n"
+        "from flightlog.agents.claude_code.files import find_transcripts\n"
         "from flightlog.usage.pipeline import UsagePipeline\n"
         "pipeline = UsagePipeline(find_transcripts(sys.argv[1]).files, Path(sys.argv[1]) / 'index.db')\n"
         "print(pipeline.report(Breakdown.DAY, UTC).total.usage.output, flush=True)\nos._exit(0)\n"

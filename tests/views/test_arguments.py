@@ -1,6 +1,6 @@
 import pytest
 
-from flightlog.views.arguments import format_arguments
+from flightlog.views.transcript import format_arguments
 
 
 @pytest.mark.parametrize(

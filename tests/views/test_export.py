@@ -1,7 +1,7 @@
 import pytest
 
-from flightlog.views.export import export_session
-from flightlog.views.story import RenderOptions
+from flightlog.views.json_output import export_session
+from flightlog.views.transcript import RenderOptions
 from recordings import archive
 
 

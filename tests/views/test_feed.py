@@ -2,11 +2,11 @@
 
 import pytest
 
-from flightlog.model.damage import Damage
-from flightlog.sources.claude_code.transcript import entries
-from flightlog.sources.protocol import SessionFile
-from flightlog.views.feed import LINES_MAX, FollowFormatter, first_lines
-from flightlog.views.story import TranscriptLineKind
+from flightlog.agents.claude_code.source import entries
+from flightlog.model.errors import Damage
+from flightlog.model.session import SessionFile
+from flightlog.views.transcript import TranscriptLineKind
+from flightlog.views.transcript_formats import LINES_MAX, FollowFormatter, first_lines
 from recordings import ROOT
 
 

@@ -1,7 +1,7 @@
 from msgspec.structs import replace
 
 from flightlog.model.usage import Cost, CostSource
-from flightlog.views.health import HealthLevel, judge_health
+from flightlog.views.overview import HealthLevel, judge_health
 from flightlog.views.session.summary import outline_session
 from recordings import archive
 

@@ -8,18 +8,17 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flightlog.archive import Archive
-from flightlog.model.damage import Damage
-from flightlog.model.events import UnknownRecord
+from flightlog.agents.claude_code.source import entries
+from flightlog.archive.archive import Archive
+from flightlog.model.entries import UnknownRecord
+from flightlog.model.errors import Damage
+from flightlog.model.session import SessionFile
 from flightlog.model.usage import Breakdown
-from flightlog.sources.claude_code.transcript import entries
-from flightlog.sources.protocol import SessionFile
-from flightlog.views.atif.emit import AtifOptions, build_trajectory
 from flightlog.views.atif.lint import lint_trajectory
-from flightlog.views.feed import FollowFormatter
-from flightlog.views.story import RenderOptions, render_session
-from flightlog.views.story_forms import as_html, as_markdown, as_text
-from flightlog.views.wire import as_json
+from flightlog.views.atif.writer import AtifOptions, build_trajectory
+from flightlog.views.json_output import as_json
+from flightlog.views.transcript import RenderOptions, render_session
+from flightlog.views.transcript_formats import FollowFormatter, as_html, as_markdown, as_text
 from recordings import ROOT
 from transcripts import SESSION, archive, user
 

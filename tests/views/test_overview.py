@@ -2,15 +2,8 @@ from datetime import UTC
 
 from msgspec.structs import replace
 
-from flightlog.model.usage import Cost, CostSource, Usage
-from flightlog.views.overview import (
-    DAY_MS,
-    Overview,
-    find_expiring_sessions,
-    iter_facts,
-    most_expensive_prompt,
-    rank_projects,
-)
+from flightlog.model.usage import DAY_MS, Cost, CostSource, Usage
+from flightlog.views.overview import Overview, find_expiring_sessions, iter_facts, most_expensive_prompt, rank_projects
 from flightlog.views.session.outline import SessionSummary, TurnCost
 
 COST = Cost(1.0, CostSource.TABLE)

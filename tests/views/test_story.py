@@ -1,9 +1,9 @@
 import pytest
 
-from flightlog.model.address import parse_address
+from flightlog.model.addresses import parse_address
 from flightlog.model.errors import NotFound
-from flightlog.views.story import RenderOptions, render_passage, render_session
-from flightlog.views.story_forms import as_html, as_markdown, as_text
+from flightlog.views.transcript import RenderOptions, render_passage, render_session
+from flightlog.views.transcript_formats import as_html, as_markdown, as_text
 from golden import assert_golden
 from recordings import CASES, archive
 

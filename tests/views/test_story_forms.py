@@ -5,8 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from flightlog.views.story import TranscriptLine, TranscriptLineKind
-from flightlog.views.story_forms import as_html, as_markdown, as_text, short_address
+from flightlog.views.transcript import TranscriptLine, TranscriptLineKind
+from flightlog.views.transcript_formats import as_html, as_markdown, as_text, short_address
 
 pieces = st.sampled_from(
     ["```", "````", "~~~", "\n", "\n\n", "text", "<script>", "    ", "> ", "- ", "a", "`", "[x](y)", "&lt;"]

@@ -5,8 +5,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.damage import Damage
-from flightlog.views.wire import as_json, as_json_line
+from flightlog.model.errors import Damage
+from flightlog.views.json_output import as_json, as_json_line
 
 TEXTS = st.text() | st.text(alphabet='\x1b\x9b\x7f\u202e\u2028\x00\udcff\\"ud8')
 

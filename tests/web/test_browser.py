@@ -9,10 +9,11 @@ import pytest
 
 import hostile
 from browser import Browser
-from flightlog.agents.scripted import load_scenario, serve_scenario
 from flightlog.agents.scripted.agent import ScriptedAgent, ScriptedEnvironment
-from flightlog.app import open_runtime
-from flightlog.app.demo import PROMPTS, SCENARIO
+from flightlog.agents.scripted.scenario import load_scenario
+from flightlog.agents.scripted.server import serve_scenario
+from flightlog.app.runtime import open_runtime
+from flightlog.setup.demo import DEMO_SCENARIO, PROMPTS
 from pages import WEB_ROOT, running
 from real_agent import new_session
 from recordings import CASES, ROOT, config_dir
@@ -179,7 +180,7 @@ def test_charts_are_drawn_and_their_tables_stand_below(page, pages):
 
 
 def test_a_running_session_grows_on_the_page_within_a_second(browser, tmp_path):
-    with serve_scenario(load_scenario(SCENARIO)) as model, running(tmp_path / "config") as served:
+    with serve_scenario(load_scenario(DEMO_SCENARIO)) as model, running(tmp_path / "config") as served:
         project = tmp_path / "price-rounder"
         project.mkdir()
         agent = ScriptedAgent(

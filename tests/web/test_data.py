@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from archive_maker import prompt
-from flightlog.archive.door import open_archive
+from flightlog.archive.archive import open_archive
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.usage import Breakdown
 from flightlog.web.data import WebData

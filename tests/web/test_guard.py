@@ -4,7 +4,7 @@ import http.client
 
 import pytest
 
-from flightlog.web.guard import CSP
+from flightlog.web.auth import CSP
 from pages import TOKEN, WEB_ROOT, running
 from recordings import config_dir
 

@@ -4,11 +4,10 @@ import asyncio
 import json
 from datetime import UTC
 
-from flightlog.app import open_runtime
-from flightlog.web.hub import QUEUE_MAX, UpdateHub
-from flightlog.web.news import render_changes
-from flightlog.web.render import make_environment
-from flightlog.web.shelf import SessionCache
+from flightlog.app.runtime import open_runtime
+from flightlog.web.data import SessionCache
+from flightlog.web.live_updates import QUEUE_MAX, UpdateHub, render_changes
+from flightlog.web.templates import make_environment
 from recordings import archive
 
 

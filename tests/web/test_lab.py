@@ -11,8 +11,9 @@ import pytest
 
 import hostile
 from browser import Browser
-from flightlog.app import lab_replay, open_runtime
-from flightlog.lab.replaying.branch import ReplayOptions
+from flightlog.app.runtime import open_runtime
+from flightlog.lab.replay import service
+from flightlog.lab.replay.branch import ReplayOptions
 from labs import again, bash, config, run, script
 from pages import WEB_ROOT, running
 from samples_made import answered
@@ -45,8 +46,8 @@ def prepared(root):
     tool = ("Bash", {"command": PAYLOAD})
     answered(book, 1, 0, [tool] * 6 + [PAYLOAD] * 2, session="session_01_r01")
     answered(book, 1, 1, [PAYLOAD] * 8, label=PAYLOAD, session="session_01_r01")
-    source = lab_replay.open_replay_source(open_runtime(), root / "runs", "shop", 1, 1)
-    lab_replay.replay_session(
+    source = service.open_replay_source(open_runtime(), root / "runs", "shop", 1, 1)
+    service.replay_session(
         open_runtime(), source, 3, ReplayOptions(prompt="another way" + PAYLOAD.replace("\x00", "")), lambda *_: None
     )
 
@@ -226,8 +227,8 @@ def test_a_replay_that_still_runs_when_the_server_ends_is_interrupted_and_nothin
 
 def test_a_server_that_is_killed_takes_its_replay_along(slow):
     program = (
-        "import time; from flightlog.app import open_runtime; "
-        "from flightlog.app.lab_pages import ReplayRequest, start_replay; "
+        "import time; from flightlog.app.runtime import open_runtime; "
+        "from flightlog.lab.service import ReplayRequest, start_replay; "
         "start_replay(open_runtime(), ReplayRequest('slow', 1, 0, 1)); time.sleep(60)"
     )
     server = subprocess.Popen([sys.executable, "-c", program])

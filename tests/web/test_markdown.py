@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from flightlog.web.markdown import CHARS_MAX, render_markdown
+from flightlog.web.templates import CHARS_MAX, render_markdown
 from hostile import PAYLOADS
 
 

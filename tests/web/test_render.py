@@ -1,7 +1,7 @@
 import pytest
 
-from flightlog.model.events import Image
-from flightlog.web.render import (
+from flightlog.model.entries import Image
+from flightlog.web.templates import (
     data_uri,
     format_age,
     format_bytes,

@@ -3,7 +3,8 @@
 from datetime import UTC
 from urllib.parse import quote
 
-from flightlog.retro import looking, workflow
+from flightlog.retro.analysis import analyze
+from flightlog.retro.issues import workflow
 from pages import running
 from retro.planted import chats, written
 from retro.rooms import make_room, reported
@@ -13,8 +14,8 @@ def test_findings_and_issues_stand_on_the_page_and_looking_writes_nothing(tmp_pa
     room = make_room(tmp_path)
     export = tmp_path / "export.json"
     export.write_bytes(written(chats(4, 30)[0]))
-    looking.read_export(room, export)
-    analysis = looking.analyze(room, UTC)
+    analyze.read_export(room, export)
+    analysis = analyze.analyze(room, UTC)
     reported(room, "<script>alert(1)</script> in the title", "x")
     monkeypatch.chdir(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in room.root.rglob("*")}
@@ -74,8 +75,8 @@ def test_evidence_opens_and_artifacts_are_handed_over(tmp_path, monkeypatch):
     room = make_room(tmp_path)
     export = tmp_path / "export.json"
     export.write_bytes(written(chats(4, 30)[0]))
-    looking.read_export(room, export)
-    analysis = looking.analyze(room, UTC)
+    analyze.read_export(room, export)
+    analysis = analyze.analyze(room, UTC)
     (room.root / "outputs" / "retro_1.html").write_text("<p>pictures</p>")
     monkeypatch.chdir(tmp_path)
     evidence = next(each.evidence[0] for each in analysis.patterns if each.evidence)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from flightlog.archive import Archive
+from flightlog.archive.archive import Archive
 from pages import WEB_ROOT, running
 from recordings import CASES, ROOT, config_dir
 from waiting import until

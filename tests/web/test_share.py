@@ -6,13 +6,13 @@ import pytest
 
 import hostile
 from browser import Browser
-from flightlog.app import open_runtime
-from flightlog.app.sharing import redact_session
-from flightlog.archive import Archive
+from flightlog.app.runtime import open_runtime
+from flightlog.archive.archive import Archive
+from flightlog.archive.sharing import redact_session
 from flightlog.model.text import describe_redaction
-from flightlog.privacy.redact import Redactor
-from flightlog.web.render import make_environment
+from flightlog.privacy.redactor import Redactor
 from flightlog.web.share import render_share_page
+from flightlog.web.templates import make_environment
 from recordings import CASES, archive
 
 SECRET = "ghp_" + "x9K2mQ7vB4nL8sR3tW6yZ1aC5dF0gH2jK4pN"

@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 from tools.bench.table import Table
 
-from flightlog.archive import Archive
-from flightlog.views.atif.emit import MAIN, build_trajectory
+from flightlog.archive.archive import Archive
 from flightlog.views.atif.lint import lint_trajectory
+from flightlog.views.atif.writer import MAIN, build_trajectory
 
 STEPS = 5_000
 ROUNDS = 5

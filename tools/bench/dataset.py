@@ -25,12 +25,11 @@ from typing import Any
 from tools.bench.table import Table
 from tools.bench.words import Words
 
-from flightlog.dataset.book import read_dataset
 from flightlog.dataset.layout import DatasetDirs, write_bodies
-from flightlog.dataset.shards import name_shard
-from flightlog.privacy.records import JsonRedactor
-from flightlog.privacy.redact import Redactor
-from flightlog.sources.git.repository import open_repository
+from flightlog.dataset.reader import name_shard, read_dataset
+from flightlog.privacy.json_redactor import JsonRedactor
+from flightlog.privacy.redactor import Redactor
+from flightlog.store.git.repository import open_repository
 
 FLIGHTLOG = Path(sys.executable).with_name("flightlog")
 SETTLE_P50_MS, SETTLE_MOST_MS = 300.0, 5_000.0

@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from flightlog.app.install import build_hook_command
+from flightlog.setup.install import build_hook_command
 
 PYTHON = Path(sys.executable)
 HOOK = build_hook_command(PYTHON)

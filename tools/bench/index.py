@@ -11,12 +11,11 @@ from tools.bench.measure import Contender, Result, clear, plain_env, race
 from tools.bench.table import Table
 from tools.bench.usage import Ground
 
-from flightlog.archive.finder import SearchIndex
-from flightlog.sources.claude_code.discover import AGENT, find_transcripts
-from flightlog.sources.claude_code.kept import adopt_session_files, list_recorded_files
-from flightlog.sources.protocol import SessionFile
-from flightlog.store.sessions import seal_session
-from flightlog.views.query import parse_query
+from flightlog.agents.claude_code.files import AGENT, find_transcripts
+from flightlog.agents.recordings import adopt_session_files, list_recorded_files
+from flightlog.archive.search import SearchIndex, parse_query
+from flightlog.model.session import SessionFile
+from flightlog.store.recordings.sessions import seal_session
 
 _WORDS = ("error", "the file", "import", "test function", "config", "return value", "server request")
 

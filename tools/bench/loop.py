@@ -9,13 +9,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from flightlog.app import open_runtime
-from flightlog.loop import events as e
-from flightlog.loop.plan.load import hash_plan, parse_plan
-from flightlog.loop.plan.shown import redact_plan
-from flightlog.loop.run.book import LoopStore
-from flightlog.loop.run.place import prepare_root
-from flightlog.privacy.redact import Redactor
+from flightlog.app.runtime import open_runtime
+from flightlog.loop import events
+from flightlog.loop.directories import prepare_root
+from flightlog.loop.plan.load import hash_plan, parse_plan, redact_plan
+from flightlog.loop.store import LoopStore
+from flightlog.privacy.redactor import Redactor
 from flightlog.store.files import replace_file
 
 APPEND_RATIO_MAX = 1.5
@@ -57,7 +56,9 @@ def fill(top: Path, count: int) -> tuple[Path, list[float]]:
     redactor = Redactor(bytes(32))
     told = parse_plan(data)
     book = LoopStore(directory, redact_plan(told, redactor), open_runtime(), redactor)
-    book.append(e.LoopStarted("session-001", "long", "long", hash_plan(data), 1, told.config, told.budgets, mark="m"))
+    book.append(
+        events.LoopStarted("session-001", "long", "long", hash_plan(data), 1, told.config, told.budgets, mark="m")
+    )
     times, blocks = [], []
     for number in range(count // 5):
         began = time.perf_counter()
@@ -71,15 +72,15 @@ def fill(top: Path, count: int) -> tuple[Path, list[float]]:
     return directory, blocks
 
 
-def round_of(number: int) -> list[e.Event]:
+def round_of(number: int) -> list[events.Event]:
     """One round: decided, begun, a call paid for, ended, gone on."""
     name, attempt = "001", number + 1
     return [
-        e.DecisionMade(name, "execute", 0.9, 0.9, "low risk", (("skip", 0.3),), {"execution": 0.0}),
-        e.TaskStarted(name, attempt, "work", "k"),
-        e.UsageRecorded(name, attempt, f"msg_{number}", "claude-opus-5-5", 1200, 0.01),
-        e.AttemptEnded(name, attempt, "success", 1.0, 0, progress=True, said=f"round {number} is done"),
-        e.RecoveryStarted(name, attempt, "repeat", f"round {number}: not done yet"),
+        events.DecisionMade(name, "execute", 0.9, 0.9, "low risk", (("skip", 0.3),), {"execution": 0.0}),
+        events.TaskStarted(name, attempt, "work", "k"),
+        events.UsageRecorded(name, attempt, f"msg_{number}", "claude-opus-5-5", 1200, 0.01),
+        events.AttemptEnded(name, attempt, "success", 1.0, 0, progress=True, said=f"round {number} is done"),
+        events.RecoveryStarted(name, attempt, "repeat", f"round {number}: not done yet"),
     ]
 
 

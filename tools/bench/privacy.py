@@ -10,8 +10,8 @@ from pathlib import Path
 import re2
 
 from flightlog.privacy.detect.rules import load_rules
-from flightlog.privacy.records import JsonRedactor
-from flightlog.privacy.redact import Redactor
+from flightlog.privacy.json_redactor import JsonRedactor
+from flightlog.privacy.redactor import Redactor
 
 _ROOT = Path(__file__).parents[2]
 _RECORDINGS = _ROOT / "tests" / "recordings" / "claude-code"

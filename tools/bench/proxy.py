@@ -24,9 +24,9 @@ import aiohttp
 import uvloop
 from tools.bench.table import Table
 
-from flightlog.sources.api.proxy import ProxySettings
-from flightlog.sources.api.recorder import ExchangeRecorder
-from flightlog.sources.api.serving import serve_proxy
+from flightlog.agents.capture.proxy import ProxySettings
+from flightlog.agents.capture.recorder import ExchangeRecorder
+from flightlog.agents.capture.server import serve_proxy
 from flightlog.store.exchanges import ExchangeStore
 
 FIRST_BYTE_MS = 1.0

@@ -24,14 +24,16 @@ import uvloop
 from msgspec import convert
 from tools.bench.table import Table
 
-from flightlog.agents.scripted import Scenario, parse_scenario, serve_scenario
-from flightlog.app import lab, lab_resample, open_runtime
-from flightlog.app.lab_resample import SamplingOptions
+from flightlog.agents.scripted.scenario import Scenario, parse_scenario
+from flightlog.agents.scripted.server import serve_scenario
+from flightlog.app.runtime import open_runtime
+from flightlog.lab import service
 from flightlog.lab.config import RunConfig
-from flightlog.lab.resampling.events import BatchLimits
-from flightlog.lab.resampling.reading import list_samples
-from flightlog.lab.resampling.sweep import Sweep
-from flightlog.lab.running.run import start_run
+from flightlog.lab.resample.plan import Sweep
+from flightlog.lab.resample.samples import list_samples
+from flightlog.lab.resample.service import SamplingOptions, dump_request, resample_grid
+from flightlog.lab.resample.state import BatchLimits
+from flightlog.lab.runner.run import start_run
 
 RATIO = 1.2
 COMMAND = (
@@ -85,13 +87,13 @@ def made(root: Path, kilobytes: int) -> Path:
     }
     environ = {"PATH": os.environ["PATH"], "HOME": str(root)}
     return start_run(
-        root / "runs" / "run", convert(given, RunConfig), lab.prepare_run(open_runtime(environ), lambda *_: None)
+        root / "runs" / "run", convert(given, RunConfig), service.prepare_run(open_runtime(environ), lambda *_: None)
     ).path
 
 
 def sent_body(run: Path) -> bytes:
     """The request as it goes over the wire."""
-    return json.dumps(lab_resample.dump_request(lab.open_run(open_runtime(), run.parent, run.name), 1, 0, 2)).encode()
+    return json.dumps(dump_request(service.open_run(open_runtime(), run.parent, run.name), 1, 0, 2)).encode()
 
 
 def run_model(pipe: Connection) -> None:
@@ -110,9 +112,9 @@ def measured(run: Path, url: str, body: bytes, options: argparse.Namespace) -> d
         began = time.perf_counter()
         uvloop.run(bare(url, body, options.samples, options.parallel))
         middle = time.perf_counter()
-        book = lab.open_run(open_runtime(), run.parent, run.name)
+        book = service.open_run(open_runtime(), run.parent, run.name)
         sweep = Sweep(requests=(2,), count=options.samples)
-        told = lab_resample.resample_grid(
+        told = resample_grid(
             open_runtime(), book, sweep, SamplingOptions(limits, lambda *_: None, base_url=url), dry_run=False
         )
         ended = time.perf_counter()

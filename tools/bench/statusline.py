@@ -26,12 +26,12 @@ from msgspec.structs import replace
 from tools.bench.peers import peers, status_peer
 from tools.bench.table import Table
 
-from flightlog.app import open_runtime
-from flightlog.app.install import status_line_command
-from flightlog.app.live import render_status_lines
-from flightlog.archive import Archive
-from flightlog.live.gather import CollectDepth, LiveDirectory, collect_live_state
+from flightlog.app.runtime import open_runtime
+from flightlog.archive.archive import Archive
+from flightlog.live.collector import CollectDepth, LiveDirectory, collect_live_state
+from flightlog.live.service import render_status_lines
 from flightlog.model.runtime import Runtime
+from flightlog.setup.install import status_line_command
 
 PYTHON = Path(sys.executable)
 FLOOR = f"'{PYTHON}' -I -S -c pass"

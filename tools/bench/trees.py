@@ -20,8 +20,8 @@ from pathlib import Path
 
 from tools.bench.table import Table
 
-from flightlog.store.git import ShadowRepository
-from flightlog.store.trees import SnapshotDirs, open_trees
+from flightlog.store.git.repository import ShadowRepository
+from flightlog.store.git.snapshots import SnapshotDirs, open_trees
 
 SIZES = (2_000, 20_000)
 BAR = 1.3

@@ -10,8 +10,8 @@ from tools.bench.measure import Contender, Result, clear, parsed, plain_env, rac
 from tools.bench.peers import Peer
 from tools.bench.table import Table
 
+from flightlog.agents.claude_code.files import find_transcripts
 from flightlog.model.usage import Breakdown
-from flightlog.sources.claude_code.discover import find_transcripts
 from flightlog.usage.pipeline import UsagePipeline
 
 GROWTH_BYTES = 5_000_000

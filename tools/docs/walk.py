@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from flightlog.cli.completion import NAMES
-from flightlog.cli.root import cli
+from flightlog.cli.main import cli
 
 ALIASES = {noun: name for name, noun in NAMES.items() if noun}
 

@@ -13,8 +13,8 @@ from tools.bench.table import Table
 from tools.soak.actors import Pages, agent, loop, replays
 from tools.soak.ground import Ground, left_behind, scenario
 
-from flightlog.agents.scripted import serve_scenario
-from flightlog.archive import Archive
+from flightlog.agents.scripted.server import serve_scenario
+from flightlog.archive.archive import Archive
 
 _EVENTS = {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"}
 _SETTLED_S = 20.0

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tools.soak.ground import BIN, Ground, plan_of
 
-from flightlog.agents.driver import AgentPrompt
-from flightlog.loop.look.session import open_loop_session
+from flightlog.agents.protocol import AgentPrompt
+from flightlog.loop.directories import open_loop_session
 
 ALLOWED = ("--allowedTools", "Bash", "Read", "Write", "Edit")
 _PAGES = ("/", "/live", "/usage", "/loops", "/search?q=Noted", "/retro", "/dataset")

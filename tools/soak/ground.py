@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flightlog.agents.claude_code.driver import ClaudeCode, ClientSandbox, isolated_environment
-from flightlog.agents.scripted import Scenario, parse_scenario
-from flightlog.app.install import apply_change, plan_install
+from flightlog.agents.scripted.scenario import Scenario, parse_scenario
+from flightlog.setup.install import apply_change, plan_install
 
 BIN = Path(sys.executable).parent
 MARK = "FLIGHTLOG_SOAK"

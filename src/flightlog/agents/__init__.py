@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from flightlog.agents.protocol import Agent
     from flightlog.sources.protocol import Source
 
+
 # Recordings that ship with the package, as a configuration directory of Claude Code.
 SAMPLES = Path(__file__).parent / "scripted" / "recordings"
 # A package `claude_code` exports the agent "claude-code": its name below `sessions/` and in records.

@@ -1,14 +1,21 @@
-"""A child process that speaks JSON lines, and its end without orphans.
+"""Child processes that speak JSON lines; shell commands; CommandDriver.
 
 The child gets a session of its own, so that one signal reaches it and what it started. Tools
 of an agent may have left that group: before SIGKILL, its descendants are found with `ps`.
 Knows nothing of any agent.
+
+What it prints as JSON lines is kept; if it names a session as Claude Code's stream does, that is its
+session. Where no word holds `{prompt}`, the prompt is the last word. The scripted agent is driven so.
+
+Only the tail of what it says is held, so that a command that never stops talking costs nothing.
 """
 
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,9 +23,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from flightlog.agents.driver import AgentOutcome
+from msgspec import Struct
+
+from flightlog.agents.claude_code.stream import read_session_id
+from flightlog.agents.protocol import AgentOutcome, AgentPrompt, without_proxy
 
 STOP_GRACE_S = 3.0
+_PLACE = re.compile(r"\{(prompt|session_id|resume|model)\}")
+TAIL_BYTES = 16_384
 
 
 class AgentProcess:
@@ -171,3 +183,91 @@ def _decode_record(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return record if isinstance(record, dict) else None
+
+
+class CommandDriver(Struct, frozen=True):
+    """A program that takes a prompt and works on it."""
+
+    words: tuple[str, ...]
+    agent: str = "command"
+    model: str = ""
+    said_version: str = ""
+
+    def version(self, environment: Mapping[str, str]) -> str:  # noqa: ARG002 - the protocol's signature
+        """What was said when the driver was made: there is no way to ask any program."""
+        return self.said_version
+
+    def start(self, ask: AgentPrompt) -> AgentProcess:
+        """Start the program and return at once."""
+        environment = without_proxy(ask.environment)
+        command = [*ask.before, *self._fill_template(ask)]
+        return AgentProcess(command, cwd=ask.cwd, environment=environment, session_of=read_session_id)
+
+    def _fill_template(self, ask: AgentPrompt) -> list[str]:
+        known = {"prompt": ask.prompt, "session_id": ask.session, "resume": ask.resume, "model": self.model}
+        # In one pass, so that a prompt which speaks of `{model}` is passed on as it is.
+        words = [_PLACE.sub(lambda found: known[found[1]], word) for word in self.words]
+        asked = any("{prompt}" in word for word in self.words)
+        return [*words, *ask.arguments] if asked else [*words, *ask.arguments, ask.prompt]
+
+
+def scripted_driver(model: str, version: str) -> CommandDriver:
+    """The scripted agent as a process of its own."""
+    named = ("--session-id={session_id}", "--resume={resume}", "--model={model}", "--prompt={prompt}")
+    return CommandDriver((sys.executable, "-m", "flightlog.agents.scripted.agent", *named), "scripted", model, version)
+
+
+class ShellCommand:
+    """A running command."""
+
+    def __init__(self, command: str | Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> None:
+        """Start it with exactly `environment`; a text is for the shell."""
+        words = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+        self._child = subprocess.Popen(
+            words,
+            cwd=cwd,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._tail = bytearray()
+        assert self._child.stdout is not None
+        self._reader = threading.Thread(target=_collect_tail, args=(self._child.stdout, self._tail), daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The command's process, which is its group's too."""
+        return self._child.pid
+
+    def output_tail(self) -> str:
+        """Return the last whole lines it said: the half of a value is not recognized as one."""
+        data = bytes(self._tail)
+        if len(data) == TAIL_BYTES:  # something before it is lost
+            end = b"\n" if b"\n" in data[:-1] else b" "
+            data = data.partition(end)[2]
+        return data.decode("utf-8", "replace")
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Wait for its end; None when time ran out."""
+        try:
+            code = self._child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        self._reader.join(0.5)  # something it left behind may still hold the pipe
+        return code
+
+    def stop(self, grace_s: float = STOP_GRACE_S) -> int:
+        """End it and all it started: ask first, then kill."""
+        code = terminate(self._child, grace_s)
+        self._reader.join(0.5)
+        return code
+
+
+def _collect_tail(stream: IO[bytes], into: bytearray) -> None:
+    with stream:
+        while part := stream.read1(65536):  # type: ignore[attr-defined]
+            into += part
+            del into[:-TAIL_BYTES]

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.app import places
+from flightlog.app import directories
 from flightlog.model.errors import Misconfigured
 from flightlog.model.runtime import ConfigValue
 from flightlog.model.text import suggest_name
@@ -64,7 +64,7 @@ def load_settings(environ: Mapping[str, str], cwd: Path) -> dict[str, ConfigValu
 def user_file(environ: Mapping[str, str]) -> Path:
     """Where the user's settings are: `FLIGHTLOG_CONFIG`, else the usual place."""
     said = environ.get("FLIGHTLOG_CONFIG", "")
-    return Path(said).expanduser() if said else Path(places.config_dir(environ), FILE)
+    return Path(said).expanduser() if said else Path(directories.config_dir(environ), FILE)
 
 
 def project_file(cwd: Path) -> Path | None:
@@ -84,7 +84,7 @@ def _untrusted_settings(environ: Mapping[str, str], path: Path, said: Mapping[st
         return wanted
     import tomllib  # noqa: PLC0415 - as below
 
-    if TrustStore(Path(places.data_dir(environ), TRUST_FILE)).is_allowed(
+    if TrustStore(Path(directories.data_dir(environ), TRUST_FILE)).is_allowed(
         path.parent, risky_settings(tomllib.loads(path.read_text("utf-8")))
     ):
         return frozenset()

@@ -7,13 +7,13 @@ allowed here with `flightlog trust`; both are recorded in the data directory (`p
 from pathlib import Path
 from typing import Any
 
-from flightlog.app.collecting import find_collecting_root, row_sources
-from flightlog.app.lab import run_target
-from flightlog.app.loop import plan_target
-from flightlog.app.privacy import repository_settings
-from flightlog.lab import book as runs
+from flightlog.dataset.state import find_collecting_root, row_sources
+from flightlog.lab import store
+from flightlog.lab.service import run_target
+from flightlog.loop.service import plan_target
 from flightlog.model.errors import NotFound
 from flightlog.model.runtime import Runtime
+from flightlog.privacy.service import repository_settings
 from flightlog.privacy.trust import (
     GRANTS,
     ConsentTarget,
@@ -35,8 +35,8 @@ def find_target(runtime: Runtime, written: str) -> ConsentTarget:
     path = Path(written)
     for folder in (path, Path("runs") / written, Path("ralph-loop-sessions") / written):
         # A repository may well have a config.yaml of its own at its top.
-        if (folder / runs.CONFIG).is_file() and not (folder / ".git").exists():
-            return run_target(runtime, folder, *runs.read_config(folder))
+        if (folder / store.CONFIG).is_file() and not (folder / ".git").exists():
+            return run_target(runtime, folder, *store.read_config(folder))
         if (folder / "plan.yaml").is_file() and (folder / "journal.jsonl").is_file():
             return plan_target(runtime, folder)
     if not path.is_dir():

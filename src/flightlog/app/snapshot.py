@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from flightlog.app import open_runtime
-from flightlog.app.tracking import save_tree
+from flightlog.app.runtime import open_runtime
+from flightlog.archive.tracked_dirs import save_tree
 from flightlog.model.errors import FlightlogError
 
 

@@ -5,7 +5,7 @@ import sys
 
 def main() -> None:
     """Run `flightlog`."""
-    from flightlog.cli.root import cli, run_command
+    from flightlog.cli.main import cli, run_command
 
     sys.exit(run_command(cli, "flightlog", sys.argv[1:]))
 
@@ -36,6 +36,6 @@ def ml_data_collector() -> None:
 
 
 def _run_alias(noun: str, name: str) -> None:
-    from flightlog.cli.root import run_alias
+    from flightlog.cli.main import run_alias
 
     sys.exit(run_alias(noun, name, sys.argv[1:]))

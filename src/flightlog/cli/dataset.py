@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from flightlog.app import open_runtime
+from flightlog.app.runtime import open_runtime
 from flightlog.cli.output import json_option
 from flightlog.model.errors import Invalid
 from flightlog.model.text import describe_redaction, make_inert, pluralize
@@ -38,18 +38,18 @@ def tracked() -> None:
 @_JSON
 def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json: bool) -> None:
     """Write every row of this repository that its files lack; running it again writes nothing."""
-    from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
+    from flightlog.dataset import service, state
 
     runtime = open_runtime()
-    place, off = wiring.locate_dataset(runtime), wiring.report_if_off(runtime)
+    place, off = service.locate_dataset(runtime), state.report_if_off(runtime)
     if commits:
-        new = wiring.sync_new_commits(runtime, place)
+        new = service.sync_new_commits(runtime, place)
         click.echo(json.dumps({"commits": new}) if as_json else pluralize(new, "commit"))
         return
-    allowed = wiring.allowed_writes(runtime, place.repository.top, own_hook=True) if from_hook else wiring.PERSON
-    report = wiring.sync_repository(runtime, place, allowed)
-    problem = wiring.push_if_enabled(runtime, place) if "push" in allowed and not off else None
+    allowed = service.allowed_writes(runtime, place.repository.top, own_hook=True) if from_hook else service.PERSON
+    report = service.sync_repository(runtime, place, allowed)
+    problem = service.push_if_enabled(runtime, place) if "push" in allowed and not off else None
     if as_json:
         print_json(report)
     else:
@@ -61,7 +61,7 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
     if problem is not None:
         click.echo(f"not pushed: {make_inert(problem.message)}", err=True)
     if then_compact and not off:
-        _print_compaction(wiring.compact_repository(runtime, place, dry_run=False), err=True)
+        _print_compaction(service.compact_repository(runtime, place, dry_run=False), err=True)
 
 
 @tracked.command(epilog="Example: flightlog dataset tracked compact --commit")
@@ -70,12 +70,12 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
 @_JSON
 def compact(*, dry_run: bool, commit: bool, as_json: bool) -> None:
     """Fold shards into the base files on the default branch, into one shard on any other."""
-    from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
+    from flightlog.dataset import service
 
     runtime = open_runtime()
-    done = wiring.compact_repository(
-        runtime, wiring.require_dataset(runtime), dry_run=dry_run, commit=commit and not dry_run
+    done = service.compact_repository(
+        runtime, service.require_dataset(runtime), dry_run=dry_run, commit=commit and not dry_run
     )
     if as_json:
         print_json(done)
@@ -101,14 +101,14 @@ def merge(base: Path, ours: Path, theirs: Path, name: str) -> None:
 @_JSON
 def stats(*, as_json: bool) -> None:
     """Say what the dataset amounts to: counts, milestones, growth, quality, what is safe elsewhere."""
-    from flightlog.app import dataset as wiring
+    from flightlog.dataset import service
 
     runtime = open_runtime()
-    told = wiring.dataset_stats(runtime, wiring.require_dataset(runtime))
+    told = service.dataset_stats(runtime, service.require_dataset(runtime))
     if as_json:
         click.echo(json.dumps(told))
         return
-    from flightlog.cli.dataset_talk import stats_lines
+    from flightlog.cli.dataset_output import stats_lines
 
     for line in stats_lines(told):
         click.echo(line)
@@ -118,13 +118,13 @@ def stats(*, as_json: bool) -> None:
 @_JSON
 def status(*, as_json: bool) -> None:
     """Say how old the last row is that is safe elsewhere, and what would be lost with this machine."""
-    from flightlog.app import dataset as wiring
-    from flightlog.cli.dataset_talk import safety_line
+    from flightlog.cli.dataset_output import safety_line
     from flightlog.cli.output import print_json
+    from flightlog.dataset import service
     from flightlog.dataset.remote import measure_safety
 
     runtime = open_runtime()
-    told = measure_safety(wiring.require_dataset(runtime))
+    told = measure_safety(service.require_dataset(runtime))
     if as_json:
         print_json(told)
     else:
@@ -136,15 +136,15 @@ def status(*, as_json: bool) -> None:
 @_JSON
 def check(*, fix: bool, as_json: bool) -> int:
     """Look for damage, wrong ids, lost links, secrets and files too large; exit 1 if something is wrong."""
-    from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
-    from flightlog.dataset import check as checking
+    from flightlog.dataset import service
+    from flightlog.dataset.check import check_dataset, fix_dataset
 
     runtime = open_runtime()
-    place = wiring.require_dataset(runtime)
-    for line in checking.fix_dataset(place, wiring.make_row_redactor(runtime, place)) if fix else ():
+    place = service.require_dataset(runtime)
+    for line in fix_dataset(place, service.make_row_redactor(runtime, place)) if fix else ():
         click.echo(make_inert(line), err=True)
-    found = checking.check_dataset(place)
+    found = check_dataset(place)
     if as_json:
         print_json(found)
     else:
@@ -169,11 +169,11 @@ def check(*, fix: bool, as_json: bool) -> int:
 @_JSON
 def export(form: str, output: Path, *, as_json: bool) -> None:
     """Write the rows for other programs; what is in them was redacted before it was first written."""
-    from flightlog.app import dataset as wiring
-    from flightlog.dataset.book import read_dataset
-    from flightlog.dataset.exports.files import export_dataset as write
+    from flightlog.dataset import service
+    from flightlog.dataset.exports import export_dataset as write
+    from flightlog.dataset.reader import read_dataset
 
-    made = write(read_dataset(wiring.require_dataset(open_runtime()).tracked_dir), form, output.resolve())
+    made = write(read_dataset(service.require_dataset(open_runtime()).tracked_dir), form, output.resolve())
     if as_json:
         click.echo(json.dumps({"format": form, "output": str(output), "rows": made}))
     else:
@@ -187,15 +187,15 @@ def export(form: str, output: Path, *, as_json: bool) -> None:
 @_JSON
 def push(remote: str | None, *, as_json: bool) -> None:
     """Push the rows to a ref of this clone's own; your branch, index and files are not touched."""
-    from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
+    from flightlog.dataset import service
     from flightlog.dataset.remote import push_shards as send
 
     runtime = open_runtime()
-    place = wiring.require_dataset(runtime)
+    place = service.require_dataset(runtime)
     done = send(
         place,
-        remote or str(wiring.load_project_settings(runtime, place)["dataset.remote"].value),
+        remote or str(service.load_project_settings(runtime, place)["dataset.remote"].value),
         runtime.clock.now_ms(),
     )
     if as_json:
@@ -209,16 +209,16 @@ def push(remote: str | None, *, as_json: bool) -> None:
 @_JSON
 def pull(remote: str | None, *, as_json: bool) -> None:
     """Gather the rows every clone has pushed."""
-    from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
+    from flightlog.dataset import service, state
     from flightlog.dataset.remote import pull_rows as gather
 
     runtime = open_runtime()
-    if wiring.report_if_off(runtime):
+    if state.report_if_off(runtime):
         return
-    place = wiring.locate_dataset(runtime)
-    where = remote or str(wiring.load_project_settings(runtime, place)["dataset.remote"].value)
-    done = gather(place, where, wiring.make_row_redactor(runtime, place))
+    place = service.locate_dataset(runtime)
+    where = remote or str(service.load_project_settings(runtime, place)["dataset.remote"].value)
+    done = gather(place, where, service.make_row_redactor(runtime, place))
     if as_json:
         print_json(done)
     else:
@@ -232,16 +232,16 @@ def pull(remote: str | None, *, as_json: bool) -> None:
 @_JSON
 def judge(row_id: str, field: str, value: str, *, as_json: bool) -> None:
     """Say something of a row later: feedback, ci_result, reverted_by, related_commit, task."""
-    from flightlog.app import dataset as wiring
+    from flightlog.dataset import service, state
 
     runtime = open_runtime()
-    if wiring.report_if_off(runtime):
+    if state.report_if_off(runtime):
         return
     try:
         said = json.loads(value)
     except ValueError:
         said = value
-    key = wiring.record_judgment(runtime, wiring.require_dataset(runtime), row_id, field, said)
+    key = service.record_judgment(runtime, service.require_dataset(runtime), row_id, field, said)
     click.echo(json.dumps({"of": key, "field": field, "value": said}) if as_json else make_inert(f"noted: {key}"))
 
 
@@ -259,16 +259,16 @@ def forget(row_ids: tuple[str, ...], **said: Any) -> int:
     Any unique prefix of an id of a session or a row works. A session goes with its chats, actions and subagents, a chat
     with its actions and the session's summary. Git's history keeps what it has: the commands that remove it are shown.
     """
-    from flightlog.app import dataset as wiring
     from flightlog.cli.session import since_ms
+    from flightlog.dataset import service
 
     runtime = open_runtime()
     if not (row_ids or said["text"] or said["since"] or said["before"]):
         raise Invalid("nothing to forget", hint="flightlog dataset forget ID, or --text, --since, --before")
     times = [since_ms(said[name], runtime.clock.now_ms(), UTC) if said[name] else None for name in ("since", "before")]
-    done = wiring.forget_rows(
+    done = service.forget_rows(
         runtime,
-        wiring.require_dataset(runtime),
+        service.require_dataset(runtime),
         row_ids,
         said["text"],
         times,
@@ -283,11 +283,12 @@ def forget(row_ids: tuple[str, ...], **said: Any) -> int:
 @_JSON
 def strip_words(**said: Any) -> int:
     """Remove the words of every row until now, as if they had never been captured; no merge brings them back."""
-    from flightlog.app import dataset as wiring
+    from flightlog.dataset import service
 
     runtime = open_runtime()
     return _print_removal(
-        wiring.strip_words(runtime, wiring.require_dataset(runtime), dry_run=said["dry_run"] or not said["yes"]), **said
+        service.strip_words(runtime, service.require_dataset(runtime), dry_run=said["dry_run"] or not said["yes"]),
+        **said,
     )
 
 
@@ -297,11 +298,11 @@ def strip_words(**said: Any) -> int:
 @_JSON
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Let rows go that are older than the setting dataset.keep_days (730)."""
-    from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
+    from flightlog.dataset import service
 
     runtime = open_runtime()
-    moves = wiring.retain_dataset(runtime, wiring.require_dataset(runtime), dry_run=dry_run or not yes)
+    moves = service.retain_dataset(runtime, service.require_dataset(runtime), dry_run=dry_run or not yes)
     if as_json:
         print_json(moves)
     else:
@@ -320,20 +321,19 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
 @_JSON
 def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
     """Put the collector's script, a git hook and the merge driver into this repository, and begin a dataset."""
-    from flightlog.app import dataset as wiring
-    from flightlog.app.setup import hook_command
-    from flightlog.dataset import hooks
+    from flightlog.dataset import git_hooks, service
     from flightlog.dataset.layout import prepare_dataset
     from flightlog.privacy.trust import open_trust
+    from flightlog.setup.init import hook_command
 
     runtime = open_runtime()
-    place = wiring.locate_dataset(runtime)
+    place = service.locate_dataset(runtime)
     command = hook_command()
-    changes = hooks.plan_removal(place.repository) if remove else hooks.plan_hooks(place.repository, command)
+    changes = git_hooks.plan_removal(place.repository) if remove else git_hooks.plan_hooks(place.repository, command)
     if not dry_run:
-        hooks.apply_changes(place.repository, changes, command)
+        git_hooks.apply_changes(place.repository, changes, command)
         if not remove:
-            prepare_dataset(place, wiring.make_row_redactor(runtime, place))
+            prepare_dataset(place, service.make_row_redactor(runtime, place))
             open_trust(runtime).allow_rows(place.repository.top)
     told = [{"path": str(change.path), "removed": change.body is None} for change in changes]
     if as_json:
@@ -346,7 +346,7 @@ def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
 
 def _print_removal(done: Any, **said: Any) -> int:
     """Say what was let go; exit 1 where --yes or --dry-run is missing."""
-    from flightlog.cli.dataset_talk import removal_lines
+    from flightlog.cli.dataset_output import removal_lines
     from flightlog.cli.output import print_json
 
     if said["as_json"]:
@@ -359,7 +359,7 @@ def _print_removal(done: Any, **said: Any) -> int:
 
 
 def _print_compaction(done: object, *, err: bool) -> None:
-    from flightlog.cli.dataset_talk import compaction_lines
+    from flightlog.cli.dataset_output import compaction_lines
 
     for line in compaction_lines(done):
         click.echo(line, err=err)

@@ -1,20 +1,34 @@
-"""How commands print: data on stdout, talk on stderr, foreign text inert."""
+"""Tables, JSON, transcript, progress."""
 
 import functools
 import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
 
 from flightlog.model.text import make_inert
+from flightlog.views.transcript import TranscriptLine, TranscriptLineKind
+from flightlog.views.transcript_formats import text_lines
 
 T = TypeVar("T")
 QUIET_S = 0.5
 PIPE_COLUMNS = 140
+_STYLES: dict[TranscriptLineKind, dict[str, str | bool]] = {
+    TranscriptLineKind.TITLE: {"bold": True},
+    TranscriptLineKind.FACT: {"dim": True},
+    TranscriptLineKind.TURN: {"fg": "green", "bold": True},
+    TranscriptLineKind.PROMPT: {"bold": True},
+    TranscriptLineKind.STEP: {"dim": True},
+    TranscriptLineKind.THINKING: {"dim": True, "italic": True},
+    TranscriptLineKind.CALL: {"fg": "cyan"},
+    TranscriptLineKind.FAILURE: {"fg": "red"},
+    TranscriptLineKind.NOTE: {"fg": "yellow"},
+    TranscriptLineKind.LANE: {"fg": "magenta"},
+}
 
 
 def json_option(said: str = "Print the result as JSON.") -> Callable[[Any], Any]:
@@ -43,7 +57,7 @@ def format_examples(*commands: str) -> str:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON, the way every face and test sees it."""
-    from flightlog.views.wire import as_json
+    from flightlog.views.json_output import as_json
 
     click.echo(as_json(value))
 
@@ -124,3 +138,10 @@ class Progress:
         """Take the line away."""
         if self._shown:
             click.echo("\r\x1b[K", err=True, nl=False)
+
+
+def print_story(lines: Iterable[TranscriptLine]) -> None:
+    """Print paragraph by paragraph; click drops the colours where nobody sees them."""
+    for line in lines:
+        for text in text_lines(line):
+            click.secho(text, **_STYLES.get(line.kind, {}))  # type: ignore[arg-type]

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from flightlog.app import open_runtime
+from flightlog.app.runtime import open_runtime
+from flightlog.cli.options import ON
 from flightlog.cli.output import json_option, print_json, print_outcome
-from flightlog.cli.places import ON
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.text import make_inert
 
 if TYPE_CHECKING:
     from flightlog.model.runtime import Runtime
-    from flightlog.privacy.detect.known import KnownSecrets
-    from flightlog.privacy.stream import LocatedFinding
+    from flightlog.privacy.detect.known_values import KnownSecrets
+    from flightlog.privacy.scanner import LocatedFinding
+
 
 _STDIN = "-"
 
@@ -40,11 +41,11 @@ def privacy() -> None:
 @ON
 def scan(paths: tuple[str, ...], *, as_json: bool, secrets: bool, sessions: bool, on: str) -> int:
     """Report what is private in files or a session, values masked; exit 1 if there are secrets."""
-    from flightlog.app.privacy import make_redactor
+    from flightlog.privacy.service import make_redactor
 
     runtime = open_runtime(on=on)
     if sessions:
-        from flightlog.app.whole_archive import SECRETS, BulkExportOptions, scan_archive
+        from flightlog.archive.bulk_export import SECRETS, BulkExportOptions, scan_archive
         from flightlog.cli.output import Progress
 
         listed = scan_archive(runtime, BulkExportOptions(SECRETS), Progress("scanning"))
@@ -74,9 +75,9 @@ def redact(path: str, *, jsonl: bool, separate: bool) -> None:
     A pipe is read once: a value counts from the line in which it is recognized, and the last
     10,000 values are remembered.
     """
-    from flightlog.app.privacy import make_redactor
-    from flightlog.privacy import stream
-    from flightlog.privacy.records import JsonRedactor
+    from flightlog.privacy import scanner
+    from flightlog.privacy.json_redactor import JsonRedactor
+    from flightlog.privacy.service import make_redactor
 
     if separate and not jsonl:
         raise Invalid("--separate needs --jsonl", hint="flightlog privacy redact --jsonl --separate session.jsonl")
@@ -88,11 +89,11 @@ def redact(path: str, *, jsonl: bool, separate: bool) -> None:
             if jsonl:
                 records.collect_values(line.rstrip(b"\r\n") for line in source)
             else:
-                for _ in stream.redact_stream(cleaner, source):
+                for _ in scanner.redact_stream(cleaner, source):
                     pass
             source.seek(begin)
         if not jsonl:
-            out.writelines(stream.redact_stream(cleaner, source))
+            out.writelines(scanner.redact_stream(cleaner, source))
             return
         ends: list[bytes] = []
         read = records.redact_separate_lines if separate else records.redact_lines
@@ -105,7 +106,7 @@ def redact(path: str, *, jsonl: bool, separate: bool) -> None:
 @json_option("Print the redacted texts as JSON.")
 def preview(paths: tuple[str, ...], *, as_json: bool) -> None:
     """Show what would become public of PATHS, as a diff against what is there."""
-    from flightlog.app.privacy import make_redactor
+    from flightlog.privacy.service import make_redactor
 
     cleaner = make_redactor(open_runtime())
     for name, text in _iter_texts(paths):
@@ -134,14 +135,14 @@ def check(repository: Path, *, as_json: bool, quiet: bool, install: bool, push: 
     """Ask git what is tracked, staged or would be added, and name the rule for each file; exit 1 if one is wrong."""
     import msgspec
 
-    from flightlog.app.privacy import guard_git
-    from flightlog.privacy import guard
+    from flightlog.privacy import git_guard
+    from flightlog.privacy.service import guard_git
 
     git = guard_git(open_runtime(), repository)
     if install:
-        for hook in guard.install_guard(git):
+        for hook in git_guard.install_guard(git):
             click.echo(f"guard installed: {hook}", err=True)
-    verdicts = guard.check_repository(git) if push is None else guard.check_push(git, push, sys.stdin)
+    verdicts = git_guard.check_repository(git) if push is None else git_guard.check_push(git, push, sys.stdin)
     for verdict in verdicts:
         if quiet and verdict.fine:
             continue
@@ -181,8 +182,8 @@ def key() -> None:
 @json_option()
 def show_key(*, as_json: bool) -> None:
     """Show which key is used, not the key."""
-    from flightlog.app.privacy import key_path
-    from flightlog.privacy.key import key_fingerprint, load_key
+    from flightlog.privacy.redactor import key_fingerprint, load_key
+    from flightlog.privacy.service import key_path
 
     runtime = open_runtime()
     name = key_fingerprint(load_key(key_path(runtime)))
@@ -194,8 +195,8 @@ def show_key(*, as_json: bool) -> None:
 @json_option("Print the key and its fingerprint as JSON.")
 def export_key(*, as_json: bool) -> None:
     """Print the key, to be read by `privacy key import` elsewhere; keep it as you would a password."""
-    from flightlog.app.privacy import key_path
-    from flightlog.privacy.key import encode_key, key_fingerprint, load_key
+    from flightlog.privacy.redactor import encode_key, key_fingerprint, load_key
+    from flightlog.privacy.service import key_path
 
     one = load_key(key_path(open_runtime()))
     told = {"fingerprint": key_fingerprint(one), "key": encode_key(one)}
@@ -207,8 +208,8 @@ def export_key(*, as_json: bool) -> None:
 @json_option("Print which key is used as JSON.")
 def import_key(*, yes: bool, as_json: bool) -> None:
     """Read an exported key from standard input."""
-    from flightlog.app.privacy import key_path
-    from flightlog.privacy.key import import_key, key_fingerprint
+    from flightlog.privacy.redactor import import_key, key_fingerprint
+    from flightlog.privacy.service import key_path
 
     runtime = open_runtime()
     if sys.stdin.isatty():
@@ -237,19 +238,19 @@ def _iter_texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _iter_findings(runtime: "Runtime", paths: tuple[str, ...], known: "KnownSecrets") -> Iterator[dict[str, object]]:
-    from flightlog.app.privacy import finding_fields
-    from flightlog.app.sharing import found_in_session
-    from flightlog.privacy import stream
+    from flightlog.archive.sharing import found_in_session
+    from flightlog.privacy import scanner
+    from flightlog.privacy.service import finding_fields
 
     for path in paths:
         if path == _STDIN:
             known.forget_learned()
-            places = ((_STDIN, place) for place in stream.find_in_stream(sys.stdin.buffer, known))
-            yield from (finding_fields(*each) for each in stream.learn_while_reading(places, known))
+            places = ((_STDIN, place) for place in scanner.find_in_stream(sys.stdin.buffer, known))
+            yield from (finding_fields(*each) for each in scanner.learn_while_reading(places, known))
         elif Path(path).exists():
             for file in _iter_text_files(Path(path)):
                 yield from (
-                    finding_fields(*each) for each in stream.read_twice(partial(_find_in_file, file, known), known)
+                    finding_fields(*each) for each in scanner.read_twice(partial(_find_in_file, file, known), known)
                 )
         else:
             try:
@@ -261,10 +262,10 @@ def _iter_findings(runtime: "Runtime", paths: tuple[str, ...], known: "KnownSecr
 
 
 def _find_in_file(file: Path, known: "KnownSecrets") -> "Iterator[tuple[str, LocatedFinding]]":
-    from flightlog.privacy import stream
+    from flightlog.privacy import scanner
 
     with file.open("rb") as source:
-        look = stream.find_in_lines if file.suffix == ".jsonl" else stream.find_in_stream
+        look = scanner.find_in_lines if file.suffix == ".jsonl" else scanner.find_in_stream
         yield from ((str(file), place) for place in look(source, known))
 
 

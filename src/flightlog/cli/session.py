@@ -1,25 +1,63 @@
-"""`flightlog session`: list, show, count and export sessions."""
+"""Session list, show, follow, search, export."""
 
 import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from flightlog.app import open_runtime
-from flightlog.cli.output import format_examples, json_option, print_outcome, read_only
-from flightlog.cli.places import ON
-from flightlog.model.errors import Invalid
+from flightlog.app.runtime import open_runtime
+from flightlog.archive.search import SearchResult
+from flightlog.cli.options import ON
+from flightlog.cli.output import Progress, format_examples, json_option, print_json, print_outcome, read_only
+from flightlog.model.errors import Conflict, Invalid
+from flightlog.model.text import describe_redaction, make_inert, one_line, pluralize
+from flightlog.views.transcript import format_timestamp
+from flightlog.views.transcript_formats import short_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flightlog.archive import Archive
-    from flightlog.model.pages import Redacted
+    from flightlog.archive.archive import Archive
+    from flightlog.model.output_files import Redacted
     from flightlog.model.runtime import Runtime
     from flightlog.model.session import Session
     from flightlog.views.session.outline import SessionSummary
-    from flightlog.views.story import RenderOptions
+    from flightlog.views.transcript import RenderOptions
+
+EMPTY = 'nothing found; try fewer words, or the beginning of one: "migrat*"'
+
+
+def print_hits(found: Sequence[tuple[SearchResult, str]], zone: tzinfo, *, as_json: bool) -> None:
+    """Print where each hit stands and the passage that matched."""
+    if as_json:
+        print_json({"hits": [_hit_fields(each, address) for each, address in found]})
+        return
+    if not found:
+        click.echo(EMPTY, err=True)
+    for each, address in found:
+        when = format_timestamp(each.hit.at_ms or None, zone, "%Y-%m-%d %H:%M")
+        place = one_line(each.hit.project, 60)
+        at = short_address(address) if address != each.hit.session else ""
+        click.echo(f"{each.hit.session[:8]}{at}  {when}  {place}\n    {one_line(each.snippet, 170)}")
+
+
+def _hit_fields(found: SearchResult, address: str) -> dict[str, object]:
+    hit = found.hit
+    return {
+        "address": address,
+        "session": hit.session,
+        "lane": hit.lane,
+        "uuid": hit.uuid,
+        "at_ms": hit.at_ms,
+        "project": hit.project,
+        "path": hit.path,
+        "offset": hit.offset,
+        "length": hit.length,
+        "snippet": found.snippet,
+    }
 
 
 @click.group(epilog="Example: flightlog session list")
@@ -36,7 +74,7 @@ def session() -> None:
 @json_option("Print every field as JSON.")
 def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
     """List sessions, newest first."""
-    from flightlog.archive.door import open_archive
+    from flightlog.archive.archive import open_archive
     from flightlog.cli.output import Progress, print_json
 
     runtime = open_runtime()
@@ -69,12 +107,11 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
     """Tell the story of a session, a turn or a step (SESSION, SESSION#turn, SESSION#turn.step)."""
     from msgspec.structs import replace
 
-    from flightlog.archive.door import open_archive
-    from flightlog.cli.output import print_json
-    from flightlog.cli.story import print_story
-    from flightlog.model.address import parse_address
+    from flightlog.archive.archive import open_archive
+    from flightlog.cli.output import print_json, print_story
+    from flightlog.model.addresses import parse_address
     from flightlog.views.session.timeline import find_part
-    from flightlog.views.story import RenderOptions, render_passage, render_session
+    from flightlog.views.transcript import RenderOptions, render_passage, render_session
 
     runtime = open_runtime()
     at = parse_address(address)
@@ -93,13 +130,13 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
 @json_option("Print one JSON object per record.")
 def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
     """Tell a session as it happens; without an id, the one that changed last."""
-    from flightlog.app import IdleTimer
-    from flightlog.archive.door import open_archive
-    from flightlog.cli.story import print_story
-    from flightlog.model.address import parse_address
-    from flightlog.model.damage import Damage
-    from flightlog.views.feed import FollowFormatter
-    from flightlog.views.wire import as_json_line
+    from flightlog.app.runtime import IdleTimer
+    from flightlog.archive.archive import open_archive
+    from flightlog.cli.output import print_story
+    from flightlog.model.addresses import parse_address
+    from flightlog.model.errors import Damage
+    from flightlog.views.json_output import as_json_line
+    from flightlog.views.transcript_formats import FollowFormatter
 
     archive = open_archive(open_runtime())
     feed, watch = FollowFormatter(), IdleTimer(idle)
@@ -147,9 +184,8 @@ def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) ->
 @json_option()
 def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Find records by WORDS, "phrases", and tool: model: file: project: since: cost:."""
-    from flightlog.archive.door import open_archive
-    from flightlog.cli.search import print_hits
-    from flightlog.views.query import parse_query
+    from flightlog.archive.archive import open_archive
+    from flightlog.archive.search import parse_query
 
     runtime = open_runtime()
     zone = runtime.zone
@@ -192,19 +228,16 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: str |
     """
     from pathlib import Path
 
-    from flightlog.app import write_export
-    from flightlog.archive.door import open_archive
-    from flightlog.cli.trajectory import print_redaction, redaction_fields
-    from flightlog.model.address import parse_address
-    from flightlog.views.export import export_session
-    from flightlog.views.story import RenderOptions
+    from flightlog.app.runtime import write_export
+    from flightlog.archive.archive import open_archive
+    from flightlog.model.addresses import parse_address
+    from flightlog.views.json_output import export_session
+    from flightlog.views.transcript import RenderOptions
 
     runtime = open_runtime(on=given["on"])
     target = Path(output) if output is not None else None
     redact = given["redact"]
     if given["every"]:
-        from flightlog.cli.trajectory import write_all
-
         return write_all(runtime, atif, form, target, given)
     if session_id is None or form == "parquet":
         raise click.UsageError("name a SESSION_ID, or use --all; Parquet is for all of them")
@@ -213,8 +246,6 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: str |
     archive = open_archive(runtime)
     told = archive.read_session(parse_address(session_id).session)
     if atif:
-        from flightlog.cli.trajectory import write_trajectory
-
         write_trajectory(runtime, archive, told, atif, output=target, given=given)
         return 0
     telling = RenderOptions(runtime.zone, full=True, spilled=lambda said: archive.read_spilled_output(told.id, said))
@@ -236,8 +267,8 @@ def _export_redacted(
 ) -> "Redacted[str]":
     from msgspec.structs import replace
 
-    from flightlog.app.sharing import redact_session, rescan_page
-    from flightlog.views.export import export_session
+    from flightlog.archive.sharing import redact_session, rescan_page
+    from flightlog.views.json_output import export_session
 
     document, cleaner = redact_session(runtime, archive, session)
     telling = replace(telling, spilled=document.value.outputs.get)
@@ -277,7 +308,7 @@ def _print_list(shown: "Sequence[SessionSummary]", zone: tzinfo) -> None:
 
     from flightlog.cli.output import print_table
     from flightlog.model.usage import format_cost
-    from flightlog.views.story import format_timestamp
+    from flightlog.views.transcript import format_timestamp
 
     print_table(
         ["session", "last active", "turns", "steps", "tokens", "cost", "project", "title"],
@@ -296,3 +327,68 @@ def _print_list(shown: "Sequence[SessionSummary]", zone: tzinfo) -> None:
         ],
         right=(2, 3, 4, 5),
     )
+
+
+def write_trajectory(  # noqa: PLR0913 - what to write, and how
+    runtime: "Runtime", archive: "Archive", told: "Session", version: str, *, output: Path | None, given: dict[str, Any]
+) -> None:
+    """Print the trajectory, or write it with its subagents and pictures below `output`."""
+    from flightlog.archive.trajectories import build_session_bundle, write_bundle
+
+    bundle, redacted = build_session_bundle(runtime, archive, told, version, redact=given["redact"])
+    removed = redaction_fields(redacted)
+    files = len(bundle.documents) + len(bundle.pictures)
+    if output is not None:
+        if output.exists() and not output.is_dir():
+            raise Conflict(f"not a directory: {output}", hint="name a new directory: a trajectory is several files")
+        write_bundle(output, bundle)
+        done = {"session": told.id, "format": f"atif-{version}", "output": str(output), "files": files}
+        talk = f"written: {pluralize(files, 'file')} below {output}; look at it: flightlog lab lint {output}"
+        print_outcome(done | removed, talk, as_json=given["as_json"])
+        print_redaction(removed, told.id)
+        return
+    if files > 1:
+        raise Invalid(
+            f"the trajectory is {files} files: subagents and pictures stand beside it",
+            hint=f"flightlog session export {told.id} --atif --output DIR",
+        )
+    click.echo(next(bundle.iter_files())[1], nl=False)
+    print_redaction(removed, told.id)
+
+
+def redaction_fields(redacted: "Redacted[Any] | None") -> dict[str, Any]:
+    """Return what `--json` says of a redaction; `None` means that there was none."""
+    if redacted is None:
+        return {"redacted": False}
+    return {"redacted": True, "secrets": redacted.secrets, "personal": redacted.personal}
+
+
+def print_redaction(fields: Mapping[str, Any], session: str = "--all") -> None:
+    """Say on stderr how much was removed, or that the output is not redacted."""
+    if fields["redacted"]:
+        said = describe_redaction(fields["secrets"], fields["personal"])
+        click.echo(f"{said}; read it through before you pass it on", err=True)
+    else:
+        again = f"flightlog session export {session} --redact"
+        click.echo(f"not redacted: it may hold secrets and personal details; to share it: {again}", err=True)
+
+
+def write_all(runtime: "Runtime", atif: str | None, form: str, output: Path | None, given: dict[str, Any]) -> int:
+    """Write every session below `output`; exit 1 when one could not be told."""
+    from flightlog.archive.bulk_export import ATIF, PARQUET, BulkExportOptions, export_archive
+
+    if output is None or not (atif or form == "parquet"):
+        raise click.UsageError("with --all give --output DIR, and --atif or --format parquet")
+    how = BulkExportOptions(ATIF if atif else PARQUET, atif or "1.6", given["redact"])
+    told = export_archive(runtime, how, output, Progress("writing"))
+    if given["as_json"]:
+        print_json(told)
+    else:
+        click.echo(
+            f"written: {pluralize(told['sessions'], 'session')}, {pluralize(told['files'], 'file')} below {output}",
+            err=True,
+        )
+        print_redaction(told)
+        for session, why in told["failed"].items():
+            click.echo(make_inert(f"not written: {session}: {one_line(why, 200)}"), err=True)
+    return int(bool(told["failed"]))

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flightlog.app import open_runtime
+from flightlog.app.runtime import open_runtime
 from flightlog.cli.output import Progress, format_examples, json_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from flightlog.app.tracing.blame import BlameLine
-    from flightlog.app.tracing.trace import Trace
+    from flightlog.tracing.blame import BlameLine
+    from flightlog.tracing.trace import Trace
+
 
 SHOWN = 8
 WIDTH = 56
@@ -33,8 +34,8 @@ def trace(address: str, *, every: bool, as_json: bool) -> int:
     commit, RUN/session_01/request_003, an id. Where two kinds begin alike, write the kind before it:
     commit:2123f2df. A link that leads nowhere is said; exit 3 then.
     """
-    from flightlog.app.tracing.ground import TraceContext
-    from flightlog.app.tracing.trace import build_trace as follow
+    from flightlog.tracing.providers import TraceContext
+    from flightlog.tracing.trace import build_trace as follow
 
     progress = Progress("reading sessions")
     told = follow(address, TraceContext(open_runtime(), progress=progress))
@@ -51,8 +52,8 @@ def trace(address: str, *, every: bool, as_json: bool) -> int:
 @json_option()
 def blame(place: str, *, as_json: bool) -> None:
     """Say which prompt wrote a line, committed or not."""
-    from flightlog.app.tracing.blame import attribute_lines
-    from flightlog.app.tracing.ground import TraceContext
+    from flightlog.tracing.blame import attribute_lines
+    from flightlog.tracing.providers import TraceContext
 
     said = _PLACE.fullmatch(place)
     assert said is not None, "the pattern takes every text"
@@ -76,7 +77,7 @@ def blame(place: str, *, as_json: bool) -> None:
 
 
 def _print_trace(told: "Trace", *, every: bool) -> None:
-    from flightlog.model.links import KINDS
+    from flightlog.model.addresses import KINDS
     from flightlog.model.text import one_line
 
     rows = []

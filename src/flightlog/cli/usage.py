@@ -11,12 +11,12 @@ from flightlog.model.usage import Breakdown, UsageRow, format_cost
 from flightlog.usage.prices import PRICES_FROM
 from flightlog.usage.report import UsageFilter, UsageReport
 from flightlog.usage.report_json import report_json
-from flightlog.views.wire import as_json as as_json_text
+from flightlog.views.json_output import as_json as as_json_text
 
 
 def print_usage_report(by: Breakdown, zone: tzinfo, only: UsageFilter | None = None, *, as_json: bool) -> None:
     """Print a usage report; the index is written after it, so that the reader does not wait for the disk."""
-    from flightlog.app import open_usage
+    from flightlog.app.runtime import open_usage
 
     pipeline = open_usage()
     report = pipeline.report(by, zone, only)

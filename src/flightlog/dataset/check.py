@@ -11,21 +11,30 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.dataset.book import DatasetReader, base_files, read_dataset, read_files, shard_files
 from flightlog.dataset.compact import base_texts, is_generation
 from flightlog.dataset.layout import PENDING, DatasetDirs, prepare_dataset, write_bodies
+from flightlog.dataset.reader import (
+    DatasetReader,
+    base_files,
+    indent_lines,
+    is_whole,
+    name_shard,
+    read_dataset,
+    read_files,
+    shard_files,
+    shard_session,
+)
 from flightlog.dataset.rows import schema_problem
-from flightlog.dataset.shards import indent_lines, is_whole, name_shard, shard_session
-from flightlog.model.damage import Incident, IncidentKind
-from flightlog.model.pages import OutputFile, Tier
+from flightlog.model.errors import Incident, IncidentKind
+from flightlog.model.output_files import OutputFile, Tier
 from flightlog.model.text import pluralize
 from flightlog.privacy.detect import engine
-from flightlog.privacy.detect.hits import MEDIUM, SECRET
-from flightlog.privacy.records import JsonRedactor
-from flightlog.privacy.redact import mask_value
-from flightlog.sources.git.repository import is_ignored
+from flightlog.privacy.detect.candidates import MEDIUM, SECRET
+from flightlog.privacy.json_redactor import JsonRedactor
+from flightlog.privacy.redactor import mask_value
 from flightlog.store import files
-from flightlog.store.pages import write_output_files
+from flightlog.store.git.repository import is_ignored
+from flightlog.store.output_files import write_output_files
 
 FILE_BYTES_MAX = 50_000_000
 _EACH_MAX = 20

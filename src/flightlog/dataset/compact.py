@@ -14,15 +14,6 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.dataset.book import (
-    GENERATION,
-    DatasetReader,
-    base_files,
-    read_blobs,
-    read_dataset,
-    read_files,
-    shard_files,
-)
 from flightlog.dataset.layout import (
     KEPT_OPEN,
     PENDING,
@@ -33,24 +24,31 @@ from flightlog.dataset.layout import (
     total_bytes,
     write_bodies,
 )
-from flightlog.dataset.rows import BASES, OTHER, Row, base_line, encode_row
-from flightlog.dataset.shards import (
+from flightlog.dataset.reader import (
     COLUMNS,
     FOLDED,
+    GENERATION,
     GONE,
+    DatasetReader,
+    base_files,
     choose_foldable,
     free_number,
     indent_lines,
     name_shard,
+    read_blobs,
+    read_dataset,
+    read_files,
+    shard_files,
     shard_session,
 )
-from flightlog.model.pages import Clean, OutputFile, Tier
-from flightlog.privacy.records import JsonRedactor
-from flightlog.sources.git import side_line
-from flightlog.sources.git.history import head_commit
-from flightlog.sources.git.repository import current_branch, default_branch, git_output, read_blob_contents, tree_files
+from flightlog.dataset.rows import BASES, OTHER, Row, base_line, encode_row
+from flightlog.model.output_files import Clean, OutputFile, Tier
+from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.store import files
-from flightlog.store.pages import write_output_files
+from flightlog.store.git import refs
+from flightlog.store.git.history import head_commit
+from flightlog.store.git.repository import current_branch, default_branch, git_output, read_blob_contents, tree_files
+from flightlog.store.output_files import write_output_files
 
 
 class Compaction(Struct, frozen=True):
@@ -91,11 +89,11 @@ def compact_and_commit(place: DatasetDirs, records: JsonRedactor, *, default: st
     files.ensure_dir(place.state_dir)
     index = place.state_dir / f"index-{files.process_tag()}"
     try:
-        line = side_line.commit_side_branch(place.repository, new, "Training rows", index)
+        line = refs.commit_side_branch(place.repository, new, "Training rows", index)
         done = _compact_into_base(place, records, branch, dry_run=False)
         there = [path for path in place.root.glob("*") if path.name in SETTINGS]
         there += [*place.tracked_dir.glob("*.jsonl"), *place.pending_dir.glob("*.jsonl"), place.pending_dir / KEPT_OPEN]
-        commit = side_line.merge_side_branch(
+        commit = refs.merge_side_branch(
             place.repository, line, {*held, *_repository_paths(place, there)}, "Compact rows", index
         )
     finally:

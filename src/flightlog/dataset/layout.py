@@ -16,15 +16,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.dataset.book import base_files, read_tombstones
+from flightlog.dataset.reader import base_files, day_of, name_shard, read_tombstones, shard_column, shard_session
 from flightlog.dataset.rows import Row, encode_row
-from flightlog.dataset.shards import day_of, name_shard, shard_column, shard_session
-from flightlog.model.pages import OutputFile, Tier
+from flightlog.model.output_files import OutputFile, Tier
 from flightlog.privacy import tiers
-from flightlog.privacy.records import JsonRedactor
-from flightlog.sources.git.repository import Repository
+from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.store.files import create_file, ensure_contained
-from flightlog.store.pages import write_output_files
+from flightlog.store.git.repository import Repository
+from flightlog.store.output_files import write_output_files
 
 ROOT = ".git-ml"
 TRACKED = f"{ROOT}/tracked"

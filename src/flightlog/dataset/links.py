@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from flightlog.dataset.book import DatasetReader
+from flightlog.dataset.extract.turns import uuid_of
+from flightlog.dataset.reader import DatasetReader
 from flightlog.dataset.rows import Row, chat_name, short_session_id
-from flightlog.dataset.telling import uuid_of
-from flightlog.model.address import Address
-from flightlog.model.links import TraceLink
+from flightlog.model.addresses import Address, TraceLink
 from flightlog.model.session import Session
 from flightlog.views.session.timeline import iter_steps
 

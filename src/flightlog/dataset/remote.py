@@ -11,16 +11,25 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.dataset.book import DatasetReader, read_blobs, read_dataset, shard_files
 from flightlog.dataset.layout import PENDING, TRACKED, DatasetDirs, write_bodies
-from flightlog.dataset.memory import recall_clone, remember_clone, writer_name
+from flightlog.dataset.reader import (
+    GONE,
+    DatasetReader,
+    free_number,
+    indent_lines,
+    name_shard,
+    read_blobs,
+    read_dataset,
+    shard_files,
+)
 from flightlog.dataset.rows import rev_of
-from flightlog.dataset.shards import GONE, free_number, indent_lines, name_shard
-from flightlog.privacy.records import JsonRedactor
-from flightlog.sources.git import own_ref
-from flightlog.sources.git.repository import Repository, current_branch, git_output, read_blob_contents, tree_files
+from flightlog.dataset.state import recall_clone, remember_clone, writer_name
+from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.store import files
+from flightlog.store.git import refs
 from flightlog.store.git.command import GitError
+from flightlog.store.git.refs import fetch_refs
+from flightlog.store.git.repository import Repository, current_branch, git_output, read_blob_contents, tree_files
 
 REFS = "refs/flightlog/dataset"
 GATHERED = "refs/flightlog/gathered"
@@ -59,7 +68,7 @@ def push_shards(place: DatasetDirs, remote: str, now_ms: int) -> PushResult:
     new = {path.name: path.read_bytes() for path in shard_files(place.tracked_dir) if path.name not in held}
     _store_shards(place, ref, {f"{PENDING}/{name}": body for name, body in new.items()})
     with _explain_git_error(remote):
-        commit = own_ref.push_ref(place.repository, remote, ref)
+        commit = refs.push_ref(place.repository, remote, ref)
     clone = recall_clone(place.state_dir)
     # What was put on the ref while the remote was away counts only now.
     there, before = (tree_files(place.repository, each, PENDING) if each else {} for each in (commit, clone.pushed))
@@ -84,7 +93,7 @@ def _store_shards(place: DatasetDirs, ref: str, new: dict[str, bytes]) -> None:
     index = place.state_dir / f"index-{files.process_tag()}"
     files.ensure_dir(place.state_dir)
     try:
-        own_ref.commit_to_ref(place.repository, ref, new, index)
+        refs.commit_to_ref(place.repository, ref, new, index)
     finally:
         files.remove_files([index])
 
@@ -92,7 +101,7 @@ def _store_shards(place: DatasetDirs, ref: str, new: dict[str, bytes]) -> None:
 def pull_rows(place: DatasetDirs, remote: str, records: JsonRedactor) -> PullResult:
     """Gather every writer's rows, and write those this work tree lacks."""
     with _explain_git_error(remote):
-        refs = own_ref.fetch_refs(place.repository, remote, REFS, GATHERED)
+        refs = fetch_refs(place.repository, remote, REFS, GATHERED)
     found: dict[str, str] = {}
     for ref in refs:
         found |= tree_files(place.repository, ref, TRACKED)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.model.damage import UNREADABLE
+from flightlog.model.errors import UNREADABLE
 
 Row = dict[str, Any]
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from flightlog.dataset.book import DatasetReader
+from flightlog.dataset.reader import DatasetReader
 from flightlog.dataset.rows import COUNTED, WITHHELD, Row, short_session_id
 
 PLURALS = {"session": "sessions", "chat": "chats", "action": "actions", "commit": "commits"}

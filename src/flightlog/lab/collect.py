@@ -1,19 +1,26 @@
-"""Sessions that are already recorded, made into runs: the same directory, as far as a transcript goes.
+"""Recorded sessions made into runs.
 
 Nothing was captured and no tree saved, so there are no requests, no snapshots and no exact
 attribution; changes are rebuilt from tool calls and say so. The run's journal tells that it was
 collected, and every command that reads runs reads it.
 """
 
+import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from flightlog.lab import rebuilt
-from flightlog.lab.book import RunStore
+from flightlog.agents.capture.dumps import build_rebuilt_files
+from flightlog.agents.recordings import recording_name
+from flightlog.archive.archive import Archive, SessionFiles, open_archive
+from flightlog.archive.tracked_dirs import iter_snapshots, shadow_git_dir
+from flightlog.lab import file_changes
+from flightlog.lab.changelog import StepJoin
 from flightlog.lab.config import EVERY_TOOL, TOOLS, RunConfig, SessionConfig
 from flightlog.lab.events import (
     RunEnded,
@@ -24,17 +31,19 @@ from flightlog.lab.events import (
     SnapshotSaved,
 )
 from flightlog.lab.layout import as_json, meta_page
-from flightlog.lab.lineage import StepJoin
-from flightlog.lab.plan import session_dir_name
-from flightlog.lab.told import rebuilt_of, steps_by_thread
-from flightlog.model.known import ThreadContext
-from flightlog.model.pages import OutputFile, Tier
-from flightlog.model.session import Note, NoteKind, Session
-from flightlog.sources.api.dumps import build_rebuilt_files
-from flightlog.store.copies import copy_tree
+from flightlog.lab.run_session import rebuilt_of, steps_by_thread
+from flightlog.lab.service import remember_run
+from flightlog.lab.store import RunStore, create_run, session_dir_name
+from flightlog.model.addresses import parse_address
+from flightlog.model.errors import Invalid
+from flightlog.model.output_files import OutputFile, Tier
+from flightlog.model.runtime import Runtime
+from flightlog.model.session import Note, NoteKind, Session, ThreadContext
+from flightlog.store.directories import copy_tree
 from flightlog.store.files import replace_file, resolve_inside
-from flightlog.store.pages import write_output_files
-from flightlog.views.atif.emit import TrajectoryBundle, build_trajectory
+from flightlog.store.output_files import write_output_files
+from flightlog.store.recordings.reader import open_reader
+from flightlog.views.atif.writer import TrajectoryBundle, build_trajectory
 
 TAG = "collected"
 SAVED = "collected from a transcript, with the trees that were saved after its tool calls"
@@ -87,7 +96,7 @@ def list_tool_changes(session: Session, lineage: StepJoin) -> list[dict[str, Any
     return [
         entry
         for _, lane, step, number in placed
-        for entry in rebuilt.iter_reported_changes(lane, step, number, session.cwd)
+        for entry in file_changes.iter_reported_changes(lane, step, number, session.cwd)
     ]
 
 
@@ -134,3 +143,104 @@ def _write_journal(book: RunStore, recorded: CollectedSession, bundle: Trajector
     )
     book.append(counted)
     book.append(RunEnded(TAG, ""), durable=True)
+
+
+class CollectOptions(Struct, frozen=True):
+    """What to collect, and from where."""
+
+    write: bool
+    projects_dir: Path | None = None
+    exclude_current: bool = False
+    limit: int | None = None
+
+
+class CollectResult(Struct, frozen=True):
+    """What became of one session."""
+
+    session: str
+    run: str
+    state: str
+
+
+def collect_sessions(runtime: Runtime, written: str, runs_dir: Path, choice: CollectOptions) -> list[CollectResult]:
+    """Make runs of recorded sessions, newest first; one that has become a run already is left alone."""
+    archive = _choose_archive(runtime, choice.projects_dir)
+    here = str(Path(runtime.cwd))
+    newest = sorted(archive.recordings.values(), key=lambda each: -each.changed_ms)
+    chosen = [archive.find_recording(parse_address(written).session)] if written else newest
+    rows: list[CollectResult] = []
+    for recording in chosen:
+        if choice.limit is not None and len(rows) >= choice.limit:
+            break
+        if choice.exclude_current and archive.read_session(recording.session).cwd == here:
+            continue
+        rows.append(_collect_session(runtime, archive, recording, runs_dir, write=choice.write))
+    return rows
+
+
+def _collect_session(
+    runtime: Runtime, archive: Archive, recording: SessionFiles, runs_dir: Path, *, write: bool
+) -> CollectResult:
+    path = (runs_dir / f"collected_{recording.session}").absolute()
+    if (path / "run_meta.json").exists():
+        return CollectResult(recording.session, path.name, "there already")
+    if not write:
+        return CollectResult(recording.session, path.name, "not collected")
+    session = archive.read_session(recording.session)
+    found = CollectedSession(session, dict(_iter_session_files(recording)), archive.thread_contexts(recording.session))
+    collect_run(path, found, _creator(runtime))
+    return CollectResult(recording.session, path.name, "collected")
+
+
+def make_run_from_session(runtime: Runtime, written: str, runs_dir: Path) -> RunStore:
+    """Make a run of a recorded session whose files were saved, to go back into; one that is there is used again."""
+    archive = open_archive(runtime)
+    recording = archive.find_recording(parse_address(written).session)
+    found = archive.read_session(recording.session)
+    saved = list(iter_snapshots(runtime, recording.session))
+    if not saved:
+        raise Invalid(
+            f"no files were saved along session {recording.session}",
+            hint=f"save them from the next session on: flightlog lab track {found.cwd}",
+        )
+    if saved[0].root != str(Path(found.cwd).resolve()):
+        raise Invalid(
+            f"the session began in {found.cwd}, and what was saved is {saved[0].root}",
+            hint=f"save that directory from the next session on: flightlog lab track {found.cwd}",
+        )
+    files = dict(_iter_session_files(recording))
+    digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:8]
+    path = (runs_dir / f"recorded_{recording.session}_{digest}").absolute()
+    if (path / "run_meta.json").exists():
+        return RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
+    trees = tuple(
+        SnapshotSaved("session_01", 1, each.tree, number, each.lane, each.at_ms, each.call_id)
+        for number, each in enumerate(saved, 1)
+    )
+    whole = CollectedSession(
+        found, files, archive.thread_contexts(recording.session), trees, shadow_git_dir(runtime, recording.session)
+    )
+    return collect_run(path, whole, _creator(runtime))
+
+
+def _creator(runtime: Runtime) -> Callable[[Path, RunConfig], RunStore]:
+    return partial(
+        create_run, now=runtime.clock.timestamp, new_id=runtime.new_id, remember=partial(remember_run, runtime)
+    )
+
+
+def _choose_archive(runtime: Runtime, projects_dir: Path | None) -> Archive:
+    if projects_dir is None:
+        return open_archive(runtime)
+    root = projects_dir.absolute()
+    return Archive([str(root.parent if root.name == "projects" else root)], runtime.data_dir)
+
+
+def _iter_session_files(recording: SessionFiles) -> Iterator[tuple[str, bytes]]:
+    for file in recording.files:
+        with closing(open_reader(file.path)) as reader:
+            data = reader.read(0, file.size)
+        yield recording_name(file), data
+        meta = Path(file.path).with_suffix(".meta.json")
+        if file.lane and meta.is_file():
+            yield f"subagents/agent-{file.lane}.meta.json", meta.read_bytes()

@@ -23,9 +23,8 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from flightlog.agents.scripted.scenario import Scenario
-from flightlog.model.damage import read_yaml
-from flightlog.model.errors import Misconfigured
-from flightlog.model.ids import is_safe
+from flightlog.model.addresses import is_safe
+from flightlog.model.errors import Misconfigured, read_yaml
 from flightlog.model.text import suggest_name
 
 TOOLS = ("Read", "Grep", "Glob", "Bash", "Write", "Edit")

@@ -10,9 +10,9 @@ from typing import Any
 
 from flightlog.lab.config import RunConfig
 from flightlog.lab.events import SessionVerified
-from flightlog.lab.plan import PlannedSession, plan_sessions
 from flightlog.lab.state import RunState, SessionAttempt
-from flightlog.model.pages import OutputFile, Tier
+from flightlog.lab.store import PlannedSession, plan_sessions
+from flightlog.model.output_files import OutputFile, Tier
 
 _EARLY = frozenset({"max_turns", "budget_exhausted", "rate_limited", "auth_error", "timeout", "interrupted", "error"})
 

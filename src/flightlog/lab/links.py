@@ -1,19 +1,46 @@
-"""What runs offer to a trace: their sessions, the requests that were captured, the samples and changes of each step."""
+"""Runs for tracing; incidents.
+
+A verifier that says no is a result, not an incident.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Final
 
-from flightlog.lab.book import RunStore
-from flightlog.lab.plan import PlannedSession
-from flightlog.lab.reading import RunSession, trees_of
-from flightlog.lab.resampling.layout import RESAMPLES, iter_sample_files
-from flightlog.model.links import TraceLink
+from flightlog.lab.resample.layout import RESAMPLES, iter_sample_files
+from flightlog.lab.run_reader import RunSession, trees_of
+from flightlog.lab.state import RunState
+from flightlog.lab.store import PlannedSession, RunStore
+from flightlog.model.addresses import TraceLink
+from flightlog.model.errors import Incident
 from flightlog.model.session import Session
 from flightlog.views.session.edits import LineEdit, fingerprint_lines
 from flightlog.views.session.timeline import iter_steps
 
+ROOM: Final = "lab"
+WRONG = frozenset({"error", "timeout", "auth_error"})
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)", re.MULTILINE)
+
+
+def find_incidents(run: str, state: RunState) -> Iterator[Incident]:
+    """Yield sessions that failed, commands that failed and lines of the journal that cannot be read."""
+    for session, tries in state.attempts.items():
+        for each in tries:
+            if each.ended is not None and each.stop_reason in WRONG:
+                yield Incident("failed run", _parse_ms(each.finished_at), ROOM, (f"{run}/{session}", each.session_id))
+    for command in state.commands:
+        if command.exit_code != 0:
+            at_ms = _parse_ms(state.finished_at or state.started_at)
+            place = f"{run}/{command.phase}-{command.number}"
+            yield Incident("failed command", at_ms, ROOM, (place,), {"exit code": command.exit_code})
+    for damage in state.damage:
+        place = f"{run}:{damage.offset}"
+        yield Incident("damaged journal", _parse_ms(state.started_at), ROOM, (place,), {"bytes": damage.length})
+
+
+def _parse_ms(written: str) -> int:
+    return int(datetime.fromisoformat(written).timestamp() * 1000) if written else 0
 
 
 class RunLinks:

@@ -9,19 +9,19 @@ from typing import assert_never
 
 from msgspec import Struct, field
 
-from flightlog.lab import events as lab
-from flightlog.model.damage import Damage
+from flightlog.lab import events
+from flightlog.model.errors import Damage
 from flightlog.store.journal import JournalRecord, UnknownEvent
 
 _OfSession = (
-    lab.RunSessionStarted
-    | lab.AgentStarted
-    | lab.SnapshotSaved
-    | lab.CostRecorded
-    | lab.RunSessionEnded
-    | lab.RunSessionSummarized
-    | lab.BranchCertified
-    | lab.SessionVerified
+    events.RunSessionStarted
+    | events.AgentStarted
+    | events.SnapshotSaved
+    | events.CostRecorded
+    | events.RunSessionEnded
+    | events.RunSessionSummarized
+    | events.BranchCertified
+    | events.SessionVerified
 )
 
 
@@ -37,13 +37,13 @@ class SessionAttempt(Struct):
     parent_id: str = ""
     private: bool = False
     process: str = ""
-    saved: list[lab.SnapshotSaved] = field(default_factory=list)
+    saved: list[events.SnapshotSaved] = field(default_factory=list)
     spent_usd: float = 0.0
-    ended: lab.RunSessionEnded | None = None
-    counted: lab.RunSessionSummarized | None = None
+    ended: events.RunSessionEnded | None = None
+    counted: events.RunSessionSummarized | None = None
     finished_at: str = ""
-    certificate: lab.BranchCertified | None = None
-    verified: list[lab.SessionVerified] = field(default_factory=list)
+    certificate: events.BranchCertified | None = None
+    verified: list[events.SessionVerified] = field(default_factory=list)
 
     @property
     def stop_reason(self) -> str:
@@ -54,20 +54,20 @@ class SessionAttempt(Struct):
 class RunState(Struct):
     """A run as its journal tells it."""
 
-    started: lab.RunStarted | None = None
+    started: events.RunStarted | None = None
     started_at: str = ""
     finished_at: str = ""
     taken: int = 0
     process: str = ""
-    baseline: lab.BaselineSaved | None = None
-    branch: lab.BranchCreated | None = None
-    commands: list[lab.CommandRan] = field(default_factory=list)
+    baseline: events.BaselineSaved | None = None
+    branch: events.BranchCreated | None = None
+    commands: list[events.CommandRan] = field(default_factory=list)
     attempts: dict[str, list[SessionAttempt]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     added: dict[int, int] = field(default_factory=dict)
-    resampled: dict[str, lab.SamplesUpdated] = field(default_factory=dict)
+    resampled: dict[str, events.SamplesUpdated] = field(default_factory=dict)
     tree: str = ""
-    ended: lab.RunEnded | None = None
+    ended: events.RunEnded | None = None
     damage: list[Damage] = field(default_factory=list)
     unrecognised: int = 0
 
@@ -86,7 +86,7 @@ class RunState(Struct):
         return sum(each.spent_usd for tries in self.attempts.values() for each in tries)
 
 
-def fold_run(records: Iterable[JournalRecord[lab.RunEvent] | UnknownEvent | Damage]) -> RunState:
+def fold_run(records: Iterable[JournalRecord[events.RunEvent] | UnknownEvent | Damage]) -> RunState:
     """Fold a whole journal."""
     state = RunState()
     for record in records:
@@ -102,33 +102,33 @@ def fold_run(records: Iterable[JournalRecord[lab.RunEvent] | UnknownEvent | Dama
     return state
 
 
-def add_event(state: RunState, record: JournalRecord[lab.RunEvent]) -> None:
+def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None:
     """Take one more event into account."""
     event = record.event
     match event:
-        case lab.RunStarted():
+        case events.RunStarted():
             state.started, state.started_at = event, record.ts
-        case lab.RunResumed():
+        case events.RunResumed():
             state.taken, state.process, state.ended, state.finished_at = state.taken + 1, event.process, None, ""
-        case lab.CommandRan() | lab.RunSessionSkipped() | lab.ReplicatesAdded() | lab.SamplesUpdated():
+        case events.CommandRan() | events.RunSessionSkipped() | events.ReplicatesAdded() | events.SamplesUpdated():
             _add_run_event(state, event)
-        case lab.BaselineSaved():
+        case events.BaselineSaved():
             state.baseline, state.tree = event, event.tree
-        case lab.BranchCreated():
+        case events.BranchCreated():
             state.branch = event
-        case lab.WorkTreeRestored():
+        case events.WorkTreeRestored():
             state.tree = event.tree
-        case lab.RunEnded():
+        case events.RunEnded():
             state.ended, state.tree, state.finished_at = event, event.tree, record.ts
         case (
-            lab.RunSessionStarted()
-            | lab.AgentStarted()
-            | lab.SnapshotSaved()
-            | lab.CostRecorded()
-            | lab.RunSessionEnded()
-            | lab.RunSessionSummarized()
-            | lab.BranchCertified()
-            | lab.SessionVerified()
+            events.RunSessionStarted()
+            | events.AgentStarted()
+            | events.SnapshotSaved()
+            | events.CostRecorded()
+            | events.RunSessionEnded()
+            | events.RunSessionSummarized()
+            | events.BranchCertified()
+            | events.SessionVerified()
         ):
             _add_session_event(state, event, record.ts)
         case _:
@@ -136,16 +136,17 @@ def add_event(state: RunState, record: JournalRecord[lab.RunEvent]) -> None:
 
 
 def _add_run_event(
-    state: RunState, event: lab.CommandRan | lab.RunSessionSkipped | lab.ReplicatesAdded | lab.SamplesUpdated
+    state: RunState,
+    event: events.CommandRan | events.RunSessionSkipped | events.ReplicatesAdded | events.SamplesUpdated,
 ) -> None:
     match event:
-        case lab.CommandRan():
+        case events.CommandRan():
             state.commands.append(event)
-        case lab.RunSessionSkipped():
+        case events.RunSessionSkipped():
             state.skipped[event.session] = event.why
-        case lab.ReplicatesAdded():
+        case events.ReplicatesAdded():
             state.added[event.session_index] = state.added.get(event.session_index, 0) + event.count
-        case lab.SamplesUpdated():
+        case events.SamplesUpdated():
             state.resampled[event.batch] = event
         case _:
             assert_never(event)
@@ -153,7 +154,7 @@ def _add_run_event(
 
 def _add_session_event(state: RunState, event: _OfSession, at: str) -> None:
     tries = state.attempts.setdefault(event.session, [])
-    if isinstance(event, lab.RunSessionStarted):
+    if isinstance(event, events.RunSessionStarted):
         state.skipped.pop(event.session, None)
         place = (event.session_id, event.tree, at, event.parent, event.parent_id, event.private)
         tries.append(SessionAttempt(event.session, event.attempt, *place))
@@ -162,19 +163,19 @@ def _add_session_event(state: RunState, event: _OfSession, at: str) -> None:
     if attempt is None:
         return  # The line that began it was damaged; that is counted, and what it left is still on disk.
     match event:
-        case lab.AgentStarted():
+        case events.AgentStarted():
             attempt.process = event.process
-        case lab.SnapshotSaved():
+        case events.SnapshotSaved():
             attempt.saved.append(event)
-        case lab.CostRecorded():
+        case events.CostRecorded():
             attempt.spent_usd += event.usd
-        case lab.BranchCertified():
+        case events.BranchCertified():
             attempt.certificate = event
-        case lab.SessionVerified():
+        case events.SessionVerified():
             attempt.verified.append(event)
-        case lab.RunSessionSummarized():
+        case events.RunSessionSummarized():
             attempt.counted = event
-        case lab.RunSessionEnded():
+        case events.RunSessionEnded():
             attempt.ended, attempt.finished_at = event, at
             attempt.session_id = event.session_id or attempt.session_id
         case _:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from flightlog.model.damage import Damage
+from flightlog.model.errors import Damage
 from flightlog.store.journal import JournalRecord, UnknownEvent
 
 

@@ -1,17 +1,24 @@
-"""How a session is: where in its life, how well, and why. Pure; knows the thresholds a person set."""
+"""Lifecycle, health, incidents."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from msgspec import Struct
 
-from flightlog.live.state import SessionHealth, Thresholds
+from flightlog.live.state import RuntimeSession, SessionHealth, Thresholds
+from flightlog.model.errors import Incident, IncidentKind
 
 SYNCED_MS = 60_000
 LIVE_MS = 3_600_000
 MINUTE_MS = 60_000
-
 WORKING, WAITING, RESTING, ENDED, ORPHANED, STARTING, UNKNOWN = (
     *("working", "waiting", "resting", "ended", "orphaned", "starting", "unknown"),
 )
 _AT_WORK = {"UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "SubagentStart", "SubagentStop"}
+ROOM: Final = "live"
+_SECRETS = "Secrets detected"
+
+
 _AT_WORK |= {"PreCompact", "PostCompact", "PermissionDenied"}
 _WAITS = {"PermissionRequest", "Notification", "Elicitation"}
 
@@ -110,3 +117,13 @@ def judge_health(signs: HealthSignals, thresholds: Thresholds) -> SessionHealth:
     known = signs.transcript_exists or signs.has_hooks or signs.pid_alive is not None
     status = "critical" if critical else "warning" if warning else "healthy" if known else "unknown"
     return SessionHealth(status, [*critical, *warning], signs.now_ms, lifecycle_of(signs))
+
+
+def find_incidents(sessions: Sequence[RuntimeSession], broken: str, now_ms: int) -> Iterator[Incident]:
+    """Yield each session whose health is critical, and a state file that cannot be read."""
+    for each in sessions:
+        if each.health.status == "critical":
+            kind: IncidentKind = "secret" if _SECRETS in each.health.issues else "session health"
+            yield Incident(kind, now_ms, ROOM, (each.session_id,), {"issues": len(each.health.issues)})
+    if broken:
+        yield Incident("corrupt state", now_ms, ROOM, ("runtime-state.yaml",))

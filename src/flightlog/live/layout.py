@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.live import health as healths
+from flightlog.live import health
 from flightlog.live.health import LIVE_MS
 from flightlog.live.state import AuthProfile, RuntimeSession, RuntimeState, to_wire
-from flightlog.model.damage import UNREADABLE
-from flightlog.model.ids import is_safe
-from flightlog.model.pages import OutputFile, Tier
+from flightlog.model.addresses import is_safe
+from flightlog.model.errors import UNREADABLE
+from flightlog.model.output_files import OutputFile, Tier
 
 SHARED = "billing-shared.json"
 SUMMARY = "sessions.json"
@@ -51,7 +51,7 @@ def session_body(session: RuntimeSession, launched: LaunchInfo, state: RuntimeSt
     told = to_wire(session)
     if "transcript" in told:
         told["transcript"].pop("lastModifiedAgo", None)
-    thresholds = healths.effective_thresholds(state.thresholds, profile.thresholds if profile else None)
+    thresholds = health.effective_thresholds(state.thresholds, profile.thresholds if profile else None)
     return {
         **told,
         "launch": to_wire(launched),
@@ -127,7 +127,7 @@ def _shared_billing(state: RuntimeState, used: AuthProfile | None, template: str
         return {}
     launch = {"label": used.label, "authProfile": used.profile_id} if len(state.auth_profiles) == 1 else {}
     billing: dict[str, Any] = to_wire(used.billing)
-    thresholds = to_wire(healths.effective_thresholds(state.thresholds, used.thresholds))
+    thresholds = to_wire(health.effective_thresholds(state.thresholds, used.thresholds))
     more = {"billing": billing, "launch": launch, "thresholds": thresholds}
     return billing | more | ({"statusline": {"template": template}} if template else {})
 

@@ -1,4 +1,8 @@
-"""What the composition root hands down: the only way a feature sees clock, environment and directories.
+"""Runtime, Clock, ConfigValue, Job, JobExecutor: what the composition root hands down.
+
+A job is a name of a work that both sides know, a key and bytes; its result is bytes. The same key
+is the same job: carried out twice, as when a worker dies, it has one result. Pure: who carries
+jobs out is wired in `app.jobs`.
 
 Values and functions given from outside; nothing is read here. `app.open_runtime` builds the real
 one, tests build their own.
@@ -7,14 +11,32 @@ one, tests build their own.
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import UTC, datetime, tzinfo
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from flightlog.model.jobs import Job, JobExecutor
-
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+
+class Job(Struct, frozen=True):
+    """One job. `shared` are bytes that many jobs have in common; they travel once."""
+
+    key: str
+    work: str
+    payload: bytes
+    shared: bytes = b""
+
+
+class JobError(Exception):
+    """A job could not be carried out anywhere; the message says why."""
+
+
+class JobExecutor(Protocol):
+    """Where jobs are carried out."""
+
+    async def submit(self, job: Job) -> bytes:
+        """Carry one job out and return its result."""
 
 
 class Clock(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""A session as a value: Session ⊃ Turn ⊃ Step ⊃ ToolCall, subagents as lanes.
+"""Session, Turn, Step, ToolCall, Subagent, Note, ThreadContext.
 
 Built by `views.session`; read by everybody. Turns and steps count from 1, and an address
 `SESSION#turn.step` names a step for good.
@@ -9,12 +9,34 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.model.damage import Damage
-from flightlog.model.events import Block, Image, PromptKind, text_of
+from flightlog.model.entries import Block, Image, PromptKind, text_of
+from flightlog.model.errors import Damage
 from flightlog.model.text import one_line
 from flightlog.model.usage import ClientTotals, Cost, Usage
 
 TITLE_WIDTH = 80  # a line of a list on a terminal
+
+
+class ContextItem(Struct, frozen=True):
+    """Something the client put into the model's context by itself: where it works, the date, a list of skills."""
+
+    kind: str
+    text: str
+    at_ms: int | None = None
+
+
+class ThreadContext(Struct, frozen=True):
+    """What the model of one thread was given, and what of the thread is a copy.
+
+    `tools` are the definitions as the API was told them (name, description, input_schema);
+    `copied` are the message ids of responses that another session gave first, `context` what
+    the client added to the conversation, in the order of its times.
+    """
+
+    tools: tuple[dict[str, Any], ...] = ()
+    system: str = ""
+    copied: frozenset[str] = frozenset()
+    context: tuple[ContextItem, ...] = ()
 
 
 class NoteKind(enum.Enum):
@@ -147,3 +169,19 @@ class Session(Struct, frozen=True):
     def steps(self) -> tuple[Step, ...]:
         """Every step of the main thread, in order."""
         return tuple(step for turn in self.turns for step in turn.steps)
+
+
+class SessionFile(Struct, frozen=True):
+    """The main thread of a session, or one of its subagents.
+
+    `device`, `inode`, `size` and `changed_ns` are the file's state when it was listed; the index
+    compares them with the state it has read.
+    """
+
+    path: str
+    session: str
+    size: int
+    changed_ns: int
+    lane: str = ""
+    device: int = 0
+    inode: int = 0

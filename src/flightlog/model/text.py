@@ -1,4 +1,4 @@
-"""Foreign text made inert: what an agent, a file or a model wrote cannot act on a terminal.
+"""Inert terminal text, plurals, time formatting and parsing.
 
 Whole escape sequences are removed, other control characters become visible pictures, and
 characters that reorder text are shown by number. Newlines and tabs stay, and so does every
@@ -8,10 +8,11 @@ word: a sequence that never ends must not hide what follows it.
 import functools
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from flightlog.model.pages import Redacted
+    from flightlog.model.output_files import Redacted
 
 # The one-byte forms of ESC are shown, not followed: in text of a wrong encoding they are accents and quotes.
 _SEQUENCES = r"""
@@ -22,9 +23,21 @@ _SEQUENCES = r"""
 UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
-
 _TAG = re.compile(r"<(?:secret|person):[a-z0-9-]+:[0-9a-f]+>")
 _TAG_CHARS_MAX = 80  # the longest rule name has 40 characters
+
+
+def format_utc_time(at: float | None) -> str | None:
+    """Write a time; whole seconds without a fraction, as the templates do."""
+    if at is None:
+        return None
+    text = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z").replace(".000Z", "Z")
+
+
+def parse_utc_time(text: str) -> float:
+    """Read a time that `stamp` wrote."""
+    return datetime.fromisoformat(text).timestamp()
 
 
 def make_inert(text: str) -> str:

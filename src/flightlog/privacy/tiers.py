@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from flightlog.model.pages import Tier
+from flightlog.model.output_files import Tier
 
 
 class FileKind(Struct, frozen=True):

@@ -15,12 +15,11 @@ from typing import Any
 
 import msgspec
 
-from flightlog.model.damage import Damage
-from flightlog.model.errors import ConsentNeeded, Misconfigured, Unreadable
+from flightlog.model.errors import ConsentNeeded, Damage, Misconfigured, Unreadable
 from flightlog.model.runtime import Runtime
+from flightlog.store.directories import ensure_writable
 from flightlog.store.files import find_project
-from flightlog.store.lines import TORN_TAIL, append_built_line, read_together
-from flightlog.store.migration import ensure_writable
+from flightlog.store.jsonl import TORN_TAIL, append_built_line, read_together
 
 FILE = "trust.jsonl"
 VARIABLE = "FLIGHTLOG_TRUST"

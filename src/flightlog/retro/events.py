@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from flightlog.model.damage import Incident
+from flightlog.model.errors import Incident
 
 Severity = Literal["critical", "high", "medium", "low"]
 Complexity = Literal["trivial", "small", "medium", "large"]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from flightlog.model.links import TraceLink
+from flightlog.model.addresses import TraceLink
 from flightlog.model.session import Session
 from flightlog.retro.issues.board import Board, Issue
 from flightlog.retro.state import PatternEvidence, RetroAnalysis

@@ -20,10 +20,10 @@ from flightlog.model.retention import (
     RetentionPolicy,
     RetentionResult,
     RetentionRule,
+    plan_retention,
 )
-from flightlog.store import files, lines
-from flightlog.store.retention import carry_out_moves
-from flightlog.views.retention import plan_retention
+from flightlog.store import files, jsonl
+from flightlog.store.directories import carry_out_moves
 
 AUDIT, DEBUG, METRICS = "logs/debug_audit.jsonl", "logs/debug.jsonl", "logs/metrics.jsonl"
 LOG_BYTES_MAX = 8 << 20
@@ -74,7 +74,7 @@ def append_metrics(root: Path, metrics: SessionMetrics) -> None:
     """Add a line of numbers; its only text is a pseudonym."""
     assert len(metrics.session_id) == 16, "a session is named by its pseudonym"
     assert int(metrics.session_id, 16) >= 0, "a session is named by its pseudonym"
-    lines.append_line(root / METRICS, msgspec.json.encode(metrics))
+    jsonl.append_line(root / METRICS, msgspec.json.encode(metrics))
 
 
 class ToolLog:
@@ -94,10 +94,10 @@ class ToolLog:
         told = {"timestamp": at, "tool": tool, "session": self._session}
         if path:
             told["file_hash"] = hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()[:8]
-        lines.append_line(self._root / AUDIT, msgspec.json.encode(told))
+        jsonl.append_line(self._root / AUDIT, msgspec.json.encode(told))
         if self._in_full:
             full = {"timestamp": at, "tool": tool, "tool_input": dict(given), "tool_response": answer}
-            lines.append_line(self._root / DEBUG, msgspec.json.encode(full | {"session": self._session}, enc_hook=str))
+            jsonl.append_line(self._root / DEBUG, msgspec.json.encode(full | {"session": self._session}, enc_hook=str))
 
 
 def logs_due(root: Path, now_ms: int) -> tuple[RetentionMove, ...]:

@@ -11,11 +11,11 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from flightlog.model.damage import UNREADABLE, Damage
-from flightlog.model.events import HookRecord
-from flightlog.store.lines import read_together
-from flightlog.store.manifest import HOOKS
-from flightlog.store.reading import read_new_lines
+from flightlog.model.entries import HookRecord
+from flightlog.model.errors import UNREADABLE, Damage
+from flightlog.store.jsonl import read_together
+from flightlog.store.recordings.manifest import HOOKS
+from flightlog.store.recordings.reader import read_new_lines
 
 STATUS = "status.jsonl"
 

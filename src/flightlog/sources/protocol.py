@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from flightlog.model.damage import Damage
-from flightlog.model.session_file import SessionFile
+from flightlog.model.errors import Damage
+from flightlog.model.session import SessionFile
 from flightlog.model.usage import ClientTotals, UsageLine
 
-if TYPE_CHECKING:  # a usage report loads none of these
-    from flightlog.model.events import Entry, SubagentInfo
-    from flightlog.model.known import ThreadContext
-    from flightlog.store.index.lines import RecordBatch
+if TYPE_CHECKING:
+    from flightlog.model.entries import Entry, SubagentInfo
+    from flightlog.model.session import ThreadContext
+    from flightlog.store.index.records import RecordBatch
+
 
 __all__ = ["Fidelity", "FileListing", "SessionFile", "Source", "TranscriptTail", "UsageScan"]
 

@@ -16,12 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from flightlog.model.damage import Damage
-from flightlog.model.errors import NotFound
+from flightlog.model.errors import Damage, NotFound
 from flightlog.model.exchange import ApiRequest, ApiResponse, BodyRef, Exchange, ResponseOutcome
+from flightlog.store.blobs import NOTHING, BodyStore, StoredBody, expand_chunks
 from flightlog.store.files import ensure_dir, os_errors_as_unavailable, write_all
 from flightlog.store.journal import Journal, JournalRecord
-from flightlog.store.pieces import NOTHING, BodyStore, StoredBody, expand_chunks
 
 CHAIN_MAX = 64
 RESOLVED_MAX = 16

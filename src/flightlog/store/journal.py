@@ -14,11 +14,10 @@ from typing import Any, Generic, TypeVar, get_args
 import msgspec
 from msgspec import Struct, json
 
-from flightlog.model.damage import UNREADABLE, Damage
-from flightlog.model.errors import Misconfigured
+from flightlog.model.errors import UNREADABLE, Damage, Misconfigured
 from flightlog.store import salvage
 from flightlog.store.files import replace_file
-from flightlog.store.lines import JsonlLine, Last, append_built_line, list_shards, read_together
+from flightlog.store.jsonl import JsonlLine, Last, append_built_line, list_shards, read_together
 
 VERSION = 1
 _TAIL_BYTES = 1 << 12

@@ -19,6 +19,7 @@ from flightlog.model.errors import Conflict, Unavailable
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 # A lock is held for the length of one write or one git command; 30 s is what a very busy disk takes for that.
 WAIT_S = 30.0
@@ -190,7 +191,7 @@ def _read_text(path: str) -> str:
 
 
 def _open_lock_file(path: "Path") -> int:
-    from flightlog.store.files import ensure_dir, os_errors_as_unavailable  # noqa: PLC0415 - as above
+    from flightlog.store.files import ensure_dir, os_errors_as_unavailable  # noqa: PLC0415
 
     ensure_dir(path.parent)
     with os_errors_as_unavailable(path):
@@ -220,7 +221,7 @@ def _acquire_lease(path: "Path", who: str) -> int:
 
 
 def _steal_lease(path: "Path", who: str) -> int:
-    from flightlog.store.files import open_temporary, os_errors_as_unavailable  # noqa: PLC0415 - as above
+    from flightlog.store.files import open_temporary, os_errors_as_unavailable  # noqa: PLC0415
 
     with open_temporary(path) as (temp, file), os_errors_as_unavailable(path):
         os.pwrite(file, who.encode(), 0)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec import DecodeError, Raw, json
 from stringzilla import count
 
-from flightlog.model.damage import DEPTH_MAX
+from flightlog.model.errors import DEPTH_MAX
 
 BOM = codecs.BOM_UTF8
 _CHECK_BYTES = 1 << 20

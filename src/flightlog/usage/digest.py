@@ -21,14 +21,7 @@ from flightlog.model.usage import (
     row_to_response,
 )
 from flightlog.usage.attribution import attribute_responses, is_better_copy
-from flightlog.usage.prices import (
-    PricedResponse,
-    is_priced,
-    long_context_threshold,
-    price,
-    price_at,
-    price_responses,
-)
+from flightlog.usage.prices import PricedResponse, is_priced, long_context_threshold, price, price_at, price_responses
 from flightlog.usage.reconciliation import (
     FindEvidence,
     SessionTotals,

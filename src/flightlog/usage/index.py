@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from flightlog.model.session_file import SessionFile
+from flightlog.model.session import SessionFile
 from flightlog.model.usage import ClientTotals, UsageLine
 from flightlog.sources.protocol import UsageScan
 from flightlog.sources.usage_rows import (
@@ -39,6 +39,7 @@ from flightlog.usage.digest import SessionUsage
 
 if TYPE_CHECKING:
     from array import array
+
 
 LEVEL = 1
 SCHEMA = IndexSchema(

@@ -12,11 +12,10 @@ from os import PathLike
 
 import msgspec
 
-from flightlog.model.session_file import SessionFile
+from flightlog.agents.claude_code.scan import scan_usage, scan_usage_mapped
+from flightlog.model.session import SessionFile
 from flightlog.model.usage import Breakdown, UsageLine, UsageRow
-from flightlog.sources.claude_code.parallel import scan_files
-from flightlog.sources.claude_code.scan import scan_usage, scan_usage_mapped
-from flightlog.sources.forks import TICKETS_MAX, may_fork, run_forked
+from flightlog.sources.workers import TICKETS_MAX, may_fork, run_forked, scan_files
 from flightlog.store.index.database import Index, Readable
 from flightlog.store.index.files import SCHEMA as FILES
 from flightlog.store.index.files import SyncStats
@@ -128,7 +127,7 @@ class UsagePipeline:
         return {digest.session: _encode(digest) for digest in digest_sessions(usage, self._find_evidence)}
 
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - FindEvidence
-        from flightlog.sources.claude_code.evidence import find_evidence  # noqa: PLC0415 - few reports need it
+        from flightlog.agents.claude_code.evidence import find_evidence  # noqa: PLC0415 - few reports need it
 
         paths = (file.path for file in self._files if file.session == session)
         return GapEvidence(*find_evidence(paths, more=more))

@@ -11,17 +11,7 @@ from datetime import UTC, datetime, tzinfo
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from flightlog.model.usage import (
-    BLOCK_MS,
-    DAY_MS,
-    HOUR_MS,
-    Breakdown,
-    Cost,
-    CostSource,
-    Usage,
-    UsageRow,
-    sum_costs,
-)
+from flightlog.model.usage import BLOCK_MS, DAY_MS, HOUR_MS, Breakdown, Cost, CostSource, Usage, UsageRow, sum_costs
 from flightlog.usage.digest import USD_DIGITS, UsageBucket, UsageDigest
 from flightlog.usage.reconciliation import Reconciliation, UsageGap, unpack_reconciliation
 

@@ -16,17 +16,15 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from msgspec import Struct
 
-from flightlog.app.paths import reads_samples
+from flightlog.app.directories import reads_samples
 from flightlog.model.errors import Conflict, FlightlogError, Invalid, NotFound, Unavailable
 from flightlog.model.runtime import Runtime
+from flightlog.web.auth import AccessGuard, add_headers
+from flightlog.web.context import DESK, BackgroundProcesses, WebContext, html_response
 from flightlog.web.data import WebData
-from flightlog.web.desk import DESK, WebContext, html_response
-from flightlog.web.errands import BackgroundProcesses
-from flightlog.web.guard import AccessGuard, add_headers
-from flightlog.web.hub import UpdateHub
-from flightlog.web.news import render_changes
-from flightlog.web.pages import FAMILIES
-from flightlog.web.render import STATIC, make_environment
+from flightlog.web.live_updates import UpdateHub, render_changes
+from flightlog.web.pages import SECTIONS
+from flightlog.web.templates import STATIC, make_environment
 
 HOSTS = ("127.0.0.1", "::1")
 STATUS: tuple[tuple[type[FlightlogError], int], ...] = (
@@ -65,7 +63,7 @@ def build_application(serving: ServerConfig) -> web.Application:
         data,
         templates,
         UpdateHub(render_changes(templates), data.shelf),
-        FAMILIES,
+        SECTIONS,
         BackgroundProcesses(),
         serving.read_only,
         root,
@@ -75,7 +73,7 @@ def build_application(serving: ServerConfig) -> web.Application:
     app.on_shutdown.append(_end_streams)
     app.on_cleanup.append(_close_services)
     static = web.get("/static/{name:(?:vendor/)?[a-z0-9]+[.](?:css|js|svg)}", _serve_static)
-    routes = [static, *(route for family in FAMILIES for route in family.routes)]
+    routes = [static, *(route for family in SECTIONS for route in family.routes)]
     app.add_routes(web.RouteDef(route.method, root + route.path, route.handler, route.kwargs) for route in routes)
     return app
 

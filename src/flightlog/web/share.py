@@ -13,14 +13,14 @@ from jinja2 import Environment
 from markupsafe import Markup
 from msgspec.structs import replace
 
-from flightlog.app.sharing import SessionDocument, rescan_page
-from flightlog.model.pages import Redacted
+from flightlog.archive.sharing import SessionDocument, rescan_page
+from flightlog.model.output_files import Redacted
 from flightlog.model.session import Note, NoteKind, Session
 from flightlog.model.text import describe_redaction
-from flightlog.privacy.redact import Redactor
+from flightlog.privacy.redactor import Redactor
 from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import RowKind, TimelineRow, build_rows, row_bars
-from flightlog.web.render import STATIC
+from flightlog.web.templates import STATIC
 
 STYLES = ("base.css", "timeline.css", "share.css")
 SCRIPT = "share.js"

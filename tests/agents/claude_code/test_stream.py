@@ -7,7 +7,7 @@ from flightlog.agents.claude_code.stream import (
     read_stream,
     read_tool_calls,
 )
-from flightlog.agents.driver import AgentOutcome
+from flightlog.agents.protocol import AgentOutcome
 from flightlog.model.usage import Usage
 
 

@@ -1,7 +1,7 @@
 """What a transcript says the model was given."""
 
+from flightlog.agents.claude_code.files import find_transcripts
 from flightlog.agents.claude_code.source import ClaudeCodeSource
-from flightlog.sources.claude_code.discover import find_transcripts
 from recordings import config_dir
 from transcripts import SESSION, assistant, user, write
 

@@ -2,8 +2,8 @@ import json
 from pathlib import Path
 
 from flightlog.agents.claude_code.source import ClaudeCodeSource
-from flightlog.archive import Archive
-from flightlog.sources.protocol import SessionFile
+from flightlog.archive.archive import Archive
+from flightlog.model.session import SessionFile
 from transcripts import SESSION, user, write
 
 OTHER = "22222222-2222-4222-8222-222222222222"

@@ -3,10 +3,11 @@ import socket
 
 import pytest
 
-from flightlog.agents.scripted import agent as module
-from flightlog.agents.scripted import parse_scenario, serve_scenario
+from flightlog.agents.scripted import agent
 from flightlog.agents.scripted.agent import ScriptedAgent, ScriptedEnvironment
-from flightlog.archive import Archive
+from flightlog.agents.scripted.scenario import parse_scenario
+from flightlog.agents.scripted.server import serve_scenario
+from flightlog.archive.archive import Archive
 from flightlog.model.errors import Unavailable
 
 
@@ -91,4 +92,4 @@ def test_a_proxy_of_the_environment_has_no_part_in_it(tmp_path, monkeypatch):
 
 def test_an_agent_that_never_rests_is_stopped(tmp_path):
     with pytest.raises(Unavailable, match="did not rest"):
-        worked(tmp_path, *(tool("Bash", command="true") for _ in range(module.STEPS_MAX + 1)))
+        worked(tmp_path, *(tool("Bash", command="true") for _ in range(agent.STEPS_MAX + 1)))

@@ -1,5 +1,4 @@
-from flightlog.agents.scripted import parse_scenario
-from flightlog.agents.scripted.match import choose_reply, decode_request
+from flightlog.agents.scripted.scenario import choose_reply, decode_request, parse_scenario
 
 CLI = {"user-agent": "claude-cli/2.1.325 (external, sdk-cli)"}
 SCENARIO = parse_scenario(

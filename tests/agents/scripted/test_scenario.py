@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from flightlog.agents.scripted import load_scenario, parse_scenario
+from flightlog.agents.scripted.scenario import load_scenario, parse_scenario
 from flightlog.model.errors import Invalid, NotFound
 
 HELLO = {"rules": [{"replies": [{"text": "Hello."}]}]}

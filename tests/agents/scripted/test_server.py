@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from flightlog.agents.scripted import parse_scenario, serve_scenario
-from flightlog.agents.scripted.server import KEPT_HEADERS
+from flightlog.agents.scripted.scenario import parse_scenario
+from flightlog.agents.scripted.server import KEPT_HEADERS, serve_scenario
 
 KEY = "sk-" + "canary-" + "1234567890"
 

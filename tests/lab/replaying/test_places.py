@@ -10,13 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from cli_runs import FLIGHTLOG
-from flightlog.agents.namespace import IsolationMode
-from flightlog.agents.scripted import parse_scenario, serve_scenario
-from flightlog.app import lab as app
-from flightlog.app import open_runtime
+from flightlog.agents.sandbox import IsolationMode
+from flightlog.agents.scripted.scenario import parse_scenario
+from flightlog.agents.scripted.server import serve_scenario
+from flightlog.app.runtime import open_runtime
+from flightlog.lab import service
 from flightlog.lab.config import dump_run_config
-from flightlog.lab.replaying.branch import ReplayOptions, continue_any_run, prepare_branch
-from flightlog.lab.replaying.source import ReplaySource
+from flightlog.lab.replay.branch import ReplayOptions, continue_any_run, prepare_branch
+from flightlog.lab.replay.source import ReplaySource
 from flightlog.model.errors import Invalid
 from labs import bash, config, environment, reconfigured, run, script
 from replays import fingerprint
@@ -28,7 +29,7 @@ SCENARIO = script([bash("echo one > a")], [bash("cp a b; echo two > a")], "done"
 def test_without_a_room_it_works_in_the_directory_and_puts_it_back(tmp_path):
     book = run(tmp_path, config(tmp_path, SCENARIO, "do it", engine="scripted"))
     setting = replace(
-        app.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None), means=IsolationMode.NONE, leash=()
+        service.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None), means=IsolationMode.NONE, leash=()
     )
     (tmp_path / "work" / "mine").write_text("since then\n")
     before = fingerprint(tmp_path / "work")
@@ -56,7 +57,7 @@ def test_a_store_that_is_the_persons_own_is_as_it_was(tmp_path):
         book = run(tmp_path, given)
         before = fingerprint(home / "projects")
         assert before
-        setting = app.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None)
+        setting = service.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None)
         point = ReplaySource(book, 1, 0, os.environ["PATH"]).build_branch_point(2)
 
         branch = prepare_branch(book, point, ReplayOptions(), (tmp_path / "runs" / "b", 1), setting)
@@ -70,10 +71,10 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from msgspec.structs import replace
-from flightlog.agents.namespace import IsolationMode
-from flightlog.app import lab as app, open_runtime
-from flightlog.lab.book import RunStore
-from flightlog.lab.replaying.branch import continue_any_run
+from flightlog.agents.sandbox import IsolationMode
+from flightlog.app.runtime import lab as app, open_runtime
+from flightlog.lab.store import RunStore
+from flightlog.lab.replay.branch import continue_any_run
 setting = replace(app.prepare_run(open_runtime(dict(os.environ)), lambda *_: None), means=IsolationMode.NONE, leash=())
 book = RunStore(Path(sys.argv[1]), now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
 continue_any_run(book, setting, again=False)
@@ -85,7 +86,7 @@ def test_a_directory_a_killed_branch_worked_in_is_put_back_by_the_next_command(t
     quick = script([bash("echo one > a")], [bash("echo two > a")], "done")
     env = environment(tmp_path)
     book = run(tmp_path, config(tmp_path, quick, "do it", engine="scripted"))
-    setting = replace(app.prepare_run(open_runtime(env), lambda *_: None), means=IsolationMode.NONE, leash=())
+    setting = replace(service.prepare_run(open_runtime(env), lambda *_: None), means=IsolationMode.NONE, leash=())
     (tmp_path / "work" / "mine").write_text("since then\n")
     before = fingerprint(tmp_path / "work")
     point = ReplaySource(book, 1, 0, os.environ["PATH"]).build_branch_point(2)

@@ -6,10 +6,11 @@ import subprocess
 import pytest
 
 from cli_runs import FLIGHTLOG
-from flightlog.agents.driver import AgentPrompt
-from flightlog.agents.scripted import parse_scenario, serve_scenario
-from flightlog.lab.replaying.context import is_billing
-from flightlog.lab.replaying.differences import find_differences
+from flightlog.agents.protocol import AgentPrompt
+from flightlog.agents.scripted.scenario import parse_scenario
+from flightlog.agents.scripted.server import serve_scenario
+from flightlog.lab.replay.recorded_context import is_billing
+from flightlog.lab.replay.request_diff import find_differences
 from labs import bash, script
 from real_agent import ALLOWED, PINNED, agent_program, make_bench, new_session
 from replays import normal

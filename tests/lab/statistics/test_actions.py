@@ -1,4 +1,4 @@
-from flightlog.lab.statistics.actions import CUT, NOTHING, REFUSED, TEXT, action_by_tool, action_of_response
+from flightlog.lab.statistics.groups import CUT, NOTHING, REFUSED, TEXT, action_by_tool, action_of_response
 
 
 def used(name, **given):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from flightlog.lab.statistics.amounts import estimate_difference, estimate_mean
+from flightlog.lab.statistics.inference import estimate_difference, estimate_mean
 
 DRAWS = {
     "even": (lambda rng, n: rng.normal(10, 2, n), 10.0),

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from flightlog.lab.statistics.actions import Action
-from flightlog.lab.statistics.analysis import analyze_questions
-from flightlog.lab.statistics.groups import ComparisonQuestion, Trial, TrialGroup
-from flightlog.lab.statistics.shape import DIFFERS, FEW, NONE
-from flightlog.lab.statistics.shares import HitCount, share_interval
+from flightlog.lab.statistics.analysis import DIFFERS, FEW, NONE, analyze_questions
+from flightlog.lab.statistics.groups import Action, ComparisonQuestion, Trial, TrialGroup
+from flightlog.lab.statistics.inference import HitCount, share_interval
 
 EXPERIMENTS = 1_000
 HABITS = {"Bash ls": 0.55, "Read a.py": 0.3, "(words only)": 0.12, "Bash rm": 0.03}

@@ -1,5 +1,5 @@
-from flightlog.lab.statistics.actions import Action
 from flightlog.lab.statistics.divergence import ActionPath, build_path_tree, iter_forks, list_segments
+from flightlog.lab.statistics.groups import Action
 
 
 def way(run, steps, begins=None, session="session_01"):

@@ -1,8 +1,7 @@
-from flightlog.lab.statistics.actions import Action
-from flightlog.lab.statistics.divergence import ActionPath, build_path_tree
-from flightlog.lab.statistics.drawing import draw_share_bar, iter_path_lines
-from flightlog.lab.statistics.shape import ShareEstimate
-from flightlog.lab.statistics.shares import ConfidenceInterval
+from flightlog.lab.statistics.analysis import ShareEstimate
+from flightlog.lab.statistics.divergence import ActionPath, build_path_tree, draw_share_bar, iter_path_lines
+from flightlog.lab.statistics.groups import Action
+from flightlog.lab.statistics.inference import ConfidenceInterval
 
 
 def test_a_bar_is_as_long_as_the_share_and_shaded_where_it_may_be():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import fisher_exact, permutation_test
 
-from flightlog.lab.statistics.exact import (
+from flightlog.lab.statistics.inference import (
     EVERY,
     PERMUTED,
     adjust_p_values,

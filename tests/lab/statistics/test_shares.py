@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from flightlog.lab.statistics.shares import ALWAYS, NEWCOMBE, WILSON, HitCount, difference_interval, share_interval
+from flightlog.lab.statistics.inference import ALWAYS, NEWCOMBE, WILSON, HitCount, difference_interval, share_interval
 
 SHARES = np.linspace(0.001, 0.999, 999)
 

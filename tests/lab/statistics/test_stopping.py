@@ -5,9 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from flightlog.lab.statistics import stopping
-from flightlog.lab.statistics.amounts import estimate_mean
-from flightlog.lab.statistics.shares import HitCount, share_interval
+from flightlog.lab.statistics import inference
+from flightlog.lab.statistics.inference import HitCount, estimate_mean, share_interval
 
 EXPERIMENTS = 1_000
 
@@ -21,9 +20,9 @@ def stopped(shares, width, rng, most=1_500):
         seen = running[n - 1]
         nearest = min(seen, key=lambda count: abs(2 * count - n))
         if (nearest, n) not in KNOWN:
-            KNOWN[nearest, n] = stopping.has_enough_samples([int(nearest), n - int(nearest)], width)
+            KNOWN[nearest, n] = inference.has_enough_samples([int(nearest), n - int(nearest)], width)
         if KNOWN[nearest, n]:
-            assert stopping.has_enough_samples([int(each) for each in seen], width)
+            assert inference.has_enough_samples([int(each) for each in seen], width)
             return [int(each) for each in seen], drawn[:n]
     raise AssertionError("never enough")
 
@@ -88,24 +87,24 @@ def test_two_groups_are_told_apart_wherever_they_were_stopped_and_seldom_in_erro
     for _ in range(400):
         one, other = ((rng.random(200) < 0.4).cumsum() for _ in range(2))
         false += any(
-            stopping.sequential_p_value((int(one[n]), n + 1), (int(other[n]), n + 1)) <= 0.05 for n in range(4, 200, 2)
+            inference.sequential_p_value((int(one[n]), n + 1), (int(other[n]), n + 1)) <= 0.05 for n in range(4, 200, 2)
         )
 
     assert false <= 0.05 * 400
-    assert stopping.sequential_p_value((10, 100), (60, 100)) < 0.001
-    assert stopping.sequential_p_value((10, 100), (10, 100)) == 1.0
-    assert stopping.sequential_p_value((0, 0), (0, 0)) == 1.0
+    assert inference.sequential_p_value((10, 100), (60, 100)) < 0.001
+    assert inference.sequential_p_value((10, 100), (10, 100)) == 1.0
+    assert inference.sequential_p_value((0, 0), (0, 0)) == 1.0
 
 
 def test_five_at_least_and_all_or_nothing_is_known_soonest():
-    assert not stopping.has_enough_samples([4], 1.0)
-    assert stopping.has_enough_samples([5], 1.0)
-    assert not stopping.has_enough_samples([], 1.0)
+    assert not inference.has_enough_samples([4], 1.0)
+    assert inference.has_enough_samples([5], 1.0)
+    assert not inference.has_enough_samples([], 1.0)
     first = {
-        share: next(n for n in range(5, 2_000) if stopping.has_enough_samples([n // share, n - n // share], 0.2))
+        share: next(n for n in range(5, 2_000) if inference.has_enough_samples([n // share, n - n // share], 0.2))
         for share in (2, 10)
     }
     assert first[10] < first[2] < 320
-    assert stopping.sequential_interval(0, 0) == (0.0, 1.0)
-    assert stopping.sequential_interval(0, 40)[0] == 0.0
-    assert stopping.sequential_interval(40, 40)[1] == 1.0
+    assert inference.sequential_interval(0, 0) == (0.0, 1.0)
+    assert inference.sequential_interval(0, 40)[0] == 0.0
+    assert inference.sequential_interval(40, 40)[1] == 1.0

@@ -3,13 +3,14 @@
 import json
 
 from captures import bytes_on_disk, exchanges, proxied
-from flightlog.agents.driver import AgentPrompt
-from flightlog.agents.scripted import parse_scenario, serve_scenario
+from flightlog.agents.capture.dumps import build_dump_files
+from flightlog.agents.capture.rebuild import RebuildFidelity, hash_request, rebuild_requests
+from flightlog.agents.dialects import anthropic_messages
+from flightlog.agents.protocol import AgentPrompt
+from flightlog.agents.scripted.scenario import parse_scenario
+from flightlog.agents.scripted.server import serve_scenario
 from flightlog.model.exchange import RequestOrigin
-from flightlog.sources.api import sse
-from flightlog.sources.api.dumps import build_dump_files
-from flightlog.sources.api.rebuild import RebuildFidelity, hash_request, rebuild_requests
-from flightlog.store.pages import write_output_files
+from flightlog.store.output_files import write_output_files
 from real_agent import ALLOWED, make_bench, new_session
 
 SUBAGENT = {
@@ -53,7 +54,9 @@ def test_the_real_agent_through_the_proxy_is_captured_as_it_spoke_and_its_key_no
     for each, seen in zip(found, model.requests, strict=True):
         asked = json.loads(json.dumps(seen.body).replace(key, "[scrubbed]"))
         assert json.loads(store.sent_body(each)) == {**asked, "metadata": {"user_id": "[scrubbed]"}}
-    answers = {each.response.request_id: sse.decode_response(store.response_body(each)) for each in found}
+    answers = {
+        each.response.request_id: anthropic_messages.decode_response(store.response_body(each)) for each in found
+    }
     assert all(answer.is_whole for answer in answers.values())
     records = bench.transcripts()[session]
     assert {r["requestId"] for r in records if r["type"] == "assistant"} <= set(answers)

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from flightlog.model.errors import Invalid, NotFound, Unreadable
-from flightlog.sources.git.history import iter_commits
-from flightlog.sources.git.own_ref import fetch_refs, push_ref
-from flightlog.sources.git.repository import Repository as PersonRepository
-from flightlog.sources.git.repository import find_repository, open_repository, tree_files
-from flightlog.store.git import ShadowRepository
 from flightlog.store.git.command import GitError, PersonGit, find_hooks_folder
+from flightlog.store.git.history import iter_commits
+from flightlog.store.git.refs import fetch_refs, push_ref
+from flightlog.store.git.repository import Repository as PersonRepository
+from flightlog.store.git.repository import ShadowRepository, find_repository, open_repository, tree_files
 from git_traps import bare, clone, git
 
 GIT = shutil.which("git")

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from flightlog.views.atif.document import encode_trajectory
-from flightlog.views.atif.emit import AtifOptions, build_trajectory
 from flightlog.views.atif.fidelity import measure_fidelity
+from flightlog.views.atif.writer import AtifOptions, build_trajectory
 from recordings import CASES, archive
 
 # What no trajectory of ours carries, with a reason beside each; everything else must be there.

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import hostile
-from flightlog.archive import Archive
+from flightlog.archive.archive import Archive
 from flightlog.model.session import Note, NoteKind
-from flightlog.views.atif.emit import MAIN, AtifOptions, build_trajectory
 from flightlog.views.atif.lint import lint_trajectory
+from flightlog.views.atif.writer import MAIN, AtifOptions, build_trajectory
 from judges import HARBORS, STRICT, imported, validated
 from recordings import CASES, archive
 

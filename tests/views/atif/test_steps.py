@@ -4,14 +4,13 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from flightlog.model.damage import Damage
-from flightlog.model.events import Image, PromptKind, Text, Thinking, ToolUse, UnknownBlock
-from flightlog.model.known import ContextItem, ThreadContext
-from flightlog.model.session import Note, NoteKind, Session, Step, Subagent, ToolCall, Turn
+from flightlog.model.entries import Image, PromptKind, Text, Thinking, ToolUse, UnknownBlock
+from flightlog.model.errors import Damage
+from flightlog.model.session import ContextItem, Note, NoteKind, Session, Step, Subagent, ThreadContext, ToolCall, Turn
 from flightlog.model.usage import Cost, CostSource, Usage
-from flightlog.views.atif.emit import MAIN, AtifOptions, build_trajectory
 from flightlog.views.atif.fidelity import measure_fidelity
 from flightlog.views.atif.lint import iter_findings, parse_json
+from flightlog.views.atif.writer import MAIN, AtifOptions, build_trajectory
 
 NOBODY = Cost(0.0, CostSource.TABLE)
 GO = (Text("go"),)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.archive import Archive
-from flightlog.views.atif.emit import MAIN, AtifOptions, build_trajectory
+from flightlog.archive.archive import Archive
 from flightlog.views.atif.fidelity import measure_fidelity
 from flightlog.views.atif.lint import lint_trajectory
+from flightlog.views.atif.writer import MAIN, AtifOptions, build_trajectory
 from flightlog.views.session.timeline import all_steps
 from judges import HARBORS, STRICT, imported, validated
 from real_agent import make_bench, new_session

@@ -1,8 +1,7 @@
 import pytest
 
-from flightlog.model.address import parse_address
-from flightlog.model.events import Text
-from flightlog.model.links import relation_between
+from flightlog.model.addresses import parse_address, relation_between
+from flightlog.model.entries import Text
 from flightlog.model.session import Step, ToolCall
 from flightlog.model.usage import Cost, CostSource, Usage
 from flightlog.views.session.edits import (

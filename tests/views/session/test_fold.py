@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flightlog.model.damage import Damage
-from flightlog.model.events import HookRecord
-from flightlog.model.session_file import SessionFile
-from flightlog.sources.claude_code.transcript import entries, read_subagent_info
+from flightlog.agents.claude_code.source import entries, read_subagent_info
+from flightlog.model.entries import HookRecord
+from flightlog.model.errors import Damage
+from flightlog.model.session import SessionFile
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import Retain, SessionFold, fold_session
 from flightlog.views.session.thread import EVICTION, Eviction, OutOfOrder, shorten_texts

@@ -1,4 +1,4 @@
-from flightlog.model.events import (
+from flightlog.model.entries import (
     ClientTotalReported,
     Entry,
     PromptKind,

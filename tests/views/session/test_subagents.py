@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.model.ids import is_safe
+from flightlog.model.addresses import is_safe
 from recordings import archive as recorded
 from transcripts import SESSION, archive, assistant, user, write
 

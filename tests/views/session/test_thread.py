@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from flightlog.model.events import ToolResult, UserPrompt
+from flightlog.model.entries import ToolResult, UserPrompt
 from flightlog.views.session.fold import Retain
 from flightlog.views.session.thread import EVICTION, Eviction, OutOfOrder
 from folding import entries_of, fold_items, session_lines

@@ -1,6 +1,6 @@
 import pytest
 
-from flightlog.model.address import parse_address
+from flightlog.model.addresses import parse_address
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Session, Step, Subagent, Turn
 from flightlog.model.usage import Cost, CostSource, Usage

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.events import (
+from flightlog.model.entries import (
     ApiError,
     AssistantReply,
     ClientNote,
@@ -15,7 +15,7 @@ from flightlog.model.events import (
     ToolUse,
     UnknownRecord,
     UserPrompt,
-)  # fmt: skip
+)
 from flightlog.model.session import Note, NoteKind, Step
 from flightlog.model.usage import Cost, CostSource, Usage
 from flightlog.usage.prices import price

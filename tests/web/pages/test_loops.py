@@ -1,6 +1,6 @@
 """The loop pages, asked as a browser would ask them; a question is answered there."""
 
-from flightlog.loop.look.session import open_loop_session
+from flightlog.loop.directories import open_loop_session
 from loop.loops import conduct, journal, project, session_of, start
 from pages import running
 from recordings import config_dir

@@ -1,21 +1,21 @@
-"""Claude Code: the only code that knows its records, files, flags and payloads; exports `AGENT`."""
+"""The only code that knows Claude Code; exports AGENT."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from flightlog.agents.claude_code import files
 from flightlog.agents.claude_code.source import ClaudeCodeSource
-from flightlog.sources.claude_code import discover
 
 if TYPE_CHECKING:
-    from flightlog.agents.driver import Driver
+    from flightlog.agents.protocol import Driver
 
 
 class ClaudeCodeAgent(Struct, frozen=True):
     """Claude Code as the registry knows it."""
 
-    name: str = discover.AGENT
+    name: str = files.AGENT
     source: ClaudeCodeSource = ClaudeCodeSource()
 
     def driver(self, program: Path) -> "Driver":

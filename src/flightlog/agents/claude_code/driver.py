@@ -15,11 +15,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from flightlog.agents.claude_code.files import AGENT
 from flightlog.agents.claude_code.stream import read_session_id
-from flightlog.agents.driver import AgentPrompt, without_proxy
 from flightlog.agents.process import AgentProcess
+from flightlog.agents.protocol import AgentPrompt, without_proxy
 from flightlog.model.errors import NotFound
-from flightlog.sources.claude_code.discover import AGENT
 
 VERSION_TIMEOUT_S = 20
 _FOLDER_CHARS_MAX = 200

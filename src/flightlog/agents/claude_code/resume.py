@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from flightlog.agents.claude_code.driver import project_folder
 from flightlog.model.errors import NotFound
-from flightlog.sources.claude_code.values import list_field, object_field, parse_object
-from flightlog.store.kept import TRANSCRIPT
+from flightlog.sources.foreign_json import list_field, object_field, parse_object
+from flightlog.store.recordings.adoption import TRANSCRIPT
 
 
 class TranscriptCut(Struct, frozen=True):

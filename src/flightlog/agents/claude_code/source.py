@@ -1,9 +1,14 @@
-"""The reader of Claude Code's transcripts."""
+"""ClaudeCodeSource: entries, titles, thread contexts.
+
+The file is read in place and never written. Records without a time of their own get the
+time of the record before them, so that they keep their place when files are joined.
+"""
 
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,27 +16,79 @@ import stringzilla as sz
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.model.damage import UNREADABLE, Damage
-from flightlog.model.events import ContextInjected, Entry, SessionSummarized, SubagentInfo
-from flightlog.model.known import ContextItem, ThreadContext
-from flightlog.sources.api.usage import decode_usage
-from flightlog.sources.claude_code.decode import decode_record
-from flightlog.sources.claude_code.discover import find_transcripts, session_files, spilled_output_path
-from flightlog.sources.claude_code.records import read_records
-from flightlog.sources.claude_code.scan import scan_usage
-from flightlog.sources.claude_code.transcript import entries, entries_at, read_subagent_info
-from flightlog.sources.claude_code.values import list_field, object_field, parse_object, text_field
-from flightlog.sources.protocol import Fidelity, FileListing, SessionFile, TranscriptTail, UsageScan
-from flightlog.store.index.lines import RecordBatch
-from flightlog.store.reading import raw_lines, read_new_lines
+from flightlog.agents.claude_code.decode import decode_record
+from flightlog.agents.claude_code.files import find_transcripts, session_files, spilled_output_path, subagent_info_path
+from flightlog.agents.claude_code.scan import scan_usage
+from flightlog.agents.claude_code.search_text import read_records
+from flightlog.agents.dialects.anthropic_messages import decode_usage
+from flightlog.model.entries import ContextInjected, Entry, SessionSummarized, SubagentInfo
+from flightlog.model.errors import UNREADABLE, Damage, Unavailable
+from flightlog.model.session import ContextItem, SessionFile, ThreadContext
+from flightlog.sources.foreign_json import list_field, object_field, parse_object, text_field
+from flightlog.sources.protocol import Fidelity, FileListing, TranscriptTail, UsageScan
+from flightlog.store.index.records import RecordBatch
+from flightlog.store.jsonl import JsonlLine
+from flightlog.store.recordings.reader import open_reader, raw_lines, read_new_lines, sound_lines
 
 # Found in the bytes of a line: a tail is read every few seconds, and most of it is not decoded.
 _ROLES = (("assistant", b'"type":"assistant"'), ("user", b'"type":"user"'))
-
 _SUMMARY = b'"summary"'
 _REQUESTS = (b'"requestRef"', b'"api-request')
 _ATTACHMENT = b'"attachment"'
 _BLOCK_BYTES = 4 << 20
+
+
+def entries(transcript: SessionFile, start: int = 0) -> Iterator[Entry | Damage]:
+    """Yield what the transcript says from byte `start` on."""
+    last_ms = 0
+    for line in _read_sound_lines(transcript.path, start):
+        if isinstance(line, Damage):
+            yield line
+            continue
+        decoded = decode_record(line.data)
+        if decoded is None:
+            yield Damage(transcript.path, line.offset, line.length, "not a transcript record")
+            continue
+        for entry in decoded:
+            last_ms = entry.at_ms if entry.at_ms is not None else last_ms
+            yield replace(
+                entry,
+                session=transcript.session,
+                lane=transcript.lane or entry.lane,
+                order_ms=last_ms,
+                path=transcript.path,
+                offset=line.offset,
+                length=line.length,
+            )
+
+
+def entries_at(path: str, places: Iterable[tuple[int, int]]) -> Iterator[Entry]:
+    """Yield what the records at known places say; a file that changed meanwhile may say nothing."""
+    with suppress(OSError), closing(open_reader(path)) as file:
+        for offset, length in places:
+            for entry in decode_record(file.read(offset, length)) or ():
+                yield replace(entry, order_ms=entry.at_ms or 0, path=path, offset=offset, length=length)
+
+
+def _read_sound_lines(path: str, start: int) -> Iterator[JsonlLine | Damage]:
+    """Read the file; one that cannot be read is damage as well, and hides no other."""
+    try:
+        yield from sound_lines(path, start)
+    except OSError as error:
+        yield Damage(path, start, 0, error.strerror or type(error).__name__)
+    except Unavailable as error:
+        yield Damage(path, start, 0, error.message.removesuffix(f": {path}"))
+
+
+def read_subagent_info(transcript: SessionFile) -> SubagentInfo:
+    """Read what stands beside a subagent's transcript; absent or broken means nothing is known."""
+    try:
+        told = parse_object(Path(subagent_info_path(transcript)).read_bytes()) or {}
+    except OSError:
+        told = {}
+    return SubagentInfo(
+        transcript.lane, text_field(told, "agentType"), text_field(told, "description"), text_field(told, "toolUseId")
+    )
 
 
 class ClaudeCodeSource:

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from flightlog.agents.driver import AgentOutcome
+from flightlog.agents.claude_code.usage import SYNTHETIC_MODEL, model_totals
+from flightlog.agents.dialects.anthropic_messages import decode_usage
+from flightlog.agents.protocol import AgentOutcome
 from flightlog.model.usage import Usage
-from flightlog.sources.api.usage import decode_usage
-from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, model_totals
-from flightlog.sources.claude_code.values import int_field, list_field, object_field, text_field
+from flightlog.sources.foreign_json import int_field, list_field, object_field, text_field
 
 _EXIT = re.compile(r"^\W*EXIT_SIGNAL\W*:\W*(true|false)\b", re.IGNORECASE | re.MULTILINE)
 _STATUS = re.compile(r"^\W*STATUS\W*:\W*([A-Z_]+)\b", re.IGNORECASE | re.MULTILINE)

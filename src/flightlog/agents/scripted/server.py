@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.agents.scripted import match, sse
+from flightlog.agents.scripted import responses, scenario
 from flightlog.agents.scripted.scenario import Failure, Reply, Scenario
 
 KEPT_HEADERS = (
@@ -79,7 +79,7 @@ class _ServerState:
     def count_attempt(self, body: Mapping[str, Any]) -> int:
         """Count how often this very request came before."""
         # A client that tries again may drop a parameter; what was said, and in which session, stays.
-        name = sse.hash_request({key: body.get(key) for key in ("model", "metadata", "messages")}, 0)
+        name = responses.hash_request({key: body.get(key) for key in ("model", "metadata", "messages")}, 0)
         with self._lock:
             self._times[name] += 1
             return self._times[name] - 1
@@ -119,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
         if body is None:
             self._send_failure(Failure(status=400, message="the body is not a JSON object"), {}, "unreadable", "")
         elif path.endswith("/messages/count_tokens"):
-            self._send_json(200, {"input_tokens": sse.count_tokens(body)}, body=body, rule="count_tokens")
+            self._send_json(200, {"input_tokens": responses.count_tokens(body)}, body=body, rule="count_tokens")
         elif path.endswith("/messages"):
             self._answer_messages(path, body)
         else:
@@ -127,9 +127,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer_messages(self, path: str, body: dict[str, Any]) -> None:
         attempt = self.stage.count_attempt(body)
-        name = sse.hash_request(body, attempt)
+        name = responses.hash_request(body, attempt)
         headers = {key.lower(): value for key, value in self.headers.items()}
-        chosen = match.choose_reply(self.stage.scenario, match.decode_request(path, headers, body))
+        chosen = scenario.choose_reply(self.stage.scenario, scenario.decode_request(path, headers, body))
         if chosen is None:
             return self._send_failure(_NO_RULE, body, "none", name)
         reply = chosen.reply
@@ -137,8 +137,8 @@ class _Handler(BaseHTTPRequestHandler):
         failure = _failure_of_attempt(reply, attempt)
         if failure is not None and failure.cut_after is None:
             return self._send_failure(failure, body, chosen.rule, name)
-        whole = sse.build_message(reply, body, name)
-        given = {"request-id": sse.request_id(name), **reply.headers}
+        whole = responses.build_message(reply, body, name)
+        given = {"request-id": responses.request_id(name), **reply.headers}
         if not body.get("stream"):
             return self._send_json(200, whole, body=body, rule=chosen.rule, headers=given)
         self._record_request(body, chosen.rule, 200)
@@ -150,10 +150,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self._send_headers(200, {"content-type": "text/event-stream", "connection": "close", **headers})
         try:
-            for at, event in enumerate(sse.iter_events(whole, reply.chunk_chars)):
+            for at, event in enumerate(responses.iter_events(whole, reply.chunk_chars)):
                 if at == cut_after or self.stage.closing.is_set():
                     return
-                self.wfile.write(sse.encode_event(event))
+                self.wfile.write(responses.encode_event(event))
                 if reply.chunk_delay_s:
                     self.stage.closing.wait(reply.chunk_delay_s)
         except OSError:
@@ -161,11 +161,13 @@ class _Handler(BaseHTTPRequestHandler):
             return
 
     def _send_failure(self, failure: Failure, body: dict[str, Any], rule: str, name: str) -> None:
-        request_id = sse.request_id(name)
+        request_id = responses.request_id(name)
         headers = {"request-id": request_id, **failure.headers}
         if failure.retry_after_s is not None:
             headers["retry-after"] = f"{failure.retry_after_s:g}"
-        self._send_json(failure.status, sse.error_body(failure, request_id), body=body, rule=rule, headers=headers)
+        self._send_json(
+            failure.status, responses.error_body(failure, request_id), body=body, rule=rule, headers=headers
+        )
 
     def _send_json(
         self,

@@ -5,11 +5,11 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from flightlog.model.errors import Invalid
-from flightlog.model.jobs import Job, JobExecutor
-from flightlog.model.runtime import JobExecutors
+from flightlog.model.runtime import Job, JobExecutor, JobExecutors
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
 
 LOCAL = "local"
 
@@ -18,7 +18,7 @@ def executors(on: str) -> JobExecutors:
     """Return what opens executors at the place a person names: `local`, or the address of a Dask scheduler."""
 
     def open_in_thread(parallel: int) -> AbstractContextManager[Callable[[Job], "Future[bytes]"]]:
-        from flightlog.app.jobs.desk import open_job_queue  # noqa: PLC0415 - few commands have jobs
+        from flightlog.app.jobs.executors import open_job_queue  # noqa: PLC0415 - few commands have jobs
 
         return open_job_queue(on, parallel)
 
@@ -29,12 +29,12 @@ def executors(on: str) -> JobExecutors:
 async def open_executor(on: str, parallel: int) -> AsyncIterator[JobExecutor]:
     """Open the place a person names: `local`, or the address of a Dask scheduler."""
     if on == LOCAL:
-        from flightlog.app.jobs.local import open_local_executor  # noqa: PLC0415 - a cluster needs none of it
+        from flightlog.app.jobs.executors import open_local_executor  # noqa: PLC0415 - a cluster needs none of it
 
         async with open_local_executor(parallel) as here:
             yield here
     elif on.startswith(("tcp://", "tls://", "ws://", "wss://")):
-        from flightlog.app.jobs.cluster import connect_cluster  # noqa: PLC0415 - an extra
+        from flightlog.app.jobs.executors import connect_cluster  # noqa: PLC0415 - an extra
 
         async with connect_cluster(on) as there:
             yield there

@@ -6,7 +6,7 @@ them, and they die with it.
 
 import sys
 
-from flightlog.app.jobs.works import ALONE
+from flightlog.app.jobs.handlers import ALONE
 from flightlog.model.errors import FlightlogError
 
 

@@ -1,4 +1,8 @@
-"""What the groups of some questions mean: shares and amounts of each, and how each differs from the first.
+"""Compare groups; result values.
+
+An action that was seen fewer than five times in both groups together is not tested; the sum of both
+decides on that, so it favours nobody. Where a stopping rule decided how many trials there are, only tests
+that hold then are made: shares, not amounts. Pure given a seed.
 
 Every test that is made counts in one family under Holm's rule, so that a sweep without any effect
 finds something in at most one of twenty. With fewer than five trials on either side there is no test
@@ -6,26 +10,201 @@ and no verdict. Pure given a seed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.lab.statistics.against import AMOUNTS, compare_groups, list_verifiers, trial_amounts
-from flightlog.lab.statistics.amounts import estimate_mean
-from flightlog.lab.statistics.exact import adjust_p_values
+from flightlog.lab.statistics import inference
 from flightlog.lab.statistics.groups import ComparisonQuestion, Trial, TrialGroup
-from flightlog.lab.statistics.shape import (
-    DIFFERS,
-    FEW,
-    NONE,
-    Comparison,
-    ExperimentAnalysis,
-    GroupComparison,
-    GroupSummary,
-    QuestionResult,
-    ShareEstimate,
+from flightlog.lab.statistics.inference import (
+    CONFIDENCE,
+    FISHER,
+    HOLM,
+    ConfidenceInterval,
+    HitCount,
+    MeanEstimate,
+    adjust_p_values,
+    compare_kinds,
+    compare_means,
+    difference_interval,
+    estimate_difference,
+    estimate_mean,
+    fisher_p_value,
+    share_interval,
 )
-from flightlog.lab.statistics.shares import HitCount, share_interval
+
+SAMPLES_MIN = 5
+FINDING = 0.05
+DIFFERS, NONE, FEW = "differs", "no difference found", "too few samples"
+SEQUENTIAL = "always-valid likelihood test"
+AMOUNTS: Mapping[str, Callable[[Trial], float | None]] = {
+    "output_tokens": lambda trial: trial.output_tokens,
+    "input_tokens": lambda trial: trial.input_tokens,
+    "cost_usd": lambda trial: trial.cost_usd,
+}
+_TESTED_AMOUNTS = ("output_tokens", "cost_usd")
+
+
+class ShareEstimate(Struct, frozen=True):
+    """How often one thing was seen in a group, and in which trials."""
+
+    name: str
+    hits: int
+    n: int
+    share: float
+    interval: ConfidenceInterval
+    places: tuple[str, ...]
+    label: str = ""
+
+
+class GroupSummary(Struct, frozen=True):
+    """One group: what was done, how it ended, what it took.
+
+    `agreement` is the chance that two of its trials do the same; `as_recorded` the share that did what
+    was done then. `failed` are trials that gave no answer: they count nowhere.
+    """
+
+    name: str
+    label: str
+    model: str
+    n: int
+    stopped: bool
+    actions: tuple[ShareEstimate, ...]
+    agreement: float | None
+    as_recorded: ShareEstimate | None
+    outcomes: tuple[ShareEstimate, ...]
+    amounts: dict[str, MeanEstimate | None]
+    places: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+class Comparison(Struct, frozen=True):
+    """One comparison of a group with the first. `effect` is a difference of shares or of means."""
+
+    group: str
+    what: str
+    of: str
+    effect: float
+    interval: ConfidenceInterval | None
+    test: str
+    p: float
+    p_adjusted: float = 1.0
+    places: tuple[str, ...] = ()
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether it stands after Holm's rule."""
+        return self.p_adjusted <= FINDING
+
+
+class GroupComparison(Struct, frozen=True):
+    """One group against the first: the tests that were made, and what they amount to."""
+
+    group: str
+    base: str
+    verdict: str
+    tests: tuple[Comparison, ...]
+
+
+class QuestionResult(Struct, frozen=True):
+    """One question, answered as far as it can be."""
+
+    name: str
+    groups: tuple[GroupSummary, ...]
+    against: tuple[GroupComparison, ...]
+    recorded: str = ""
+
+
+class ExperimentAnalysis(Struct, frozen=True):
+    """Every question of an experiment, and the rules they were answered by."""
+
+    answers: tuple[QuestionResult, ...]
+    tests: int
+    rule: str = HOLM
+    level: float = FINDING
+    confidence: float = CONFIDENCE
+    samples_min: int = SAMPLES_MIN
+    seed: int = 0
+
+
+def as_wire(analysis: ExperimentAnalysis) -> Any:
+    """The analysis as JSON shows it."""
+    return msgspec.to_builtins(analysis)
+
+
+def compare_groups(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[Comparison]:
+    """Compare `group` with `base` in every way that is open."""
+    yield from _compare_actions(base, group, seed)
+    for verifier in list_verifiers([base, group]):
+        one, other = (
+            [each.outcomes[verifier] for each in side.trials if verifier in each.outcomes] for side in (base, group)
+        )
+        if min(len(one), len(other)) >= SAMPLES_MIN:
+            yield _compare_shares("outcome", verifier, (base, group), ((sum(one), len(one)), (sum(other), len(other))))
+    if not (base.stopped or group.stopped):
+        yield from _compare_amounts(base, group, seed)
+
+
+def list_verifiers(groups: Iterable[TrialGroup]) -> list[str]:
+    """The verifiers that were asked of any of the trials."""
+    return list(dict.fromkeys(name for group in groups for each in group.trials for name in each.outcomes))
+
+
+def trial_amounts(trials: Iterable[Trial], name: str) -> list[float]:
+    """One amount of each trial that has it."""
+    return [value for each in trials if (value := AMOUNTS[name](each)) is not None]
+
+
+def _compare_actions(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[Comparison]:
+    one, other = ([each.action.key for each in side.trials if each.action] for side in (base, group))
+    if min(len(one), len(other)) < SAMPLES_MIN:
+        return
+    if not (base.stopped or group.stopped):
+        p, name = compare_kinds(one, other, seed)
+        yield Comparison(
+            group.name, "actions", "all", _total_variation(one, other), None, name, p, places=_trial_paths(base, group)
+        )
+    for key, seen in sorted(Counter([*one, *other]).items()):
+        if seen >= SAMPLES_MIN:
+            pairs = (one.count(key), len(one)), (other.count(key), len(other))
+            yield _compare_shares("action", key, (base, group), pairs)
+
+
+def _compare_amounts(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[Comparison]:
+    for name in _TESTED_AMOUNTS:
+        one, other = (trial_amounts(side.trials, name) for side in (base, group))
+        if min(len(one), len(other)) >= SAMPLES_MIN:
+            p, test = compare_means(one, other, seed)
+            shown = estimate_difference(one, other, seed)
+            yield Comparison(
+                group.name, "amount", name, shown.mean, shown.interval, test, p, places=_trial_paths(base, group)
+            )
+
+
+def _compare_shares(
+    what: str, of: str, groups: tuple[TrialGroup, TrialGroup], pairs: tuple[tuple[int, int], tuple[int, int]]
+) -> Comparison:
+    stopped = any(each.stopped for each in groups)
+    one, other = (HitCount(hits, n, stopped) for hits, n in pairs)
+    p = inference.sequential_p_value(*pairs) if stopped else fisher_p_value(*pairs)
+    name = SEQUENTIAL if stopped else FISHER
+    interval = difference_interval(one, other)
+    return Comparison(
+        groups[1].name, what, of, other.share - one.share, interval, name, p, places=_trial_paths(*groups)
+    )
+
+
+def _total_variation(one: Sequence[str], other: Sequence[str]) -> float:
+    """Half the sum of how far the shares are apart: 0 the same, 1 nothing in common."""
+    a, b = Counter(one), Counter(other)
+    return sum(abs(a[key] / len(one) - b[key] / len(other)) for key in {*a, *b}) / 2
+
+
+def _trial_paths(*groups: TrialGroup) -> tuple[str, ...]:
+    return tuple(each.place for group in groups for each in group.trials)
 
 
 def analyze_questions(questions: Sequence[ComparisonQuestion], seed: int = 0) -> ExperimentAnalysis:

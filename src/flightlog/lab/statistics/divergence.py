@@ -1,4 +1,4 @@
-"""Where ways part: what several sessions did, step by step, as one tree.
+"""Where sessions part.
 
 Sessions that take the same action from the same place share a node. A branch begins where it went
 back to: it shares the nodes of its source up to that turn. Pure.
@@ -8,11 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 
-from flightlog.lab.statistics.actions import Action
+from flightlog.lab.statistics.analysis import ShareEstimate
+from flightlog.lab.statistics.groups import Action
+from flightlog.model.text import one_line
 
 STEPS_MAX = 400
 OUTLINE_MAX = 400
 _Begins = tuple[str, str, int]
+CELLS = 24
+_LINES_MAX = 60
 
 
 class ActionPath(Struct, frozen=True):
@@ -114,3 +118,24 @@ def _find_or_add_child(node: PathNode, action: Action) -> PathNode:
         found = PathNode(action, node.depth + 1)
         node.below.append(found)
     return found
+
+
+def draw_share_bar(share: ShareEstimate, cells: int = CELLS) -> str:
+    """Draw the share as filled cells, where the true one may lie as shaded ones."""
+
+    def cell(at: float) -> str:
+        may_be = share.interval.low <= at <= share.interval.high
+        return ("▓" if may_be else "█") if at < share.share else ("░" if may_be else "·")
+
+    return "".join(cell((number + 0.5) / cells) for number in range(cells))
+
+
+def iter_path_lines(root: PathNode, width: int = 100) -> Iterator[str]:
+    """Tell where the ways part, one line for each stretch, by its first step."""
+    told = list_segments(root, _LINES_MAX + 1)
+    for each in told[:_LINES_MAX]:
+        ends = f", {len(each.last.ends)} end" if each.last.ends else ""
+        head = f"{'  ' * min(each.level, 20)}{each.step_range}  {len(each.first.places)} of {len(root.places)}{ends}"
+        yield f"{head}  {one_line(each.first.action.label, width)}"
+    if len(told) > _LINES_MAX:
+        yield "…"

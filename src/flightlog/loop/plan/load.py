@@ -1,4 +1,7 @@
-"""Reading a plan: YAML in, a checked `Plan` out, or an error with line, column and the nearest known word."""
+"""Parse with line and column; redacted copy.
+
+Commands and prompts of a plan stay as they are, aside.
+"""
 
 import hashlib
 import re
@@ -11,17 +14,23 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarint import ScalarInt
 
+from flightlog.loop.events import Event
 from flightlog.loop.plan import schema
 from flightlog.loop.plan.expression import parse_expression
 from flightlog.loop.plan.schema import Plan
-from flightlog.model.damage import read_yaml
-from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.ids import is_safe
+from flightlog.model.addresses import is_safe
+from flightlog.model.errors import Invalid, NotFound, read_yaml
 from flightlog.model.text import suggest_name
+from flightlog.privacy.json_redactor import JsonRedactor
+from flightlog.privacy.redactor import Redactor
 
 _BYTES_MAX = 8 << 20
 _STRUCTS = tuple(kind for kind in vars(schema).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct))
 Where = tuple[str | int, ...]
+_WORDS = frozenset(
+    {"error_message", "signature", "said", "why", "text", "rationale", "name", "value", "commands", "condition"}
+    | {"session_name", "plan", "context", "missing"}
+)
 
 
 def load_plan(path: Path) -> tuple[Plan, bytes]:
@@ -181,3 +190,38 @@ def _find_cycle(plan: Plan) -> list[str]:
             elif step in waits:
                 stack.append((step, iter(waits[step])))
     return []
+
+
+def redact_event(event: Event, records: JsonRedactor) -> Event:
+    """Return an event with its words redacted."""
+    fields = msgspec.to_builtins(event)
+    words = {name: value for name, value in fields.items() if name in _WORDS and value}
+    clean = records.redact_value(words) if words else words
+    return event if clean == words else msgspec.convert({**fields, **clean}, type(event))
+
+
+def redact_plan(plan: Plan, redactor: Redactor) -> Plan:
+    """Return the plan with every word a person may see redacted; `redactor` then knows all values in the plan."""
+    redactor.redact_string(msgspec.json.encode(plan, enc_hook=str).decode())
+    clean = redactor.redact_string
+    replaced = msgspec.structs.replace
+    tasks = tuple(
+        replaced(
+            task,
+            name=clean(task.name),
+            description=clean(task.description),
+            acceptance_criteria=tuple(map(clean, task.acceptance_criteria)),
+        )
+        for task in plan.tasks
+    )
+    return replaced(
+        plan,
+        plan=clean(plan.plan),
+        description=clean(plan.description),
+        tasks=tasks,
+        phases=tuple(replaced(each, name=clean(each.name)) for each in plan.phases),
+        milestones=tuple(replaced(each, name=clean(each.name)) for each in plan.milestones),
+        quality_gates=tuple(
+            replaced(each, name=clean(each.name), metric=clean(each.metric)) for each in plan.quality_gates
+        ),
+    )

@@ -1,4 +1,4 @@
-"""What a plan holds. The least one is `plan: NAME` and `tasks:`; everything else has a default.
+"""Tasks, gates, budgets, breaker, config; execution order.
 
 Names are those of the source document and its templates. The published JSON Schema is made
 from these structs, so they and it cannot differ. Knows neither files nor time.
@@ -186,3 +186,21 @@ def json_schema() -> dict[str, Any]:
     schema = msgspec.json.schema(Plan)
     title = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "flightlog loop plan"}
     return {**title, **schema}
+
+
+def order_tasks(plan: Plan) -> list[Task]:
+    """By dependencies, then priority, then as written; phases behind a gate come after it."""
+    done: dict[str, Task] = {}
+    left = list(plan.tasks)
+    gated = sorted({gate.phase for gate in plan.quality_gates if gate.phase is not None})
+    while left:
+        behind = [phase for phase in gated if any(task.phase <= phase for task in left)]
+        ready = [
+            task
+            for task in left
+            if all(name in done for name in task.dependencies) and not any(task.phase > phase for phase in behind)
+        ]
+        best = max(ready or left, key=lambda task: task.priority_score)
+        done[best.task_id] = best
+        left.remove(best)
+    return list(done.values())

@@ -9,9 +9,9 @@ import re
 import string
 from typing import NamedTuple
 
-from flightlog.privacy.detect import chance, lazily, quotes
-from flightlog.privacy.detect.hits import LOW, MEDIUM, Candidate
-from flightlog.privacy.detect.wraps import (
+from flightlog.privacy.detect import quotes, randomness, rules
+from flightlog.privacy.detect.candidates import LOW, MEDIUM, Candidate
+from flightlog.privacy.detect.line_wraps import (
     BARE,
     LINE_END,
     NEXT_FIELD,
@@ -53,19 +53,19 @@ _FILLERS = (
     "|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly|optional|raw|identified|is|fmt|sprintf|s|base64"
 )
 # Of one character class, or over a few bytes: the standard library is linear here, and quicker to call.
-_TAIL = lazily.quick_pattern(rb"[\w.\-]*")
-_MARKS = lazily.quick_pattern(rb"[^A-Za-z0-9\x00]+")
-_NUMBER = lazily.quick_pattern(rb"[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+)[ \t]*")
-_FILLER = lazily.linear_pattern(f"(?i)(?:{_FILLERS})\\b".encode())
-_WORD = lazily.quick_pattern("(?i:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode())
+_TAIL = rules.quick_pattern(rb"[\w.\-]*")
+_MARKS = rules.quick_pattern(rb"[^A-Za-z0-9\x00]+")
+_NUMBER = rules.quick_pattern(rb"[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+)[ \t]*")
+_FILLER = rules.linear_pattern(f"(?i)(?:{_FILLERS})\\b".encode())
+_WORD = rules.quick_pattern("(?i:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode())
 # Each word for a secret holds one of these.
-_LEAST_WORD = lazily.quick_pattern(
+_LEAST_WORD = rules.quick_pattern(
     b"|".join(re.escape(word.encode()) for word in WORDS if not any(each in word for each in WORDS if each != word))
 )
-_OPERATOR = lazily.quick_pattern(rb"[=:>(|,]|<-|\s-\s")
-_MASKED = lazily.quick_pattern(rb"[#*.]{3,}\s")
-_OPENED = lazily.quick_pattern(rb"(?:[\"'`]|&quot;)\s*$")
-_BORING = lazily.linear_pattern(
+_OPERATOR = rules.quick_pattern(rb"[=:>(|,]|<-|\s-\s")
+_MASKED = rules.quick_pattern(rb"[#*.]{3,}\s")
+_OPENED = rules.quick_pattern(rb"(?:[\"'`]|&quot;)\s*$")
+_BORING = rules.linear_pattern(
     rb"(?i)(?-i:[a-z]p[sS]k)|pub(?:lic)?[_.-]?(?:key|token)|key[_.-]?(?:words?|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
     rb"|code|s?tore|ring|s\b|map|chain|less|note|noun|down|up\b|left|right|selector|mesh|pair|alias|id\b|vault|tab|ing)"
     rb"|monkeys?\b|monkey[_-]|turkey|hockey|donkey|whiskey|jockey|mickey"
@@ -80,32 +80,32 @@ _BORING = lazily.linear_pattern(
     rb"|license.?(?:file|type|url)"
 )
 # It opens something where it is drawn at random, and else is the name of a secret.
-_SECRET_ID = lazily.quick_pattern(rb"(?i)secret[_-]id\Z")
+_SECRET_ID = rules.quick_pattern(rb"(?i)secret[_-]id\Z")
 _NEED_NO_DIGIT = (*(word.encode() for word in PASSWORDS), b"secret")
-_DIGIT = lazily.quick_pattern(rb"[0-9]")
+_DIGIT = rules.quick_pattern(rb"[0-9]")
 # As many as the least length of a key, `_FILLER_MIN`.
-_REPEATED = lazily.quick_pattern(rb"([A-Za-z])\1{15}")
-_TYPED = lazily.quick_pattern(rb"[0-9!@#$%^&*+=?~-]")
-_HUMPED = lazily.linear_pattern(rb"[a-z][A-Z].*[a-z][A-Z]")
-_PROSE = lazily.quick_pattern(rb"[A-Za-z]{1,14}[.:!?]?\Z")
+_REPEATED = rules.quick_pattern(rb"([A-Za-z])\1{15}")
+_TYPED = rules.quick_pattern(rb"[0-9!@#$%^&*+=?~-]")
+_HUMPED = rules.linear_pattern(rb"[a-z][A-Z].*[a-z][A-Z]")
+_PROSE = rules.quick_pattern(rb"[A-Za-z]{1,14}[.:!?]?\Z")
 # Other marks make it another thing than a key; a percent sign only as addresses write it.
-_USER = lazily.quick_pattern(rb"(?i)(?:user|uid|login)[\w ]{0,12}[\"']?\s*(?:=>|[=:>])\s*[^\s=]")
+_USER = rules.quick_pattern(rb"(?i)(?:user|uid|login)[\w ]{0,12}[\"']?\s*(?:=>|[=:>])\s*[^\s=]")
 _USER_REACH = 120
 # In YAML and notes a word alone after `password:` ends its line; types in code are followed by a mark or have humps.
-_LAST_WORD = lazily.quick_pattern(rb"[A-Za-z][a-z]{5,30}(?: {0,2}\n|\r|\Z|\0|\"(?:[,}]|\Z))")
+_LAST_WORD = rules.quick_pattern(rb"[A-Za-z][a-z]{5,30}(?: {0,2}\n|\r|\Z|\0|\"(?:[,}]|\Z))")
 # Types, selectors, variables, pages about passwords.
-_NO_PASSWORD = lazily.quick_pattern(
+_NO_PASSWORD = rules.quick_pattern(
     rb"(?i)^(?:string|str|text|bool(?:ean)?|number|int(?:eger)?|none|null|true|false|undefined|required|optional|any|bytes"
     rb"|object|secretstr|field|varchar|hidden|input|password|passwd)\b|(?-i:^[A-Z0-9_]*(?:PASSW|PWD)[A-Z0-9_]*$)|^!vault\b|^[#.][a-z-]+$|^\$[a-z_]|passw.*/|/.*passw"
 )
-_ALPHABET = lazily.quick_pattern(rb"(?:[A-Za-z0-9_+/=.:-]|%[0-9A-Fa-f]{2})+")
-_LATER = lazily.quick_pattern(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,400})(?=[\s\"'`<>,;}\])]|\Z)")
+_ALPHABET = rules.quick_pattern(rb"(?:[A-Za-z0-9_+/=.:-]|%[0-9A-Fa-f]{2})+")
+_LATER = rules.quick_pattern(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,400})(?=[\s\"'`<>,;}\])]|\Z)")
 _LATER_MAX = 460
-_HASHY = lazily.quick_pattern(rb"(?i)sha|hash|commit|digest|md5|revision|checksum|version")
-_NAMED_NEXT = lazily.quick_pattern(rb"[\w.-]+ ?[=:]")
+_HASHY = rules.quick_pattern(rb"(?i)sha|hash|commit|digest|md5|revision|checksum|version")
+_NAMED_NEXT = rules.quick_pattern(rb"[\w.-]+ ?[=:]")
 # A mere `key` names entries of caches, stores and lists: short ids, paths, and slugs such as `Linux-pip-<hash>`.
 _BARE_KEY_MIN = 16  # ids of lists have 12 or fewer characters
-_SLUG = lazily.quick_pattern(
+_SLUG = rules.quick_pattern(
     rb"[A-Za-z]{2,}[0-9.]*[-/:](?:[A-Za-z0-9._]+[-/:])*[0-9a-f]{32,}|[a-z]{3,}/.*/|/[^/]*\.[a-z]{2,4}$"
 )
 _ASSIGNS = (b"=", b":", b">")
@@ -116,8 +116,8 @@ _SURE_NAMES = (b"secret", b"api", b"access", b"auth", b"private")
 _FILLER_MIN = 16  # the shortest keys of vendors
 _NUMBER_MAX = 20  # digits of the largest number of 64 bits
 _FILLER_LETTERS = 3  # one repeated character, and up to two marks between
-_NOISE = lazily.linear_pattern(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]")
-_HEX = lazily.quick_pattern(rb"[0-9a-fA-F]{16,}")
+_NOISE = rules.linear_pattern(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]")
+_HEX = rules.quick_pattern(rb"[0-9a-fA-F]{16,}")
 
 
 class _AssignedValue(NamedTuple):
@@ -191,7 +191,7 @@ def judge_assignment(view: bytes, start: int, end: int) -> Candidate | None:
         return None
     high = _gap_end(view, tail)
     value = _find_value(view, tail, high, name)
-    if _SECRET_ID.search(name) and not (value and chance.is_uuid(value.text)):
+    if _SECRET_ID.search(name) and not (value and randomness.is_uuid(value.text)):
         return None
     if value is not None and not value.quoted and word.decode("latin-1").startswith(PASSWORDS):
         end, text = extend_with_lone_line(view, value.end, value.text)
@@ -215,7 +215,9 @@ def _find_later_key(view: bytes, word: bytes, low: int, high: int) -> Candidate 
     stop, text = unwrap_value(view, *later.span(1))
     if len(text) < 16:
         return None
-    random = chance.is_random(text) if not chance.is_uuid(text) else view[later.start() - 1 : later.start()] == b"{"
+    random = (
+        randomness.is_random(text) if not randomness.is_uuid(text) else view[later.start() - 1 : later.start()] == b"{"
+    )
     return Candidate(later.start(1), stop, _rule_for_word(word), text, MEDIUM) if random else None
 
 
@@ -298,35 +300,35 @@ def _weigh_value(word: bytes, name: bytes, value: _AssignedValue) -> int:
     text = value.text.rstrip(b".")
     # Unquoted, a word and `=` are the next attribute: `name="password" placeholder="…"`.
     attribute = not value.quoted and text.endswith(b"=") and text[:-1].isalpha()
-    if len(text) < 4 or text.endswith(b":") or attribute or chance.is_reference(text) or b"\0" in text:
+    if len(text) < 4 or text.endswith(b":") or attribute or randomness.is_reference(text) or b"\0" in text:
         return 0
     if word.decode("latin-1").startswith(PASSWORDS):
         told = value.operator != b"|" and (word != b"pass" or value.operator in (b"=", b":", b">"))
         return _weigh_password(text, value) if told and text.lower().rstrip(b":*?") not in name else 0
     if b"secret" in name and b" " not in text and len(text) >= 20 and _NOISE.search(text):
-        written = value.quoted or (value.operator in (b"=", b":") and not chance.is_code(text))
-        return MEDIUM if written and chance.shannon_entropy(text) >= 3.5 else 0
-    if value.operator in _ASSIGNS and not chance.is_code(text):
+        written = value.quoted or (value.operator in (b"=", b":") and not randomness.is_code(text))
+        return MEDIUM if written and randomness.shannon_entropy(text) >= 3.5 else 0
+    if value.operator in _ASSIGNS and not randomness.is_code(text):
         text = text.translate(None, _KEY_MARKS)
     listed = name.strip(b"_-.") == b"key" and (len(text) < _BARE_KEY_MIN or _SLUG.search(text))
-    if listed or b" " in text or len(text) < 10 or (chance.is_code(text) and not chance.is_headed(text)):
+    if listed or b" " in text or len(text) < 10 or (randomness.is_code(text) and not randomness.is_headed(text)):
         return 0
     return MEDIUM if _is_key(word.decode("latin-1") in STRONG, name, value._replace(text=text)) else 0
 
 
 def _is_key(strong: bool, name: bytes, value: _AssignedValue) -> bool:  # noqa: FBT001 - a fact about the word
-    if chance.is_uuid(value.text):
+    if randomness.is_uuid(value.text):
         named = any(mark in name for mark in (b"secret", b"token", b"apikey", b"api_key", b"api-key", b"authoriz"))
         return named and len(set(value.text)) > _FILLER_LETTERS  # the nil UUID stands for none
     if value.operator in _ASSIGNS and _is_filler(value.text):
         return any(mark in name for mark in _SURE_NAMES) or len(value.text) > _NUMBER_MAX
-    if _ALPHABET.fullmatch(value.text) is None or (value.operator and chance.is_grouped(value.text)):
+    if _ALPHABET.fullmatch(value.text) is None or (value.operator and randomness.is_grouped(value.text)):
         return _ALPHABET.fullmatch(value.text) is not None
     if not strong:
-        return len(value.text) >= 16 and value.operator != b"" and chance.is_random(value.text, floor=3.5)
+        return len(value.text) >= 16 and value.operator != b"" and randomness.is_random(value.text, floor=3.5)
     if _HEX.fullmatch(value.text):
-        return chance.shannon_entropy(value.text) >= 2.8
-    return chance.is_random(value.text, floor=3.0 if len(value.text) >= 20 else 2.9)
+        return randomness.shannon_entropy(value.text) >= 2.8
+    return randomness.is_random(value.text, floor=3.0 if len(value.text) >= 20 else 2.9)
 
 
 def _is_filler(text: bytes) -> bool:
@@ -337,14 +339,14 @@ def _is_filler(text: bytes) -> bool:
 def _weigh_password(text: bytes, value: _AssignedValue) -> int:
     listed = value.operator[:1] in (b"(", b",") and not value.told
     # Names in lists of code have over half of their letter pairs usual, `urllib2` and `category-table` too.
-    mixed = value.quoted and _TYPED.search(text) and chance.english_pair_share(text) < 0.5
-    if chance.is_code(text) or _NO_PASSWORD.search(text) or (listed and not mixed):
+    mixed = value.quoted and _TYPED.search(text) and randomness.english_pair_share(text) < 0.5
+    if randomness.is_code(text) or _NO_PASSWORD.search(text) or (listed and not mixed):
         return 0
     if value.quoted:
         return LOW if len(text) >= 5 and text.count(b" ") <= 4 and not _is_sentence(text) else 0
     if value.told and len(text) >= 5:
         return LOW
-    if value.operator == b">" or (value.operator == b"=" and chance.english_pair_share(text) < 0.5):
+    if value.operator == b">" or (value.operator == b"=" and randomness.english_pair_share(text) < 0.5):
         return LOW if (len(text) >= 6 and not _PROSE.match(text[:20])) or _HUMPED.search(text) else 0
     if not value.operator and len(text) < 8:
         return 0
@@ -369,7 +371,9 @@ def _is_sentence(text: bytes) -> bool:
     if text.count(b" ") == 0 or _TYPED.search(text):
         return False
     # Small letters alone are a passphrase, unless grammar holds the words together.
-    return chance.english_pair_share(text) > 0.5 and (chance.is_prose(text) or not text.replace(b" ", b"").islower())
+    return randomness.english_pair_share(text) > 0.5 and (
+        randomness.is_prose(text) or not text.replace(b" ", b"").islower()
+    )
 
 
 def _rule_for_word(word: bytes) -> str:

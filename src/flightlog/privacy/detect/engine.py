@@ -1,19 +1,21 @@
-"""Everything private in a text, once: all detectors over all views, overlaps settled.
+"""All detectors over all decodings, overlaps resolved; batch prefilter.
 
 Time is linear in the text, memory bounded by a few copies of it. A NUL separates records:
 no detector reaches over one, so that many small texts can be searched in one go.
+
+Reads lines as they stand in a file, escapes and all, so that most are never decoded.
 """
 
 import itertools
 import re
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from operator import add, itemgetter
+from typing import Any, NamedTuple
 
-from flightlog.privacy.detect import specials, triggers, views
-from flightlog.privacy.detect.hits import HIGH, PERSON, SECRET, Candidate, contains_needle
-from flightlog.privacy.detect.known import KnownSecrets
-from flightlog.privacy.detect.meter import UNJUDGED, WorkBudget
+from flightlog.privacy.detect import decodings, rules, structured, triggers
+from flightlog.privacy.detect.candidates import HIGH, PERSON, SECRET, UNJUDGED, Candidate, WorkBudget, contains_needle
+from flightlog.privacy.detect.known_values import KnownSecrets
 
 # How far what begins here may reach, before and after.
 _REACH = {
@@ -30,6 +32,8 @@ _GROUP = 64 << 10
 _HIDING = (b"\x1b", b"1b[", b"data:", b"\\u00")
 # No character of a tag can be read two ways, so that the standard library is linear here, and far quicker to call.
 TAG = re.compile(rb"<(?:secret|person):[a-z0-9.-]{1,80}:[0-9a-f]{4,64}>")
+# What no raw line hides: text to be read in another way before it is searched.
+_DEEP = rules.linear_pattern(rb"\\u[0-9a-fA-F]{4}|\x1b|1b\[|data: ?\{")
 
 
 class SearchState(NamedTuple):
@@ -86,7 +90,7 @@ def search_text(data: bytes, known: KnownSecrets | None = None, meter: WorkBudge
     looking = SearchState(known, meter or WorkBudget())
     data = without_tags(data)
     known_hits = looking.known.find_values(data) if looking.known else ()
-    data = views.decode_escapes_in_place(data)
+    data = decodings.decode_escapes_in_place(data)
     sighted = triggers.scan_triggers(data, looking.meter)
     hits = [*known_hits, *sighted.hits]
     found = [_make_detection(hit, ((hit.start, hit.end),)) for hit in hits]
@@ -149,17 +153,17 @@ def _group_windows(data: bytes, windows: Iterable[tuple[int, int]]) -> Iterator[
 
 def _search_window(window: bytes, looking: SearchState) -> Iterator[Detection]:
     """Yield what has a syntax of its own, and what shows when the window is read another way."""
-    plain = views.blank_json_escapes(window)
-    for hit in specials.find_structured_secrets(plain, looking.meter):
+    plain = decodings.blank_json_escapes(window)
+    for hit in structured.find_structured_secrets(plain, looking.meter):
         yield _make_detection(hit, ((hit.start, hit.end),))
-    for view in itertools.chain(views.iter_other_views(window), views.iter_base64_views(plain)):
-        hidden = views.blank_json_escapes(view.data)
+    for view in itertools.chain(decodings.iter_other_views(window), decodings.iter_base64_views(plain)):
+        hidden = decodings.blank_json_escapes(view.data)
         if looking.known:
             yield from (
                 _make_detection(hit, view.source_spans(hit.start, hit.end)) for hit in looking.known.find_values(hidden)
             )
         sighted = triggers.scan_triggers(hidden, looking.meter, another=True, persons=view.persons)
-        more = specials.find_structured_secrets(hidden, looking.meter, another=True) if sighted.places else ()
+        more = structured.find_structured_secrets(hidden, looking.meter, another=True) if sighted.places else ()
         for hit in itertools.chain(sighted.hits, more):
             yield _make_detection(hit, view.source_spans(hit.start, hit.end))
 
@@ -222,3 +226,63 @@ def _rank_key(one: Detection) -> tuple[bool, int, int, int]:
 def _overlaps_any(taken: list[tuple[int, int]], span: tuple[int, int]) -> bool:
     at = bisect_left(taken, span)
     return (at < len(taken) and taken[at][0] < span[1]) or (at > 0 and taken[at - 1][1] > span[0])
+
+
+class SuspectLine(NamedTuple):
+    """Where a line begins that holds something private or hides something, and what was found in it."""
+
+    begin: int
+    found: list[Detection]
+
+
+def find_suspect_lines(data: bytes, known: KnownSecrets, meter: WorkBudget | None = None) -> list[SuspectLine]:
+    """Return the lines of `data` that need a closer look, in order; what was found counts from their beginning."""
+    return find_suspect_records(data.replace(b"\n", b"\0"), known, meter)
+
+
+def find_suspect_records(records: bytes, known: KnownSecrets, meter: WorkBudget | None = None) -> list[SuspectLine]:
+    """Return the same of records with a NUL between them."""
+    looked = search_text(records, known, meter)
+    suspects: list[SuspectLine] = []
+    end = -1
+    marks: list[tuple[int, Detection | None]] = [(one.start, one) for one in looked.found]
+    marks += [(place, None) for place in looked.hiding]
+    for place, one in sorted(marks, key=itemgetter(0)):
+        if place > end:
+            suspects.append(SuspectLine(records.rfind(b"\0", 0, place) + 1, []))
+            end = records.find(b"\0", place)
+            end = end if end >= 0 else len(records)
+        if one is not None:
+            suspects[-1].found.append(one.shift_by(-suspects[-1].begin))
+    return suspects
+
+
+def lines_with_known_values(lines: list[bytes], known: KnownSecrets) -> list[int]:
+    """Return which lines hold a known value, in order."""
+    joined = without_tags(b"\0".join(line.replace(b"\0", b"\n") for line in lines))
+    starts = line_starts(lines)
+    return sorted({bisect_right(starts, hit.start) - 1 for hit in known.find_values(joined)})
+
+
+def line_starts(lines: list[bytes]) -> list[int]:
+    """Return where each line begins when they are joined by one byte."""
+    return list(map(add, itertools.accumulate(map(len, lines), initial=0), itertools.count()))
+
+
+def iter_deep_records(records: bytes) -> Iterator[int]:
+    """Yield where the records, a NUL between them, begin that must be read string by string."""
+    return _iter_line_starts(records, _DEEP, b"\0")
+
+
+def is_deep(record: bytes) -> bool:
+    """Say whether one record must be read string by string."""
+    return _DEEP.search(record) is not None
+
+
+def _iter_line_starts(data: bytes, pattern: Any, end: bytes) -> Iterator[int]:
+    at = 0
+    while (found := pattern.search(data, at)) is not None:
+        yield data.rfind(end, 0, found.start()) + 1
+        at = data.find(end, found.start()) + 1
+        if not at:
+            break

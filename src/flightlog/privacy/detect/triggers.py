@@ -16,9 +16,16 @@ from typing import Any, NamedTuple
 
 import re2
 
-from flightlog.privacy.detect import assignments, contexts, lazily, people, specials, tokens, views
-from flightlog.privacy.detect.hits import LATIN, Candidate, search_in_stretches, where
-from flightlog.privacy.detect.meter import UNJUDGED, WorkBudget
+from flightlog.privacy.detect import (
+    assignments,
+    decodings,
+    named_values,
+    personal_data,
+    provider_tokens,
+    rules,
+    structured,
+)
+from flightlog.privacy.detect.candidates import LATIN, UNJUDGED, Candidate, WorkBudget, search_in_stretches, where
 
 _BEFORE = 160
 _AFTER = 800
@@ -44,7 +51,7 @@ _REMEMBERED_MAX = 10_000
 _MARK = rb"[^A-Za-z0-9\x00]"
 _ESCAPED = rb"\\[nt]"
 # Text to be read in another way before it is searched.
-OTHER_VIEWS = rb"\x1b|1b\[|" + views.TELLING_PERCENT
+OTHER_VIEWS = rb"\x1b|1b\[|" + decodings.TELLING_PERCENT
 _WORD_MAX = 11
 _WORD_FIRST = frozenset(
     b"".join(word[:1].lower().encode() + word[:1].upper().encode() for word in assignments.WORDS) + b"Aa"
@@ -75,7 +82,7 @@ class _Tables(NamedTuple):
     rare: Any
 
 
-_RARE = rb"|".join((specials.PATTERN, views.BASE64_TEXT, OTHER_VIEWS))
+_RARE = rb"|".join((structured.SPECIAL_PATTERN, decodings.BASE64_TEXT, OTHER_VIEWS))
 
 
 def _choose_tables(data: bytes) -> _Tables:
@@ -84,7 +91,7 @@ def _choose_tables(data: bytes) -> _Tables:
     if len(data) > _SHORT or _full_tables.cache_info().currsize or len(parts) >= _PARTS_MAX:
         return _full_tables()
     low = data.lower()
-    wanted = assignments.find_words(low), tokens.find_forms(data), contexts.find_names(low)
+    wanted = assignments.find_words(low), provider_tokens.find_forms(data), named_values.find_names(low)
     needed = frozenset(itertools.chain(*wanted))
     for held, tables in parts:
         if needed <= held:
@@ -92,8 +99,8 @@ def _choose_tables(data: bytes) -> _Tables:
     words, forms, names = wanted
     made = _compile_tables(
         assignments.assignment_pattern(words) if words else "",
-        tokens.token_head_patterns(forms),
-        contexts.provider_name_pattern(names),
+        provider_tokens.token_head_patterns(forms),
+        named_values.provider_name_pattern(names),
     )
     parts.append((needed, made))
     return made
@@ -102,7 +109,7 @@ def _choose_tables(data: bytes) -> _Tables:
 @functools.cache
 def _full_tables() -> _Tables:
     return _compile_tables(
-        assignments.assignment_pattern(), tokens.token_head_patterns(), contexts.provider_name_pattern()
+        assignments.assignment_pattern(), provider_tokens.token_head_patterns(), named_values.provider_name_pattern()
     )
 
 
@@ -117,10 +124,10 @@ def _compile_tables(word: str, heads: tuple[str, str], name: str) -> _Tables:
     words = [rb"(?i:" + word.encode() + rb")"] if word else []
     named = [*([plain] if plain else []), *([rb"(?i:" + name.encode() + rb")"] if name else [])]
     return _Tables(
-        _compile_for_raw_json(rb"|".join([*words, people.PATTERN])),
+        _compile_for_raw_json(rb"|".join([*words, personal_data.PATTERN])),
         _compile_for_raw_json(rb"|".join([*([counted] if counted else []), _RARE])),
         _compile_for_raw_json(rb"|".join(named)) if named else None,
-        lazily.linear_pattern(_escape_tolerant_pattern(_RARE)),
+        rules.linear_pattern(_escape_tolerant_pattern(_RARE)),
     )
 
 
@@ -175,7 +182,7 @@ def _iter_stream_events(data: bytes) -> Iterator[DecodedRegion]:
 
 def _iter_escaped_marks(data: bytes) -> Iterator[DecodedRegion]:
     """Yield where marks are written as JSON or HTML may write them, once for what is read together."""
-    for mark in views.WRITTEN_MARKS:
+    for mark in decodings.WRITTEN_MARKS:
         at = where(data, mark, 0)
         while at >= 0:
             yield DecodedRegion(at, at + len(mark), mark)
@@ -224,14 +231,14 @@ class _MatchJudge:
         if word:
             if not is_worth:
                 return after, None
-            judged, hit = self._judge_window(contexts.judge_beside_word, start)
+            judged, hit = self._judge_window(named_values.judge_beside_word, start)
             return (judged if hit else after), hit
         if not persons:
             return end, None
-        if not self._meter.try_spend(start, people.LOOK):
+        if not self._meter.try_spend(start, personal_data.LOOK):
             return self._give_up_record(start)
         low = self._window_start(start)
-        hit = people.judge_personal_value(self.data[start:end], start - low, self.data[low : end + 8])
+        hit = personal_data.judge_personal_value(self.data[start:end], start - low, self.data[low : end + 8])
         # A word for a secret may begin inside.
         text = self.data[start:end]
         lettered = text.lower() != text.upper()
@@ -262,14 +269,14 @@ class _MatchJudge:
 
     def judge_token_or_name(self, start: int, end: int) -> tuple[int, Candidate | None]:
         start = self._skip_escape(start, end)
-        name = contexts.name_size(self.data[start:end])
+        name = named_values.name_size(self.data[start:end])
         if name:
-            if not contexts.has_value(self.data, start + name):
+            if not named_values.has_value(self.data, start + name):
                 return end, None
-            return self._judge_window(contexts.judge_beside_name, start)
+            return self._judge_window(named_values.judge_beside_name, start)
         after, hit = self._judge_token_at(start)
-        if hit is None and contexts.name_end(self.data, start):
-            return self._judge_window(contexts.judge_beside_name, start)
+        if hit is None and named_values.name_end(self.data, start):
+            return self._judge_window(named_values.judge_beside_name, start)
         return after, hit
 
     def judge_token_or_location(
@@ -277,7 +284,7 @@ class _MatchJudge:
     ) -> tuple[int, Candidate | None]:
         raw = start
         start = self._skip_escape(start, end)
-        if tokens.has_head(self.data, start):
+        if provider_tokens.has_head(self.data, start):
             after, hit = self._judge_token_at(start)
             if hit is not None:
                 return after, hit
@@ -299,11 +306,11 @@ class _MatchJudge:
         return start + 2 if end - start > 2 and self.data[start] == 92 and self.data[start + 1] in b"nt" else start
 
     def _judge_token_at(self, start: int) -> tuple[int, Candidate | None]:
-        if not self._meter.try_spend(start, tokens.judgment_cost(self.data, start)):
+        if not self._meter.try_spend(start, provider_tokens.judgment_cost(self.data, start)):
             return self._give_up_record(start)
         low = self._window_start(start)
-        window = views.blank_json_escapes(self._slice(low, start + _TOKEN_AFTER))
-        hit = _shift_candidate(tokens.judge_token(window, start - low), low)
+        window = decodings.blank_json_escapes(self._slice(low, start + _TOKEN_AFTER))
+        hit = _shift_candidate(provider_tokens.judge_token(window, start - low), low)
         return (hit.end if hit and hit.end > start else start + 1), hit
 
     def _judge_window(self, judge: Any, start: int) -> tuple[int, Candidate | None]:
@@ -314,7 +321,7 @@ class _MatchJudge:
         if not self._meter.try_spend(start, _KNOWN_LOOK):
             return self._give_up_record(start)
         if answer is None:
-            answer = judge(views.blank_json_escapes(window), start - low)
+            answer = judge(decodings.blank_json_escapes(window), start - low)
             self._meter.spend(answer.cost)
             self._meter.store_judgment(key, answer)
         if answer.hit is not None:

@@ -1,4 +1,4 @@
-"""Findings: what the counts, clusters and repetitions come to, each with places that show it.
+"""Patterns with evidence; activity.
 
 Ids come from what a finding is about, so that a rating given last month still finds it. Preferences
 and ratings decide what is left out and what counts less; they never add anything.
@@ -9,19 +9,48 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.retro.analysis.activity import DAYS, Activity, count_activity
-from flightlog.retro.analysis.repetition import Repetition, repeated_failures, repeated_questions
+from flightlog.retro.analysis.digests import ConversationDigest, DigestMark
+from flightlog.retro.analysis.similarity import Repetition, content_words, repeated_failures, repeated_questions
 from flightlog.retro.analysis.topics import Topic, find_topics
-from flightlog.retro.analysis.words import content_words
-from flightlog.retro.digest import ConversationDigest, DigestMark
 from flightlog.retro.state import Pattern, PatternEvidence, PatternTiming, Preferences
 
+DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 EVIDENCE_MAX = 12
 IDS_MAX = 2000
 DEAREST = 5
 LOW_RATED = 2.5
+
+
+class Activity(Struct, frozen=True):
+    """Prompts by day (ISO), by month, and by weekday (0 is Sunday) and hour."""
+
+    days: dict[str, int]
+    months: dict[str, int]
+    hours: dict[str, int]  # "day-hour"
+
+    @property
+    def grid(self) -> list[list[int]]:
+        """Seven rows of 24."""
+        return [[self.hours.get(f"{day}-{hour}", 0) for hour in range(24)] for day in range(7)]
+
+
+def count_activity(digests: Iterable[ConversationDigest], zone: tzinfo) -> Activity:
+    """Count every prompt with a time."""
+    days: Counter[str] = Counter()
+    hours: Counter[str] = Counter()
+    for digest in digests:
+        for prompt in digest.prompts:
+            if prompt.at_ms:
+                moment = datetime.fromtimestamp(prompt.at_ms / 1000, UTC).astimezone(zone)
+                days[f"{moment:%Y-%m-%d}"] += 1
+                hours[f"{(moment.weekday() + 1) % 7}-{moment.hour}"] += 1
+    months: Counter[str] = Counter()
+    for day, count in days.items():
+        months[day[:7]] += count
+    return Activity(dict(sorted(days.items())), dict(sorted(months.items())), dict(sorted(hours.items())))
 
 
 def collect_findings(

@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.retro.analysis.words import content_words, words_by_stem
-from flightlog.retro.digest import ConversationDigest
+from flightlog.retro.analysis.digests import ConversationDigest
+from flightlog.retro.analysis.similarity import content_words, words_by_stem
 
 SAMPLE_MAX = 1500
 LEARN_MAX = 8000

@@ -20,6 +20,7 @@ from flightlog.model.errors import Invalid, NotFound, Unavailable
 if TYPE_CHECKING:
     import subprocess
 
+
 _READ_LIMIT_S = 60.0
 _NETWORK_LIMIT_S = 300.0  # a push runs the person's hooks, which may test
 _CONFIG_BYTES_MAX = 1 << 20  # a configuration file of a person has some kilobytes

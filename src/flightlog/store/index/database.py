@@ -206,7 +206,7 @@ def _check_layout(home: str) -> None:
     if os.path.exists(f"{home}/layout.json"):  # noqa: PTH110 - as above
         from pathlib import Path  # noqa: PLC0415
 
-        from flightlog.store.migration import ensure_writable  # noqa: PLC0415
+        from flightlog.store.directories import ensure_writable  # noqa: PLC0415
 
         ensure_writable(Path(home))
 

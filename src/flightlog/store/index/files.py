@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from flightlog.model.session_file import SessionFile
+from flightlog.model.session import SessionFile
 from flightlog.store.index.database import IndexSchema, Readable
-from flightlog.store.reading import Reader, open_reader
+from flightlog.store.recordings.reader import Reader, open_reader
 
 FINGERPRINT_BYTES = 256  # one transcript line is longer, so two files seldom share it
 

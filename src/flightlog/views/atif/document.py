@@ -12,8 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from flightlog.model.damage import UNREADABLE
-from flightlog.model.errors import Invalid
+from flightlog.model.errors import UNREADABLE, Invalid
 
 VERSIONS = tuple(f"ATIF-v1.{minor}" for minor in range(9))
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")

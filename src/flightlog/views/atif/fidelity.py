@@ -10,10 +10,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.model.events import Block, Image, Text, Thinking, UnknownBlock
-from flightlog.model.known import ThreadContext
-from flightlog.model.session import Note, NoteKind, Session, Step, ToolCall, Turn
-from flightlog.views.atif.values import content_texts, dict_field, iter_dicts, iter_results, number_field
+from flightlog.model.entries import Block, Image, Text, Thinking, UnknownBlock
+from flightlog.model.session import Note, NoteKind, Session, Step, ThreadContext, ToolCall, Turn
+from flightlog.views.atif.findings import content_texts, dict_field, iter_dicts, iter_results, number_field
 
 NO_PLACE = "the format has no place for it"
 _COUNTED = (("prompt tokens", "prompt_tokens"), ("completion tokens", "completion_tokens"))

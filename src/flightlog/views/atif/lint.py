@@ -8,14 +8,10 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from flightlog.model.damage import check_depth, check_json_size
-from flightlog.views.atif.findings import LintFinding, Severity
-from flightlog.views.atif.rules_calls import call_rules
-from flightlog.views.atif.rules_links import Exists, link_rules
-from flightlog.views.atif.rules_steps import step_rules
-from flightlog.views.atif.rules_sums import sum_rules
-from flightlog.views.atif.shape import check_shape, minor_version
-from flightlog.views.atif.values import iter_dicts
+from flightlog.model.errors import check_depth, check_json_size
+from flightlog.views.atif.findings import LintFinding, Severity, iter_dicts
+from flightlog.views.atif.rules import Exists, call_rules, link_rules, step_rules, sum_rules
+from flightlog.views.atif.schema import check_shape, minor_version
 
 _RULES: tuple[Callable[[dict[str, Any]], Iterator[LintFinding]], ...] = (step_rules, call_rules, sum_rules)
 

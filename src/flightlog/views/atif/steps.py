@@ -1,10 +1,16 @@
-"""One thread of a session as ATIF steps, in order.
+"""One thread as ATIF steps and content parts.
+
+A kind of content ATIF has no place for leaves a mark in brackets where it stood, so that a
+reader sees that something was there; `views.atif.fidelity` counts such marks.
 
 One model response is one agent step. What the client said by itself becomes a system step
 that says what it is, never an agent's or a person's. A compaction becomes a context boundary
 that carries the summary; turns a person took back are followed by a boundary as well.
 """
 
+import base64
+import binascii
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -12,16 +18,143 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from flightlog.model.address import Address
-from flightlog.model.events import PromptKind, Thinking
+from flightlog.model.addresses import Address
+from flightlog.model.entries import Block, Image, PromptKind, Text, Thinking, ToolUse, UnknownBlock
 from flightlog.model.session import Note, NoteKind, Turn
 from flightlog.model.session import Step as Told
 from flightlog.model.session import ToolCall as Called
-from flightlog.views.atif.content import ImageFiles, build_content, join_text_blocks, reasoning_text
-from flightlog.views.atif.document import AtifStep, AtifToolCall, Observation, ObservationResult, SubagentRef
-from flightlog.views.atif.metrics import build_metrics
+from flightlog.model.usage import ClientTotals
+from flightlog.views.atif.document import (
+    AtifStep,
+    AtifToolCall,
+    Content,
+    ContentPart,
+    FinalMetrics,
+    MediaSource,
+    Observation,
+    ObservationResult,
+    StepMetrics,
+    SubagentRef,
+)
 
+FOLDER = "images"
+_ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/gif": "gif", "image/webp": "webp"}
+_USD_DIGITS = 9
 _BY_PERSON = frozenset({PromptKind.HUMAN, PromptKind.COMMAND})
+
+
+class ImageFiles:
+    """The pictures of one bundle, each kept once under the name of its content."""
+
+    def __init__(self, *, keep: bool) -> None:
+        """Begin with none; without `keep` every picture leaves a mark instead."""
+        self.files: dict[str, bytes] = {}
+        self._keep = keep
+
+    def picture_part(self, image: Image) -> ContentPart:
+        """Return the part that shows `image`, or the mark of one that cannot be carried."""
+        body = _decode_image(image) if self._keep and image.media_type in _ENDINGS else b""
+        if not body:
+            return ContentPart("text", text=omission_marker(image.media_type or "image"))
+        path = f"{FOLDER}/{hashlib.sha256(body).hexdigest()[:16]}.{_ENDINGS[image.media_type]}"
+        self.files[path] = body
+        return ContentPart("image", source=MediaSource(image.media_type, path))
+
+
+def omission_marker(kind: str) -> str:
+    """Return what stands in the place of content that ATIF cannot carry."""
+    return f"[{kind} left out]"
+
+
+def build_content(blocks: Sequence[Block], pictures: ImageFiles) -> Content:
+    """Return one block of text as a string, anything else as parts, in order."""
+    parts = [part for block in blocks for part in _block_parts(block, pictures)]
+    if not parts:
+        return ""
+    only = parts[0]
+    return only.text if len(parts) == 1 and isinstance(only.text, str) else parts
+
+
+def join_text_blocks(blocks: Sequence[Block], pictures: ImageFiles) -> Content:
+    """Return what an agent said: its texts as one string, a blank line between them."""
+    if any(isinstance(block, Image | UnknownBlock) for block in blocks):
+        return build_content(blocks, pictures)
+    return "\n\n".join(block.text for block in blocks if isinstance(block, Text) and block.text)
+
+
+def reasoning_text(blocks: Sequence[Block]) -> str:
+    """Return what an agent thought, as far as it was shown."""
+    return "\n\n".join(block.text for block in blocks if isinstance(block, Thinking) and block.text)
+
+
+def _block_parts(block: Block, pictures: ImageFiles) -> list[ContentPart]:
+    match block:
+        case Text():
+            return [ContentPart("text", text=block.text)]
+        case Image():
+            return [pictures.picture_part(block)]
+        case UnknownBlock():
+            return [ContentPart("text", text=block.text or omission_marker(block.kind))]
+        case Thinking() | ToolUse():
+            return []
+
+
+def _decode_image(image: Image) -> bytes:
+    try:
+        return base64.b64decode(image.data, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def build_metrics(step: Told) -> StepMetrics:
+    """Return what one response used; a cost nobody knows is absent."""
+    use = step.usage
+    classes = {
+        "cache_creation_input_tokens": use.cache_write,
+        "cache_creation_1h_input_tokens": use.cache_write_1h,
+        "web_search_requests": use.web_searches,
+    }
+    return StepMetrics(
+        prompt_tokens=use.prompt,
+        completion_tokens=use.output,
+        cached_tokens=use.cache_read,
+        cost_usd=_round_usd(step.cost.usd),
+        extra={**{name: count for name, count in classes.items() if count}, "cost_source": step.cost.source.value},
+    )
+
+
+def sum_final_metrics(own: Sequence[AtifStep], below: Sequence[AtifStep], client: ClientTotals | None) -> FinalMetrics:
+    """Sum up what steps say: tokens of the trajectory's own, cost with that of the subagents `below`."""
+    cost = _sum_costs([*own, *below])
+    extra: dict[str, Any] = {}
+    if below:
+        names = ("prompt_tokens", "completion_tokens", "cached_tokens")
+        extra["subagents"] = {name: _sum_metric(below, name) for name in names}
+    if client is not None:
+        extra["client_total_cost_usd"] = client.total_usd
+    return FinalMetrics(
+        total_prompt_tokens=_sum_metric(own, "prompt_tokens"),
+        total_completion_tokens=_sum_metric(own, "completion_tokens"),
+        total_cached_tokens=_sum_metric(own, "cached_tokens"),
+        total_cost_usd=_round_usd(cost),
+        total_steps=len(own),
+        extra=extra or UNSET,
+    )
+
+
+def _sum_metric(steps: Sequence[AtifStep], name: str) -> int:
+    return sum(getattr(step.metrics, name) for step in steps if isinstance(step.metrics, StepMetrics))
+
+
+def _sum_costs(steps: Sequence[AtifStep]) -> float | None:
+    """What steps cost together; unknown as soon as one is."""
+    costs = [step.metrics.cost_usd for step in steps if isinstance(step.metrics, StepMetrics)]
+    known = [cost for cost in costs if isinstance(cost, float)]
+    return sum(known) if len(known) == len(costs) else None
+
+
+def _round_usd(usd: float | None) -> float | UnsetType:
+    return UNSET if usd is None else round(float(usd), _USD_DIGITS)
 
 
 class AtifThread(Struct, frozen=True):

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from flightlog.model.damage import Damage
-from flightlog.model.events import Entry, HookRecord, PromptKind, SubagentInfo
+from flightlog.model.entries import Entry, HookRecord, PromptKind, SubagentInfo
+from flightlog.model.errors import Damage
 from flightlog.model.session import Session, Turn
 from flightlog.views.session.header import SessionHeader
 from flightlog.views.session.outline import SessionOutline

@@ -7,8 +7,7 @@ the time of a title.
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from flightlog.model.damage import Damage
-from flightlog.model.events import (
+from flightlog.model.entries import (
     AssistantReply,
     ClientTotalReported,
     ContextCompacted,
@@ -20,6 +19,7 @@ from flightlog.model.events import (
     UnknownRecord,
     UserPrompt,
 )
+from flightlog.model.errors import Damage
 from flightlog.model.session import Session
 from flightlog.model.usage import ClientTotals
 from flightlog.views.session.turns import Rank, rank

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
-from flightlog.model.events import Block, PromptKind
+from flightlog.model.entries import Block, PromptKind
 from flightlog.model.session import Note, Session, Step
 from flightlog.model.usage import Cost, Usage
 from flightlog.views.session.timeline import BARS_MAX, RowMark, TimelineBar, sum_bars

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flightlog.model.events import AssistantReply, Entry, PromptKind, ToolInputRewritten, ToolResult, UserPrompt
+from flightlog.model.entries import AssistantReply, Entry, PromptKind, ToolInputRewritten, ToolResult, UserPrompt
 from flightlog.model.session import TITLE_WIDTH, Note, NoteKind, Step, ToolCall, Turn
 from flightlog.model.text import one_line
 from flightlog.model.usage import CostSource, Usage

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from flightlog.model.events import AssistantReply, Entry, SubagentInfo, UserPrompt, text_of
+from flightlog.model.entries import AssistantReply, Entry, SubagentInfo, UserPrompt, text_of
 from flightlog.model.session import Subagent, ToolCall, Turn
 from flightlog.views.session.turns import Rank, rank
 

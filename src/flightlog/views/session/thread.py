@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from flightlog.model.damage import Damage
-from flightlog.model.events import (
+from flightlog.model.entries import (
     AssistantReply,
     Block,
     ClientTotalReported,
@@ -30,6 +29,7 @@ from flightlog.model.events import (
     UserPrompt,
     text_of,
 )
+from flightlog.model.errors import Damage
 from flightlog.views.session.rows import Locations, RowBuilder, add_location
 from flightlog.views.session.turns import Pricer, Rank, build_turns, follow_replies, rank, sort_entries, starts_turn
 

@@ -9,7 +9,7 @@ from itertools import chain
 
 from msgspec import Struct
 
-from flightlog.model.address import Address
+from flightlog.model.addresses import Address
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Note, NoteKind, Session, Step, Subagent, Turn
 

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
-from flightlog.model.events import (
+from flightlog.model.entries import (
     ApiError,
     AssistantReply,
     ClientNote,

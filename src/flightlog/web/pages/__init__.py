@@ -1,17 +1,17 @@
 """The pages, one file for each family; the navigation shows them in the order of this table."""
 
-from flightlog.web.family import NavSection
-from flightlog.web.pages import dataset, doctor, lab, live, loops, privacy, retro, search, sessions, usage
+from flightlog.web.context import NavSection
+from flightlog.web.pages import checks, lab, loops, retro, search, sessions, usage
 
-FAMILIES: tuple[NavSection, ...] = (
-    sessions.FAMILY,
-    live.FAMILY,
-    usage.FAMILY,
-    loops.FAMILY,
-    lab.FAMILY,
-    retro.FAMILY,
-    dataset.FAMILY,
-    privacy.FAMILY,
-    doctor.FAMILY,
-    search.FAMILY,
+SECTIONS: tuple[NavSection, ...] = (
+    sessions.SESSIONS_SECTION,
+    usage.LIVE_SECTION,
+    usage.USAGE_SECTION,
+    loops.LOOPS_SECTION,
+    lab.LAB_SECTION,
+    retro.RETRO_SECTION,
+    checks.DATASET_SECTION,
+    checks.PRIVACY_SECTION,
+    checks.DOCTOR_SECTION,
+    search.SEARCH_SECTION,
 )

@@ -10,17 +10,15 @@ from typing import Any
 from aiohttp import web
 from msgspec import Struct
 
-from flightlog.app import lab as lab_app
-from flightlog.app import lab_pages as app
-from flightlog.lab.book import RunStore
+from flightlog.lab import service
 from flightlog.lab.inspect import RunAddress, inspect_address
 from flightlog.lab.layout import run_meta
-from flightlog.lab.replaying.estimate import BranchEstimate, estimate_branch
-from flightlog.lab.replaying.source import ReplaySource
+from flightlog.lab.replay.branch_points import BranchEstimate, estimate_branch
+from flightlog.lab.replay.source import ReplaySource
+from flightlog.lab.store import RunStore
 from flightlog.model.errors import Invalid
 from flightlog.model.runtime import Runtime
-from flightlog.web.desk import DESK, redirect_to, run_blocking
-from flightlog.web.errands import BackgroundProcess
+from flightlog.web.context import DESK, BackgroundProcess, redirect_to, run_blocking
 
 TEMPLATES = ("lab_session", "lab_step", "lab_replay", "lab_errand")
 PROMPT_CHARS_MAX = 4000
@@ -64,9 +62,9 @@ async def start_replay(request: web.Request) -> web.StreamResponse:
     where = _location_from_request(request)
     prompt, count = _check_replay_input(str(form.get("prompt", "")), str(form.get("count", "1")))
     await run_blocking(_check_replayable, request.app[DESK].runtime, where)
-    wanted = app.ReplayRequest(where.run, where.session, where.replicate, where.turn, prompt, count)
+    wanted = service.ReplayRequest(where.run, where.session, where.replicate, where.turn, prompt, count)
     errand = await run_blocking(
-        request.app[DESK].errands.start_process, wanted, lambda: app.start_replay(runtime, wanted)
+        request.app[DESK].errands.start_process, wanted, lambda: service.start_replay(runtime, wanted)
     )
     raise redirect_to(request, f"/lab/replays/{errand.number}")
 
@@ -110,24 +108,24 @@ def _check_replay_input(prompt: str, count: str) -> tuple[str, int]:
             f"a prompt of at most {PROMPT_CHARS_MAX} characters",
             hint="flightlog lab replay RUN --turn TURN --prompt TEXT",
         )
-    if not (count.isascii() and count.isdecimal() and 1 <= int(count) <= app.COUNT_MAX):
-        raise Invalid(f"1 to {app.COUNT_MAX} branches", hint="flightlog lab replay RUN --turn TURN --count COUNT")
+    if not (count.isascii() and count.isdecimal() and 1 <= int(count) <= service.COUNT_MAX):
+        raise Invalid(f"1 to {service.COUNT_MAX} branches", hint="flightlog lab replay RUN --turn TURN --count COUNT")
     return prompt.strip(), int(count)
 
 
 def _session_context(runtime: Runtime, where: RunAddress) -> dict[str, Any]:
-    book = app.find_run(runtime, where.run)
+    book = service.find_run(runtime, where.run)
     told = inspect_address(book, where, runtime.program_path)
     return {"run": book.name, "told": told, "where": where, "spot": _session_segment(where)}
 
 
 def _branch_points_context(runtime: Runtime, where: RunAddress) -> dict[str, Any]:
-    found = ReplaySource(app.find_run(runtime, where.run), where.session, where.replicate, runtime.program_path)
+    found = ReplaySource(service.find_run(runtime, where.run), where.session, where.replicate, runtime.program_path)
     return {"where": where, "spot": _session_segment(where), "points": found.suggest_branches()[:POINTS_SHOWN]}
 
 
 def _step_context(runtime: Runtime, where: RunAddress) -> dict[str, Any]:
-    book = app.find_run(runtime, where.run)
+    book = service.find_run(runtime, where.run)
     told = inspect_address(book, where, runtime.program_path)
     found = ReplaySource(book, where.session, where.replicate, runtime.program_path)
     here = found.list_turns()[where.turn - 1] if not where.lane else None
@@ -141,7 +139,7 @@ def _step_context(runtime: Runtime, where: RunAddress) -> dict[str, Any]:
         "last": len(steps),
         "why_not": here.why_not if here else "only a main thread can be gone back into",
         "guess": estimate_branch(steps, where.turn) if here else None,
-        "count_max": app.COUNT_MAX,
+        "count_max": service.COUNT_MAX,
         "prompt_max": PROMPT_CHARS_MAX,
     }
 
@@ -161,8 +159,8 @@ def _replay_form_context(runtime: Runtime, where: RunAddress, prompt: str, count
 
 def _check_replayable(runtime: Runtime, where: RunAddress) -> tuple[RunStore, BranchEstimate]:
     """Refuse what cannot be gone back to; a replay that could not begin is no replay."""
-    book = app.find_run(runtime, where.run)
-    lab_app.check_permission(runtime, book)
+    book = service.find_run(runtime, where.run)
+    service.check_permission(runtime, book)
     found = ReplaySource(book, where.session, where.replicate, runtime.program_path)
     found.build_branch_point(where.turn)
     return book, estimate_branch(found.read.own_steps(), where.turn)
@@ -170,11 +168,11 @@ def _check_replayable(runtime: Runtime, where: RunAddress) -> tuple[RunStore, Br
 
 def _replay_context(runtime: Runtime, found: BackgroundProcess) -> dict[str, Any]:
     wanted = found.about
-    assert isinstance(wanted, app.ReplayRequest), "replays are all that is started here"
+    assert isinstance(wanted, service.ReplayRequest), "replays are all that is started here"
     source = (wanted.run, wanted.session, wanted.replicate, wanted.turn, wanted.prompt)
     branches = [
         run_meta(book.name, book.config, book.state)
-        for book in app.all_runs(runtime)[0]
+        for book in service.all_runs(runtime)[0]
         if (said := book.state.branch) is not None
         and (said.source_run, said.source_session, said.replicate, said.turn, said.prompt) == source
     ]

@@ -10,20 +10,19 @@ from typing import Any
 
 from aiohttp import web
 
-from flightlog.app import IdleTimer, loop_look
-from flightlog.app.privacy import make_redactor
-from flightlog.loop.core.times import format_utc_time
-from flightlog.loop.layout.decisions import DecisionLog
-from flightlog.loop.layout.errors import ErrorLog
-from flightlog.loop.layout.pages import build_progress, performance_figures
-from flightlog.loop.look.calibration import measure_calibration, pair_outcomes
-from flightlog.loop.look.session import open_loop_session
-from flightlog.loop.look.status import build_status
-from flightlog.loop.run.world import ControlRequest
+from flightlog.app.runtime import IdleTimer
+from flightlog.loop import service
+from flightlog.loop.analysis import measure_calibration, pair_outcomes
+from flightlog.loop.directories import open_loop_session
+from flightlog.loop.layout import build_progress, performance_figures
+from flightlog.loop.logs import DecisionLog, ErrorLog
+from flightlog.loop.runner.driver import ControlRequest
+from flightlog.loop.status import build_status
 from flightlog.model.errors import Conflict, Invalid
 from flightlog.model.runtime import Runtime
-from flightlog.web.desk import DESK, redirect_to, run_blocking
-from flightlog.web.family import NavSection
+from flightlog.model.text import format_utc_time
+from flightlog.privacy.service import make_redactor
+from flightlog.web.context import DESK, NavSection, redirect_to, run_blocking
 
 DECISIONS_SHOWN = 100
 TAKEN_WITHIN_S = 2.0
@@ -34,11 +33,9 @@ async def list_loops(request: web.Request) -> web.StreamResponse:
     """List the sessions."""
     runtime = request.app[DESK].runtime
     rows = await run_blocking(
-        lambda: [build_status(open_loop_session(path)) for path in reversed(loop_look.all_sessions(runtime))]
+        lambda: [build_status(open_loop_session(path)) for path in reversed(service.all_sessions(runtime))]
     )
-    return await request.app[DESK].render_response(
-        "loops.html", rows=rows, where=str(loop_look.loops_dir(runtime).name)
-    )
+    return await request.app[DESK].render_response("loops.html", rows=rows, where=str(service.loops_dir(runtime).name))
 
 
 async def show_loop(request: web.Request) -> web.StreamResponse:
@@ -55,14 +52,14 @@ async def answer_question(request: web.Request) -> web.StreamResponse:
 
 
 def _submit_answer(runtime: Runtime, name: str, given: str) -> None:
-    from flightlog.app import loop  # noqa: PLC0415 - only an answer needs the half that runs things
+    from flightlog.loop import service  # noqa: PLC0415 - only an answer needs the half that runs things
 
-    asked = loop_look.open_question(runtime, name)
+    asked = service.open_question(runtime, name)
     if given not in asked.options:
         raise Invalid(f"not an answer: {given[:40]!r}", hint=f"one of: {', '.join(asked.options)}")
-    if not loop.send_request(runtime, name, ControlRequest("answer", asked.question, given, "on the page")):
+    if not service.send_request(runtime, name, ControlRequest("answer", asked.question, given, "on the page")):
         raise Conflict(f"nobody is at work on {name}", hint=f"flightlog loop resume --session {name}")
-    directory, watch = loop_look.find_session(runtime, name), IdleTimer(TAKEN_WITHIN_S, look_s=0.1)
+    directory, watch = service.find_session(runtime, name), IdleTimer(TAKEN_WITHIN_S, look_s=0.1)
     while _is_open(directory, asked.question) and watch.pause():
         pass
 
@@ -73,12 +70,12 @@ def _is_open(directory: Path, question: str) -> bool:
 
 
 def _loop_context(runtime: Runtime, name: str) -> dict[str, Any]:
-    directory = loop_look.find_session(runtime, name)
+    directory = service.find_session(runtime, name)
     seen = open_loop_session(directory)
     plan = seen.read_plan(make_redactor(runtime))
     decisions, errors = DecisionLog({task.task_id: task.name for task in plan.tasks}), ErrorLog()
     made: deque[dict[str, Any]] = deque(maxlen=DECISIONS_SHOWN)
-    whole = list(loop_look.read_events(directory))
+    whole = list(service.read_events(directory))
     for each in whole:
         decisions.add_event(each.seq, each.at, each.event)
         errors.add_event(each.seq, each.at, each.event)
@@ -102,7 +99,7 @@ def _loop_context(runtime: Runtime, name: str) -> dict[str, Any]:
 
 
 _NAME = "{name:session-[0-9]+(?:-[a-z0-9-]*)?}"
-FAMILY = NavSection(
+LOOPS_SECTION = NavSection(
     "Loops",
     "/loops",
     ("loops", "loop"),

@@ -9,17 +9,16 @@ from urllib.parse import quote, urlencode
 
 from aiohttp import web
 
-from flightlog.app.retro import find_retro_store, read_analysis_and_board
-from flightlog.app.retro_session import find_digest
-from flightlog.app.retro_session import read_evidence as shown
-from flightlog.model.address import parse_address
+from flightlog.model.addresses import parse_address
 from flightlog.model.errors import FlightlogError, NotFound
-from flightlog.model.pages import Clean
+from flightlog.model.output_files import Clean
 from flightlog.model.runtime import Runtime
-from flightlog.retro import workflow
-from flightlog.sources.exports.reading import DECODERS
-from flightlog.web.desk import DESK, redirect_to, run_blocking
-from flightlog.web.family import NavSection
+from flightlog.retro.issues import workflow
+from flightlog.retro.service import find_digest
+from flightlog.retro.service import read_evidence as shown
+from flightlog.retro.store import find_retro_store, read_analysis_and_board
+from flightlog.sources.chat_exports.reader import DECODERS
+from flightlog.web.context import DESK, NavSection, redirect_to, run_blocking
 
 FINDINGS_SHOWN = 200
 _OUTPUTS = "outputs"
@@ -114,7 +113,7 @@ def _evidence_context(runtime: Runtime, written: str) -> dict[str, Any]:
     return {"url": f"/sessions/{quote(digest.id)}?{urlencode(asked)}#{row}"}
 
 
-FAMILY = NavSection(
+RETRO_SECTION = NavSection(
     "Retro",
     "/retro",
     ("retro", "retro_issue", "retro_place"),

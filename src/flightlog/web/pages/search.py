@@ -6,15 +6,13 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from flightlog.app.everywhere import search_project as everywhere
-from flightlog.app.tracing.ground import TraceContext
-from flightlog.app.tracing.trace import Trace
-from flightlog.app.tracing.trace import build_trace as follow
-from flightlog.model.address import parse_address
+from flightlog.model.addresses import KINDS, parse_address
 from flightlog.model.errors import Invalid
-from flightlog.model.links import KINDS
-from flightlog.web.desk import DESK, WebContext, run_blocking
-from flightlog.web.family import NavSection
+from flightlog.tracing.providers import TraceContext
+from flightlog.tracing.search import search_project as everywhere
+from flightlog.tracing.trace import Trace
+from flightlog.tracing.trace import build_trace as follow
+from flightlog.web.context import DESK, NavSection, WebContext, run_blocking
 
 SHOWN = 50
 WORDS_MIN = 2
@@ -108,6 +106,6 @@ def _first_turn_title(told: Trace) -> str:
     return next((each.title for each in told.items_of_kind("turn")), "")
 
 
-FAMILY = NavSection(
+SEARCH_SECTION = NavSection(
     "Search", "/search", ("search", "trace"), (web.get("/search", show_search), web.get("/trace", show_trace))
 )

@@ -1,21 +1,25 @@
-"""The pages of one session: its timeline in parts, a single call, find, plain text, and news as they come."""
+"""Timeline, call, find, text, updates, trajectory."""
 
 import asyncio
+import io
+import zipfile
 from typing import Any
 
 from aiohttp import web
 from msgspec import Struct
 
-from flightlog.app.sharing import redact_session
-from flightlog.model.address import Address
+from flightlog.archive.archive import Archive
+from flightlog.archive.sharing import redact_session
+from flightlog.model.addresses import Address
 from flightlog.model.errors import NotFound
 from flightlog.model.session import Step
+from flightlog.views.atif.writer import MAIN, TrajectoryBundle, build_trajectory
 from flightlog.views.session.outline import CHUNK_ROWS, SubagentSummary
 from flightlog.views.session.timeline import RowMark
-from flightlog.views.story import RenderOptions, render_passage, render_session
-from flightlog.views.story_forms import as_text
-from flightlog.web.desk import ACTIVE_MS, DESK, WebContext, html_response, run_blocking
-from flightlog.web.held import PageRow, SessionPage
+from flightlog.views.transcript import RenderOptions, render_passage, render_session
+from flightlog.views.transcript_formats import as_text
+from flightlog.web.context import ACTIVE_MS, DESK, WebContext, html_response, run_blocking
+from flightlog.web.session_page import PageRow, SessionPage
 from flightlog.web.share import render_share_page
 
 HITS_MAX = 200
@@ -256,7 +260,7 @@ def _is_active(desk: WebContext, session: str) -> bool:
     return desk.runtime.clock.now_ms() - changed < ACTIVE_MS
 
 
-ROUTES = (
+SESSION_ROUTES = (
     web.get(SESSION, show_session),
     web.get(SESSION + "/rows/{number:[0-9]{1,7}}", show_rows),
     web.get(SESSION + "/call", show_tool_call),
@@ -265,3 +269,30 @@ ROUTES = (
     web.get(SESSION + "/share", download_share),
     web.get(SESSION + "/live", stream_changes),
 )
+
+
+async def download_trajectory(request: web.Request) -> web.StreamResponse:
+    """Give the trajectory of a session, with its subagents and pictures if it has any."""
+    archive = request.app[DESK].data.current_archive()
+    name = archive.find_recording(request.match_info["session"]).session
+    body, ending, kind = await run_blocking(_pack_files, archive, name)
+    kept = {"Content-Disposition": f'attachment; filename="trajectory-{name[:8]}.{ending}"'}
+    return web.Response(body=body, content_type=kind, headers=kept)
+
+
+def _pack_files(archive: Archive, name: str) -> tuple[bytes, str, str]:
+    files = dict(_build_bundle(archive, name).iter_files())
+    if len(files) == 1:
+        return files[MAIN], "json", "application/json"
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as pack:
+        for path, body in files.items():
+            pack.writestr(zipfile.ZipInfo(path), body, zipfile.ZIP_DEFLATED)
+    return packed.getvalue(), "zip", "application/zip"
+
+
+def _build_bundle(archive: Archive, name: str) -> TrajectoryBundle:
+    return build_trajectory(archive.read_session(name), known=archive.thread_contexts(name))
+
+
+TRAJECTORY_ROUTES = (web.get(SESSION + "/trajectory", download_trajectory),)

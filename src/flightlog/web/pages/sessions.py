@@ -8,13 +8,11 @@ from aiohttp import web
 from msgspec import Struct
 
 from flightlog.model.errors import Invalid
-from flightlog.views.health import HealthLevel, judge_health
+from flightlog.views.overview import HealthLevel, judge_health
 from flightlog.views.session.outline import SessionSummary
-from flightlog.web.desk import ACTIVE_MS, DESK, WebContext, run_blocking
-from flightlog.web.family import NavSection
-from flightlog.web.looking import SessionListing
-from flightlog.web.pages import session, trajectory
-from flightlog.web.searching import RowMatch
+from flightlog.web.context import ACTIVE_MS, DESK, NavSection, WebContext, run_blocking
+from flightlog.web.pages import session
+from flightlog.web.session_list import RowMatch, SessionListing
 
 ROWS_SHOWN = 100
 HITS_SHOWN = 30
@@ -157,7 +155,7 @@ def _count_totals(listing: SessionListing) -> ListTotals:
     )
 
 
-FAMILY = NavSection(
+SESSIONS_SECTION = NavSection(
     "Sessions",
     "/",
     ("sessions", "session", "reading"),
@@ -166,7 +164,7 @@ FAMILY = NavSection(
         web.get("/sessions", show_sessions_part),
         web.get("/sessions/more", show_more_sessions),
         web.get("/sessions/words", show_word_matches),
-        *session.ROUTES,
-        *trajectory.ROUTES,
+        *session.SESSION_ROUTES,
+        *session.TRAJECTORY_ROUTES,
     ),
 )

@@ -1,0 +1,243 @@
+"""One line of a Claude Code transcript, turned into an event every part of flightlog understands.
+
+One decoder for all versions: fields are looked for, never required. Knows nothing of files,
+sessions or order; `transcript` reads files, `views.session` joins the events.
+"""
+
+import hashlib
+from typing import Any
+
+from msgspec.structs import replace
+
+from flightlog.agents.claude_code.messages import decode_blocks, user_events
+from flightlog.agents.claude_code.usage import SYNTHETIC_MODEL, client_totals
+from flightlog.agents.dialects.anthropic_messages import decode_usage
+from flightlog.model.addresses import is_safe
+from flightlog.model.entries import (
+    ApiError,
+    AssistantReply,
+    ClientNote,
+    ClientTotalReported,
+    ContextCompacted,
+    ContextInjected,
+    Entry,
+    Event,
+    Ignored,
+    RecordContext,
+    RequestLogged,
+    SessionSummarized,
+    SessionTitled,
+    ToolInputRewritten,
+    UnknownRecord,
+)
+from flightlog.sources.foreign_json import (
+    int_field,
+    list_field,
+    object_field,
+    parse_object,
+    parse_timestamp_ms,
+    text_field,
+)
+
+# Record types and fields met from 1.0.128 to 2.1.325. Anything else is kept, counted and shown as unknown, so
+# that a change of the format is noticed the day it appears.
+COMMON = frozenset(
+    "agentId cwd entrypoint gitBranch isSidechain parentUuid sessionId session_id slug timestamp type userType uuid "
+    "version".split()
+)
+
+FIELDS: dict[str, frozenset[str]] = {
+    kind: COMMON | frozenset(fields.split())
+    for kind, fields in {
+        "user": "interruptedMessageId isCompactSummary isMeta isVisibleInTranscriptOnly mcpCallNotReadOnly message "
+        "origin permissionDecision permissionMode promptId promptSource queueSkipAttachments repeatsCompactSummary "
+        "sandboxed sourceToolAssistantUUID summarizedTurnPromptUuids toolDenialKind toolUseResult turnCompanion "
+        "turnOrigin turnPosition",
+        "assistant": "apiBlockIndex apiErrorStatus apiErrorType attributionAgent attributionMcpServer "
+        "attributionMcpTool effort error failedResponseHadNoToolCall isAbortedMidStream isApiErrorMessage madeBy "
+        "message perTurnEffort promptCacheRequested requestId requestRef requestedModel thinkingDisplay "
+        "thinkingDurationMs toolInputStreamMs",
+        "system": "commandRun compactMetadata content durationMs error hasOutput hookAdditionalContext hookCount "
+        "hookErrors hookInfos isMeta level logicalParentUuid maxRetries messageCount preventedContinuation "
+        "retryAttempt retryInMs source stopReason subtype toolUseID",
+        "attachment": "attachment rendered renderedBesideToolResult renderedRole",
+        "summary": "leafUuid summary",
+        "queue-operation": "content operation",
+        "last-prompt": "explicit lastPrompt leafUuid",
+        "atis-latch": "atis",
+        "api-request-shape": "shape shapeHash",
+        "api-request-blob": "hash message",
+        "api-request": "base cacheControl id keep params querySource requestDigest shapeHash tail",
+        "cost-state": "hasUnknownModelCost modelUsage startTime totalAPIDuration totalAPIDurationWithoutRetries "
+        "totalCostUSD totalDuration totalLinesAdded totalLinesRemoved totalToolDuration",
+        "mode": "mode",
+        "tools-used": "tools",
+        "permission-mode": "permissionMode",
+        "file-history-snapshot": "isSnapshotUpdate messageId snapshot",
+        "file-history-delta": "backup messageId snapshotMessageId trackingPath",
+        "ai-title": "aiTitle title",
+        "custom-title": "customTitle title",
+        "agent-name": "agentName name",
+    }.items()
+}
+
+SYSTEM_KINDS = frozenset(
+    "api_error compact_boundary informational local_command model_refusal_no_fallback stop_hook_summary "
+    "turn_duration".split()
+)
+
+ATTACHMENT_KINDS = frozenset(
+    "agent_listing_delta auto_mode date deferred_tools_delta environment file hook_additional_context "
+    "hook_blocking_error hook_success instructions model prompt_snapshot remote_session_change session_context "
+    "skill_listing todo_reminder".split()
+)
+
+
+def decode_record(line: bytes, session: str = "") -> list[Entry] | None:
+    """Return what `line` says, or None when it is not a record.
+
+    One record gives one entry, except a user record with several tool results. `session`
+    names the session of records that do not say it themselves.
+    """
+    record = parse_object(line)
+    if record is None or not isinstance(record.get("type"), str):
+        return None
+    base = _make_entry(record, session)
+    key = base.uuid or hashlib.blake2b(line.strip(), digest_size=12).hexdigest()
+    return [replace(base, event=event, key=f"{key}:{place}") for place, event in enumerate(_decode_events(record))]
+
+
+def _make_entry(record: dict[str, Any], session: str) -> Entry:
+    kind = text_field(record, "type")
+    agent = text_field(record, "agentId")
+    sidechain = record.get("isSidechain") is True
+    return Entry(
+        event=Ignored(kind),
+        session=text_field(record, "sessionId") or session,
+        uuid=text_field(record, "uuid"),
+        parent=text_field(record, "parentUuid") or text_field(record, "logicalParentUuid"),
+        at_ms=parse_timestamp_ms(text_field(record, "timestamp")),
+        lane=agent if is_safe(agent) else "?" if agent or sidechain else "",
+        scene=RecordContext(
+            text_field(record, "cwd"),
+            text_field(record, "gitBranch"),
+            text_field(record, "version"),
+            text_field(record, "entrypoint"),
+        ),
+        extra=tuple(sorted(f"{kind}.{name}" for name in record.keys() - FIELDS[kind])) if kind in FIELDS else (),
+    )
+
+
+def _decode_events(record: dict[str, Any]) -> list[Event]:
+    kind = text_field(record, "type")
+    match kind:
+        case "user":
+            return user_events(record)
+        case "assistant":
+            return [_decode_reply(record)]
+        case "system":
+            return [_decode_system(record)]
+        case "attachment":
+            return [_decode_attachment(record)]
+        case _ if kind in FIELDS:
+            return [_decode_bookkeeping(kind, record)]
+        case _:
+            return [UnknownRecord(kind, tuple(sorted(record)))]
+
+
+def _decode_reply(record: dict[str, Any]) -> AssistantReply:
+    message = object_field(record, "message")
+    error = text_field(record, "error") or text_field(record, "apiErrorType") or "error"
+    return AssistantReply(
+        message_id=text_field(message, "id"),
+        model=text_field(message, "model"),
+        content=decode_blocks(message.get("content")),
+        usage=decode_usage(message.get("usage")),
+        stop_reason=text_field(message, "stop_reason"),
+        request_id=text_field(record, "requestId"),
+        request_ref=text_field(record, "requestRef"),
+        block_index=int_field(record, "apiBlockIndex"),
+        aborted=record.get("isAbortedMidStream") is True,
+        synthetic=text_field(message, "model") == SYNTHETIC_MODEL,
+        error=error if record.get("isApiErrorMessage") is True else "",
+        effort=text_field(record, "effort"),
+    )
+
+
+def _decode_system(record: dict[str, Any]) -> Event:
+    kind = text_field(record, "subtype")
+    match kind:
+        case "compact_boundary":
+            told = object_field(record, "compactMetadata")
+            return ContextCompacted(
+                text_field(told, "trigger"), int_field(told, "preTokens"), int_field(told, "postTokens")
+            )
+        case "api_error":
+            return _decode_api_error(record)
+        case "stop_hook_summary":
+            errors = [error for error in list_field(record, "hookErrors") if isinstance(error, str)]
+            return ClientNote("hook", "; ".join(errors)) if errors else Ignored("system/stop_hook_summary")
+        case "local_command" | "informational" | "model_refusal_no_fallback":
+            said = text_field(record, "content")
+            return ClientNote(kind, said) if _strip_output_tags(said) else Ignored(f"system/{kind}")
+        case _ if kind in SYSTEM_KINDS:
+            return Ignored(f"system/{kind}")
+        case _:
+            return UnknownRecord(f"system/{kind}", tuple(sorted(record)))
+
+
+def _strip_output_tags(said: str) -> str:
+    return said.replace("<local-command-stdout>", "").replace("</local-command-stdout>", "").strip()
+
+
+def _decode_api_error(record: dict[str, Any]) -> ApiError:
+    error = object_field(record, "error")
+    cut = text_field(object_field(error, "connection"), "code") == "StreamTruncated"
+    message = text_field(error, "formatted") or text_field(error, "message") or text_field(record, "error")
+    return ApiError(message, int_field(error, "status"), int_field(record, "retryAttempt"), cut)
+
+
+def _decode_attachment(record: dict[str, Any]) -> Event:
+    attached = object_field(record, "attachment")
+    kind = text_field(attached, "type")
+    rewritten = _rewritten_input(attached) if kind == "hook_success" else None
+    if rewritten is not None:
+        return ToolInputRewritten(text_field(attached, "toolUseID"), rewritten)
+    if kind == "hook_blocking_error":
+        return ClientNote(
+            "hook",
+            text_field(object_field(attached, "blockingError"), "blockingError") or text_field(attached, "content"),
+        )
+    if kind not in ATTACHMENT_KINDS:
+        return UnknownRecord(f"attachment/{kind}", tuple(sorted(attached)))
+    rendered = [text_field(part, "content") for part in list_field(record, "rendered") if isinstance(part, dict)]
+    return ContextInjected(kind, "\n".join(rendered))
+
+
+def _rewritten_input(attached: dict[str, Any]) -> dict[str, Any] | None:
+    said = parse_object(text_field(attached, "stdout").encode("utf-8", "replace"))
+    if said is None:
+        return None
+    updated = object_field(said, "hookSpecificOutput").get("updatedInput")
+    return updated if isinstance(updated, dict) else None
+
+
+def _decode_bookkeeping(kind: str, record: dict[str, Any]) -> Event:
+    match kind:
+        case "cost-state":
+            return ClientTotalReported(client_totals(record))
+        case "summary":
+            return SessionSummarized(text_field(record, "leafUuid"), _title_text(text_field(record, "summary")))
+        case "ai-title" | "custom-title":
+            words = text_field(record, "title") or text_field(record, "aiTitle") or text_field(record, "customTitle")
+            return SessionTitled(words, by_person=kind == "custom-title")
+        case "api-request":
+            return RequestLogged(text_field(record, "id"))
+        case _:
+            return Ignored(kind)
+
+
+def _title_text(summary: str) -> str:
+    """Some versions write the title as a JSON object."""
+    said = parse_object(summary.encode("utf-8", "replace")) if summary.startswith("{") else None
+    return text_field(said or {}, "title") or summary

@@ -1,0 +1,348 @@
+"""Classify requests, assemble SSE, decode usage.
+
+Reads what came, however it ended: a stream cut in the middle gives the message so far and says
+that it is not whole. Pure.
+
+Told from headers and body alone, never from counts or order: a subagent names itself in a
+header (older clients only by offering fewer tools under another prompt), a compaction by its
+instruction. Pure, but for the one thing `Recogniser` remembers: the main thread's prompt.
+
+The byte scan decodes straight into `UsageFields`; all other readers have a mapping already and
+call `decode_usage`. Both give the same counts.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from flightlog.model.errors import UNREADABLE
+from flightlog.model.exchange import RequestOrigin
+from flightlog.model.usage import Usage
+from flightlog.sources.foreign_json import int_field, object_field
+
+AGENT_ID = "x-claude-code-agent-id"
+SESSION_ID = "x-claude-code-session-id"
+REQUEST_HEADERS = (
+    *("accept", "accept-encoding", "content-encoding", "content-length", "content-type", "user-agent"),
+    *("anthropic-beta", "anthropic-version", "anthropic-dangerous-direct-browser-access"),
+    *("x-app", "x-client-request-id", AGENT_ID, SESSION_ID),
+)
+RESPONSE_HEADERS = (
+    *("content-encoding", "content-length", "content-type", "date", "request-id", "retry-after", "x-should-retry"),
+    *("transfer-encoding",),
+)
+_PREFIXES = ("x-stainless-", "anthropic-ratelimit-")
+_BILLING = "x-anthropic-billing-header"
+_IS_SUBAGENT = "cc_is_subagent=true"
+_COMPACTION = (
+    "CRITICAL: Respond with TEXT ONLY",
+    "Your task is to create a detailed summary of the conversation so far",
+)
+_SHORT_TOKENS = 1024
+_DELEGATES = frozenset({"Agent", "Task"})
+Count = Annotated[int, Meta(ge=0, lt=2**53)]
+
+
+class AssistantMessage(Struct, frozen=True):
+    """What a response body says: the message, whether all of it came, and an error said instead."""
+
+    message: dict[str, Any] | None
+    is_whole: bool
+    error: dict[str, Any] | None = None
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """The token counts of the response, empty when it has none."""
+        used = (self.message or {}).get("usage")
+        return used if isinstance(used, dict) else {}
+
+
+def iter_events(data: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of an event stream; comments and half an event at the end say nothing."""
+    lines: list[bytes] = []
+    for line in data.replace(b"\r\n", b"\n").split(b"\n"):
+        if line.startswith(b"data:"):
+            lines.append(line[5:].removeprefix(b" "))
+        elif not line and lines:
+            event = _decode_object(b"\n".join(lines))
+            lines = []
+            if event is not None:
+                yield event
+
+
+def decode_response(data: bytes) -> AssistantMessage:
+    """Read a response body: an event stream, or one JSON object."""
+    if data.lstrip()[:1] == b"{":
+        whole = _decode_object(data)
+        if whole is None or whole.get("type") == "error":
+            return AssistantMessage(None, is_whole=whole is not None, error=whole)
+        return AssistantMessage(whole, is_whole=True)
+    building = _MessageAssembler()
+    for event in iter_events(data):
+        building.add_event(event)
+    return building.build_answer()
+
+
+class _MessageAssembler:
+    """A message as its events add up."""
+
+    def __init__(self) -> None:
+        self._message: dict[str, Any] | None = None
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._parts: dict[int, dict[str, list[str]]] = {}
+        self._error: dict[str, Any] | None = None
+        self._stopped = False
+
+    def add_event(self, event: dict[str, Any]) -> None:
+        match event:
+            case {"type": "message_start", "message": dict(message)}:
+                self._message = dict(message)
+            case {"type": "content_block_start", "index": int(index), "content_block": dict(block)}:
+                self._blocks[index] = dict(block)
+            case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)}:
+                self._add_delta(index, delta)
+            case {"type": "message_delta"}:
+                self._merge_message_delta(event)
+            case {"type": "message_stop"}:
+                self._stopped = True
+            case {"type": "error"}:
+                self._error = event
+            case _:
+                pass
+
+    def build_answer(self) -> AssistantMessage:
+        if self._message is None:
+            return AssistantMessage(None, is_whole=False, error=self._error)
+        blocks = [_join_block(block, self._parts.get(index, {})) for index, block in sorted(self._blocks.items())]
+        return AssistantMessage({**self._message, "content": blocks}, is_whole=self._stopped, error=self._error)
+
+    def _add_delta(self, index: int, delta: dict[str, Any]) -> None:
+        parts = self._parts.setdefault(index, {})
+        for name in ("text", "thinking", "signature", "partial_json"):
+            if isinstance(said := delta.get(name), str):
+                parts.setdefault(name, []).append(said)
+        citation = delta.get("citation")
+        if isinstance(citation, dict) and index in self._blocks:
+            block = self._blocks[index]
+            block["citations"] = [*(block.get("citations") or []), citation]
+
+    def _merge_message_delta(self, event: dict[str, Any]) -> None:
+        if self._message is None:
+            return
+        delta, usage = event.get("delta"), event.get("usage")
+        if isinstance(delta, dict):
+            self._message |= delta
+        if isinstance(usage, dict):
+            self._message["usage"] = {**(self._message.get("usage") or {}), **usage}
+        if "context_management" in event:
+            self._message["context_management"] = event["context_management"]
+
+
+def _join_block(block: dict[str, Any], parts: dict[str, list[str]]) -> dict[str, Any]:
+    whole = dict(block)
+    for name, said in parts.items():
+        text = "".join(said)
+        if name == "partial_json":
+            # Half an input stays as it was said.
+            whole["input"] = read if (read := _parse_json_text(text)) is not None else {"partial_json": text}
+        else:
+            whole[name] = str(block.get(name) or "") + text
+    return whole
+
+
+def _parse_json_text(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text) if text else {}
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+
+
+def _decode_object(data: bytes) -> dict[str, Any] | None:
+    try:
+        said = msgspec.json.decode(data)
+    except UNREADABLE:
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def render_events(told: AssistantMessage) -> bytes:
+    """Write a message as events again, each block in one delta."""
+    message = told.message or {}
+    said: list[dict[str, Any]] = [{"type": "message_start", "message": {**message, "content": []}}]
+    for index, block in enumerate(message.get("content") or []):
+        said.append({"type": "content_block_start", "index": index, "content_block": block})
+        said.append({"type": "content_block_stop", "index": index})
+    ended = {name: message[name] for name in ("stop_reason", "stop_sequence") if name in message}
+    said.append({"type": "message_delta", "delta": ended, "usage": told.usage})
+    said += [told.error] if told.error else []
+    said += [{"type": "message_stop"}] if told.is_whole else []
+    return b"".join(
+        b"event: " + str(event.get("type")).encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n"
+        for event in said
+    )
+
+
+class RequestInfo(Struct, frozen=True):
+    """What a request says about itself."""
+
+    context: RequestOrigin
+    agent_id: str = ""
+    session_id: str = ""
+    model: str = ""
+    messages: int = 0
+    is_compaction: bool = False
+
+
+class _Tool(Struct):
+    name: str = ""
+
+
+class _Format(Struct):
+    format: msgspec.Raw | None = None
+
+
+class _Body(Struct):
+    model: str = ""
+    messages: list[msgspec.Raw] = []
+    system: msgspec.Raw = msgspec.Raw(b"null")
+    tools: list[_Tool] = []
+    output_config: _Format | None = None
+    max_tokens: int = 0
+
+
+# Made while only one thread imports: the first use of a type by two threads at once ends the process.
+_read = msgspec.json.Decoder(_Body).decode
+
+
+class RequestClassifier:
+    """Tells the requests of one session apart."""
+
+    def __init__(self) -> None:
+        """Begin without having seen anything."""
+        self._main = ""
+        self._delegates = False
+
+    def classify_request(self, headers: Mapping[str, str], data: bytes) -> RequestInfo:
+        """Say what one request is; `headers` have lower-case names."""
+        agent, session = headers.get(AGENT_ID, ""), headers.get(SESSION_ID, "")
+        try:
+            body = _read(data)
+        except UNREADABLE:
+            return RequestInfo(RequestOrigin.SUBAGENT if agent else RequestOrigin.SIDE, agent, session)
+        system = _system_text(body.system)
+        last = _last_text(body.messages)
+        compacts = any(last.startswith(start) for start in _COMPACTION)
+        context = (
+            RequestOrigin.SUBAGENT
+            if agent or _IS_SUBAGENT in system[:1000]
+            else self._classify_context(body, system, last)
+        )
+        if compacts and context is RequestOrigin.SIDE:
+            context = RequestOrigin.MAIN
+        return RequestInfo(context, agent, session, body.model, len(body.messages), compacts)
+
+    def _classify_context(self, body: _Body, system: str, last: str) -> RequestOrigin:
+        if not body.tools:
+            aside = body.output_config is not None and body.output_config.format is not None
+            aside = aside or 0 < body.max_tokens <= _SHORT_TOKENS or last == "Warmup"
+            cached = b'"cache_control"' in bytes(body.system)
+            return RequestOrigin.SIDE if aside or not cached else RequestOrigin.MAIN
+        digest = hashlib.sha256(_without_billing(system).encode("utf-8", "replace")).hexdigest()
+        delegates = any(tool.name in _DELEGATES for tool in body.tools)
+        if not self._main:
+            self._main, self._delegates = digest, delegates
+        # Clients that do not name their subagents: another prompt, and no tool to delegate further.
+        elif digest != self._main and self._delegates and not delegates:
+            return RequestOrigin.SUBAGENT
+        return RequestOrigin.MAIN
+
+
+def filter_headers(headers: Mapping[str, str], allowed: tuple[str, ...]) -> dict[str, str]:
+    """Return the headers that may be recorded, by lower-case name; what is not on the list is not kept."""
+    lower = ((name.lower(), value) for name, value in headers.items())
+    return {name: value for name, value in lower if name in allowed or name.startswith(_PREFIXES)}
+
+
+def _system_text(raw: msgspec.Raw) -> str:
+    said = msgspec.json.decode(raw)
+    if isinstance(said, str):
+        return said
+    return "\n".join(_block_text(block) for block in said) if isinstance(said, list) else ""
+
+
+def _without_billing(system: str) -> str:
+    return system.partition("\n")[2] if system.startswith(_BILLING) else system
+
+
+def _last_text(messages: list[msgspec.Raw]) -> str:
+    """The last text of the last message."""
+    said = msgspec.json.decode(messages[-1]) if messages else {}
+    content = said.get("content") if isinstance(said, dict) else ""
+    if isinstance(content, str):
+        return content
+    return _block_text(content[-1]) if isinstance(content, list) and content else ""
+
+
+def _block_text(block: Any) -> str:
+    text = block.get("text") if isinstance(block, dict) else ""
+    return text if isinstance(text, str) else ""
+
+
+class CacheCreationFields(Struct, frozen=True, gc=False):
+    """The part of the cache writes that lives for an hour."""
+
+    ephemeral_1h_input_tokens: Count | None = 0
+
+
+class ServerToolFields(Struct, frozen=True, gc=False):
+    """Calls of tools that the API runs itself."""
+
+    web_search_requests: Count | None = 0
+
+
+class UsageFields(Struct, frozen=True, gc=False):
+    """The API's `usage` object as it is written; a client may write null for any field."""
+
+    input_tokens: Count | None = 0
+    output_tokens: Count | None = 0
+    cache_read_input_tokens: Count | None = 0
+    cache_creation_input_tokens: Count | None = 0
+    cache_creation: CacheCreationFields | None = None
+    server_tool_use: ServerToolFields | None = None
+
+    def counts(self) -> tuple[int, int, int, int, int, int]:
+        """Return the counts in the order of `Usage`.
+
+        `cache_creation_input_tokens` includes the 1-hour writes; the rest lives 5 minutes, and so
+        do writes whose life time is not given.
+        """
+        writes = self.cache_creation_input_tokens or 0
+        hour = (self.cache_creation.ephemeral_1h_input_tokens or 0) if self.cache_creation else 0
+        return (
+            self.input_tokens or 0,
+            self.output_tokens or 0,
+            self.cache_read_input_tokens or 0,
+            writes - hour if writes > hour else 0,
+            hour,
+            (self.server_tool_use.web_search_requests or 0) if self.server_tool_use else 0,
+        )
+
+    def usage(self) -> Usage:
+        """Return the tokens by price class."""
+        return Usage(*self.counts())
+
+
+def decode_usage(value: Any) -> Usage:
+    """Return the tokens that a decoded `usage` object counts, zero where a field has the wrong type."""
+    fields = value if isinstance(value, dict) else {}
+    return UsageFields(
+        int_field(fields, "input_tokens"),
+        int_field(fields, "output_tokens"),
+        int_field(fields, "cache_read_input_tokens"),
+        int_field(fields, "cache_creation_input_tokens"),
+        CacheCreationFields(int_field(object_field(fields, "cache_creation"), "ephemeral_1h_input_tokens")),
+        ServerToolFields(int_field(object_field(fields, "server_tool_use"), "web_search_requests")),
+    ).usage()

@@ -1,0 +1,149 @@
+"""Local processes, Dask cluster.
+
+A job has the key it is known by, so that one that is asked for again while its result is there is
+not carried out again. A worker that dies has its jobs carried out by another; one that kills several
+workers is given up. What jobs have in common is a task of its own, made again when its holder dies.
+"""
+
+import asyncio
+import hashlib
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import msgspec
+
+from flightlog.app.jobs import open_executor
+from flightlog.app.jobs.handlers import SAMPLE, carry_out
+from flightlog.model.errors import FlightlogError, Unavailable, optional_import
+from flightlog.model.runtime import Job, JobError
+
+_CONNECT_S = 20.0
+_SAME = "install the same flightlog on every worker: pip install 'flightlog[scale]'"
+_THREADS = 8
+
+
+class DaskExecutor:
+    """The workers behind one scheduler."""
+
+    def __init__(self, client: Any) -> None:
+        """Take an open client."""
+        self._client = client
+        self._shared: dict[str, Any] = {}
+
+    async def submit(self, job: Job) -> bytes:
+        """Carry one job out on some worker."""
+        from distributed import KilledWorker  # noqa: PLC0415 - an extra
+
+        future = self._client.submit(
+            carry_out, job.work, job.payload, self._share_bytes(job.shared), key=job.key, pure=True, retries=0
+        )
+        try:
+            result = await future
+        except KilledWorker as error:
+            raise JobError(f"it took several workers down: {error}"[:500]) from error
+        except asyncio.CancelledError:
+            if future.status == "cancelled":
+                raise JobError("the cluster lost it") from None
+            await future.cancel()
+            raise
+        except FlightlogError:
+            raise
+        except Exception as error:
+            raise Unavailable(f"a worker failed: {type(error).__name__}: {error}"[:500], hint=_SAME) from error
+        finally:
+            future.release()
+        assert isinstance(result, bytes), "a job's result is bytes"
+        return result
+
+    def _share_bytes(self, data: bytes) -> Any:
+        """Bytes that many jobs have in common, as a task that any worker can make again."""
+        if not data:
+            return data
+        name = hashlib.sha256(data).hexdigest()[:32]
+        if name not in self._shared:
+            self._shared[name] = self._client.submit(_return_bytes, data, key=f"flightlog-shared-{name}", pure=True)
+        return self._shared[name]
+
+
+@asynccontextmanager
+async def connect_cluster(address: str, connect_s: float = _CONNECT_S) -> AsyncIterator[DaskExecutor]:
+    """Connect to a scheduler."""
+    with optional_import():
+        from distributed import Client  # noqa: PLC0415 - an extra
+    try:
+        open_client: Any = Client
+        client = await open_client(address, asynchronous=True, timeout=connect_s, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        hint = "start one, as docs/how-to/run-on-a-cluster.md says: dask scheduler"
+        raise Unavailable(f"no scheduler answers at {address[:80]}: {type(error).__name__}", hint=hint) from error
+    try:
+        yield DaskExecutor(client)
+    finally:
+        await client.close()
+
+
+def _return_bytes(data: bytes) -> bytes:
+    return data
+
+
+@contextmanager
+def open_job_queue(on: str, parallel: int = _THREADS) -> Iterator[Callable[[Job], "Future[bytes]"]]:
+    """Open a place for the length of a block; the value takes jobs."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="jobs", daemon=True)
+    thread.start()
+    there = open_executor(on, parallel)
+    try:
+        jobs = asyncio.run_coroutine_threadsafe(there.__aenter__(), loop).result()
+        try:
+            yield lambda job: asyncio.run_coroutine_threadsafe(jobs.submit(job), loop)
+        finally:
+            asyncio.run_coroutine_threadsafe(there.__aexit__(None, None, None), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+class LocalExecutor:
+    """This machine."""
+
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
+        """Take threads for what blocks."""
+        self._threads = threads
+        self._http: Any = None
+
+    async def submit(self, job: Job) -> bytes:
+        """Carry one job out."""
+        if job.work == SAMPLE:
+            return await self._send_sample(job)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, carry_out, job.work, job.payload, job.shared)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        if self._http is not None:
+            await self._http.close()
+
+    async def _send_sample(self, job: Job) -> bytes:
+        from flightlog.lab.resample import send  # noqa: PLC0415 - an extra that other jobs do without
+
+        if self._http is None:
+            self._http = send.open_client()
+        came = await send.send_request(self._http, send.read_ask(job.payload), job.shared, os.environ)
+        return msgspec.json.encode(came)
+
+
+@asynccontextmanager
+async def open_local_executor(parallel: int) -> AsyncIterator[LocalExecutor]:
+    """Open this machine for so many jobs at once."""
+    with ThreadPoolExecutor(parallel, thread_name_prefix="job") as threads:
+        here = LocalExecutor(threads)
+        try:
+            yield here
+        finally:
+            await here.close()

@@ -1,0 +1,126 @@
+"""Wiring: the only reader of environment, home directory, clock and config files."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING
+
+from flightlog.app import directories
+from flightlog.app.jobs import LOCAL, executors
+from flightlog.model.runtime import Clock, ConfigValue, Runtime
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flightlog.usage.pipeline import UsagePipeline
+
+
+def open_runtime(environ: Mapping[str, str] | None = None, *, on: str = LOCAL) -> Runtime:
+    """Return this machine as features see it, with `environ` in place of its own; `on` says where jobs run."""
+    environ = dict(os.environ if environ is None else environ)
+    return Runtime(
+        environ=environ,
+        home=environ.get("HOME") or os.path.expanduser("~"),  # noqa: PTH111 - plain text: a usage report does not wait for pathlib
+        data_dir=directories.data_dir(environ),
+        cwd=_cwd(environ),
+        clock=Clock(lambda: time.time_ns() // 1_000_000, time.monotonic, time.sleep),
+        zone=local_zone(),
+        new_id=_new_id,
+        read_config=lambda folder: _read_config(environ, folder),
+        notify=_notify,
+        jobs=executors(on),
+    )
+
+
+def open_usage() -> "UsagePipeline":
+    """Return the usage pipeline over the recordings of this machine."""
+    from flightlog.agents.claude_code.files import find_config_dirs  # noqa: PLC0415 - most commands do not need it
+    from flightlog.agents.recordings import list_recorded_files  # noqa: PLC0415 - as above
+    from flightlog.usage.pipeline import UsagePipeline  # noqa: PLC0415 - as above
+
+    runtime = open_runtime()
+    files = list_recorded_files(find_config_dirs(runtime), runtime.data_dir).files
+    return UsagePipeline(files, f"{runtime.data_dir}/index.db")
+
+
+def _notify(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def _cwd(environ: Mapping[str, str]) -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - plain text, as above
+    except FileNotFoundError:  # deleted under us; most commands do without
+        return environ.get("PWD", "/")
+
+
+def _new_id() -> str:
+    import uuid  # noqa: PLC0415 - it asks what platform this is, and most commands need no id
+
+    return str(uuid.uuid4())
+
+
+def _read_config(environ: Mapping[str, str], folder: str) -> dict[str, ConfigValue]:
+    from pathlib import Path  # noqa: PLC0415 - as above
+
+    from flightlog.app.config import load_settings  # noqa: PLC0415 - as above
+
+    return load_settings(environ, Path(folder))
+
+
+def local_zone() -> tzinfo:
+    """Return this machine's time zone."""
+    return _LocalZone()
+
+
+class _LocalZone(tzinfo):
+    """The machine's own rules, summer time included; the offset of today is wrong half of the year."""
+
+    def utcoffset(self, moment: datetime | None) -> timedelta | None:
+        return _to_local_time(moment).utcoffset()
+
+    def dst(self, moment: datetime | None) -> timedelta | None:
+        return _to_local_time(moment).dst()
+
+    def tzname(self, moment: datetime | None) -> str | None:
+        return _to_local_time(moment).tzname()
+
+    def fromutc(self, moment: datetime) -> datetime:
+        return moment.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
+
+    def __str__(self) -> str:
+        return str(self.tzname(None))
+
+
+def _to_local_time(moment: datetime | None) -> datetime:
+    return moment.replace(tzinfo=None).astimezone() if moment else datetime.now(tz=UTC).astimezone()
+
+
+class IdleTimer:
+    """Waits between looks, and knows when there has been nothing for long enough."""
+
+    def __init__(self, idle_s: float, look_s: float = 0.2) -> None:
+        """Look every `look_s` seconds; give up after `idle_s` without news, never when that is 0."""
+        self._idle_s = idle_s
+        self._look_s = look_s
+        self._last = time.monotonic()
+
+    def reset_idle(self) -> None:
+        """Something happened."""
+        self._last = time.monotonic()
+
+    def pause(self) -> bool:
+        """Wait a little; say whether to go on."""
+        if self._idle_s and time.monotonic() - self._last > self._idle_s:
+            return False
+        time.sleep(self._look_s)
+        return True
+
+
+def write_export(path: "Path", body: str) -> None:
+    """Write a file a person asked for."""
+    from flightlog.store.files import replace_file  # noqa: PLC0415 - as above
+
+    replace_file(path, body.encode(), durable=False)

@@ -1,0 +1,135 @@
+"""One session's outline, kept current while its files grow: a look costs what is new.
+
+Reads record by record in bounded memory. A session whose records are out of order is read again
+and held whole, without its long texts; a file that was rewritten is read from its beginning.
+"""
+
+import threading
+from contextlib import closing
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from flightlog.agents import source_of
+from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.source import entries, read_subagent_info
+from flightlog.archive.archive import LONG_BYTES, Archive
+from flightlog.archive.session_values import SessionValueCache
+from flightlog.model.entries import Entry
+from flightlog.model.errors import Damage
+from flightlog.model.session import Session, SessionFile
+from flightlog.store.jsonl import TORN_TAIL
+from flightlog.store.recordings.adoption import TRANSCRIPT
+from flightlog.usage.prices import price
+from flightlog.views.session.fold import Retain, SessionFold, fold_session
+from flightlog.views.session.outline import SessionOutline
+from flightlog.views.session.thread import OutOfOrder, shorten_texts
+
+
+def list_session_folder(folder: Path, session: str) -> list[SessionFile]:
+    """Return the transcripts in a directory of one session: the main thread's, then its subagents'."""
+    paths = [folder / TRANSCRIPT, *sorted(folder.glob("subagents/*.jsonl"))]
+    return [_describe_file(path, session) for path in paths if path.is_file()]
+
+
+def read_session_folder(folder: Path, session: str, agent: str) -> Session | None:
+    """Return the session in a directory of its own; None if there is no transcript."""
+    files = list_session_folder(folder, session)
+    source = source_of(AGENT)
+    items = (item for file in files for item in source.entries(file))
+    return fold_session(session, agent, price, items) if files else None
+
+
+def _describe_file(path: Path, session: str) -> SessionFile:
+    stat = path.stat()
+    subagent = "" if path.name == TRANSCRIPT else path.stem.removeprefix("agent-")
+    return SessionFile(str(path), session, stat.st_size, stat.st_mtime_ns, subagent, stat.st_dev, stat.st_ino)
+
+
+class SessionFollower:
+    """What is known of one session; `look` brings it up to date."""
+
+    def __init__(self, archive: Archive, session: str) -> None:
+        """Start without having read anything."""
+        recording = archive.find_recording(session)
+        self.session = recording.session
+        self.bytes_read = 0
+        self._archive, self._agent = archive, recording.agent
+        self._lock = threading.Lock()
+        self._value: SessionOutline | None = None
+        self._reset_fold(Retain.TAIL)
+
+    def refresh(self) -> SessionOutline:
+        """Read what is new and return the outline; the same object when nothing is new."""
+        with self._lock:
+            try:
+                if self._read_on() or self._value is None:
+                    self._value = self._build_outline()
+            except OutOfOrder:
+                self._reset_fold(Retain.ALL)
+                self._read_on()
+                self._value = self._build_outline()
+            return self._value
+
+    def _reset_fold(self, retain: Retain) -> None:
+        self._retain = retain
+        self._fold = SessionFold(self.session, self._agent, price, retain)
+        self._offsets: dict[str, int] = {}
+        self._torn: dict[str, Damage] = {}
+
+    def _build_outline(self) -> SessionOutline:
+        outline = self._fold.outline()
+        if not self._torn:
+            return outline
+        damage = tuple(sorted({*outline.session.damage, *self._torn.values()}))
+        summary = replace(outline.summary, damaged=len(damage))
+        return replace(outline, session=replace(outline.session, damage=damage), summary=summary)
+
+    def _read_on(self) -> bool:
+        fresh = False
+        files = self._archive.current_files(self.session)
+        if any(file.size < self._offsets.get(file.path, 0) for file in files):
+            self._reset_fold(self._retain)
+        for file in files:
+            start = self._offsets.get(file.path, 0)
+            if file.size <= start:
+                continue
+            if start == 0 and file.lane:
+                self._fold.add(read_subagent_info(file))
+            self._torn.pop(file.path, None)
+            for item in entries(file, start):
+                if isinstance(item, Damage) and item.why == TORN_TAIL:
+                    self._torn[file.path] = item
+                    break
+                self._fold.add(item if self._retain is Retain.TAIL else shorten_texts(item))
+                ended = item.offset + item.length + isinstance(item, Entry)  # the line's end as well
+                self._offsets[file.path] = min(ended, file.size)
+            self.bytes_read += self._offsets.get(file.path, 0) - start
+            fresh = True
+        return fresh
+
+
+def read_outline(archive: Archive, written: str) -> SessionOutline:
+    """Return a session's outline; that of a long one is cached in the index."""
+    recording = archive.find_recording(written)
+    if recording.size < LONG_BYTES:
+        return archive.read_outline(recording.session)
+    with closing(SessionValueCache("outline", SessionOutline, archive.index_path)) as catalogue:
+        return catalogue.get_or_compute(recording.session, recording.files, archive.read_outline)
+
+
+def load_cached_outline(archive: Archive, session: str) -> SessionOutline | None:
+    """Return a long session's outline if the index has it for the files as they are."""
+    recording = archive.find_recording(session)
+    if recording.size < LONG_BYTES:
+        return None
+    with closing(SessionValueCache("outline", SessionOutline, archive.index_path)) as catalogue:
+        return catalogue.get_if_current(recording.session, recording.files)
+
+
+def store_outline(archive: Archive, session: str, outline: SessionOutline) -> None:
+    """Cache a long session's outline in the index."""
+    recording = archive.find_recording(session)
+    if recording.size >= LONG_BYTES:
+        with closing(SessionValueCache("outline", SessionOutline, archive.index_path)) as catalogue:
+            catalogue.get_or_compute(recording.session, recording.files, lambda _: outline)

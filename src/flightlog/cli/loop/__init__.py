@@ -1,0 +1,35 @@
+"""`flightlog loop`, also installed as `ralph-runtime`: carry out a plan unattended.
+
+Each command parses, calls one function and prints. Running and looking are in files of their own.
+"""
+
+import click
+
+
+class _LazyLoopGroup(click.Group):
+    """Loads the half of the commands that is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return [*_RUNNING, *_LOOKING]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name in _RUNNING:
+            from flightlog.cli.loop import inspect, run
+
+            return run.COMMANDS[cmd_name]
+        if cmd_name in _LOOKING:
+            return inspect.COMMANDS[cmd_name]
+        return None
+
+
+_RUNNING = ("run", "resume", "pause", "stop", "answer", "retain", "simulate", "example", "schema")
+_LOOKING = ("status", "monitor", "logs", "generate-report", "analyze", "insights", "compare")
+
+
+@click.group(
+    cls=_LazyLoopGroup, epilog="Example: flightlog loop example && flightlog loop run --plan plan.yaml --autonomous"
+)
+@click.option("--debug", is_flag=True, hidden=True, help="Show a traceback when something fails.")
+def loop(*, debug: bool) -> None:
+    """Carry out a plan unattended, every decision on record; resume after any crash."""
+    del debug  # read from the arguments by `run`, before click knows them

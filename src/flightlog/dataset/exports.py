@@ -1,0 +1,335 @@
+"""JSONL, CSV, Parquet, Hugging Face, SFT, preferences.
+
+Takes rows with words only; says how many had none. A pair is made where one prompt was answered
+twice and something on record says which answer was better: a rating, a revert, a failed build, or
+that the person took the first one back.
+
+`responses` holds each model response once, so that a plain sum over it is the archive's. Lists and
+objects that do not fit a cell are JSON text in CSV and nested columns in Parquet.
+
+Parquet needs pyarrow, which is an extra; it is loaded when asked for.
+"""
+
+import csv
+import io
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from importlib import import_module
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from flightlog.dataset.reader import DatasetReader
+from flightlog.dataset.rows import COUNTED, REDACTED, Row, rev_of
+from flightlog.dataset.stats import agents_by_session, count_by_kind, count_withheld, iter_responses, token_counts
+from flightlog.model.errors import Invalid, Unavailable, optional_import
+from flightlog.model.text import pluralize
+from flightlog.store.files import ensure_dir, remove_files, replace_file, resolve_inside
+
+_SHORT = 12
+_RATINGS = {"good": 2, "neutral": 0, "bad": -2}
+Cell = Any
+Record = dict[str, Cell]
+TEXT, NUMBER, REAL, FLAG, NAMES, JSON = "text", "number", "real", "flag", "names", "json"
+COLUMNS: dict[str, dict[str, str]] = {
+    "chats": {
+        "id": TEXT, "timestamp": TEXT, "session_id": TEXT, "input": TEXT, "output": TEXT, "tools": NAMES,
+        "files": NAMES, "input_chars": NUMBER, "output_chars": NUMBER, "words": TEXT, "uuid": TEXT, "by": TEXT,
+        "files_modified": NAMES, "duration_seconds": REAL, "responses": NUMBER, "resulted_in_commit": FLAG,
+        "related_commit": TEXT, "rewound": FLAG, "feedback": JSON, "rev": NUMBER,
+    },
+    "sessions": {
+        "id": TEXT, "started_at": TEXT, "ended_at": TEXT, "summary": TEXT, "chat_count": NUMBER, "commits": NAMES,
+        "session": TEXT, "words": TEXT, "branch": TEXT, "version": TEXT, "duration_seconds": REAL, "steps": NUMBER,
+        "actions": NUMBER, "failed_actions": NUMBER, "sub_agents": NUMBER, "compactions": NUMBER, "tools_used": JSON,
+        "files_modified": NAMES, "models": NAMES, "cost_usd": REAL, "rev": NUMBER,
+    },
+    "actions": {
+        "id": TEXT, "timestamp": TEXT, "session_id": TEXT, "action_type": TEXT, "target": TEXT, "tool": TEXT,
+        "chat_id": TEXT, "lane": TEXT, "success": FLAG, "duration_ms": NUMBER, "result_chars": NUMBER,
+        "result_summary": TEXT, "rev": NUMBER,
+    },
+    "commits": {
+        "hash": TEXT, "timestamp": TEXT, "message": TEXT, "message_chars": NUMBER, "words": TEXT,
+        "files_changed": NAMES, "insertions": NUMBER, "deletions": NUMBER, "hour_of_day": NUMBER, "day_of_week": TEXT,
+        "parent_count": NUMBER, "is_merge": FLAG, "is_initial": FLAG, "session_id": TEXT, "related_chats": NAMES,
+        "ci_result": TEXT, "reverted": FLAG, "reverted_by": TEXT,
+    },
+    "orchestration": {
+        "id": TEXT, "session_id": TEXT, "session": TEXT, "timestamp": TEXT, "total_sub_agents": NUMBER,
+        "batch_count": NUMBER, "models_used": NAMES, "total_tools_used": NUMBER, "unique_tools": NUMBER,
+        "total_duration_ms": NUMBER, "success_rate": REAL, "batches": JSON, "agents": JSON,
+    },
+    "responses": {
+        "id": TEXT, "model": TEXT, "session_id": TEXT, "chat_id": TEXT, "lane": TEXT, "timestamp": TEXT,
+        "input_tokens": NUMBER, "output_tokens": NUMBER, "cache_read_tokens": NUMBER,
+        "cache_write_5m_tokens": NUMBER, "cache_write_1h_tokens": NUMBER,
+    },
+}  # fmt: skip
+_KINDS = {"chats": "chat", "sessions": "session", "actions": "action", "commits": "commit"}
+NO_AGENT = "none"
+_TAG = re.compile(rb"<([a-z]+):([a-z0-9_-]+):[0-9a-f]{6}>")
+_SAFE = re.compile(r"[^A-Za-z0-9._-]")
+_NUMBER_MAX = 2**63
+_ONE_FILE = ("jsonl", "sft", "preferences")
+
+
+def chat_examples(book: DatasetReader) -> Iterator[dict[str, Any]]:
+    """Yield each answered prompt of a person as a conversation of two messages."""
+    commits = _commits_by_hash(book)
+    for row in _answered_chats(book):
+        if row.get("by", "human") == "human" and not row.get("rewound") and answer_score(row, commits) >= 0:
+            said = [{"role": "user", "content": row["input"]}, {"role": "assistant", "content": row["output"]}]
+            facts = {name: row.get(name) for name in ("id", "session_id", "timestamp", "tools", "files")}
+            yield {"messages": said, **facts}
+
+
+def preference_pairs(book: DatasetReader) -> Iterator[dict[str, Any]]:
+    """Yield two answers to one prompt, the better one first."""
+    commits = _commits_by_hash(book)
+    for asked, rows in sorted(_group_by_prompt(_answered_chats(book)).items()):
+        for one, other in combinations(sorted(rows, key=lambda row: str(row["id"])), 2):
+            left, right = answer_score(one, commits), answer_score(other, commits)
+            if left == right or one["output"] == other["output"]:
+                continue
+            chosen, rejected = (one, other) if left > right else (other, one)
+            yield {
+                "prompt": asked,
+                "chosen": chosen["output"],
+                "rejected": rejected["output"],
+                "chosen_id": chosen["id"],
+                "rejected_id": rejected["id"],
+                "margin": abs(left - right),
+            }
+
+
+def answer_score(row: Row, commits: Mapping[str, Row]) -> int:
+    """Say what is on record for and against an answer."""
+    feedback = row.get("feedback")
+    rating = feedback.get("rating") if isinstance(feedback, dict) else feedback
+    value = _RATINGS.get(str(rating), 0)
+    value -= 1 if row.get("rewound") else 0
+    commit = commits.get(str(row.get("related_commit") or "")[:_SHORT], {})
+    value += {"success": 1, "pass": 1, "failure": -1, "fail": -1}.get(str(commit.get("ci_result")), 0)
+    return value - (2 if commit.get("reverted") else 0)
+
+
+def _commits_by_hash(book: DatasetReader) -> dict[str, Row]:
+    return {str(row.get("hash", ""))[:_SHORT]: row for row in book.rows_of_kind("commit")}
+
+
+def _answered_chats(book: DatasetReader) -> Iterator[Row]:
+    for row in book.rows_of_kind("chat"):
+        if row.get("input") and row.get("output"):
+            yield row
+
+
+def _group_by_prompt(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[str(row["input"]).strip()].append(row)
+    return found
+
+
+def table_rows(book: DatasetReader, name: str) -> Iterator[tuple[str, str, Record]]:
+    """Yield agent, day and cells of each row of a table."""
+    if name == "responses":
+        yield from _response_rows(book)
+        return
+    homes = agents_by_session(book)
+    for row in book.rows_of_kind(_KINDS.get(name, name)):
+        at = str(row.get("timestamp") or row.get("started_at") or "")
+        agent = row.get("agent") or homes.get(str(row.get("session_id")))
+        cells: Record = {column: row.get(column) for column in COLUMNS[name]}
+        if "words" in COLUMNS[name]:
+            cells["words"] = row.get("words", REDACTED)
+        if name == "chats":
+            cells |= {"responses": len(row.get("steps", ())), "by": row.get("by", "human")}
+            cells["duration_seconds"] = row.get("duration_seconds", rev_of(row) / 1000)
+            for text in ("input", "output"):
+                cells[f"{text}_chars"] = row.get(f"{text}_chars", len(row.get(text) or ""))
+        yield str(agent or NO_AGENT), at[:10] or "unknown", cells
+
+
+def _response_rows(book: DatasetReader) -> Iterator[tuple[str, str, Record]]:
+    for said in iter_responses(book):
+        names = list(COLUMNS["responses"])
+        values = [said.id, said.model, said.session_id, said.chat_id, said.lane, said.timestamp, *said.tokens]
+        yield said.agent or NO_AGENT, said.timestamp[:10] or "unknown", dict(zip(names, values, strict=True))
+
+
+def export_dataset(book: DatasetReader, form: str, output: Path) -> dict[str, int]:
+    """Write the dataset in one of `FORMS` and return how many rows each file or table holds."""
+    if form not in FORMS:
+        raise Invalid(f"no such format: {form[:40]!r}", hint=f"one of: {', '.join(FORMS)}")
+    if form in _ONE_FILE and output.is_dir():
+        raise Invalid(
+            f"{form} is one file, and that is a directory: {output}", hint=f"--output {output / 'rows.jsonl'}"
+        )
+    try:
+        return FORMS[form](book, output)
+    except OSError as error:
+        raise Unavailable(f"cannot be written: {error.strerror}: {output}", hint="--output somewhere else") from error
+
+
+def _write_jsonl(book: DatasetReader, output: Path) -> dict[str, int]:
+    lines = [msgspec.json.encode(row) for kind in COUNTED for row in book.rows_of_kind(kind)]
+    replace_file(output, b"".join(line + b"\n" for line in lines), durable=False)
+    return {output.name: len(lines)}
+
+
+def _write_examples(
+    make: Callable[[DatasetReader], Iterator[dict[str, Any]]], book: DatasetReader, output: Path
+) -> dict[str, int]:
+    lines = [msgspec.json.encode(row) for row in make(book)]
+    if not lines and count_withheld(book):
+        raise Invalid(
+            f"{pluralize(count_withheld(book), 'chat')} without words: the project did not agree to track them",
+            hint="set track_words = true under [dataset] in flightlog.toml, then: flightlog trust --yes",
+        )  # fmt: skip
+    replace_file(output, b"".join(line + b"\n" for line in lines), durable=False)
+    return {output.name: len(lines)}
+
+
+def _write_csv(book: DatasetReader, output: Path) -> dict[str, int]:
+    """One file for each table."""
+    made = {}
+    for name, columns in COLUMNS.items():
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["agent", "day", *columns])
+        rows = list(table_rows(book, name))
+        writer.writerows([agent, day, *map(_csv_cell, cells.values())] for agent, day, cells in rows)
+        replace_file(inside_of(output, f"{name}.csv"), text.getvalue().encode("utf-8", "replace"), durable=False)
+        made[f"{name}.csv"] = len(rows)
+    return made
+
+
+def _write_parquet(book: DatasetReader, output: Path) -> dict[str, int]:
+    """Partitioned by agent and day, the way every engine that reads Parquet understands."""
+    made = {}
+    for name in COLUMNS:
+        parts: dict[tuple[str, str], list[Record]] = defaultdict(list)
+        for agent, day, cells in table_rows(book, name):
+            parts[agent, day].append(cells)
+        for (agent, day), rows in sorted(parts.items()):
+            folder = f"{name}/agent={_SAFE.sub('-', agent)}/day={_SAFE.sub('-', day)}"
+            replace_file(inside_of(output, f"{folder}/part-0.parquet"), _pack_parquet(name, rows), durable=False)
+        made[name] = sum(map(len, parts.values()))
+    return made
+
+
+def _write_hugging_face(book: DatasetReader, output: Path) -> dict[str, int]:
+    """A folder that `datasets.load_dataset` reads, with a card and a report of what was redacted."""
+    made = {}
+    for name in COLUMNS:
+        rows = [{"agent": agent, "day": day, **cells} for agent, day, cells in table_rows(book, name)]
+        path = inside_of(output, f"data/{name}-00000-of-00001.parquet")
+        made[name] = len(rows)
+        if rows:
+            replace_file(path, _pack_parquet(name, rows, whole=True), durable=False)
+        else:
+            remove_files([path] if path.exists() else [])  # `load_dataset` refuses a table without rows
+    report = count_redactions(book)
+    replace_file(inside_of(output, "redaction_report.json"), msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    replace_file(inside_of(output, "README.md"), _dataset_card(book, made, report).encode())
+    return made
+
+
+FORMS: dict[str, Callable[[DatasetReader, Path], dict[str, int]]] = {
+    "jsonl": _write_jsonl,
+    "csv": _write_csv,
+    "parquet": _write_parquet,
+    "huggingface": _write_hugging_face,
+    "sft": partial(_write_examples, chat_examples),
+    "preferences": partial(_write_examples, preference_pairs),
+}
+
+
+def count_redactions(book: DatasetReader) -> dict[str, Any]:
+    """Count what stands in place of something private, by rule."""
+    found = Counter(
+        f"{kind.decode()}:{rule.decode()}" for line in book.live_lines().values() for kind, rule in _TAG.findall(line)
+    )
+    chats = count_by_kind(book)["chats"]
+    return {"chats": chats, "chats_without_words": count_withheld(book), "redacted": dict(sorted(found.items()))}
+
+
+def inside_of(output: Path, name: str) -> Path:
+    """Return where a file of an export goes; `output` is made when it is not there."""
+    ensure_dir(output)
+    return resolve_inside(output, name)
+
+
+def _pack_parquet(name: str, rows: Iterable[Record], *, whole: bool = False) -> bytes:
+    arrow, parquet = _import_pyarrow()
+    kinds = {NUMBER: arrow.int64(), REAL: arrow.float64(), FLAG: arrow.bool_(), NAMES: arrow.list_(arrow.string())}
+    front = {"agent": TEXT, "day": TEXT} if whole else {}
+    columns = {**front, **COLUMNS[name]}
+    schema = arrow.schema([(column, kinds.get(kind, arrow.string())) for column, kind in columns.items()])
+    cells = [{column: _convert_value(row.get(column), kind) for column, kind in columns.items()} for row in rows]
+    sink = io.BytesIO()
+    parquet.write_table(arrow.Table.from_pylist(cells, schema=schema), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _convert_value(value: Any, kind: str) -> Any:
+    if kind == JSON:
+        return None if value is None else msgspec.json.encode(value).decode()
+    if kind == NAMES:
+        return [str(each) for each in value or ()]
+    if kind == TEXT:
+        return None if value is None else str(value)
+    if kind == FLAG or isinstance(value, bool):
+        return value if kind == FLAG and isinstance(value, bool) else None
+    fits = isinstance(value, int | float) and abs(value) < _NUMBER_MAX
+    return (float if kind == REAL else int)(value) if fits else None
+
+
+def _csv_cell(value: Any) -> Any:
+    return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
+
+
+def _import_pyarrow() -> tuple[Any, Any]:
+    """Load pyarrow: an extra, and slow to load."""
+    with optional_import():
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
+
+
+def _dataset_card(book: DatasetReader, made: dict[str, int], report: dict[str, Any]) -> str:
+    configs = "".join(
+        f"- config_name: {name}\n  data_files: data/{name}-*.parquet\n{'  default: true' if name == 'chats' else ''}\n"
+        for name in made
+        if made[name]
+    ).replace("\n\n", "\n")
+    rows = "\n".join(f"| {name} | {number:,} |" for name, number in made.items())
+    spent = token_counts(book)
+    private = "\n".join(f"| {rule} | {times:,} |" for rule, times in report["redacted"].items()) or "| none | 0 |"
+    return f"""---
+pretty_name: Coding agent sessions
+configs:
+{configs}---
+
+# Coding agent sessions
+
+Turns, tool calls, subagents and commits of coding agent sessions, recorded by flightlog.
+
+| table | rows |
+|---|---|
+{rows}
+
+{spent["input"]:,} input and {spent["output"]:,} output tokens; `responses` holds each model response once.
+
+## What was taken out
+
+Text was redacted before it was first written. {report["chats_without_words"]:,} of {report["chats"]:,} chats hold no
+words at all, because their project did not agree to track them. Who made a commit is not recorded.
+
+| rule | times |
+|---|---|
+{private}
+"""

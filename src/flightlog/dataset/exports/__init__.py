@@ -1,1 +1,0 @@
-"""The dataset in other forms: tables, training examples, files other programs read."""

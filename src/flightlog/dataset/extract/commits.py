@@ -1,0 +1,108 @@
+"""Commits as rows, and which session and turn made them.
+
+A commit belongs to the turn whose tool output names it, as `git commit` does; failing that, to a turn that
+ran a command with `commit` in it at that time. Who made a commit is not recorded.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from flightlog.dataset.extract.turns import turn_end_ms, uuid_of
+from flightlog.dataset.layout import ROOT
+from flightlog.dataset.rows import AnyRow, CommitRow, UpdateRow, chat_name, format_row_time, short_session_id
+from flightlog.model.session import Session, ToolCall, Turn
+from flightlog.store.git.history import FILES_MAX, Commit
+
+_NAMED = re.compile(r"\[[^\]\n]{1,200}? ([0-9a-f]{7,40})\]")
+_OUTPUT_CHARS = 20_000
+_SLACK_MS = 2_000
+
+Maker = tuple[str, str]  # session, chat
+
+
+def find_makers(session: Session, commits: Iterable[Commit]) -> dict[str, Maker]:
+    """Say which of these commits the turns of `session` made."""
+    known = list(commits)
+    found: dict[str, Maker] = {}
+    for turn in session.turns:
+        chat = chat_name(session.id, uuid_of(turn), turn.at_ms)
+        for call in _commit_calls(turn):
+            named = _NAMED.findall(call.output[:_OUTPUT_CHARS])
+            for commit in known:
+                if any(commit.hash.startswith(name) for name in named) or _is_during_call(call, turn, commit):
+                    found.setdefault(commit.hash, (session.id, chat))
+    return found
+
+
+def mentions_commits(turns: Iterable[Turn]) -> bool:
+    """Whether a turn may have made a commit at all."""
+    return any(True for turn in turns for _ in _commit_calls(turn))
+
+
+def build_rows(commits: Iterable[Commit], made_by: Mapping[str, Maker], times: Mapping[str, int]) -> list[AnyRow]:
+    """Return a row for each commit that is not only about the dataset, and what it says of others."""
+    told: list[AnyRow] = []
+    for commit in commits:
+        if commit.files and all(name.startswith(f"{ROOT}/") for name in commit.files):
+            continue
+        told.append(
+            _commit_row(commit, made_by.get(commit.hash), times.get(commit.parents[0] if commit.parents else ""))
+        )
+        if commit.reverted_commit:
+            told += judgment_rows(
+                f"commit:{commit.reverted_commit}", {"reverted": True, "reverted_by": commit.hash}, commit.at_ms
+            )
+    return told
+
+
+def judgment_rows(key: str, values: Mapping[str, object], at_ms: int) -> list[AnyRow]:
+    """Return later judgements of a row as rows of their own."""
+    return [
+        UpdateRow(
+            id=f"update-{field}-{at_ms}-{key}"[:120],
+            timestamp=format_row_time(at_ms),
+            of=key,
+            field=field,
+            value=value,
+            rev=at_ms,
+        )
+        for field, value in values.items()
+    ]
+
+
+def _commit_row(commit: Commit, maker: Maker | None, before_ms: int | None) -> CommitRow:
+    local = datetime.fromisoformat(commit.at)
+    return CommitRow(
+        id=commit.hash[:12],
+        hash=commit.hash,
+        timestamp=format_row_time(commit.at_ms),
+        message=commit.message,
+        message_chars=len(commit.message),
+        files_changed=list(commit.files[:FILES_MAX]),
+        insertions=commit.insertions,
+        deletions=commit.deletions,
+        hour_of_day=local.hour,
+        day_of_week=local.strftime("%A"),
+        parent_count=len(commit.parents),
+        is_merge=len(commit.parents) > 1,
+        is_initial=not commit.parents,
+        rev=1 if maker else 0,
+        files_left_out=max(len(commit.files) - FILES_MAX, 0),
+        seconds_since_last_commit=(commit.at_ms - before_ms) // 1000 if before_ms is not None else None,
+        session_id=short_session_id(maker[0]) if maker else None,
+        related_chats=[maker[1]] if maker else [],
+    )
+
+
+def _commit_calls(turn: Turn) -> Iterable[ToolCall]:
+    for step in turn.steps:
+        for call in step.calls:
+            command = (call.ran_input or call.input).get("command") or (call.ran_input or call.input).get("cmd")
+            if isinstance(command, str) and "commit" in command and not call.is_error:
+                yield call
+
+
+def _is_during_call(call: ToolCall, turn: Turn, commit: Commit) -> bool:
+    started = call.started_ms or turn.at_ms or 0
+    return started - _SLACK_MS <= commit.at_ms <= (call.ended_ms or turn_end_ms(turn)) + _SLACK_MS

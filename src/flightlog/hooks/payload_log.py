@@ -1,0 +1,170 @@
+"""Noting what the agent told its status line: one line per change, at most one in two seconds.
+
+    <home>/sessions/<agent>/<session-id>/status.jsonl
+    {"v":1,"id":"…","at_ms":…,"agent":"claude-code","launch":{…},"payload":{…}}
+
+`launch` says how the session was started and who pays: a few named variables, and a print of the
+account or key that cannot be turned back. The environment itself is never written. Runs as a
+script, like `recorder`.
+"""
+
+import _json
+import os
+
+from flightlog.hooks import recorder, writer
+
+AGENT = "claude-code"
+EVERY_MS = 2_000
+TAIL_BYTES = 1 << 16
+ACCOUNTS_BYTES_MAX = 16 << 20
+
+_NAMED = {
+    "alias": ("CLAUDE_ALIAS", "CLAUDE_LAUNCH_ALIAS"),
+    "profile": ("CLAUDE_AUTH_PROFILE",),
+    "tmux_pane": ("TMUX_PANE",),
+    "tmux": ("TMUX",),
+}
+# Who pays, in the order the client looks; the values are secrets and leave as prints only.
+_KEYS = ("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN")
+_CLOUDS = {"CLAUDE_CODE_USE_BEDROCK": "bedrock", "CLAUDE_CODE_USE_VERTEX": "vertex"}
+_TOLD = ("model", "context_window", "rate_limits", "cost", "workspace", "version", "effort")
+_TICKING = ("total_duration_ms", "total_api_duration_ms")
+
+
+def append_payload(home: str, payload: dict[str, object], config_dir: str, at_ms: int) -> None:
+    """Append the payload unless the last one said the same, or was a moment ago and cost as much.
+
+    A response that was paid for is never left out: no other payload may follow it.
+    """
+    session = payload.get("session_id")
+    if not recorder.is_safe(session):
+        return
+    folder = os.path.join(home, "sessions", AGENT, str(session))
+    path = os.path.join(folder, "status.jsonl")
+    last, recent = _last_payload(path, at_ms)
+    if last is not None and (
+        _comparable_fields(last) == _comparable_fields(payload)
+        or (recent and _payload_cost(last) == _payload_cost(payload))
+    ):
+        return
+    launch = _launch_facts(config_dir)
+    head = f'{{"v":1,"id":"{at_ms:x}-{os.urandom(8).hex()}","at_ms":{at_ms},"agent":"{AGENT}",'
+    said = {name: value for name, value in payload.items() if name in _TOLD or name.endswith(("_id", "_path", "cwd"))}
+    line = head + f'"launch":{_to_json(launch)},"payload":{_to_json(said)}}}'
+    writer.make_dir(folder)
+    writer.append_line(path, line.encode("utf-8", "replace"), durable=False)
+    _mark_session(os.path.join(home, "live"), str(session), config_dir)
+
+
+def _last_payload(path: str, at_ms: int) -> tuple[dict[str, object] | None, bool]:
+    """The payload noted last, if there is one, and whether that was a moment ago."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None, False
+    try:
+        told = os.fstat(file)
+        tail = os.pread(file, TAIL_BYTES, max(0, told.st_size - TAIL_BYTES))
+    finally:
+        os.close(file)
+    record = recorder._decode_json(tail.rstrip(b"\n").rpartition(b"\n")[2])  # noqa: SLF001
+    payload = record.get("payload") if isinstance(record, dict) else None
+    recent = 0 <= at_ms - told.st_mtime_ns // 1_000_000 < EVERY_MS
+    return (payload if isinstance(payload, dict) and payload else None), recent
+
+
+def _payload_cost(payload: dict[str, object]) -> object:
+    cost = payload.get("cost")
+    return cost.get("total_cost_usd") if isinstance(cost, dict) else None
+
+
+def _comparable_fields(payload: dict[str, object]) -> list[object]:
+    """What makes a payload news: not the clock."""
+    told = [payload.get(name) for name in _TOLD]
+    return [
+        {key: value for key, value in each.items() if key not in _TICKING} if isinstance(each, dict) else each
+        for each in told
+    ]
+
+
+def _launch_facts(config_dir: str) -> dict[str, object]:
+    found: dict[str, object] = {"config_dir": config_dir, "account": _account_fingerprint(config_dir)}
+    for name, variables in _NAMED.items():
+        value = next((os.environ[variable] for variable in variables if os.environ.get(variable)), "")
+        if recorder.is_safe(value) or name.startswith("tmux"):
+            found[name] = value[: 200 if name == "tmux" else 64]
+    pid = os.environ.get("CLAUDE_PID", "")
+    if pid.isdecimal():
+        found["pid"], found["pid_started"] = int(pid), _process_start_ticks(pid)
+    return found
+
+
+def _account_fingerprint(config_dir: str) -> str:
+    """A print of who pays that stays the same for the same account, and says nothing else."""
+    for variable, name in _CLOUDS.items():
+        if os.environ.get(variable):
+            return name
+    for variable in _KEYS:
+        if os.environ.get(variable):
+            return "key-" + _fingerprint_secret(os.environ[variable])
+    for path in (os.path.join(config_dir, ".claude.json"), os.path.join(os.path.dirname(config_dir), ".claude.json")):
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            continue
+        try:
+            data = os.read(file, ACCOUNTS_BYTES_MAX)
+        finally:
+            os.close(file)
+        words = [_find_string(data, name) for name in (b'"accountUuid"', b'"organizationUuid"')]
+        if words[0]:
+            return "oauth-" + _fingerprint_secret("/".join(words))
+    return ""
+
+
+def _find_string(data: bytes, key: bytes) -> str:
+    value = data.partition(key)[2][:200].lstrip(b" :\t\r\n")
+    return value[1:].partition(b'"')[0].decode("ascii", "replace") if value.startswith(b'"') else ""
+
+
+def _fingerprint_secret(secret: str) -> str:
+    import _blake2  # noqa: PLC0415 - `hashlib` loads ten times as much
+
+    return str(_blake2.blake2b(secret.encode("utf-8", "replace"), digest_size=6, person=b"flightlog").hexdigest())
+
+
+def _process_start_ticks(pid: str) -> int:
+    """When a process started, so that another one of its number is not taken for it."""
+    try:
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        return int(os.read(file, 4096).rpartition(b")")[2].split()[19])
+    finally:
+        os.close(file)
+
+
+def _mark_session(folder: str, session: str, config_dir: str) -> None:
+    """Leave the session's name where whoever gathers looks first; the content is where its agent lives."""
+    writer.make_dir(folder)
+    file = os.open(
+        os.path.join(folder, session), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
+    try:
+        os.write(file, config_dir.encode("utf-8", "surrogateescape"))
+    finally:
+        os.close(file)
+
+
+def _to_json(value: object) -> str:
+    """JSON of what came out of JSON; `json` itself is not loaded."""
+    if isinstance(value, str):
+        return str(_json.encode_basestring_ascii(value))
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_to_json(str(key))}:{_to_json(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_to_json, value)) + "]"
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    return repr(value)

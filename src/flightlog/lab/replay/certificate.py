@@ -1,0 +1,189 @@
+"""Compare first request; replay_meta.json; own trajectory.
+
+exact           the request is the recorded one, but for who asks
+    exact+prompt    the same, and after it the prompt of the branch
+    differs         it is not, or the client could not do what the model may ask; the first reason is named
+
+Pure.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from flightlog.lab.events import BranchCreated
+from flightlog.lab.layout import as_json
+from flightlog.lab.replay.recorded_context import RecordedContext, RewrittenBody, is_billing
+from flightlog.lab.replay.request_diff import find_differences
+from flightlog.lab.state import RunState
+from flightlog.model.output_files import OutputFile, Tier
+from flightlog.views.atif.document import AtifStep, FinalMetrics, Trajectory
+from flightlog.views.atif.steps import number_steps
+from flightlog.views.atif.writer import MAIN, TrajectoryBundle
+
+EXACT, PROMPTED, DIFFERS = "exact", "exact+prompt", "differs"
+SPLICED = "resumed at the cut; recorded context sent by the proxy"
+FRESH = "new session; recorded context sent by the proxy"
+REBUILT = ", rebuilt from the transcript"
+CURSOR = "recorded answers served up to the turn, tools run again; messages as the client makes them"
+RESUMED = "resumed at the cut; context as the client makes it"
+# A place holder the client offers for tools that are looked up later; nothing it runs.
+_NEVER_ANNOUNCED = frozenset({"DeferredToolPlaceholder"})
+_MARK = re.compile(r"\[flightlog branch point [0-9a-f-]+\]\n?")
+
+
+class Certificate(Struct, frozen=True):
+    """A verdict, how the branch got there, and what was in the way."""
+
+    verdict: str
+    method: str
+    first_difference: str = ""
+    replaced: tuple[str, ...] = ()
+
+
+class RequestFacts(Struct, frozen=True):
+    """What else is known of the first request: betas, tools the client has (none: unknown), what was scrubbed."""
+
+    betas: str = ""
+    recorded_betas: str = ""
+    tools: frozenset[str] = frozenset()
+    scrubbed: Collection[str] = ()
+    rebuilt: str = ""
+
+
+def certify_request(
+    context: RecordedContext, spliced: RewrittenBody | None, facts: RequestFacts, method: str
+) -> Certificate:
+    """Compare what would be sent with what was recorded."""
+    if spliced is None:
+        return Certificate(DIFFERS, method, "the branch point is not in the client's first request")
+    first = _first_difference(context, spliced, facts)
+    verdict = DIFFERS if first else (PROMPTED if context.prompt else EXACT)
+    return Certificate(verdict, method, first, spliced.replaced)
+
+
+def _first_difference(context: RecordedContext, spliced: RewrittenBody, facts: RequestFacts) -> str:
+    sent = _without_prompt(spliced.body, context.prompt)
+    if facts.rebuilt:
+        # A transcript tells neither; both say who asks and how.
+        sent = {key: value for key, value in sent.items() if key != "stream"}
+        sent["system"] = [each for each in sent.get("system") or () if not is_billing(each)]
+    named = next(find_differences(sent, context.recorded, ignored={"metadata"}), "")
+    if named:
+        return named
+    if facts.rebuilt not in {"", "exact"}:
+        return "the recorded request is rebuilt, and its digest does not vouch for the whole of it"
+    if facts.scrubbed:
+        return "the recorded request holds a credential that was scrubbed"
+    if facts.recorded_betas and facts.betas != facts.recorded_betas:
+        return "header anthropic-beta"
+    recorded = {str(tool.get("name")) for tool in context.recorded.get("tools") or () if "input_schema" in tool}
+    # The client announces its tool for subagents under an older name than it offers it by.
+    known = facts.tools | _NEVER_ANNOUNCED | ({"Agent"} if "Task" in facts.tools else set())
+    lost = sorted(recorded - known) if facts.tools else []
+    return f"tools.{lost[0]} (the client does not have it)" if lost else ""
+
+
+def _without_prompt(body: Mapping[str, Any], prompt: str) -> dict[str, Any]:
+    """The request as it would be without the prompt that was asked for."""
+    messages = list(body.get("messages") or ())
+    last = messages[-1] if prompt and messages else None
+    if isinstance(last, dict) and isinstance(last.get("content"), list):
+        content = list(last["content"])
+        if content and isinstance(content[-1], dict) and content[-1].get("text") == prompt:
+            kept = [{**last, "content": content[:-1]}] if content[:-1] else []
+            messages = [*messages[:-1], *kept]
+    return {**body, "messages": messages}
+
+
+def replay_meta(state: RunState) -> dict[str, Any]:
+    """Everything about a replay's origin, in the source document's words; the source is named, not located."""
+    branch = state.branch
+    assert branch is not None, "only for a run that is a replay"
+    last = state.last_attempt("session_01")
+    return {
+        "source_run": branch.source_run,
+        "source_run_dir": f"../{branch.source_run}",
+        "source_session_index": branch.source_session,
+        "source_session_dir": branch.source_dir,
+        "source_replicate": branch.replicate or None,
+        "source_session_id": branch.source_session_id,
+        "source_request_index": branch.request or None,
+        "replay_turn_index": branch.turn,
+        "replay_count": branch.count,
+        "replay_number": branch.number,
+        "prompt_override": branch.prompt or None,
+        "new_session_id": last.session_id if last else None,
+        "shadow_git_reset_tag": branch.tree,
+        "created_at": state.started_at or None,
+        "prefix": {
+            "trajectory": f"../{branch.source_run}/{branch.source_dir}/trajectory.json",
+            "turns": branch.turn - 1,
+            "transcript": "session_01/source_transcript_truncated.jsonl",
+        },
+        "certificate": certificate_fields(state),
+        "allow_drift": branch.allow_drift,
+        "side_effects_not_restored": [msgspec.to_builtins(each) for each in branch.effects],
+    }
+
+
+def certificate_fields(state: RunState) -> dict[str, Any] | None:
+    """The certificate of a replay, as long as there is one."""
+    last = state.last_attempt("session_01")
+    found = last.certificate if last else None
+    if found is None:
+        return None
+    return {
+        "verdict": found.verdict,
+        "method": found.method,
+        "first_difference": found.first_difference or None,
+        "replaced": list(found.replaced),
+        "refused": found.refused,
+    }
+
+
+def replay_page(state: RunState) -> OutputFile:
+    """The page of that."""
+    return OutputFile("replay_meta.json", Tier.PRIVATE, as_json(replay_meta(state)))
+
+
+def trim_to_branch(bundle: TrajectoryBundle, branch: BranchCreated) -> TrajectoryBundle:
+    """Leave out what was copied from the source, and the mark that stood for it."""
+    main = bundle.documents[MAIN]
+    steps = list(main.steps)
+    if branch.cursor:
+        # It was told everything anew: what stands before its first own response is the source's.
+        first = next((at for at, each in enumerate(steps) if each.source == "agent" and not each.is_copied_context), 0)
+        steps = steps[first:]
+    kept = [step for each in steps if (step := _own_step(each)) is not None]
+    if not any(step.source == "agent" for step in kept):
+        kept = kept or main.steps[-1:]
+    said = f"Goes on from turn {branch.turn} of {branch.source_run}/{branch.source_dir}; the steps before it are there."
+    extra = main.extra if isinstance(main.extra, dict) else {}
+    origin = {"source_run": branch.source_run, "source_session": branch.source_dir, "source_turn": branch.turn}
+    sums = main.final_metrics
+    made = replace(
+        main,
+        steps=number_steps(kept),
+        notes=said,
+        final_metrics=replace(sums, total_steps=len(kept)) if isinstance(sums, FinalMetrics) else UNSET,
+        extra=extra | {"replay": origin},
+    )
+    return replace(bundle, documents=bundle.documents | {MAIN: made} | _other_documents(bundle))
+
+
+def _other_documents(bundle: TrajectoryBundle) -> dict[str, Trajectory]:
+    return {name: document for name, document in bundle.documents.items() if name != MAIN}
+
+
+def _own_step(step: AtifStep) -> AtifStep | None:
+    if step.is_copied_context is True:
+        return None
+    if step.source != "user" or not isinstance(step.message, str):
+        return step
+    said = _MARK.sub("", step.message)
+    return replace(step, message=said) if said else None

@@ -1,0 +1,268 @@
+"""What a replay goes back to: one turn of one session of a run, with its request, its words and its files.
+
+Reads the source run and writes nothing there. A turn is the N-th model response of the main thread
+that is the session's own.
+"""
+
+import functools
+import json
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from flightlog.agents.capture.rebuild import RebuildFidelity, RebuiltRequest
+from flightlog.agents.claude_code.resume import TranscriptCut, cut_transcript_before
+from flightlog.lab.events import SideEffect
+from flightlog.lab.replay.branch_points import BranchSuggestion, Written, branch_points, iter_side_effects
+from flightlog.lab.replay.recorded_context import list_recorded_answers
+from flightlog.lab.replay.request_diff import canonical_value
+from flightlog.lab.run_reader import RunSession, trees_of
+from flightlog.lab.run_session import ApiCall, rebuilt_of
+from flightlog.lab.store import PlannedSession, RunStore
+from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.session import Step
+from flightlog.model.text import one_line
+from flightlog.store.recordings.adoption import TRANSCRIPT
+
+_TEXT_CHARS_MAX = 100
+
+
+class ReplayTurn(Struct, frozen=True):
+    """One turn as a list shows it; `why_not` says why it cannot be gone back to exactly."""
+
+    turn: int
+    at_ms: int | None
+    tools: tuple[str, ...]
+    text: str
+    tree: str
+    request: int
+    failed: bool = False
+    why_not: str = ""
+
+
+class BranchPoint(Struct, frozen=True):
+    """Everything a branch takes from its source."""
+
+    session: PlannedSession
+    session_id: str
+    turn: int
+    tree: str
+    cut: TranscriptCut
+    transcript: tuple[bytes, ...]
+    request: int = 0
+    body: bytes = b""
+    betas: str = ""
+    scrubbed: bool = False
+    effects: tuple[SideEffect, ...] = ()
+    after: bytes = b"[]"
+    rebuilt: str = ""
+    served: bytes = b""
+
+
+class ReplaySource:
+    """One session of a run, as something to go back into."""
+
+    def __init__(self, book: RunStore, session: int, replicate: int, programs: str) -> None:
+        """Find the session; replicate 0 is the first one."""
+        self.book = book
+        self.planned = _find_planned_session(book, session, replicate)
+        self._trees = trees_of(book, programs)
+        self.read = RunSession(book, self.planned, self._trees)
+
+    def list_turns(self) -> list[ReplayTurn]:
+        """List the turns of the session."""
+        return [self._build_turn(number, step) for number, step in enumerate(self.read.own_steps(), 1)]
+
+    def build_branch_point(self, turn: int) -> BranchPoint:
+        """Gather what going back to before `turn` takes."""
+        steps = self.read.own_steps()
+        if not 1 <= turn <= len(steps):
+            hint = f"it has turns 1 to {len(steps)}" if steps else "it has none"
+            raise NotFound(f"{self.planned.name} of {self.book.name} has no turn {turn}", hint=hint)
+        step = steps[turn - 1]
+        tree = self._tree_before(turn, step)
+        if not tree or self._trees is None:
+            raise Invalid(
+                f"no files were saved before turn {turn} of {self.planned.name}",
+                hint="run it again with track_changes: only such a run can be replayed",
+            )
+        lines = (self.read.folder / TRANSCRIPT).read_bytes().splitlines(keepends=True)
+        cut = cut_transcript_before(lines, step.uuids)
+        if self.book.config.engine != "claude_code":
+            # An agent that cannot resume gets its whole history from the proxy.
+            cut = TranscriptCut(cut.lines, fresh=True)
+        base = BranchPoint(
+            session=self.planned,
+            session_id=self.read.attempt.session_id,
+            turn=turn,
+            tree=tree,
+            cut=cut,
+            transcript=tuple(lines[: cut.lines]),
+            effects=self._side_effects(turn, tree),
+        )
+        call = self._find_request(step)
+        return self._add_captured_request(base, call) if call else self._add_rebuilt_request(base, step)
+
+    def build_cursor_point(self, turn: int) -> BranchPoint:
+        """Gather what coming to `turn` by the recorded answers takes."""
+        point = self.build_branch_point(turn)
+        call = self._find_request(self.read.own_steps()[turn - 1])
+        if call is None:
+            raise Invalid(f"the answers before turn {turn} were not captured", hint="leave --cursor out")
+        served = msgspec.json.encode(list_recorded_answers(self.read.calls, self.read.exchanges, call.index))
+        return replace(
+            point, tree=self.read.attempt.tree, cut=TranscriptCut(point.cut.lines, fresh=True), served=served
+        )
+
+    def _add_captured_request(self, point: BranchPoint, call: ApiCall) -> BranchPoint:
+        asked = call.exchange.request
+        return replace(
+            point,
+            request=call.index,
+            body=self.read.exchanges.sent_body(call.exchange),
+            betas=asked.headers.get("anthropic-beta", ""),
+            scrubbed="a credential" in asked.scrubbed,
+            after=self._messages_after(call),
+        )
+
+    def _add_rebuilt_request(self, point: BranchPoint, step: Step) -> BranchPoint:
+        """Where no request was captured: the one the transcript's own log gives, as far as its hashes vouch for it."""
+        told = [each for each in self._rebuilt_requests if each.fidelity is not RebuildFidelity.PARTIAL]
+        own = next((each for each in told if step.request_id and step.request_id in each.request_ids), None)
+        if own is None:
+            return point
+        later = told[told.index(own) + 1 :]
+        after = _messages_following(own.body, [each.body for each in reversed(later) if each.agent_id == own.agent_id])
+        return replace(
+            point,
+            body=json.dumps(own.body).encode(),
+            betas=",".join(own.betas),
+            rebuilt=own.fidelity.value,
+            after=after,
+        )
+
+    def suggest_branches(self) -> list[BranchSuggestion]:
+        """Propose turns worth going back to."""
+        return branch_points(self.read.own_steps(), self._path_versions())
+
+    def _path_versions(self) -> Iterator[Written]:
+        """What stood at each changed path, first as the session found it, then after each turn that changed it."""
+        if self._trees is None:
+            return
+        steps = self.read.own_steps()
+        trees = [self._tree_before(turn, step) for turn, step in enumerate(steps, 1)]
+        ended = self.read.attempt.ended
+        trees.append(ended.tree if ended else "")
+        began: set[str] = set()
+        for turn, (before, after) in enumerate(pairwise(trees), 1):
+            for change in self._trees.diff_snapshots(before, after) if before and after else ():
+                if change.path not in began:
+                    began.add(change.path)
+                    yield 0, change.path, "" if change.kind == "renamed" else change.old_id
+                yield turn, change.path, change.id
+
+    def _build_turn(self, number: int, step: Step) -> ReplayTurn:
+        call = self._find_request(step)
+        tree = self._tree_before(number, step)
+        why_not = "" if tree else "no files were saved"
+        why_not = why_not or (
+            "" if call or step.request_id in self._rebuildable_ids else "its request was not captured"
+        )
+        words = " ".join(block.text for block in step.content if hasattr(block, "text"))
+        return ReplayTurn(
+            number,
+            step.at_ms,
+            tuple(each.name for each in step.calls),
+            one_line(words, _TEXT_CHARS_MAX),
+            tree,
+            call.index if call else 0,
+            any(each.is_error for each in step.calls),
+            why_not,
+        )
+
+    @functools.cached_property
+    def _rebuilt_requests(self) -> list[RebuiltRequest]:
+        return rebuilt_of(self.read.folder, self.read.attempt.session_id)
+
+    @functools.cached_property
+    def _rebuildable_ids(self) -> frozenset[str]:
+        """The responses whose requests the transcript's own log vouches for."""
+        told = [each for each in self._rebuilt_requests if each.fidelity is RebuildFidelity.EXACT]
+        return frozenset(name for each in told for name in each.request_ids)
+
+    def _find_request(self, step: Step) -> ApiCall | None:
+        return self.read.lineage.find_request(step) if self.read.lineage else None
+
+    def _tree_before(self, turn: int, step: Step) -> str:
+        """The files before a turn: saved while its request was on its way, or after the tools before it."""
+        attempt, call = self.read.attempt, self._find_request(step)
+        if call is not None:
+            return next((each.tree for each in attempt.saved if each.request == call.index and not each.call_id), "")
+        before = {each.id for one in self.read.own_steps()[: turn - 1] for each in one.calls}
+        saved = [
+            each.tree
+            for each in attempt.saved
+            # Without a call it was saved at a prompt: by then a person may have changed the files.
+            if each.call_id in before or (not each.call_id and _is_before(each.at_ms, step.at_ms))
+        ]
+        return saved[-1] if saved else attempt.tree
+
+    def _messages_after(self, call: ApiCall) -> bytes:
+        """What came after a request, as the last one that goes on from it tells."""
+        later = [each for each in self.read.calls if each.index > call.index and each.lane == call.lane]
+        bodies = [
+            self.read.exchanges.sent_body(each.exchange) for each in later if not each.exchange.request.is_compaction
+        ]
+        return _messages_following(
+            decode_request(self.read.exchanges.sent_body(call.exchange)), map(decode_request, reversed(bodies))
+        )
+
+    def _side_effects(self, turn: int, tree: str) -> tuple[SideEffect, ...]:
+        steps = self.read.own_steps()
+        until = steps[turn - 1].at_ms
+        told = list(enumerate(steps[: turn - 1], 1))
+        for lane in self.read.list_threads():
+            if lane:
+                told += [(0, each) for each in self.read.own_steps(lane) if _is_before(each.at_ms, until)]
+        left = self._trees.find_snapshot(tree).left_out if self._trees else ()
+        kept = [SideEffect(0, "left out of snapshots", f"{each.path}: {each.why}") for each in left]
+        return (*iter_side_effects(told, self.book.config.work_dir), *kept)
+
+
+def _messages_following(body: dict[str, Any], later: Iterable[dict[str, Any]]) -> bytes:
+    """What came after a request: the rest of the first of `later`, the last one first, that goes on from it."""
+    messages = canonical_value(body.get("messages"))
+    for each in later:
+        told = each.get("messages") or []
+        if canonical_value(told[: len(messages)]) == messages:
+            return json.dumps(told[len(messages) :]).encode()
+    return b"[]"
+
+
+def decode_request(body: bytes) -> dict[str, Any]:
+    """A recorded request, decoded."""
+    told = json.loads(body)
+    assert isinstance(told, dict), "a request to a model is an object"
+    return told
+
+
+def _is_before(one: int | None, other: int | None) -> bool:
+    return one is not None and other is not None and one < other
+
+
+def _find_planned_session(book: RunStore, session: int, replicate: int) -> PlannedSession:
+    same = [each for each in book.planned_sessions() if each.index == session]
+    if not same:
+        hint = f"it has sessions 1 to {len(book.config.sessions)}"
+        raise NotFound(f"{book.name} has no session {session}", hint=hint)
+    if not replicate:
+        return same[0]
+    found = next((each for each in same if each.replicate == replicate), None)
+    if found is None:
+        hint = f"it has {len(same)}" if len(same) > 1 else "it has none: leave --replicate out"
+        raise NotFound(f"session {session} of {book.name} has no replicate {replicate}", hint=hint)
+    return found

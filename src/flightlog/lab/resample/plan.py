@@ -1,0 +1,244 @@
+"""Targets, grids and sweeps.
+
+turns: [3, 7]                      # or requests: [5, 12]
+    models: [claude-opus-5-5, claude-haiku-4-5]
+    variants:
+      - {label: cold, set: {temperature: 0}}
+      - {label: no-thinking, drop_thinking: true}
+      - {label: hint, set: {messages.-1.content.0.text: Run the tests first.}}
+    count: 10
+    max_budget_usd: 5
+
+Without `models` the recorded one is asked; `as_recorded: false` leaves the unchanged request out.
+Text in, a value out, or a word on what is wrong. Pure.
+
+Nothing is sent here.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from ruamel.yaml.error import YAMLError
+
+from flightlog.agents.capture.sanitize import Scrubber
+from flightlog.lab.config import RunConfig
+from flightlog.lab.replay.source import ReplaySource
+from flightlog.lab.resample.layout import sample_dir
+from flightlog.lab.resample.requests import (
+    SampleRequest,
+    build_sample_request,
+    find_edits,
+    load_recorded_body,
+    replace_values,
+    request_of_turn,
+    without_thinking,
+)
+from flightlog.lab.resample.state import BatchLimits, BatchStarted, BatchState, BatchStore, SampleTarget
+from flightlog.lab.resample.variants import VariantLabel, make_variant
+from flightlog.lab.runner import agent_setup
+from flightlog.lab.store import RunStore
+from flightlog.model.errors import Invalid, Misconfigured, read_yaml
+from flightlog.model.text import suggest_name
+from flightlog.usage.prices import is_priced
+
+SAMPLES_MAX = 100_000
+
+
+class SweepVariant(Struct, frozen=True, forbid_unknown_fields=True):
+    """One variant of a sweep: values put at places of the request, thinking kept or left out."""
+
+    label: str
+    set: dict[str, Any] = {}
+    drop_thinking: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a variant that changes nothing."""
+        if not self.set and not self.drop_thinking:
+            raise ValueError("a variant has `set` or `drop_thinking`")
+
+    def apply_to(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Make the change."""
+        return replace_values(without_thinking(body) if self.drop_thinking else body, self.set)
+
+
+class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked, of whom, how often. `numbers` are variants that are there already; 0 is as recorded."""
+
+    session: int = 1
+    replicate: int = 0
+    requests: tuple[int, ...] = ()
+    turns: tuple[int, ...] = ()
+    models: tuple[str, ...] = ()
+    variants: tuple[SweepVariant, ...] = ()
+    numbers: tuple[int, ...] = ()
+    as_recorded: bool = True
+    count: int = 5
+    max_budget_usd: float | None = None
+    parallel: int | None = None
+    per_minute: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a grid without a row, and one that nobody can mean."""
+        labels = [each.label for each in self.variants]
+        if len(set(labels)) < len(labels):
+            raise ValueError("two variants have the same label")
+        if min((self.session, self.count, *self.requests, *self.turns)) < 1:
+            raise ValueError("session, count, requests and turns count from 1")
+        if self.sample_count > SAMPLES_MAX:
+            raise ValueError(f"the grid has {self.sample_count:,} samples, more than {SAMPLES_MAX:,}")
+
+    @property
+    def sample_count(self) -> int:
+        """How many samples it has at least."""
+        kinds = len(self.variants) + len(set(self.numbers) | ({0} if self.as_recorded else set()))
+        return (len(self.requests) + len(self.turns)) * max(len(self.models), 1) * kinds * self.count
+
+
+def parse_sweep(text: str) -> Sweep:
+    """Read a sweep from YAML."""
+    try:
+        data = read_yaml(text)
+    except YAMLError as error:
+        raise Misconfigured(f"the sweep is not YAML: {error}", hint="correct the line it names") from error
+    try:
+        sweep = msgspec.convert(data, Sweep)
+    except msgspec.ValidationError as error:
+        raise Misconfigured(f"the sweep cannot be used: {error}", hint=_unknown_field_hint(str(error))) from error
+    if not sweep.requests and not sweep.turns:
+        raise Misconfigured("the sweep names nothing to ask", hint="it needs `turns` or `requests`")
+    return sweep
+
+
+def _unknown_field_hint(message: str) -> str:
+    found = re.search(r"unknown field `(.+?)`", message)
+    kind = SweepVariant if "`$.variants" in message else Sweep
+    every = "every field: docs/how-to/ask-again.md"
+    return suggest_name(found[1], kind.__struct_fields__, every) if found else every
+
+
+class PlannedSamples(Struct, frozen=True):
+    """Samples of one request in one variant by one model, before they have numbers."""
+
+    session: str
+    request: int
+    variant: int
+    model: str
+    count: int
+
+
+Make = Callable[[str, int, SweepVariant], int]  # session's directory, request, what is changed: the variant's number
+
+
+def plan_samples(source: ReplaySource, sweep: Sweep, make: Make) -> list[PlannedSamples]:
+    """Every cell of a sweep; `make` gives its variants their numbers."""
+    session = source.planned.name
+    requests = dict.fromkeys((*sweep.requests, *(request_of_turn(source, turn) for turn in sweep.turns)))
+    cells = []
+    for request in requests:
+        numbers = [*([0] if sweep.as_recorded else []), *sweep.numbers]
+        numbers += [make(session, request, change) for change in sweep.variants]
+        for number in dict.fromkeys(numbers):
+            cells += [PlannedSamples(session, request, number, model, sweep.count) for model in sweep.models or ("",)]
+    return cells
+
+
+def variant_maker(ledger: BatchStore, book: RunStore, told: tuple[VariantLabel, Scrubber]) -> Make:
+    """Make variants on disk, those that are not there."""
+    label, scrubber = told
+
+    def make(session: str, request: int, change: SweepVariant) -> int:
+        edited = change.apply_to(load_recorded_body(book, session, request))
+        own = VariantLabel(change.label, label.source, label.created_at)
+        return make_variant(ledger, book, (session, request), edited, (own, scrubber))
+
+    return make
+
+
+def variant_previewer(ledger: BatchStore, book: RunStore) -> Make:
+    """Only say which numbers they would have, and refuse what would be refused."""
+    given: dict[tuple[str, int], int] = {}
+
+    def make(session: str, request: int, change: SweepVariant) -> int:
+        body = load_recorded_body(book, session, request)
+        find_edits(body, change.apply_to(body))
+        number = given.get((session, request)) or ledger.next_variant(session, request)
+        given[session, request] = number + 1
+        return number
+
+    return make
+
+
+def number_samples(ledger: BatchStore, cells: list[PlannedSamples]) -> tuple[SampleTarget, ...]:
+    """Give samples their numbers, after those there are."""
+    taken: dict[tuple[str, int, int], int] = {}
+    targets = []
+    for cell in cells:
+        place = (cell.session, cell.request, cell.variant)
+        first = taken.get(place) or ledger.next_number(*place)
+        taken[place] = first + cell.count
+        targets.append(SampleTarget(*place, cell.model, first, cell.count))
+    return tuple(targets)
+
+
+def build_sample_requests(
+    book: RunStore, targets: tuple[SampleTarget, ...], limits: BatchLimits
+) -> dict[SampleTarget, SampleRequest]:
+    """What is sent for each target; a budget for a model without a price is refused, as nobody could keep it."""
+    found = {target: build_sample_request(book, target) for target in targets}
+    for each in found.values():
+        if limits.max_budget_usd is not None and not is_priced(each.model):
+            hint = "leave the budget out, or ask another model"
+            raise Invalid(f"a budget cannot be kept: the price of {each.model[:60]!r} is not known", hint=hint)
+    return found
+
+
+def start_batch(ledger: BatchStore, name: str, targets: tuple[SampleTarget, ...], limits: BatchLimits) -> BatchState:
+    """Put a batch on record."""
+    ledger.append(BatchStarted(name, targets, limits), durable=True)
+    return ledger.batches[name]
+
+
+def resolve_sample_upstream(config: RunConfig, named: str, environ: Mapping[str, str]) -> str:
+    """Where samples of a run are sent."""
+    if config.provider not in agent_setup.UPSTREAMS:
+        raise Invalid(
+            f"samples cannot be asked of provider {config.provider}",
+            hint="ask another run: the requests of this provider are signed",
+        )
+    # An address named on the command line is a person's own word on where the key goes.
+    said = {"ANTHROPIC_BASE_URL": named} if named else environ
+    return agent_setup.resolve_upstream(replace(config, base_url="", provider="anthropic") if named else config, said)
+
+
+def batch_report(state: BatchState, reason: str) -> dict[str, object]:
+    """How a batch stands, for whoever asked."""
+    return {
+        "batch": state.name,
+        "stop_reason": reason,
+        "samples": len(state.answered),
+        "errors": len(state.failed),
+        "left": len(state.remaining_samples),
+        "cost_usd": None if state.unpriced_count else round(state.cost_usd, 9),
+        "max_budget_usd": state.limits.max_budget_usd,
+        "targets": [dict(_target_fields(state, target)) for target in state.targets],
+    }
+
+
+def _target_fields(state: BatchState, target: SampleTarget) -> Iterator[tuple[str, object]]:
+    items = set(target.items)
+    errors = [each.error for item, each in sorted(state.failed.items()) if item in items]
+    costs = [usd for item, usd in state.answered.items() if item in items]
+    yield "session", target.session
+    yield "request", target.request
+    yield "variant", target.variant
+    yield "model", target.model or None
+    yield "path", sample_dir(target.session, target.request, target.variant)
+    yield "first", target.first
+    yield "count", target.count
+    yield "samples", len(costs)
+    yield "cost_usd", None if None in costs else round(sum(each or 0.0 for each in costs), 9)
+    yield "errors", errors

@@ -1,0 +1,100 @@
+"""What one session of a run says: its transcript, its exchanges, and what was only copied into it.
+
+Reads the session's own directory and nothing else, so it answers the same wherever the run is moved.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from flightlog.agents.capture.rebuild import RebuiltRequest, rebuild_requests
+from flightlog.agents.dialects.anthropic_messages import decode_response
+from flightlog.archive.session_reader import list_session_folder
+from flightlog.model.errors import FlightlogError
+from flightlog.model.exchange import Exchange, RequestOrigin
+from flightlog.model.session import Session, Step
+from flightlog.store.exchanges import ExchangeStore
+
+EXCHANGES = ".exchanges"
+SIDE = "(side)"
+
+
+class ApiCall(Struct, frozen=True):
+    """One request of a session: in which lane, and the message it was answered with, if it was."""
+
+    exchange: Exchange
+    lane: str
+    message_id: str
+
+    @property
+    def index(self) -> int:
+        """Its number in the capture."""
+        return self.exchange.index
+
+
+def exchanges_of(folder: Path) -> ExchangeStore:
+    """Open what was captured of a session, for reading."""
+    return ExchangeStore(folder / EXCHANGES, now=_never, new_id=_never)
+
+
+def calls_of(exchanges: ExchangeStore) -> list[ApiCall]:
+    """List the requests of a session in order, each with the message that answered it."""
+    return [ApiCall(each, _thread_name(each), _message_id(exchanges, each)) for each in exchanges.read_exchanges()]
+
+
+def rebuilt_of(folder: Path, session_id: str) -> list[RebuiltRequest]:
+    """The requests of a session nobody captured, in order, as its transcripts tell them."""
+    found = [
+        each
+        for file in list_session_folder(folder, session_id)
+        for each in rebuild_requests(_read_records(Path(file.path)))
+    ]
+    return sorted(found, key=lambda each: each.at)
+
+
+def _read_records(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_bytes().splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            yield record
+
+
+def steps_by_thread(session: Session) -> dict[str, tuple[Step, ...]]:
+    """The steps of each thread, the main one under the empty name."""
+    return {"": session.steps} | {
+        lane.id: tuple(step for turn in lane.turns for step in turn.steps) for lane in session.lanes
+    }
+
+
+def message_ids(session: Session | None) -> frozenset[str]:
+    """Every response a session holds."""
+    if session is None:
+        return frozenset()
+    return frozenset(step.message_id for steps in steps_by_thread(session).values() for step in steps)
+
+
+def _thread_name(exchange: Exchange) -> str:
+    match exchange.request.context:
+        case RequestOrigin.MAIN:
+            return ""
+        case RequestOrigin.SUBAGENT:
+            return exchange.request.agent_id or "(unnamed subagent)"
+        case _:
+            return SIDE
+
+
+def _message_id(exchanges: ExchangeStore, exchange: Exchange) -> str:
+    try:
+        message = decode_response(exchanges.response_body(exchange)).message
+    except FlightlogError:
+        return ""
+    return str((message or {}).get("id") or "")
+
+
+_never: Callable[[], str] = lambda: ""  # noqa: E731 - a reader writes nothing

@@ -1,0 +1,197 @@
+"""Start, resume, replay, open runs."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from flightlog.agents.sandbox import parent_death_prefix, probe_isolation
+from flightlog.agents.scripted.scenario import load_scenario
+from flightlog.lab import store
+from flightlog.lab.config import RunConfig, parse_run_config
+from flightlog.lab.runner.agent_setup import resolve_upstream
+from flightlog.lab.runner.context import RunEnvironment, Tell
+from flightlog.lab.store import RunStore
+from flightlog.model.errors import FlightlogError, NotFound
+from flightlog.model.exchange import is_loopback
+from flightlog.model.runtime import Runtime
+from flightlog.privacy.trust import ADDRESS, ConsentTarget, address_target, consent_needed, open_trust
+from flightlog.store.files import contained_in_project
+
+RUNS = "runs"
+JOBS_AT_ONCE = 8
+Permit = Callable[[RunConfig, Path, str], None]
+COUNT_MAX = 20
+
+
+def prepare_run(runtime: Runtime, tell: Tell, permit: Permit | None = None) -> RunEnvironment:
+    """Return what a run takes from this machine; `permit` takes the place of asking for consent."""
+    path = runtime.program_path
+    return RunEnvironment(
+        runtime=runtime,
+        tell=tell,
+        permit=permit or partial(permit_run, runtime),
+        remember=partial(remember_run, runtime),
+        means=probe_isolation(path),
+        leash=parent_death_prefix(path),
+    )
+
+
+def remember_run(runtime: Runtime, digest: str) -> None:
+    """Record the digest of a run's `config.yaml` as the person's own."""
+    open_trust(runtime).grant(f"run {digest}", {})
+
+
+def permit_run(runtime: Runtime, config: RunConfig, path: Path, digest: str) -> None:
+    """Raise ConsentNeeded unless the run is the person's own or allowed, and its key goes over no open network.
+
+    Without `digest` the run is about to be created by the person.
+    """
+    run = run_target(runtime, path, config, digest)
+    address = run.allows[ADDRESS]
+    if digest and not run.trusted:
+        raise consent_needed(run, f"this run was not begun here; its key would go to {address[:100]}: {path.name[:60]}")
+    if config.scenario is None:
+        resolve_upstream(config, runtime.environ)  # a key of another address is refused before anything starts
+    seen = open_trust(runtime).consent_for(run.subject).address
+    target = address_target(runtime, address)
+    if address.startswith("http://") and not is_loopback(address) and seen != address and not target.trusted:
+        raise consent_needed(target, f"the key would be sent without encryption to {address[:100]}")
+
+
+@contextmanager
+def attach_executor(given: RunEnvironment) -> Iterator[RunEnvironment]:
+    """Have sessions that can run together carried out where jobs run, for the length of a block."""
+    jobs = given.runtime.jobs
+    if jobs is None or jobs.is_local:
+        yield given
+        return
+    with jobs.open_in_thread(JOBS_AT_ONCE) as submit:
+        yield replace(given, elsewhere=submit)
+
+
+def read_config(path: Path, overrides: Mapping[str, Any]) -> RunConfig:
+    """Read a run's configuration; relative paths in it are meant from where the person is."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise NotFound(
+            f"no such configuration: {path}", hint="write one as in docs/how-to/run-an-experiment.md"
+        ) from None
+    config = parse_run_config(text, overrides, scenario=lambda name: load_scenario(path.parent / name))
+    work_dir = Path(config.work_dir).expanduser()
+    if not work_dir.is_dir():
+        raise NotFound(f"work_dir is not a directory: {work_dir}", hint="name the directory the agent is to work in")
+    return replace(config, work_dir=str(work_dir.resolve()))
+
+
+def run_name(runtime: Runtime, config: RunConfig) -> str:
+    """A name for a run that has none: the time, and the model."""
+    slug = re.sub(r"[^a-z0-9]+", "-", config.model.lower()).strip("-")[:40]
+    return config.run_name or f"{datetime.fromtimestamp(runtime.clock.now_s(), tz=UTC):%Y%m%dT%H%M%SZ}_{slug}"
+
+
+def check_permission(runtime: Runtime, book: RunStore) -> None:
+    """Refuse a run that the person neither began here nor allowed."""
+    permit_run(runtime, book.config, book.path, book.config_digest)
+
+
+def open_run(runtime: Runtime, runs_dir: Path, written: str) -> RunStore:
+    """Open a run for reading, or to take it up."""
+    return RunStore(store.find_run(runs_dir, written), now=runtime.clock.timestamp, new_id=runtime.new_id)
+
+
+def open_runs(runtime: Runtime, runs_dir: Path) -> list[RunStore]:
+    """Open every run of a directory."""
+    return [
+        RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id) for path in store.list_run_paths(runs_dir)
+    ]
+
+
+def open_readable_runs(runtime: Runtime, runs_dir: Path) -> tuple[list[RunStore], list[str]]:
+    """Open every run of a directory that can be read, and say of each other one what is wrong."""
+    opened, broken = [], []
+    for path in store.list_run_paths(runs_dir):
+        try:
+            opened.append(RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id))
+        except (FlightlogError, OSError) as error:
+            broken.append(f"{path.name}: {error}")
+    return opened, broken
+
+
+def run_target(runtime: Runtime, path: Path, config: RunConfig, digest: str) -> ConsentTarget:
+    subject = f"run {digest}"
+    trusted = bool(open_trust(runtime).consent_for(subject).digest)
+    return ConsentTarget("run", str(path.resolve()), subject, _run_effects(runtime, config), trusted)
+
+
+def _run_effects(runtime: Runtime, config: RunConfig) -> dict[str, Any]:
+    """Return what carrying on a run can run, send and write, by name."""
+    address = config.base_url or resolve_upstream(config, runtime.environ) or config.provider
+    if config.scenario is not None:
+        address = "a scripted model on this machine"
+    effects: dict[str, Any] = {ADDRESS: address.rstrip("/"), "works in": config.work_dir}
+    agent = f"{config.engine}, {config.permission_mode}, tools {', '.join(config.allowed_tools)}"
+    effects["agent"] = list(config.command) if config.engine == "command" else agent
+    if config.load_project_settings:
+        effects["project settings"] = "hooks and servers of the work directory are started"
+    for name, commands in (("before", config.pre_run_commands), ("after", config.post_run_commands)):
+        effects |= {f"{name} {number}": each.command for number, each in enumerate(commands, 1)}
+    effects |= {f"verifier {number}": each.command or each.python for number, each in enumerate(config.verifiers, 1)}
+    return effects | {f"prompt {each.session_index}": each.prompt for each in config.sessions}
+
+
+class ReplayRequest(Struct, frozen=True):
+    """A replay somebody asks for on a page."""
+
+    run: str
+    session: int
+    replicate: int
+    turn: int
+    prompt: str = ""
+    count: int = 1
+
+
+def runs_dir(runtime: Runtime) -> Path:
+    """Where the runs of the project are that the pages are served from."""
+    return contained_in_project(runtime, Path(runtime.cwd) / RUNS)
+
+
+def all_runs(runtime: Runtime) -> tuple[list[RunStore], list[str]]:
+    """Every run of the project, and what is wrong with those that cannot be read."""
+    return open_readable_runs(runtime, runs_dir(runtime))
+
+
+def find_run(runtime: Runtime, name: str) -> RunStore:
+    """The run of exactly this name."""
+    path = next((each for each in store.list_run_paths(runs_dir(runtime)) if each.name == name), None)
+    if path is None:
+        raise NotFound(f"no such run: {name[:60]!r}", hint="flightlog lab list")
+    return RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
+
+
+def start_replay(runtime: Runtime, wanted: ReplayRequest) -> "subprocess.Popen[str]":
+    """Carry a replay out in a process of its own, as the command line would; it tells what happens on its stderr.
+
+    Ctrl-C in the server's terminal is the server's to pass on, once; a server that is killed takes it along.
+    """
+    words = ["lab", "replay", wanted.run, "--session", str(wanted.session), "--turn", str(wanted.turn)]
+    words += ["--replicate", str(wanted.replicate)] if wanted.replicate else []
+    words += ["--count", str(wanted.count), f"--prompt={wanted.prompt}", "--runs-dir", str(runs_dir(runtime)), "--json"]
+    return subprocess.Popen(
+        [*parent_death_prefix(runtime.program_path), sys.executable, "-m", "flightlog", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )

@@ -1,0 +1,215 @@
+"""Which questions a run raises.
+
+The trees of actions come from here too: how far replicates and branches go the same way.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.agents.dialects.anthropic_messages import decode_response
+from flightlog.lab import service
+from flightlog.lab.layout import run_meta
+from flightlog.lab.resample.samples import Sample, journal_events, list_samples, list_variants
+from flightlog.lab.resample.state import BatchStarted
+from flightlog.lab.run_reader import RunSession, trees_of
+from flightlog.lab.run_session import exchanges_of
+from flightlog.lab.statistics.analysis import ExperimentAnalysis, analyze_questions
+from flightlog.lab.statistics.divergence import ActionPath, PathNode, build_path_tree
+from flightlog.lab.statistics.groups import (
+    Action,
+    BranchTrial,
+    ComparisonQuestion,
+    RecordedAction,
+    SampleContext,
+    action_by_tool,
+    action_of_response,
+    action_of_step,
+    question_from_sessions,
+    questions_from_branches,
+    questions_from_samples,
+)
+from flightlog.lab.statistics.report import MARK, NAME, render_analysis
+from flightlog.lab.store import PlannedSession, RunStore
+from flightlog.model.errors import Conflict, FlightlogError, NotFound, optional_import
+from flightlog.model.output_files import OutputFile, Tier
+from flightlog.model.runtime import Runtime
+from flightlog.store.output_files import write_output_files
+
+PAIR = 2
+BY = ("arguments", "tool")
+
+
+class ComparisonOptions(Struct, frozen=True):
+    """How actions are told apart, and where programs are."""
+
+    told_by: Callable[[Action], Action]
+    programs: str
+
+
+def sample_questions(book: RunStore, taste: ComparisonOptions, *, prefix: str = "") -> list[ComparisonQuestion]:
+    """The requests of a run that were asked again; `prefix` leads from where the places are read to the run."""
+    found = list_samples(book.path)
+    if not found:
+        return []
+    stopped = {
+        (target.session, target.request, target.variant)
+        for event in journal_events(book.path)
+        if isinstance(event, BatchStarted) and event.limits.until_width is not None
+        for target in event.targets
+    }
+    known = SampleContext(
+        _load_recorded_actions(book, found),
+        list_variants(book.path),
+        stopped,
+        book.config.work_dir,
+        prefix,
+        taste.told_by,
+    )
+    return questions_from_samples(found, known)
+
+
+def session_questions(books: Sequence[RunStore]) -> list[ComparisonQuestion]:
+    """The sessions of several runs, or of one with replicates, that ended more than once."""
+    told = [(book.name, run_meta(book.name, book.config, book.state)["sessions"]) for book in books]
+    last = max((len(book.config.sessions) for book in books), default=0)
+    questions = [question_from_sessions(told, index) for index in range(1, last + 1)]
+    return [each for each in questions if sum(len(group.trials) for group in each.groups) >= PAIR]
+
+
+def branch_questions(books: Sequence[RunStore], taste: ComparisonOptions) -> list[ComparisonQuestion]:
+    """The turns that some of these runs go back to."""
+    return questions_from_branches(_iter_branches(books, taste))
+
+
+def iter_action_paths(books: Sequence[RunStore], taste: ComparisonOptions) -> Iterator[ActionPath]:
+    """What each session of these runs did, action by action, with its place."""
+    for book in books:
+        trees = trees_of(book, taste.programs)
+        for planned in book.planned_sessions():
+            if book.state.last_attempt(planned.name) is not None:
+                yield _build_action_path(book, planned, RunSession(book, planned, trees), taste)
+
+
+def _build_action_path(
+    book: RunStore, planned: PlannedSession, read: RunSession, taste: ComparisonOptions
+) -> ActionPath:
+    branch = book.state.branch if planned.index == 1 else None
+    steps = tuple(taste.told_by(action_of_step(each, book.config.work_dir)) for each in read.own_steps())
+    begins = (branch.source_run, branch.source_dir, branch.turn - 1) if branch else None
+    return ActionPath(book.name, planned.name, steps, begins)
+
+
+def _iter_branches(books: Sequence[RunStore], taste: ComparisonOptions) -> Iterator[BranchTrial]:
+    names = {book.name: book for book in books}
+    for book in books:
+        branch = book.state.branch
+        if branch is None:
+            continue
+        said = run_meta(book.name, book.config, book.state)["sessions"][0]
+        if not said["finished_at"]:
+            continue
+        first = _action_at_turn(book, book.planned_sessions()[0].name, 1, taste)
+        source = names.get(branch.source_run)
+        then = _action_at_turn(source, branch.source_dir, branch.turn, taste) if source else None
+        yield BranchTrial(
+            book.name, (branch.source_run, branch.source_dir, branch.turn), branch.prompt, said, first, then
+        )
+
+
+def _action_at_turn(book: RunStore, session: str, turn: int, taste: ComparisonOptions) -> Action | None:
+    planned = next((each for each in book.planned_sessions() if each.name == session), None)
+    if planned is None or book.state.last_attempt(session) is None:
+        return None
+    steps = RunSession(book, planned, trees_of(book, taste.programs)).own_steps()
+    return taste.told_by(action_of_step(steps[turn - 1], book.config.work_dir)) if turn <= len(steps) else None
+
+
+def _load_recorded_actions(book: RunStore, found: Sequence[Sample]) -> dict[tuple[str, int], RecordedAction]:
+    """What each request that was asked again was answered with the first time."""
+    wanted: dict[str, set[int]] = {}
+    for each in found:
+        wanted.setdefault(each.session, set()).add(each.request)
+    told = {}
+    for session, requests in wanted.items():
+        exchanges = exchanges_of(book.path / session)
+        for exchange in exchanges.read_exchanges():
+            if exchange.index in requests:
+                try:
+                    message = decode_response(exchanges.response_body(exchange)).message
+                except FlightlogError:
+                    message = None
+                if message:
+                    told[session, exchange.index] = _recorded_action(message, book.config.work_dir)
+    return told
+
+
+def _recorded_action(message: dict[str, object], work_dir: str) -> RecordedAction:
+    content = message.get("content")
+    blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+    action = action_of_response(blocks, str(message.get("stop_reason") or ""), work_dir)
+    return RecordedAction(action, str(message.get("model") or ""))
+
+
+def analyze_runs(runtime: Runtime, books: Sequence[RunStore], by: str = BY[0], seed: int = 0) -> ExperimentAnalysis:
+    """Answer what these runs can be asked; of a single one also what the branches beside it say."""
+    taste = ComparisonOptions(action_by_tool if by == "tool" else _group_by_tool, runtime.program_path)
+    many = len(books) > 1
+    questions = [
+        each for book in books for each in sample_questions(book, taste, prefix=f"../{book.name}/" if many else "")
+    ]
+    questions += branch_questions(books if many else list_run_family(runtime, books[0]), taste)
+    questions += session_questions(books)
+    with optional_import():
+        return analyze_questions(questions, seed)
+
+
+def list_run_family(runtime: Runtime, book: RunStore) -> list[RunStore]:
+    """A run with every branch of it that lies beside it, and the branches of those."""
+    beside, _ = service.open_readable_runs(runtime, book.path.parent)
+    found = {book.name: book}
+    while True:
+        more = {
+            each.name: each
+            for each in beside
+            if each.state.branch and each.state.branch.source_run in found and each.name not in found
+        }
+        if not more:
+            return list(found.values())
+        found |= more
+
+
+def build_divergence_tree(runtime: Runtime, books: Sequence[RunStore], by: str = BY[0]) -> PathNode:
+    """Lay what the sessions of these runs did over each other."""
+    return build_path_tree(
+        iter_action_paths(
+            books, ComparisonOptions(action_by_tool if by == "tool" else _group_by_tool, runtime.program_path)
+        )
+    )
+
+
+def write_analysis(runtime: Runtime, book: RunStore, analysis: ExperimentAnalysis) -> Path:
+    """Write the analysis of a run beside its other pages; what a person wrote there is left alone."""
+    if not any(group.n for answer in analysis.answers for group in answer.groups):
+        raise NotFound(
+            f"{book.name} has no samples, replicates or branches", hint=f"flightlog lab resample {book.name}"
+        )
+    path = book.path / NAME
+    if path.exists() and MARK not in path.read_text("utf-8", "replace"):
+        raise Conflict(f"{NAME} of {book.name} was written by a person", hint=f"rename it first: {path}")
+    write_output_files(
+        book.path,
+        [
+            OutputFile(
+                NAME,
+                Tier.PRIVATE,
+                render_analysis(book.name, analysis, build_divergence_tree(runtime, list_run_family(runtime, book))),
+            )
+        ],
+    )
+    return path
+
+
+def _group_by_tool(action: Action) -> Action:
+    return action

@@ -1,0 +1,78 @@
+"""Keeping the directory small: sessions that left the file, pages nobody needs, the log.
+
+Nothing of a person's is lost: the text of a session that leaves goes to `archive/`, comments
+included, and is compressed once a day.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from flightlog.live.events import Event, SessionArchived
+from flightlog.live.layout import LOG, NOT_SESSIONS
+from flightlog.live.state_file.runtime_state import KEEP_DAYS, OWN
+from flightlog.model.addresses import is_safe
+from flightlog.model.usage import DAY_MS
+from flightlog.store import files, jsonl, shared_files
+from flightlog.store.journal import Journal
+
+LOG_BYTES_MAX = 200_000
+LOG_LINES_KEPT = 500
+ARCHIVE = "archive"
+_SWEEP_S = 3600.0
+
+
+def archive_removed(folder: Path, journal: Journal[Event], removed: Sequence[tuple[str, str]], now_ms: int) -> None:
+    """Keep the text of sessions that left the file."""
+    for session, text in removed:
+        line = msgspec.json.encode({"sessionId": session, "archivedAt": now_ms, "yaml": text})
+        jsonl.append_line(folder / ARCHIVE / "sessions.jsonl", line)
+        journal.append(SessionArchived(session, "no longer live"))
+
+
+def clean_up(folder: Path, home: Path, now_ms: int) -> list[str]:
+    """Compress the archive, take away pages and marks of sessions long gone; return their names."""
+    _compress_log(folder / ARCHIVE / "sessions.jsonl", now_ms)
+    gone = []
+    for path in sorted(folder.glob("*.json")):
+        if path.name not in NOT_SESSIONS and is_safe(path.stem) and _is_old(path, now_ms):
+            shared_files.remove_with_dir(path)
+            gone.append(path.stem)
+    marks = home / "live"
+    for path in sorted(marks.iterdir()) if marks.is_dir() else ():
+        if _is_old(path, now_ms):
+            shared_files.remove_with_dir(path)
+    for place in (folder, folder / OWN):
+        if place.is_dir():
+            files.remove_stale_temps(place, _SWEEP_S, now_ms / 1000)
+    return gone
+
+
+def log_line(folder: Path, text: str) -> None:
+    """Append to the log; above 200 KB only the last lines stay."""
+    path = folder / LOG
+    jsonl.append_line(path, text.encode("utf-8", "replace").replace(b"\n", b" "))
+    if path.stat().st_size > LOG_BYTES_MAX:
+        kept = path.read_bytes().splitlines()[-LOG_LINES_KEPT:]
+        files.replace_file(path, b"\n".join(kept) + b"\n", durable=False)
+
+
+def _compress_log(path: Path, now_ms: int) -> None:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
+    if data:
+        import zstandard  # noqa: PLC0415 - loaded after each turn, needed once a week
+
+        name = f"sessions-{now_ms}.jsonl.zst"
+        files.replace_file(path.with_name(name), zstandard.ZstdCompressor(level=10).compress(data))
+    shared_files.remove_with_dir(path)
+
+
+def _is_old(path: Path, now_ms: int) -> bool:
+    try:
+        return now_ms - path.stat().st_mtime * 1000 > KEEP_DAYS * DAY_MS
+    except OSError:
+        return False

@@ -1,0 +1,230 @@
+"""A YAML file people edit, as text in chunks with the place of every value.
+
+The file is cut at line ends: the header, each key of the root, each item of the two lists. A
+chunk knows where in its text each value stands, so that one value can be exchanged and every
+other byte stays. Knows nothing of profiles or sessions but how their lists name their items.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from flightlog.model.errors import Invalid, iter_yaml_events
+
+ITEM_KEYS = {"authProfiles": "profileId", "sessions": "sessionId"}
+HEADER = "header"
+
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+
+
+class YamlError(Invalid):
+    """An edit that cannot be read; lines and columns count from 1."""
+
+    def __init__(self, why: str, line: int, column: int) -> None:
+        """Say what is wrong and where."""
+        super().__init__(f"line {line}, column {column}: {why}", hint="correct the file; nothing in it was changed")
+        self.line, self.column = line, column
+
+
+class YamlNode(Struct, array_like=True):
+    """A value and its place in a chunk's text.
+
+    `after` is the place right behind the key's colon; `keys` holds the members of a mapping, in
+    order. A list is one value. `quote` is the quotation mark a string was written in.
+    """
+
+    start: int
+    end: int
+    after: int
+    value: Any = None
+    keys: dict[str, "YamlNode"] | None = None
+    is_flow: bool = False
+    indent: int = 0
+    quote: str = ""
+    is_opaque: bool = False
+    items: list["YamlNode"] | None = None  # of a list, while a file is cut up; a list is one value everywhere else
+
+    def to_python(self) -> Any:
+        """The value without places."""
+        if self.keys is None:
+            return self.value
+        return {name: node.to_python() for name, node in self.keys.items()}
+
+
+class YamlChunk(Struct):
+    """A run of whole lines: `header`, `r:KEY` for a key of the root, `LIST:ID` for an item."""
+
+    key: str
+    text: str
+    node: YamlNode | None = None
+
+
+def resolve_scalar(text: str) -> Any:
+    """What a plain scalar means in YAML 1.2: `13:00` is text, `no` is a word."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        return int(text, 0) if text[:2] in {"0o", "0x"} else int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return text
+
+
+def parse_chunks(text: str) -> list[YamlChunk]:
+    """Cut a file into chunks, or say where it is broken."""
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError  # noqa: PLC0415 - a tenth of a second, needed after an edit only
+
+    try:
+        events = _Events(iter_yaml_events(text), text)
+        root = events.read_root()
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise YamlError(error.problem or "not YAML", mark.line + 1, mark.column + 1) from None
+    except YAMLError as error:
+        place = getattr(error, "position", 0)
+        raise YamlError("a character YAML does not allow", text.count("\n", 0, place) + 1, 1) from None
+    except ValueError as error:
+        raise YamlError(str(error), 1, 1) from None
+    return list(_split_chunks(text, root))
+
+
+class _Events:
+    """Reads the parser's events into nodes."""
+
+    def __init__(self, events: Iterator[Any], text: str) -> None:
+        self._events = events
+        self._text = text
+
+    def read_root(self) -> YamlNode:
+        next(self._events)  # the stream begins
+        event = next(self._events)
+        if type(event).__name__ == "StreamEndEvent":
+            return YamlNode(0, 0, 0, None, {})
+        node = self._read_node(next(self._events), 0)
+        if type(next(self._events)).__name__ != "DocumentEndEvent" or not self._is_last():
+            raise YamlError("one document is expected", 1, 1)
+        if node.keys is None and node.value is None:
+            return YamlNode(0, 0, 0, None, {})
+        if node.keys is None or node.is_flow:
+            raise YamlError("the file is not a block of `key: value` lines", 1, 1)
+        return node
+
+    def _is_last(self) -> bool:
+        return type(next(self._events)).__name__ == "StreamEndEvent"
+
+    def _read_node(self, event: Any, after: int) -> YamlNode:
+        kind = type(event).__name__
+        start, end = event.start_mark.index, event.end_mark.index
+        if kind == "AliasEvent":
+            return YamlNode(start, end, after, is_opaque=True)
+        if kind == "ScalarEvent":
+            quote = event.style if event.style in {"'", '"'} else ""
+            value = resolve_scalar(event.value) if event.style is None and event.tag is None else event.value
+            if event.style is None and not event.value:
+                start = end = after  # the parser puts nothing where the next thing begins
+            return YamlNode(start, max(end, start), after, value, quote=quote)
+        if kind == "MappingStartEvent":
+            return self._read_mapping(event, after)
+        return self._read_sequence(event, after)
+
+    def _read_mapping(self, event: Any, after: int) -> YamlNode:
+        node = YamlNode(event.start_mark.index, 0, after, keys={}, is_flow=bool(event.flow_style))
+        node.indent = event.start_mark.column
+        assert node.keys is not None
+        last = node.start
+        while type(key := next(self._events)).__name__ != "MappingEndEvent":
+            if type(key).__name__ != "ScalarEvent":
+                raise YamlError("a key that is not a word", key.start_mark.line + 1, key.start_mark.column + 1)
+            if not node.keys:
+                node.indent = key.start_mark.column
+            if key.value in node.keys:
+                raise YamlError(f"`{key.value[:40]}` twice", key.start_mark.line + 1, key.start_mark.column + 1)
+            colon = self._text.find(":", key.end_mark.index) + 1
+            child = self._read_node(next(self._events), colon)
+            node.keys[key.value] = child
+            last = max(child.end, colon)
+        # The parser ends a block where the next thing begins, comments between them swallowed.
+        node.end = key.end_mark.index if node.is_flow else last
+        return node
+
+    def _read_sequence(self, event: Any, after: int) -> YamlNode:
+        items: list[YamlNode] = []
+        last = event.start_mark.index
+        while type(each := next(self._events)).__name__ != "SequenceEndEvent":
+            items.append(self._read_node(each, each.start_mark.index))
+            last = items[-1].end
+        is_flow = bool(event.flow_style)
+        node = YamlNode(event.start_mark.index, each.end_mark.index if is_flow else last, after, is_flow=is_flow)
+        node.value = [item.to_python() for item in items]
+        node.indent, node.items = event.start_mark.column, items
+        return node
+
+
+def _split_chunks(text: str, root: YamlNode) -> Iterator[YamlChunk]:
+    keys = root.keys or {}
+    starts = [_line_start(text, _key_offset(text, node)) for node in keys.values()]
+    heads = [_with_comments(text, start, 0) for start in starts]
+    yield YamlChunk(HEADER, text[: heads[0]] if heads else text)
+    for (name, node), start, end in zip(keys.items(), heads, [*heads[1:], len(text)], strict=False):
+        if name in ITEM_KEYS:
+            yield from _list_chunks(text, name, node, (start, end))
+        else:
+            yield YamlChunk(f"r:{name}", text[start:end], _shift_node(node, -start))
+
+
+def _list_chunks(text: str, name: str, node: YamlNode, span: tuple[int, int]) -> Iterator[YamlChunk]:
+    items = node.items or []
+    start, end = span
+    line = text.count("\n", 0, node.start) + 1
+    if node.value is not None and not isinstance(node.value, list):
+        raise YamlError(f"`{name}` is not a list", line, 1)
+    if node.is_flow and items:
+        raise YamlError(f"write each item of `{name}` on lines of its own, beginning with `- `", line, 1)
+    heads = [_with_comments(text, _line_start(text, item.start), node.indent) for item in items]
+    yield YamlChunk(
+        f"r:{name}", text[start : heads[0] if heads else end], _shift_node(node, -start) if not heads else None
+    )
+    seen: set[str] = set()
+    for item, head, stop in zip(items, heads, [*heads[1:], end], strict=False):
+        own = item.keys.get(ITEM_KEYS[name]) if item.keys is not None else None
+        at = text.count("\n", 0, item.start) + 1
+        if own is None or own.value is None:
+            raise YamlError(f"an item of `{name}` without `{ITEM_KEYS[name]}`", at, node.indent + 1)
+        if str(own.value) in seen:
+            raise YamlError(f"`{str(own.value)[:40]}` twice in `{name}`", at, node.indent + 1)
+        seen.add(str(own.value))
+        yield YamlChunk(f"{name}:{own.value}", text[head:stop], _shift_node(item, -head))
+
+
+def _key_offset(text: str, node: YamlNode) -> int:
+    return text.rfind("\n", 0, max(node.after - 1, 0)) + 1
+
+
+def _line_start(text: str, at: int) -> int:
+    return text.rfind("\n", 0, at) + 1
+
+
+def _with_comments(text: str, start: int, indent: int) -> int:
+    """Take the comment lines right above, when they are not indented deeper: they speak of what follows."""
+    while start:
+        above = _line_start(text, start - 1)
+        line = text[above : start - 1]
+        lead = len(line) - len(line.lstrip(" "))
+        if not line.strip().startswith("#") or lead > indent:
+            return start
+        start = above
+    return start
+
+
+def _shift_node(node: YamlNode, by: int) -> YamlNode:
+    keys = None if node.keys is None else {name: _shift_node(each, by) for name, each in node.keys.items()}
+    place = (node.start + by, node.end + by, node.after + by)
+    return YamlNode(*place, node.value, keys, node.is_flow, node.indent, node.quote, node.is_opaque)

@@ -1,0 +1,89 @@
+"""What kind of failure it was, and what is done about it: wait, try again, diagnose, leave, ask."""
+
+import re
+from typing import NamedTuple
+
+from flightlog.loop.plan.schema import Task
+from flightlog.loop.state import LoopState, TaskState
+from flightlog.model.text import pluralize
+
+_CLASSES = (
+    ("permission", r"permission denied|not permitted|forbidden|unauthori[sz]ed|eacces|denied by"),
+    ("network", r"connection|timed? ?out|network|dns|unreachable|reset by peer|overloaded|\b(429|502|503|529)\b"),
+    ("resource", r"no space left|out of memory|cannot allocate|too many open files|quota"),
+    ("dependency", r"no such file|not found|modulenotfound|no module named|importerror|missing"),
+    ("validation", r"assert|invalid|validation|expected|mismatch|verify"),
+)
+_PATTERNS = [(name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _CLASSES]
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\d+|[0-9a-f]{8}-[0-9a-f-]{27}")
+_SIGNATURE_CHARS = 200
+_RESOURCE_TRIES, _RESOURCE_WAIT_S = 2, 5.0
+
+
+class RecoveryAction(NamedTuple):
+    """What to do: retry, diagnose, delegate, skip, escalate or fail; when, and why."""
+
+    action: str
+    wait_s: float
+    why: str
+
+
+def classify_error(message: str, exit_code: int | None, *, timed_out: bool = False) -> tuple[str, str]:
+    """The kind of an error and how bad it is."""
+    if timed_out:
+        return "timeout", "medium"
+    for name, pattern in _PATTERNS:
+        if pattern.search(message[-4000:]):
+            return name, "high" if name in {"permission", "resource"} else "medium"
+    return ("execution", "medium") if exit_code else ("unknown", "low")
+
+
+def error_signature(message: str) -> str:
+    """The error without what differs from time to time: numbers, ids, spacing."""
+    last = next((line for line in reversed(message.strip().splitlines()) if line.strip()), "")
+    return " ".join(_NUMBERS.sub("#", last).split())[:_SIGNATURE_CHARS]
+
+
+def choose_recovery(state: LoopState, task: Task) -> RecoveryAction:  # noqa: PLR0911 - one for each rule
+    """Decide what follows the failure `task` is in."""
+    at = state.task_state(task.task_id)
+    limit = task.max_retries if task.max_retries is not None else state.config.max_retries
+    if at.failures > limit:
+        return _give_up(task, at, f"{pluralize(at.failures, 'failure')}; retries allowed: {limit}")
+    if at.error_type == "permission":
+        return RecoveryAction("escalate", 0, "permission was denied; another try would be denied as well")
+    if at.error_type == "resource" and at.failures > _RESOURCE_TRIES:
+        return _give_up(task, at, "resources stayed exhausted")
+    if task.error_handling.on_failure == "skip" and limit == 0:
+        return RecoveryAction("skip", 0, "the plan says to skip it")
+    if task.error_handling.on_failure == "escalate":
+        return RecoveryAction("escalate", 0, "the plan says to ask")
+    if at.same >= 2 and at.error_type not in {"network", "timeout", "resource"}:
+        return _alternative_recovery(task, at)
+    wait = _RESOURCE_WAIT_S if at.error_type == "resource" else _backoff_seconds(state, at.failures)
+    return RecoveryAction("retry", wait, f"{at.error_type} error, try {at.failures + 1} of {limit + 1}")
+
+
+def _alternative_recovery(task: Task, at: TaskState) -> RecoveryAction:
+    """The same failure twice: find out why instead of running into it again."""
+    why = f"the same failure {pluralize(at.same, 'time')}"
+    if not at.diagnosed and (task.run.agent is not None or task.diagnose):
+        return RecoveryAction("diagnose", 0, f"{why}: diagnosis instead of another retry")
+    if task.delegate is not None and at.mode != "delegate":
+        return RecoveryAction("delegate", 0, f"{why}: another way is tried")
+    if task.run.agent is not None and at.same <= 3:
+        return RecoveryAction("retry", 0, f"{why}: tried again with the diagnosis")
+    return _give_up(task, at, why)
+
+
+def _give_up(task: Task, at: TaskState, why: str) -> RecoveryAction:
+    if task.error_handling.on_failure == "skip":
+        return RecoveryAction("skip", 0, f"{why}; the plan says to skip it")
+    if task.delegate is not None and at.mode != "delegate":
+        return RecoveryAction("delegate", 0, f"{why}; another way is tried")
+    return RecoveryAction("escalate", 0, why)
+
+
+def _backoff_seconds(state: LoopState, failures: int) -> float:
+    delay = state.config.retry_base_seconds * 2.0 ** min(failures - 1, 30)
+    return float(min(delay, state.config.retry_max_seconds))

@@ -1,1 +1,0 @@
-"""Looking at sessions: status, report, analysis, insights, comparison, calibration."""

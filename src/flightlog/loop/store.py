@@ -1,0 +1,222 @@
+"""A session's book: its journal, what it adds up to, and the pages that show it while it happens.
+
+Words from outside are redacted here, before the first write. The two logs grow by one write
+an event; the other pages are written at task ends and otherwise at most once a second, and
+never take more than a tenth of the time, however large a plan is.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, json
+
+from flightlog.loop import events, layout
+from flightlog.loop.decide.fold import apply_event
+from flightlog.loop.layout import dump_yaml
+from flightlog.loop.logs import DecisionLog, ErrorLog, build_log_entry
+from flightlog.loop.plan.load import redact_event
+from flightlog.loop.plan.schema import Plan
+from flightlog.loop.state import LoopState
+from flightlog.model.errors import Damage
+from flightlog.model.output_files import OutputFile, Tier
+from flightlog.model.runtime import Runtime
+from flightlog.model.text import format_utc_time, parse_utc_time
+from flightlog.privacy.json_redactor import JsonRedactor
+from flightlog.privacy.redactor import Redactor
+from flightlog.store.journal import Journal, JournalRecord, UnknownEvent
+from flightlog.store.output_files import AppendableJsonFile, write_output_files
+
+JOURNAL = "journal.jsonl"
+CHECKPOINT = "checkpoint.json"
+PAGES_EVERY_S = 1.0
+_SHARE_MAX = 10.0
+_DURABLE = (
+    events.LoopStarted
+    | events.RunnerAcquired
+    | events.UsageRecorded
+    | events.AttemptEnded
+    | events.TaskVerified
+    | events.TaskEnded
+    | events.BreakerChanged
+) | (events.QuestionAnswered | events.LoopPaused | events.LoopStopped | events.LoopEnded | events.LoopResumed)
+_AT_ONCE = (
+    events.QuestionAsked
+    | events.QuestionAnswered
+    | events.LoopPaused
+    | events.LoopStopped
+    | events.LoopEnded
+    | events.LoopResumed
+)
+
+
+class Checkpoint(Struct):
+    """What the events up to `offset` add up to; a cache, checked by the event that stands there."""
+
+    offset: int
+    last: str
+    state: LoopState
+
+
+class LoopStore:
+    """The book of the session in `directory`, open for writing."""
+
+    def __init__(  # noqa: PLR0913 - one parameter per thing it works with
+        self,
+        directory: Path,
+        plan: Plan,
+        runtime: Runtime,
+        redactor: Redactor,
+        *,
+        allowed: Callable[[], None] = lambda: None,
+        tell: Callable[[events.Event], None] = lambda _: None,
+    ) -> None:
+        """Read what is there; `plan` has clean words. `allowed` raises once another process writes here."""
+        self._directory = directory
+        self._plan = plan
+        self._now = runtime.clock.now_s
+        self._redactor = redactor
+        self._allowed = allowed
+        self._tell = tell
+        self._clean = JsonRedactor(redactor)
+        self._journal = _open_journal(directory, runtime, allowed)
+        self._names = {task.task_id: task.name for task in plan.tasks}
+        self._log: AppendableJsonFile | None = None
+        self._history: AppendableJsonFile | None = None
+        self._published = self._cost = 0.0
+        self._last: tuple[str, int] = ("", 0)
+        self._known = redactor.known.growth
+        self._fold_records(self._iter_records())
+
+    def redact_again(self) -> None:
+        """Remove from journal and logs what was written before it was recognized as private.
+
+        A session is one document: a value that is recognized once is replaced everywhere in it.
+        """
+        if self._redactor.known.growth > self._known:
+            self.close()
+            self._journal.rewrite_events(lambda event: redact_event(event, self._clean))
+            self._fold_records(self._iter_records())
+
+    def append(self, event: events.Event) -> None:
+        """Write one event down, take it into account and show it."""
+        cleaned = redact_event(event, self._clean)
+        record = self._journal.append(cleaned, durable=isinstance(cleaned, _DURABLE))
+        line = self._apply_record(record)
+        if self._log is None or self._history is None:
+            self._open_logs([line])
+        else:
+            self._log.add_entries([line])
+            if isinstance(event, events.DecisionMade) or self._decisions.settled:
+                self._history.add_entries(
+                    _encode_items(self._decisions.drain_entries()), _encode_items(self._decisions.pending)
+                )
+        if isinstance(event, _AT_ONCE):
+            self.write_output_files()
+        elif isinstance(event, events.TaskEnded) or self._now() - self._published >= PAGES_EVERY_S:
+            self.refresh_output()
+        self._tell(cleaned)
+
+    def refresh_output(self) -> None:
+        """Write the pages that changed, unless that would take more than a tenth of the time."""
+        if self._now() - self._published >= self._cost * _SHARE_MAX:
+            self.write_output_files()
+
+    def write_output_files(self) -> None:
+        """Write the pages that changed, unless somebody else holds the session now."""
+        self._allowed()
+        began = self._now()
+        state, plan = self.state, self._plan
+        texts = {
+            "session-metadata.yaml": dump_yaml(layout.build_metadata(state, plan, began)),
+            "progress-tracking.yaml": dump_yaml(layout.build_progress(state, plan)),
+            "errors-and-retries.json": _format_json(self._errors.build_page(state.session_id)),
+            "question.yaml": _question_page(state),
+            CHECKPOINT: json.encode(Checkpoint(self._last[1], self._last[0], state)).decode(),
+        }
+        if state.features or not self._shown:
+            texts["feature-inventory.json"] = _format_json(layout.feature_inventory(state))
+        texts["feature-docs-generated.json"] = _format_json(layout.feature_docs(state))
+        texts["quality-metrics.json"] = _format_json(layout.quality_metrics(state, plan))
+        changed = {name: text for name, text in texts.items() if self._shown.get(name) != text}
+        write_output_files(
+            self._directory, [OutputFile(name, Tier.PRIVATE, text) for name, text in changed.items()], durable=False
+        )
+        self._shown.update(changed)
+        self._published = self._now()
+        self._cost = max(self._published - began, 0.0)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for each in (self._log, self._history):
+            if each is not None:
+                each.close()
+
+    def _fold_records(self, records: Iterable[JournalRecord[events.Event]]) -> None:
+        self.state = LoopState()
+        self.damage: list[Damage] = []
+        self._decisions = DecisionLog(self._names)
+        self._errors = ErrorLog()
+        self._shown: dict[str, str] = {}
+        entries = [self._apply_record(record) for record in records]
+        if entries:
+            self._open_logs(entries)
+
+    def _iter_records(self) -> Iterator[JournalRecord[events.Event]]:
+        for item in self._journal.read_records():
+            if isinstance(item, Damage):
+                self.damage.append(item)
+            elif not isinstance(item, UnknownEvent):
+                yield item
+
+    def _apply_record(self, record: JournalRecord[events.Event]) -> bytes:
+        at = parse_utc_time(record.ts)
+        apply_event(self.state, at, record.event)
+        self._decisions.add_event(record.seq, at, record.event)
+        self._errors.add_event(record.seq, at, record.event)
+        self._last = (record.id, record.offset)
+        return json.encode(build_log_entry(record.seq, at, record.event, self._names))
+
+    def _open_logs(self, entries: list[bytes]) -> None:
+        head = json.encode({"session_id": self.state.session_id})
+        head = b"{\n  " + head[1:]
+        self._log = AppendableJsonFile(self._directory / "execution-log.json", head, "events", entries, [])
+        settled, pending = _encode_items(self._decisions.drain_entries()), _encode_items(self._decisions.pending)
+        self._history = AppendableJsonFile(
+            self._directory / "decision-history.json", head, "decisions", settled, pending
+        )
+
+
+def _open_journal(directory: Path, runtime: Runtime, allowed: Callable[[], None]) -> Journal[events.Event]:
+    """Open the journal of the session in `directory`."""
+    path = directory / JOURNAL
+    return Journal(
+        path,
+        events.Event,
+        now=lambda: format_utc_time(runtime.clock.now_s()) or "",
+        new_id=runtime.new_id,
+        allowed=allowed,
+    )
+
+
+def _encode_items(items: list[dict[str, Any]]) -> list[bytes]:
+    return [json.encode(each) for each in items]
+
+
+def _format_json(value: dict[str, Any]) -> str:
+    return json.format(json.encode(value), indent=2).decode() + "\n"
+
+
+def _question_page(state: LoopState) -> str:
+    """The page on which a question can be answered: write the answer there and save."""
+    if state.question is None:
+        return "# No question is open.\n"
+    asked = state.question.asked
+    told = {
+        "question": asked.question,
+        "text": asked.text,
+        "options": list(asked.options),
+        "without_an_answer": f"{asked.safe} at {format_utc_time(state.question.at + asked.timeout_s)}",
+        "answer": "",
+    }
+    return dump_yaml(told)

@@ -1,0 +1,165 @@
+"""Wiring of privacy: where its key and consents are, and which values are known to be secret.
+
+Takes what it needs of the machine from a `Runtime`.
+"""
+
+import functools
+import getpass
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from flightlog.model.errors import Misconfigured
+from flightlog.model.runtime import Runtime
+from flightlog.privacy import redactor, scanner
+from flightlog.privacy.detect import randomness
+from flightlog.privacy.detect.known_values import KnownSecrets as Values
+from flightlog.privacy.detect.known_values import is_usable, requires_whole_word
+from flightlog.privacy.redactor import Redactor, confidence_label, mask_value
+from flightlog.privacy.trust import is_trusted
+from flightlog.store.files import find_project
+from flightlog.store.git.command import PersonGit
+from flightlog.store.git.repository import find_common_dir
+from flightlog.store.recordings.reader import raw_lines
+
+SETTINGS = "flightlog.toml"
+_DOTENV = (".env", ".env.local", ".envrc")
+_SETTINGS_BYTES_MAX = 1 << 20
+# A file of settings has many short values that are no secrets: ports, modes, names.
+_DOTENV_CHARS_MIN = 8
+_SECRET_NAME = re.compile(
+    r"pass|pwd|secret|token|key|auth|cred|session|cookie|private|dsn|salt|webhook|signature", re.IGNORECASE
+)
+_GIT_USER = re.compile(r"^\[user\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL | re.IGNORECASE)
+_GIT_NAME = re.compile(r"^[ \t]*(?:name|email)[ \t]*=[ \t]*\"?(.*?)\"?[ \t]*$", re.MULTILINE | re.IGNORECASE)
+# Names that point at no person and no machine.
+_NAMELESS = frozenset(("", "root", "localhost"))
+
+
+def key_path(runtime: Runtime) -> Path:
+    """Return where the key for tags is."""
+    return Path(runtime.data_dir) / "privacy.key"
+
+
+def make_redactor(runtime: Runtime, folder: Path | None = None, homes: Mapping[str, str] | None = None) -> Redactor:
+    """Return a redactor for one document of the project at `folder`: for a session, the directory it ran in.
+
+    It knows the secrets of the environment and of the project's `.env` files, and the names of
+    the person and the machine.
+    """
+    project = folder or Path(runtime.cwd)
+    own = Path(runtime.home)
+    known_homes = {str(own): "~"} if own.name not in _NAMELESS else {}
+    names = personal_names(project, own)
+    return Redactor(
+        redactor.load_key(key_path(runtime)),
+        known=project_secret_values(runtime, project),
+        names=names,
+        homes={**known_homes, **(homes or {})},
+    )
+
+
+def project_secret_values(runtime: Runtime, folder: Path) -> frozenset[str]:
+    """Return the values that are secret in a project whatever they look like."""
+    values = secret_values(runtime.environ)
+    for name in _DOTENV:
+        for path in {folder / name, find_project(folder) / name}:
+            values |= dotenv_values(_read_settings(path))
+    return frozenset(
+        value for value in values if requires_whole_word(value.encode("utf-8", "surrogatepass")) is not None
+    )
+
+
+def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
+    """Return the values of variables whose names look secret."""
+    return frozenset(
+        value
+        for name, value in environment.items()
+        if _SECRET_NAME.search(name) and is_usable(value) and not value.startswith(("/", "~/", "./"))
+    )
+
+
+def dotenv_values(text: str) -> frozenset[str]:
+    """Return the values of a `.env` file that have a secret name or look random, of eight characters or more."""
+    pairs = {}
+    for line in text.splitlines():
+        name, mark, value = line.strip().removeprefix("export ").partition("=")
+        if mark and not name.startswith("#"):
+            pairs[name.strip()] = value.strip().strip("\"'")
+    drawn = {value for value in pairs.values() if randomness.is_random(value.encode("utf-8", "surrogatepass"))}
+    return frozenset(value for value in secret_values(pairs) | drawn if len(value) >= _DOTENV_CHARS_MIN)
+
+
+@functools.lru_cache(maxsize=64)  # files are read once per project: redactors are made for each page
+def personal_names(project: Path, home: Path) -> frozenset[str]:
+    """Return what the person and the machine are called: user, host, and the project's git identity."""
+    host = os.uname().nodename
+    names = {host, host.partition(".")[0]}
+    with suppress(KeyError, OSError):
+        names.add(getpass.getuser())
+    # Git's own files are read instead of asking git: a settle must start no process, least of all in a foreign clone.
+    settings = [home / ".gitconfig", home / ".config/git/config"]
+    root = find_project(project)
+    if (root / ".git").exists():  # a transcript may name any directory, also one that cannot be
+        settings.append(find_common_dir(root) / "config")
+    for path in settings:
+        for section in _GIT_USER.findall(_read_settings(path)):
+            names.update(_GIT_NAME.findall(section))
+    return frozenset(names - _NAMELESS)
+
+
+def _read_settings(path: Path) -> str:
+    """Return the text of a settings file; nothing if it is large, no plain file or not readable."""
+    with suppress(OSError):
+        if path.is_file() and path.stat().st_size <= _SETTINGS_BYTES_MAX:
+            return path.read_text(errors="replace")
+    return ""
+
+
+def find_private_in_files(paths: Iterable[str], known: Values) -> Iterator[dict[str, Any]]:
+    """Yield what is private in the transcripts of one session, values masked."""
+    files = list(paths)
+
+    def look() -> Iterator[tuple[str, scanner.LocatedFinding]]:
+        for path in files:
+            yield from ((path, place) for place in scanner.find_in_lines(raw_lines(path, 0), known))
+
+    return (finding_fields(path, place) for path, place in scanner.read_twice(look, known))
+
+
+def finding_fields(name: str, place: scanner.LocatedFinding) -> dict[str, Any]:
+    """A finding as it is shown: where it is and what it is, never what it says."""
+    found = place.found
+    fields = {"path": name, "line": place.line, "offset": place.start, "end": place.end, "rule": found.rule}
+    return fields | {
+        "kind": found.kind,
+        "confidence": confidence_label(found.weight),
+        "masked": mask_value(found.value),
+    }
+
+
+def guard_git(runtime: Runtime, folder: Path) -> PersonGit:
+    """Return how the guard runs git in `folder`; inside a hook, git's own variables say which index is meant."""
+    if folder != Path() or "GIT_PREFIX" not in runtime.environ:  # which git sets for every hook
+        return PersonGit(folder, is_trusted(runtime, folder.resolve()))
+    names = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE")
+    # Git is at work here already, with all that this repository configures.
+    return PersonGit(
+        folder, trusted=True, variables={name: runtime.environ[name] for name in names if name in runtime.environ}
+    )
+
+
+def repository_settings(folder: Path) -> dict[str, Any]:
+    """Return the settings that a repository brings along."""
+    import tomllib  # noqa: PLC0415 - redacting needs no settings
+
+    path = folder / SETTINGS
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError) as error:
+        raise Misconfigured(f"{SETTINGS} cannot be read: {error}", hint=f"correct {path}") from error

@@ -1,0 +1,1 @@
+"""Keeping recordings up to date."""

@@ -1,0 +1,129 @@
+"""Settling: bring our copies and the index up to date after an agent rested.
+
+Idempotent, and safe to be killed: what was copied stays, the rest is done next time. Started
+by the hook for one session, or by a person for all of them.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.agents.claude_code.files import AGENT, find_config_dirs, session_files
+from flightlog.agents.claude_code.hooks import find_transcript_paths
+from flightlog.agents.recordings import adopt_session_files
+from flightlog.archive.archive import Archive, SessionFiles, open_archive
+from flightlog.dataset.state import find_collecting_root
+from flightlog.live.service import collect_after_settle
+from flightlog.model.addresses import check_id
+from flightlog.model.errors import Conflict, FlightlogError, NotFound
+from flightlog.model.runtime import Runtime
+from flightlog.model.usage import DAY_MS
+from flightlog.sources.hook_log import read_hook_records
+from flightlog.store.directories import ensure_writable
+from flightlog.store.recordings.adoption import session_dir
+from flightlog.store.recordings.sessions import RecordingFault, SessionAdoption, seal_session, verify_sample
+
+
+class SettleReport(Struct, frozen=True):
+    """What a settle did."""
+
+    sessions: int
+    bytes_adopted: int
+    sealed: int
+    failed: tuple[str, ...]
+    busy: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    dataset_rows: int = 0
+    damage: tuple[RecordingFault, ...] = ()
+
+
+def settle_one(runtime: Runtime, written: str) -> SettleReport:
+    """Settle one session: the hook's own, even where our configuration would not find it."""
+    archive = open_archive(runtime)
+    try:
+        recording = archive.find_recording(written)
+    except NotFound:
+        recording = _find_by_hook_log(runtime, check_id(written))
+    return _settle_recordings(runtime, archive, [recording], seal=False)
+
+
+def settle_all(runtime: Runtime, progress: Callable[[int, int], None] | None = None) -> SettleReport:
+    """Settle everything that can be found, and seal what has long been quiet."""
+    archive = open_archive(runtime)
+    return _settle_recordings(runtime, archive, list(archive.recordings.values()), seal=True, progress=progress)
+
+
+def _settle_recordings(
+    runtime: Runtime,
+    archive: Archive,
+    recordings: list[SessionFiles],
+    *,
+    seal: bool,
+    progress: Callable[[int, int], None] | None = None,
+) -> SettleReport:
+    ensure_writable(Path(runtime.data_dir))
+    days = runtime.config["archive.seal_after_days"].value
+    quiet_ms = runtime.clock.now_ms() - int(days) * DAY_MS if seal and days else 0
+    adopted = sealed = rows = 0
+    failed: list[str] = []
+    busy: list[str] = []
+    damage: list[RecordingFault] = []
+    for done, recording in enumerate(recordings):
+        if progress is not None:
+            progress(done, len(recordings))
+        is_live = any(not file.path.startswith(f"{runtime.data_dir}/") for file in recording.files)
+        try:
+            result = (
+                adopt_session_files(runtime.data_dir, recording.session, recording.files)
+                if is_live
+                else SessionAdoption(())
+            )
+            adopted += sum(each.end - each.start for each in result.adopted)
+            failed += [f"{recording.session}/{name}: {error.message}" for name, error in result.failed]
+            damage += result.faults
+            if recording.changed_ms < quiet_ms:
+                sealed += len(seal_session(Path(runtime.data_dir), AGENT, recording.session))
+            if not seal or any(each.end > each.start for each in result.adopted):
+                rows += _extract_rows(runtime, archive, recording)
+        except Conflict as error:
+            busy.append(f"{recording.session}: {error.message}")
+        except FlightlogError as error:
+            if is_live:  # Otherwise there was nothing to copy, and the sample tells what is wrong with the archive.
+                failed.append(f"{recording.session}: {error.message}")
+    damage += verify_sample(Path(runtime.data_dir), AGENT)
+    notes = _update_index(runtime, archive, "" if seal else recordings[0].session)
+    if seal:
+        # Not after each turn: the hook's settle has a budget, and `up` counts what is missing.
+        archive.count_secrets()
+    return SettleReport(len(recordings), adopted, sealed, tuple(failed), tuple(busy), notes, rows, tuple(damage))
+
+
+def _extract_rows(runtime: Runtime, archive: Archive, recording: SessionFiles) -> int:
+    """Write training rows of a session whose repository collects them; return how many."""
+    cwd = archive.first_cwd(recording)
+    if not cwd or find_collecting_root(Path(cwd)) is None:
+        return 0
+    from flightlog.dataset.service import extract_session_rows  # noqa: PLC0415 - its redactor takes a while to load
+
+    return extract_session_rows(runtime, archive, recording, cwd)
+
+
+def _update_index(runtime: Runtime, archive: Archive, only: str) -> tuple[str, ...]:
+    """Bring the index up to date, and with its figures what is known of running sessions."""
+    archive.usage_pipeline.refresh()
+    archive.search_index.refresh()
+    notes = collect_after_settle(runtime, archive, only)
+    archive.usage_pipeline.save()
+    archive.search_index.close()
+    return notes
+
+
+def _find_by_hook_log(runtime: Runtime, session: str) -> SessionFiles:
+    """Find a session's files by what its hook was told."""
+    paths = find_transcript_paths(read_hook_records(session_dir(Path(runtime.data_dir), AGENT, session)))
+    known = find_config_dirs(runtime)
+    files = [file for path in sorted(paths) for file in session_files(str(Path(path).parent), session)]
+    if not files:
+        raise NotFound(f"no session {session!r} below {', '.join(known)}", hint="flightlog session list")
+    return SessionFiles(session, AGENT, tuple(files))

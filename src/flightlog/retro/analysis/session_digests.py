@@ -1,0 +1,201 @@
+"""Reducing a recorded session to a digest: what went wrong in it, what came of it, what it cost. Pure.
+
+Every mark names the step it was seen at. Looks at what the agent did, never at what it claims.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from flightlog.model.entries import PromptKind
+from flightlog.model.output_files import Redacted
+from flightlog.model.session import NoteKind, Session, Step, ToolCall, Turn
+from flightlog.model.usage import sum_costs
+from flightlog.retro.analysis.digests import (
+    MARKS_MAX,
+    PROMPTS_MAX,
+    ConversationDigest,
+    DigestMark,
+    DigestPrompt,
+    error_signature,
+    make_excerpt,
+)
+from flightlog.views.session.edits import changed_file
+from flightlog.views.session.summary import outline_session
+from flightlog.views.session.timeline import turn_steps
+
+LOOP_CALLS = 4
+DEAD_END_CALLS = 3
+_COMMIT = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
+_COMMITTED = re.compile(r"\[[^\]\n]+ (?:\([\w-]+\) )?[0-9a-f]{7,40}\]")
+_TEST = re.compile(
+    r"\b(?:pytest|unittest|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest)\b|\b(?:npm|pnpm|yarn|bun)(?: run)? test\b"
+    r"|\b(?:go|cargo|mvn|gradle|dotnet|swift|mix|make|rake) test\b"
+)
+_TESTS_FAILED = re.compile(
+    r"\b[1-9]\d* (?:tests? )?(?:failed|failing|failures?|errors?)\b|\bFAIL(?:ED)?\b|exit code [1-9]", re.IGNORECASE
+)
+_REVERT = re.compile(
+    r"\bgit\b[^|;&\n]*\b(?:checkout\s+(?:\S+\s+)?--|restore\b|reset\s+--hard|revert\b|stash(?!\s+(?:list|show|pop|apply))\b)"
+)
+_BY_HAND = frozenset({PromptKind.HUMAN, PromptKind.COMMAND})
+
+
+def digest_session(
+    session: Session, version: str, redact: Callable[[Session], Redacted[Session]] | None = None
+) -> ConversationDigest:
+    """Reduce `session`; `version` names the state of its files.
+
+    Failures are what issues are published of: their texts are cut from the redacted session.
+    """
+    summary = outline_session(session).summary
+    prompts = [
+        DigestPrompt(
+            f"{session.id}#{turn.number}",
+            turn.at_ms or session.started_ms or 0,
+            make_excerpt(turn.text),
+            len(turn.text),
+        )
+        for turn in session.turns
+        if turn.kind in _BY_HAND and turn.text.strip()
+    ]
+    return ConversationDigest(
+        id=session.id,
+        source=session.agent,
+        version=version,
+        title=session.heading,
+        started_ms=session.started_ms or 0,
+        ended_ms=session.ended_ms or 0,
+        prompts=tuple(prompts[:PROMPTS_MAX]),
+        turns=summary.turns,
+        messages=summary.turns + summary.steps,
+        chars=sum(prompt.chars for prompt in prompts),
+        project=session.cwd,
+        models=summary.models,
+        frictions=tuple(_find_frictions(session))[:MARKS_MAX],
+        outcomes=tuple(_find_outcomes(session))[:MARKS_MAX],
+        failures=tuple(_find_failures(redact(session).value if redact and any(_find_failures(session)) else session))[
+            :MARKS_MAX
+        ],
+        costs=tuple(_turn_costs(session))[:MARKS_MAX],
+        usd=summary.cost.usd,
+        tokens=summary.usage.total,
+    )
+
+
+def _iter_calls(session: Session) -> Iterator[tuple[str, Turn, Step, ToolCall]]:
+    for turn in session.turns:
+        for step in turn.steps:
+            for call in step.calls:
+                yield f"{session.id}#{turn.number}.{step.number}", turn, step, call
+    for lane in session.lanes:
+        for turn in lane.turns:
+            for step in turn.steps:
+                for call in step.calls:
+                    yield f"{session.id}@{lane.id}#{turn.number}.{step.number}", turn, step, call
+
+
+def _find_frictions(session: Session) -> Iterator[DigestMark]:
+    for turn in session.turns:
+        yield from _find_note_marks(session, turn)
+        yield from _find_loops(session, turn)
+        if turn.rewound:
+            yield DigestMark(
+                "dead end", f"{session.id}#{turn.number}", make_excerpt(turn.text) or "the turn was taken back"
+            )
+        elif _ends_in_failures(turn):
+            yield DigestMark("dead end", f"{session.id}#{turn.number}", "the turn ended on failing calls")
+    for address, _, _, call in _iter_calls(session):
+        if call.denied:
+            kind = "rejected edit" if changed_file(call) else "rejected call"
+            yield DigestMark(kind, address, make_excerpt(changed_file(call) or call.name))
+    yield from _find_reverts(session)
+
+
+def _find_note_marks(session: Session, turn: Turn) -> Iterator[DigestMark]:
+    address = f"{session.id}#{turn.number}"
+    if turn.kind is PromptKind.INTERRUPTION:
+        yield DigestMark("interruption", address, make_excerpt(turn.text))
+    for item in turn.items:
+        if isinstance(item, Step):
+            address = f"{session.id}#{turn.number}.{item.number}"
+        elif item.kind is NoteKind.INTERRUPTION:
+            yield DigestMark("interruption", address, make_excerpt(item.text))
+        elif item.kind is NoteKind.COMPACTION:
+            yield DigestMark("compaction", address, make_excerpt(item.text))
+        elif item.kind is NoteKind.API_FAILURE:
+            yield DigestMark("failed request", address, make_excerpt(item.text))
+
+
+def _find_loops(session: Session, turn: Turn) -> Iterator[DigestMark]:
+    """The same call again and again, and a call repeated after it failed."""
+    counts: Counter[str] = Counter()
+    failed: set[str] = set()
+    retried: set[str] = set()
+    for step in turn.steps:
+        address = f"{session.id}#{turn.number}.{step.number}"
+        for call in step.calls:
+            same = f"{call.name} {sorted(call.input.items(), key=lambda pair: pair[0])}"
+            counts[same] += 1
+            if counts[same] == LOOP_CALLS:
+                yield DigestMark("tool loop", address, make_excerpt(f"{call.name} called {LOOP_CALLS} times alike"))
+            if same in failed and same not in retried:
+                retried.add(same)
+                yield DigestMark("retry", address, make_excerpt(f"{call.name} again after it failed"))
+            if call.is_error and not call.denied:
+                failed.add(same)
+
+
+def _ends_in_failures(turn: Turn) -> bool:
+    calls = [call for step in turn.steps for call in step.calls]
+    last = calls[-DEAD_END_CALLS:]
+    return len(last) == DEAD_END_CALLS and all(call.is_error and not call.denied for call in last)
+
+
+def _find_reverts(session: Session) -> Iterator[DigestMark]:
+    """Edits that were undone: by git, by the opposite edit, or by writing what was there before."""
+    edits: dict[str, set[tuple[str, str]]] = {}
+    written: dict[str, list[str]] = {}
+    for address, _, _, call in _iter_calls(session):
+        if call.is_error or call.denied:
+            continue
+        command = call.input.get("command")
+        if call.name == "Bash" and isinstance(command, str) and _REVERT.search(command):
+            yield DigestMark("reverted file", address, make_excerpt(command))
+        path = changed_file(call)
+        old, new = call.input.get("old_string"), call.input.get("new_string")
+        if path and isinstance(old, str) and isinstance(new, str):
+            if (new, old) in edits.setdefault(path, set()):
+                yield DigestMark("reverted file", address, make_excerpt(path))
+            edits[path].add((old, new))
+        content = call.input.get("content")
+        if path and isinstance(content, str):
+            if content in written.setdefault(path, [])[:-1]:
+                yield DigestMark("reverted file", address, make_excerpt(path))
+            written[path].append(content)
+
+
+def _find_outcomes(session: Session) -> Iterator[DigestMark]:
+    for address, _, _, call in _iter_calls(session):
+        command = call.input.get("command")
+        if call.name != "Bash" or not isinstance(command, str) or call.denied or call.result is None:
+            continue
+        output = call.output
+        if _COMMIT.search(command) and not call.is_error and _COMMITTED.search(output):
+            yield DigestMark("commit", address, make_excerpt(output))
+        if _TEST.search(command):
+            passed = not call.is_error and not _TESTS_FAILED.search(output)
+            yield DigestMark("tests passed" if passed else "tests failed", address, make_excerpt(command))
+
+
+def _find_failures(session: Session) -> Iterator[DigestMark]:
+    for address, _, _, call in _iter_calls(session):
+        if call.is_error and not call.denied and (key := error_signature(call.output)):
+            yield DigestMark("failure", address, make_excerpt(call.output), key)
+
+
+def _turn_costs(session: Session) -> Iterator[DigestMark]:
+    for turn in session.turns:
+        usd = sum_costs(step.cost for step in turn_steps(session, turn)).usd
+        if turn.kind in _BY_HAND and usd:
+            yield DigestMark("turn", f"{session.id}#{turn.number}", make_excerpt(turn.text), "", usd)

@@ -1,1 +1,0 @@
-"""Artifacts: the analysis as one page that works offline."""

@@ -1,0 +1,1 @@
+"""First run and health of the installation."""

@@ -1,0 +1,154 @@
+"""Recording and rewind demos."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+from msgspec.structs import replace as with_values
+
+from flightlog.agents.claude_code.driver import clean_environment, find
+from flightlog.agents.recordings import adopt_session_files
+from flightlog.agents.scripted.agent import ScriptedAgent, ScriptedEnvironment
+from flightlog.agents.scripted.scenario import load_scenario
+from flightlog.agents.scripted.server import serve_scenario
+from flightlog.archive.archive import Archive
+from flightlog.archive.search import parse_query
+from flightlog.lab import service
+from flightlog.lab.config import Engine, RunConfig, SessionConfig, VerifierConfig
+from flightlog.lab.inspect import compare_runs
+from flightlog.lab.layout import run_meta
+from flightlog.lab.replay.branch import ReplayOptions, continue_any_run, prepare_branch
+from flightlog.lab.replay.certificate import replay_meta
+from flightlog.lab.replay.source import ReplaySource
+from flightlog.lab.runner.context import Tell
+from flightlog.lab.runner.run import start_run
+from flightlog.lab.store import RunStore
+from flightlog.live.collector import CollectDepth, LiveDirectory, collect_live_state
+from flightlog.live.dashboard import TerminalSize, dashboard_lines
+from flightlog.model.errors import NotFound
+from flightlog.model.runtime import Runtime
+from flightlog.store.files import ensure_dir, replace_file
+
+PROMPTS = ("Write a module that rounds prices to cents, with a test.", "How many lines is that?")
+DEMO_SCENARIO = Path(__file__).parents[1] / "agents/scripted/scenarios/demo.yaml"
+SEARCHED = "rounding decimal"
+REWIND_SCENARIO = Path(__file__).parents[1] / "agents/scripted/scenarios/rewind.yaml"
+TURN = 7
+ASKED = "Write whatever makes test_shop.py pass."
+SAID = "Leave the test alone: it is right."
+_SHOP = "def total(prices, tax):\n    return sum(prices) + tax\n"
+_TEST = "from shop import total\n\nassert total([999, 502], 0.19) == 1786, total([999, 502], 0.19)\nprint('right')\n"
+_RIGHT = "import sys; sys.path.insert(0, '.'); from shop import total; sys.exit(total([999, 502], 0.19) != 1786)"
+
+
+class DemoResult(Struct, frozen=True):
+    """What the demo has to show."""
+
+    archive: Archive
+    session: str
+    kept_bytes: int
+    found: tuple[str, ...]
+    same_without_the_agent: bool
+    board: tuple[str, ...] = ()
+
+
+@contextlib.contextmanager
+def perform_demo(runtime: Runtime, scenario: Path = DEMO_SCENARIO) -> Iterator[DemoResult]:
+    """Let the agent work in a directory of its own, keep its session, and find it again from our copy alone."""
+    with tempfile.TemporaryDirectory(prefix="flightlog-demo-") as folder:
+        config, home = Path(folder) / "config", str(Path(folder) / "home")
+        session = _run_scripted_agent(runtime, scenario, Path(folder) / "price-rounder", config)
+        archive = Archive([str(config)], home)
+        told = archive.read_session(session)
+        kept = adopt_session_files(home, session, archive.recordings[session].files)
+        again = Archive([str(config / "nowhere")], home)
+        hits = again.search_records(parse_query(SEARCHED, lambda _: 0), 5)
+        same = again.read_session(session).turns == told.turns
+        size = sum(each.end - each.start for each in kept.adopted)
+        found = tuple(address for _, address in hits)
+        yield DemoResult(archive, session, size, found, same, _dashboard_lines(runtime, archive, config, home))
+
+
+def _dashboard_lines(runtime: Runtime, archive: Archive, config: Path, home: str) -> tuple[str, ...]:
+    """What `flightlog watch` would show of it now."""
+    apart = replace(runtime, data_dir=home, read_config=lambda _: {})
+    where = LiveDirectory(apart, config, runtime.clock.now_ms())
+    live = collect_live_state(where, archive, CollectDepth(secrets=False, durable=False))
+    return tuple(line.text for line in dashboard_lines([live], TerminalSize(100, 0, runtime.zone)))
+
+
+def _run_scripted_agent(runtime: Runtime, scenario: Path, project: Path, config: Path) -> str:
+    project.mkdir()
+    session = runtime.new_id()
+    with serve_scenario(load_scenario(scenario)) as model:
+        agent = ScriptedAgent(
+            ScriptedEnvironment(model.url, project, config, runtime.clock.now_ms, runtime.new_id), session
+        )
+        for prompt in PROMPTS:
+            agent.run_prompt(prompt)
+    return session
+
+
+class RewindResult(Struct, frozen=True):
+    """Both ends, and how they compare."""
+
+    agent: str
+    source: dict[str, Any]
+    branch: dict[str, Any]
+    replay: dict[str, Any]
+    compared: dict[str, Any]
+
+
+@contextlib.contextmanager
+def perform_rewind(runtime: Runtime, tell: Tell) -> Iterator[RewindResult]:
+    """Let the agent fail in a directory of its own, go back to before turn 7, and say one sentence."""
+    given = runtime.environ
+    # No key and no login of the person's is needed, and none is used.
+    clean = clean_environment(given) | {name: given[name] for name in ("FLIGHTLOG_CLAUDE",) if name in given}
+    with tempfile.TemporaryDirectory(prefix="flightlog-demo-") as folder:
+        root = Path(folder)
+        # Its runs are gone when it ends, so nothing is remembered of them.
+        apart = with_values(runtime, environ=clean)
+        setting = with_values(service.prepare_run(apart, tell, lambda *_: None), remember=lambda _: None)
+        engine = _choose_engine(clean)
+        book = start_run(root / "runs" / "shop", _make_config(root / "shop", engine), setting)
+        source = ReplaySource(
+            RunStore(book.path, now=runtime.clock.timestamp, new_id=runtime.new_id), 1, 0, setting.runtime.program_path
+        )
+        place = (root / "runs" / f"replay_shop_s01_t{TURN:02d}_r01", 1)
+        branch = continue_any_run(
+            prepare_branch(source.book, source.build_branch_point(TURN), ReplayOptions(prompt=SAID), place, setting),
+            setting,
+            again=False,
+        )
+        source_meta, branch_meta = (run_meta(each.name, each.config, each.state) for each in (book, branch))
+        told = compare_runs([source.book, branch], setting.runtime.program_path)
+        yield RewindResult(engine, source_meta, branch_meta, replay_meta(branch.state), told)
+
+
+def _choose_engine(environ: Mapping[str, str]) -> Engine:
+    """The real client where it is installed."""
+    try:
+        find(environ.get("FLIGHTLOG_CLAUDE", ""), environ.get("PATH", ""))
+    except NotFound:
+        return "scripted"
+    return "claude_code"
+
+
+def _make_config(project: Path, engine: Engine) -> RunConfig:
+    ensure_dir(project)
+    replace_file(project / "shop.py", _SHOP.encode(), durable=False)
+    replace_file(project / "test_shop.py", _TEST.encode(), durable=False)
+    return RunConfig(
+        model="claude-opus-5-5",
+        work_dir=str(project.resolve()),
+        sessions=(SessionConfig(1, ASKED),),
+        engine=engine,
+        scenario=load_scenario(REWIND_SCENARIO),
+        memory_file=None,
+        verifiers=(VerifierConfig(python=_RIGHT, name="the total is right"),),
+    )

@@ -1,0 +1,164 @@
+"""The format-drift radar: which record types and fields an agent writes, against those on file.
+
+`formats.json` holds what the pinned agent wrote in real sessions (tools/learn_formats.py makes
+it). A new version that adds or drops something is told type by type and field by field. Looks
+at shapes only: no value of a record is kept, compared or shown.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+_DEPTH_MAX = 4
+# Below these, keys are data (tool inputs, file names, model names), not format.
+_OPAQUE = frozenset(
+    {
+        *("input", "tool_input", "tool_response", "toolUseResult", "updatedInput", "trackedFileBackups"),
+        *("modelUsage", "params", "shape", "tool_calls", "permission_suggestions", "cacheControl", "stdin"),
+    }
+)
+
+
+class TypeFormat(Struct, frozen=True):
+    """The fields of one record type: those in every record, and those in some."""
+
+    always: tuple[str, ...]
+    sometimes: tuple[str, ...] = ()
+    every_session: bool = False
+
+
+class Format(Struct, frozen=True):
+    """What one version of an agent writes."""
+
+    agent: str
+    version: str
+    types: dict[str, TypeFormat]
+
+
+class FormatDrift(Struct, frozen=True):
+    """How what was read differs from what is on file; fields are (type, field)."""
+
+    added_types: tuple[str, ...] = ()
+    dropped_types: tuple[str, ...] = ()
+    added_fields: tuple[tuple[str, str], ...] = ()
+    dropped_fields: tuple[tuple[str, str], ...] = ()
+    records: int = 0
+
+    def __bool__(self) -> bool:
+        """Whether anything differs."""
+        return bool(self.added_types or self.dropped_types or self.added_fields or self.dropped_fields)
+
+
+def load_known_format() -> Format:
+    """The format on file."""
+    text = files("flightlog.setup").joinpath("formats.json").read_bytes()
+    return msgspec.json.decode(text, type=Format)
+
+
+def compare_formats(sessions: Iterable[Iterable[Mapping[str, Any]]], against: Format) -> FormatDrift:
+    """Compare the records of some sessions with a format.
+
+    A field counts as dropped when it was in every record before and is in none now; a type,
+    when every session had it before and none has it now.
+    """
+    seen = learn_types(sessions)
+    both = seen.keys() & against.types.keys()
+    added = [(kind, field) for kind in both for field in _field_names(seen[kind]) - _field_names(against.types[kind])]
+    dropped = [(kind, field) for kind in both for field in set(against.types[kind].always) - _field_names(seen[kind])]
+    sources = {_is_hook(kind) for kind in seen}
+    expected = {kind for kind, one in against.types.items() if one.every_session and _is_hook(kind) in sources}
+    return FormatDrift(
+        added_types=tuple(sorted(seen.keys() - against.types.keys())),
+        dropped_types=tuple(sorted(expected - seen.keys())),
+        added_fields=tuple(sorted(added)),
+        dropped_fields=tuple(sorted(dropped)),
+        records=sum(one.count for one in seen.values()),
+    )
+
+
+class FormatObservation(Struct):
+    """One record type, as met so far."""
+
+    count: int = 0
+    sessions: int = 0
+    met: defaultdict[str, int] = msgspec.field(default_factory=lambda: defaultdict(int))
+
+    @property
+    def always(self) -> tuple[str, ...]:
+        """Fields met in every record."""
+        return tuple(sorted(field for field, count in self.met.items() if count == self.count))
+
+    @property
+    def sometimes(self) -> tuple[str, ...]:
+        """Fields met in some records."""
+        return tuple(sorted(field for field, count in self.met.items() if count < self.count))
+
+
+def learn_types(sessions: Iterable[Iterable[Mapping[str, Any]]]) -> dict[str, FormatObservation]:
+    """Learn the types and fields in the records of some sessions."""
+    found: defaultdict[str, FormatObservation] = defaultdict(FormatObservation)
+    for session in sessions:
+        kinds = set()
+        for record in session:
+            kind = record_type(record)
+            kinds.add(kind)
+            found[kind].count += 1
+            for field in set(iter_field_paths(record)):
+                found[kind].met[field] += 1
+        for kind in kinds:
+            found[kind].sessions += 1
+    return dict(found)
+
+
+def read_json_objects(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file; what is damaged is the reader's business, not the radar's."""
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict):
+                yield record
+
+
+def record_type(record: Mapping[str, Any]) -> str:
+    """The type of a record, with the subtype that decides on its fields."""
+    if "hook_event_name" in record:
+        return f"hook/{record['hook_event_name']}"
+    kind = str(record.get("type", "without a type"))
+    attachment = record.get("attachment")
+    below = record.get("subtype") or (attachment.get("type") if isinstance(attachment, dict) else None)
+    return f"{kind}/{below}" if isinstance(below, str) else kind
+
+
+def iter_field_paths(record: Mapping[str, Any], above: str = "", depth: int = 1) -> Iterator[str]:
+    """The paths of a record's fields: `message.content[].type`."""
+    for key, value in record.items():
+        path = f"{above}{key}"
+        yield path
+        if key not in _OPAQUE and depth < _DEPTH_MAX:
+            yield from _nested_fields(value, path, depth)
+
+
+def _nested_fields(value: object, path: str, depth: int) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from iter_field_paths(value, f"{path}.", depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            if isinstance(item, dict):
+                yield from iter_field_paths(item, f"{path}[].", depth + 1)
+
+
+def _is_hook(kind: str) -> bool:
+    return kind.startswith("hook/")
+
+
+def _field_names(one: TypeFormat | FormatObservation) -> set[str]:
+    return {*one.always, *one.sometimes}

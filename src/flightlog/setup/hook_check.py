@@ -1,0 +1,92 @@
+"""What is wrong with the recording of hook events: findings for `doctor`, each with its cure.
+
+Looks and tells; changes nothing. Knows the places `init` writes to and the hook writes to.
+"""
+
+import shlex
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.agents.claude_code.hooks import events_for
+from flightlog.model.errors import FlightlogError
+from flightlog.model.text import pluralize
+from flightlog.setup.install import find_own_groups, find_own_status_line, is_ours
+from flightlog.sources.hook_log import count_lost_records
+from flightlog.store import shared_files
+
+_INIT = "flightlog init"
+
+
+class HookProblem(Struct, frozen=True):
+    """One thing that is not in order, and the command that puts it right."""
+
+    what: str
+    which: str
+    fix: str
+    is_loss: bool = False
+
+
+def hook_findings(settings: Path, home: Path, versions: Collection[str], temporary: Path) -> list[HookProblem]:
+    """Look at one settings file and at what the hook left in `home`."""
+    return [*_check_registration(settings, versions), *_check_spool(home), *_check_lost_events(home, temporary)]
+
+
+def is_registered(settings: Path) -> bool:
+    """Whether a settings file calls the hook."""
+    data = shared_files.read_if_exists(settings)
+    try:
+        return bool(data and data.strip() and find_own_groups(data.decode("utf-8", "replace")))
+    except FlightlogError:
+        return False
+
+
+def _check_registration(settings: Path, versions: Collection[str]) -> Iterator[HookProblem]:
+    data = shared_files.read_if_exists(settings)
+    try:
+        groups = find_own_groups(data.decode("utf-8", "replace")) if data and data.strip() else {}
+    except FlightlogError as error:
+        yield HookProblem("the agent's settings cannot be read", error.message, f"edit {shlex.quote(str(settings))}")
+        return
+    if not groups:
+        yield HookProblem("sessions are not recorded as they happen: no hook is registered", str(settings), _INIT)
+        return
+    missing = [event for event in events_for(versions) if event not in groups]
+    if missing:
+        yield HookProblem("the hook misses events this client knows", ", ".join(missing), _INIT)
+    commands = {hook["command"] for group in groups.values() for hook in group["hooks"] if is_ours(hook)}
+    for command in sorted(commands):
+        yield from _check_command_target(command, ("hook", "nothing is recorded"))
+
+
+def status_line_findings(settings: Path) -> list[HookProblem]:
+    """Look at the status line of one settings file; without one of ours there is nothing to find."""
+    data = shared_files.read_if_exists(settings)
+    try:
+        line = find_own_status_line(data.decode("utf-8", "replace")) if data and data.strip() else None
+    except FlightlogError:
+        return []
+    return list(_check_command_target(line["command"], ("status line", "it only says its name"))) if line else []
+
+
+def _check_command_target(command: str, told: tuple[str, str]) -> Iterator[HookProblem]:
+    (name, consequence), words = told, shlex.split(command)
+    python, script = words[0], next(word for word in words if word.endswith(".py"))
+    if shutil.which(python) is None:
+        yield HookProblem(f"the {name}'s Python is gone: {consequence}", python, _INIT)
+    if not Path(script).exists():
+        yield HookProblem(f"the {name} points to a missing program: {consequence}", script, _INIT)
+
+
+def _check_spool(home: Path) -> Iterator[HookProblem]:
+    for path in sorted(home.glob("spool/*.part")):
+        yield HookProblem("a very long hook payload was cut off at the hook's time limit", str(path), f"less {path}")
+
+
+def _check_lost_events(home: Path, temporary: Path) -> Iterator[HookProblem]:
+    count = count_lost_records(home, temporary)
+    if count:
+        text = f"{pluralize(count, 'hook event')} could not be written down"
+        yield HookProblem(text, str(home / "lost"), "flightlog doctor --fix", is_loss=True)

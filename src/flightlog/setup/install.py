@@ -1,0 +1,291 @@
+"""Registering the hook in an agent's settings, and taking it out without a trace.
+
+Plans are values: what the file holds, what it would hold. `apply` is the only thing here that
+writes, and it keeps a copy of what was there. What belongs to others keeps every byte
+(`app.jsonedit`). Which events are registered is decided in `app.hook_events`.
+"""
+
+import difflib
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from flightlog.agents.claude_code.hooks import events_for, project_settings
+from flightlog.model.errors import Misconfigured
+from flightlog.setup import json_editor
+from flightlog.store import shared_files
+
+SCRIPT = Path(__file__).parents[1] / "hooks" / "record.py"
+LINE_SCRIPT = Path(__file__).parents[1] / "hooks" / "status.py"
+TIMEOUT_S = 5
+TIMEOUT_INLINE_S = 10
+DAYS_KEY = "cleanupPeriodDays"
+LINE_KEY = "statusLine"
+
+_OURS = "/flightlog/app/hook/record.py"
+_LINE_OURS = "/flightlog/app/hook/status.py"
+_EMPTY = "{}\n"
+
+Group = dict[str, Any]
+
+
+class SettingsChange(Struct, frozen=True):
+    """What a settings file holds and what it is to hold; None where there is no file."""
+
+    settings: Path
+    before: bytes | None
+    after: bytes | None
+    events: tuple[str, ...] = ()
+    is_removal: bool = False
+    superseded: tuple[Path, ...] = ()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything would change."""
+        return self.before != self.after
+
+
+class HookLocation(NamedTuple):
+    """A hook of ours: in which event, group and list."""
+
+    event: int
+    group: int
+    hook: int
+
+
+def build_hook_command(
+    python: Path, script: Path = SCRIPT, *, agent: str = "claude-code", inline: bool = False, project: bool = False
+) -> str:
+    """The hook as settings call it: silent, and exit 0 even when Python or the script is gone.
+
+    `project` says that it is in a repository's own settings, which the agent asks a person to trust.
+    """
+    flags = [*(["--project"] if project else []), *(["--inline"] if inline else [])]
+    words = [str(python), "-I", "-S", str(script), agent, *flags]
+    return f"{shlex.join(words)} >/dev/null 2>&1 || :"
+
+
+def status_line_command(python: Path, script: Path = LINE_SCRIPT) -> str:
+    """The status line as settings call it: one line and exit 0 even when Python or the script is gone."""
+    return f"{shlex.join([str(python), '-I', '-S', str(script)])} 2>/dev/null || echo flightlog"
+
+
+def plan_install(  # noqa: PLR0913 - one parameter per choice of a person's
+    settings: Path,
+    versions: Collection[str],
+    python: Path,
+    *,
+    keep_days: int = 0,
+    inline: bool = False,
+    statusline: bool = False,
+) -> SettingsChange:
+    """Plan to register the hook for clients of `versions`; `keep_days` raises how long transcripts stay.
+
+    With `statusline`, ours is shown too, unless somebody else's is there: that stays.
+    """
+    before = shared_files.read_if_exists(settings)
+    text = _decode_settings(settings, before)
+    timeout_s = TIMEOUT_INLINE_S if inline else TIMEOUT_S
+    own = settings.name == project_settings(settings).name
+    hook = {"type": "command", "command": build_hook_command(python, inline=inline, project=own), "timeout": timeout_s}
+    events = events_for(versions)
+    groups = {event: {"matcher": "", "hooks": [hook]} for event in events}
+    line = {"type": "command", "command": status_line_command(python), "padding": 0} if statusline else None
+    after = add_status_line(add_hooks(text, groups, keep_days, str(settings)), line)
+    return SettingsChange(settings, before, before if before is not None and after == text else after.encode(), events)
+
+
+def plan_removal(settings: Path) -> SettingsChange:
+    """Plan to take the hook out: back to the bytes from before it, when nobody else changed the file since."""
+    before = shared_files.read_if_exists(settings)
+    text = _decode_settings(settings, before)
+    groups, line = find_own_groups(text), find_own_status_line(text)
+    if before is None or not (groups or line):
+        return SettingsChange(settings, before, before)
+    days = json_editor.parse_object(text, str(settings)).get(DAYS_KEY)
+    copies = shared_files.list_backups(settings)
+    after: bytes | None = remove_status_line(remove_hooks(text)).encode()
+    for copy in [None, *copies]:
+        old = _decode_settings(copy, copy.read_bytes()) if copy else _EMPTY
+        again = add_status_line(add_hooks(old, groups, days if isinstance(days, int) else 0, ""), line)
+        if not find_own_groups(old) and not find_own_status_line(old) and again == text:
+            after = copy.read_bytes() if copy else None
+    gone = tuple(
+        copy
+        for copy in copies
+        if copy.read_bytes() == after or find_own_groups(_decode_settings(copy, copy.read_bytes()))
+    )
+    return SettingsChange(settings, before, after, tuple(groups), is_removal=True, superseded=gone)
+
+
+def apply_change(change: SettingsChange) -> Path | None:
+    """Carry out a plan and return the copy that was kept, if one was needed."""
+    if not change.is_needed:
+        return None
+    kept = None
+    if change.after is None:
+        shared_files.remove_with_dir(change.settings)
+    else:
+        if change.before is not None and not change.is_removal:
+            kept = shared_files.back_up(change.settings, change.before)
+        shared_files.replace_or_conflict(change.settings, change.before, change.after)
+    for copy in change.superseded:
+        shared_files.remove_with_dir(copy)
+    return kept
+
+
+def format_diff(change: SettingsChange) -> str:
+    """The plan as a person reads it."""
+    old, new = ((data or b"").decode("utf-8", "replace").splitlines() for data in (change.before, change.after))
+    return "\n".join(difflib.unified_diff(old, new, str(change.settings), str(change.settings), "now", "then", 2, ""))
+
+
+def add_hooks(text: str, groups: Mapping[str, Group], keep_days: int, name: str) -> str:
+    """Return settings with exactly `groups` of ours, behind everybody else's."""
+    _check_shape(json_editor.parse_object(text, name), name)
+    style = json_editor.style_of(text)
+    text = _remove_stale_hooks(text, keep=groups)
+    start = json_editor.root_offset(text)
+    days = json_editor.find_part(text, start, DAYS_KEY)
+    if keep_days and days is None:
+        text = json_editor.add_member(text, start, (DAYS_KEY, keep_days), style)
+    elif keep_days and days is not None and isinstance(days.value, int) and days.value < keep_days:
+        text = json_editor.replace_value(text, days, keep_days)
+    for event, group in groups.items():
+        text = _with_group(text, event, group, style)
+    return text
+
+
+def remove_hooks(text: str) -> str:
+    """Return settings without anything of ours."""
+    return _remove_stale_hooks(text, keep={})
+
+
+def add_status_line(text: str, line: Group | None) -> str:
+    """Return settings with our status line, unless somebody else's is there."""
+    start = json_editor.root_offset(text)
+    there = json_editor.find_part(text, start, LINE_KEY)
+    if line is None or (there is not None and not _is_our_line(there.value)):
+        return text
+    if there is None:
+        return json_editor.add_member(text, start, (LINE_KEY, line), json_editor.style_of(text))
+    return text if there.value == line else json_editor.replace_value(text, there, line)
+
+
+def remove_status_line(text: str) -> str:
+    """Return settings without our status line."""
+    start = json_editor.root_offset(text)
+    members = json_editor.list_parts(text, start)
+    ours = [at for at, each in enumerate(members) if each.key == LINE_KEY and _is_our_line(each.value)]
+    return json_editor.remove_part(text, start, ours[0]) if ours else text
+
+
+def find_own_status_line(text: str) -> Group | None:
+    """Our status line in the settings, if it is there."""
+    line = json_editor.parse_object(text, "").get(LINE_KEY)
+    return line if isinstance(line, dict) and _is_our_line(line) else None
+
+
+def has_other_status_line(data: bytes | None) -> bool:
+    """Whether somebody else's status line is in the settings."""
+    text = (data or b"").decode("utf-8", "replace")
+    line = json_editor.parse_object(text, "").get(LINE_KEY) if text.strip() else None
+    return line is not None and not _is_our_line(line)
+
+
+def _is_our_line(line: object) -> bool:
+    return isinstance(line, dict) and _LINE_OURS in str(line.get("command", ""))
+
+
+def find_own_groups(text: str) -> dict[str, Group]:
+    """The groups of ours by event, in the order of the file."""
+    hooks = json_editor.parse_object(text, "").get("hooks")
+    events = hooks if isinstance(hooks, dict) else {}
+    return {
+        event: group
+        for event, groups in events.items()
+        for group in _list_or_empty(groups)
+        if any(is_ours(hook) for hook in _hooks_of_group(group))
+    }
+
+
+def is_ours(hook: object) -> bool:
+    """Whether a hook of the settings is flightlog's."""
+    return isinstance(hook, dict) and _OURS in str(hook.get("command", ""))
+
+
+def _decode_settings(settings: Path, data: bytes | None) -> str:
+    try:
+        text = (data or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Misconfigured(
+            f"not UTF-8 text: {settings}", hint="correct it and run the command again; nothing was changed"
+        ) from error
+    return text if text.strip() else _EMPTY
+
+
+def _check_shape(settings: dict[str, Any], name: str) -> None:
+    hooks = settings.get("hooks", {})
+    odd = "hooks" if not isinstance(hooks, dict) else ""
+    odd = odd or next((f"hooks.{event}" for event, groups in hooks.items() if not isinstance(groups, list)), "")
+    if odd:
+        raise Misconfigured(
+            f"`{odd}` is not what the agent expects: {name}",
+            hint="correct it and run the command again; nothing was changed",
+        )
+
+
+def _with_group(text: str, event: str, group: Group, style: json_editor.JsonStyle) -> str:
+    start = json_editor.root_offset(text)
+    hooks = json_editor.find_part(text, start, "hooks")
+    if hooks is None:
+        return json_editor.add_member(text, start, ("hooks", {event: [group]}), style)
+    groups = json_editor.find_part(text, hooks.value_start, event)
+    if groups is None:
+        return json_editor.add_member(text, hooks.value_start, (event, [group]), style)
+    return text if group in groups.value else json_editor.add_member(text, groups.value_start, ("", group), style)
+
+
+def _remove_stale_hooks(text: str, keep: Mapping[str, Group]) -> str:
+    """Cut our hooks out one by one, but for the groups that are to stay."""
+    while (place := next(_iter_stale_hooks(text, keep), None)) is not None:
+        text = _remove_hook(text, place)
+    return text
+
+
+def _iter_stale_hooks(text: str, keep: Mapping[str, Group]) -> Iterator[HookLocation]:
+    hooks = json_editor.parse_object(text, "").get("hooks")
+    for at, (event, groups) in enumerate(hooks.items() if isinstance(hooks, dict) else ()):
+        for number, group in enumerate(_list_or_empty(groups)):
+            if group != keep.get(event) or group in groups[:number]:
+                yield from (
+                    HookLocation(at, number, index)
+                    for index, hook in enumerate(_hooks_of_group(group))
+                    if is_ours(hook)
+                )
+
+
+def _remove_hook(text: str, place: HookLocation) -> str:
+    """Cut one hook out, and what held nothing but it."""
+    start = json_editor.root_offset(text)
+    members = json_editor.list_parts(text, start)
+    top = next(at for at, member in enumerate(members) if member.key == "hooks")
+    events = members[top].value_start
+    groups = json_editor.list_parts(text, events)[place.event].value_start
+    group = json_editor.list_parts(text, groups)[place.group].value_start
+    hooks = next(member.value_start for member in json_editor.list_parts(text, group) if member.key == "hooks")
+    for at, index in ((hooks, place.hook), (groups, place.group), (events, place.event)):
+        if len(json_editor.list_parts(text, at)) > 1:
+            return json_editor.remove_part(text, at, index)
+    return json_editor.remove_part(text, start, top)
+
+
+def _hooks_of_group(group: object) -> list[Any]:
+    return _list_or_empty(group.get("hooks")) if isinstance(group, dict) else []
+
+
+def _list_or_empty(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,1 +1,0 @@
-"""Claude Code: where its transcripts lie, and what their lines mean."""

@@ -1,0 +1,117 @@
+"""Read JSON without trusting its shape; grep lines without decoding.
+
+Looks for the words as JSON would write them, ASCII letters in either case. A hit may lie in
+a field nobody shows, so the caller looks again at the decoded record.
+
+A field of the wrong type reads as absent; nothing here raises on odd values.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from flightlog.model.errors import UNREADABLE
+from flightlog.store.recordings.reader import open_reader
+
+_BLOCK_BYTES = 4 << 20
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST_MS = 7_258_118_400_000  # the year 2200; what lies beyond is no time of a recording
+
+
+def find_lines(path: str, words: str) -> Iterator[tuple[int, int]]:
+    """Yield offset and length of each line that holds `words`, from the first on."""
+    needle = json.dumps(words, ensure_ascii=False)[1:-1].encode("utf-8", "replace").lower()
+    with suppress(OSError), closing(open_reader(path)) as file:
+        at, rest = 0, b""
+        while block := file.read(at + len(rest), _BLOCK_BYTES):
+            block = rest + block
+            end = block.rfind(b"\n") + 1
+            yield from ((at + start, length) for start, length in _find_line_spans(block[:end], needle))
+            at, rest = at + end, block[end:]
+        yield from ((at + start, length) for start, length in _find_line_spans(rest, needle))
+
+
+def _find_line_spans(block: bytes, needle: bytes) -> Iterator[tuple[int, int]]:
+    lowered = block.lower()
+    found = lowered.find(needle)
+    while found >= 0:
+        start = lowered.rfind(b"\n", 0, found) + 1
+        end = lowered.find(b"\n", found)
+        end = len(block) if end < 0 else end
+        yield start, end - start
+        found = lowered.find(needle, end)
+
+
+def parse_object(line: bytes) -> dict[str, Any] | None:
+    """Return the JSON object on `line`, or None when there is none.
+
+    The strict parser refuses lone surrogates and invalid UTF-8; the second, slower one
+    repairs them, so that a truncated emoji does not cost the whole record.
+    """
+    try:
+        value = msgspec.json.decode(line)
+    except UNREADABLE:
+        value = _parse_damaged(line)
+    return value if isinstance(value, dict) else None
+
+
+def text_field(record: dict[str, Any], key: str) -> str:
+    """Return a string field, or the empty string."""
+    value = record.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def int_field(record: dict[str, Any], key: str) -> int:
+    """Return a whole, non-negative number, or 0."""
+    value = record.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value) if 0 <= value < 2**53 else 0
+
+
+def object_field(record: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return an object field, or an empty one."""
+    value = record.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def list_field(record: dict[str, Any], key: str) -> list[Any]:
+    """Return a list field, or an empty one."""
+    value = record.get(key)
+    return value if isinstance(value, list) else []
+
+
+def parse_timestamp_ms(stamp: str) -> int | None:
+    """Turn an ISO 8601 time between 1970 and 2200 into milliseconds, UTC where it names no zone."""
+    try:
+        moment = datetime.fromisoformat(stamp)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    passed = moment - _EPOCH
+    at_ms = (passed.days * 86_400 + passed.seconds) * 1000 + passed.microseconds // 1000
+    return at_ms if 0 <= at_ms < LATEST_MS else None
+
+
+def _parse_damaged(line: bytes) -> Any:
+    import json  # noqa: PLC0415 - a usage report of sound lines does not wait for it
+
+    try:
+        return _replace_surrogates(json.loads(line.decode("utf-8", "replace")))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _replace_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, list):
+        return [_replace_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
+    return value

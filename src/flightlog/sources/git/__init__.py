@@ -1,1 +1,0 @@
-"""Git, asked by its own program: repositories, history, and trees of our own beside the user's."""

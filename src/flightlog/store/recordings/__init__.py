@@ -1,0 +1,1 @@
+"""Our append-only copies of what agents wrote."""

@@ -1,0 +1,216 @@
+"""Those lines as plain text, Markdown, HTML and follow output.
+
+One record in, a few lines out, whatever the length of the session; so results stand where
+they arrived, not beside their calls as in `views.story`.
+
+Foreign text is inert in each: no control characters in text, fences no content can close in
+Markdown, escaping and no script in HTML.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC
+
+from jinja2 import Environment
+
+from flightlog.model.entries import (
+    ApiError,
+    AssistantReply,
+    ClientNote,
+    ContextCompacted,
+    Entry,
+    Image,
+    PromptKind,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    UnknownRecord,
+    UserPrompt,
+    text_of,
+)
+from flightlog.model.text import make_inert, pluralize
+from flightlog.views.session.turns import describe_note
+from flightlog.views.transcript import TranscriptLine, TranscriptLineKind, format_arguments, format_timestamp
+
+LINES_MAX = 12
+_MARKS = {
+    TranscriptLineKind.PROMPT: "> ",
+    TranscriptLineKind.THINKING: "~ ",
+    TranscriptLineKind.CALL: "→ ",
+    TranscriptLineKind.RESULT: "← ",
+    TranscriptLineKind.FAILURE: "✗ ",
+    TranscriptLineKind.NOTE: "! ",
+}
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{{ title }}</title>
+<style>
+:root{color-scheme:light dark;--ink:#1d2329;--soft:#5b6670;--line:#d7dde2;--page:#fbfcfd;--bad:#a3201d;--tool:#0b5a8a}
+@media(prefers-color-scheme:dark){
+:root{--ink:#e3e7ea;--soft:#9aa6b0;--line:#38424b;--page:#14191d;--bad:#ff9d97;--tool:#7cc4f2}}
+body{margin:0 auto;max-width:60rem;padding:2rem 1rem;background:var(--page);color:var(--ink)}
+body{font:16px/1.55 system-ui,sans-serif}
+p{margin:.35rem 0;white-space:pre-wrap;overflow-wrap:anywhere}
+.title{font-size:1.5rem;font-weight:650}.fact,.step,.lane{color:var(--soft);font-size:.875rem}
+.turn{margin-top:1.8rem;padding-top:.6rem;border-top:1px solid var(--line);font-size:.875rem;color:var(--soft)}
+.prompt{font-weight:600}.thinking{color:var(--soft);font-style:italic}.note{color:var(--soft)}
+.call,.result,.failure{font:.85rem/1.45 ui-monospace,monospace}.call{color:var(--tool)}.failure{color:var(--bad)}
+.d1{margin-left:1rem}.d2{margin-left:2rem}.d3{margin-left:3rem}.d4{margin-left:4rem}.d5,.d6,.d7,.d8{margin-left:5rem}
+.at{font-variant-numeric:tabular-nums}
+</style></head><body>
+{% for line in lines %}<p class="{{ line.kind.value }} d{{ [line.depth, 8]|min }}">\
+{% if line.at %}<span class="at">{{ line.at }}</span> {% endif %}{{ line.mark }}{{ line.text }}</p>
+{% endfor %}</body></html>
+"""
+
+
+class FollowFormatter:
+    """Remembers which responses were announced; nothing else."""
+
+    def __init__(self) -> None:
+        """Begin with nothing told."""
+        self._announced: set[str] = set()
+        self._seen: set[str] = set()
+
+    def render_lines(self, entry: Entry) -> Iterator[TranscriptLine]:
+        """Tell what `entry` adds; a repeated record adds nothing."""
+        if entry.key in self._seen:
+            return
+        self._seen.add(entry.key)
+        depth = 2 if entry.lane else 0
+        match entry.event:
+            case UserPrompt() as event:
+                yield from _render_prompt(entry, event, depth)
+            case AssistantReply() as event:
+                yield from self._render_reply(entry, event, depth)
+            case ToolResult() as event:
+                yield from _render_result(event, depth + 2)
+            case ContextCompacted() | ApiError() | ClientNote() | UnknownRecord() as event:
+                kind, said = describe_note(event)
+                yield TranscriptLine(TranscriptLineKind.NOTE, depth + 1, f"{kind.value}: {first_lines(said)}")
+            case _:
+                pass
+
+    def _render_reply(self, entry: Entry, event: AssistantReply, depth: int) -> Iterator[TranscriptLine]:
+        if event.message_id not in self._announced and not event.synthetic:
+            self._announced.add(event.message_id)
+            lane = f", subagent {entry.lane}" if entry.lane else ""
+            yield TranscriptLine(TranscriptLineKind.STEP, depth + 1, f"{event.model}{lane}")
+        for block in event.content:
+            match block:
+                case Text():
+                    yield TranscriptLine(
+                        TranscriptLineKind.NOTE if event.synthetic else TranscriptLineKind.TEXT,
+                        depth + 2,
+                        first_lines(block.text),
+                    )
+                case Thinking():
+                    yield TranscriptLine(
+                        TranscriptLineKind.THINKING, depth + 2, first_lines(block.text) or "(not shown)"
+                    )
+                case ToolUse():
+                    yield TranscriptLine(
+                        TranscriptLineKind.CALL,
+                        depth + 2,
+                        f"{block.name} {first_lines(format_arguments(block.input))}".rstrip(),
+                    )
+                case _:
+                    yield TranscriptLine(
+                        TranscriptLineKind.NOTE, depth + 2, f"content of kind {block.__struct_config__.tag}"
+                    )
+
+
+def _render_prompt(entry: Entry, event: UserPrompt, depth: int) -> Iterator[TranscriptLine]:
+    who = "person" if event.kind is PromptKind.HUMAN and not entry.lane else event.kind.value
+    yield TranscriptLine(TranscriptLineKind.TURN, depth, f"{who}, {format_timestamp(entry.at_ms, UTC, '%H:%M:%S')} UTC")
+    yield TranscriptLine(TranscriptLineKind.PROMPT, depth + 1, first_lines(text_of(event.content)))
+
+
+def _render_result(event: ToolResult, depth: int) -> Iterator[TranscriptLine]:
+    images = sum(isinstance(block, Image) for block in event.content)
+    said = first_lines(text_of(event.content)) or (pluralize(images, "image") if images else "(nothing)")
+    yield TranscriptLine(TranscriptLineKind.FAILURE if event.is_error else TranscriptLineKind.RESULT, depth, said)
+
+
+def first_lines(text: str) -> str:
+    """Keep the first lines."""
+    lines = text.strip("\n").split("\n")
+    more = [f"… {len(lines) - LINES_MAX} more lines"] if len(lines) > LINES_MAX else []
+    return "\n".join([*lines[:LINES_MAX], *more])
+
+
+def as_text(lines: Iterable[TranscriptLine]) -> str:
+    """Write plain text, indented by depth."""
+    return "".join(f"{line}\n" for each in lines for line in text_lines(each))
+
+
+def text_lines(line: TranscriptLine) -> list[str]:
+    """Write one paragraph as lines of text."""
+    indent = "  " * line.depth
+    mark = _MARKS.get(line.kind, "")
+    at = (
+        f"{make_inert(short_address(line.address))}  "
+        if line.address and line.kind is not TranscriptLineKind.TITLE
+        else ""
+    )
+    first, *rest = make_inert(line.text).split("\n")
+    told = [f"{indent}{mark}{at}{first}", *(f"{indent}{' ' * len(mark)}{more}" for more in rest)]
+    return ["", *told] if line.kind is TranscriptLineKind.TURN and not line.depth else told
+
+
+def as_markdown(lines: Iterable[TranscriptLine]) -> str:
+    """Write Markdown."""
+    return "\n".join(_render_markdown_line(line) for line in lines) + "\n"
+
+
+def as_html(lines: Iterable[TranscriptLine]) -> str:
+    """Write one self-contained page."""
+    told = list(lines)
+    page = Environment(autoescape=True, keep_trailing_newline=True).from_string(_PAGE)
+    shown = [
+        {
+            "kind": line.kind,
+            "depth": line.depth,
+            "at": make_inert(short_address(line.address)) if line.kind is not TranscriptLineKind.TITLE else "",
+            "mark": _MARKS.get(line.kind, ""),
+            "text": make_inert(line.text),
+        }
+        for line in told
+    ]
+    return page.render(title=make_inert(told[0].text) if told else "", lines=shown)
+
+
+def short_address(address: str) -> str:
+    """Leave out the session, which the reader knows."""
+    mark = min((place for place in (address.find("@"), address.find("#")) if place >= 0), default=0)
+    return address[mark:]
+
+
+def _render_markdown_line(line: TranscriptLine) -> str:
+    words = make_inert(line.text)
+    at = f"`{make_inert(short_address(line.address))}` " if line.address else ""
+    match line.kind:
+        case TranscriptLineKind.TITLE:
+            return f"# {_escape_markdown(words)}\n"
+        case TranscriptLineKind.TURN:
+            return f"\n## {at}{_escape_markdown(words)}\n"
+        case TranscriptLineKind.FACT:
+            return f"- {_escape_markdown(words)}"
+        case TranscriptLineKind.STEP | TranscriptLineKind.LANE:
+            return f"\n### {at}{_escape_markdown(words)}\n"
+        case TranscriptLineKind.NOTE:
+            return f"\n*{_escape_markdown(words)}*\n"
+        case _:
+            return f"\n{line.kind.value}:\n\n{_fence_text(words)}"
+
+
+def _escape_markdown(words: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>#|!&])", r"\\\1", " ".join(words.split()))
+
+
+def _fence_text(words: str) -> str:
+    longest = max((len(run) for run in re.findall(r"`+", words)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{words}\n{fence}"

@@ -1,0 +1,203 @@
+"""A session as a page shows it: the outline in memory, the words of a screen read when they are drawn.
+
+Rows come out as the fold of the whole session would tell them; only their own records are read.
+"""
+
+import functools
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from flightlog.archive.archive import Archive
+from flightlog.model.entries import (
+    AssistantReply,
+    Block,
+    Entry,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    UserPrompt,
+    text_of,
+)
+from flightlog.model.errors import NotFound
+from flightlog.model.session import Note, NoteKind, Session, Step, Turn
+from flightlog.usage.prices import price
+from flightlog.views.session.fold import fold_session
+from flightlog.views.session.outline import CHUNK_ROWS, RowRecord, SessionOutline, SubagentSummary, ThreadOutline
+from flightlog.views.session.timeline import RowKind, RowMark, TimelineBar, count_failures
+
+FILES_MAX = 1_000
+KINDS = {RowMark.TURN: RowKind.TURN, RowMark.STEP: RowKind.STEP}
+GONE = Note(NoteKind.REMARK, "no longer in the recording")
+
+
+class PageRow(Struct, frozen=True):
+    """One row, its words included; `lanes` are the subagents it started."""
+
+    id: str
+    kind: RowKind
+    item: Turn | Step | Note
+    lanes: tuple[SubagentSummary, ...] = ()
+
+    @property
+    def failure_count(self) -> int:
+        """How many things went wrong here."""
+        return count_failures(self.item)
+
+
+class SessionPage:
+    """One session as it stood at one moment."""
+
+    def __init__(self, archive: Archive, outline: SessionOutline, version: str = "", title: str = "") -> None:
+        """Hold an outline; `title` is one that another file gave to the session."""
+        self._archive = archive
+        self._bars: dict[str, list[TimelineBar]] = {}
+        self._firsts: dict[str, list[str]] = {}
+        self._files: dict[str, list[tuple[str, str]]] = {}
+        self.outline = outline
+        self.version = version
+        self.session: Session = replace(outline.session, title=title or outline.session.title)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes this takes."""
+        return sum(len(chunk) + 40 for thread in self.outline.threads.values() for chunk in thread.chunks)
+
+    def find_subagent(self, name: str) -> SubagentSummary:
+        """A subagent by its id."""
+        found = next((each for each in self.outline.subagents if each.id == name), None)
+        if found is None:
+            raise NotFound(f"no subagent {name[:40]!r} in this session", hint="flightlog session show")
+        return found
+
+    def thread_of(self, lane: str = "") -> ThreadOutline:
+        """The rows of a thread."""
+        return self.outline.threads[lane]
+
+    def timeline_bars(self, lane: str = "") -> list[TimelineBar]:
+        """The strip of a thread, added up once."""
+        if lane not in self._bars:
+            self._bars[lane] = self.thread_of(lane).sum_bars()
+        return self._bars[lane]
+
+    def changed_files(self, lane: str = "") -> list[tuple[str, str]]:
+        """Every file a thread changed, with the row that did so last."""
+        if lane not in self._files:
+            thread = self.thread_of(lane)
+            self._files[lane] = [(path, thread.id_at(row)) for path, row in list(thread.files.items())[:FILES_MAX]]
+        return self._files[lane]
+
+    def first_row_ids(self, lane: str = "") -> list[str]:
+        """The id of each chunk's first row."""
+        if lane not in self._firsts:
+            self._firsts[lane] = self.thread_of(lane).first_ids()
+        return self._firsts[lane]
+
+    def load_chunk(self, number: int, lane: str = "") -> list[PageRow]:
+        """The rows of one chunk."""
+        total = self.thread_of(lane).total
+        return self.load_rows(range(number * CHUNK_ROWS, min((number + 1) * CHUNK_ROWS, total)), lane)
+
+    def load_rows(self, rows: Sequence[int], lane: str = "") -> list[PageRow]:
+        """Some rows, read from the recording."""
+        thread = self.thread_of(lane)
+        records = (
+            [thread.read_records(row, row + 1)[0] for row in rows]
+            if not _is_run(rows)
+            else _read_row_range(thread, rows)
+        )
+        read = _RowContent(
+            self._archive.read_entries_at(
+                sorted({place for record in records for place in self._record_locations(record)})
+            )
+        )
+        return [self._build_row(thread, row, record, read) for row, record in zip(rows, records, strict=True)]
+
+    @functools.cached_property
+    def rows_by_location(self) -> dict[tuple[str, int], tuple[str, int]]:
+        """Which row, of which thread, a record belongs to."""
+        return dict(self.outline.rows_by_location())
+
+    def _record_locations(self, record: RowRecord) -> list[tuple[str, int, int]]:
+        return [(self.outline.files[file], offset, length) for file, offset, length in record.locations]
+
+    def _build_row(self, thread: ThreadOutline, row: int, record: RowRecord, read: "_RowContent") -> PageRow:
+        name, mark = thread.id_at(row), thread.marks[row]
+        item: Turn | Step | Note
+        if mark == RowMark.TURN:
+            item = _build_turn(int(name), record, read)
+        elif record.content is not None:
+            item = record.content
+        else:
+            found = read.find_step(self._record_locations(record))
+            item = replace(found, number=int(name.partition(".")[2])) if found else GONE
+        if isinstance(item, Note):
+            mark = RowMark.NOTE if mark == RowMark.STEP else mark
+        return PageRow(name, KINDS.get(RowMark(mark), RowKind.NOTE), item, self._subagents_of_row(item, record))
+
+    def _subagents_of_row(self, item: Turn | Step | Note, record: RowRecord) -> tuple[SubagentSummary, ...]:
+        if record.subagent:
+            return (self.find_subagent(record.subagent),)
+        calls = [call.id for call in item.calls] if isinstance(item, Step) else []
+        return tuple(self._subagents_by_call[call] for call in calls if call in self._subagents_by_call)
+
+    @functools.cached_property
+    def _subagents_by_call(self) -> dict[str, SubagentSummary]:
+        return {lane.call_id: lane for lane in self.outline.subagents if lane.call_id}
+
+
+def _is_run(rows: Sequence[int]) -> bool:
+    return isinstance(rows, range) and rows.step == 1
+
+
+def _read_row_range(thread: ThreadOutline, rows: Sequence[int]) -> list[RowRecord]:
+    return thread.read_records(rows[0], rows[-1] + 1) if rows else []
+
+
+def _build_turn(number: int, record: RowRecord, read: "_RowContent") -> Turn:
+    header = record.turn
+    assert header is not None, "the row of a turn has a header"
+    prompt = read.prompts.get(header.uuid, header.prompt) if record.locations else header.prompt
+    return Turn(number, header.kind, prompt, header.at_ms, (), rewound=header.rewound, uuid=header.uuid)
+
+
+class _RowContent:
+    """Records read again, as the steps and prompts they make."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        # Read as one thread: which lane they are of is already known.
+        read = [replace(entry, lane="") for entry in entries]
+        session = fold_session("", "", price, read)
+        self._steps = {uuid: step for step in session.steps for uuid in step.uuids}
+        self._uuids = {(each.path, each.offset): each.uuid for each in read if isinstance(each.event, AssistantReply)}
+        self.prompts = {turn.uuid: turn.prompt for turn in session.turns}
+
+    def find_step(self, places: Iterable[tuple[str, int, int]]) -> Step | None:
+        """The step made of these records."""
+        uuids = (self._uuids.get((path, offset)) for path, offset, _ in places)
+        return next((self._steps[uuid] for uuid in uuids if uuid in self._steps), None)
+
+
+def searchable_text(entry: Entry) -> str:
+    """The words of a record that a page shows, for finding."""
+    match entry.event:
+        case UserPrompt() as event:
+            return text_of(event.content)
+        case ToolResult() as event:
+            return text_of(event.content)
+        case AssistantReply() as event:
+            return "\n".join(_block_text(block) for block in event.content)
+        case _:
+            return ""
+
+
+def _block_text(block: Block) -> str:
+    match block:
+        case Text() | Thinking():
+            return block.text
+        case ToolUse():
+            return f"{block.name} " + " ".join(str(value) for value in block.input.values())
+        case _:
+            return ""

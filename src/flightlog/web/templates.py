@@ -1,0 +1,229 @@
+"""Jinja environment, filters, Markdown.
+
+Raw HTML is text, pictures are links, and what comes out is cleaned once more by a second
+library: a page shows what a model wrote and loads nothing because of it.
+
+Everything is escaped unless `web.markdown` cleaned it. Foreign text is made inert first, so
+that control characters and text that reorders itself show as what they are.
+"""
+
+import functools
+import hashlib
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+
+import nh3
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from flightlog.model.entries import Image
+from flightlog.model.session import Subagent, ToolCall, Turn
+from flightlog.model.text import make_inert, one_line, pluralize
+from flightlog.model.usage import Cost, CostSource, format_cost
+from flightlog.views.overview import judge_health
+from flightlog.views.session.edits import changed_files, diff_of_call
+from flightlog.views.session.outline import SubagentSummary
+from flightlog.views.session.timeline import TimelineRow
+from flightlog.views.transcript import format_arguments, format_timestamp
+from flightlog.web.session_page import PageRow
+
+CHARS_MAX = 60_000
+_TAGS = frozenset(
+    {"p", "br", "hr", "em", "strong", "s", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a"}
+    | {"h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"}
+)
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+VENDOR = ("vendor/htmx.js", "vendor/d3.js", "vendor/plot.js")
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+IMAGE_CHARS_MAX = 8_000_000
+OUTPUT_LINES = 14
+OUTPUT_CHARS = 4_000
+WHOLE_CHARS = 400_000
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}", re.ASCII)
+
+
+@functools.lru_cache(maxsize=2_000)
+def render_markdown(text: str) -> Markup:
+    """Render `text`; a very long one is shown as it is written."""
+    if len(text) > CHARS_MAX:
+        return Markup("<pre>") + make_inert(text) + Markup("</pre>")
+    html = nh3.clean(
+        _markdown_parser().render(make_inert(text)),
+        tags=set(_TAGS),
+        attributes={"a": {"href"}, "ol": {"start"}},
+        url_schemes={"http", "https", "mailto"},
+        link_rel="noopener noreferrer nofollow",
+    )
+    return Markup(html)  # noqa: S704 - cleaned in the line above
+
+
+@functools.cache
+def _markdown_parser() -> MarkdownIt:
+    plain = MarkdownIt("commonmark", {"html": False, "linkify": False})
+    return plain.enable(["table", "strikethrough"]).disable("image")
+
+
+class Excerpt(str):
+    """The beginning of a text, with the number of lines that follow."""
+
+    __slots__ = ("more",)
+    more: int
+
+
+def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") -> Environment:
+    """Make the template environment for one server, whose pages live below `root`, or for one share file."""
+    env = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters.update(
+        ago=lambda at_ms: format_age(at_ms, now_ms()),
+        arguments=lambda call: make_inert(format_arguments(call.input)),
+        brief=lambda address: _UUID.sub(lambda found: found[0][:8], address),
+        bytes=format_bytes,
+        changes=diff_of_call,
+        compact=format_count,
+        cost=_render_cost,
+        counted=pluralize,
+        data_uri=data_uri,
+        duration=format_duration,
+        excerpt=make_excerpt,
+        files=changed_files,
+        flat=lambda text: re.sub(r"\s+", " ", make_inert(text)),
+        folder=lambda path: make_inert(path.rstrip("/").rsplit("/", 1)[-1]) or "?",
+        gist=summarize_call,
+        given=lambda told: format_arguments(told["input"]),
+        health=judge_health,
+        inert=make_inert,
+        iso=_format_iso,
+        lane_steps=count_subagent_steps,
+        line=one_line,
+        markdown=render_markdown,
+        model=short_model,
+        money=lambda usd: format_cost(Cost(usd, CostSource.TABLE)),
+        print=row_fingerprint,
+        short=lambda session: session[:8],
+        when=lambda at_ms, form="%Y-%m-%d %H:%M": format_timestamp(at_ms, zone, form),
+    )
+    env.globals.update(
+        asset=lambda name: root + asset_address(name), has_vendor=has_vendor, root=root, took=format_tool_duration
+    )
+    return env
+
+
+def has_vendor() -> bool:
+    """Whether the front-end packages were installed at build time."""
+    return all((STATIC / name).is_file() for name in VENDOR)
+
+
+@functools.cache
+def asset_address(name: str) -> str:
+    """The address of a static file below the root; it changes with the content, so that a browser may keep it."""
+    digest = hashlib.blake2b((STATIC / name).read_bytes(), digest_size=6).hexdigest()
+    return f"/static/{name}?v={digest}"
+
+
+def format_count(number: int) -> str:
+    """Write a count short: 1,234 as 1.2 k, 5,600,000 as 5.6 M."""
+    for unit, factor in (("G", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)):
+        if abs(number) >= factor:
+            return f"{number / factor:.3g} {unit}"
+    return f"{number:,}"
+
+
+def format_bytes(count: int) -> str:
+    """Write a number of bytes."""
+    for unit, factor in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)):
+        if count >= factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{count} bytes"
+
+
+def format_duration(ms: int | None) -> str:
+    """Write a length of time."""
+    if ms is None:
+        return "?"
+    seconds = max(ms, 0) / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
+
+
+def format_age(at_ms: int | None, now_ms: int) -> str:
+    """Say how long ago."""
+    if not at_ms:
+        return "?"
+    seconds = max(now_ms - at_ms, 0) // 1000
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= length:
+            return f"{pluralize(seconds // length, unit)} ago"
+    return f"{pluralize(seconds, 'second')} ago"
+
+
+def format_tool_duration(call: ToolCall) -> str:
+    """How long a tool ran, when both ends are on record."""
+    known = call.started_ms is not None and call.ended_ms is not None
+    return format_duration(call.ended_ms - call.started_ms) if known else ""  # type: ignore[operator]
+
+
+def summarize_call(call: ToolCall) -> str:
+    """The telling part of a tool call in one line."""
+    return one_line(format_arguments(call.input).split("\n", 1)[0], 220)
+
+
+def make_excerpt(text: str, lines: int = OUTPUT_LINES) -> Excerpt:
+    """Cut a text to its first lines; `more` says how many were left out."""
+    body = text.strip("\n")
+    most = OUTPUT_CHARS if lines else WHOLE_CHARS
+    given = body[:most].split("\n")
+    kept = given[:lines] if lines else given
+    cut = Excerpt(make_inert("\n".join(kept)))
+    cut.more = body.count("\n") + 1 - len(kept) or int(len(body) > most)
+    return cut
+
+
+def data_uri(image: Image) -> str:
+    """The picture as the page may show it; empty for anything but a plain, small enough raster image."""
+    plain = image.media_type in IMAGE_TYPES and len(image.data) <= IMAGE_CHARS_MAX
+    return f"data:{image.media_type};base64,{image.data}" if plain and _BASE64.fullmatch(image.data) else ""
+
+
+def short_model(name: str) -> str:
+    """A model's name without vendor and date."""
+    return re.sub(r"-20\d{6}$", "", make_inert(name).removeprefix("claude-")) or "?"
+
+
+def row_fingerprint(row: TimelineRow | PageRow) -> str:
+    """A short print of a row's content, by which a page tells whether it has this version."""
+    item = row.item
+    said = repr((item.prompt, item.rewound) if isinstance(item, Turn) else item)
+    said += repr([(lane.id, count_subagent_steps(lane)) for lane in row.lanes])
+    return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+
+
+def count_subagent_steps(lane: Subagent | SubagentSummary) -> int:
+    """How many steps a subagent took."""
+    return lane.steps if isinstance(lane, SubagentSummary) else sum(len(turn.steps) for turn in lane.turns)
+
+
+def _render_cost(cost: Cost) -> Markup:
+    """An amount, small and honest: unknown is a word, another source than the price table is said."""
+    if cost.usd is None:
+        return Markup('<span class="soft">cost unknown</span>')
+    return Markup('<span class="cost">{}</span>').format(format_cost(cost))
+
+
+def _format_iso(at_ms: int | None) -> str:
+    return datetime.fromtimestamp((at_ms or 0) / 1000, tz=UTC).isoformat(timespec="seconds")

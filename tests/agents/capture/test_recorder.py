@@ -1,0 +1,88 @@
+"""What is kept of a call, and what never is."""
+
+import json
+
+import pytest
+
+from captures import BODY, EVENTS, KEY, bytes_on_disk, chunked, exchanges, plain, proxied, said_once
+from flightlog.agents.capture.dumps import build_dump_files
+from flightlog.agents.dialects import anthropic_messages
+from flightlog.store.output_files import write_output_files
+from upstream import answering, call
+
+
+def test_a_missing_request_id_is_made_up_and_one_that_is_there_passed_on(tmp_path):
+    made = said_once(plain(b"{}"), tmp_path / "1")
+    kept = said_once(plain(b"{}", headers="request-id: req_theirs\r\n"), tmp_path / "2")
+
+    assert made[1][1]["request-id"] == made[3].response.request_id == "req_made_1"
+    assert kept[1][1]["request-id"] == kept[3].response.request_id == "req_theirs"
+
+
+def test_the_key_and_the_device_are_in_no_byte_on_disk(tmp_path):
+    told = [{"type": "message_start", "message": {"id": "m", "content": [], "usage": {}}}]
+    told += [{"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}]
+    for at in range(0, len(KEY), 5):
+        delta = {"type": "text_delta", "text": KEY[at : at + 5]}
+        told.append({"type": "content_block_delta", "index": 0, "delta": delta})
+    told += [{"type": "message_stop"}]
+    stream = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in told) + f"data: {KEY}\n\n".encode()
+    body = json.dumps({"messages": [{"role": "user", "content": f"env: {KEY}"}], "metadata": {"user_id": "device-1"}})
+    answer = chunked(stream, size=11, headers=f"set-cookie: {KEY}\r\nanthropic-ratelimit-x: {KEY}\r\n")
+
+    _, through, store, exchange = said_once(answer, tmp_path, body.encode())
+    write_output_files(tmp_path / "x", build_dump_files(store))
+
+    assert KEY.encode() in through[2]
+    kept = bytes_on_disk(tmp_path / "x")
+    assert KEY.encode() not in kept
+    assert b"device-1" not in kept
+    message = anthropic_messages.decode_response(store.response_body(exchange)).message
+    assert KEY not in json.dumps(message)
+    assert message["content"][0]["text"] == "[scrubbed]"
+
+
+def test_a_key_as_a_bearer_token_is_known_too(tmp_path):
+    body = json.dumps({"messages": [{"role": "user", "content": f"env: {KEY}"}]}).encode()
+
+    with answering(plain(KEY.encode())) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
+        call(url, body, f"authorization: Bearer {KEY}\r\n")
+
+    assert KEY.encode() not in bytes_on_disk(tmp_path / "x")
+
+
+def test_the_capture_files_are_views_and_stay_small(tmp_path):
+    store = exchanges(tmp_path / "x")
+    with answering(chunked(EVENTS)) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
+        for _ in range(3):
+            call(url, BODY)
+
+    write_output_files(tmp_path / "full", build_dump_files(store))
+    write_output_files(tmp_path / "small", build_dump_files(store, full_bytes=len(BODY) + len(EVENTS)))
+
+    rows = [json.loads(line) for line in (tmp_path / "full/api_captures.jsonl").read_text().splitlines()]
+    assert [row["request_index"] for row in rows] == [1, 2, 3]
+    dumps = tmp_path / "full/raw_dumps"
+    assert json.loads((dumps / "request_002.json").read_text())["messages"] == [{"role": "user", "content": "hi"}]
+    assert (dumps / "response_003.txt").read_bytes() == EVENTS
+    assert json.loads((dumps / "request_001_headers.json").read_text())["path"] == "/v1/messages"
+    assert json.loads((dumps / "response_001_headers.json").read_text())["status"] == 200
+    reference = json.loads((tmp_path / "small/raw_dumps/request_003.json").read_text())
+    assert reference["sha256"] == store.read_exchanges()[2].request.sent.digest
+    assert (tmp_path / "small/raw_dumps/response_003.txt").read_bytes() == EVENTS
+
+
+def test_a_capture_goes_on_counting_where_an_earlier_one_ended(tmp_path):
+    with answering(plain(b"{}")) as upstream:
+        for _ in range(2):
+            with proxied(upstream, tmp_path / "x") as (url, _):
+                call(url, BODY)
+
+    assert [each.index for each in exchanges(tmp_path / "x").read_exchanges()] == [1, 2]
+
+
+def test_an_upstream_that_is_no_address_is_refused(tmp_path):
+    from flightlog.model.errors import Unavailable
+
+    with pytest.raises(Unavailable, match="address"), proxied("ftp://example", tmp_path / "x"):
+        pass

@@ -1,0 +1,134 @@
+"""The way to the upstream: TLS that is verified, connections that are used again, a path of the address kept."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from captures import BODY, exchanges, plain, proxied
+from flightlog.agents.capture.upstream import proxy_for
+from flightlog.model.exchange import ResponseOutcome
+from upstream import answering, call, parts
+
+CALL = """
+import socket, ssl, sys, threading
+from pathlib import Path
+from captures import BODY, exchanges, proxied
+from upstream import call, parts
+
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("cert.pem", "key.pem")
+listener = socket.create_server(("127.0.0.1", 0))
+
+def serve():
+    while True:
+        plain, _ = listener.accept()
+        try:
+            with context.wrap_socket(plain, server_side=True) as connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"HTTP/1.1 200 OK\\r\\ncontent-length: 6\\r\\n\\r\\nsecret")
+        except ssl.SSLError:
+            pass
+
+threading.Thread(target=serve, daemon=True).start()
+with proxied(f"https://localhost:{listener.getsockname()[1]}", Path("x")) as (url, recorder):
+    status, _, body, _ = parts(call(url, BODY))
+print(status, body.decode(), exchanges(Path("x")).read_exchanges()[0].response.ending.value, len(recorder.losses))
+"""
+
+
+def over_tls(folder, *, trusted):
+    """Call an upstream with a certificate of its own, in a process that trusts it or does not."""
+    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "cert.pem"]
+    words += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])}
+    env |= {"SSL_CERT_FILE": "cert.pem"} if trusted else {}
+    ran = subprocess.run([sys.executable, "-c", CALL], cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    return ran.stdout.strip()
+
+
+def test_an_upstream_with_tls_is_spoken_to(tmp_path):
+    assert over_tls(tmp_path, trusted=True) == "200 secret complete 0"
+
+
+def test_an_upstream_nobody_vouches_for_is_not(tmp_path):
+    said = over_tls(tmp_path, trusted=False)
+
+    assert said.startswith("502 ")
+    assert "secret" not in said
+    assert said.endswith("unanswered 0")
+
+
+def test_a_path_of_the_upstream_stands_before_the_clients(tmp_path):
+    seen = []
+
+    def answer(connection, request):
+        seen.append(request.partition(b" HTTP")[0])
+        plain(b"{}")(connection, request)
+
+    with answering(answer) as upstream, proxied(f"{upstream}/gate/way/", tmp_path / "x") as (url, _):
+        call(url, BODY, path="/v1/messages?beta=true&x=%2F")
+        call(url, b"", method="HEAD", path="/")
+
+    assert seen == [b"POST /gate/way/v1/messages?beta=true&x=%2F", b"HEAD /gate/way/"]
+
+
+def test_calls_one_after_the_other_share_a_connection_and_one_that_was_closed_is_not_used(tmp_path):
+    ports = []
+
+    def answer(connection, request):
+        ports.append(connection.getpeername()[1])
+        plain(b"{}", headers="connection: close\r\n" if len(ports) == 2 else "")(connection, request)
+
+    with answering(answer) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
+        for _ in range(3):
+            assert parts(call(url, BODY))[0] == 200
+
+    assert ports[0] == ports[1] != ports[2]
+
+
+def test_what_is_no_http_is_no_answer(tmp_path):
+    def answer(connection, _):
+        connection.sendall(b"SSH-2.0-x\r\n\r\n")
+
+    with answering(answer) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
+        status = parts(call(url, BODY))[0]
+
+    assert status == 502
+    assert exchanges(tmp_path / "x").read_exchanges()[0].response.ending is ResponseOutcome.UNANSWERED
+
+
+def test_upstream_with_tls_is_reached_through_the_machines_proxy(tmp_path):
+    seen = []
+
+    def refuse(connection, request):
+        seen.append(request)
+        connection.sendall(b"HTTP/1.1 502 no\r\ncontent-length: 0\r\n\r\n")
+
+    with answering(refuse) as proxy, proxied("https://api.example.invalid", tmp_path, proxy=proxy) as (url, _):
+        status, *_ = parts(call(url, BODY, "x-api-key: hidden\r\n"))
+
+    assert status == 502
+    assert seen[0].startswith(b"CONNECT api.example.invalid:443 ")
+    assert not [request for request in seen if b"hidden" in request]
+
+
+@pytest.mark.parametrize(
+    ("address", "given", "expected"),
+    [
+        ("https://api.example", {"HTTPS_PROXY": "http://proxy:1"}, "http://proxy:1"),
+        ("https://api.example", {"https_proxy": "proxy:1"}, "http://proxy:1"),
+        ("https://api.example", {"HTTPS_PROXY": "http://proxy:1", "NO_PROXY": "x, .example"}, ""),
+        ("https://api.example", {"HTTPS_PROXY": "http://proxy:1", "no_proxy": "*"}, ""),
+        ("http://api.example", {"HTTPS_PROXY": "http://proxy:1", "HTTP_PROXY": "http://proxy:1"}, ""),
+        ("https://127.0.0.1:8", {"HTTPS_PROXY": "http://proxy:1"}, ""),
+        ("https://localhost", {"HTTPS_PROXY": "http://proxy:1"}, ""),
+        ("https://api.example", {}, ""),
+    ],
+)
+def test_proxy_is_used_for_tls_beyond_this_machine_alone(address, given, expected):
+    assert proxy_for(address, given) == expected

@@ -1,0 +1,201 @@
+import json
+from functools import cache
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flightlog.agents.claude_code.decode import ATTACHMENT_KINDS, FIELDS, SYSTEM_KINDS, decode_record
+from flightlog.model import entries
+from flightlog.model.entries import ToolResult, UnknownRecord, UserPrompt
+from recordings import ROOT
+from transcripts import assistant, user
+
+LINES = [line for path in sorted(ROOT.glob("*/*/transcripts/**/*.jsonl")) for line in path.read_bytes().splitlines()]
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def told(record):
+    (entry,) = decode_record(json.dumps(record).encode())
+    return entry.event
+
+
+@cache
+def kinds():
+    """One recorded example of every record type, subtype and attachment."""
+    found = {}
+    for line in LINES:
+        record = json.loads(line)
+        kind = (record["type"], record.get("subtype"), (record.get("attachment") or {}).get("type"))
+        found.setdefault(kind, record)
+    return list(found.values())
+
+
+def paths(value, at=()):
+    yield at
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from paths(item, (*at, key))
+
+
+def changed(record, at, value):
+    """A copy of `record` in which the place `at` holds `value`."""
+    if not at:
+        return value
+    inner = changed(record[at[0]], at[1:], value)
+    if isinstance(record, list):
+        return [inner if place == at[0] else item for place, item in enumerate(record)]
+    return {**record, at[0]: inner}
+
+
+def test_every_recorded_line_is_known_field_by_field():
+    entries = [entry for line in LINES for entry in decode_record(line)]
+
+    assert [entry.event for entry in entries if isinstance(entry.event, UnknownRecord)] == []
+    assert {name for entry in entries for name in entry.extra} == set()
+
+
+@pytest.mark.parametrize("kind", [*FIELDS, "never-met"])
+@pytest.mark.parametrize("junk", [None, 7, "x", [], {}, [[]], {"a": None}, True, 1e308])
+def test_a_record_with_nothing_or_nonsense_in_its_fields_is_still_an_entry(kind, junk):
+    fields = FIELDS.get(kind, frozenset({"message"})) - {"type"}
+
+    bare = decode_record(json.dumps({"type": kind}).encode())
+    odd = decode_record(json.dumps({"type": kind, **dict.fromkeys(fields, junk)}).encode())
+
+    assert len(bare) == len(odd) == 1
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_no_change_to_a_recorded_line_makes_it_raise_or_vanish(data):
+    record = data.draw(st.sampled_from(kinds()))
+    at = data.draw(st.sampled_from([place for place in paths(record) if place and place != ("type",)]))
+
+    odd = changed(record, at, data.draw(VALUES))
+    entries = decode_record(json.dumps(odd).encode())
+
+    assert entries
+    assert all(entry.key for entry in entries)
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"{}", b"[]", b"null", b'{"type":1}', b'{"type":null}', b'{"type":["user"]}', b"\xff"]
+)
+def test_what_is_no_record_is_none(line):
+    assert decode_record(line) is None
+
+
+def test_a_type_nobody_has_met_is_kept_by_name_and_fields():
+    assert told({"type": "hologram", "beam": 1, "uuid": "x"}) == entries.UnknownRecord(
+        "hologram", ("beam", "type", "uuid")
+    )
+    assert told({"type": "system", "subtype": "new"}) == entries.UnknownRecord("system/new", ("subtype", "type"))
+    assert told({"type": "attachment", "attachment": {"type": "new", "a": 1}}) == entries.UnknownRecord(
+        "attachment/new", ("a", "type")
+    )
+
+
+def test_a_field_nobody_has_met_is_named():
+    (entry,) = decode_record(json.dumps(user("hello", newField=1)).encode())
+
+    assert entry.extra == ("user.newField",)
+
+
+def test_the_key_is_the_records_own_wherever_it_stands():
+    named, nameless = json.dumps(user("x")).encode(), b'{"type":"mode","mode":"plan"}'
+
+    assert decode_record(named)[0].key == "u1:0"
+    assert decode_record(nameless)[0].key == decode_record(nameless + b"  ")[0].key
+    assert decode_record(nameless)[0].key != decode_record(b'{"type":"mode","mode":"auto"}')[0].key
+
+
+def test_several_results_in_one_record_are_several_entries_with_keys_of_their_own():
+    results = [{"type": "tool_result", "tool_use_id": name, "content": name} for name in "ab"]
+
+    entries = decode_record(json.dumps(user([*results, {"type": "text", "text": "and words"}])).encode())
+
+    assert [type(entry.event) for entry in entries] == [ToolResult, ToolResult, UserPrompt]
+    assert len({entry.key for entry in entries}) == 3
+
+
+@pytest.mark.parametrize("agent", ["../../etc", "a/b", "a\x1b[31m", "a#1", "a`b", "x" * 300])
+def test_a_subagents_id_that_could_not_be_typed_is_not_taken_over(agent):
+    assert decode_record(json.dumps(user("x", agentId=agent)).encode())[0].lane == "?"
+    assert decode_record(json.dumps(user("x", agentId="a1")).encode())[0].lane == "a1"
+    assert decode_record(json.dumps(user("x", isSidechain=True)).encode())[0].lane == "?"
+
+
+def test_a_reply_carries_what_a_ledger_needs():
+    event = told(assistant("m1", 2, {"type": "text", "text": "hi"}, isAbortedMidStream=True, apiBlockIndex=3))
+
+    assert (event.message_id, event.request_id, event.block_index, event.aborted) == ("m1", "req_m1", 3, True)
+    assert (event.usage.input, event.usage.output) == (10, 5)
+
+
+def test_a_synthetic_reply_is_typed_as_such_and_so_is_an_error():
+    record = assistant("m1", isApiErrorMessage=True, error="rate_limit")
+    record["message"]["model"] = "<synthetic>"
+
+    event = told(record)
+
+    assert event.synthetic
+    assert event.error == "rate_limit"
+    assert told(assistant("m1", error="ignored")).error == ""
+
+
+def test_remarks_of_the_client_without_words_are_kept_without_a_note():
+    empty = {"type": "system", "subtype": "local_command", "content": "<local-command-stdout></local-command-stdout>"}
+
+    assert told(empty) == entries.Ignored("system/local_command")
+    assert told({**empty, "content": "done"}) == entries.ClientNote("local_command", "done")
+
+
+def test_hook_errors_are_notes_and_their_absence_is_not():
+    record = {"type": "system", "subtype": "stop_hook_summary", "hookErrors": ["a", 1, "b"]}
+
+    assert told(record) == entries.ClientNote("hook", "a; b")
+    assert told({**record, "hookErrors": []}) == entries.Ignored("system/stop_hook_summary")
+
+
+def test_an_input_a_hook_rewrote_is_found_in_what_the_hook_printed():
+    said = json.dumps({"hookSpecificOutput": {"updatedInput": {"command": "ls"}}})
+    attached = {"type": "hook_success", "toolUseID": "t1", "stdout": said}
+
+    assert told({"type": "attachment", "attachment": attached}) == entries.ToolInputRewritten("t1", {"command": "ls"})
+    for printed in ("", "not json", "[]", '{"hookSpecificOutput":1}', '{"hookSpecificOutput":{"updatedInput":"x"}}'):
+        event = told({"type": "attachment", "attachment": {**attached, "stdout": printed}})
+        assert event == entries.ContextInjected("hook_success")
+
+
+def test_a_blocking_hook_is_a_note():
+    attached = {"type": "hook_blocking_error", "blockingError": {"blockingError": "no"}}
+
+    assert told({"type": "attachment", "attachment": attached}) == entries.ClientNote("hook", "no")
+
+
+def test_titles_are_read_however_a_version_wrote_them():
+    assert told({"type": "ai-title", "aiTitle": "A"}) == entries.SessionTitled("A")
+    assert told({"type": "custom-title", "customTitle": "B"}) == entries.SessionTitled("B", by_person=True)
+    assert told({"type": "summary", "leafUuid": "u", "summary": '{"title":"C"}'}) == entries.SessionSummarized("u", "C")
+    assert told({"type": "summary", "leafUuid": "u", "summary": "{broken"}) == entries.SessionSummarized("u", "{broken")
+
+
+def test_a_cut_stream_is_told_from_other_failures():
+    error = {"formatted": "cut", "status": 529, "connection": {"code": "StreamTruncated"}}
+    record = {"type": "system", "subtype": "api_error", "retryAttempt": 2, "error": error}
+
+    assert told(record) == entries.ApiError("cut", 529, 2, cut=True)
+    assert told({**record, "error": "plain words"}) == entries.ApiError("plain words", 0, 2)
+
+
+def test_the_shapes_name_only_what_was_met():
+    met = {(record["type"], record.get("subtype"), (record.get("attachment") or {}).get("type")) for record in kinds()}
+
+    assert {kind for kind, _, _ in met} <= FIELDS.keys()
+    assert {kind for _, kind, _ in met if kind} <= SYSTEM_KINDS
+    assert {kind for _, _, kind in met if kind} <= ATTACHMENT_KINDS

@@ -1,0 +1,58 @@
+"""What a line says about one response."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flightlog.agents.claude_code.usage import decode, is_fuller, thread_name, to_row
+from flightlog.sources.foreign_json import parse_timestamp_ms
+
+
+def said(output: int = 5, stamp: str = "2026-01-02T03:04:05.678Z", more: str = ""):
+    usage = f'{{"input_tokens":1,"output_tokens":{output},"cache_creation_input_tokens":9}}'
+    message = f'{{"id":"m","model":"x","content":[{{"text":"…"}}],"usage":{usage}}}'
+    return decode(f'{{"type":"assistant","timestamp":"{stamp}","message":{message}{more}}}'.encode())
+
+
+@given(
+    st.datetimes(datetime(1970, 1, 1), datetime(2199, 12, 31)),  # noqa: DTZ001 - the zone is given below
+    st.sampled_from([0, 60, -210, 345, 840]),
+    st.sampled_from(["auto", "milliseconds", "microseconds"]),
+)
+def test_a_time_is_cut_to_the_millisecond_as_everywhere_else(moment, minutes, precision):
+    stamp = moment.replace(tzinfo=timezone(timedelta(minutes=minutes))).isoformat(timespec=precision)
+    assert to_row(said(stamp=stamp), "s", "").at_ms == (parse_timestamp_ms(stamp) or 0)
+
+
+@pytest.mark.parametrize("year", ["1969", "2200"])
+def test_a_time_no_recording_can_have_is_none(year):
+    assert to_row(said(stamp=f"{year}-06-01T00:00:00Z"), "s", "").at_ms == 0
+
+
+def test_long_lived_cache_writes_are_told_apart():
+    line = decode(
+        b'{"type":"assistant","message":{"id":"m","usage":{"cache_creation_input_tokens":9,'
+        b'"cache_creation":{"ephemeral_1h_input_tokens":4}}}}'
+    )
+    assert to_row(line, "s", "")[6:8] == (5, 4)
+
+
+def test_the_lane_is_the_files_or_the_lines():
+    by_agent, side = said(more=',"agentId":"a1"'), said(more=',"isSidechain":true')
+    assert [thread_name(said()), thread_name(by_agent), thread_name(side)] == ["", "a1", "?"]
+    assert to_row(by_agent, "s", "own").lane == "own"
+
+
+def test_more_output_is_fuller_and_between_equals_the_earlier():
+    early, late = said(), said(stamp="2026-01-02T03:04:06Z")
+    assert is_fuller(said(6), early)
+    assert not is_fuller(early, said(6))
+    assert is_fuller(early, late)
+    assert not is_fuller(late, early)
+
+
+def test_a_time_without_zone_is_refused_here():
+    with pytest.raises(ValueError, match="timezone"):
+        said(stamp=datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None).isoformat())

@@ -1,0 +1,115 @@
+"""A session read on as it grows is the session read at once, and a look costs what is new."""
+
+import shutil
+
+import pytest
+from msgspec.structs import replace
+
+from flightlog.archive.archive import Archive
+from flightlog.archive.session_reader import SessionFollower, load_cached_outline, read_outline
+from flightlog.usage.prices import price
+from flightlog.views.session.fold import SessionFold
+from flightlog.views.session.summary import outline_session
+from recordings import CASES, archive, config_dir
+
+
+def whole(found, name):
+    fold = SessionFold(name, "claude-code", price)
+    for item in found.iter_entries(name):
+        fold.add(item)
+    return fold.outline()
+
+
+def test_every_recording_is_outlined_like_its_whole_session(tmp_path):
+    for number, case in enumerate(CASES):
+        found = archive(tmp_path / str(number), case)
+        for name in found.recordings:
+            told, expected = SessionFollower(found, name).refresh(), whole(found, name)
+
+            assert (told.session, told.summary, told.subagents) == (
+                expected.session,
+                expected.summary,
+                expected.subagents,
+            ), case
+            assert figures(told) == figures(expected)
+
+
+def figures(outline):
+    """Everything but the places, which count files in the order they were met."""
+    return {
+        name: (each.marks, each.usd, each.tokens, each.failed, each.prompts, each.files)
+        for name, each in outline.threads.items()
+    }
+
+
+@pytest.mark.parametrize("case", ["2.1.325/subagents-background", "2.1.325/compaction-auto", "2.1.100/subagent"])
+def test_looking_after_every_line_ends_where_looking_once_does(tmp_path, case):
+    complete = archive(tmp_path / "complete", case)
+    session = complete.latest_session()
+    folder = tmp_path / "growing" / "projects" / case.replace("/", "-")
+    sources = sorted((tmp_path / "complete").rglob("*.jsonl"))
+    folder.mkdir(parents=True)
+    main = folder / f"{session}.jsonl"
+    main.touch()
+    growing = SessionFollower(Archive([str(tmp_path / "growing")]), session)
+    for source in sources:
+        target = tmp_path / "growing" / source.relative_to(tmp_path / "complete")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for meta in source.parent.glob("*.meta.json"):
+            shutil.copy(meta, target.parent)
+        for line in source.read_bytes().splitlines(keepends=True):
+            with target.open("ab") as out:
+                out.write(line)
+            growing.refresh()
+
+    told, expected = growing.refresh(), SessionFollower(complete, session).refresh()
+
+    assert (told.summary, told.subagents) == (expected.summary, expected.subagents)
+    assert figures(told) == figures(expected)
+    assert growing.bytes_read == sum(source.stat().st_size for source in sources)
+
+
+def test_nothing_new_costs_nothing_and_half_a_line_waits(tmp_path):
+    found = archive(tmp_path, "2.1.325/multi-turn-tools")
+    growing = SessionFollower(found, found.latest_session())
+    first = growing.refresh()
+    read = growing.bytes_read
+    file = next(tmp_path.glob("projects/*/*.jsonl"))
+
+    assert growing.refresh() is first
+    with file.open("ab") as out:
+        out.write(b'{"type":"new-th')
+    torn = growing.refresh()
+    with file.open("ab") as out:
+        out.write(b'ing"}\n')
+    mended = growing.refresh()
+
+    assert (len(torn.session.damage), torn.session.unknown) == (1, ())
+    assert (len(mended.session.damage), mended.session.unknown) == (0, (("new-thing", 1),))
+    assert growing.bytes_read == read + len(b'{"type":"new-thing"}\n')
+
+
+def test_a_file_that_was_rewritten_is_read_from_its_beginning(tmp_path):
+    found = archive(tmp_path, "2.1.325/multi-turn-tools")
+    growing = SessionFollower(found, found.latest_session())
+    growing.refresh()
+    file = next(tmp_path.glob("projects/*/*.jsonl"))
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:8]))
+
+    assert growing.refresh().threads == SessionFollower(found, found.latest_session()).refresh().threads
+
+
+def test_a_long_session_is_kept_in_the_index_until_it_changes(tmp_path):
+    folder = config_dir(tmp_path / "config", "2.1.325/multi-turn-tools")
+    file = next(folder.glob("projects/*/*.jsonl"))
+    padding = b'{"type":"mode","mode":"default","padding":"' + b"x" * 1_000_000 + b'"}\n'
+    file.write_bytes(file.read_bytes() + padding * 5)
+    found = Archive([str(folder)], str(tmp_path / "home"))
+    name = found.latest_session()
+
+    assert load_cached_outline(found, name) is None
+    listed = next(iter(found.iter_summaries()))
+    assert load_cached_outline(found, name) == read_outline(found, name)
+    assert replace(listed, changed_ms=0) == outline_session(found.read_session(name)).summary
+    file.write_bytes(file.read_bytes() + b'{"type":"new-thing"}\n')
+    assert load_cached_outline(Archive([str(folder)], str(tmp_path / "home")), name) is None

@@ -1,0 +1,190 @@
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from flightlog.setup.install import SCRIPT, build_hook_command
+from hooking import payload, recorded, run_hook
+from real_agent import new_session
+from transcripts import user, write
+from waiting import alive, command_line, processes, until
+
+PYTHON = str(Path(sys.executable).resolve())
+
+
+@pytest.fixture
+def counter(tmp_path):
+    """A settle that takes a while and notes when it began and ended, and in which surroundings."""
+    script = tmp_path / "settle.sh"
+    script.write_text(
+        '#!/bin/sh\ncd "$(dirname "$0")"\necho "begin $$" >>log\nenv >environment\nps -o sid= -p $$ >sid\nsleep 0.4\n'
+        'echo "end $$" >>log\n'
+    )
+    script.chmod(0o755)
+    (tmp_path / "session").mkdir()
+    return script
+
+
+def ask(counter, wait_s=0.0, limit_s=120.0):
+    """What the hook does at the end of a turn, with another program to run."""
+    run = (
+        f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); import gate; gate.LIMIT_S = {limit_s}; "
+        f"gate.run_settle_once({str(counter.parent / 'session')!r}, [{str(counter)!r}], {wait_s})"
+    )
+    subprocess.run(
+        [PYTHON, "-I", "-S", "-c", run], env={**os.environ, "ANTHROPIC_API_KEY": "k"}, check=True, timeout=20
+    )
+
+
+def log(counter):
+    path = counter.parent / "log"
+    return path.read_text().split("\n")[:-1] if path.exists() else []
+
+
+def settled(counter):
+    """Wait until nobody settles any more and nothing is due, and return the log."""
+    until(lambda: log(counter) and log(counter)[-1].startswith("end") and is_free(counter))
+    return log(counter)
+
+
+def is_free(counter):
+    done = subprocess.run(["flock", "-n", counter.parent / "session/settle.lock", "true"], check=False)
+    return done.returncode == 0 and not (counter.parent / "session/settle.again").exists()
+
+
+def test_one_ask_is_one_settle_and_the_hook_does_not_wait(counter):
+    started = time.monotonic()
+    ask(counter)
+    waited = time.monotonic() - started
+
+    assert [line.split()[0] for line in settled(counter)] == ["begin", "end"]
+    assert waited < 0.4
+
+
+def test_a_crowd_of_asks_is_never_a_crowd_of_settles(counter):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: ask(counter), range(24)))
+
+    words = [line.split()[0] for line in settled(counter)]
+    assert words == ["begin", "end"] * (len(words) // 2)
+    assert len(words) // 2 <= 6
+
+
+def test_an_ask_during_a_settle_is_settled_after_it(counter):
+    ask(counter)
+    until(lambda: log(counter))
+    ask(counter)
+
+    assert [line.split()[0] for line in settled(counter)] == ["begin", "end", "begin", "end"]
+
+
+def test_a_settle_that_was_killed_blocks_nobody(counter):
+    ask(counter)
+    (begin,) = until(lambda: log(counter))
+    group = os.getpgid(int(begin.split()[1]))
+    os.killpg(group, signal.SIGKILL)
+    # Dying takes a moment; who asks meanwhile leaves a mark that the next ask settles.
+    until(lambda: not any(alive(pid) for pid in processes() if _group(pid) == group))
+
+    ask(counter)
+
+    assert [line.split()[0] for line in settled(counter)] == ["begin", "begin", "end"]
+
+
+def test_settle_that_hangs_is_killed_and_the_next_one_runs(counter):
+    sound = counter.read_text()
+    counter.write_text('#!/bin/sh\ncd "$(dirname "$0")"\necho "begin $$" >>log\nsleep 300\n')
+    ask(counter, limit_s=1.0)
+    (begin,) = until(lambda: log(counter))
+    group = os.getpgid(int(begin.split()[1]))
+
+    try:
+        until(lambda: not any(alive(pid) for pid in processes() if _group(pid) == group), limit_s=10)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)  # where the limit does not work, nothing may be left of this test
+    counter.write_text(sound)
+    ask(counter)
+
+    assert [line.split()[0] for line in settled(counter)] == ["begin", "begin", "end"]
+
+
+def _group(pid):
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0
+
+
+def test_the_settle_has_its_own_session_and_no_key(counter):
+    ask(counter)
+    settled(counter)
+
+    names = {line.partition("=")[0] for line in (counter.parent / "environment").read_text().splitlines()}
+    assert "ANTHROPIC_API_KEY" not in names
+    assert int((counter.parent / "sid").read_text()) != os.getsid(0)
+
+
+def test_inline_waits_for_the_settle(counter):
+    ask(counter, wait_s=8)
+
+    assert [line.split()[0] for line in log(counter)] == ["begin", "end"]
+
+
+def test_inline_waits_no_longer_than_it_is_told(counter):
+    counter.write_text("#!/bin/sh\nsleep 3\n")
+    started = time.monotonic()
+
+    ask(counter, wait_s=0.5)
+
+    assert time.monotonic() - started < 2.5
+
+
+@pytest.mark.parametrize(("event", "times"), [("PreToolUse", 0), ("Stop", 1), ("SessionEnd", 1), ("PreCompact", 1)])
+def test_the_events_that_end_something_start_the_settle_of_their_session(tmp_path, event, times):
+    session, trace = new_session(), tmp_path / "trace"
+    subprocess.run(
+        [
+            "strace",
+            "-f",
+            "-qq",
+            "-e",
+            "trace=execve",
+            "-s",
+            "200",
+            "-o",
+            trace,
+            sys.executable,
+            "-I",
+            "-S",
+            str(SCRIPT),
+        ],
+        input=payload(event, session),
+        env={"FLIGHTLOG_HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        check=True,
+        timeout=30,
+    )
+
+    started = [line for line in trace.read_text().splitlines() if '"settle"' in line and "execve" in line]
+    assert len(started) == times
+    assert all(json.dumps(session) in line and '"-P", "-m", "flightlog"' in line for line in started)
+
+
+def test_no_process_outlives_its_work(tmp_path):
+    session, config, home = new_session(), str(tmp_path / "config"), tmp_path / "home"
+    home.mkdir()
+    write(tmp_path / "config", session, user("hello", sessionId=session))
+    inline = build_hook_command(Path(sys.executable), inline=True)
+    run_hook(home, payload("Stop", session), run=inline, CLAUDE_CONFIG_DIR=config)
+    run_hook(home, payload("SessionEnd", session), CLAUDE_CONFIG_DIR=config)
+
+    until((home / "sessions" / "claude-code" / session / "transcript.jsonl").exists)
+    until(lambda: not [pid for pid in processes() if alive(pid) and session in command_line(pid)])
+    assert [event["event"] for event in recorded(home, session)] == ["Stop", "SessionEnd"]

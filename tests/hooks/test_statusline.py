@@ -1,0 +1,220 @@
+"""The status line as settings run it: a shell, an isolated Python, a payload on stdin."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flightlog.hooks.statusline_segments import DROPPED, StatusStyle, render_line
+from flightlog.setup.install import LINE_SCRIPT, status_line_command
+
+SESSION = "11111111-1111-4111-8111-111111111111"
+NOW_S = 1_794_744_000.0
+PAYLOAD = {
+    "session_id": SESSION,
+    "cwd": "/nowhere",
+    "model": {"id": "claude-opus-5-5", "display_name": "Opus 5.5"},
+    "workspace": {"current_dir": "/nowhere", "project_dir": "/nowhere"},
+    "version": "2.1.325",
+    "cost": {"total_cost_usd": 1.234, "total_duration_ms": 1},
+    "context_window": {
+        "context_window_size": 200_000,
+        "current_usage": {"input_tokens": 1155, "cache_read_input_tokens": 40_000, "output_tokens": 0},
+    },
+    "rate_limits": {
+        "five_hour": {"used_percentage": 29, "resets_at": NOW_S + 3600},
+        "seven_day": {"used_percentage": 91.4, "resets_at": NOW_S + 86_400},
+    },
+}
+PAGE = {
+    "launch": {"label": "Work", "authProfile": "work"},
+    "billing": {"burnRatePerHour": 13.23, "costToday": 17.03, "lastFetched": NOW_S * 1000},
+    "health": {"status": "critical", "issues": ["Secrets detected"]},
+}
+ESCAPES = re.compile(r"\x1b\[[0-9]+m")
+
+
+def line(payload=PAYLOAD, page=PAGE, width=200, *, color=False):
+    return render_line(payload, page, StatusStyle(width, color, NOW_S))
+
+
+def ran(payload, tmp_path, *, command="", **more):
+    config = tmp_path / "config"
+    given = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "FLIGHTLOG_HOME": str(tmp_path / "home"), "TZ": "UTC",
+             "CLAUDE_CONFIG_DIR": str(config), "NO_COLOR": "1", **more}  # fmt: skip
+    data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    done = subprocess.run(["sh", "-c", command or status_line_command(Path(sys.executable))], input=data, env=given,
+                          capture_output=True, timeout=20, check=False)  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout.decode()
+
+
+def notes(tmp_path):
+    path = tmp_path / "home" / "sessions" / "claude-code" / SESSION / "status.jsonl"
+    return [json.loads(each) for each in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_it_says_who_pays_the_model_the_context_the_cost_the_limits_and_what_is_wrong(monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+    assert line() == (
+        "Work | Opus 5.5 | ctx 26% | $1.23 | $13.23/h | 5h 29% until 13:00 | 7d 91% until Mon 12:00"
+        " | ! Secrets detected"
+    )
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 150, 200])
+def test_it_fits_every_width_and_colour_adds_no_column(width):
+    plain, painted = line(width=width), line(width=width, color=True)
+
+    assert len(plain) <= width
+    assert ESCAPES.sub("", painted) == plain
+    assert "ctx 26%" in plain
+    assert ("\x1b" in painted, "\x1b" in plain) == (True, False)
+
+
+def test_the_context_says_when_compaction_is_near():
+    full = {**PAYLOAD["context_window"], "current_usage": {"input_tokens": 130_000}}
+
+    assert "ctx 83% near compaction" in line({**PAYLOAD, "context_window": full})
+    assert "ctx 83%!" in line({**PAYLOAD, "context_window": full}, width=50)
+
+
+def test_what_has_grown_old_is_not_shown():
+    old = {**PAGE, "billing": {**PAGE["billing"], "lastFetched": (NOW_S - 3600) * 1000}}
+
+    assert "/h" in line()
+    assert "/h" not in line(page=old)
+
+
+def test_a_template_of_ones_own_is_followed_and_unknown_words_say_nothing():
+    page = {**PAGE, "statusline": {"template": "<{model}> {cost} -- {today} {nonsense} {context}"}}
+
+    assert line(page=page) == "<Opus 5.5> $1.23 -- today $17.03 ctx 26%"
+    assert set(DROPPED) >= {"week", "git", "burn", "five", "profile"}
+
+
+def test_foreign_text_cannot_act():
+    hostile = "\x1b]0;owned\x07\u202eevil\nline"
+    said = line({**PAYLOAD, "model": {"display_name": hostile}}, {**PAGE, "launch": {"label": hostile}})
+
+    assert "evil" in said
+    assert said.isprintable()
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"[1]", b"\xff\xfe", b"null", b'{"session_id": "../../etc/x"}',
+                                     b'{"cost": {"total_cost_usd": "lots"}, "context_window": [], "model": 7}',
+                                     b'{"rate_limits": {"five_hour": {"used_percentage": 1e400}}}'])  # fmt: skip
+def test_whatever_comes_it_is_never_blank_and_exits_0(tmp_path, payload):
+    assert ran(payload, tmp_path).strip()
+    assert not (tmp_path / "etc").exists()
+
+
+def test_a_missing_python_or_script_is_a_line_too(tmp_path):
+    for command in (
+        status_line_command(tmp_path / "no-python"),
+        status_line_command(Path(sys.executable), tmp_path / "gone.py"),
+    ):
+        assert ran(PAYLOAD, tmp_path, command=command) == "flightlog\n"
+
+
+def test_a_page_that_is_broken_or_a_pipe_is_not_waited_for(tmp_path):
+    folder = tmp_path / "config" / "session-health"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / f"{SESSION}.json")
+    (folder / "billing-shared.json").write_text("{oops")
+
+    started = time.monotonic()
+
+    assert "Opus 5.5" in ran(PAYLOAD, tmp_path)
+    assert time.monotonic() - started < 5
+
+
+def test_a_changed_payload_is_noted_and_the_same_one_is_not(tmp_path):
+    path = tmp_path / "home" / "sessions" / "claude-code" / SESSION / "status.jsonl"
+    ran(PAYLOAD, tmp_path)
+    ran({**PAYLOAD, "effort": {"level": "high"}}, tmp_path)  # a moment later, and nothing was spent: throttled
+    assert len(notes(tmp_path)) == 1
+    os.utime(path, (time.time() - 60, time.time() - 60))
+    ran({**PAYLOAD, "cost": {**PAYLOAD["cost"], "total_duration_ms": 99}}, tmp_path)  # only the clock moved
+    assert len(notes(tmp_path)) == 1
+    ran({**PAYLOAD, "cost": {"total_cost_usd": 2.0}}, tmp_path)
+
+    assert [each["payload"]["cost"]["total_cost_usd"] for each in notes(tmp_path)] == [1.234, 2.0]
+    assert (tmp_path / "home" / "live" / SESSION).read_text() == str(tmp_path / "config")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_was_spent_is_noted_at_once_for_nothing_may_follow_it(tmp_path):
+    for usd in (1.5, 1.6, 1.6, 1.7):
+        ran({**PAYLOAD, "cost": {"total_cost_usd": usd}}, tmp_path)
+
+    assert [each["payload"]["cost"]["total_cost_usd"] for each in notes(tmp_path)] == [1.5, 1.6, 1.7]
+
+
+def test_the_note_holds_a_print_of_who_pays_and_nothing_of_the_environment(tmp_path):
+    secret = "sk-" + "ant-" + "x" * 40
+    more = {
+        "ANTHROPIC_API_KEY": secret,
+        "CLAUDE_ALIAS": "claude2",
+        "CLAUDE_CODE_MESSAGING_TOKEN": "m" * 30,
+        "OTHER": "o" * 9,
+    }
+    ran(PAYLOAD, tmp_path, **more)
+
+    (note,) = notes(tmp_path)
+    text = json.dumps(note)
+    assert re.fullmatch(r"key-[0-9a-f]{12}", note["launch"]["account"])
+    assert note["launch"]["alias"] == "claude2"
+    assert not [value for value in (secret, "m" * 30, "o" * 9) if value in text]
+
+
+def test_an_account_is_told_by_the_clients_own_file(tmp_path):
+    config = tmp_path / "config"
+    config.mkdir()
+    accounts = []
+    for account in ("1b2c", "9f8e", "1b2c"):
+        (config / ".claude.json").write_text(
+            json.dumps({"oauthAccount": {"accountUuid": account, "emailAddress": "a@b.c"}})
+        )
+        path = tmp_path / "home" / "sessions" / "claude-code" / SESSION / "status.jsonl"
+        path.unlink(missing_ok=True)
+        ran(PAYLOAD, tmp_path)
+        accounts.append(notes(tmp_path)[0]["launch"]["account"])
+
+    assert accounts[0] == accounts[2] != accounts[1]
+    assert all(each.startswith("oauth-") for each in accounts)
+
+
+def test_the_script_loads_only_small_modules(tmp_path):
+    place = f"sys.path.insert(0, {str(LINE_SCRIPT.parent)!r})"
+    code = f"import sys; {place}; import statusline, noting; print(sorted(sys.modules))"
+    told = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert not {"json", "re", "pathlib", "subprocess", "hashlib", "typing", "enum"} & set(re.findall(r"'(\w+)'", told))
+
+
+def test_sixteen_at_once_do_not_pile_up(tmp_path):
+    command = status_line_command(Path(sys.executable))
+    given = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "FLIGHTLOG_HOME": str(tmp_path / "home"),
+        "NO_COLOR": "1",
+    }
+    crowd = [
+        subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=given)
+        for _ in range(16)
+    ]
+
+    said = [each.communicate(json.dumps(PAYLOAD).encode(), timeout=30)[0] for each in crowd]
+
+    assert all(b"Opus 5.5" in each for each in said)
+    assert {each.returncode for each in crowd} == {0}
+    assert 1 <= len(notes(tmp_path)) <= 16

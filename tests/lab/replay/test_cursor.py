@@ -1,0 +1,60 @@
+"""Coming to a turn by the recorded answers: nothing is asked of the model before it, and the files are made again."""
+
+import json
+
+from flightlog.lab.replay.branch import ReplayOptions, continue_any_run, prepare_branch
+from labs import laid_out, tree
+from replays import fingerprint
+
+
+def branched(ground, name, turn, **asked):
+    source = ground.source(1)
+    where = (ground.root / "runs" / name, 1)
+    book = prepare_branch(
+        source.book, source.build_cursor_point(turn), ReplayOptions(cursor=True, **asked), where, ground.setting
+    )
+    return continue_any_run(book, ground.setting, again=False)
+
+
+def test_recorded_answers_are_served_tools_run_again_and_the_turn_is_live(ground):
+    before, asked = fingerprint(ground.work), ground.count()
+
+    book = branched(ground, "cursor", 3)
+
+    last = book.state.last_attempt("session_01")
+    assert (last.certificate.verdict, last.certificate.first_difference) == ("exact", "")
+    assert "recorded answers served" in last.certificate.method
+    recorded = ground.asked(ground.source(1).read.attempt.session_id)
+    told = ground.asked(last.session_id)
+    assert told[0] == recorded[2]
+    assert ground.count() - asked == len(told) + 2  # the subagent that comes later asks twice
+    then = ground.source(1).build_branch_point(3).tree
+    assert tree(laid_out(book, last.saved[2].tree, ground.root / "cursor-files")) == tree(
+        laid_out(ground.source(1).book, then, ground.root / "recorded-files")
+    )
+    assert fingerprint(ground.work) == before
+    steps = json.loads((book.path / "session_01/trajectory.json").read_bytes())["steps"]
+    assert steps[0]["source"] == "agent"
+    assert sum(step["source"] == "agent" for step in steps) == len(told)
+
+
+def test_a_prompt_stands_in_every_request_from_the_turn_on(ground):
+    book = branched(ground, "cursor_prompt", 2, prompt="mind the licence")
+
+    last = book.state.last_attempt("session_01")
+    told = ground.asked(last.session_id)
+    assert last.certificate.verdict == "exact+prompt"
+    assert len(told) > 1
+    assert [json.dumps(each["messages"]).count("mind the licence") for each in told] == [1] * len(told)
+
+
+def test_what_cannot_come_out_the_same_is_named_and_refused_before_anything_is_asked(ground):
+    asked = ground.count()
+
+    book = branched(ground, "cursor_drift", 4)
+
+    last = book.state.last_attempt("session_01")
+    assert last.certificate.verdict == "differs"
+    assert last.certificate.first_difference.startswith("messages[")
+    assert last.certificate.refused
+    assert ground.count() == asked

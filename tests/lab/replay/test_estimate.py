@@ -1,0 +1,37 @@
+import pytest
+from msgspec.structs import replace
+
+from flightlog.lab.replay.branch_points import estimate_branch
+from flightlog.lab.replay.source import ReplaySource
+from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.usage.prices import price
+from labs import bash, config, run, script
+
+MODEL = "claude-opus-5-5"
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory):
+    root = tmp_path_factory.mktemp("estimate")
+    given = config(root, script([bash("ls")], [bash("pwd")], "done"), "go", engine="scripted")
+    book = run(root, given, env={"PATH": "/usr/bin:/bin", "HOME": str(root)})
+    return ReplaySource(book, 1, 0, "/usr/bin:/bin").read.own_steps()
+
+
+def test_a_branch_costs_what_its_source_cost_from_there_or_more_where_the_cache_is_gone(steps):
+    told = estimate_branch(steps, 2)
+
+    assert told.steps == 2
+    assert told.cached_usd == pytest.approx(sum(each.cost.usd for each in steps[1:]))
+    first = steps[1]
+    anew = price(MODEL, Usage(cache_write_5m=first.usage.prompt, output=first.usage.output)).usd
+    assert told.uncached_usd - told.cached_usd == pytest.approx(anew - first.cost.usd)
+    assert told.context_tokens == first.usage.prompt > 0
+
+
+def test_an_unknown_price_is_not_guessed(steps):
+    unknown = replace(steps[2], cost=Cost(None, CostSource.UNKNOWN))
+
+    assert estimate_branch([*steps[:2], unknown], 1).cached_usd is None
+    assert estimate_branch([*steps[:2], unknown], 1).uncached_usd is None
+    assert estimate_branch(steps, 9).cached_usd is None

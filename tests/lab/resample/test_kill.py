@@ -1,0 +1,116 @@
+"""A batch whose process is killed at any moment: nothing lost, nothing paid twice but what was in flight."""
+
+import json
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from cli_runs import FLIGHTLOG
+from flightlog.lab.resample.samples import journal_events
+from flightlog.lab.resample.state import SampleSent
+from labs import environment
+from paying import Said, message, paying
+from sampled import KEY, answers, copied, finished, holds
+
+COUNT = 50
+PARALLEL = 4
+
+
+def asking(root, url, *words):
+    command = [str(FLIGHTLOG), "lab", "resample", "run", *words, "--runs-dir", str(root / "runs"), "--json"]
+    env = environment(root, ANTHROPIC_API_KEY=KEY)
+    return subprocess.Popen([*command, "--base-url", url], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def struck(process, till, before, chance):
+    """Kill a process some moment after so many more requests came; say whether it was still there to be killed."""
+    wanted = len(till.came) + before
+    while len(till.came) < wanted and process.poll() is None:
+        time.sleep(0.0005)
+    time.sleep(chance.uniform(0, 0.03))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    return process.returncode == -signal.SIGKILL
+
+
+def killed_until_done(root, run, kills, chance):
+    with paying(lambda _: Said(delay_s=chance.uniform(0.001, 0.02))) as till:
+        words = ("--request", "2", "--count", str(COUNT), "--parallel", str(PARALLEL))
+        struck_times = 0
+        kept: dict[str, dict] = {}
+        while struck_times < kills:
+            process = asking(root, till.url, *words)
+            if not struck(process, till, chance.randrange(1, max(2, COUNT // (kills + 1))), chance):
+                break
+            struck_times += 1
+            now = answers(run)
+            assert {name: now.get(name) for name in kept} == kept, "what was there stays as it was"
+            kept = now
+            words = ("--resume",)
+        done = asking(root, till.url, *words)
+        out, err = done.communicate(timeout=120)
+        assert done.returncode == 0, err
+        return struck_times, json.loads(out), till
+
+
+def judged(run, killed, told, till):
+    assert (told["stop_reason"], told["samples"], told["errors"]) == ("completed", COUNT, 0)
+    found = answers(run)
+    assert list(found) == [f"sample_{number:02d}.json" for number in range(1, COUNT + 1)]
+    # Each file holds the answer to its own request, which the server tells by its key.
+    assert sorted(each["id"] for each in found.values()) == sorted({message(each)["id"] for each in till.came})
+    assert len(till.paid) == COUNT
+    assert sum(till.paid.values()) - COUNT <= killed * PARALLEL
+    assert max(till.paid.values()) <= killed + 1
+    assert holds(run, KEY) == []
+    sent = [event.item for event in journal_events(run) if isinstance(event, SampleSent)]
+    assert len(sent) >= len(till.came), "nothing is sent that is not on record"
+    meta = json.loads((run / "run_meta.json").read_text())
+    assert meta["total_resamples"] == COUNT
+    assert meta["total_resample_cost_usd"] == pytest.approx(told["cost_usd"])
+
+
+def test_a_batch_of_fifty_killed_at_random_points_is_paid_once(tmp_path):
+    finished(tmp_path)
+    run = tmp_path / "runs" / "run"
+
+    killed, told, till = killed_until_done(tmp_path, run, 4, random.Random(7))
+
+    assert killed == 4
+    judged(run, killed, told, till)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(20))
+def test_a_batch_is_paid_once_through_many_kills(seed, tmp_path):
+    made = tmp_path / "made"
+    made.mkdir()
+    run = copied(finished(made), tmp_path)
+
+    killed, told, till = killed_until_done(tmp_path, run, 9, random.Random(seed))
+
+    assert killed >= 5
+    judged(run, killed, told, till)
+
+
+def test_an_interrupted_batch_takes_in_what_is_on_its_way_and_goes_on_later(tmp_path):
+    finished(tmp_path)
+    run = tmp_path / "runs" / "run"
+    with paying(lambda _: Said(delay_s=0.3)) as till:
+        process = asking(tmp_path, till.url, "--request", "2", "--count", "8", "--parallel", "2")
+        while len(till.came) < 3:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+        kept = len(answers(run))
+        again = asking(tmp_path, till.url, "--resume")
+        out, err = again.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert kept in {3, 4}
+    assert again.returncode == 0, err
+    assert json.loads(out)["samples"] == 8
+    assert set(till.paid.values()) == {1}

@@ -1,0 +1,65 @@
+"""R3: a run killed at any system call of its end stays readable and comes to that end the next time."""
+
+import shutil
+
+import pytest
+
+import strace_points
+from flightlog.app.runtime import open_runtime
+from flightlog.lab import service
+from flightlog.lab.runner.run import continue_run
+from flightlog.lab.store import RunStore
+from flightlog.model.errors import Damage
+from flightlog.store.jsonl import read_together
+from labs import config, environment, meta, run
+
+FINISH = """
+from flightlog.app.runtime import lab as app, open_runtime
+from flightlog.lab.store import RunStore
+from flightlog.lab.runner.run import continue_run
+setting = app.prepare_run(open_runtime({**os.environ, "HOME": str(root)}), lambda *_: None)
+book = RunStore(root / "runs" / "run", now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
+begin()
+continue_run(book, setting, again=False)
+end()
+"""
+
+
+@pytest.fixture
+def unfinished(tmp_path):
+    """A run whose sessions ended and that was never told to be over."""
+    plain = {"engine": "command", "command": ("sh", "-c", "echo one > a"), "track_changes": False}
+    path = run(tmp_path, config(tmp_path, None, "do it", "and more", capture_api_requests=False, **plain)).path
+    journal = path / ".journal.jsonl"
+    kept = [line for line in journal.read_bytes().splitlines(keepends=True) if b'"run_ended"' not in line]
+    assert len(kept) < len(journal.read_bytes().splitlines())
+    journal.write_bytes(b"".join(kept))
+    (path / "run_meta.json").unlink()
+    return tmp_path
+
+
+def died_at(unfinished, every):
+    def prepare(root):
+        shutil.copytree(unfinished / "runs", root / "runs")
+
+    def check(root, _):
+        path = root / "runs" / "run"
+        assert not [each for each in read_together(path / ".journal.jsonl") if isinstance(each, Damage)]
+        setting = service.prepare_run(open_runtime(environment(root)), lambda *_: None)
+        book = continue_run(
+            RunStore(path, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id), setting, again=False
+        )
+        told = meta(book)
+        assert (told["stop_reason"], [each["attempts"] for each in told["sessions"]]) == ("completed", [1, 1])
+        assert not list(path.parent.glob(".work-*"))
+
+    return strace_points.kill_everywhere(FINISH, unfinished / "points", prepare, check, every=every)
+
+
+def test_killed_at_one_call_in_ten_of_its_end(unfinished):
+    assert len(died_at(unfinished, 10)) >= 3
+
+
+@pytest.mark.soak
+def test_killed_at_any_call_of_its_end(unfinished):
+    assert len(died_at(unfinished, 1)) >= 20

@@ -1,0 +1,111 @@
+"""Samples, replicates and branches of real runs, as questions; and what `harness compare` makes of them."""
+
+import json
+import re
+
+from cli_runs import within
+from flightlog.app.runtime import open_runtime
+from flightlog.lab.service import open_run
+from flightlog.lab.statistics import service
+from flightlog.lab.statistics.analysis import DIFFERS
+from labs import again, bash, config, run, script
+from samples_made import answered, made
+
+LS = ("Bash", {"command": "ls", "description": "List"})
+CAT = ("Bash", {"command": "cat <b>x</b>"})
+
+
+def harness(root, verb, *words):
+    done = within(None, "lab", verb, *words, "--runs-dir", str(root / "runs"))
+    return done.code, done.out, done.err
+
+
+def test_samples_are_compared_with_the_recorded_answer_and_variants_with_vanilla(tmp_path):
+    book = made(tmp_path)
+    answered(book, 1, 0, [LS] * 9 + ["hello"])
+    answered(book, 1, 1, [CAT] * 10, label="told to read")
+
+    code, out, err = harness(tmp_path, "compare", "run", "--json")
+
+    assert code == 0, err
+    (answer,) = json.loads(out)["statistics"]["answers"]
+    vanilla, variant = answer["groups"]
+    assert answer["recorded"] == "Bash ls"
+    assert (vanilla["name"], variant["name"], variant["label"]) == ("request_001", "request_001_v01", "told to read")
+    assert (vanilla["as_recorded"]["hits"], variant["as_recorded"]["hits"]) == (9, 0)
+    assert [(each["label"], each["hits"]) for each in vanilla["actions"]] == [("Bash ls", 9), ("(words only)", 1)]
+    assert vanilla["amounts"]["output_tokens"]["mean"] == 36.5
+    assert vanilla["amounts"]["cost_usd"]["interval"]["low"] > 0
+    assert answer["against"][0]["verdict"] == DIFFERS
+
+
+def test_the_analysis_is_written_points_at_files_that_are_there_and_leaves_a_persons_alone(tmp_path):
+    book = made(tmp_path)
+    answered(book, 1, 0, [LS] * 6)
+    answered(book, 1, 1, [CAT] * 6)
+
+    code, out, err = harness(tmp_path, "compare", "run", "--write")
+
+    page = book.path / "analysis.md"
+    assert (code, "written: " in err, "request_001_v01 against request_001: differs" in out) == (0, True, True)
+    targets = set(re.findall(r"\]\(<([^>]+)>\)", page.read_text()))
+    assert len(targets) == 12
+    assert all((book.path / each).is_file() for each in targets)
+    before = page.read_bytes()
+    assert harness(tmp_path, "compare", "run", "--write")[0] == 0
+    assert page.read_bytes() == before
+    page.write_text("# My own thoughts\n")
+    code, _, err = harness(tmp_path, "compare", "run", "--write")
+    assert (code, page.read_text()) == (75, "# My own thoughts\n")
+    assert "rename" in err
+
+
+def test_without_anything_sampled_there_is_nothing_to_write(tmp_path):
+    made(tmp_path)
+
+    code, _, err = harness(tmp_path, "compare", "run", "--write")
+
+    assert code == 1
+    assert "flightlog lab resample" in err
+    assert not (tmp_path / "runs/run/analysis.md").exists()
+
+
+def test_a_stopping_rule_on_record_decides_which_interval_is_shown(tmp_path):
+    book = made(tmp_path)
+    answered(book, 1, 0, [LS] * 12, until_width=0.5)
+
+    told = service.analyze_runs(open_runtime(), [again(tmp_path)]).answers[0].groups[0]
+
+    assert told.stopped
+    assert "confidence sequence" in told.actions[0].interval.method
+
+
+def test_replicates_are_counted_by_what_their_verifiers_say(tmp_path):
+    def ran(name, word):
+        given = config(tmp_path, script([bash(f"echo {word} > out")], "done"), {"prompt": "go", "count": 5},
+                       engine="scripted", verifiers=[{"name": "good", "command": "grep -q good out"}])  # fmt: skip
+        return run(tmp_path, given, name, env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")})
+
+    told = service.analyze_runs(open_runtime(), [ran("a", "good"), ran("b", "bad")])
+
+    (answer,) = [each for each in told.answers if each.name == "session 1"]
+    assert [(each.name, each.outcomes[0].hits, each.outcomes[0].n) for each in answer.groups] == [
+        ("a", 5, 5),
+        ("b", 0, 5),
+    ]
+    (outcome,) = [each for each in answer.against[0].tests if each.what == "outcome"]
+    assert outcome.p < 0.01
+
+
+def test_by_tool_is_coarser_than_by_arguments(tmp_path):
+    book = made(tmp_path)
+    answered(book, 1, 0, [LS, CAT] * 3)
+
+    by = {
+        each: service.analyze_runs(open_runtime(), [open_run(open_runtime(), tmp_path / "runs", "run")], each).answers[
+            0
+        ]
+        for each in service.BY
+    }
+
+    assert [len(by[each].groups[0].actions) for each in ("arguments", "tool")] == [2, 1]

@@ -1,0 +1,98 @@
+import copy
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flightlog.live.state_file.yaml_document import parse_chunks
+from flightlog.live.state_file.yaml_edit import apply_values, new_item, to_yaml_scalar
+
+words = st.text(st.characters(codec="utf-8", exclude_characters="\x85\u2028\u2029\ufeff"), max_size=20)
+scalars = st.one_of(st.booleans(), st.integers(-(10**12), 10**12), words,
+                    st.floats(allow_nan=False, allow_infinity=False, width=32))  # fmt: skip
+leaves = st.one_of(scalars, st.lists(st.one_of(st.none(), scalars), max_size=3))
+names = st.sampled_from(["status", "issues", "cost", "git", "branch", "note"])
+mappings = st.recursive(leaves, lambda inner: st.dictionaries(names, inner, min_size=1, max_size=4), max_leaves=8)
+items = st.dictionaries(names, mappings, min_size=1, max_size=5)
+
+
+def reread(chunk):
+    (again,) = (each for each in parse_chunks("sessions:\n" + chunk.text) if each.key == chunk.key)
+    return again
+
+
+def places(node, text):
+    """Every value as written, and every mapping's end."""
+    return {
+        key: text[each.start : each.end] if each.keys is None or each.is_flow else (places(each, text), each.end)
+        for key, each in node.keys.items()
+    }
+
+
+@given(item=items)
+def test_an_item_laid_out_reads_back_and_its_places_are_those_a_parser_finds(item):
+    chunk = new_item("sessions:x", {"sessionId": "x", **item}, 2, {"sessionId": "# the id"})
+
+    again = reread(chunk)
+
+    assert again.node.to_python() == {"sessionId": "x", **item}
+    assert places(chunk.node, chunk.text) == places(again.node, again.text)
+
+
+@given(first=items, second=items, third=items)
+def test_changes_read_back_and_places_stay_true_without_a_parser(first, second, third):
+    chunk = new_item("sessions:x", {"sessionId": "x", **first}, 2, {})
+
+    for new in (second, third):
+        chunk = apply_values(chunk, copy.deepcopy(new), {})
+        again = reread(chunk)
+        assert places(chunk.node, chunk.text) == places(again.node, again.text)
+        told = again.node.to_python()
+        assert all(_holds(told.get(key), value) for key, value in new.items())
+
+
+def _holds(told, value):
+    if isinstance(value, dict) and isinstance(told, dict):
+        return all(_holds(told.get(key), each) for key, each in value.items())
+    return told == value
+
+
+def test_quotes_comments_and_flow_mappings_stay_as_they_are_written():
+    text = (
+        "sessions:\n"
+        "  - sessionId: 'x'   # mine\n"
+        "    label: 'It''s'  # keep\n"
+        "    git: {branch: main, dirty: 0}  # flow\n"
+        "    issues:\n"
+        "    - one  # a block of items\n"
+        "    empty:\n"
+        "    big: |\n"
+        "      two\n"
+        "      lines\n"
+        "    shared: *anchor\n"
+        "    last: 1\n"
+    )
+    (chunk,) = (each for each in parse_chunks(text.replace("*anchor", "plain")) if each.key == "sessions:x")
+
+    new = {"label": "o'k", "git": {"dirty": 3, "ahead": 1}, "issues": ["two"], "empty": 5, "last": 2}
+    done = apply_values(chunk, new, {})
+
+    assert done.text == (
+        "  - sessionId: 'x'   # mine\n"
+        "    label: 'o''k'  # keep\n"
+        "    git: {branch: main, dirty: 3, ahead: 1}  # flow\n"
+        '    issues: ["two"]  # a block of items\n'
+        "    empty: 5\n"
+        "    big: |\n"
+        "      two\n"
+        "      lines\n"
+        "    shared: plain\n"
+        "    last: 2\n"
+    )
+
+
+def test_text_that_means_something_else_is_quoted():
+    words = ("plain words", "13:00", "no", "12", "a: b", "- x", "", "x # y", "é\n")
+
+    assert [to_yaml_scalar(word) for word in words] == [
+        "plain words", "13:00", '"no"', '"12"', '"a: b"', '"- x"', '""', '"x # y"', '"é\\n"',
+    ]  # fmt: skip

@@ -1,0 +1,95 @@
+"""The board at several sizes, held against what a person saw and agreed to."""
+
+from datetime import UTC
+
+import pytest
+
+from flightlog.live.collector import LiveState
+from flightlog.live.dashboard import TerminalSize, dashboard_lines, switch_advice
+from flightlog.live.state import (
+    AuthProfile,
+    Billing,
+    ContextUsage,
+    Forecast,
+    ModelInfo,
+    ProfileSwitch,
+    RuntimeSession,
+    RuntimeState,
+    SessionCost,
+    SessionHealth,
+    SessionMetadata,
+    VendorLimits,
+    VendorWindow,
+)
+from golden import assert_golden
+from live_files import MINUTE_MS, NOW_MS
+
+HOUR_MS = 60 * MINUTE_MS
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\r\nnext"
+
+
+def lives(*, sessions=4, broken=""):
+    five = VendorWindow(82.0, NOW_MS + 2 * HOUR_MS, "statusline", NOW_MS - MINUTE_MS)
+    week = VendorWindow(91.0, NOW_MS + 50 * HOUR_MS, "statusline", NOW_MS - 20 * MINUTE_MS)
+    work = Billing(17.03, 13.23, 120, 82, "14:00", 1, 1, last_fetched=NOW_MS, block_cost=4.1, week_cost=88.5,
+                   block_end=NOW_MS + 2 * HOUR_MS, limits=VendorLimits(five, week),
+                   forecast=Forecast(NOW_MS + HOUR_MS, 120.0, "statusline"))  # fmt: skip
+    profiles = [AuthProfile("work", "Work", work), AuthProfile("home", HOSTILE, Billing(block_end=NOW_MS + HOUR_MS))]
+    states = ("critical", "warning", "healthy", "unknown")
+    running = [
+        RuntimeSession(
+            f"{at:08}-1111-4111-8111-111111111111",
+            "work" if at % 2 == 0 else "home",
+            HOSTILE if at == 1 else f"/home/ada/project-{at}",
+            health=SessionHealth(
+                states[at % 4], ["Secrets detected", "Context near compaction"][: 2 - at % 3], NOW_MS, "working"
+            ),
+            model=ModelInfo("Opus 5.5", "jsonInput"),
+            context=ContextUsage(1, 2, 71 if at == 0 else 26, 3, at == 0),
+            cost=SessionCost(1.25 * at, 1.3),
+            metadata=SessionMetadata(NOW_MS, NOW_MS - at * 3 * MINUTE_MS),
+            swaps=[ProfileSwitch("work", 0), ProfileSwitch("home", 1)] if at == 2 else None,
+        )
+        for at in range(sessions)
+    ]
+    return [LiveState("/config", RuntimeState(profiles, running), broken, NOW_MS, {})]
+
+
+def shown(width, height, **told):
+    return "\n".join(line.text for line in dashboard_lines(lives(**told), TerminalSize(width, height, UTC))) + "\n"
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (140, 0), (40, 12)])
+def test_golden_board(width, height):
+    text = shown(width, height)
+
+    assert_golden(f"live/board-{width}x{height}.txt", text)
+    assert all(len(line) <= width for line in text.splitlines())
+
+
+def test_golden_board_with_more_sessions_than_lines_and_a_broken_file():
+    text = shown(80, 24, sessions=40, broken="line 12, column 5: expected ',' or ']'")
+
+    assert_golden("live/board-full.txt", text)
+    assert len(text.splitlines()) == 24
+
+
+def test_golden_board_of_nothing():
+    text = "\n".join(line.text for line in dashboard_lines([], TerminalSize(80, 24, UTC))) + "\n"
+
+    assert_golden("live/board-empty.txt", text)
+
+
+def test_foreign_text_cannot_act():
+    text = shown(140, 0)
+
+    assert "gnp.exe" in text
+    assert not [letter for letter in text if not letter.isprintable() and letter != "\n"]
+
+
+def test_advice_names_who_has_room():
+    (live,) = lives()
+
+    assert switch_advice(live.state.auth_profiles).startswith("Work is nearly used up: go to ")
+    assert switch_advice([live.state.auth_profiles[0]]) == "every profile is nearly used up"
+    assert switch_advice([AuthProfile("a")]) == ""

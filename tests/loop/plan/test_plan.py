@@ -1,0 +1,122 @@
+"""Plans: read, checked, refused with the place and the nearest word."""
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flightlog.loop.plan.expression import evaluate_expression
+from flightlog.loop.plan.expression import parse_expression as expression
+from flightlog.loop.plan.load import hash_plan, load_plan, parse_plan
+from flightlog.loop.plan.schema import json_schema, order_tasks
+from flightlog.model.errors import FlightlogError, Invalid, NotFound
+
+ROOT = Path(__file__).parents[3]
+LEAST = b"plan: least\ntasks:\n  - {task_id: 001, name: first, run: {command: 'true'}}\n"
+
+
+def refused(text):
+    with pytest.raises(Invalid) as error:
+        parse_plan(text.encode(), "plan.yaml")
+    return error.value
+
+
+def test_the_least_plan_is_a_name_and_tasks():
+    plan = parse_plan(LEAST)
+
+    assert plan.tasks[0].task_id == "001", "an id keeps its zeros"
+    assert plan.config.max_iterations == 300
+    assert plan.config.human_intervention == "ask_first"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said", "hint"),
+    [
+        ("plan: x\ntasks:\n  - {task_id: a, name: b, rum: {command: x}}\n", ":3:27", "no `rum`", "`run`"),
+        ("plan: x\ntasks:\n- {task_id: a, name: b, run: {command: x}, dependencies: [b]}\n", ":3:59", "no task", "a"),
+        ("plan: x\ntasks:\n- {task_id: a, name: b, run: {}}\n", ":3:25", "one of command, agent, python", ""),
+        ("plan: x\nconfig: {max_iterations: many}\ntasks: []\n", ":2:10", "Expected `int`", ""),
+        ("plan: x\n  tasks: [\n", ":2:8", "not allowed", ""),
+        ("- 1\n", ":1:1", "begins with `plan: NAME`", ""),
+        ("plan: x\ntasks: []\n", ":2:1", "at least one task", ""),
+        ("plan: x\ntasks:\n- {task_id: a, name: b, run: {agent: z, prompt: x}}\n", ":3:25", "not enough", "verify"),
+        ("plan: x\ntasks:\n- {task_id: ../a, name: b, run: {command: x}}\n", ":3:4", "not a usable id", ""),
+        ("plan: x\nplan: y\ntasks: []\n", ":2:1", "duplicate key", ""),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_place_and_the_nearest_word(text, place, said, hint):
+    error = refused(text)
+
+    assert error.message.startswith(f"plan.yaml{place}: "), error.message
+    assert said in error.message
+    assert hint in error.hint
+
+
+def test_a_cycle_is_refused_and_named():
+    tasks = [{"task_id": each, "name": each, "run": {"command": "true"}, "dependencies": [other]}
+             for each, other in (("a", "b"), ("b", "c"), ("c", "a"))]  # fmt: skip
+
+    assert "a → b → c → a" in refused(json.dumps({"plan": "x", "tasks": tasks})).message
+
+
+def test_a_condition_that_makes_no_sense_is_refused_where_it_stands():
+    error = refused("plan: x\ncircuit_breaker: {conditions: [{when: 'error_rate >'}]}\n" + LEAST.decode()[12:])
+
+    assert error.message.startswith("plan.yaml:2:33: a condition ends too early")
+
+
+def test_a_plan_that_is_not_there_says_how_to_get_one(tmp_path):
+    with pytest.raises(NotFound, match="no such plan"):
+        load_plan(tmp_path / "none.yaml")
+
+
+def test_the_same_bytes_have_the_same_name():
+    assert hash_plan(LEAST) == hash_plan(bytes(LEAST))
+    assert hash_plan(LEAST) != hash_plan(LEAST + b"#")
+
+
+def test_the_published_schema_is_that_of_the_code():
+    assert json.loads((ROOT / "docs/reference/loop-plan.schema.json").read_text()) == json.loads(
+        json.dumps(json_schema())
+    )
+
+
+def test_the_example_is_a_plan_and_its_order_follows_its_phases():
+    plan, _ = load_plan(ROOT / "src/flightlog/loop/example/RALPH-LOOP-PLAN.yaml")
+
+    assert [task.phase for task in order_tasks(plan)] == [1, 2, 3, 4, 5, 6, 7]
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_plan_or_an_error_a_person_can_act_on(data):
+    with contextlib.suppress(FlightlogError):  # anything else is a crash
+        parse_plan(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "value"),
+    [
+        ("error_rate > 0.5", {"error_rate": 0.6}, 1.0),
+        ("error_rate > 0.5", {"error_rate": 0.5}, 0.0),
+        ("error_rate > 0.5", {}, None),
+        ("a > 1 and b > 1", {"a": 0}, 0.0),
+        ("a > 1 or b > 1", {"a": 2}, 1.0),
+        ("a > 1 or b > 1", {"a": 0}, None),
+        ("not (a > 1) and metrics.x * 2 + 1 >= 5", {"a": 0, "metrics.x": 2}, 1.0),
+        ("1 / zero > 1", {"zero": 0}, None),
+        ("2 - 1 - 1 == 0", {}, 1.0),
+    ],
+)
+def test_conditions_are_evaluated_or_said_to_be_unknown(text, names, value):
+    assert evaluate_expression(expression(text), names) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["__import__('os')", "a; b", "a b", "(a", "a >", "", "x" * 2000, "(" * 100 + "1", "a = 1"]
+)
+def test_a_condition_can_do_nothing_but_compare(text):
+    with pytest.raises(Invalid):
+        expression(text)

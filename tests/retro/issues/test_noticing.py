@@ -1,0 +1,31 @@
+"""An incident becomes a draft once; what was resolved and is seen again is told again."""
+
+from flightlog.model.errors import Incident
+from flightlog.retro.issues import workflow
+from flightlog.retro.issues.workflow import draft_incidents
+from retro.rooms import make_room
+
+
+def test_what_is_seen_again_is_told_again_only_after_it_was_resolved(tmp_path):
+    room = make_room(tmp_path)
+
+    def seen():
+        return draft_incidents(room, [Incident("damage", room.now_ms(), "dataset", ("a.jsonl",))])
+
+    assert len(seen()) == 1
+    assert seen() == []
+    (name,) = workflow.process_drafts(room).imported
+    workflow.resolve_issue(room, name, "Mended the file")
+    assert len(seen()) == 1
+
+    assert workflow.process_drafts(room).reopened == (name,)
+
+
+def test_what_a_journal_tells_is_told_once_for_ever(tmp_path):
+    room = make_room(tmp_path)
+    incident = Incident("breaker trip", room.now_ms(), "loop", ("session-001/journal.jsonl#9",))
+    draft_incidents(room, [incident])
+    (name,) = workflow.process_drafts(room).imported
+    workflow.resolve_issue(room, name, "Raised the limit")
+
+    assert draft_incidents(room, [incident]) == []

@@ -1,0 +1,101 @@
+import pytest
+
+from flightlog.setup.format_drift import (
+    Format,
+    TypeFormat,
+    compare_formats,
+    iter_field_paths,
+    load_known_format,
+    read_json_objects,
+    record_type,
+)
+from real_agent import PINNED, make_bench, new_session
+
+ON_FILE = Format(
+    "agent",
+    "1",
+    {
+        "user": TypeFormat(("type", "uuid"), ("isMeta",), every_session=True),
+        "system/api_error": TypeFormat(("type", "subtype")),
+        "hook/Stop": TypeFormat(("hook_event_name",), every_session=True),
+    },
+)
+TOOLS = {
+    "rules": [
+        {
+            "replies": [
+                {"blocks": [{"thinking": "Hm."}, {"tool": "Bash", "input": {"command": "echo x", "description": "x"}}]},
+                {"text": "Done."},
+            ]
+        }
+    ]
+}
+
+
+def test_what_is_on_file_is_no_drift():
+    told = compare_formats([[{"type": "user", "uuid": "1"}, {"type": "user", "uuid": "2", "isMeta": True}]], ON_FILE)
+
+    assert (bool(told), told.records) == (False, 2)
+    assert not compare_formats([], ON_FILE)
+
+
+def test_added_and_dropped_types_and_fields_are_told_one_by_one():
+    told = compare_formats([[{"type": "user", "message": {"id": 1}}, {"type": "novelty"}]], ON_FILE)
+
+    assert told.added_types == ("novelty",)
+    assert told.added_fields == (("user", "message"), ("user", "message.id"))
+    assert told.dropped_fields == (("user", "uuid"),)
+    assert compare_formats([[{"type": "system", "subtype": "api_error"}]], ON_FILE).dropped_types == ("user",)
+
+
+def test_a_field_some_records_lack_is_not_dropped():
+    assert not compare_formats([[{"type": "user", "uuid": "1"}, {"type": "user"}]], ON_FILE).dropped_fields
+
+
+def test_subtypes_and_attachments_are_types_of_their_own():
+    assert record_type({"type": "system", "subtype": "api_error"}) == "system/api_error"
+    assert record_type({"type": "attachment", "attachment": {"type": "file"}}) == "attachment/file"
+    assert record_type({"hook_event_name": "Stop", "type": "x"}) == "hook/Stop"
+    assert record_type({}) == "without a type"
+
+
+def test_keys_that_are_data_are_not_fields():
+    record = {"message": {"content": [{"input": {"secret": 1}}, "text", {"type": "x"}]}, "modelUsage": {"opus": {}}}
+
+    assert sorted(set(iter_field_paths(record))) == [
+        "message",
+        "message.content",
+        "message.content[].input",
+        "message.content[].type",
+        "modelUsage",
+    ]
+
+
+def test_damaged_lines_are_passed_over(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b'{"type":"user","uuid":"1"}\n\xff\n[1]\n{"type":"us')
+
+    assert compare_formats([read_json_objects(path)], ON_FILE).records == 1
+
+
+def test_the_pinned_agent_writes_what_is_on_file(bench):
+    bench.install_hooks()
+    session = new_session()
+    bench.run(TOOLS, "Go.", session=session)
+    bench.run(TOOLS, "More.", resume=session)
+
+    told = compare_formats([bench.transcripts()[session]], load_known_format())
+    hooks = compare_formats([[event["payload"] for event in bench.hooks(session)]], load_known_format())
+    assert load_known_format().version == PINNED
+    assert (told.added_types, told.added_fields, told.dropped_types, told.dropped_fields) == ((), (), (), ())
+    assert (hooks.added_types, hooks.added_fields, hooks.dropped_fields) == ((), (), ())
+
+
+@pytest.mark.slow
+def test_another_version_is_told_by_what_it_lacks(tmp_path):
+    bench = make_bench(tmp_path, "2.1.100")
+    bench.run(TOOLS, "Go.")
+
+    told = compare_formats(bench.transcripts().values(), load_known_format())
+    assert {"api-request", "api-request-shape"} <= set(told.dropped_types)
+    assert "assistant" in {kind for kind, _ in told.dropped_fields}

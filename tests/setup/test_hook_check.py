@@ -1,0 +1,72 @@
+import sys
+from pathlib import Path
+
+from flightlog.setup.hook_check import hook_findings, status_line_findings
+from flightlog.setup.install import apply_change, plan_install
+from flightlog.sources.hook_log import count_lost_records
+from hooking import payload, run_hook
+
+
+def whats(settings, home, tmp_path, versions=("2.1.325",)):
+    return [finding.what for finding in hook_findings(settings, home, versions, tmp_path / "tmp")]
+
+
+def test_a_sound_installation_has_no_findings(tmp_path):
+    settings, home = tmp_path / "settings.json", tmp_path / "home"
+    apply_change(plan_install(settings, ["2.1.325"], Path(sys.executable)))
+    run_hook(tmp_path, payload(), FLIGHTLOG_HOME=str(home))
+
+    assert whats(settings, home, tmp_path) == []
+
+
+def test_no_hook_broken_settings_and_missing_events_are_found(tmp_path):
+    settings, home = tmp_path / "settings.json", tmp_path / "home"
+    assert "no hook is registered" in whats(settings, home, tmp_path)[0]
+
+    apply_change(plan_install(settings, [], Path(sys.executable)))
+    (finding,) = hook_findings(settings, home, ["2.1.325"], tmp_path)
+    assert ("PostToolUseFailure" in finding.which, finding.fix) == (True, "flightlog init")
+
+    settings.write_text("{")
+    assert "cannot be read" in whats(settings, home, tmp_path)[0]
+
+
+def test_a_hook_that_points_nowhere_is_found(tmp_path):
+    settings = tmp_path / "settings.json"
+    apply_change(plan_install(settings, ["2.1.325"], tmp_path / "gone" / "python"))
+    settings.write_text(settings.read_text().replace("/flightlog/app/hook/", "/gone/flightlog/app/hook/"))
+
+    found = whats(settings, tmp_path / "home", tmp_path)
+    assert len(found) == 2
+    assert "Python is gone" in found[0]
+    assert "missing program" in found[1]
+
+
+def test_a_status_line_that_points_nowhere_is_found(tmp_path):
+    settings = tmp_path / "settings.json"
+    assert status_line_findings(settings) == []
+    apply_change(plan_install(settings, ["2.1.325"], Path(sys.executable), statusline=True))
+    assert status_line_findings(settings) == []
+    settings.write_text(settings.read_text().replace("/flightlog/app/hook/status", "/gone/flightlog/app/hook/status"))
+
+    (found,) = status_line_findings(settings)
+
+    assert ("status line points to a missing program" in found.what, found.fix) == (True, "flightlog init")
+
+
+def test_lost_records_are_found(tmp_path):
+    settings, home = tmp_path / "settings.json", tmp_path / "home"
+    apply_change(plan_install(settings, ["2.1.325"], Path(sys.executable)))
+    run_hook(tmp_path, payload(), FLIGHTLOG_HOME=str(home))
+    file = home / "sessions/claude-code/session-1/hooks.jsonl"
+    file.unlink()
+    file.mkdir()
+    run_hook(tmp_path, payload(), FLIGHTLOG_HOME=str(home))
+    (home / "spool").mkdir()
+
+    found = whats(settings, home, tmp_path)
+    assert found == ["1 hook event could not be written down"]
+    assert count_lost_records(home, tmp_path) == 1
+
+    (home / "spool" / "x.json.part").write_text("")
+    assert "cut off" in whats(settings, home, tmp_path)[0]

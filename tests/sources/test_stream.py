@@ -1,0 +1,42 @@
+import io
+import json
+
+from flightlog.agents.claude_code.search_text import read_records
+from flightlog.model.session import SessionFile
+from flightlog.sources import workers
+from flightlog.sources.workers import FORK_ABOVE_BYTES, read_all
+from flightlog.store.index.files import PendingRead
+
+
+def readings(tmp_path, size):
+    found = []
+    for number in range(5):
+        path = tmp_path / f"{number}.jsonl"
+        record = {"type": "user", "uuid": f"u{number}", "message": {"content": f"word{number}"}}
+        path.write_text(json.dumps(record) + "\n" + "{torn")
+        found.append(PendingRead(SessionFile(str(path), "s", size, 0), number, 0))
+    return found
+
+
+def test_a_second_process_reads_what_one_reads(tmp_path):
+    few, many = readings(tmp_path, 100), readings(tmp_path, FORK_ABOVE_BYTES)
+
+    alone, ahead = list(read_all(few, read_records)), list(read_all(many, read_records))
+
+    assert alone == ahead == [read_records(each.file.path, 0) for each in few]
+    assert [each.records[0].said for each in ahead] == ["word0", "word1", "word2", "word3", "word4"]
+
+
+def test_a_missing_file_says_so(tmp_path):
+    assert read_records(str(tmp_path / "none"), 0).error == "No such file or directory"
+
+
+def test_a_reader_that_stops_is_replaced(tmp_path):
+    assert workers._read_message(io.BytesIO(b"")) is None
+    assert workers._read_message(io.BytesIO((99).to_bytes(8, "big") + b"half")) is None
+
+
+def test_who_stops_listening_leaves_no_child_behind(tmp_path):
+    ahead = read_all(readings(tmp_path, FORK_ABOVE_BYTES), read_records)
+    assert next(ahead).records
+    ahead.close()

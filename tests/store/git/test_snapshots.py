@@ -1,0 +1,238 @@
+"""Snapshots: what they hold, and how two differ."""
+
+import os
+import random
+import shutil
+import stat
+import subprocess
+from itertools import pairwise
+
+import pytest
+
+from flightlog.model.errors import Conflict, Invalid, NotFound, Unavailable
+from flightlog.store.git.repository import ShadowRepository
+from shadow import PROGRAMS, content, fsck, kinds, opened
+
+
+@pytest.fixture
+def work(tmp_path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+def test_a_snapshot_holds_every_kind_of_file_and_says_how_two_differ(work):
+    trees = opened(work)
+    (work / "kept.txt").write_text("same\n")
+    (work / "old name.py").write_text("".join(f"line {at}\n" for at in range(50)))
+    (work / "gone.bin").write_bytes(bytes(range(256)))
+    (work / "run.sh").write_text("#!/bin/sh\n")
+    before = trees.save_snapshot("baseline")
+    (work / "old name.py").rename(work / "new\nname é.py")
+    (work / "gone.bin").unlink()
+    (work / "run.sh").chmod(0o755)
+    (work / "link").symlink_to("/etc/passwd")
+    (work / "data.bin").write_bytes(b"\0\1\2")
+    (work / "deep/er").mkdir(parents=True)
+    (work / "deep/er/a").write_text("one\ntwo\n")
+
+    after = trees.save_snapshot("_step_1_1")
+
+    found = {change.path: change for change in trees.diff_snapshots(before, after)}
+    assert {path: change.kind for path, change in found.items()} == {
+        "new\nname é.py": "renamed",
+        "gone.bin": "deleted",
+        "run.sh": "modified",
+        "link": "added",
+        "data.bin": "added",
+        "deep/er/a": "added",
+    }
+    assert (found["deep/er/a"].added, found["deep/er/a"].removed) == (2, 0)
+    assert (found["data.bin"].added, found["run.sh"].mode, found["link"].mode) == (None, "100755", "120000")
+    assert found["new\nname é.py"].old_path == "old name.py"
+    assert (before.changed, after.changed, trees.find_snapshot("_step_1_1")) == (True, True, after)
+    assert trees.list_names() == ["baseline", "_step_1_1"]
+    assert trees.diff_snapshots(None, before)[0].kind == "added"
+
+
+def test_patches_applied_in_order_give_the_final_tree_byte_for_byte(work, tmp_path):
+    chance = random.Random(7)
+    trees = opened(work)
+    for number in range(12):
+        (work / f"f{number}").write_bytes(chance.randbytes(200) if number % 3 else b"text\r\nlines\n" * number)
+    snapshots = [trees.save_snapshot("baseline")]
+    for step in range(25):
+        for _ in range(chance.randrange(1, 4)):
+            changed_at_random(work, chance)
+        snapshots.append(trees.save_snapshot(f"_step_1_{step}"))
+    other = trees.checkout_into("baseline", tmp_path / "other", "other").work_tree
+
+    for before, after in pairwise(snapshots):
+        patch = trees.patch_between(before, after)
+        if patch:
+            subprocess.run(["git", "apply", "--whitespace=nowarn", "-"], cwd=other, input=patch, check=True)
+
+    assert content(other) == content(work)
+    assert content(trees.checkout_into(snapshots[-1], tmp_path / "third", "third").work_tree) == content(work)
+    fsck(work)
+
+
+def changed_at_random(work, chance):
+    """Do one of the things agents do to a tree."""
+    paths = [path for path in sorted(work.rglob("*")) if path.is_symlink() or path.is_file()]
+    path = chance.choice(paths) if paths else work / "f"
+    new = work / chance.choice(["", "sub", "sub/deep"]) / f"n{chance.randrange(30)}"
+    match chance.randrange(8):
+        case 0 if not path.is_symlink() and path.exists():
+            path.write_bytes(path.read_bytes() + b"more\n")
+        case 1:
+            path.unlink(missing_ok=True)
+        case 2 if not new.exists() and not new.is_symlink():
+            new.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(new) if path.is_symlink() or path.exists() else new.write_text("x")
+        case 3 if not path.is_symlink() and path.exists():
+            path.chmod(chance.choice([0o644, 0o755]))
+        case 4 if not new.exists() and not new.is_symlink():
+            new.parent.mkdir(parents=True, exist_ok=True)
+            new.symlink_to(chance.choice(["f1", "/nowhere", "../.."]))
+        case 5:
+            path.unlink(missing_ok=True)
+            (path / "inside").mkdir(parents=True)
+            (path / "inside" / "file").write_bytes(chance.randbytes(50))
+        case 6:
+            shutil.rmtree(work / "sub", ignore_errors=True)
+            (work / "sub").unlink(missing_ok=True)
+        case _:
+            new.parent.mkdir(parents=True, exist_ok=True)
+            if not new.is_dir():
+                new.unlink(missing_ok=True)
+                new.write_bytes(chance.choice([b"", b"no end of line", b"a\r\nb\n", chance.randbytes(5000)]))
+
+
+def test_a_tree_that_did_not_change_gets_a_name_and_no_commit(work):
+    trees = opened(work)
+    (work / "a").write_text("a")
+    first = trees.save_snapshot("baseline")
+    os.utime(work / "a", (1, 1))
+
+    again = trees.save_snapshot("again")
+
+    assert (again.commit, again.changed) == (first.commit, False)
+    assert trees.list_names() == ["again", "baseline"]
+
+
+def test_an_empty_tree_can_be_snapshotted(work):
+    trees = opened(work)
+
+    assert trees.diff_snapshots(None, trees.save_snapshot("baseline")) == []
+
+
+def test_a_name_is_given_once(work):
+    trees = opened(work)
+    first = trees.save_snapshot("baseline")
+    (work / "a").write_text("a")
+
+    with pytest.raises(Conflict):
+        trees.save_snapshot("baseline")
+
+    assert trees.find_snapshot("baseline") == first
+    assert trees.save_snapshot("next").changed
+
+
+def test_another_recorder_on_the_same_line_is_followed_not_overwritten(work):
+    ours, theirs = opened(work), opened(work)
+    ours.save_snapshot("baseline")
+    (work / "a").write_text("a")
+    theirs.save_snapshot("theirs")
+    same = ours.save_snapshot("same")
+    (work / "b").write_text("b")
+
+    assert (same.commit, same.changed) == (theirs.find_snapshot("theirs").commit, False)
+    assert kinds(ours, "theirs", ours.save_snapshot("ours")) == {"b": "added"}
+    assert kinds(ours, "ours", theirs.save_snapshot("last")) == {}
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../a", "a..b", "a.lock", "-a", "a/b", "é", "x" * 200, "a.", "a\n"])
+def test_a_name_git_would_trip_over_is_refused(work, name):
+    with pytest.raises(Invalid):
+        opened(work).save_snapshot(name)
+
+
+def test_an_unknown_snapshot_is_not_found(work):
+    trees = opened(work)
+
+    for ask in (trees.find_snapshot, trees.restore_snapshot, lambda name: trees.diff_snapshots(None, name)):
+        with pytest.raises(NotFound):
+            ask("never-taken")
+
+
+def test_restore_gives_the_tree_back_and_the_line_goes_on_from_there(work):
+    (work / "a").write_text("a")
+    (work / "sub").mkdir()
+    (work / "sub/b").write_text("b")
+    trees = opened(work)
+    trees.save_snapshot("baseline")
+    was = content(work)
+    (work / "a").unlink()
+    (work / "a").mkdir()
+    (work / "a/new").write_text("new")
+    shutil.rmtree(work / "sub")
+    (work / "sub").symlink_to("a")
+    later = trees.save_snapshot("later")
+    (work / "unsaved").write_text("unsaved")
+
+    trees.restore_snapshot("baseline")
+
+    assert content(work) == was
+    (work / "c").write_text("c")
+    assert kinds(trees, "baseline", trees.save_snapshot("other-way")) == {"c": "added"}
+    assert trees.find_snapshot("later") == later
+
+
+def test_lines_share_the_repository_and_nothing_else(work, tmp_path):
+    (work / "a").write_text("a")
+    trees = opened(work)
+    trees.save_snapshot("baseline")
+
+    one, two = (trees.checkout_into("baseline", tmp_path / name, name) for name in ("one", "two"))
+    (one.work_tree / "a").write_text("one")
+    (two.work_tree / "b").write_text("two")
+
+    assert kinds(one, "baseline", one.save_snapshot("one_1")) == {"a": "modified"}
+    assert kinds(two, "baseline", two.save_snapshot("two_1")) == {"b": "added"}
+    assert not trees.save_snapshot("main_1").changed
+    with pytest.raises(Invalid, match="empty"):
+        trees.checkout_into("baseline", tmp_path / "one", "again")
+    with pytest.raises(Conflict):
+        trees.checkout_into("baseline", tmp_path / "fourth", "one")
+
+
+def test_a_torn_index_is_made_anew(work):
+    trees = opened(work)
+    (work / "a").write_text("a")
+    trees.save_snapshot("baseline")
+    (work.parent / ".shadow_git/lines/main/index").write_bytes(b"\0" * 100)
+    (work / "b").write_text("b")
+
+    assert kinds(trees, "baseline", trees.save_snapshot("next")) == {"b": "added"}
+
+
+def test_a_message_nobody_can_read_costs_only_what_it_said(work):
+    trees = opened(work)
+    snapshot = trees.save_snapshot("baseline")
+    repository = ShadowRepository(work.parent / ".shadow_git", PROGRAMS)
+    commit = repository.run_git(["commit-tree", snapshot.tree], stdin=b"strange\n{not json").decode().strip()
+    repository.run_git(["update-ref", "refs/tags/strange", commit])
+
+    assert trees.find_snapshot("strange").left_out == ()
+
+
+def test_without_git_the_error_says_so(work, tmp_path):
+    with pytest.raises(Unavailable, match="git"):
+        opened(work, programs=str(tmp_path / "empty"))
+
+
+def test_nothing_in_the_repository_is_for_others_to_read(work):
+    opened(work).save_snapshot("baseline")
+
+    assert stat.S_IMODE((work.parent / ".shadow_git").stat().st_mode) == 0o700

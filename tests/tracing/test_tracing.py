@@ -1,0 +1,219 @@
+"""Tracing on a project where everything happened for real: from every kind to every kind, and what leads nowhere."""
+
+import json
+import shutil
+import uuid
+
+import pytest
+
+from cli_runs import FLIGHTLOG
+from flightlog.app.runtime import open_runtime
+from flightlog.archive.archive import Archive
+from flightlog.model.addresses import KINDS
+from flightlog.model.errors import Invalid, NotFound
+from flightlog.privacy.redactor import Redactor
+from flightlog.retro.store import ROOT, RetroStore
+from flightlog.tracing.blame import attribute_lines
+from flightlog.tracing.providers import TraceContext
+from flightlog.tracing.trace import build_trace, find_link
+from real_agent import make_bench
+from retro.rooms import reported
+from traced import SHOP, build, git, tool
+from transcripts import assistant, stamp, user
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    return build(make_bench(tmp_path_factory.mktemp("traced") / "machine"))
+
+
+@pytest.fixture(scope="module")
+def whole(project):
+    return build_trace(project.commit, project.ground())
+
+
+def test_from_every_kind_to_every_kind(project, whole):
+    starts = {kind: f"{kind}:{whole.items_of_kind(kind)[0].address}" for kind in KINDS if kind != "commit"}
+    starts["commit"] = project.commit[:10]
+    reached = {
+        kind: {each.kind for each in build_trace(written, project.ground()).found} for kind, written in starts.items()
+    }
+
+    missing = {kind: set(KINDS) - {kind} - found for kind, found in reached.items()}
+
+    assert {kind: kinds for kind, kinds in missing.items() if kinds} == {}
+    assert whole.broken == ()
+
+
+def test_a_commit_leads_to_the_steps_that_wrote_its_lines_and_to_the_one_that_made_it(project, whole):
+    steps = {each.address for each in whole.items_of_kind("step")}
+
+    assert steps == {f"{project.session}#1.1", f"{project.session}#1.2", f"{project.run}#1.1"}
+    assert {each.address for each in whole.items_of_kind("hunk")} == {
+        f"{project.session}#1.1:shop.py:1",
+        f"{project.run}#1.1:work/tax.py:1",
+    }
+
+
+def test_of_each_kind_the_nearest_is_told_and_how_near_it_is(project):
+    told = build_trace(f"{project.session}#1.3", project.ground())
+
+    assert {each.near for each in told.items_of_kind("task")} == {"here"}
+    assert {each.near for each in told.items_of_kind("commit")} == {"same turn"}
+    assert [each.near for each in told.items_of_kind("run")] == ["same commit"]
+    (request,) = told.items_of_kind("request")
+    assert request.near == "here"
+    assert build_trace(request.address, project.ground()).items_of_kind("step")[0].address == f"{project.session}#1.3"
+
+
+def test_a_link_that_leads_nowhere_is_said(project):
+    room = RetroStore(project.top / ROOT, Redactor(b"k" * 32), open_runtime().clock.now_ms, lambda: str(uuid.uuid4()))
+    gone = "00000000-0000-4000-8000-000000000000"
+    evidence = f"{project.session}#1.1 {project.session}#9 {project.session}#1.77 {gone}#1.1"
+    issue = reported(room, "Names what is not there", "x", context={"evidence": evidence, "pattern": "no-such-finding"})
+
+    told = build_trace(f"issue:{issue}", project.ground())
+    ran = project.flightlog("trace", f"issue:{issue}")
+
+    why = {each.names: each.why for each in told.broken}
+    assert why[f"{project.session}#9"] == "no such turn in the recording"
+    assert why[f"{project.session}#1.77"] == "no such step in the recording"
+    assert why[f"{gone}#1.1"].startswith("no session begins with")
+    assert why["finding:no-such-finding"] == "not here"
+    assert f"{project.session}#1.1" not in why
+    assert ran.returncode == 3
+    assert ran.stderr.count("broken: ") == 4
+
+
+def test_a_recording_that_was_deleted_breaks_the_links_of_its_rows(project, tmp_path):
+    shutil.copytree(project.top, tmp_path / "moved", symlinks=True)
+    elsewhere = TraceContext(open_runtime(), tmp_path / "moved", Archive([str(tmp_path / "nothing")]))
+
+    told = build_trace("row:chat-", elsewhere)
+
+    assert next(each.why for each in told.broken if each.by.startswith("row:")).startswith("no session begins with")
+
+
+def test_what_is_not_there_or_not_clear_is_refused(project):
+    with pytest.raises(NotFound):
+        find_link("nothing-of-the-kind", project.ground())
+    with pytest.raises(Invalid, match="begin with"):
+        find_link("row:action-", project.ground())
+    with pytest.raises(NotFound):
+        find_link("issue:" + project.commit[:8], project.ground())
+
+
+def test_the_json_holds_what_the_screen_shows(project):
+    told = json.loads(project.flightlog("trace", "HEAD", "--json").stdout)
+    shown = project.flightlog("trace", "HEAD", "--all").stdout
+
+    assert told["start"]["address"] == project.commit
+    assert all(each["address"] in shown for each in told["found"])
+
+
+def test_foreign_words_only_show(project):
+    room = RetroStore(project.top / ROOT, Redactor(b"k" * 32), open_runtime().clock.now_ms, lambda: str(uuid.uuid4()))
+    context = {"evidence": f"{project.session}#1.1"}
+    issue = reported(room, "\x1b[31mred\x07 \u202eback", "x", context=context)
+
+    said = [project.flightlog("trace", f"issue:{issue}"), project.flightlog("trace", project.session, "--all")]
+
+    assert all(ran.returncode in {0, 3} for ran in said), "another test leaves a broken link"
+    assert "red" in said[1].stdout
+    assert not any(bad in ran.stdout + ran.stderr for ran in said for bad in ("\x1b", "\x07", "\u202e"))
+
+
+def test_sessions_that_did_not_change_are_not_read_again(project, tmp_path):
+    class Counting(Archive):
+        iter_sessions = 0
+
+        def read_session(self, written):
+            self.iter_sessions += 1
+            return super().read_session(written)
+
+    first, second = (Counting([str(project.config)], str(tmp_path / "home")) for _ in range(2))
+    known, again = dict(first.iter_edits()), dict(second.iter_edits())
+
+    assert known == again
+    assert known[project.session]
+    assert (first.iter_sessions, second.iter_sessions) == (1, 0)
+
+
+def test_blame_names_the_prompt_of_a_committed_line(project):
+    shop, tax = (attribute_lines(project.top / name, 1, 0, project.ground()) for name in ("shop.py", "work/tax.py"))
+
+    assert {line.step for line in shop} == {f"{project.session}#1.1"}
+    assert {line.commit for line in shop} == {project.commit}
+    assert shop[0].prompt.startswith("Write totals with tax")
+    assert {line.step for line in tax} == {f"{project.run}#1.1"}, "a command wrote it: the run's own trees say so"
+
+
+def test_blame_names_the_prompt_of_a_line_that_is_not_committed_and_of_one_that_was_changed(project, tmp_path):
+    """Another session changes one line and adds one: only those are its own."""
+    config = tmp_path / "config"
+    shutil.copytree(project.config, config)
+    top = tmp_path / "shop"
+    shutil.copytree(project.top, top, symlinks=True)
+    (top / "shop.py").write_text(SHOP.replace("net = sum(prices)", "net = sum(prices, 0)") + "# by hand\n")
+    patch = [
+        {"newStart": 1, "lines": [" def total(prices, tax):", "-    net = sum(prices)", "+    net = sum(prices, 0)"]}
+    ]
+    call = {"type": "tool_use", "id": "c1", "name": "Edit", "input": {"file_path": str(top / "shop.py")}}
+    returned = {"type": "tool_result", "tool_use_id": "c1", "content": "ok"}
+    records = [
+        user("Begin the sum at nought.", 1, uuid="p1", timestamp=stamp(10_000_000)),
+        assistant("m1", 2, call, timestamp=stamp(10_000_001)),
+        {**user([returned], 3, timestamp=stamp(10_000_002)), "toolUseResult": {"structuredPatch": patch}},
+    ]
+    session = "11111111-1111-4111-8111-111111111111"
+    path = config / "projects" / "shop" / f"{session}.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps({**each, "cwd": str(top), "sessionId": session}) + "\n" for each in records))
+
+    told = attribute_lines(top / "shop.py", 1, 0, TraceContext(open_runtime(), top, Archive([str(config)])))
+
+    assert told[1].step == f"{session}#1.1"
+    assert told[1].prompt == "Begin the sum at nought."
+    assert told[1].commit == ""
+    assert told[0].step != told[1].step
+    assert (told[3].step, told[3].how) == ("", "no recorded edit holds this line")
+
+
+def test_blame_says_no_more_than_it_knows(project, tmp_path):
+    (project.top / "README").write_text("A shop.\nBy hand.\n")
+
+    told = attribute_lines(project.top / "README", 1, 2, project.ground())
+
+    assert [(line.step, bool(line.commit)) for line in told] == [("", True), ("", False)]
+    with pytest.raises(Invalid, match="has 2 lines"):
+        attribute_lines(project.top / "README", 1, 9, project.ground())
+    with pytest.raises(NotFound):
+        attribute_lines(tmp_path / "nothing", 1, 1, project.ground())
+
+
+def test_blame_on_the_command_line(project):
+    one = project.flightlog("blame", "shop.py:2")
+    all_ = project.flightlog("blame", "shop.py")
+    told = json.loads(project.flightlog("blame", "shop.py:1-2", "--json").stdout)
+
+    assert "Write totals with tax" in one.stdout
+    assert project.commit in one.stdout
+    assert all_.stdout.count(f"{project.session[:8]}#1.1") == 3
+    assert [line["number"] for line in told] == [1, 2]
+
+
+def test_outside_of_any_project_only_sessions_are_traced(tmp_path, project):
+    env = project.environment()
+    bench = project.bench
+    done = tool(bench, env, "flightlog", "trace", "zzzz")
+
+    assert done.returncode == 1
+    assert "nothing here is called" in done.stderr
+    assert (
+        build_trace(
+            project.session, TraceContext(open_runtime(), tmp_path, Archive([str(bench.config)]))
+        ).items_of_kind("commit")
+        == []
+    )
+    assert FLIGHTLOG.exists()
+    assert git(project.top, "status", "--short", "shop.py") == ""

@@ -1,0 +1,83 @@
+"""What is held is what would be told: the same rows, the same words, whatever was left in the recording."""
+
+from flightlog.archive.session_reader import read_outline
+from flightlog.model.session import Step, Turn
+from flightlog.views.session.timeline import RowKind, RowMark, build_rows
+from flightlog.web.session_page import GONE, SessionPage, searchable_text
+from recordings import CASES, archive
+
+
+def held_of(found, name=None):
+    return SessionPage(found, read_outline(found, name or found.latest_session()))
+
+
+def every(held, lane=""):
+    return held.load_rows(range(held.thread_of(lane).total), lane)
+
+
+def shown(row):
+    item = row.item
+    lanes = [lane.id for lane in row.lanes]
+    if isinstance(item, Turn):
+        return (row.id, row.kind, item.prompt, item.kind, item.at_ms, item.rewound, lanes)
+    return (row.id, row.kind, item, row.failed, lanes)
+
+
+def test_shown_rows_say_what_the_whole_session_says(tmp_path):
+    for number, case in enumerate(CASES):
+        found = archive(tmp_path / str(number), case)
+        for name in found.recordings:
+            session = found.read_session(name)
+            held = held_of(found, name)
+            for lane in (None, *session.lanes):
+                told = every(held, lane.id if lane else "")
+
+                assert [shown(row) for row in told] == [shown(row) for row in build_rows(session, lane)], case
+
+
+def test_some_rows_are_read_like_all_of_them(tmp_path):
+    found = archive(tmp_path, "2.1.325/multi-turn-tools")
+    held = held_of(found)
+    told = every(held)
+
+    assert [held.load_rows([row])[0] for row in range(len(told))] == told
+    assert held.load_chunk(0) == told[:20]
+
+
+def test_long_texts_stay_in_the_recording(tmp_path):
+    found = archive(tmp_path, "2.1.325/odd-outputs")
+    held = held_of(found)
+
+    longest = max(len(call.output) for row in every(held) if isinstance(row.item, Step) for call in row.item.calls)
+
+    assert longest > 1_500
+    assert held.size < 1_500
+
+
+def test_a_recording_that_vanished_is_said_to_be_gone(tmp_path):
+    found = archive(tmp_path, "2.1.325/single-turn")
+    held = held_of(found)
+    for file in tmp_path.glob("projects/*/*.jsonl"):
+        file.unlink()
+
+    told = every(held)
+
+    steps = [row for row, mark in zip(told, held.thread_of().marks, strict=True) if mark == RowMark.STEP]
+    assert {(row.kind, row.item) for row in steps} == {(RowKind.NOTE, GONE)}
+
+
+def test_every_place_leads_to_a_row(tmp_path):
+    found = archive(tmp_path, "2.1.325/subagent-foreground")
+    held = held_of(found)
+    lanes = {lane for lane, _ in held.rows_by_location.values()}
+
+    assert lanes == {"", *(lane.id for lane in held.outline.subagents)}
+
+
+def test_the_words_of_a_record_are_those_a_page_shows(tmp_path):
+    found = archive(tmp_path, "2.1.325/multi-turn-tools")
+
+    said = "\n".join(searchable_text(entry) for entry in found.find_entries(found.latest_session(), "greet"))
+
+    assert "def greet(name)" in said
+    assert "Write a greeting module" in said
