@@ -1,7 +1,4 @@
-"""JSON as every command prints it.
-
-Every command that prints JSON waits for this module, so it imports little.
-"""
+"""JSON as every command prints it, and the export formats of a session."""
 
 import re
 from typing import Any
@@ -13,16 +10,16 @@ from flightlog.model.session import Session
 from flightlog.views.transcript import RenderOptions, render_session
 from flightlog.views.transcript_formats import as_html, as_markdown
 
-_LONE = rb"\\ud[89a-f][0-9a-f]{2}"
+_LONE_SURROGATE = rb"\\ud[89a-f][0-9a-f]{2}"
 
 
 def as_json(value: Any) -> str:
-    """Write JSON that can be read anywhere and shown on a terminal: what could act there is escaped."""
+    """Return indented JSON; characters that could act on a terminal are escaped."""
     return _escape_unsafe(msgspec.json.format(_encode_json(value), indent=2))
 
 
 def as_json_line(value: Any) -> str:
-    """Write the same on one line."""
+    """Return JSON on one line, escaped like `as_json`."""
     return _escape_unsafe(_encode_json(value))
 
 
@@ -30,26 +27,23 @@ def _encode_json(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        import json  # noqa: PLC0415 - two milliseconds, hardly ever needed
+        import json  # noqa: PLC0415 - takes 2 ms and is hardly ever needed
 
-        # A file name that is not text; everything else was made text when it was decoded.
-        return re.sub(_LONE, rb"\\ufffd", json.dumps(msgspec.to_builtins(value)).encode())
+        # A file name that is not UTF-8; all other text was made valid when it was decoded.
+        return re.sub(_LONE_SURROGATE, rb"\\ufffd", json.dumps(msgspec.to_builtins(value)).encode())
 
 
 def _escape_unsafe(body: bytes) -> str:
     if body.isascii() and b"\x7f" not in body:
-        return body.decode()  # what else could act is escaped in any JSON
-    from flightlog.model.text import UNSAFE  # noqa: PLC0415 - its pattern takes a while to compile
+        return body.decode()  # JSON escapes the other control characters
+    from flightlog.model.text import UNSAFE  # noqa: PLC0415 - compiling its pattern is slow
 
-    return UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", body.decode())
+    return UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", body.decode())
 
 
-def export_session(session: Session, form: str, telling: RenderOptions) -> str:
-    """Write a whole session as `md`, `html` or `json`."""
-    match form:
-        case "md":
-            return as_markdown(render_session(session, telling))
-        case "html":
-            return as_html(render_session(session, telling))
-        case _:
-            return as_json(replace(session, title=session.heading)) + "\n"
+def export_session(session: Session, form: str, options: RenderOptions) -> str:
+    """Return a whole session as `md`, `html` or `json`."""
+    if form == "json":
+        return as_json(replace(session, title=session.heading)) + "\n"
+    lines = render_session(session, options)
+    return as_markdown(lines) if form == "md" else as_html(lines)
