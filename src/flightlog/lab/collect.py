@@ -69,7 +69,7 @@ def collect_run(path: Path, recorded: CollectedSession, write: Callable[[Path, R
     folder = book.path / session_dir_name(1)
     for name, data in files.items():
         replace_file(resolve_inside(folder, name), data, durable=False)
-    bundle = build_trajectory(session, known=known)
+    bundle = build_trajectory(session, contexts=known)
     for name, data in bundle.iter_files():
         replace_file(resolve_inside(folder, name), data, durable=False)
     lineage = StepJoin(session, bundle.documents, [], [])

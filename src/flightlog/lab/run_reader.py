@@ -90,7 +90,7 @@ class RunSession:
         told[""] = replace(
             told.get("", ThreadContext()), copied=told.get("", ThreadContext()).copied | self.inherited_message_ids
         )
-        made = build_trajectory(self.session, known=told)
+        made = build_trajectory(self.session, contexts=told)
         branch = self.book.state.branch
         return trim_to_branch(made, branch) if branch is not None and self.planned.index == 1 else made
 

@@ -292,7 +292,7 @@ def _pack_files(archive: Archive, name: str) -> tuple[bytes, str, str]:
 
 
 def _build_bundle(archive: Archive, name: str) -> TrajectoryBundle:
-    return build_trajectory(archive.read_session(name), known=archive.thread_contexts(name))
+    return build_trajectory(archive.read_session(name), contexts=archive.thread_contexts(name))
 
 
 TRAJECTORY_ROUTES = (web.get(SESSION + "/trajectory", download_trajectory),)
