@@ -74,7 +74,7 @@ STAYS_HERE = {
     "views/atif/shape.py": "as above",
     "views/session/rows.py _add_turn": "the outline, which only pages of this machine show",
     "views/session/thread.py": "the outline",
-    "views/session/timeline.py sum_bars": "a list",
+    "views/session/outline.py sum_bars": "a list",
     "views/session/edits.py find_commits": "looks for hashes",
     "views/overview.py": "the first screen",
     "views/query.py snippet": "search results on this machine",

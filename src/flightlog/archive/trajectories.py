@@ -3,7 +3,7 @@
 The documents and the rules themselves are in `views.atif`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,11 +72,15 @@ def lint_path(runtime: Runtime, path: Path, source: str = "") -> list[LintReport
     subagents = {target for file, document in documents.items() for target in _subagent_documents(file, document)}
     reports = []
     for file, document in documents.items():
-        findings = lint_trajectory(file.read_bytes(), lambda name, folder=file.parent: (folder / name).is_file())
+        findings = lint_trajectory(file.read_bytes(), _has_file(file.parent))
         is_subagent = file.resolve() in subagents  # its recording is that of the main document
         fidelity = None if is_subagent else _measure_fidelity(runtime, file, document, source)
         reports.append(LintReport(str(file), findings, fidelity))
     return reports
+
+
+def _has_file(folder: Path) -> Callable[[str], bool]:
+    return lambda name: (folder / name).is_file()
 
 
 def _read_documents(path: Path) -> dict[Path, Any]:

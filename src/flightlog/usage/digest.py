@@ -80,7 +80,7 @@ PriceOf = Callable[[ModelResponse], float | None]
 
 def digest_sessions(group: Sequence[SessionUsage], evidence: FindEvidence) -> list[UsageDigest]:
     """Digest sessions that share responses with each other and with no other session."""
-    rows: Mapping[str, Sequence[UsageLine]] = {usage.session: _best_rows(usage.rows) for usage in group}
+    rows: Mapping[str, Sequence[UsageLine]] = {usage.session: best_rows(usage.rows) for usage in group}
     copies: Mapping[str, Sequence[ModelResponse]] = {}
     if len(group) > 1:
         rows, copies = _attribute_rows(rows, {usage.session: usage.first_ms for usage in group if usage.first_ms})
@@ -170,7 +170,7 @@ def _bucket_by_client_price(
     return tuple(_merge_buckets(map(_single_bucket, priced))), lambda response: costs[response.message_id]
 
 
-def _best_rows(rows: Sequence[UsageLine]) -> Sequence[UsageLine]:
+def best_rows(rows: Sequence[UsageLine]) -> Sequence[UsageLine]:
     """Return one row for each response, its best copy."""
     best = dict(zip(map(_message_id, rows), rows, strict=True))
     if len(best) == len(rows):

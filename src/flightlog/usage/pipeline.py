@@ -19,7 +19,7 @@ from flightlog.sources.workers import TICKETS_MAX, may_fork, run_forked, scan_fi
 from flightlog.store.index.database import Index, Readable
 from flightlog.store.index.files import SCHEMA as FILES
 from flightlog.store.index.files import SyncStats
-from flightlog.usage.digest import UsageDigest, digest_sessions
+from flightlog.usage.digest import UsageDigest, best_rows, digest_sessions
 from flightlog.usage.index import SCHEMA, SessionGroup, UsageIndexUpdate
 from flightlog.usage.prices import PRICES_FROM
 from flightlog.usage.reconciliation import GapEvidence
@@ -65,16 +65,10 @@ class UsagePipeline:
         self._sync()
         return [_decode(self._digests[session]) for session in sessions if session in self._digests]
 
-    def session_responses(self, session: str) -> list[UsageLine]:
+    def session_responses(self, session: str) -> Sequence[UsageLine]:
         """Return one row for each response in a session's own files, its fullest copy."""
-        best: dict[str, UsageLine] = {}
-        for file in self._files:
-            if file.session == session:
-                for row in scan_usage(file).rows:
-                    other = best.get(row.message_id)
-                    if other is None or row.output > other.output:
-                        best[row.message_id] = row
-        return list(best.values())
+        files = [file for file in self._files if file.session == session]
+        return best_rows([row for file in files for row in scan_usage(file).rows])
 
     def refresh(self) -> None:
         """Read what is new; `save` stores it."""

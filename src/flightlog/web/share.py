@@ -19,7 +19,7 @@ from flightlog.model.session import Note, NoteKind, Session
 from flightlog.model.text import describe_redaction
 from flightlog.privacy.redactor import Redactor
 from flightlog.views.session.summary import outline_session
-from flightlog.views.session.timeline import RowKind, TimelineRow, build_rows, row_bars
+from flightlog.views.session.timeline import RowKind, TimelineRow, build_rows
 from flightlog.web.templates import STATIC
 
 STYLES = ("base.css", "timeline.css", "share.css")
@@ -29,14 +29,15 @@ SCRIPT = "share.js"
 def render_share_page(document: Redacted[SessionDocument], cleaner: Redactor, templates: Environment) -> Redacted[str]:
     """Return the page of a redacted session. It is searched again by `cleaner`, which knows the session's values."""
     session = document.value.session
+    outline = outline_session(session)
     laid, inner = _rows_of_each_subagent(session)
     removed = describe_redaction(document.secrets, document.personal)
     html = templates.get_template("share.html").render(
         session=session,
-        told=outline_session(session).summary,
+        told=outline.summary,
         rows=laid,
         lane_rows=inner,
-        bars=row_bars(laid),
+        bars=outline.threads[""].sum_bars(),
         total=len(laid),
         position=0,
         removed=removed,

@@ -1,7 +1,6 @@
-"""What is true of a whole session: title, directory, version, times, client totals, counts of records.
+"""The header of a session: title, directory, version, times, client totals, counts of records.
 
-Gathered record by record. The order does not matter, and a repeated record changes nothing but
-the time of a title.
+It is built record by record, in any order. A repeated record changes only the time of a title.
 """
 
 from collections import Counter
@@ -29,7 +28,6 @@ class SessionHeader:
     """The figures of a session that do not need its turns."""
 
     def __init__(self, session: str, agent: str) -> None:
-        """Start without records."""
         self.session, self.agent = session, agent
         self.damage: set[Damage] = set()
         self._records = 0
@@ -91,7 +89,7 @@ class SessionHeader:
         return {subagent: call_id for subagent, (_, call_id) in self._calls.items()}
 
     def to_session(self, prompts: Mapping[PromptKind, str], has_record: Callable[[str], bool]) -> Session:
-        """Return the session without turns; `prompts` has the first prompt of each kind, for want of a title."""
+        """Return the session without turns; without a title it is the first of `prompts`."""
         _, _, cwd, entrypoint = self._first or (False, None, "", "")
         early, late = self._times or (None, None)
         return Session(

@@ -107,10 +107,9 @@ def link_subagents(
 ) -> tuple[Subagent, ...]:
     """Return the subagents by start time, without turns, each with the call that started it.
 
-    Of two threads with the same prompt the first one gets the first call.
-
     That call is named beside the transcript, or by the tool result that names the subagent
-    (`results`), or it has the same prompt as the thread.
+    (`results`), or it has the same prompt as the thread. Of two threads with the same prompt the
+    first one gets the first call.
     """
     by_prompt: dict[str, list[str]] = defaultdict(list)
     for call_id, call in calls.items():
@@ -120,13 +119,13 @@ def link_subagents(
     linked = []
     for thread in threads:
         free = [call_id for call_id in by_prompt.get(thread.first_prompt, ()) if call_id not in taken]
-        found = results.get(thread.info.lane) or (free[0] if free else "")
-        taken.add(found)
-        call_id = thread.info.call_id or found
+        likely = results.get(thread.info.lane) or (free[0] if free else "")
+        taken.add(likely)
+        call_id = thread.info.call_id or likely
         agent_type, description = thread.info.agent_type, thread.info.description
         if call_id in calls:
             agent_type = agent_type or calls[call_id].agent_type
             description = description or calls[call_id].description
         warmup = not call_id and thread.first_turn == _WARMUP
         linked.append((thread.started_ms, Subagent(thread.info.lane, agent_type, description, call_id, (), warmup)))
-    return tuple(lane for _, lane in sorted(linked, key=lambda pair: (pair[0], pair[1].id)))
+    return tuple(subagent for _, subagent in sorted(linked, key=lambda pair: (pair[0], pair[1].id)))
