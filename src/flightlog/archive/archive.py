@@ -149,7 +149,7 @@ class Archive:
             for summary in _report_progress(summaries, progress, len(files)):
                 row = usage_rows.get(summary.session)
                 if summary.session in damaged:
-                    summary = replace(summary, damaged=max(summary.damaged, 1))  # noqa: PLW2901 - stored copy is damaged
+                    summary = replace(summary, damaged=max(summary.damaged, 1))  # noqa: PLW2901
                 yield replace(summary, usage=row.usage, cost=row.cost) if row else summary
 
     def search_records(self, query: SearchQuery, limit: int) -> list[tuple[SearchResult, str]]:
@@ -208,7 +208,7 @@ class Archive:
         return next((entry.scene.cwd for entry in entries if entry.scene.cwd), "")
 
     def thread_contexts(self, prefix: str) -> dict[str, ThreadContext]:
-        """Return what the model was given in each thread of a session, and which responses are copies."""
+        """Return what the model was given in each thread, and which responses are copies."""
         recording = self.find_recording(prefix)
         contexts = self._source.thread_contexts(recording.files)
         if recording.main is not None:
@@ -255,7 +255,7 @@ class Archive:
                 return
 
     def read_spilled_output(self, session: str, name: str) -> str | None:
-        """Return a tool output that was too large for the transcript, or None if its file is gone."""
+        """Return a tool output stored beside the transcript, or None if its file is gone."""
         for file in self.find_recording(session).files:
             try:
                 with closing(open_reader(self._source.tool_result_file(file, name))) as reader:
@@ -323,7 +323,7 @@ class Archive:
             return fold.outline()
 
     def _iter_items(self, recording: SessionFiles) -> Iterator[Entry | Damage | SubagentInfo]:
-        """Yield the entries of a session, with the titles that other files of the project give it."""
+        """Yield the entries of a session, and the titles in other files of the project."""
         for file in recording.files:
             yield from self._source.entries(file)
             if not file.lane:

@@ -88,7 +88,7 @@ def cut_snippet(text: str, words: tuple[str, ...], width: int = 160) -> str:
 
 
 def _index_expression(text: str, column: str) -> str:
-    """Return an FTS5 expression for a word or phrase; empty for punctuation, which is not indexed."""
+    """Return an FTS5 expression for a word or phrase; empty for punctuation."""
     if not re.search(r"\w", text):
         return ""
     star = " *" if text.endswith("*") else ""
@@ -129,7 +129,7 @@ class SearchIndex:
         return self._index.try_query(self._index_new, TRY_S)
 
     def search_records(self, query: SearchQuery, limit: int = 20) -> list[SearchResult]:
-        """Return the first records that match, newest session first; new records are indexed before."""
+        """Index new records; return the first that match, newest session first."""
         self.sync_index()
         return self.search_indexed(query, limit)
 

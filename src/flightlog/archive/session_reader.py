@@ -1,4 +1,4 @@
-"""The outline of one session, updated while its files grow, and sessions in a directory of their own.
+"""Follow the outline of one session while its files grow; read sessions in their own directory.
 
 Only appended records are read, in bounded memory. If the records are out of order, the session is
 read again and kept whole, without its long texts. If a file was rewritten, all are read again.

@@ -141,7 +141,7 @@ def _find_recording(
 
 
 def _with_subagents(path: Path, document: dict[str, Any]) -> list[Any]:
-    """Return a document, those of its subagents, and theirs; files outside its directory are not read."""
+    """Return a document and those of its subagents; files outside its directory are not read."""
     root = path.parent.resolve()
     documents = {path.resolve(): document}
     waiting = [(path, document)]

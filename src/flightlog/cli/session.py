@@ -231,8 +231,8 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: str |
     from flightlog.app.runtime import write_export
     from flightlog.archive.archive import open_archive
     from flightlog.model.addresses import parse_address
-    from flightlog.views.json_output import export_session
     from flightlog.views.transcript import RenderOptions
+    from flightlog.views.transcript_formats import export_session
 
     runtime = open_runtime(on=given["on"])
     target = Path(output) if output is not None else None
@@ -268,7 +268,7 @@ def _export_redacted(
     from msgspec.structs import replace
 
     from flightlog.archive.sharing import redact_session, rescan_page
-    from flightlog.views.json_output import export_session
+    from flightlog.views.transcript_formats import export_session
 
     document, cleaner = redact_session(runtime, archive, session)
     telling = replace(telling, spilled=document.value.outputs.get)

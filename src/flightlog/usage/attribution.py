@@ -26,7 +26,7 @@ class Attribution(Struct, frozen=True):
 
 
 def attribute_responses(lines: Iterable[ModelResponse], first_ms: Mapping[str, int]) -> Attribution:
-    """Give each response to one session; `first_ms` is the first timestamp of each session's files."""
+    """Give each response to one session; `first_ms` has the first timestamp of each session."""
     best: dict[str, dict[str, ModelResponse]] = defaultdict(dict)
     for line in lines:
         by_session = best[line.message_id]
@@ -54,7 +54,7 @@ def is_better_copy(line: ModelResponse, other: ModelResponse) -> bool:
 
 
 def _copy_order(line: ModelResponse) -> tuple[object, ...]:
-    """Return a sort key that puts the best copy first; the last fields only make the order total."""
+    """Return a sort key that puts the best copy first; the rest makes the order total."""
     rest = (line.session, line.request_id, line.lane, line.model, line.usage, line.project, line.aborted)
     return (-line.usage.output, bool(line.lane), line.at_ms, *rest)
 

@@ -103,7 +103,7 @@ class UsageIndexUpdate:
             self._new_shares |= self._shares_with_stored()
 
     def stale_groups(self) -> list[SessionGroup]:
-        """Return the groups whose digests may have changed; their sessions count as stale from now on."""
+        """Return the groups whose digests may have changed, and mark all their sessions as stale."""
         if self._is_outdated:
             self._stale.update(row.session for row in self._files.values())
         neighbors = self._neighbors()

@@ -39,7 +39,7 @@ def price_at(model: str, usage: Usage, at_ms: int | None, *, long: bool) -> Cost
 
 
 def long_context_threshold(model: str, at_ms: int | None) -> int:
-    """Return the prompt tokens above which long-context prices apply to `model`; 0 if they do not."""
+    """Return the prompt tokens above which long-context prices apply; 0 if there are none."""
     lists = _lists(model)
     return _in_force(lists, at_ms)[1] if lists else 0
 

@@ -98,7 +98,7 @@ def _subtract(model: ModelTotal, inherited: ModelTotal) -> ModelTotal:
 def reconcile(
     totals: SessionTotals, history: Mapping[str, Sequence[ClientTotals]], evidence: FindEvidence
 ) -> Reconciliation:
-    """Compare one session's record with its client's total; `history` has all totals, by session."""
+    """Compare a session's record with its client's total; `history` has all totals by session."""
     client = latest_totals(history[totals.session])
     parent = _parent_totals(totals, client, history)
     inherited, inherited_usd = (parent.usage, parent.total_usd) if parent else (Usage(), 0.0)
@@ -120,7 +120,7 @@ def reconcile(
 def _parent_totals(
     totals: SessionTotals, client: ClientTotals, history: Mapping[str, Sequence[ClientTotals]]
 ) -> ClientTotals | None:
-    """Return the total a fork continued from, which has its start time; a copied file starts at zero."""
+    """Return the total a fork continued from: it has the same start; a copied file has none."""
     if not totals.copies:
         return None
     parent = max(totals.copies, key=lambda response: (response.at_ms, response.message_id)).session

@@ -7,6 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
+from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -65,7 +66,7 @@ def filter_digests(digests: Iterable[UsageDigest], only: UsageFilter | None) -> 
 
 
 def build_report(digests: Sequence[UsageDigest], by: Breakdown, zone: tzinfo, damaged: int) -> UsageReport:
-    """Return the whole report; a session without responses has a row in a report by session only."""
+    """Return the report; only one by session has rows for sessions without responses."""
     rows = break_down(digests, by, zone)
     total = _add_rows(rows, sum(1 for digest in digests if digest.buckets))
     if by is Breakdown.SESSION:
@@ -125,7 +126,7 @@ def _row(items: Sequence[DigestBucket], key: str) -> UsageRow:
 
 
 def _add_rows(rows: Sequence[UsageRow], sessions: int) -> UsageRow:
-    """Return the total of rows; the caller counts `sessions`, because one may be in several rows."""
+    """Return the total of rows; a session may be in several, so the caller counts `sessions`."""
     cost = sum_costs(row.cost for row in rows)
     return UsageRow(
         key="",
@@ -143,19 +144,14 @@ def _add_rows(rows: Sequence[UsageRow], sessions: int) -> UsageRow:
 def _key_function(
     items: Sequence[DigestBucket], by: Breakdown, zone: tzinfo
 ) -> Callable[[UsageDigest, UsageBucket], str]:
-    match by:
-        case Breakdown.SESSION:
-            return lambda digest, _: digest.session
-        case Breakdown.MODEL:
-            return lambda _, bucket: bucket.model
-        case Breakdown.PROJECT:
-            return lambda digest, _: digest.project
-        case Breakdown.DAY:
-            return _date_key(10, zone)
-        case Breakdown.MONTH:
-            return _date_key(7, zone)
-        case Breakdown.BLOCK:
-            return _block_key(items)
+    if by is Breakdown.BLOCK:
+        return _block_key(items)
+    if by in {Breakdown.DAY, Breakdown.MONTH}:
+        return _date_key(len("2026-01-31" if by is Breakdown.DAY else "2026-01"), zone)
+    if by is Breakdown.MODEL:
+        return lambda _, bucket: bucket.model
+    name = attrgetter(by.value)  # session or project
+    return lambda digest, _: name(digest)
 
 
 def _date_key(length: int, zone: tzinfo) -> Callable[[UsageDigest, UsageBucket], str]:

@@ -1,14 +1,12 @@
-"""JSON as every command prints it, and the export formats of a session."""
+"""JSON as every command prints it.
+
+Every command that prints JSON imports this module, so it imports little.
+"""
 
 import re
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
-
-from flightlog.model.session import Session
-from flightlog.views.transcript import RenderOptions, render_session
-from flightlog.views.transcript_formats import as_html, as_markdown
 
 _LONE_SURROGATE = rb"\\ud[89a-f][0-9a-f]{2}"
 
@@ -39,11 +37,3 @@ def _escape_unsafe(body: bytes) -> str:
     from flightlog.model.text import UNSAFE  # noqa: PLC0415 - compiling its pattern is slow
 
     return UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", body.decode())
-
-
-def export_session(session: Session, form: str, options: RenderOptions) -> str:
-    """Return a whole session as `md`, `html` or `json`."""
-    if form == "json":
-        return as_json(replace(session, title=session.heading)) + "\n"
-    lines = render_session(session, options)
-    return as_markdown(lines) if form == "md" else as_html(lines)

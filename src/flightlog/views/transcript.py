@@ -34,7 +34,7 @@ _WHO = {
 
 
 def format_arguments(arguments: dict[str, Any]) -> str:
-    """Return a tool's input as text: the main argument, the others as JSON, a file change as a diff."""
+    """Return a tool's input: the main argument, the others as JSON, a file change as a diff."""
     name = next((name for name in _MAIN_ARGUMENTS if isinstance(arguments.get(name), str)), None)
     if name is None:
         return _to_json(arguments) if arguments else ""

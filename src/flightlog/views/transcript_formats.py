@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC
 
 from jinja2 import Environment
+from msgspec.structs import replace
 
 from flightlog.model.entries import (
     ApiError,
@@ -30,9 +31,18 @@ from flightlog.model.entries import (
     UserPrompt,
     text_of,
 )
+from flightlog.model.session import Session
 from flightlog.model.text import make_inert, pluralize
+from flightlog.views.json_output import as_json
 from flightlog.views.session.turns import describe_note
-from flightlog.views.transcript import TranscriptLine, TranscriptLineKind, format_arguments, format_timestamp
+from flightlog.views.transcript import (
+    RenderOptions,
+    TranscriptLine,
+    TranscriptLineKind,
+    format_arguments,
+    format_timestamp,
+    render_session,
+)
 
 LINES_MAX = 12  # as in a transcript
 _MARKS = {
@@ -136,6 +146,14 @@ def first_lines(text: str) -> str:
     lines = text.strip("\n").split("\n")
     more = [f"… {len(lines) - LINES_MAX} more lines"] if len(lines) > LINES_MAX else []
     return "\n".join([*lines[:LINES_MAX], *more])
+
+
+def export_session(session: Session, form: str, options: RenderOptions) -> str:
+    """Return a whole session as `md`, `html` or `json`."""
+    if form == "json":
+        return as_json(replace(session, title=session.heading)) + "\n"
+    lines = render_session(session, options)
+    return as_markdown(lines) if form == "md" else as_html(lines)
 
 
 def as_text(lines: Iterable[TranscriptLine]) -> str:

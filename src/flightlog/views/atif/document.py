@@ -151,7 +151,7 @@ def read_trajectory(data: bytes) -> Trajectory:
 
 
 def encode_trajectory(trajectory: Trajectory) -> bytes:
-    """Return indented JSON in ASCII: some readers use the encoding of their machine instead of UTF-8."""
+    """Return indented JSON in ASCII: some readers do not assume UTF-8."""
     try:
         text = msgspec.json.encode(trajectory).decode()
     except UnicodeEncodeError:

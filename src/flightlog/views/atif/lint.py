@@ -16,7 +16,7 @@ from flightlog.views.atif.schema import check_shape, minor_version
 
 
 def parse_json(data: bytes) -> Any:
-    """Return parsed JSON; NaN and halves of surrogate pairs are accepted, because they are findings."""
+    """Return parsed JSON; NaN and lone surrogates are accepted here and reported as findings."""
     check_json_size(data)
     document = json.loads(data.decode("utf-8", "surrogatepass"))
     check_depth(document)

@@ -299,7 +299,7 @@ def _check_step_count(document: dict[str, Any], final: dict[str, Any]) -> Iterat
 
 
 def _check_total(document: dict[str, Any], final: dict[str, Any], name: str) -> Iterator[LintFinding]:
-    """Yield a total below the sum, or above it without a subagent, a copied step or missing figures."""
+    """Yield a total below the sum; one above it needs subagents, copied steps or missing figures."""
     total = number_field(final, f"total_{name}")
     if total is None or not _states_metric(document, name):
         return

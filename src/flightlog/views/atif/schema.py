@@ -18,7 +18,7 @@ class _Field(NamedTuple):
 
 
 def _parse_fields(fields: str) -> dict[str, _Field]:
-    """Parse `name:kind`, with `!` if the field is required and `@7` if it exists from version 1.7 on."""
+    """Parse `name:kind`; `!` means required, `@7` means from version 1.7 on."""
     parsed = {}
     for field in fields.split():
         name, _, rest = field.partition(":")

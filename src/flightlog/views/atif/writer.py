@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from flightlog.model.addresses import Address
-from flightlog.model.session import Session, Subagent, ThreadContext, ToolCall, Turn
+from flightlog.model.session import Session, Subagent, ThreadContext, Turn
 from flightlog.model.text import pluralize
 from flightlog.views.atif.document import (
     AtifAgent,
@@ -48,7 +48,7 @@ class AtifOptions(Struct, frozen=True):
 
 
 class TrajectoryBundle(Struct, frozen=True):
-    """The documents of one session by file name, `trajectory.json` first, and the pictures they show."""
+    """The documents of one session by file name, `trajectory.json` first, and their pictures."""
 
     documents: dict[str, Trajectory]
     pictures: dict[str, bytes]
@@ -96,7 +96,8 @@ class _TrajectoryWriter:
         self._pictures = ImageFiles(keep=options.pictures)
         self._extras = options.version != "1.6"
         threads = {"": session.turns, **{lane.id: lane.turns for lane in session.lanes}}
-        callers = {call.id: name for name, turns in threads.items() for call in _iter_calls(turns)}
+        steps = [(name, step) for name, turns in threads.items() for turn in turns for step in turn.steps]
+        callers = {call.id: name for name, step in steps for call in step.calls}
         # A subagent whose call is not on record, or that seems to have started itself, is its own
         # parent; the main thread gets a step for it.
         self._parents = {lane.id: callers.get(lane.call_id, lane.id) for lane in session.lanes}
@@ -207,10 +208,6 @@ class _TrajectoryWriter:
                 "ended_at": format_timestamp(session.ended_ms) or "",
             }
         )
-
-
-def _iter_calls(turns: Sequence[Turn]) -> Iterator[ToolCall]:
-    return (call for turn in turns for step in turn.steps for call in step.calls)
 
 
 def _merge_by_time(steps: list[AtifStep], new: list[AtifStep]) -> list[AtifStep]:

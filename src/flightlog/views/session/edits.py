@@ -81,7 +81,7 @@ def changed_files(step: Step) -> tuple[str, ...]:
 
 
 class LineEdit(Struct, frozen=True):
-    """Lines that a step wrote at one place of one file; `lines` are their fingerprints, in order."""
+    """Neighboring lines that a step wrote to a file; `lines` are their fingerprints, in order."""
 
     at: str
     at_ms: int
@@ -108,7 +108,8 @@ def edits_of_session(session: Session) -> tuple[LineEdit, ...]:
 
 def fingerprint_lines(lines: Iterable[str]) -> tuple[str, ...]:
     """Return a fingerprint of each line; that of a blank line is empty."""
-    return tuple(_fingerprint(line) for line in lines)
+    texts = (line.strip().encode("utf-8", "surrogatepass") for line in lines)
+    return tuple(hashlib.blake2b(text, digest_size=8).hexdigest() if text else "" for text in texts)
 
 
 def find_commits(session: Session) -> dict[str, str]:
@@ -124,7 +125,7 @@ def find_commits(session: Session) -> dict[str, str]:
 
 
 def count_matching_lines(edit: LineEdit, lines: Sequence[str], at: int) -> int:
-    """Return how many lines around `lines[at]` the edit wrote in the same order; 0 if not that one."""
+    """Return how many lines around `lines[at]` the edit wrote in order; 0 if not that one."""
     best = 0
     for index, line in enumerate(edit.lines):
         if line and line == lines[at]:
@@ -164,11 +165,6 @@ def _split_hunks(diff: FileDiff) -> Iterator[tuple[int, list[str]]]:
             added.append(changed.text)
     if added or diff.removed:
         yield line, added
-
-
-def _fingerprint(line: str) -> str:
-    text = line.strip()
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest() if text else ""
 
 
 def _diff_from_patch(detail: Any) -> Iterator[ChangedLine]:

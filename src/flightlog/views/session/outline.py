@@ -66,7 +66,7 @@ class TurnHeader(Struct, frozen=True, array_like=True):
 
 
 class RowRecord(Struct, frozen=True, array_like=True):
-    """One row: the locations of its records (file, offset, length), or content that is not in them."""
+    """One row: the locations (file, offset, length) of its records, or its content."""
 
     locations: tuple[tuple[int, int, int], ...] = ()
     turn: TurnHeader | None = None
@@ -87,7 +87,7 @@ class TimelineBar(Struct, frozen=True):
 
 
 class ThreadOutline(Struct, frozen=True):
-    """The rows of one thread, packed: mark, cost (NaN if unknown), tokens and failures, and row records.
+    """The packed rows of one thread: marks, costs (NaN if unknown), tokens, failures, records.
 
     Ids are not stored: rows are counted within their turn, so the marks give them.
     """
@@ -102,7 +102,6 @@ class ThreadOutline(Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """Return the number of rows."""
         return len(self.marks)
 
     def read_records(self, first: int, last: int) -> list[RowRecord]:
@@ -192,7 +191,7 @@ class SubagentSummary(Struct, frozen=True):
 
 
 class SessionOutline(Struct, frozen=True):
-    """A session without its texts: a header without turns, and threads by id; "" is the main one."""
+    """A session without its texts: a header without turns, and threads by id, "" the main one."""
 
     session: Session
     summary: SessionSummary

@@ -17,7 +17,7 @@ from flightlog.views.session.timeline import RowMark, describe_uncalled
 def outline_session(
     session: Session, locations: Mapping[str, Location] | None = None, files: Iterable[str] = ()
 ) -> SessionOutline:
-    """Return the outline of a session that is in memory; without `locations` its rows have no records."""
+    """Return the outline of a whole session; without `locations` its rows have no records."""
     rows = {"": RowBuilder(), **{lane.id: RowBuilder() for lane in session.lanes}}
     rows[""].add(session.turns, locations)
     for lane in session.lanes:
@@ -28,7 +28,7 @@ def outline_session(
 def build_outline(
     session: Session, rows: Mapping[str, RowBuilder], lanes: Sequence[Subagent], files: Iterable[str]
 ) -> SessionOutline:
-    """Return the outline made of the rows of all threads; `lanes` are its subagents, linked to their calls."""
+    """Return the outline made of the rows of all threads; `lanes` are linked to their calls."""
     header = replace(session, title=session.heading, turns=(), lanes=())
     # In this order, because sums of floats depend on it.
     rows = {"": rows[""], **{lane.id: rows[lane.id] for lane in lanes}}
@@ -121,7 +121,7 @@ def _most_expensive_prompt(
 
 
 class _StepWalk:
-    """Steps in order, each followed by those of the subagents it started; every subagent comes once."""
+    """Steps in order, each followed by those of the subagents it started, each subagent once."""
 
     def __init__(self, rows: Mapping[str, RowBuilder], subagents: Sequence[SubagentSummary]) -> None:
         self._rows = rows

@@ -45,7 +45,7 @@ class OutOfOrder(Exception):
 
 
 class Eviction(NamedTuple):
-    """Old entries are evicted when there are `at`; `keep` stay, and are folded for every outline."""
+    """With `at` entries, all but the last `keep` are evicted; these are folded for every outline."""
 
     at: int
     keep: int
@@ -116,7 +116,9 @@ class ThreadFold:
             raise OutOfOrder("a record comes late")
         if isinstance(entry.event, AssistantReply):
             self._seen.add_response(entry)
-        self._note_first(entry)
+        self.first = min(self.first, rank(entry))
+        if isinstance(entry.event, UserPrompt) and rank(entry) < self._first_prompt[0]:
+            self._first_prompt = (rank(entry), text_of(entry.event.content))
         if isinstance(entry.event, ToolResult) and entry.event.call_id in self._rows.open_calls:
             if entry.event.call_id in self._rows.open_edits and (entry.event.is_error or entry.event.denied):
                 raise OutOfOrder("an edit that is a row already failed")
@@ -155,11 +157,6 @@ class ThreadFold:
             return entry.event.call_id in self._calls or entry.event.call_id in self._rows.open_calls
         return isinstance(entry.event, ROWLESS)
 
-    def _note_first(self, entry: Entry) -> None:
-        self.first = min(self.first, rank(entry))
-        if isinstance(entry.event, UserPrompt) and rank(entry) < self._first_prompt[0]:
-            self._first_prompt = (rank(entry), text_of(entry.event.content))
-
     def _evict_old_entries(self) -> None:
         """Turn old entries into rows, if there is a position to cut."""
         ordered = sort_entries(self._entries.values())
@@ -191,7 +188,7 @@ class ThreadFold:
         self._locations = {name: self._locations[name] for name in self._locations.keys() & names}
 
     def _find_eviction_point(self, ordered: Sequence[Entry]) -> int:
-        """Return the last position, `keep` before the end, that nothing after it refers back over, or 0."""
+        """Return the last position that no later entry refers back over, at least `keep` from the end."""
         count = len(ordered)
         first_of: dict[str, int] = {}
         calls_at: dict[str, int] = {}
@@ -213,15 +210,13 @@ class ThreadFold:
                 reach = min(reach, first_of[_response_name(entry)])
             if isinstance(entry.event, ToolInputRewritten):
                 reach = min(reach, calls_at.get(entry.event.call_id, reach))
-            is_clear = (
-                reach >= position and parents[position - 1] < position and tops[position] < floor_ms == entry.order_ms
-            )
+            is_clear = reach >= position > parents[position - 1] and tops[position] < floor_ms == entry.order_ms
             if is_clear and position <= count - self._eviction.keep and _can_start_rows(entry):
                 return position
         return 0
 
     def _find_chain(self, ordered: Sequence[Entry]) -> set[str]:
-        """Return the records that lead to the last one; they must go on from the end of the evicted ones."""
+        """Return the records that lead to the last one; the evicted ones must lead to them."""
         chain, parent = follow_replies(ordered)
         if self._evicted is not None and parent not in self._links and self._seen.has_record(parent):
             raise OutOfOrder("the thread goes on from an older record")
@@ -234,7 +229,7 @@ class ThreadFold:
                 raise OutOfOrder("a prompt was taken back")
 
     def _link_evicted(self, old: Sequence[Entry], chain: set[str]) -> None:
-        """Keep the ids of the last evicted turn, which the next records may name as their parent."""
+        """Keep the ids of the last evicted turn: they may be parents of the next records."""
         links = list(self._links)
         for entry in old:
             if entry.uuid in chain:

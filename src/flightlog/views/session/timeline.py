@@ -35,7 +35,7 @@ class RowMark(enum.IntEnum):
 
 
 class TimelineRow(Struct, frozen=True):
-    """One row; its id is `turn`, `turn.step`, `turn.nN` or `lN`, `lanes` the subagents it started."""
+    """One row; `id` is `turn`, `turn.step`, `turn.nN` or `lN`, `lanes` are started subagents."""
 
     id: str
     kind: RowKind

@@ -183,7 +183,7 @@ class _TurnBuilder:
         self._lines[name].append(entry)
 
     def _add_note(self, entry: Entry, kind: NoteKind, text: str) -> None:
-        """Add a note, unless it repeats the one before: a hook's text comes once framed and once bare."""
+        """Add a note, unless it repeats the one before, as the text of a hook does."""
         items = self._current()
         before = items[-1] if items else None
         earlier = before.text if isinstance(before, Note) and before.kind is kind else None
@@ -265,7 +265,7 @@ def describe_note(event: ContextCompacted | ApiError | ClientNote | UnknownRecor
 
 
 def _find_rewound(entries: Sequence[Entry]) -> set[str]:
-    """Return the keys of prompts taken back, and of what follows them: no reply leads on from there."""
+    """Return the keys of prompts taken back and of the records that follow from them."""
     living, _ = follow_replies(entries)
     dead: set[str] = set()
     keys = set()
