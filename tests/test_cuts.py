@@ -31,8 +31,8 @@ AFTER_REDACTION = {
     "retro/digest.py": "of failures, the redacted session; of the rest, words that stay private",
     "retro/issues/triage.py": "words that the redactor went over",
     "retro/issues/cluster.py _meaning": "words that triage redacted, to compare them",
-    "views/story.py _cut": "renders a session that is shown here or was redacted before",
-    "views/atif/emit.py subagent_file": "as story",
+    "views/transcript.py _truncate_line": "renders a session that is shown here or was redacted before",
+    "views/atif/writer.py subagent_file": "as transcript",
     "web/render.py": "renders pages of this machine, and redacted sessions",
 }
 STAYS_HERE = {
@@ -67,17 +67,15 @@ STAYS_HERE = {
     "sources/api/wire.py read": "tells one kind of request from another",
     "sources/claude_code/scan.py": "looks for usage in bytes",
     "sources/git/repository.py blobs": "takes git's answer apart",
-    "views/atif/lint.py lint": "what is wrong with a document, for the person who asked",
-    "views/atif/rules_calls.py": "as above",
-    "views/atif/rules_links.py": "as above",
-    "views/atif/rules_steps.py": "as above",
-    "views/atif/shape.py": "as above",
+    "views/atif/lint.py lint_trajectory": "what is wrong with a document, for the person who asked",
+    "views/atif/rules.py": "as above",
+    "views/atif/schema.py": "as above",
     "views/session/rows.py _add_turn": "the outline, which only pages of this machine show",
     "views/session/thread.py": "the outline",
     "views/session/outline.py sum_bars": "a list",
     "views/session/edits.py find_commits": "looks for hashes",
     "views/overview.py": "the first screen",
-    "views/query.py snippet": "search results on this machine",
+    "archive/search.py cut_snippet": "search results on this machine",
 }
 
 

@@ -56,13 +56,13 @@ OBJECTS = {
 }
 _ALLOWED = {("step", "source"): ("system", "user", "agent"), ("part", "type"): ("text", "image", "audio")}
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-_EXPECTED = {
-    "str": "a text",
-    "int": "a whole number",
-    "number": "a number",
-    "object": "an object",
-    "bool": "true or false",
-    "effort": "a text or a number",
+_SCALARS: dict[str, tuple[str, tuple[type, ...]]] = {
+    "str": ("a text", (str,)),
+    "int": ("a whole number", (int,)),
+    "number": ("a number", (int, float)),
+    "object": ("an object", (dict,)),
+    "bool": ("true or false", (bool,)),
+    "effort": ("a text or a number", (str, int, float)),
 }
 
 
@@ -123,8 +123,10 @@ class _SchemaWalk:
             yield from self._check_content(value, where)
         elif kind in OBJECTS:
             yield from self.check_object(kind, value, where)
-        elif not _is_kind(kind, value):
-            yield LintFinding("type", where, f"{_EXPECTED[kind]} is expected, not {_describe_value(value)}")
+        else:
+            expected, types = _SCALARS[kind]
+            if not isinstance(value, types) or (isinstance(value, bool) and kind != "bool"):
+                yield LintFinding("type", where, f"{expected} is expected, not {_describe_value(value)}")
 
     def _check_content(self, value: Any, where: str) -> Iterator[LintFinding]:
         if isinstance(value, str):
@@ -156,23 +158,6 @@ class _SchemaWalk:
             if not is_allowed:
                 text = f"no {kind} of type {media[:40]!r} is allowed"
                 yield LintFinding("value", _join_path(where, "source.media_type"), text)
-
-
-def _is_kind(kind: str, value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    match kind:
-        case "str":
-            return isinstance(value, str)
-        case "int":
-            return isinstance(value, int) and number
-        case "number":
-            return number
-        case "object":
-            return isinstance(value, dict)
-        case "bool":
-            return isinstance(value, bool)
-        case _:
-            return number or isinstance(value, str)
 
 
 def _describe_value(value: Any) -> str:
