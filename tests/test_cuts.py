@@ -72,7 +72,6 @@ STAYS_HERE = {
     "views/atif/schema.py": "as above",
     "views/session/rows.py _add_turn": "the outline, which only pages of this machine show",
     "views/session/thread.py": "the outline",
-    "views/session/outline.py sum_bars": "a list",
     "views/session/edits.py find_commits": "looks for hashes",
     "views/overview.py": "the first screen",
     "archive/search.py cut_snippet": "search results on this machine",

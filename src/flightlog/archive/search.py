@@ -25,6 +25,7 @@ from flightlog.store.index.fulltext import RecordMatch, RecordQuery, has_text, s
 from flightlog.store.index.records import SCHEMA as RECORDS
 from flightlog.usage.pipeline import UsagePipeline
 
+# One part of a query: `-`, `key:`, then a "phrase" or a word.
 _PART = re.compile(r'(?P<minus>-?)(?:(?P<key>[A-Za-z]+):)?(?:"(?P<phrase>[^"]*)"?|(?P<word>[^\s"]+))')
 _COST = re.compile(r"(?P<sign>>=|<=|>|<|)\$?(?P<usd>\d+(?:\.\d+)?)")
 _COLUMNS = frozenset({"tool", "model", "file"})

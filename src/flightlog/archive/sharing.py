@@ -26,6 +26,7 @@ from flightlog.privacy.service import find_private_in_files, make_redactor
 from flightlog.store.recordings.reader import raw_lines
 from flightlog.views.session.timeline import all_steps
 
+# The redactor's markers, which a browser would take for HTML elements.
 _TAG = re.compile(r"<((?:secret|person):[a-z0-9-]+:[0-9a-f]+)>")
 
 

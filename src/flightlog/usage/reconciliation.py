@@ -148,15 +148,10 @@ def _explain_gap(
             rest, rest_usd = rest - usage, rest_usd - usd
     if rest:
         more = rest.total > 0
-        reason = _most_likely_reason(evidence(gap.session, more), more=more, interrupted=bool(aborted))
+        shown = evidence(gap.session, more)
+        reason = GapReason.INTERRUPTED if aborted else GapReason.UNKNOWN
+        if more and (shown.compactions or shown.cuts):
+            reason = GapReason.COMPACTION if shown.compactions else GapReason.CUT
+        elif shown.copied:
+            reason = GapReason.COPY
         yield UsageGap(gap.session, reason, rest, rest_usd)
-
-
-def _most_likely_reason(evidence: GapEvidence, *, more: bool, interrupted: bool) -> GapReason:
-    if more and evidence.compactions:
-        return GapReason.COMPACTION
-    if more and evidence.cuts:
-        return GapReason.CUT
-    if evidence.copied:
-        return GapReason.COPY
-    return GapReason.INTERRUPTED if interrupted else GapReason.UNKNOWN

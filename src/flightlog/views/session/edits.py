@@ -20,7 +20,7 @@ LINES_MAX = 400  # of one diff on a page
 _CHARS_MAX = 100_000  # longer texts take seconds to compare
 _OUTPUT_CHARS = 20_000  # git names the commit at the beginning of its output
 _HUNK_START = re.compile(r"line (\d+)")
-_COMMIT_MADE = re.compile(r"\[[^\]\n]{1,200}? ([0-9a-f]{7,40})\]")
+_COMMIT_MADE = re.compile(r"\[[^\]\n]{1,200}? ([0-9a-f]{7,40})\]")  # git prints `[branch hash]`
 _PATHS = ("file_path", "notebook_path")
 _WRITERS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
 

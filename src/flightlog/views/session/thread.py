@@ -291,8 +291,8 @@ def shorten_texts(entry: Entry | Damage | SubagentInfo) -> Entry | Damage | Suba
         return entry
     event = entry.event
     if isinstance(event, AssistantReply | ToolResult | UserPrompt):
-        chars_max = PROMPT_CHARS_MAX if isinstance(event, UserPrompt) else TEXT_CHARS_MAX
-        event = replace(event, content=tuple(_shorten_block(block, chars_max) for block in event.content))
+        limit = PROMPT_CHARS_MAX if isinstance(event, UserPrompt) else TEXT_CHARS_MAX
+        event = replace(event, content=tuple(_shorten_block(block, limit) for block in event.content))
     if isinstance(event, ToolResult):
         event = replace(event, detail=None)
     if isinstance(event, ToolInputRewritten):
@@ -300,10 +300,10 @@ def shorten_texts(entry: Entry | Damage | SubagentInfo) -> Entry | Damage | Suba
     return replace(entry, event=event)
 
 
-def _shorten_block(block: Block, chars_max: int) -> Block:
+def _shorten_block(block: Block, limit: int) -> Block:
     match block:
         case Text() | Thinking():
-            return replace(block, text=_shorten_text(block.text, chars_max))
+            return replace(block, text=_shorten_text(block.text, limit))
         case ToolUse():
             return replace(block, input=_shorten_input(block.input))
         case Image():
@@ -323,5 +323,5 @@ def _shorten_value(value: Any) -> Any:
     return "…" if isinstance(value, list | dict) and len(value) > ITEMS_MAX else value
 
 
-def _shorten_text(text: str, chars_max: int) -> str:
-    return text if len(text) <= chars_max else text[:chars_max] + "…"
+def _shorten_text(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + "…"
