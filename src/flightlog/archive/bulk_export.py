@@ -135,15 +135,21 @@ def _token_counts(usage: Usage) -> Row:
     return dict(zip(_TOKENS.split(), counts, strict=True))
 
 
+class BulkExportOptions(Struct, frozen=True):
+    """What to make of every session."""
+
+    kind: str
+    version: str = "1.6"
+    redact: bool = False
+
+
 class BulkExportJob(Struct, frozen=True):
     """Some sessions and what to make of them."""
 
-    kind: str
+    options: BulkExportOptions
     config_dirs: tuple[str, ...]
     home: str
     sessions: tuple[str, ...]
-    version: str = "1.6"
-    redact: bool = False
 
 
 class BulkExportResult(Struct):
@@ -155,14 +161,6 @@ class BulkExportResult(Struct):
     sessions: int = 0
     secrets: int = 0
     personal: int = 0
-
-
-class BulkExportOptions(Struct, frozen=True):
-    """What to make of every session."""
-
-    kind: str
-    version: str = "1.6"
-    redact: bool = False
 
 
 def export_archive(runtime: Runtime, options: BulkExportOptions, output: Path, progress: Progress) -> dict[str, Any]:
@@ -216,20 +214,21 @@ class _JobWorker:
         self.result = BulkExportResult()
 
     def add_session(self, name: str) -> None:
-        if self._job.kind == SECRETS:
+        options = self._job.options
+        if options.kind == SECRETS:
             files = (file.path for file in self._archive.find_recording(name).files)
             findings = find_private_in_files(files, make_redactor(self._runtime).known)
             self.result.findings += ({"session": name, **finding} for finding in findings)
             return
         session = self._archive.read_session(name)
         redacted: Redacted[Any] | None = None
-        if self._job.kind == ATIF:
+        if options.kind == ATIF:
             bundle, redacted = build_session_bundle(
-                self._runtime, self._archive, session, self._job.version, redact=self._job.redact
+                self._runtime, self._archive, session, options.version, redact=options.redact
             )
             self.result.files += [(f"{session.id}/{path}", data) for path, data in bundle.iter_files()]
         else:
-            if self._job.redact:
+            if options.redact:
                 from flightlog.archive.sharing import redact_session  # noqa: PLC0415 - compiling its rules is slow
 
                 redacted, _ = redact_session(self._runtime, self._archive, session)
@@ -267,8 +266,7 @@ def _iter_jobs(runtime: Runtime, options: BulkExportOptions) -> Iterator[Job]:
     dirs = tuple(find_config_dirs(runtime))
     sizes = {name: recording.size for name, recording in open_archive(runtime).recordings.items()}
     for sessions in _iter_chunks(sizes):
-        job = BulkExportJob(options.kind, dirs, runtime.data_dir, sessions, options.version, options.redact)
-        payload = msgspec.msgpack.encode(job)
+        payload = msgspec.msgpack.encode(BulkExportJob(options, dirs, runtime.data_dir, sessions))
         yield Job(f"flightlog-{WORK}-{hashlib.sha256(payload).hexdigest()[:32]}", WORK, payload)
 
 

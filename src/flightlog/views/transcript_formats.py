@@ -53,6 +53,14 @@ _MARKS = {
     TranscriptLineKind.FAILURE: "✗ ",
     TranscriptLineKind.NOTE: "! ",
 }
+_MARKDOWN = {
+    TranscriptLineKind.TITLE: "# {text}\n",
+    TranscriptLineKind.TURN: "\n## {at}{text}\n",
+    TranscriptLineKind.FACT: "- {text}",
+    TranscriptLineKind.STEP: "\n### {at}{text}\n",
+    TranscriptLineKind.LANE: "\n### {at}{text}\n",
+    TranscriptLineKind.NOTE: "\n*{text}*\n",
+}  # the other kinds are fenced
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
@@ -207,19 +215,9 @@ def _shown_address(line: TranscriptLine) -> str:
 def _render_markdown_line(line: TranscriptLine) -> str:
     text = make_inert(line.text)
     at = f"`{make_inert(short_address(line.address))}` " if line.address else ""
-    match line.kind:
-        case TranscriptLineKind.TITLE:
-            return f"# {_escape_markdown(text)}\n"
-        case TranscriptLineKind.TURN:
-            return f"\n## {at}{_escape_markdown(text)}\n"
-        case TranscriptLineKind.FACT:
-            return f"- {_escape_markdown(text)}"
-        case TranscriptLineKind.STEP | TranscriptLineKind.LANE:
-            return f"\n### {at}{_escape_markdown(text)}\n"
-        case TranscriptLineKind.NOTE:
-            return f"\n*{_escape_markdown(text)}*\n"
-        case _:
-            return f"\n{line.kind.value}:\n\n{_fence_text(text)}"
+    if line.kind in _MARKDOWN:
+        return _MARKDOWN[line.kind].format(at=at, text=_escape_markdown(text))
+    return f"\n{line.kind.value}:\n\n{_fence_text(text)}"
 
 
 def _escape_markdown(text: str) -> str:
