@@ -43,7 +43,7 @@ class TimelineRow(Struct, frozen=True):
     lanes: tuple[Subagent, ...] = ()
 
     @property
-    def failed(self) -> int:
+    def failure_count(self) -> int:
         """Return the number of failures in this row."""
         return count_failures(self.item)
 
