@@ -144,7 +144,7 @@ class StepJoin:
         self._by_request = {_request_id(call): call for call in calls if _request_id(call)}
         self._every = list(calls)
         self._after = _trees_after_requests(calls, saved)
-        self._after_call = {each.call_id: each.tree for each in saved if each.call_id}
+        self._after_call = {snapshot.call_id: snapshot.tree for snapshot in saved if snapshot.call_id}
 
     def step_id(self, lane: str, step: Step) -> int | None:
         """The step's number in its trajectory."""
@@ -173,7 +173,7 @@ class StepJoin:
 
     def _last_tree_of_step(self, step: Step) -> str | None:
         """Without requests: the tree saved after the last of a step's calls."""
-        trees = [self._after_call[each.id] for each in step.calls if each.id in self._after_call]
+        trees = [self._after_call[call.id] for call in step.calls if call.id in self._after_call]
         return max(trees, default=None)
 
     def _build_turn(self, number: int, lane: str, step: Step) -> dict[str, Any]:
@@ -197,7 +197,7 @@ class StepJoin:
 
 def _trees_after_requests(calls: Sequence[ApiCall], saved: Sequence[SnapshotSaved]) -> dict[int, str]:
     """For each request, the tree after the tools of its answer ran: saved when its thread asked next, or at the end."""
-    trees = {each.request: each.tree for each in saved}
+    trees = {snapshot.request: snapshot.tree for snapshot in saved}
     end = trees.get(0)
     after: dict[int, str] = {}
     following: dict[str, int] = {}

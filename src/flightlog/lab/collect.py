@@ -63,10 +63,10 @@ class CollectedSession(Struct, frozen=True):
 def collect_run(path: Path, recorded: CollectedSession, write: Callable[[Path, RunConfig], RunStore]) -> RunStore:
     """Make the run at `path` of one recorded session."""
     session, files, known = recorded.session, recorded.files, recorded.known
-    book = write(path, _build_config(path.name, recorded))
+    run = write(path, _build_config(path.name, recorded))
     if recorded.shadow is not None:
-        copy_tree(recorded.shadow, book.shadow_dir)
-    folder = book.path / session_dir_name(1)
+        copy_tree(recorded.shadow, run.shadow_dir)
+    folder = run.path / session_dir_name(1)
     for name, data in files.items():
         replace_file(resolve_inside(folder, name), data, durable=False)
     bundle = build_trajectory(session, known=known)
@@ -79,10 +79,10 @@ def collect_run(path: Path, recorded: CollectedSession, write: Callable[[Path, R
     write_output_files(folder, build_rebuilt_files(rebuilt_of(folder, session.id)), durable=False)
     entries = list(list_tool_changes(session, lineage))
     lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
-    replace_file(book.path / "state_changelog.jsonl", lines, durable=False)
-    _write_journal(book, recorded, bundle, len(entries))
-    write_output_files(book.path, [meta_page(book.name, book.config, book.state)])
-    return book
+    replace_file(run.path / "state_changelog.jsonl", lines, durable=False)
+    _write_journal(run, recorded, bundle, len(entries))
+    write_output_files(run.path, [meta_page(run.name, run.config, run.state)])
+    return run
 
 
 def list_tool_changes(session: Session, lineage: StepJoin) -> list[dict[str, Any]]:
@@ -118,17 +118,17 @@ def _build_config(name: str, recorded: CollectedSession) -> RunConfig:
     )
 
 
-def _write_journal(book: RunStore, recorded: CollectedSession, bundle: TrajectoryBundle, writes: int) -> None:
+def _write_journal(run: RunStore, recorded: CollectedSession, bundle: TrajectoryBundle, writes: int) -> None:
     session, saved = recorded.session, recorded.saved
     steps = [step for own in steps_by_thread(session).values() for step in own]
     costs = [step.cost.usd for step in steps if step.cost.usd is not None]
     notes = [item for turn in session.turns for item in turn.items if isinstance(item, Note)]
     name = session_dir_name(1)
-    book.append(RunStarted(book.name, "", session.agent, session.version, "", SAVED if saved else NOTE))
-    book.append(RunSessionStarted(name, 1, session.id, saved[0].tree if saved else ""))
-    for each in saved:
-        book.append(each)
-    book.append(RunSessionEnded(name, 1, "completed", saved[-1].tree if saved else ""))
+    run.append(RunStarted(run.name, "", session.agent, session.version, "", SAVED if saved else NOTE))
+    run.append(RunSessionStarted(name, 1, session.id, saved[0].tree if saved else ""))
+    for snapshot in saved:
+        run.append(snapshot)
+    run.append(RunSessionEnded(name, 1, "completed", saved[-1].tree if saved else ""))
     counted = RunSessionSummarized(
         session=name,
         attempt=1,
@@ -141,8 +141,8 @@ def _write_journal(book: RunStore, recorded: CollectedSession, bundle: Trajector
         cost_usd=sum(costs) if costs else None,
         cost_source="transcript, price table" if costs else "unknown",
     )
-    book.append(counted)
-    book.append(RunEnded(TAG, ""), durable=True)
+    run.append(counted)
+    run.append(RunEnded(TAG, ""), durable=True)
 
 
 class CollectOptions(Struct, frozen=True):

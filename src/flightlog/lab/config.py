@@ -129,7 +129,7 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Refuse sessions that do not count from 1, and an engine without what it needs."""
-        if [each.session_index for each in self.sessions] != list(range(1, len(self.sessions) + 1)):
+        if [session.session_index for session in self.sessions] != list(range(1, len(self.sessions) + 1)):
             raise ValueError("session_index counts from 1 without a gap, in order")
         if not self.sessions:
             raise ValueError("a run needs at least one session")

@@ -56,13 +56,13 @@ def iter_intervals(
     start: str, saved: Sequence[SnapshotSaved], calls: Sequence[ApiCall], session: Session | None
 ) -> Iterator[ChangeInterval]:
     """Read the trees of one session in order; `start` is what it found."""
-    timeline = _Timeline(calls, session, hooked=any(each.call_id for each in saved))
+    timeline = _Timeline(calls, session, hooked=any(snapshot.call_id for snapshot in saved))
     before = start
     last = 0
-    for each in sorted(saved, key=lambda one: (one.request == 0, one.request)):
-        yield timeline.interval_between(before, each, last)
-        before = each.tree
-        last = each.request or last
+    for snapshot in sorted(saved, key=lambda snapshot: (snapshot.request == 0, snapshot.request)):
+        yield timeline.interval_between(before, snapshot, last)
+        before = snapshot.tree
+        last = snapshot.request or last
 
 
 class _Timeline:
@@ -144,9 +144,9 @@ def _leaves_running(call: ToolCall) -> bool:
 def _calls_overlap(one: ToolCall, other: ToolCall) -> bool:
     """Whether two calls ran at the same time, as far as their records say when."""
     times = (one.started_ms, one.ended_ms, other.started_ms, other.ended_ms)
-    if any(each is None for each in times):
+    if any(time is None for time in times):
         return False
-    began, ended, other_began, other_ended = (each or 0 for each in times)
+    began, ended, other_began, other_ended = (time or 0 for time in times)
     return began < other_ended and other_began < ended
 
 

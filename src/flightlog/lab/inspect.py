@@ -87,35 +87,35 @@ def _input_summary(given: dict[str, Any]) -> str:
     return str(given.get("command") or given.get("file_path") or given.get("prompt") or given)
 
 
-def compare_runs(books: Sequence[RunStore], programs: str) -> dict[str, Any]:
+def compare_runs(runs: Sequence[RunStore], programs: str) -> dict[str, Any]:
     """Compare runs, session index by session index."""
-    metas = [run_meta(book.name, book.config, book.state) for book in books]
-    last = max(len(book.config.sessions) for book in books)
+    metas = [run_meta(run.name, run.config, run.state) for run in runs]
+    last = max(len(run.config.sessions) for run in runs)
     return {
         "runs": [
             {key: meta[key] for key in ("run_name", "model", "session_mode", "stop_reason", "total_cost_usd", "tags")}
             for meta in metas
         ],
-        "config": _differing_settings(books),
-        "sessions": [_compare_session(books, metas, index, programs) for index in range(1, last + 1)],
-        "side_by_side": _side_by_side(books, programs) if len(books) == PAIR else None,
+        "config": _differing_settings(runs),
+        "sessions": [_compare_session(runs, metas, index, programs) for index in range(1, last + 1)],
+        "side_by_side": _side_by_side(runs, programs) if len(runs) == PAIR else None,
     }
 
 
-def _side_by_side(books: Sequence[RunStore], programs: str) -> dict[str, Any] | None:
+def _side_by_side(runs: Sequence[RunStore], programs: str) -> dict[str, Any] | None:
     """The first sessions of two runs, step by step; a branch beside its source begins at the turn it goes back to."""
-    left, right = books
+    left, right = runs
     branch = right.state.branch or left.state.branch
     turns: list[Sequence[Step]] = []
     first = 1
-    for book, other in ((left, right), (right, left)):
+    for run, other in ((left, right), (right, left)):
         origin = other.state.branch
-        is_source = origin is not None and origin.source_run == book.name and book.state.branch is None
-        index = origin.source_dir if origin is not None and is_source else book.planned_sessions()[0].name
-        planned = next((each for each in book.planned_sessions() if each.name == index), None)
-        if planned is None or book.state.last_attempt(planned.name) is None:
+        is_source = origin is not None and origin.source_run == run.name and run.state.branch is None
+        index = origin.source_dir if origin is not None and is_source else run.planned_sessions()[0].name
+        planned = next((each for each in run.planned_sessions() if each.name == index), None)
+        if planned is None or run.state.last_attempt(planned.name) is None:
             return None
-        steps = RunSession(book, planned, trees_of(book, programs)).own_steps()
+        steps = RunSession(run, planned, trees_of(run, programs)).own_steps()
         if origin is not None and is_source:
             first = origin.turn
             steps = steps[first - 1 :]
@@ -124,23 +124,23 @@ def _side_by_side(books: Sequence[RunStore], programs: str) -> dict[str, Any] | 
     return align_steps(*turns, first=first)
 
 
-def _differing_settings(books: Sequence[RunStore]) -> dict[str, list[Any]]:
+def _differing_settings(runs: Sequence[RunStore]) -> dict[str, list[Any]]:
     """The settings in which the runs differ."""
-    names = [name for name in books[0].config.__struct_fields__ if name not in {"run_name", "sessions", "work_dir"}]
-    values = {name: [getattr(book.config, name) for book in books] for name in names}
+    names = [name for name in runs[0].config.__struct_fields__ if name not in {"run_name", "sessions", "work_dir"}]
+    values = {name: [getattr(run.config, name) for run in runs] for name in names}
     return {name: said for name, said in values.items() if any(each != said[0] for each in said)}
 
 
 def _compare_session(
-    books: Sequence[RunStore], metas: Sequence[dict[str, Any]], index: int, programs: str
+    runs: Sequence[RunStore], metas: Sequence[dict[str, Any]], index: int, programs: str
 ) -> dict[str, Any]:
     groups = []
     final: list[dict[str, str]] = []
-    for book, meta in zip(books, metas, strict=True):
+    for run, meta in zip(runs, metas, strict=True):
         rows = [each for each in meta["sessions"] if each["session_index"] == index]
-        files = [_changed_files(book, each["session_dir"], programs) for each in rows]
-        final += [each for each in files if each is not None]
-        groups.append(_summarize_replicates(book.name, rows))
+        files = [_changed_files(run, row["session_dir"], programs) for row in rows]
+        final += [file for file in files if file is not None]
+        groups.append(_summarize_replicates(run.name, rows))
     paths = sorted({path for each in final for path in each})
     same = [path for path in paths if len({each.get(path) for each in final}) == 1]
     return {
@@ -154,24 +154,24 @@ def _compare_session(
 
 def _summarize_replicates(run: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     told: dict[str, Any] = {"run": run, "count": len(rows)}
-    said = [one for each in rows for one in each["verifiers"]]
+    said = [one for row in rows for one in row["verifiers"]]
     names = dict.fromkeys(one["name"] for one in said)
     told["verifiers"] = {
         name: {"passed": sum(one["passed"] for one in said if one["name"] == name), "of": len(rows)} for name in names
     }
-    told["stop_reasons"] = dict(Counter(each["stop_reason"] for each in rows))
+    told["stop_reasons"] = dict(Counter(row["stop_reason"] for row in rows))
     for name in _NUMBERS:
-        values = [each[name] for each in rows if each["finished_at"] and each[name] is not None]
+        values = [row[name] for row in rows if row["finished_at"] and row[name] is not None]
         told[name] = {"mean": mean(values), "sd": pstdev(values), "n": len(values)} if values else None
     return told
 
 
-def _changed_files(book: RunStore, session: str, programs: str) -> dict[str, str] | None:
+def _changed_files(run: RunStore, session: str, programs: str) -> dict[str, str] | None:
     """What a session changed, by path and the name of what stands there then; None where it did not end."""
-    last, trees = book.state.last_attempt(session), trees_of(book, programs)
+    last, trees = run.state.last_attempt(session), trees_of(run, programs)
     if last is None or last.ended is None or trees is None:
         return None
-    return {each.path: each.id for each in trees.diff_snapshots(last.tree or None, last.ended.tree)}
+    return {snapshot.path: snapshot.id for snapshot in trees.diff_snapshots(last.tree or None, last.ended.tree)}
 
 
 class RunAddress(Struct, frozen=True):
@@ -198,43 +198,46 @@ def parse_run_address(written: str) -> RunAddress:
     )
 
 
-def inspect_address(book: RunStore, where: RunAddress, programs: str) -> dict[str, Any]:
+def inspect_address(run: RunStore, where: RunAddress, programs: str) -> dict[str, Any]:
     """Tell what is at a place."""
     if not where.session:
-        return _inspect_run(book, programs)
-    read = RunSession(book, _find_planned_session(book, where), trees_of(book, programs))
+        return _inspect_run(run, programs)
+    read = RunSession(run, _find_planned_session(run, where), trees_of(run, programs))
     return _inspect_step(read, where) if where.turn else _inspect_session(read, where.lane)
 
 
-def _inspect_run(book: RunStore, programs: str) -> dict[str, Any]:
-    meta = run_meta(book.name, book.config, book.state)
-    trees, state = trees_of(book, programs), book.state
-    ended = [state.last_attempt(each.name) for each in book.planned_sessions()]
+def _inspect_run(run: RunStore, programs: str) -> dict[str, Any]:
+    meta = run_meta(run.name, run.config, run.state)
+    trees, state = trees_of(run, programs), run.state
+    ended = [state.last_attempt(planned.name) for planned in run.planned_sessions()]
     done = [each for each in ended if each is not None and each.ended is not None]
     changes = []
     if trees is not None and state.baseline and state.baseline.tree and done and done[-1].ended:
         changes = trees.diff_snapshots(state.baseline.tree, done[-1].ended.tree)
-    files = [{"path": each.path, "kind": each.kind, "added": each.added, "removed": each.removed} for each in changes]
+    files = [
+        {"path": change.path, "kind": change.kind, "added": change.added, "removed": change.removed}
+        for change in changes
+    ]
     return {"what": "run", **meta, "file_changes": files, "unrecognised_events": state.unrecognised}
 
 
-def _find_planned_session(book: RunStore, where: RunAddress) -> PlannedSession:
-    same = [each for each in book.planned_sessions() if each.index == where.session]
+def _find_planned_session(run: RunStore, where: RunAddress) -> PlannedSession:
+    same = [planned for planned in run.planned_sessions() if planned.index == where.session]
     if not same:
         raise NotFound(
-            f"{book.name} has no session {where.session}", hint=f"it has sessions 1 to {len(book.config.sessions)}"
+            f"{run.name} has no session {where.session}", hint=f"it has sessions 1 to {len(run.config.sessions)}"
         )
     found = [each for each in same if each.replicate == where.replicate or (not where.replicate and each is same[0])]
     if not found:
         raise NotFound(
-            f"session {where.session} of {book.name} has no replicate {where.replicate}",
+            f"session {where.session} of {run.name} has no replicate {where.replicate}",
             hint=f"it has {same[0].count if same[0].replicate else 'none'}",
         )
     return found[0]
 
 
 def _inspect_session(read: RunSession, lane: str) -> dict[str, Any]:
-    meta = run_meta(read.book.name, read.book.config, read.book.state)
+    meta = run_meta(read.run.name, read.run.config, read.run.state)
     own = next(each for each in meta["sessions"] if each["session_dir"] == read.planned.name)
     changed: dict[str | None, int] = {}
     for entry in read.iter_changes():
@@ -252,7 +255,7 @@ def _inspect_session(read: RunSession, lane: str) -> dict[str, Any]:
         for number, step in enumerate(read.own_steps(lane), 1)
     ]
     threads = {name: len(read.own_steps(name)) for name in read.list_threads() if name}
-    prompt = read.book.config.sessions[read.planned.index - 1].prompt
+    prompt = read.run.config.sessions[read.planned.index - 1].prompt
     return {"what": "session", **own, "prompt": prompt, "lane": lane, "turns": turns, "subagents": threads}
 
 
@@ -266,7 +269,7 @@ def _inspect_step(read: RunSession, where: RunAddress) -> dict[str, Any]:
     rows = mapped["subagents"].get(where.lane, []) if where.lane else mapped["turns"]
     return {
         "what": "step",
-        "run": read.book.name,
+        "run": read.run.name,
         "session_dir": read.planned.name,
         "turn": where.turn,
         "lane": where.lane,
@@ -317,7 +320,7 @@ def _request_fields(read: RunSession, step: Step) -> dict[str, Any] | None:
 
 
 def _system_and_tools(read: RunSession, index: int) -> dict[str, Any]:
-    exchange = next(each.exchange for each in read.calls if each.index == index)
+    exchange = next(call.exchange for call in read.calls if call.index == index)
     try:
         body = json.loads(read.exchanges.sent_body(exchange))
     except (ValueError, NotFound):

@@ -19,8 +19,8 @@ _EARLY = frozenset({"max_turns", "budget_exhausted", "rate_limited", "auth_error
 
 def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
     """Everything about a run as a whole, in the source document's words."""
-    sessions = [_session_meta(config, each, state) for each in plan_sessions(config, state.added)]
-    begun = [each for each in sessions if each["started_at"]]
+    sessions = [_session_meta(config, session, state) for session in plan_sessions(config, state.added)]
+    begun = [session for session in sessions if session["started_at"]]
     started = state.started
     costs = [each["total_cost_usd"] for each in begun if each["total_cost_usd"] is not None]
     return {
@@ -45,17 +45,17 @@ def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
         "started_at": state.started_at or None,
         "finished_at": state.finished_at or None,
         "stop_reason": state.ended.stop_reason if state.ended else "running",
-        "total_steps": sum(each["step_count"] for each in sessions),
-        "total_tool_calls": sum(each["tool_call_count"] for each in sessions),
+        "total_steps": sum(session["step_count"] for session in sessions),
+        "total_tool_calls": sum(session["tool_call_count"] for session in sessions),
         "total_cost_usd": round(sum(costs), 9) if costs or not begun else None,
         "total_spent_usd": round(state.spent_usd, 9),
         "max_budget_usd": config.max_budget_usd,
         "total_resamples": sum(each.samples for each in state.resampled.values()),
         "total_resample_errors": sum(each.errors for each in state.resampled.values()),
         "total_resample_cost_usd": _resample_cost(state),
-        "total_file_writes": sum(each["file_writes"] for each in sessions),
-        "total_compaction_events": sum(each["compaction_count"] for each in sessions),
-        "total_subagent_invocations": sum(each["subagent_count"] for each in sessions),
+        "total_file_writes": sum(session["file_writes"] for session in sessions),
+        "total_compaction_events": sum(session["compaction_count"] for session in sessions),
+        "total_subagent_invocations": sum(session["subagent_count"] for session in sessions),
         "errors": _list_errors(sessions, state),
         "left_out": list(state.baseline.notes) if state.baseline else [],
         **_replay_fields(state),
@@ -65,7 +65,7 @@ def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
 def _resample_cost(state: RunState) -> float | None:
     """What samples cost beside the sessions; not known where the price of one is not."""
     batches = state.resampled.values()
-    return None if any(each.unpriced for each in batches) else round(sum(each.usd for each in batches), 9)
+    return None if any(batch.unpriced for batch in batches) else round(sum(batch.usd for batch in batches), 9)
 
 
 def _replay_fields(state: RunState) -> dict[str, Any]:
@@ -141,11 +141,11 @@ def _stop_reason(planned: PlannedSession, state: RunState) -> str:
 
 
 def _list_errors(sessions: list[dict[str, Any]], state: RunState) -> list[dict[str, Any]]:
-    said = [{"session": each["session_dir"], "error": each["error"]} for each in sessions if each["error"]]
+    said = [{"session": session["session_dir"], "error": session["error"]} for session in sessions if session["error"]]
     said += [
-        {"session": None, "error": f"the {each.phase}-run command {each.number} ended with {each.exit_code}"}
-        for each in state.commands
-        if each.exit_code
+        {"session": None, "error": f"the {command.phase}-run command {command.number} ended with {command.exit_code}"}
+        for command in state.commands
+        if command.exit_code
     ]
     lost = [{"session": None, "error": f"damaged journal: {each.why}"} for each in state.damage]
     return said + lost

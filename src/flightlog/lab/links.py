@@ -26,9 +26,11 @@ _HUNK = re.compile(r"^@@ -\S+ \+(\d+)", re.MULTILINE)
 def find_incidents(run: str, state: RunState) -> Iterator[Incident]:
     """Yield sessions that failed, commands that failed and lines of the journal that cannot be read."""
     for session, tries in state.attempts.items():
-        for each in tries:
-            if each.ended is not None and each.stop_reason in WRONG:
-                yield Incident("failed run", _parse_ms(each.finished_at), ROOM, (f"{run}/{session}", each.session_id))
+        for attempt in tries:
+            if attempt.ended is not None and attempt.stop_reason in WRONG:
+                yield Incident(
+                    "failed run", _parse_ms(attempt.finished_at), ROOM, (f"{run}/{session}", attempt.session_id)
+                )
     for command in state.commands:
         if command.exit_code != 0:
             at_ms = _parse_ms(state.finished_at or state.started_at)
@@ -46,26 +48,26 @@ def _parse_ms(written: str) -> int:
 class RunLinks:
     """The sessions of some runs."""
 
-    def __init__(self, books: Sequence[RunStore], programs: str) -> None:
+    def __init__(self, runs: Sequence[RunStore], programs: str) -> None:
         """Offer what stands in these runs; `programs` is where git is."""
         self._programs = programs
         self._sessions: dict[str, tuple[RunStore, PlannedSession]] = {}
-        for book in books:
-            for planned in book.planned_sessions():
-                last = book.state.last_attempt(planned.name)
+        for run in runs:
+            for planned in run.planned_sessions():
+                last = run.state.last_attempt(planned.name)
                 if last is not None and last.session_id:
-                    self._sessions[last.session_id] = (book, planned)
+                    self._sessions[last.session_id] = (run, planned)
 
     def find_links(self, written: str) -> Iterator[TraceLink]:
         """Yield sessions of runs, or requests in them, whose address begins with `written`."""
-        for session, (book, planned) in self._sessions.items():
-            name = f"{book.name}/{planned.name}"
+        for session, (run, planned) in self._sessions.items():
+            name = f"{run.name}/{planned.name}"
             if written.startswith((f"{name}/", "req_")):
                 told = self.read_session(session)
                 links = self.links_for_session(told) if told else ()
-                yield from (one for one in links if one.kind != "run" and _matches_address(one, written))
+                yield from (link for link in links if link.kind != "run" and _matches_address(link, written))
             elif name.startswith(written):
-                yield _run_link(book, planned, session)
+                yield _run_link(run, planned, session)
 
     def sessions_starting_with(self, written: str) -> list[str]:
         """Return the ids of sessions in runs that begin with `written`."""
@@ -81,16 +83,16 @@ class RunLinks:
         found = self._sessions.get(session.id)
         if found is None:
             return
-        book, planned = found
-        yield _run_link(book, planned, session.id)
-        reading = RunSession(book, planned, trees_of(book, self._programs))
+        run, planned = found
+        yield _run_link(run, planned, session.id)
+        reading = RunSession(run, planned, trees_of(run, self._programs))
         lineage = reading.lineage
         for at, step in iter_steps(session):
             call = lineage.find_request(step) if lineage else None
             if call is not None:
-                name = f"{book.name}/{planned.name}/request_{call.index:03d}"
+                name = f"{run.name}/{planned.name}/request_{call.index:03d}"
                 yield TraceLink("request", name, step.request_id, (str(at),))
-                yield from _sample_links(book, planned, call.index, str(at))
+                yield from _sample_links(run, planned, call.index, str(at))
 
     def edits_of_session(self, session: Session) -> tuple[LineEdit, ...] | None:
         """Return what the files of a run say a session wrote; None for a session of no run."""
@@ -102,22 +104,22 @@ def _matches_address(link: TraceLink, written: str) -> bool:
     return written in {link.address, link.title} or (link.kind == "sample" and link.address.startswith(written))
 
 
-def _sample_links(book: RunStore, planned: PlannedSession, request: int, at: str) -> Iterator[TraceLink]:
+def _sample_links(run: RunStore, planned: PlannedSession, request: int, at: str) -> Iterator[TraceLink]:
     """The answers that were asked for again, as recorded or changed, at the step of the request."""
     base = f"request_{request:03d}"
-    for folder in sorted((book.path / planned.name / RESAMPLES).glob(f"{base}*")):
+    for folder in sorted((run.path / planned.name / RESAMPLES).glob(f"{base}*")):
         if folder.name != base and not folder.name.startswith(f"{base}_v"):
             continue
         for number, is_error, _ in iter_sample_files(folder):
-            name = f"{book.name}/{planned.name}/{folder.name}/sample_{number:02d}"
+            name = f"{run.name}/{planned.name}/{folder.name}/sample_{number:02d}"
             yield TraceLink("sample", name, "no answer came" if is_error else "", (at,))
 
 
-def _run_link(book: RunStore, planned: PlannedSession, session: str) -> TraceLink:
-    branch = book.state.branch
+def _run_link(run: RunStore, planned: PlannedSession, session: str) -> TraceLink:
+    branch = run.state.branch
     names = (("run", f"{branch.source_run}/{branch.source_dir}"),) if branch is not None and planned.index == 1 else ()
-    last = book.state.last_attempt(planned.name)
-    return TraceLink("run", f"{book.name}/{planned.name}", last.stop_reason if last else "", (session,), names)
+    last = run.state.last_attempt(planned.name)
+    return TraceLink("run", f"{run.name}/{planned.name}", last.stop_reason if last else "", (session,), names)
 
 
 def _iter_edits(reading: RunSession, session: Session) -> Iterator[LineEdit]:

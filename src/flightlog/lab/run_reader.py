@@ -31,17 +31,17 @@ from flightlog.views.atif.writer import TrajectoryBundle, build_trajectory
 class RunSession:
     """A session's latest attempt, and all that can be worked out of it."""
 
-    def __init__(self, book: RunStore, planned: PlannedSession, trees: WorkTreeSnapshots | None) -> None:
+    def __init__(self, run: RunStore, planned: PlannedSession, trees: WorkTreeSnapshots | None) -> None:
         """Read session `planned` of the run; without `trees` nothing is known of files."""
-        attempt = book.state.last_attempt(planned.name)
+        attempt = run.state.last_attempt(planned.name)
         if attempt is None:
             raise NotFound(
-                f"{planned.name} of {book.name} did not run yet", hint=f"flightlog lab run --resume {book.name}"
+                f"{planned.name} of {run.name} did not run yet", hint=f"flightlog lab run --resume {run.name}"
             )
-        self.book = book
+        self.run = run
         self.planned = planned
         self.attempt: SessionAttempt = attempt
-        self.folder: Path = book.path / planned.name
+        self.folder: Path = run.path / planned.name
         self._trees = trees
 
     @functools.cached_property
@@ -71,14 +71,12 @@ class RunSession:
 
     @functools.cached_property
     def _parent_session(self) -> Session | None:
-        branch = self.book.state.branch
+        branch = self.run.state.branch
         if branch is not None and self.planned.index == 1:
-            return read_session_folder(self.book.path / SOURCE, branch.source_session_id, self._agent_name)
-        parent = self.book.state.last_attempt(self.planned.parent) if self.planned.parent else None
+            return read_session_folder(self.run.path / SOURCE, branch.source_session_id, self._agent_name)
+        parent = self.run.state.last_attempt(self.planned.parent) if self.planned.parent else None
         return (
-            read_session_folder(self.book.path / parent.session, parent.session_id, self._agent_name)
-            if parent
-            else None
+            read_session_folder(self.run.path / parent.session, parent.session_id, self._agent_name) if parent else None
         )
 
     @functools.cached_property
@@ -91,7 +89,7 @@ class RunSession:
             told.get("", ThreadContext()), copied=told.get("", ThreadContext()).copied | self.inherited_message_ids
         )
         made = build_trajectory(self.session, known=told)
-        branch = self.book.state.branch
+        branch = self.run.state.branch
         return trim_to_branch(made, branch) if branch is not None and self.planned.index == 1 else made
 
     @functools.cached_property
@@ -140,7 +138,7 @@ class RunSession:
 
     @property
     def _agent_name(self) -> str:
-        return self.book.state.started.agent if self.book.state.started else ""
+        return self.run.state.started.agent if self.run.state.started else ""
 
 
 def _count_compactions(session: Session | None) -> int:
@@ -148,11 +146,11 @@ def _count_compactions(session: Session | None) -> int:
     return sum(isinstance(item, Note) and item.kind is NoteKind.COMPACTION for item in items)
 
 
-def trees_of(book: RunStore, programs: str) -> WorkTreeSnapshots | None:
+def trees_of(run: RunStore, programs: str) -> WorkTreeSnapshots | None:
     """Open the shadow repository of a run for reading; a run without one has none."""
-    if not book.shadow_dir.is_dir():
+    if not run.shadow_dir.is_dir():
         return None
     # Nothing is saved or set back through this one, so that it matters not where the work directory is now.
     return open_trees(
-        SnapshotDirs(book.shadow_dir, book.path, Path("/nonexistent"), programs), now=lambda: 0.0, line="reading"
+        SnapshotDirs(run.shadow_dir, run.path, Path("/nonexistent"), programs), now=lambda: 0.0, line="reading"
     )

@@ -42,15 +42,18 @@ def exchanges_of(folder: Path) -> ExchangeStore:
 
 def calls_of(exchanges: ExchangeStore) -> list[ApiCall]:
     """List the requests of a session in order, each with the message that answered it."""
-    return [ApiCall(each, _thread_name(each), _message_id(exchanges, each)) for each in exchanges.read_exchanges()]
+    return [
+        ApiCall(exchange, _thread_name(exchange), _message_id(exchanges, exchange))
+        for exchange in exchanges.read_exchanges()
+    ]
 
 
 def rebuilt_of(folder: Path, session_id: str) -> list[RebuiltRequest]:
     """The requests of a session nobody captured, in order, as its transcripts tell them."""
     found = [
-        each
+        request
         for file in list_session_folder(folder, session_id)
-        for each in rebuild_requests(_read_records(Path(file.path)))
+        for request in rebuild_requests(_read_records(Path(file.path)))
     ]
     return sorted(found, key=lambda each: each.at)
 

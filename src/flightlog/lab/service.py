@@ -99,9 +99,9 @@ def run_name(runtime: Runtime, config: RunConfig) -> str:
     return config.run_name or f"{datetime.fromtimestamp(runtime.clock.now_s(), tz=UTC):%Y%m%dT%H%M%SZ}_{slug}"
 
 
-def check_permission(runtime: Runtime, book: RunStore) -> None:
+def check_permission(runtime: Runtime, run: RunStore) -> None:
     """Refuse a run that the person neither began here nor allowed."""
-    permit_run(runtime, book.config, book.path, book.config_digest)
+    permit_run(runtime, run.config, run.path, run.config_digest)
 
 
 def open_run(runtime: Runtime, runs_dir: Path, written: str) -> RunStore:
@@ -146,7 +146,7 @@ def _run_effects(runtime: Runtime, config: RunConfig) -> dict[str, Any]:
     for name, commands in (("before", config.pre_run_commands), ("after", config.post_run_commands)):
         effects |= {f"{name} {number}": each.command for number, each in enumerate(commands, 1)}
     effects |= {f"verifier {number}": each.command or each.python for number, each in enumerate(config.verifiers, 1)}
-    return effects | {f"prompt {each.session_index}": each.prompt for each in config.sessions}
+    return effects | {f"prompt {session.session_index}": session.prompt for session in config.sessions}
 
 
 class ReplayRequest(Struct, frozen=True):

@@ -83,7 +83,7 @@ class RunState(Struct):
     @property
     def spent_usd(self) -> float:
         """What everything cost so far, attempts that were lost included."""
-        return sum(each.spent_usd for tries in self.attempts.values() for each in tries)
+        return sum(attempt.spent_usd for tries in self.attempts.values() for attempt in tries)
 
 
 def fold_run(records: Iterable[JournalRecord[events.RunEvent] | UnknownEvent | Damage]) -> RunState:

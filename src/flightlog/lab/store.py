@@ -65,9 +65,9 @@ def plan_sessions(config: RunConfig, added: Mapping[int, int] | None = None) -> 
     """List every session of a run, in order; `added` are more replicates, by the session's index."""
     more = added or {}
     return tuple(
-        each
+        replicate
         for session in config.sessions
-        for each in _plan_replicates(config, session, more.get(session.session_index, 0))
+        for replicate in _plan_replicates(config, session, more.get(session.session_index, 0))
     )
 
 
@@ -75,7 +75,7 @@ def ready_sessions(
     planned: Collection[PlannedSession], done: Collection[str], left: Collection[str]
 ) -> list[PlannedSession]:
     """The sessions among `left` that wait for nothing any more."""
-    return [each for each in planned if each.name in left and each.required_sessions <= set(done)]
+    return [session for session in planned if session.name in left and session.required_sessions <= set(done)]
 
 
 def session_dir_name(index: int, replicate: int = 0) -> str:
@@ -85,8 +85,8 @@ def session_dir_name(index: int, replicate: int = 0) -> str:
 
 def final_session(planned: Collection[PlannedSession]) -> PlannedSession:
     """The session whose tree is the run's: the last one, its first replicate."""
-    last = max(each.index for each in planned)
-    return next(each for each in planned if each.index == last)
+    last = max(session.index for session in planned)
+    return next(session for session in planned if session.index == last)
 
 
 def _plan_replicates(config: RunConfig, session: SessionConfig, added: int) -> Iterator[PlannedSession]:
@@ -139,6 +139,20 @@ class RunStore:
     def planned_sessions(self) -> tuple[PlannedSession, ...]:
         """Every session the run is to have."""
         return plan_sessions(self.config, self.state.added)
+
+    def ended_sessions(self) -> list[PlannedSession]:
+        """Return the sessions whose last attempt ended."""
+        attempts = ((planned, self.state.last_attempt(planned.name)) for planned in self.planned_sessions())
+        return [planned for planned, last in attempts if last is not None and last.ended is not None]
+
+    @property
+    def final_tree(self) -> str:
+        """The snapshot that the last session left, else the baseline; "" without either."""
+        ended = self.ended_sessions()
+        last = self.state.last_attempt(final_session(ended).name) if ended else None
+        if last is not None and last.ended is not None:
+            return last.ended.tree
+        return self.state.baseline.tree if self.state.baseline else ""
 
     def reload(self) -> None:
         """Know also what other processes wrote down meanwhile."""

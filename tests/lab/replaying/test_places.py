@@ -16,8 +16,9 @@ from flightlog.agents.scripted.server import serve_scenario
 from flightlog.app.runtime import open_runtime
 from flightlog.lab import service
 from flightlog.lab.config import dump_run_config
-from flightlog.lab.replay.branch import ReplayOptions, continue_any_run, prepare_branch
+from flightlog.lab.replay.branch import ReplayOptions, prepare_branch
 from flightlog.lab.replay.source import ReplaySource
+from flightlog.lab.runner.run import continue_run
 from flightlog.model.errors import Invalid
 from labs import bash, config, environment, reconfigured, run, script
 from replays import fingerprint
@@ -36,7 +37,7 @@ def test_without_a_room_it_works_in_the_directory_and_puts_it_back(tmp_path):
     point = ReplaySource(book, 1, 0, os.environ["PATH"]).build_branch_point(2)
 
     branch = prepare_branch(book, point, ReplayOptions(), (tmp_path / "runs" / "b", 1), setting)
-    continue_any_run(branch, setting, again=False)
+    continue_run(branch, setting, again=False)
 
     last = branch.state.last_attempt("session_01")
     assert (last.stop_reason, last.certificate.verdict) == ("completed", "exact")
@@ -61,7 +62,7 @@ def test_a_store_that_is_the_persons_own_is_as_it_was(tmp_path):
         point = ReplaySource(book, 1, 0, os.environ["PATH"]).build_branch_point(2)
 
         branch = prepare_branch(book, point, ReplayOptions(), (tmp_path / "runs" / "b", 1), setting)
-        continue_any_run(branch, setting, again=False)
+        continue_run(branch, setting, again=False)
 
     assert branch.state.last_attempt("session_01").certificate.verdict == "exact"
     assert fingerprint(home / "projects") == before
@@ -74,10 +75,10 @@ from msgspec.structs import replace
 from flightlog.agents.sandbox import IsolationMode
 from flightlog.app.runtime import lab as app, open_runtime
 from flightlog.lab.store import RunStore
-from flightlog.lab.replay.branch import continue_any_run
+from flightlog.lab.runner.run import continue_run
 setting = replace(app.prepare_run(open_runtime(dict(os.environ)), lambda *_: None), means=IsolationMode.NONE, leash=())
 book = RunStore(Path(sys.argv[1]), now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
-continue_any_run(book, setting, again=False)
+continue_run(book, setting, again=False)
 """
 
 

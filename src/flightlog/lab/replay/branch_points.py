@@ -51,7 +51,7 @@ def estimate_branch(steps: Sequence[Step], turn: int) -> BranchEstimate:
     """Guess what going back to before `turn` costs."""
     rest = steps[turn - 1 :]
     costs = [each.cost.usd for each in rest]
-    known = [each for each in costs if each is not None]
+    known = [cost for cost in costs if cost is not None]
     cached = sum(known) if rest and len(known) == len(costs) else None
     if cached is None:
         return BranchEstimate(len(rest), None, None, rest[0].usage.prompt if rest else 0)

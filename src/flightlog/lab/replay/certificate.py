@@ -127,7 +127,7 @@ def replay_meta(state: RunState) -> dict[str, Any]:
         },
         "certificate": certificate_fields(state),
         "allow_drift": branch.allow_drift,
-        "side_effects_not_restored": [msgspec.to_builtins(each) for each in branch.effects],
+        "side_effects_not_restored": [msgspec.to_builtins(effect) for effect in branch.effects],
     }
 
 

@@ -67,7 +67,7 @@ def _mark_last_block(messages: list[Any]) -> list[Any]:
     plain = [_strip_cache_marks(each) for each in before]
     content = last["content"]
     blocks: list[dict[str, Any]]
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [dict(each) for each in content]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [dict(block) for block in content]
     if blocks:
         blocks[-1] |= _MARK
     return [*plain, {**last, "content": blocks}]
@@ -77,7 +77,7 @@ def _strip_cache_marks(message: Any) -> Any:
     content = message.get("content")
     if not isinstance(content, list):
         return message
-    return {**message, "content": [{key: each[key] for key in each if key != "cache_control"} for each in content]}
+    return {**message, "content": [{key: block[key] for key in block if key != "cache_control"} for block in content]}
 
 
 def _is_reminder(message: Any) -> bool:
@@ -201,7 +201,7 @@ def append_prompt(messages: list[Any], prompt: str) -> list[Any]:
 
 def _strip_all_cache_marks(messages: Sequence[Any]) -> list[Any]:
     """The messages without marks for the cache, written as the client writes them then."""
-    return [_without_cache_control(each) for each in messages]
+    return [_without_cache_control(message) for message in messages]
 
 
 def _without_cache_control(message: Any) -> Any:
@@ -306,9 +306,9 @@ class RecordedAnswerServer:
 def list_recorded_answers(calls: Sequence[ApiCall], exchanges: ExchangeStore, before: int) -> list[RecordedAnswer]:
     """List what was answered before request `before`, in order."""
     return [
-        _recorded_answer(each, exchanges)
-        for each in calls
-        if each.index < before and each.exchange.response is not None
+        _recorded_answer(call, exchanges)
+        for call in calls
+        if call.index < before and call.exchange.response is not None
     ]
 
 

@@ -66,12 +66,12 @@ class BranchPoint(Struct, frozen=True):
 class ReplaySource:
     """One session of a run, as something to go back into."""
 
-    def __init__(self, book: RunStore, session: int, replicate: int, programs: str) -> None:
+    def __init__(self, run: RunStore, session: int, replicate: int, programs: str) -> None:
         """Find the session; replicate 0 is the first one."""
-        self.book = book
-        self.planned = _find_planned_session(book, session, replicate)
-        self._trees = trees_of(book, programs)
-        self.read = RunSession(book, self.planned, self._trees)
+        self.run = run
+        self.planned = _find_planned_session(run, session, replicate)
+        self._trees = trees_of(run, programs)
+        self.read = RunSession(run, self.planned, self._trees)
 
     def list_turns(self) -> list[ReplayTurn]:
         """List the turns of the session."""
@@ -82,7 +82,7 @@ class ReplaySource:
         steps = self.read.own_steps()
         if not 1 <= turn <= len(steps):
             hint = f"it has turns 1 to {len(steps)}" if steps else "it has none"
-            raise NotFound(f"{self.planned.name} of {self.book.name} has no turn {turn}", hint=hint)
+            raise NotFound(f"{self.planned.name} of {self.run.name} has no turn {turn}", hint=hint)
         step = steps[turn - 1]
         tree = self._tree_before(turn, step)
         if not tree or self._trees is None:
@@ -92,7 +92,7 @@ class ReplaySource:
             )
         lines = (self.read.folder / TRANSCRIPT).read_bytes().splitlines(keepends=True)
         cut = cut_transcript_before(lines, step.uuids)
-        if self.book.config.engine != "claude_code":
+        if self.run.config.engine != "claude_code":
             # An agent that cannot resume gets its whole history from the proxy.
             cut = TranscriptCut(cut.lines, fresh=True)
         base = BranchPoint(
@@ -131,7 +131,7 @@ class ReplaySource:
 
     def _add_rebuilt_request(self, point: BranchPoint, step: Step) -> BranchPoint:
         """Where no request was captured: the one the transcript's own log gives, as far as its hashes vouch for it."""
-        told = [each for each in self._rebuilt_requests if each.fidelity is not RebuildFidelity.PARTIAL]
+        told = [request for request in self._rebuilt_requests if request.fidelity is not RebuildFidelity.PARTIAL]
         own = next((each for each in told if step.request_id and step.request_id in each.request_ids), None)
         if own is None:
             return point
@@ -191,7 +191,7 @@ class ReplaySource:
     @functools.cached_property
     def _rebuildable_ids(self) -> frozenset[str]:
         """The responses whose requests the transcript's own log vouches for."""
-        told = [each for each in self._rebuilt_requests if each.fidelity is RebuildFidelity.EXACT]
+        told = [request for request in self._rebuilt_requests if request.fidelity is RebuildFidelity.EXACT]
         return frozenset(name for each in told for name in each.request_ids)
 
     def _find_request(self, step: Step) -> ApiCall | None:
@@ -201,13 +201,20 @@ class ReplaySource:
         """The files before a turn: saved while its request was on its way, or after the tools before it."""
         attempt, call = self.read.attempt, self._find_request(step)
         if call is not None:
-            return next((each.tree for each in attempt.saved if each.request == call.index and not each.call_id), "")
+            return next(
+                (
+                    snapshot.tree
+                    for snapshot in attempt.saved
+                    if snapshot.request == call.index and not snapshot.call_id
+                ),
+                "",
+            )
         before = {each.id for one in self.read.own_steps()[: turn - 1] for each in one.calls}
         saved = [
-            each.tree
-            for each in attempt.saved
+            snapshot.tree
+            for snapshot in attempt.saved
             # Without a call it was saved at a prompt: by then a person may have changed the files.
-            if each.call_id in before or (not each.call_id and _is_before(each.at_ms, step.at_ms))
+            if snapshot.call_id in before or (not snapshot.call_id and _is_before(snapshot.at_ms, step.at_ms))
         ]
         return saved[-1] if saved else attempt.tree
 
@@ -227,10 +234,10 @@ class ReplaySource:
         told = list(enumerate(steps[: turn - 1], 1))
         for lane in self.read.list_threads():
             if lane:
-                told += [(0, each) for each in self.read.own_steps(lane) if _is_before(each.at_ms, until)]
+                told += [(0, step) for step in self.read.own_steps(lane) if _is_before(step.at_ms, until)]
         left = self._trees.find_snapshot(tree).left_out if self._trees else ()
         kept = [SideEffect(0, "left out of snapshots", f"{each.path}: {each.why}") for each in left]
-        return (*iter_side_effects(told, self.book.config.work_dir), *kept)
+        return (*iter_side_effects(told, self.run.config.work_dir), *kept)
 
 
 def _messages_following(body: dict[str, Any], later: Iterable[dict[str, Any]]) -> bytes:
@@ -254,15 +261,15 @@ def _is_before(one: int | None, other: int | None) -> bool:
     return one is not None and other is not None and one < other
 
 
-def _find_planned_session(book: RunStore, session: int, replicate: int) -> PlannedSession:
-    same = [each for each in book.planned_sessions() if each.index == session]
+def _find_planned_session(run: RunStore, session: int, replicate: int) -> PlannedSession:
+    same = [planned for planned in run.planned_sessions() if planned.index == session]
     if not same:
-        hint = f"it has sessions 1 to {len(book.config.sessions)}"
-        raise NotFound(f"{book.name} has no session {session}", hint=hint)
+        hint = f"it has sessions 1 to {len(run.config.sessions)}"
+        raise NotFound(f"{run.name} has no session {session}", hint=hint)
     if not replicate:
         return same[0]
     found = next((each for each in same if each.replicate == replicate), None)
     if found is None:
         hint = f"it has {len(same)}" if len(same) > 1 else "it has none: leave --replicate out"
-        raise NotFound(f"session {session} of {book.name} has no replicate {replicate}", hint=hint)
+        raise NotFound(f"session {session} of {run.name} has no replicate {replicate}", hint=hint)
     return found

@@ -73,13 +73,13 @@ class SampleBatch:
     """A batch on its way."""
 
     def __init__(
-        self, ledger: BatchStore, state: BatchState, asked: Mapping[SampleTarget, SampleRequest], way: SendOptions
+        self, store: BatchStore, state: BatchState, asked: Mapping[SampleTarget, SampleRequest], way: SendOptions
     ) -> None:
         """Take a batch up where it stands; `asked` is what is sent for each of its targets."""
-        self._ledger = ledger
+        self._store = store
         self._state = state
         self._asked = asked
-        self._way = way
+        self._options = way
         self._left = list(reversed(state.remaining_samples))
         self._all = sum(target.count for target in state.targets)
         self._ended = self._all - len(self._left)
@@ -109,7 +109,7 @@ class SampleBatch:
             sync_files(path for path, _ in self._fresh)
             self._flush_results(len(self._fresh))
             reason = self.reason or self._end_reason()
-            self._ledger.append(BatchEnded(self._state.name, reason))
+            self._store.append(BatchEnded(self._state.name, reason))
         return reason
 
     def _end_reason(self) -> str:
@@ -128,7 +128,7 @@ class SampleBatch:
             target, item = self._left.pop()
             if target in self._closed or target in self._enough:
                 continue
-            if not self._way.goes_on(target):
+            if not self._options.goes_on(target):
                 self._enough.add(target)
                 continue
             promised = await self._money.reserve_cost(partial(self._expected_cost, target))
@@ -141,7 +141,7 @@ class SampleBatch:
                 usd = await self._fetch_sample(target, item)
             finally:
                 self._money.commit(promised, usd)
-            self._way.tell(self._ended, self._all, self._money.spent_usd)
+            self._options.tell(self._ended, self._all, self._money.spent_usd)
 
     def _expected_cost(self, target: SampleTarget) -> float:
         return self._dearest[target]
@@ -174,8 +174,8 @@ class SampleBatch:
         )
         is_first = True
         with suppress(_RetryableAnswer):
-            async for each in tries:
-                with each:
+            async for attempt in tries:
+                with attempt:
                     if not is_first:
                         await self._pace.wait_turn()
                         if self.reason:
@@ -194,18 +194,18 @@ class SampleBatch:
     async def _send_once(self, target: SampleTarget, item: SampleItem) -> SampleResult:
         attempt = self._state.sent.get(item, 0) + 1
         asked = self._asked[target]
-        self._ledger.append(SampleSent(self._state.name, item, attempt))
+        self._store.append(SampleSent(self._state.name, item, attempt))
         name = hashlib.sha256(f"{self._state.name}/{item.answer_file}".encode()).hexdigest()[:32]
         ask = SampleCall(
-            self._way.upstream.rstrip("/") + asked.path,
+            self._options.upstream.rstrip("/") + asked.path,
             asked.headers | {"idempotency-key": f"flightlog-{name}"},
-            self._way.provider,
+            self._options.provider,
             self._state.limits.timeout_s,
-            self._way.needs_key,
+            self._options.needs_key,
         )
         job = Job(f"flightlog-{WORK}-{name}-{attempt}", WORK, msgspec.json.encode(ask), asked.body)
         try:
-            return read_came(await self._way.jobs.submit(job))
+            return read_came(await self._options.jobs.submit(job))
         except JobError as error:
             return SampleResult(0, error=str(error), is_final=True)
 
@@ -236,7 +236,7 @@ class SampleBatch:
         """Put a file where it stays, whatever becomes of this process; a power cut is waited for together."""
         folder, _, file = name.rpartition("/")
         if folder not in self._folders:
-            self._folders[folder] = resolve_inside(self._ledger.run, name).parent
+            self._folders[folder] = resolve_inside(self._store.run, name).parent
         path = self._folders[folder] / file
         create_file(path, data, durable=False)
         self._fresh.append((path, event))
@@ -254,18 +254,18 @@ class SampleBatch:
     def _flush_results(self, count: int) -> None:
         """Put the oldest of what is on disk for good on record."""
         for _, event in self._fresh[:count]:
-            self._ledger.append(event)
+            self._store.append(event)
         del self._fresh[:count]
 
 
-def recover_answered(ledger: BatchStore, state: BatchState) -> None:
+def recover_answered(store: BatchStore, state: BatchState) -> None:
     """Count answers whose file is there and whose line is not: their process died in between."""
     for target, item in state.remaining_samples:
-        path = ledger.run / item.answer_file
+        path = store.run / item.answer_file
         if path.is_file():
             message = _decode_message(SampleResult(200, path.read_bytes())) or {}
             model = target.model or str(message.get("model") or "")
-            ledger.append(_answer_event(state.name, item, model, message))
+            store.append(_answer_event(state.name, item, model, message))
 
 
 def _answer_event(batch: str, item: SampleItem, model: str, message: Mapping[str, Any]) -> SampleAnswered:

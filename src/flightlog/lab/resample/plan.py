@@ -83,7 +83,7 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Refuse a grid without a row, and one that nobody can mean."""
-        labels = [each.label for each in self.variants]
+        labels = [variant.label for variant in self.variants]
         if len(set(labels)) < len(labels):
             raise ValueError("two variants have the same label")
         if min((self.session, self.count, *self.requests, *self.turns)) < 1:
@@ -146,49 +146,49 @@ def plan_samples(source: ReplaySource, sweep: Sweep, make: Make) -> list[Planned
     return cells
 
 
-def variant_maker(ledger: BatchStore, book: RunStore, told: tuple[VariantLabel, Scrubber]) -> Make:
+def variant_maker(store: BatchStore, run: RunStore, told: tuple[VariantLabel, Scrubber]) -> Make:
     """Make variants on disk, those that are not there."""
     label, scrubber = told
 
     def make(session: str, request: int, change: SweepVariant) -> int:
-        edited = change.apply_to(load_recorded_body(book, session, request))
+        edited = change.apply_to(load_recorded_body(run, session, request))
         own = VariantLabel(change.label, label.source, label.created_at)
-        return make_variant(ledger, book, (session, request), edited, (own, scrubber))
+        return make_variant(store, run, (session, request), edited, (own, scrubber))
 
     return make
 
 
-def variant_previewer(ledger: BatchStore, book: RunStore) -> Make:
+def variant_previewer(store: BatchStore, run: RunStore) -> Make:
     """Only say which numbers they would have, and refuse what would be refused."""
     given: dict[tuple[str, int], int] = {}
 
     def make(session: str, request: int, change: SweepVariant) -> int:
-        body = load_recorded_body(book, session, request)
+        body = load_recorded_body(run, session, request)
         find_edits(body, change.apply_to(body))
-        number = given.get((session, request)) or ledger.next_variant(session, request)
+        number = given.get((session, request)) or store.next_variant(session, request)
         given[session, request] = number + 1
         return number
 
     return make
 
 
-def number_samples(ledger: BatchStore, cells: list[PlannedSamples]) -> tuple[SampleTarget, ...]:
+def number_samples(store: BatchStore, cells: list[PlannedSamples]) -> tuple[SampleTarget, ...]:
     """Give samples their numbers, after those there are."""
     taken: dict[tuple[str, int, int], int] = {}
     targets = []
     for cell in cells:
         place = (cell.session, cell.request, cell.variant)
-        first = taken.get(place) or ledger.next_number(*place)
+        first = taken.get(place) or store.next_number(*place)
         taken[place] = first + cell.count
         targets.append(SampleTarget(*place, cell.model, first, cell.count))
     return tuple(targets)
 
 
 def build_sample_requests(
-    book: RunStore, targets: tuple[SampleTarget, ...], limits: BatchLimits
+    run: RunStore, targets: tuple[SampleTarget, ...], limits: BatchLimits
 ) -> dict[SampleTarget, SampleRequest]:
     """What is sent for each target; a budget for a model without a price is refused, as nobody could keep it."""
-    found = {target: build_sample_request(book, target) for target in targets}
+    found = {target: build_sample_request(run, target) for target in targets}
     for each in found.values():
         if limits.max_budget_usd is not None and not is_priced(each.model):
             hint = "leave the budget out, or ask another model"
@@ -196,10 +196,10 @@ def build_sample_requests(
     return found
 
 
-def start_batch(ledger: BatchStore, name: str, targets: tuple[SampleTarget, ...], limits: BatchLimits) -> BatchState:
+def start_batch(store: BatchStore, name: str, targets: tuple[SampleTarget, ...], limits: BatchLimits) -> BatchState:
     """Put a batch on record."""
-    ledger.append(BatchStarted(name, targets, limits), durable=True)
-    return ledger.batches[name]
+    store.append(BatchStarted(name, targets, limits), durable=True)
+    return store.batches[name]
 
 
 def resolve_sample_upstream(config: RunConfig, named: str, environ: Mapping[str, str]) -> str:
@@ -240,5 +240,5 @@ def _target_fields(state: BatchState, target: SampleTarget) -> Iterator[tuple[st
     yield "first", target.first
     yield "count", target.count
     yield "samples", len(costs)
-    yield "cost_usd", None if None in costs else round(sum(each or 0.0 for each in costs), 9)
+    yield "cost_usd", None if None in costs else round(sum(cost or 0.0 for cost in costs), 9)
     yield "errors", errors

@@ -73,7 +73,7 @@ def without_thinking(original: Mapping[str, Any]) -> dict[str, Any]:
     for message in edited.get("messages") or []:
         content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, list):
-            message["content"] = [each for each in content if not _is_thinking(each)]
+            message["content"] = [block for block in content if not _is_thinking(block)]
     return edited
 
 
@@ -181,16 +181,16 @@ class SampleRequest(Struct, frozen=True):
     scrubbed: bool = False
 
 
-def find_planned_session(book: RunStore, session: int, replicate: int) -> PlannedSession:
+def find_planned_session(run: RunStore, session: int, replicate: int) -> PlannedSession:
     """Find a session of a run that ran; replicate 0 is the first one."""
-    return ReplaySource(book, session, replicate, "").planned
+    return ReplaySource(run, session, replicate, "").planned
 
 
 def list_session_requests(source: ReplaySource) -> list[RequestListing]:
     """List the requests of a session."""
-    turns = {each.request: each.turn for each in source.list_turns()}
+    turns = {turn.request: turn.turn for turn in source.list_turns()}
     kept: dict[tuple[int, bool], int] = {}
-    for session, request, variant, path in layout.iter_sample_dirs(source.book.path):
+    for session, request, variant, path in layout.iter_sample_dirs(source.run.path):
         if session == source.planned.name:
             kept[request, bool(variant)] = kept.get((request, bool(variant)), 0) + (
                 1 if variant else sum(not is_error for _, is_error, _ in layout.iter_sample_files(path))
@@ -208,9 +208,9 @@ def request_of_turn(source: ReplaySource, turn: int) -> int:
     return found.request
 
 
-def load_recorded_body(book: RunStore, session: str, request: int) -> dict[str, Any]:
+def load_recorded_body(run: RunStore, session: str, request: int) -> dict[str, Any]:
     """A recorded request, decoded, as it can be sent again."""
-    exchanges, exchange = _find_exchange(book, session, request)
+    exchanges, exchange = _find_exchange(run, session, request)
     return sendable_body(exchanges.sent_body(exchange))
 
 
@@ -225,11 +225,11 @@ def sendable_body(body: bytes) -> dict[str, Any]:
     return {name: value for name, value in said.items() if name not in _DROPPED}
 
 
-def build_sample_request(book: RunStore, target: SampleTarget) -> SampleRequest:
+def build_sample_request(run: RunStore, target: SampleTarget) -> SampleRequest:
     """What is sent for a target."""
-    exchanges, exchange = _find_exchange(book, target.session, target.request)
+    exchanges, exchange = _find_exchange(run, target.session, target.request)
     if target.variant:
-        path = book.path / layout.sample_dir(target.session, target.request, target.variant) / layout.REQUEST
+        path = run.path / layout.sample_dir(target.session, target.request, target.variant) / layout.REQUEST
         if not path.is_file():
             raise NotFound(
                 f"request {target.request} of {target.session} has no variant {target.variant}",
@@ -256,12 +256,12 @@ def build_sample_request(book: RunStore, target: SampleTarget) -> SampleRequest:
     )
 
 
-def _find_exchange(book: RunStore, session: str, request: int) -> tuple[ExchangeStore, Exchange]:
-    exchanges = exchanges_of(book.path / session)
-    found = next((each for each in exchanges.read_exchanges() if each.index == request), None)
+def _find_exchange(run: RunStore, session: str, request: int) -> tuple[ExchangeStore, Exchange]:
+    exchanges = exchanges_of(run.path / session)
+    found = next((exchange for exchange in exchanges.read_exchanges() if exchange.index == request), None)
     if found is None:
         hint = "see those there are with --list-requests; a run without capture has none"
-        raise NotFound(f"{session} of {book.name} has no request {request}", hint=hint)
+        raise NotFound(f"{session} of {run.name} has no request {request}", hint=hint)
     return exchanges, found
 
 
@@ -280,7 +280,7 @@ def _build_listing(
         request.messages,
         request.sent.size,
         str(message.get("stop_reason") or ""),
-        tuple(str(each.get("name")) for each in content if each.get("type") == "tool_use"),
+        tuple(str(block.get("name")) for block in content if block.get("type") == "tool_use"),
         price(str(message.get("model", "")), decode_usage(told.usage)).usd if told.usage else None,
         kept.get((call.index, False), 0),
         kept.get((call.index, True), 0),

@@ -127,7 +127,7 @@ def _read_sample(item: SampleItem, asked: str | None, is_error: bool, path: Path
     return Sample(
         *(item.session, item.request, item.variant, item.number),
         asked or answered_by,
-        tuple(each for each in content if isinstance(each, dict)) if isinstance(content, list) else (),
+        tuple(block for block in content if isinstance(block, dict)) if isinstance(content, list) else (),
         _text_field(said, "stop_reason"),
         tokens,
         price(answered_by, tokens).usd,
@@ -146,7 +146,7 @@ def _read_variant(session: str, request: int, number: int, path: Path) -> Varian
         request,
         number,
         _text_field(said, "label"),
-        tuple(_decode_edit(each) for each in edits if isinstance(each, dict)) if isinstance(edits, list) else (),
+        tuple(_decode_edit(edit) for edit in edits if isinstance(edit, dict)) if isinstance(edits, list) else (),
         _text_field(said, "created_at"),
         _text_field(said, "source"),
         layout.sample_dir(session, request, number),
@@ -157,7 +157,7 @@ def _decode_edit(said: Mapping[str, Any]) -> RequestEdit:
     path = said.get("path")
     parts = path if isinstance(path, list) else [path]
     return RequestEdit(
-        tuple(each for each in parts if isinstance(each, str | int)), said.get("original"), said.get("replacement")
+        tuple(part for part in parts if isinstance(part, str | int)), said.get("original"), said.get("replacement")
     )
 
 

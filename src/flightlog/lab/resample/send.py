@@ -213,5 +213,5 @@ class StoppingRule:
         except (OSError, ValueError):
             return ""
         content = said.get("content") if isinstance(said, dict) else None
-        blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+        blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
         return action_of_response(blocks, str(said.get("stop_reason") or ""), self._work_dir).key if blocks else ""

@@ -162,7 +162,9 @@ class BatchStore:
         for batch in self.batches.values():
             same = (session, request, variant)
             taken += [
-                one.first + one.count - 1 for one in batch.targets if (one.session, one.request, one.variant) == same
+                target.first + target.count - 1
+                for target in batch.targets
+                if (target.session, target.request, target.variant) == same
             ]
         return max(taken, default=0) + 1
 
@@ -173,7 +175,7 @@ class BatchStore:
 
     def open_batch(self, written: str) -> BatchState:
         """Find a batch that is not over, by the beginning of its name; without one, the only one there is."""
-        left = [each for each in self.batches.values() if each.remaining_samples]
+        left = [batch for batch in self.batches.values() if batch.remaining_samples]
         found = [each for each in left if each.name.startswith(written)]
         if not found:
             raise NotFound("no batch of samples is left to go on with", hint="ask for new ones with --count")

@@ -32,7 +32,7 @@ class VariantLabel(Struct, frozen=True):
 
 
 def make_variant(
-    ledger: BatchStore, book: RunStore, of: tuple[str, int], edited: dict[str, Any], told: tuple[VariantLabel, Scrubber]
+    store: BatchStore, run: RunStore, of: tuple[str, int], edited: dict[str, Any], told: tuple[VariantLabel, Scrubber]
 ) -> int:
     """Make the variant of request `of` (its session's directory, its number), or find it; return its number."""
     session, request = of
@@ -41,16 +41,16 @@ def make_variant(
     if not name:
         raise Invalid("a variant needs a label", hint="give it one with --label")
     cleaned = json.loads(scrubber.clean_bytes(json.dumps(edited).encode()))
-    edits = find_edits(load_recorded_body(book, session, request), cleaned)
+    edits = find_edits(load_recorded_body(run, session, request), cleaned)
     body = as_json(cleaned).encode()
-    for each in list_variants(book.path):
-        if (each.session, each.request, each.label) == (session, request, name) and _has_body(
-            book.path / each.path, body
+    for variant in list_variants(run.path):
+        if (variant.session, variant.request, variant.label) == (session, request, name) and _has_body(
+            run.path / variant.path, body
         ):
-            return each.number
-    number = ledger.next_variant(session, request)
+            return variant.number
+    number = store.next_variant(session, request)
     folder = layout.sample_dir(session, request, number)
-    replace_file(resolve_inside(book.path, f"{folder}/{layout.REQUEST}"), body)
+    replace_file(resolve_inside(run.path, f"{folder}/{layout.REQUEST}"), body)
     said = {
         "label": name,
         "base_request_index": request,
@@ -58,7 +58,7 @@ def make_variant(
         "created_at": label.created_at,
         "source": label.source,
     }
-    replace_file(resolve_inside(book.path, f"{folder}/{layout.VARIANT}"), as_json(said).encode())
+    replace_file(resolve_inside(run.path, f"{folder}/{layout.VARIANT}"), as_json(said).encode())
     return number
 
 

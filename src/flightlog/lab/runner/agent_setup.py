@@ -36,7 +36,7 @@ class PermissionMode(Struct, frozen=True):
     note: str = ""
 
 
-def select_driver(config: RunConfig, setting: RunEnvironment) -> Driver:
+def select_driver(config: RunConfig, environment: RunEnvironment) -> Driver:
     """Find the agent a configuration names."""
     match config.engine:
         case "scripted":
@@ -44,7 +44,7 @@ def select_driver(config: RunConfig, setting: RunEnvironment) -> Driver:
         case "command":
             return CommandDriver(config.command, model=config.model)
         case _:
-            return ClaudeCode(find(setting.environ.get("FLIGHTLOG_CLAUDE", ""), setting.runtime.program_path))
+            return ClaudeCode(find(environment.environ.get("FLIGHTLOG_CLAUDE", ""), environment.runtime.program_path))
 
 
 def choose_permission(config: RunConfig, *, is_root: bool) -> PermissionMode:
@@ -94,21 +94,21 @@ def _url_origin(address: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc.rpartition("@")[2].lower()
 
 
-def agent_environment(config: RunConfig, setting: RunEnvironment, scratch: Path, base_url: str) -> dict[str, str]:
+def agent_environment(config: RunConfig, environment: RunEnvironment, scratch: Path, base_url: str) -> dict[str, str]:
     """The whole environment of one agent."""
-    own = clean_environment(setting.environ)
-    own |= {name: value for name, value in setting.environ.items() if name.startswith(_KEPT)}
-    own |= agent_credentials(config, setting.environ) | {"CLAUDE_CODE_TMPDIR": str(scratch / "tmp")}
+    own = clean_environment(environment.environ)
+    own |= {name: value for name, value in environment.environ.items() if name.startswith(_KEPT)}
+    own |= agent_credentials(config, environment.environ) | {"CLAUDE_CODE_TMPDIR": str(scratch / "tmp")}
     if config.provider in _CLOUDS:
         own[_CLOUDS[config.provider]] = "1"
     if base_url:
         own["ANTHROPIC_BASE_URL"] = base_url
-    if config.scenario is not None and not agent_credentials(config, setting.environ):
+    if config.scenario is not None and not agent_credentials(config, environment.environ):
         own["ANTHROPIC_API_KEY"] = "no-key-is-needed-by-a-scripted-model"
-    if has_own_config_dir(config, setting.environ):
+    if has_own_config_dir(config, environment.environ):
         own["CLAUDE_CONFIG_DIR"] = str(config_dir(scratch))
-    elif "CLAUDE_CONFIG_DIR" in setting.environ:
-        own["CLAUDE_CONFIG_DIR"] = setting.environ["CLAUDE_CONFIG_DIR"]
+    elif "CLAUDE_CONFIG_DIR" in environment.environ:
+        own["CLAUDE_CONFIG_DIR"] = environment.environ["CLAUDE_CONFIG_DIR"]
     quiet = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY")
     return own | dict.fromkeys((*quiet, "DISABLE_ERROR_REPORTING"), "1")
 
@@ -141,7 +141,7 @@ def agent_arguments(
         # A resumed conversation keeps the prompt it began with, unless it is told not to.
         words += ["--system-prompt", system, *(["--system-prompt-snapshot", "off"] if resumes else [])]
     if config.agents:
-        words += ["--agents", json.dumps({each.name: _subagent_definition(each) for each in config.agents})]
+        words += ["--agents", json.dumps({agent.name: _subagent_definition(agent) for agent in config.agents})]
     if not config.load_project_settings:
         words += ["--setting-sources", "", "--strict-mcp-config"]
     return words

@@ -57,26 +57,26 @@ class CaptureTarget(Struct, frozen=True):
 
 @contextmanager
 def capture_session(
-    stage: RunContext, line: CaptureTarget, upstream: str, rewrite: Rewrite | None = None
+    context: RunContext, line: CaptureTarget, upstream: str, rewrite: Rewrite | None = None
 ) -> Iterator[tuple[str, list[str]]]:
     """Give the address the agent is to use, and what could not be kept; nothing where it is to use its own."""
-    config = stage.book.config
-    setting = stage.setting
-    upstream = upstream or address_of(config, setting.environ)
+    config = context.run.config
+    environment = context.environment
+    upstream = upstream or address_of(config, environment.environ)
     if not is_captured(config):
         yield "" if upstream == UPSTREAMS["anthropic"] else upstream, []
         return
-    exchanges = ExchangeStore(line.folder, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
+    exchanges = ExchangeStore(line.folder, now=environment.runtime.clock.timestamp, new_id=environment.runtime.new_id)
     recorder = ExchangeRecorder(
-        exchanges, tuple(agent_credentials(config, setting.environ).values()), _cost_recorder(stage, line)
+        exchanges, tuple(agent_credentials(config, environment.environ).values()), _cost_recorder(context, line)
     )
     settings = ProxySettings(
         upstream,
-        setting.runtime.new_id().replace("-", ""),
-        lambda: f"req_{setting.runtime.new_id().replace('-', '')[:24]}",
-        barrier=_tree_saver(stage, line),
-        rewrite=_within_budget(stage, rewrite),
-        proxy=proxy_for(upstream, setting.environ),
+        environment.runtime.new_id().replace("-", ""),
+        lambda: f"req_{environment.runtime.new_id().replace('-', '')[:24]}",
+        barrier=_tree_saver(context, line),
+        rewrite=_within_budget(context, rewrite),
+        proxy=proxy_for(upstream, environment.environ),
     )
     with capture_in_thread(settings, recorder) as base_url:
         yield base_url, recorder.losses
@@ -88,7 +88,7 @@ def snapshot_name(session: str, attempt: int, request: int) -> str:
     return f"_step_{session.removeprefix('session_')}{again}_{request:03d}"
 
 
-def _cost_recorder(stage: RunContext, line: CaptureTarget) -> Callable[[bytes], None]:
+def _cost_recorder(context: RunContext, line: CaptureTarget) -> Callable[[bytes], None]:
     """Tell the purse and the journal what an answer cost."""
 
     def paid(body: bytes) -> None:
@@ -96,28 +96,28 @@ def _cost_recorder(stage: RunContext, line: CaptureTarget) -> Callable[[bytes], 
         if not said.usage or said.message is None:
             return
         usd = price(str(said.message.get("model", "")), decode_usage(said.usage)).usd
-        stage.purse.charge(usd)
+        context.budget.charge(usd)
         if usd:
-            stage.book.append(CostRecorded(line.session, line.attempt, usd, str(said.message.get("id", ""))))
-        stage.setting.tell(line.session, "", stage.purse.spent_usd)
+            context.run.append(CostRecorded(line.session, line.attempt, usd, str(said.message.get("id", ""))))
+        context.environment.tell(line.session, "", context.budget.spent_usd)
 
     return paid
 
 
-def _tree_saver(stage: RunContext, line: CaptureTarget) -> Callable[[ApiRequest], "asyncio.Future[None]"]:
+def _tree_saver(context: RunContext, line: CaptureTarget) -> Callable[[ApiRequest], "asyncio.Future[None]"]:
     def save(request: ApiRequest) -> None:
-        saved = stage.ground.save_tree(line.trees, snapshot_name(line.session, line.attempt, request.index))
+        saved = context.work_tree.save_tree(line.trees, snapshot_name(line.session, line.attempt, request.index))
         if saved is not None:
-            at_ms = int(stage.setting.runtime.clock.now_s() * 1000)
+            at_ms = int(context.environment.runtime.clock.now_s() * 1000)
             lane = request.agent_id
-            stage.book.append(SnapshotSaved(line.session, line.attempt, saved.name, request.index, lane, at_ms))
+            context.run.append(SnapshotSaved(line.session, line.attempt, saved.name, request.index, lane, at_ms))
 
     return lambda request: asyncio.get_running_loop().run_in_executor(None, save, request)
 
 
-def _within_budget(stage: RunContext, rewrite: Rewrite | None) -> Rewrite:
+def _within_budget(context: RunContext, rewrite: Rewrite | None) -> Rewrite:
     def check(said: RequestInfo, arrived: IncomingRequest) -> RewrittenRequest | ServedResponse | None:
-        if stage.purse.is_empty:
+        if context.budget.is_empty:
             raise Unavailable("the budget of this run is spent", hint="raise max_budget_usd")
         return rewrite(said, arrived) if rewrite is not None else None
 
@@ -125,18 +125,18 @@ def _within_budget(stage: RunContext, rewrite: Rewrite | None) -> Rewrite:
 
 
 @contextmanager
-def snapshot_hook(stage: RunContext, line: CaptureTarget) -> Iterator[tuple[str, ...]]:
+def snapshot_hook(context: RunContext, line: CaptureTarget) -> Iterator[tuple[str, ...]]:
     """Give the words that make the client wait after each tool, and save the tree whenever it does."""
-    config = stage.book.config
+    config = context.run.config
     if is_captured(config) or config.engine != "claude_code" or line.trees is None:
         yield ()
         return
-    folder = stage.book.scratch_dir / "hooks" / f"{line.session}_{line.attempt}"
+    folder = context.run.scratch_dir / "hooks" / f"{line.session}_{line.attempt}"
     ensure_dir(folder)
     script = folder.parent / "wait.sh"
     replace_file(script, _HOOK, durable=False)
     over = threading.Event()
-    watcher = threading.Thread(target=_serve_hooks, args=(stage, line, folder, over), name="hooks", daemon=True)
+    watcher = threading.Thread(target=_serve_hooks, args=(context, line, folder, over), name="hooks", daemon=True)
     watcher.start()
     try:
         yield ("--settings", _hook_settings(script, folder))
@@ -151,25 +151,25 @@ def _hook_settings(script: Path, folder: Path) -> str:
     return json.dumps({"hooks": {event: [hook] for event in _EVENTS}})
 
 
-def _serve_hooks(stage: RunContext, line: CaptureTarget, folder: Path, over: threading.Event) -> None:
+def _serve_hooks(context: RunContext, line: CaptureTarget, folder: Path, over: threading.Event) -> None:
     """Save the tree for each hook that waits, in the order they are seen."""
     number = 0
     while not over.wait(_LOOK_S):
         for asked in sorted(folder.glob("ask.*"), key=lambda path: path.stat().st_mtime_ns):
             number += 1
             try:
-                _save_tree(stage, line, asked, number)
+                _save_tree(context, line, asked, number)
             finally:
                 rename_file(asked, asked.name.replace("ask.", "done."))
 
 
-def _save_tree(stage: RunContext, line: CaptureTarget, asked: Path, number: int) -> None:
+def _save_tree(context: RunContext, line: CaptureTarget, asked: Path, number: int) -> None:
     try:
         told = json.loads(asked.read_bytes())
-        saved = stage.ground.save_tree(line.trees, snapshot_name(line.session, line.attempt, number))
+        saved = context.work_tree.save_tree(line.trees, snapshot_name(line.session, line.attempt, number))
     except (FlightlogError, ValueError, OSError):
         return  # The agent does not wait for what cannot be saved; the change shows in the next tree.
     if saved is not None and isinstance(told, dict):
-        at_ms = int(stage.setting.runtime.clock.now_s() * 1000)
+        at_ms = int(context.environment.runtime.clock.now_s() * 1000)
         lane, call = str(told.get("agent_id") or ""), str(told.get("tool_use_id") or "")
-        stage.book.append(SnapshotSaved(line.session, line.attempt, saved.name, number, lane, at_ms, call))
+        context.run.append(SnapshotSaved(line.session, line.attempt, saved.name, number, lane, at_ms, call))

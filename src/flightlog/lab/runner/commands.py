@@ -23,25 +23,28 @@ _OUTPUT_CHARS_MAX = 4000
 TIMED_OUT = 124
 
 
-def run_commands(stage: RunContext, phase: str, commands: tuple[CommandConfig, ...]) -> None:
+def run_commands(context: RunContext, phase: str, commands: tuple[CommandConfig, ...]) -> None:
     """Run the commands of a phase that did not run yet; one that fails and is checked ends the run."""
-    done = {each.number for each in stage.book.state.commands if each.phase == phase and each.exit_code == 0}
+    done = {each.number for each in context.run.state.commands if each.phase == phase and each.exit_code == 0}
     for number, command in enumerate(commands, 1):
         if number in done:
             continue
-        ran = _run_command(stage, phase, number, command)
-        stage.book.append(ran, durable=True)
+        ran = _run_command(context, phase, number, command)
+        context.run.append(ran, durable=True)
         if ran.exit_code and command.check:
             what = f"the {phase}-run command {number} failed with {ran.exit_code}"
             raise Unavailable(f"{what}: {command.command[:200]}", hint="correct it, or give it `check: false`")
 
 
-def _run_command(stage: RunContext, phase: str, number: int, command: CommandConfig) -> CommandRan:
-    work_dir = stage.ground.work_dir
-    names = {"HARNESS_RUN_DIR": str(stage.book.path), "HARNESS_WORK_DIR": str(work_dir)}
+def _run_command(context: RunContext, phase: str, number: int, command: CommandConfig) -> CommandRan:
+    work_dir = context.work_tree.work_dir
+    names = {"HARNESS_RUN_DIR": str(context.run.path), "HARNESS_WORK_DIR": str(work_dir)}
     cwd = work_dir / Path(command.cwd) if command.cwd else work_dir
     ended = run_with_timeout(
-        ["sh", "-c", command.command], cwd, clean_environment(stage.setting.environ) | names, command.timeout_seconds
+        ["sh", "-c", command.command],
+        cwd,
+        clean_environment(context.environment.environ) | names,
+        command.timeout_seconds,
     )
     return CommandRan(phase, number, *ended)
 
@@ -79,24 +82,33 @@ def run_with_timeout(
     return CommandResult(code, round(time.monotonic() - began, 3), text)
 
 
-def run_verifiers(stage: RunContext, session: str, attempt: int, trees: WorkTreeSnapshots | None) -> None:
+def run_verifiers(context: RunContext, session: str, attempt: int, trees: WorkTreeSnapshots | None) -> None:
     """Ask every verifier of the run, and put on record what it says."""
-    for number, verifier in enumerate(stage.book.config.verifiers, 1):
-        stage.book.append(_run_verifier(stage, session, attempt, verifier, (number, trees)))
+    for number, verifier in enumerate(context.run.config.verifiers, 1):
+        context.run.append(_run_verifier(context, session, attempt, verifier, (number, trees)))
 
 
 def _run_verifier(
-    stage: RunContext, session: str, attempt: int, verifier: VerifierConfig, which: tuple[int, WorkTreeSnapshots | None]
+    context: RunContext,
+    session: str,
+    attempt: int,
+    verifier: VerifierConfig,
+    which: tuple[int, WorkTreeSnapshots | None],
 ) -> SessionVerified:
     number, trees = which
-    work_dir = stage.ground.work_dir
+    work_dir = context.work_tree.work_dir
     words = ["sh", "-c", verifier.command] if verifier.command else [sys.executable, "-I", "-c", verifier.python]
     cwd = work_dir
     if trees is not None and trees.work_tree != work_dir:
-        if stage.setting.means is IsolationMode.NONE:
+        if context.environment.means is IsolationMode.NONE:
             cwd = trees.work_tree
         else:
-            words = [*isolation_prefix(stage.setting.means, [BindMount(trees.work_tree, work_dir)], work_dir), *words]
+            words = [
+                *isolation_prefix(context.environment.means, [BindMount(trees.work_tree, work_dir)], work_dir),
+                *words,
+            ]
     names = {"HARNESS_SESSION": session, "HARNESS_WORK_DIR": str(work_dir)}
-    ended = run_with_timeout(words, cwd, clean_environment(stage.setting.environ) | names, verifier.timeout_seconds)
+    ended = run_with_timeout(
+        words, cwd, clean_environment(context.environment.environ) | names, verifier.timeout_seconds
+    )
     return SessionVerified(session, attempt, verifier.name or f"verifier {number}", ended.code == 0, *ended)

@@ -23,14 +23,14 @@ from flightlog.views.atif.writer import MAIN
 CHANGES = ".changes.jsonl"
 
 
-def publish_session(stage: RunContext, name: str) -> None:
+def publish_session(context: RunContext, name: str) -> None:
     """Write the pages of one ended session and put on record what it amounts to."""
-    book = stage.book
-    last = book.state.last_attempt(name)
+    run = context.run
+    last = run.state.last_attempt(name)
     if last is None or last.ended is None:
         return
-    planned = next(each for each in book.planned_sessions() if each.name == name)
-    read = RunSession(book, planned, stage.ground.main)
+    planned = next(each for each in run.planned_sessions() if each.name == name)
+    read = RunSession(run, planned, context.work_tree.main)
     if read.calls:
         write_output_files(read.folder, dumps.build_dump_files(read.exchanges), durable=False)
     else:
@@ -38,38 +38,38 @@ def publish_session(stage: RunContext, name: str) -> None:
             read.folder, dumps.build_rebuilt_files(rebuilt_of(read.folder, last.session_id)), durable=False
         )
     for path, data in read.bundle.iter_files() if read.bundle else ():
-        if path == MAIN or book.config.capture_subagent_trajectories:
+        if path == MAIN or run.config.capture_subagent_trajectories:
             replace_file(resolve_inside(read.folder, path), data, durable=False)
     if read.lineage is not None:
         page = OutputFile(
             "uuid_map.json", Tier.PRIVATE, as_json(read.lineage.build_uuid_map(read.inherited_message_ids))
         )
         write_output_files(read.folder, [page], durable=False)
-    writes = _write_changes(stage.ground.main, read)
+    writes = _write_changes(context.work_tree.main, read)
     if last.counted is None:
-        book.append(_count_session(read, writes), durable=True)
+        run.append(_count_session(read, writes), durable=True)
 
 
-def publish_run(stage: RunContext) -> None:
+def publish_run(context: RunContext) -> None:
     """Write the pages of the run as it stands."""
-    book = stage.book
-    for planned in book.planned_sessions():
-        last = book.state.last_attempt(planned.name)
+    run = context.run
+    for planned in run.planned_sessions():
+        last = run.state.last_attempt(planned.name)
         if last is not None and last.ended is not None and last.counted is None:
-            publish_session(stage, planned.name)
-    write_output_files(book.path, [meta_page(book.name, book.config, book.state)])
-    if book.state.branch is not None:
-        write_output_files(book.path, [replay_page(book.state)])
-    trees, baseline = stage.ground.main, book.state.baseline
+            publish_session(context, planned.name)
+    write_output_files(run.path, [meta_page(run.name, run.config, run.state)])
+    if run.state.branch is not None:
+        write_output_files(run.path, [replay_page(run.state)])
+    trees, baseline = context.work_tree.main, run.state.baseline
     if trees is None or baseline is None or not baseline.tree:
         return
-    ended = [each for each in book.planned_sessions() if (last := book.state.last_attempt(each.name)) and last.ended]
-    parts = [book.path / each.name / CHANGES for each in ended]
+    ended = [each for each in run.planned_sessions() if (last := run.state.last_attempt(each.name)) and last.ended]
+    parts = [run.path / each.name / CHANGES for each in ended]
     lines = b"".join(path.read_bytes() for path in parts if path.is_file())
-    replace_file(book.path / "state_changelog.jsonl", lines, durable=False)
-    last = book.state.last_attempt(final_session(ended).name) if ended else None
+    replace_file(run.path / "state_changelog.jsonl", lines, durable=False)
+    last = run.state.last_attempt(final_session(ended).name) if ended else None
     final = last.ended.tree if last and last.ended else baseline.tree
-    replace_file(book.path / "full_diff.patch", trees.patch_between(baseline.tree, final), durable=False)
+    replace_file(run.path / "full_diff.patch", trees.patch_between(baseline.tree, final), durable=False)
 
 
 def _write_changes(trees: WorkTreeSnapshots | None, read: RunSession) -> int:

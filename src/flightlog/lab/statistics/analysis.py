@@ -140,7 +140,7 @@ def compare_groups(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[C
     yield from _compare_actions(base, group, seed)
     for verifier in list_verifiers([base, group]):
         one, other = (
-            [each.outcomes[verifier] for each in side.trials if verifier in each.outcomes] for side in (base, group)
+            [trial.outcomes[verifier] for trial in side.trials if verifier in trial.outcomes] for side in (base, group)
         )
         if min(len(one), len(other)) >= SAMPLES_MIN:
             yield _compare_shares("outcome", verifier, (base, group), ((sum(one), len(one)), (sum(other), len(other))))
@@ -150,16 +150,16 @@ def compare_groups(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[C
 
 def list_verifiers(groups: Iterable[TrialGroup]) -> list[str]:
     """The verifiers that were asked of any of the trials."""
-    return list(dict.fromkeys(name for group in groups for each in group.trials for name in each.outcomes))
+    return list(dict.fromkeys(name for group in groups for trial in group.trials for name in trial.outcomes))
 
 
 def trial_amounts(trials: Iterable[Trial], name: str) -> list[float]:
     """One amount of each trial that has it."""
-    return [value for each in trials if (value := AMOUNTS[name](each)) is not None]
+    return [value for trial in trials if (value := AMOUNTS[name](trial)) is not None]
 
 
 def _compare_actions(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[Comparison]:
-    one, other = ([each.action.key for each in side.trials if each.action] for side in (base, group))
+    one, other = ([trial.action.key for trial in side.trials if trial.action] for side in (base, group))
     if min(len(one), len(other)) < SAMPLES_MIN:
         return
     if not (base.stopped or group.stopped):
@@ -187,7 +187,7 @@ def _compare_amounts(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator
 def _compare_shares(
     what: str, of: str, groups: tuple[TrialGroup, TrialGroup], pairs: tuple[tuple[int, int], tuple[int, int]]
 ) -> Comparison:
-    stopped = any(each.stopped for each in groups)
+    stopped = any(group.stopped for group in groups)
     one, other = (HitCount(hits, n, stopped) for hits, n in pairs)
     p = inference.sequential_p_value(*pairs) if stopped else fisher_p_value(*pairs)
     name = SEQUENTIAL if stopped else FISHER
@@ -204,7 +204,7 @@ def _total_variation(one: Sequence[str], other: Sequence[str]) -> float:
 
 
 def _trial_paths(*groups: TrialGroup) -> tuple[str, ...]:
-    return tuple(each.place for group in groups for each in group.trials)
+    return tuple(trial.place for group in groups for trial in group.trials)
 
 
 def analyze_questions(questions: Sequence[ComparisonQuestion], seed: int = 0) -> ExperimentAnalysis:
@@ -229,7 +229,7 @@ def analyze_questions(questions: Sequence[ComparisonQuestion], seed: int = 0) ->
 
 def summarize_group(group: TrialGroup, question: ComparisonQuestion, seed: int) -> GroupSummary:
     """Count one group."""
-    actions = Counter(each.action.key for each in group.trials if each.action)
+    actions = Counter(trial.action.key for trial in group.trials if trial.action)
     recorded = question.recorded
     return GroupSummary(
         group.name,
@@ -242,13 +242,13 @@ def summarize_group(group: TrialGroup, question: ComparisonQuestion, seed: int) 
         _estimate_share(group, ("as recorded", ""), _action_predicate(recorded.key)) if recorded and actions else None,
         tuple(_outcome_shares(group)),
         {name: estimate_mean(trial_amounts(group.trials, name), seed) for name in AMOUNTS},
-        tuple(each.place for each in group.trials),
+        tuple(trial.place for trial in group.trials),
         group.failed,
     )
 
 
 def _action_shares(group: TrialGroup, actions: Counter[str]) -> Iterator[ShareEstimate]:
-    labels = {each.action.key: each.action.label for each in group.trials if each.action}
+    labels = {trial.action.key: trial.action.label for trial in group.trials if trial.action}
     for key, _ in sorted(actions.items(), key=lambda pair: (-pair[1], pair[0])):
         yield _estimate_share(group, (key, labels[key]), _action_predicate(key))
 
@@ -268,7 +268,7 @@ def _outcome_predicate(name: str) -> Callable[[Trial], bool | None]:
 
 def _estimate_share(group: TrialGroup, named: tuple[str, str], is_hit: Callable[[Trial], bool | None]) -> ShareEstimate:
     """Count the hits among the trials of which it can be said."""
-    said = [(each.place, hit) for each in group.trials if (hit := is_hit(each)) is not None]
+    said = [(trial.place, hit) for trial in group.trials if (hit := is_hit(trial)) is not None]
     hits = tuple(place for place, hit in said if hit)
     count = HitCount(len(hits), len(said), group.stopped)
     return ShareEstimate(named[0], count.hits, count.n, count.share, share_interval(count), hits, named[1])
@@ -276,7 +276,7 @@ def _estimate_share(group: TrialGroup, named: tuple[str, str], is_hit: Callable[
 
 def _agreement_rate(counts: Sequence[int]) -> float | None:
     n = sum(counts)
-    return sum(each * (each - 1) for each in counts) / (n * (n - 1)) if n > 1 else None
+    return sum(count * (count - 1) for count in counts) / (n * (n - 1)) if n > 1 else None
 
 
 def _judge_comparisons(judged: Sequence[Comparison]) -> str:

@@ -40,9 +40,9 @@ class Action(Struct, frozen=True, order=True):
 def action_of_response(content: Iterable[Mapping[str, Any]], stop_reason: str, work_dir: str = "") -> Action:
     """The action of a response as the API gives it."""
     blocks = list(content)
-    used = [each for each in blocks if each.get("type") == "tool_use"]
+    used = [block for block in blocks if block.get("type") == "tool_use"]
     calls = [(str(each.get("name") or "?"), each.get("input")) for each in used]
-    has_words = any(str(each.get("text") or "").strip() for each in blocks if each.get("type") == "text")
+    has_words = any(str(block.get("text") or "").strip() for block in blocks if block.get("type") == "text")
     return _build_action([(name, given if isinstance(given, dict) else {}) for name, given in calls], stop_reason,
                    work_dir, has_words=has_words)  # fmt: skip
 
@@ -139,9 +139,9 @@ class SampleContext(Struct, frozen=True):
 def questions_from_samples(samples: Iterable[Sample], known: SampleContext) -> list[ComparisonQuestion]:
     """One question for each request that was asked again; its groups are variants and models."""
     requests: dict[Where, dict[tuple[int, str], list[Sample]]] = {}
-    for each in samples:
-        groups = requests.setdefault((each.session, each.request), {})
-        groups.setdefault((each.variant, each.model), []).append(each)
+    for sample in samples:
+        groups = requests.setdefault((sample.session, sample.request), {})
+        groups.setdefault((sample.variant, sample.model), []).append(sample)
     return [_build_question(where, groups, known) for where, groups in sorted(requests.items())]
 
 
@@ -168,8 +168,8 @@ def _build_question(
 def _build_group(
     name: str, said: tuple[str, str], samples: Sequence[Sample], where: tuple[str, int, int], known: SampleContext
 ) -> TrialGroup:
-    answered = [each for each in samples if not each.error]
-    failed = tuple(known.prefix + each.path for each in samples if each.error)
+    answered = [sample for sample in samples if not sample.error]
+    failed = tuple(known.prefix + sample.path for sample in samples if sample.error)
     trials = tuple(_sample_trial(each, known) for each in answered)
     return TrialGroup(name, trials, *said, where in known.stopped, failed)
 
@@ -184,8 +184,8 @@ def question_from_sessions(runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]
     """One session of several runs, its replicates as trials; `runs` are names and what their pages say of sessions."""
     groups = []
     for name, sessions in runs:
-        rows = [each for each in sessions if each["session_index"] == index and each["finished_at"]]
-        groups.append(TrialGroup(name, tuple(_session_trial(name, each) for each in rows)))
+        rows = [session for session in sessions if session["session_index"] == index and session["finished_at"]]
+        groups.append(TrialGroup(name, tuple(_session_trial(name, row) for row in rows)))
     return ComparisonQuestion(f"session {index}", tuple(groups))
 
 
@@ -203,8 +203,8 @@ class BranchTrial(Struct, frozen=True):
 def questions_from_branches(branches: Iterable[BranchTrial]) -> list[ComparisonQuestion]:
     """One question for each turn that was gone back to; the branches without a prompt are the first group."""
     turns: dict[tuple[str, str, int], dict[str, list[BranchTrial]]] = {}
-    for each in branches:
-        turns.setdefault(each.source, {}).setdefault(each.prompt, []).append(each)
+    for branch in branches:
+        turns.setdefault(branch.source, {}).setdefault(branch.prompt, []).append(branch)
     made = []
     for (run, session, turn), prompts in sorted(turns.items()):
         groups = []

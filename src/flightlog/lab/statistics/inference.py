@@ -199,11 +199,11 @@ def estimate_difference(
 
 
 def _bootstrap_interval(groups: Sequence[Sequence[float]], seed: int, confidence: float) -> ConfidenceInterval | None:
-    if any(len(each) < SAMPLES_MIN for each in groups):
+    if any(len(group) < SAMPLES_MIN for group in groups):
         return None
     import numpy as np  # noqa: PLC0415 - a tenth of a second, and not every command counts
 
-    seen = [np.asarray(each, dtype=float) for each in groups]
+    seen = [np.asarray(group, dtype=float) for group in groups]
     mean, error = _mean_and_error([each[None, :] for each in seen])
     rng = np.random.default_rng(seed)
     drawn = [each[rng.integers(0, len(each), (BOOTSTRAP_DRAWS, len(each)))] for each in seen]
@@ -221,8 +221,8 @@ def _bootstrap_interval(groups: Sequence[Sequence[float]], seed: int, confidence
 
 def _mean_and_error(groups: Sequence[Any]) -> tuple[Any, Any]:
     """The mean of the last group less that of the first one, if there are two, and its standard error, row by row."""
-    means = [each.mean(axis=1) for each in groups]
-    spread = sum(each.var(axis=1, ddof=1) / each.shape[1] for each in groups)
+    means = [group.mean(axis=1) for group in groups]
+    spread = sum(group.var(axis=1, ddof=1) / group.shape[1] for group in groups)
     return (means[0] if len(groups) == 1 else means[1] - means[0]), spread**0.5
 
 
@@ -232,7 +232,7 @@ def fisher_p_value(one: tuple[int, int], other: tuple[int, int]) -> float:
     ways = {
         k: comb(one[1], k) * comb(other[1], hits - k) for k in range(max(0, hits - other[1]), min(hits, one[1]) + 1)
     }
-    return sum(each for each in ways.values() if each <= ways[one[0]]) / comb(n, hits)
+    return sum(way for way in ways.values() if way <= ways[one[0]]) / comb(n, hits)
 
 
 def compare_means(one: Sequence[float], other: Sequence[float], seed: int) -> tuple[float, str]:

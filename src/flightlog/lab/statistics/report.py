@@ -41,7 +41,7 @@ class _Footnotes:
 
     def render_lines(self) -> Iterator[str]:
         for places, number in self._known.items():
-            yield f"[^{number}]: " + ", ".join(f"[{each.removesuffix('.json')}](<{quote(each)}>)" for each in places)
+            yield f"[^{number}]: " + ", ".join(f"[{place.removesuffix('.json')}](<{quote(place)}>)" for place in places)
 
 
 def render_analysis(name: str, analysis: ExperimentAnalysis, root: PathNode | None = None) -> str:

@@ -48,92 +48,92 @@ class ComparisonOptions(Struct, frozen=True):
     programs: str
 
 
-def sample_questions(book: RunStore, taste: ComparisonOptions, *, prefix: str = "") -> list[ComparisonQuestion]:
+def sample_questions(run: RunStore, options: ComparisonOptions, *, prefix: str = "") -> list[ComparisonQuestion]:
     """The requests of a run that were asked again; `prefix` leads from where the places are read to the run."""
-    found = list_samples(book.path)
+    found = list_samples(run.path)
     if not found:
         return []
     stopped = {
         (target.session, target.request, target.variant)
-        for event in journal_events(book.path)
+        for event in journal_events(run.path)
         if isinstance(event, BatchStarted) and event.limits.until_width is not None
         for target in event.targets
     }
     known = SampleContext(
-        _load_recorded_actions(book, found),
-        list_variants(book.path),
+        _load_recorded_actions(run, found),
+        list_variants(run.path),
         stopped,
-        book.config.work_dir,
+        run.config.work_dir,
         prefix,
-        taste.told_by,
+        options.told_by,
     )
     return questions_from_samples(found, known)
 
 
-def session_questions(books: Sequence[RunStore]) -> list[ComparisonQuestion]:
+def session_questions(runs: Sequence[RunStore]) -> list[ComparisonQuestion]:
     """The sessions of several runs, or of one with replicates, that ended more than once."""
-    told = [(book.name, run_meta(book.name, book.config, book.state)["sessions"]) for book in books]
-    last = max((len(book.config.sessions) for book in books), default=0)
+    told = [(run.name, run_meta(run.name, run.config, run.state)["sessions"]) for run in runs]
+    last = max((len(run.config.sessions) for run in runs), default=0)
     questions = [question_from_sessions(told, index) for index in range(1, last + 1)]
-    return [each for each in questions if sum(len(group.trials) for group in each.groups) >= PAIR]
+    return [question for question in questions if sum(len(group.trials) for group in question.groups) >= PAIR]
 
 
-def branch_questions(books: Sequence[RunStore], taste: ComparisonOptions) -> list[ComparisonQuestion]:
+def branch_questions(runs: Sequence[RunStore], options: ComparisonOptions) -> list[ComparisonQuestion]:
     """The turns that some of these runs go back to."""
-    return questions_from_branches(_iter_branches(books, taste))
+    return questions_from_branches(_iter_branches(runs, options))
 
 
-def iter_action_paths(books: Sequence[RunStore], taste: ComparisonOptions) -> Iterator[ActionPath]:
+def iter_action_paths(runs: Sequence[RunStore], options: ComparisonOptions) -> Iterator[ActionPath]:
     """What each session of these runs did, action by action, with its place."""
-    for book in books:
-        trees = trees_of(book, taste.programs)
-        for planned in book.planned_sessions():
-            if book.state.last_attempt(planned.name) is not None:
-                yield _build_action_path(book, planned, RunSession(book, planned, trees), taste)
+    for run in runs:
+        trees = trees_of(run, options.programs)
+        for planned in run.planned_sessions():
+            if run.state.last_attempt(planned.name) is not None:
+                yield _build_action_path(run, planned, RunSession(run, planned, trees), options)
 
 
 def _build_action_path(
-    book: RunStore, planned: PlannedSession, read: RunSession, taste: ComparisonOptions
+    run: RunStore, planned: PlannedSession, read: RunSession, options: ComparisonOptions
 ) -> ActionPath:
-    branch = book.state.branch if planned.index == 1 else None
-    steps = tuple(taste.told_by(action_of_step(each, book.config.work_dir)) for each in read.own_steps())
+    branch = run.state.branch if planned.index == 1 else None
+    steps = tuple(options.told_by(action_of_step(step, run.config.work_dir)) for step in read.own_steps())
     begins = (branch.source_run, branch.source_dir, branch.turn - 1) if branch else None
-    return ActionPath(book.name, planned.name, steps, begins)
+    return ActionPath(run.name, planned.name, steps, begins)
 
 
-def _iter_branches(books: Sequence[RunStore], taste: ComparisonOptions) -> Iterator[BranchTrial]:
-    names = {book.name: book for book in books}
-    for book in books:
-        branch = book.state.branch
+def _iter_branches(runs: Sequence[RunStore], options: ComparisonOptions) -> Iterator[BranchTrial]:
+    names = {run.name: run for run in runs}
+    for run in runs:
+        branch = run.state.branch
         if branch is None:
             continue
-        said = run_meta(book.name, book.config, book.state)["sessions"][0]
+        said = run_meta(run.name, run.config, run.state)["sessions"][0]
         if not said["finished_at"]:
             continue
-        first = _action_at_turn(book, book.planned_sessions()[0].name, 1, taste)
+        first = _action_at_turn(run, run.planned_sessions()[0].name, 1, options)
         source = names.get(branch.source_run)
-        then = _action_at_turn(source, branch.source_dir, branch.turn, taste) if source else None
+        then = _action_at_turn(source, branch.source_dir, branch.turn, options) if source else None
         yield BranchTrial(
-            book.name, (branch.source_run, branch.source_dir, branch.turn), branch.prompt, said, first, then
+            run.name, (branch.source_run, branch.source_dir, branch.turn), branch.prompt, said, first, then
         )
 
 
-def _action_at_turn(book: RunStore, session: str, turn: int, taste: ComparisonOptions) -> Action | None:
-    planned = next((each for each in book.planned_sessions() if each.name == session), None)
-    if planned is None or book.state.last_attempt(session) is None:
+def _action_at_turn(run: RunStore, session: str, turn: int, options: ComparisonOptions) -> Action | None:
+    planned = next((each for each in run.planned_sessions() if each.name == session), None)
+    if planned is None or run.state.last_attempt(session) is None:
         return None
-    steps = RunSession(book, planned, trees_of(book, taste.programs)).own_steps()
-    return taste.told_by(action_of_step(steps[turn - 1], book.config.work_dir)) if turn <= len(steps) else None
+    steps = RunSession(run, planned, trees_of(run, options.programs)).own_steps()
+    return options.told_by(action_of_step(steps[turn - 1], run.config.work_dir)) if turn <= len(steps) else None
 
 
-def _load_recorded_actions(book: RunStore, found: Sequence[Sample]) -> dict[tuple[str, int], RecordedAction]:
+def _load_recorded_actions(run: RunStore, found: Sequence[Sample]) -> dict[tuple[str, int], RecordedAction]:
     """What each request that was asked again was answered with the first time."""
     wanted: dict[str, set[int]] = {}
     for each in found:
         wanted.setdefault(each.session, set()).add(each.request)
     told = {}
     for session, requests in wanted.items():
-        exchanges = exchanges_of(book.path / session)
+        exchanges = exchanges_of(run.path / session)
         for exchange in exchanges.read_exchanges():
             if exchange.index in requests:
                 try:
@@ -141,34 +141,36 @@ def _load_recorded_actions(book: RunStore, found: Sequence[Sample]) -> dict[tupl
                 except FlightlogError:
                     message = None
                 if message:
-                    told[session, exchange.index] = _recorded_action(message, book.config.work_dir)
+                    told[session, exchange.index] = _recorded_action(message, run.config.work_dir)
     return told
 
 
 def _recorded_action(message: dict[str, object], work_dir: str) -> RecordedAction:
     content = message.get("content")
-    blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     action = action_of_response(blocks, str(message.get("stop_reason") or ""), work_dir)
     return RecordedAction(action, str(message.get("model") or ""))
 
 
-def analyze_runs(runtime: Runtime, books: Sequence[RunStore], by: str = BY[0], seed: int = 0) -> ExperimentAnalysis:
+def analyze_runs(runtime: Runtime, runs: Sequence[RunStore], by: str = BY[0], seed: int = 0) -> ExperimentAnalysis:
     """Answer what these runs can be asked; of a single one also what the branches beside it say."""
-    taste = ComparisonOptions(action_by_tool if by == "tool" else _group_by_tool, runtime.program_path)
-    many = len(books) > 1
+    options = ComparisonOptions(action_by_tool if by == "tool" else _group_by_tool, runtime.program_path)
+    many = len(runs) > 1
     questions = [
-        each for book in books for each in sample_questions(book, taste, prefix=f"../{book.name}/" if many else "")
+        question
+        for run in runs
+        for question in sample_questions(run, options, prefix=f"../{run.name}/" if many else "")
     ]
-    questions += branch_questions(books if many else list_run_family(runtime, books[0]), taste)
-    questions += session_questions(books)
+    questions += branch_questions(runs if many else list_run_family(runtime, runs[0]), options)
+    questions += session_questions(runs)
     with optional_import():
         return analyze_questions(questions, seed)
 
 
-def list_run_family(runtime: Runtime, book: RunStore) -> list[RunStore]:
+def list_run_family(runtime: Runtime, run: RunStore) -> list[RunStore]:
     """A run with every branch of it that lies beside it, and the branches of those."""
-    beside, _ = service.open_readable_runs(runtime, book.path.parent)
-    found = {book.name: book}
+    beside, _ = service.open_readable_runs(runtime, run.path.parent)
+    found = {run.name: run}
     while True:
         more = {
             each.name: each
@@ -180,31 +182,29 @@ def list_run_family(runtime: Runtime, book: RunStore) -> list[RunStore]:
         found |= more
 
 
-def build_divergence_tree(runtime: Runtime, books: Sequence[RunStore], by: str = BY[0]) -> PathNode:
+def build_divergence_tree(runtime: Runtime, runs: Sequence[RunStore], by: str = BY[0]) -> PathNode:
     """Lay what the sessions of these runs did over each other."""
     return build_path_tree(
         iter_action_paths(
-            books, ComparisonOptions(action_by_tool if by == "tool" else _group_by_tool, runtime.program_path)
+            runs, ComparisonOptions(action_by_tool if by == "tool" else _group_by_tool, runtime.program_path)
         )
     )
 
 
-def write_analysis(runtime: Runtime, book: RunStore, analysis: ExperimentAnalysis) -> Path:
+def write_analysis(runtime: Runtime, run: RunStore, analysis: ExperimentAnalysis) -> Path:
     """Write the analysis of a run beside its other pages; what a person wrote there is left alone."""
     if not any(group.n for answer in analysis.answers for group in answer.groups):
-        raise NotFound(
-            f"{book.name} has no samples, replicates or branches", hint=f"flightlog lab resample {book.name}"
-        )
-    path = book.path / NAME
+        raise NotFound(f"{run.name} has no samples, replicates or branches", hint=f"flightlog lab resample {run.name}")
+    path = run.path / NAME
     if path.exists() and MARK not in path.read_text("utf-8", "replace"):
-        raise Conflict(f"{NAME} of {book.name} was written by a person", hint=f"rename it first: {path}")
+        raise Conflict(f"{NAME} of {run.name} was written by a person", hint=f"rename it first: {path}")
     write_output_files(
-        book.path,
+        run.path,
         [
             OutputFile(
                 NAME,
                 Tier.PRIVATE,
-                render_analysis(book.name, analysis, build_divergence_tree(runtime, list_run_family(runtime, book))),
+                render_analysis(run.name, analysis, build_divergence_tree(runtime, list_run_family(runtime, run))),
             )
         ],
     )
