@@ -1,8 +1,8 @@
-"""Recorded sessions made into runs.
+"""Make runs from recorded sessions.
 
-Nothing was captured and no tree saved, so there are no requests, no snapshots and no exact
-attribution; changes are rebuilt from tool calls and say so. The run's journal tells that it was
-collected, and every command that reads runs reads it.
+Such a run has no captured requests, and snapshots only if the directory was tracked; otherwise its
+changes are rebuilt from tool calls and labeled as such. Its journal says that it was collected, and
+every command that reads runs can read it.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ NOTE = "collected from a transcript: changes are rebuilt from tool calls, what s
 
 
 class CollectedSession(Struct, frozen=True):
-    """A recorded session: `files` are its transcripts by their names in a run, `saved` the trees that were saved."""
+    """A recorded session: its transcripts by name in a run, and the snapshots saved along it."""
 
     session: Session
     files: Mapping[str, bytes]
@@ -61,15 +61,15 @@ class CollectedSession(Struct, frozen=True):
 
 
 def collect_run(path: Path, recorded: CollectedSession, write: Callable[[Path, RunConfig], RunStore]) -> RunStore:
-    """Make the run at `path` of one recorded session."""
-    session, files, known = recorded.session, recorded.files, recorded.known
+    """Create the run at `path` from one recorded session."""
+    session, files, threads = recorded.session, recorded.files, recorded.known
     run = write(path, _build_config(path.name, recorded))
     if recorded.shadow is not None:
         copy_tree(recorded.shadow, run.shadow_dir)
     folder = run.path / session_dir_name(1)
     for name, data in files.items():
         replace_file(resolve_inside(folder, name), data, durable=False)
-    bundle = build_trajectory(session, known=known)
+    bundle = build_trajectory(session, known=threads)
     for name, data in bundle.iter_files():
         replace_file(resolve_inside(folder, name), data, durable=False)
     lineage = StepJoin(session, bundle.documents, [], [])
@@ -86,16 +86,16 @@ def collect_run(path: Path, recorded: CollectedSession, write: Callable[[Path, R
 
 
 def list_tool_changes(session: Session, lineage: StepJoin) -> list[dict[str, Any]]:
-    """What the tool calls of a session say they changed, in order."""
-    placed = [
+    """Return the changes that the tool calls of a session report, in order."""
+    steps_in_order = [
         (step.at_ms or 0, lane, step, lineage.step_id(lane, step))
         for lane, steps in steps_by_thread(session).items()
         for step in steps
     ]
-    placed.sort(key=lambda one: one[0])
+    steps_in_order.sort(key=lambda item: item[0])
     return [
         entry
-        for _, lane, step, number in placed
+        for _, lane, step, number in steps_in_order
         for entry in file_changes.iter_reported_changes(lane, step, number, session.cwd)
     ]
 
@@ -129,7 +129,7 @@ def _write_journal(run: RunStore, recorded: CollectedSession, bundle: Trajectory
     for snapshot in saved:
         run.append(snapshot)
     run.append(RunSessionEnded(name, 1, "completed", saved[-1].tree if saved else ""))
-    counted = RunSessionSummarized(
+    summary = RunSessionSummarized(
         session=name,
         attempt=1,
         step_count=len(bundle.main.steps),
@@ -141,12 +141,12 @@ def _write_journal(run: RunStore, recorded: CollectedSession, bundle: Trajectory
         cost_usd=sum(costs) if costs else None,
         cost_source="transcript, price table" if costs else "unknown",
     )
-    run.append(counted)
+    run.append(summary)
     run.append(RunEnded(TAG, ""), durable=True)
 
 
 class CollectOptions(Struct, frozen=True):
-    """What to collect, and from where."""
+    """Which sessions to collect, and from where."""
 
     write: bool
     projects_dir: Path | None = None
@@ -155,26 +155,26 @@ class CollectOptions(Struct, frozen=True):
 
 
 class CollectResult(Struct, frozen=True):
-    """What became of one session."""
+    """The result for one session."""
 
     session: str
     run: str
     state: str
 
 
-def collect_sessions(runtime: Runtime, written: str, runs_dir: Path, choice: CollectOptions) -> list[CollectResult]:
-    """Make runs of recorded sessions, newest first; one that has become a run already is left alone."""
-    archive = _choose_archive(runtime, choice.projects_dir)
-    here = str(Path(runtime.cwd))
-    newest = sorted(archive.recordings.values(), key=lambda each: -each.changed_ms)
-    chosen = [archive.find_recording(parse_address(written).session)] if written else newest
+def collect_sessions(runtime: Runtime, address: str, runs_dir: Path, options: CollectOptions) -> list[CollectResult]:
+    """Make runs from recorded sessions, newest first; existing runs stay unchanged."""
+    archive = _choose_archive(runtime, options.projects_dir)
+    cwd = str(Path(runtime.cwd))
+    newest = sorted(archive.recordings.values(), key=lambda files: -files.changed_ms)
+    chosen = [archive.find_recording(parse_address(address).session)] if address else newest
     rows: list[CollectResult] = []
     for recording in chosen:
-        if choice.limit is not None and len(rows) >= choice.limit:
+        if options.limit is not None and len(rows) >= options.limit:
             break
-        if choice.exclude_current and archive.read_session(recording.session).cwd == here:
+        if options.exclude_current and archive.read_session(recording.session).cwd == cwd:
             continue
-        rows.append(_collect_session(runtime, archive, recording, runs_dir, write=choice.write))
+        rows.append(_collect_session(runtime, archive, recording, runs_dir, write=options.write))
     return rows
 
 
@@ -187,26 +187,28 @@ def _collect_session(
     if not write:
         return CollectResult(recording.session, path.name, "not collected")
     session = archive.read_session(recording.session)
-    found = CollectedSession(session, dict(_iter_session_files(recording)), archive.thread_contexts(recording.session))
-    collect_run(path, found, _creator(runtime))
+    collected = CollectedSession(
+        session, dict(_iter_session_files(recording)), archive.thread_contexts(recording.session)
+    )
+    collect_run(path, collected, _creator(runtime))
     return CollectResult(recording.session, path.name, "collected")
 
 
-def make_run_from_session(runtime: Runtime, written: str, runs_dir: Path) -> RunStore:
-    """Make a run of a recorded session whose files were saved, to go back into; one that is there is used again."""
+def make_run_from_session(runtime: Runtime, address: str, runs_dir: Path) -> RunStore:
+    """Return a run made from a recorded session with saved files; reuse an existing one."""
     archive = open_archive(runtime)
-    recording = archive.find_recording(parse_address(written).session)
-    found = archive.read_session(recording.session)
+    recording = archive.find_recording(parse_address(address).session)
+    session = archive.read_session(recording.session)
     saved = list(iter_snapshots(runtime, recording.session))
     if not saved:
         raise Invalid(
-            f"no files were saved along session {recording.session}",
-            hint=f"save them from the next session on: flightlog lab track {found.cwd}",
+            f"no files were saved during session {recording.session}",
+            hint=f"save them from the next session on: flightlog lab track {session.cwd}",
         )
-    if saved[0].root != str(Path(found.cwd).resolve()):
+    if saved[0].root != str(Path(session.cwd).resolve()):
         raise Invalid(
-            f"the session began in {found.cwd}, and what was saved is {saved[0].root}",
-            hint=f"save that directory from the next session on: flightlog lab track {found.cwd}",
+            f"the session started in {session.cwd}, but the saved directory is {saved[0].root}",
+            hint=f"save that directory from the next session on: flightlog lab track {session.cwd}",
         )
     files = dict(_iter_session_files(recording))
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:8]
@@ -217,10 +219,10 @@ def make_run_from_session(runtime: Runtime, written: str, runs_dir: Path) -> Run
         SnapshotSaved("session_01", 1, each.tree, number, each.lane, each.at_ms, each.call_id)
         for number, each in enumerate(saved, 1)
     )
-    whole = CollectedSession(
-        found, files, archive.thread_contexts(recording.session), trees, shadow_git_dir(runtime, recording.session)
+    collected = CollectedSession(
+        session, files, archive.thread_contexts(recording.session), trees, shadow_git_dir(runtime, recording.session)
     )
-    return collect_run(path, whole, _creator(runtime))
+    return collect_run(path, collected, _creator(runtime))
 
 
 def _creator(runtime: Runtime) -> Callable[[Path, RunConfig], RunStore]:

@@ -1,7 +1,7 @@
-"""The pages of a run: `run_meta.json` and what stands in each session's directory.
+"""Build `run_meta.json` from a run's configuration and state.
 
-Pure functions of what is on record: the configuration, the journal's state, the session as its
-transcript tells it. Nothing here says where the run lies; `work_dir` is its last component.
+Pure functions of what is on record. The output does not show where the run is stored: `work_dir` is
+reduced to its last component.
 """
 
 import json
@@ -18,11 +18,11 @@ _EARLY = frozenset({"max_turns", "budget_exhausted", "rate_limited", "auth_error
 
 
 def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
-    """Everything about a run as a whole, in the source document's words."""
+    """Return all facts about a run, under the keys of the source document."""
     sessions = [_session_meta(config, session, state) for session in plan_sessions(config, state.added)]
-    begun = [session for session in sessions if session["started_at"]]
+    started_sessions = [session for session in sessions if session["started_at"]]
     started = state.started
-    costs = [each["total_cost_usd"] for each in begun if each["total_cost_usd"] is not None]
+    costs = [session["total_cost_usd"] for session in started_sessions if session["total_cost_usd"] is not None]
     return {
         "run_name": name,
         "hypothesis": config.hypothesis or None,
@@ -47,11 +47,11 @@ def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
         "stop_reason": state.ended.stop_reason if state.ended else "running",
         "total_steps": sum(session["step_count"] for session in sessions),
         "total_tool_calls": sum(session["tool_call_count"] for session in sessions),
-        "total_cost_usd": round(sum(costs), 9) if costs or not begun else None,
+        "total_cost_usd": round(sum(costs), 9) if costs or not started_sessions else None,
         "total_spent_usd": round(state.spent_usd, 9),
         "max_budget_usd": config.max_budget_usd,
-        "total_resamples": sum(each.samples for each in state.resampled.values()),
-        "total_resample_errors": sum(each.errors for each in state.resampled.values()),
+        "total_resamples": sum(batch.samples for batch in state.resampled.values()),
+        "total_resample_errors": sum(batch.errors for batch in state.resampled.values()),
         "total_resample_cost_usd": _resample_cost(state),
         "total_file_writes": sum(session["file_writes"] for session in sessions),
         "total_compaction_events": sum(session["compaction_count"] for session in sessions),
@@ -63,7 +63,7 @@ def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
 
 
 def _resample_cost(state: RunState) -> float | None:
-    """What samples cost beside the sessions; not known where the price of one is not."""
+    """Return the cost of all samples; None if one has no known price."""
     batches = state.resampled.values()
     return None if any(batch.unpriced for batch in batches) else round(sum(batch.usd for batch in batches), 9)
 
@@ -77,18 +77,18 @@ def _replay_fields(state: RunState) -> dict[str, Any]:
 
 
 def meta_page(name: str, config: RunConfig, state: RunState) -> OutputFile:
-    """The page of that."""
+    """Return the output file `run_meta.json`."""
     return OutputFile("run_meta.json", Tier.PRIVATE, as_json(run_meta(name, config, state)))
 
 
 def as_json(value: Any) -> str:
-    """Write a page's value."""
+    """Return a value as indented JSON."""
     return json.dumps(value, indent=2, ensure_ascii=True) + "\n"
 
 
 def _session_meta(config: RunConfig, planned: PlannedSession, state: RunState) -> dict[str, Any]:
     last = state.last_attempt(planned.name)
-    given = config.sessions[planned.index - 1]
+    session = config.sessions[planned.index - 1]
     replicas = {"replicate": planned.replicate, "replicate_count": planned.count} if planned.replicate else {}
     return {
         "session_index": planned.index,
@@ -96,9 +96,9 @@ def _session_meta(config: RunConfig, planned: PlannedSession, state: RunState) -
         **replicas,
         "session_id": last.session_id if last else None,
         "resumed_from": (last.parent_id or None) if last else None,
-        "fork_from": given.fork_from,
+        "fork_from": session.fork_from,
         **_session_counts(last),
-        "verifiers": [_verifier_fields(each) for each in last.verified] if last else [],
+        "verifiers": [_verifier_fields(verified) for verified in last.verified] if last else [],
         "stop_reason": _stop_reason(planned, state),
         "ended_early": last.stop_reason in _EARLY if last and last.ended else None,
         "error": (last.ended.error or None) if last and last.ended else state.skipped.get(planned.name),
@@ -110,9 +110,9 @@ def _session_meta(config: RunConfig, planned: PlannedSession, state: RunState) -
     }
 
 
-def _verifier_fields(said: SessionVerified) -> dict[str, Any]:
+def _verifier_fields(verified: SessionVerified) -> dict[str, Any]:
     keys = ("name", "passed", "exit_code", "seconds", "output")
-    return {key: getattr(said, key) for key in keys}
+    return {key: getattr(verified, key) for key in keys}
 
 
 def _session_counts(last: SessionAttempt | None) -> dict[str, Any]:
@@ -141,11 +141,13 @@ def _stop_reason(planned: PlannedSession, state: RunState) -> str:
 
 
 def _list_errors(sessions: list[dict[str, Any]], state: RunState) -> list[dict[str, Any]]:
-    said = [{"session": session["session_dir"], "error": session["error"]} for session in sessions if session["error"]]
-    said += [
+    errors = [
+        {"session": session["session_dir"], "error": session["error"]} for session in sessions if session["error"]
+    ]
+    errors += [
         {"session": None, "error": f"the {command.phase}-run command {command.number} ended with {command.exit_code}"}
         for command in state.commands
         if command.exit_code
     ]
-    lost = [{"session": None, "error": f"damaged journal: {each.why}"} for each in state.damage]
-    return said + lost
+    lost = [{"session": None, "error": f"damaged journal: {damage.why}"} for damage in state.damage]
+    return errors + lost

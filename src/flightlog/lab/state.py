@@ -1,7 +1,7 @@
-"""How a run stands, folded from its journal.
+"""The state of a run, folded from its journal.
 
-Pure. A session is pending, running (or was, when its process died), ended, or skipped; every
-attempt stays on record. What was spent counts whatever became of the session.
+Pure. A session is pending, running (or was, when its process died), ended or skipped. Every attempt
+stays on record, and its cost counts however it ended.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from flightlog.lab import events
 from flightlog.model.errors import Damage
 from flightlog.store.journal import JournalRecord, UnknownEvent
 
-_OfSession = (
+_SessionEvent = (
     events.RunSessionStarted
     | events.AgentStarted
     | events.SnapshotSaved
@@ -26,7 +26,7 @@ _OfSession = (
 
 
 class SessionAttempt(Struct):
-    """One try at one session."""
+    """One attempt at one session."""
 
     session: str
     number: int
@@ -47,12 +47,12 @@ class SessionAttempt(Struct):
 
     @property
     def stop_reason(self) -> str:
-        """Why it stopped, or nothing while it runs."""
+        """Why it stopped; "" while it runs."""
         return self.ended.stop_reason if self.ended else ""
 
 
 class RunState(Struct):
-    """A run as its journal tells it."""
+    """A run as its journal describes it."""
 
     started: events.RunStarted | None = None
     started_at: str = ""
@@ -72,22 +72,22 @@ class RunState(Struct):
     unrecognised: int = 0
 
     def last_attempt(self, session: str) -> SessionAttempt | None:
-        """The latest attempt at a session."""
+        """Return the latest attempt at a session, or None."""
         return self.attempts[session][-1] if self.attempts.get(session) else None
 
     @property
     def in_flight(self) -> list[SessionAttempt]:
-        """Attempts that began and have no end on record."""
-        return [tries[-1] for tries in self.attempts.values() if tries[-1].ended is None]
+        """Attempts that started and have no end on record."""
+        return [attempts[-1] for attempts in self.attempts.values() if attempts[-1].ended is None]
 
     @property
     def spent_usd(self) -> float:
-        """What everything cost so far, attempts that were lost included."""
-        return sum(attempt.spent_usd for tries in self.attempts.values() for attempt in tries)
+        """The cost of all attempts, interrupted ones included."""
+        return sum(attempt.spent_usd for attempts in self.attempts.values() for attempt in attempts)
 
 
 def fold_run(records: Iterable[JournalRecord[events.RunEvent] | UnknownEvent | Damage]) -> RunState:
-    """Fold a whole journal."""
+    """Fold a whole journal into a state."""
     state = RunState()
     for record in records:
         match record:
@@ -103,7 +103,7 @@ def fold_run(records: Iterable[JournalRecord[events.RunEvent] | UnknownEvent | D
 
 
 def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None:
-    """Take one more event into account."""
+    """Apply one event to the state."""
     event = record.event
     match event:
         case events.RunStarted():
@@ -152,16 +152,16 @@ def _add_run_event(
             assert_never(event)
 
 
-def _add_session_event(state: RunState, event: _OfSession, at: str) -> None:
-    tries = state.attempts.setdefault(event.session, [])
+def _add_session_event(state: RunState, event: _SessionEvent, at: str) -> None:
+    attempts = state.attempts.setdefault(event.session, [])
     if isinstance(event, events.RunSessionStarted):
         state.skipped.pop(event.session, None)
-        place = (event.session_id, event.tree, at, event.parent, event.parent_id, event.private)
-        tries.append(SessionAttempt(event.session, event.attempt, *place))
+        fields = (event.session_id, event.tree, at, event.parent, event.parent_id, event.private)
+        attempts.append(SessionAttempt(event.session, event.attempt, *fields))
         return
-    attempt = next((each for each in reversed(tries) if each.number == event.attempt), None)
+    attempt = next((candidate for candidate in reversed(attempts) if candidate.number == event.attempt), None)
     if attempt is None:
-        return  # The line that began it was damaged; that is counted, and what it left is still on disk.
+        return  # Its start was lost to a damaged line, which `damage` counts; its files are still on disk.
     match event:
         case events.AgentStarted():
             attempt.process = event.process

@@ -73,7 +73,8 @@ import os, signal, sys
 from pathlib import Path
 from msgspec.structs import replace
 from flightlog.agents.sandbox import IsolationMode
-from flightlog.app.runtime import lab as app, open_runtime
+from flightlog.app.runtime import open_runtime
+from flightlog.lab import service as app
 from flightlog.lab.store import RunStore
 from flightlog.lab.runner.run import continue_run
 setting = replace(app.prepare_run(open_runtime(dict(os.environ)), lambda *_: None), means=IsolationMode.NONE, leash=())

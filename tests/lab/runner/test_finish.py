@@ -14,7 +14,8 @@ from flightlog.store.jsonl import read_together
 from labs import config, environment, meta, run
 
 FINISH = """
-from flightlog.app.runtime import lab as app, open_runtime
+from flightlog.app.runtime import open_runtime
+from flightlog.lab import service as app
 from flightlog.lab.store import RunStore
 from flightlog.lab.runner.run import continue_run
 setting = app.prepare_run(open_runtime({**os.environ, "HOME": str(root)}), lambda *_: None)

@@ -1,6 +1,6 @@
-"""Targets, grids and sweeps.
+"""Plan samples: sweeps, variants, targets.
 
-turns: [3, 7]                      # or requests: [5, 12]
+    turns: [3, 7]                      # or requests: [5, 12]
     models: [claude-opus-5-5, claude-haiku-4-5]
     variants:
       - {label: cold, set: {temperature: 0}}
@@ -9,9 +9,7 @@ turns: [3, 7]                      # or requests: [5, 12]
     count: 10
     max_budget_usd: 5
 
-Without `models` the recorded one is asked; `as_recorded: false` leaves the unchanged request out.
-Text in, a value out, or a word on what is wrong. Pure.
-
+Without `models` the recorded model is used; `as_recorded: false` leaves the unchanged request out.
 Nothing is sent here.
 """
 
@@ -45,28 +43,28 @@ from flightlog.model.errors import Invalid, Misconfigured, read_yaml
 from flightlog.model.text import suggest_name
 from flightlog.usage.prices import is_priced
 
-SAMPLES_MAX = 100_000
+SAMPLES_MAX = 100_000  # more is a mistake in the grid, and would cost a fortune
 
 
 class SweepVariant(Struct, frozen=True, forbid_unknown_fields=True):
-    """One variant of a sweep: values put at places of the request, thinking kept or left out."""
+    """One variant of a sweep: values to set, and whether thinking is dropped."""
 
     label: str
     set: dict[str, Any] = {}
     drop_thinking: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a variant that changes nothing."""
+        """Raise ValueError if nothing is changed."""
         if not self.set and not self.drop_thinking:
             raise ValueError("a variant has `set` or `drop_thinking`")
 
     def apply_to(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Make the change."""
+        """Return the request with the change."""
         return replace_values(without_thinking(body) if self.drop_thinking else body, self.set)
 
 
 class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked, of whom, how often. `numbers` are variants that are there already; 0 is as recorded."""
+    """What to sample, with which models, how often. `numbers` are existing variants; 0 is as recorded."""
 
     session: int = 1
     replicate: int = 0
@@ -82,7 +80,7 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
     per_minute: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a grid without a row, and one that nobody can mean."""
+        """Raise ValueError for duplicate labels, numbers below 1, and too many samples."""
         labels = [variant.label for variant in self.variants]
         if len(set(labels)) < len(labels):
             raise ValueError("two variants have the same label")
@@ -93,13 +91,13 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def sample_count(self) -> int:
-        """How many samples it has at least."""
-        kinds = len(self.variants) + len(set(self.numbers) | ({0} if self.as_recorded else set()))
-        return (len(self.requests) + len(self.turns)) * max(len(self.models), 1) * kinds * self.count
+        """The number of samples, if no turns share a request."""
+        variant_count = len(self.variants) + len(set(self.numbers) | ({0} if self.as_recorded else set()))
+        return (len(self.requests) + len(self.turns)) * max(len(self.models), 1) * variant_count * self.count
 
 
 def parse_sweep(text: str) -> Sweep:
-    """Read a sweep from YAML."""
+    """Parse a sweep from YAML."""
     try:
         data = read_yaml(text)
     except YAMLError as error:
@@ -109,15 +107,15 @@ def parse_sweep(text: str) -> Sweep:
     except msgspec.ValidationError as error:
         raise Misconfigured(f"the sweep cannot be used: {error}", hint=_unknown_field_hint(str(error))) from error
     if not sweep.requests and not sweep.turns:
-        raise Misconfigured("the sweep names nothing to ask", hint="it needs `turns` or `requests`")
+        raise Misconfigured("the sweep names no request", hint="it needs `turns` or `requests`")
     return sweep
 
 
 def _unknown_field_hint(message: str) -> str:
-    found = re.search(r"unknown field `(.+?)`", message)
+    unknown = re.search(r"unknown field `(.+?)`", message)
     kind = SweepVariant if "`$.variants" in message else Sweep
-    every = "every field: docs/how-to/ask-again.md"
-    return suggest_name(found[1], kind.__struct_fields__, every) if found else every
+    all_fields = "every field: docs/how-to/ask-again.md"
+    return suggest_name(unknown[1], kind.__struct_fields__, all_fields) if unknown else all_fields
 
 
 class PlannedSamples(Struct, frozen=True):
@@ -130,11 +128,11 @@ class PlannedSamples(Struct, frozen=True):
     count: int
 
 
-Make = Callable[[str, int, SweepVariant], int]  # session's directory, request, what is changed: the variant's number
+Make = Callable[[str, int, SweepVariant], int]  # session's directory, request, change -> number of the variant
 
 
 def plan_samples(source: ReplaySource, sweep: Sweep, make: Make) -> list[PlannedSamples]:
-    """Every cell of a sweep; `make` gives its variants their numbers."""
+    """Return every cell of a sweep; `make` returns the number of a variant."""
     session = source.planned.name
     requests = dict.fromkeys((*sweep.requests, *(request_of_turn(source, turn) for turn in sweep.turns)))
     cells = []
@@ -146,76 +144,78 @@ def plan_samples(source: ReplaySource, sweep: Sweep, make: Make) -> list[Planned
     return cells
 
 
-def variant_maker(store: BatchStore, run: RunStore, told: tuple[VariantLabel, Scrubber]) -> Make:
-    """Make variants on disk, those that are not there."""
-    label, scrubber = told
+def variant_maker(store: BatchStore, run: RunStore, origin: tuple[VariantLabel, Scrubber]) -> Make:
+    """Return a function that creates missing variants on disk."""
+    label, scrubber = origin
 
     def make(session: str, request: int, change: SweepVariant) -> int:
         edited = change.apply_to(load_recorded_body(run, session, request))
-        own = VariantLabel(change.label, label.source, label.created_at)
-        return make_variant(store, run, (session, request), edited, (own, scrubber))
+        variant_label = VariantLabel(change.label, label.source, label.created_at)
+        return make_variant(store, run, (session, request), edited, (variant_label, scrubber))
 
     return make
 
 
 def variant_previewer(store: BatchStore, run: RunStore) -> Make:
-    """Only say which numbers they would have, and refuse what would be refused."""
-    given: dict[tuple[str, int], int] = {}
+    """Return a function that only predicts variant numbers and rejects invalid edits."""
+    numbers: dict[tuple[str, int], int] = {}
 
     def make(session: str, request: int, change: SweepVariant) -> int:
         body = load_recorded_body(run, session, request)
         find_edits(body, change.apply_to(body))
-        number = given.get((session, request)) or store.next_variant(session, request)
-        given[session, request] = number + 1
+        number = numbers.get((session, request)) or store.next_variant(session, request)
+        numbers[session, request] = number + 1
         return number
 
     return make
 
 
 def number_samples(store: BatchStore, cells: list[PlannedSamples]) -> tuple[SampleTarget, ...]:
-    """Give samples their numbers, after those there are."""
-    taken: dict[tuple[str, int, int], int] = {}
+    """Assign numbers to samples, after the existing ones."""
+    next_numbers: dict[tuple[str, int, int], int] = {}
     targets = []
     for cell in cells:
-        place = (cell.session, cell.request, cell.variant)
-        first = taken.get(place) or store.next_number(*place)
-        taken[place] = first + cell.count
-        targets.append(SampleTarget(*place, cell.model, first, cell.count))
+        key = (cell.session, cell.request, cell.variant)
+        first = next_numbers.get(key) or store.next_number(*key)
+        next_numbers[key] = first + cell.count
+        targets.append(SampleTarget(*key, cell.model, first, cell.count))
     return tuple(targets)
 
 
 def build_sample_requests(
     run: RunStore, targets: tuple[SampleTarget, ...], limits: BatchLimits
 ) -> dict[SampleTarget, SampleRequest]:
-    """What is sent for each target; a budget for a model without a price is refused, as nobody could keep it."""
-    found = {target: build_sample_request(run, target) for target in targets}
-    for each in found.values():
-        if limits.max_budget_usd is not None and not is_priced(each.model):
+    """Return what is sent for each target; raise Invalid for a budget with an unpriced model."""
+    requests = {target: build_sample_request(run, target) for target in targets}
+    for request in requests.values():
+        if limits.max_budget_usd is not None and not is_priced(request.model):
             hint = "leave the budget out, or ask another model"
-            raise Invalid(f"a budget cannot be kept: the price of {each.model[:60]!r} is not known", hint=hint)
-    return found
+            raise Invalid(f"the budget cannot be enforced: no price for {request.model[:60]!r}", hint=hint)
+    return requests
 
 
 def start_batch(store: BatchStore, name: str, targets: tuple[SampleTarget, ...], limits: BatchLimits) -> BatchState:
-    """Put a batch on record."""
+    """Record a new batch and return its state."""
     store.append(BatchStarted(name, targets, limits), durable=True)
     return store.batches[name]
 
 
-def resolve_sample_upstream(config: RunConfig, named: str, environ: Mapping[str, str]) -> str:
-    """Where samples of a run are sent."""
+def resolve_sample_upstream(config: RunConfig, base_url: str, environ: Mapping[str, str]) -> str:
+    """Return the address for a run's samples."""
     if config.provider not in agent_setup.UPSTREAMS:
         raise Invalid(
-            f"samples cannot be asked of provider {config.provider}",
-            hint="ask another run: the requests of this provider are signed",
+            f"samples cannot be sent to provider {config.provider}",
+            hint="use another run: requests of this provider are signed",
         )
-    # An address named on the command line is a person's own word on where the key goes.
-    said = {"ANTHROPIC_BASE_URL": named} if named else environ
-    return agent_setup.resolve_upstream(replace(config, base_url="", provider="anthropic") if named else config, said)
+    # An address on the command line is the person's explicit choice for the key.
+    environment = {"ANTHROPIC_BASE_URL": base_url} if base_url else environ
+    return agent_setup.resolve_upstream(
+        replace(config, base_url="", provider="anthropic") if base_url else config, environment
+    )
 
 
 def batch_report(state: BatchState, reason: str) -> dict[str, object]:
-    """How a batch stands, for whoever asked."""
+    """Return the state of a batch as a mapping."""
     return {
         "batch": state.name,
         "stop_reason": reason,
@@ -230,7 +230,7 @@ def batch_report(state: BatchState, reason: str) -> dict[str, object]:
 
 def _target_fields(state: BatchState, target: SampleTarget) -> Iterator[tuple[str, object]]:
     items = set(target.items)
-    errors = [each.error for item, each in sorted(state.failed.items()) if item in items]
+    errors = [failed.error for item, failed in sorted(state.failed.items()) if item in items]
     costs = [usd for item, usd in state.answered.items() if item in items]
     yield "session", target.session
     yield "request", target.request

@@ -1,4 +1,4 @@
-"""Wiring of samples: what a batch is given of this machine, where it is sent from, and how it is stopped."""
+"""Sample requests as the command line does: run batches, resume them, stop them with Ctrl-C."""
 
 import asyncio
 import signal
@@ -44,7 +44,7 @@ from flightlog.store.output_files import write_output_files
 
 
 class SamplingOptions(Struct, frozen=True):
-    """How a person wants samples sent: to where, with which limits; `tell` hears how far it is."""
+    """Limits and address of a batch; `tell` receives the progress."""
 
     limits: BatchLimits
     tell: Tell
@@ -52,17 +52,17 @@ class SamplingOptions(Struct, frozen=True):
 
 
 def dump_request(run: RunStore, session: int, replicate: int, request: int) -> dict[str, Any]:
-    """A recorded request as a person edits it."""
+    """Return a recorded request for editing."""
     return load_recorded_body(run, ReplaySource(run, session, replicate, "").planned.name, request)
 
 
 def list_requests(runtime: Runtime, run: RunStore, session: int, replicate: int) -> list[RequestListing]:
-    """The requests of a session that can be asked again."""
+    """Return the requests of a session that can be sampled."""
     return list_session_requests(ReplaySource(run, session, replicate, runtime.program_path))
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a grid from a file."""
+    """Read a sweep from a file."""
     try:
         return parse_sweep(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -70,31 +70,31 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def resample_grid(
-    runtime: Runtime, run: RunStore, sweep: Sweep, sent: SamplingOptions, *, dry_run: bool
+    runtime: Runtime, run: RunStore, sweep: Sweep, options: SamplingOptions, *, dry_run: bool
 ) -> dict[str, Any]:
-    """Ask for every cell of a grid as one batch."""
+    """Send every cell of a sweep as one batch, or with `dry_run` estimate it."""
     if not dry_run:
         service.check_permission(runtime, run)
     with _lock_ledger(runtime, run) as store:
         source = ReplaySource(run, sweep.session, sweep.replicate, runtime.program_path)
         if dry_run:
             targets = plan.number_samples(store, plan.plan_samples(source, sweep, plan.variant_previewer(store, run)))
-            return _estimate_batch(run, targets, sent)
-        told = (VariantLabel("", "sweep", runtime.clock.timestamp()), _make_scrubber(runtime, run))
+            return _estimate_batch(run, targets, options)
+        origin = (VariantLabel("", "sweep", runtime.clock.timestamp()), _make_scrubber(runtime, run))
         return _run_batch(
-            runtime, run, store, plan.plan_samples(source, sweep, plan.variant_maker(store, run, told)), sent
+            runtime, run, store, plan.plan_samples(source, sweep, plan.variant_maker(store, run, origin)), options
         )
 
 
 def resample_edited(  # noqa: PLR0913 - what is asked, and how it is sent
     runtime: Runtime, run: RunStore, sweep: Sweep, body: dict[str, Any], label: str, *, sent: SamplingOptions
 ) -> dict[str, Any]:
-    """Make a variant of the one request a sweep names, and ask for samples of it."""
+    """Create a variant of the one request that a sweep names, and sample it."""
     service.check_permission(runtime, run)
     with _lock_ledger(runtime, run) as store:
         session = ReplaySource(run, sweep.session, sweep.replicate, "").planned.name
-        told = (VariantLabel(label, "cli", runtime.clock.timestamp()), _make_scrubber(runtime, run))
-        number = make_variant(store, run, (session, sweep.requests[0]), body, told)
+        origin = (VariantLabel(label, "cli", runtime.clock.timestamp()), _make_scrubber(runtime, run))
+        number = make_variant(store, run, (session, sweep.requests[0]), body, origin)
         cells = [
             plan.PlannedSamples(session, sweep.requests[0], number, model, sweep.count)
             for model in sweep.models or ("",)
@@ -105,7 +105,7 @@ def resample_edited(  # noqa: PLR0913 - what is asked, and how it is sent
 def resume_batch(
     runtime: Runtime, run: RunStore, name: str, sent: SamplingOptions, limits: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Go on with a batch that was left, within the limits it had but for those that are said anew."""
+    """Resume a batch with its own limits, except for those given in `limits`."""
     service.check_permission(runtime, run)
     with _lock_ledger(runtime, run) as store:
         state = store.open_batch(name)
@@ -118,13 +118,13 @@ def resume_batch(
 def rerun_session(  # noqa: PLR0913 - one parameter per option
     runtime: Runtime, run: RunStore, session: int, count: int, *, budget_usd: float | None, tell: Telling
 ) -> RunStore:
-    """Run a whole session so many times more, with what may be spent on that."""
+    """Run a whole session `count` more times, within a budget."""
     with service.attach_executor(service.prepare_run(runtime, tell)) as environment:
         return add_replicates(run, session, count, environment, budget_usd)
 
 
 def list_unfinished_batches(runtime: Runtime, run: RunStore) -> list[BatchState]:
-    """Batches that still have something to ask for."""
+    """Return batches with samples left to send."""
     store = BatchStore(run.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
     return [batch for batch in store.batches.values() if batch.remaining_samples]
 
@@ -134,7 +134,7 @@ def _lock_ledger(runtime: Runtime, run: RunStore) -> Iterator[BatchStore]:
     with lock_batches(run.path, f"process {process_tag()}"):
         store = BatchStore(run.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
         for state in store.batches.values():
-            if not state.reason:  # its process died: what it paid for counts all the same
+            if not state.reason:  # its process died: its answers are paid and count
                 recover_answered(store, state)
                 store.append(BatchEnded(state.name, "interrupted"))
                 _update_run_totals(run, state)
@@ -152,23 +152,23 @@ def _run_batch(
 
 
 def _estimate_batch(run: RunStore, targets: tuple[SampleTarget, ...], sent: SamplingOptions) -> dict[str, Any]:
-    """What would be asked; a variant that is not made yet costs about what its request does."""
-    here = [replace(target, variant=0) for target in targets]
-    bodies = plan.build_sample_requests(run, tuple(here), sent.limits)
-    costs = [bodies[each].expected_usd for each in here for _ in each.items]
+    """Report what would be sent; a new variant is priced as its request."""
+    unchanged = [replace(target, variant=0) for target in targets]
+    bodies = plan.build_sample_requests(run, tuple(unchanged), sent.limits)
+    costs = [bodies[target].expected_usd for target in unchanged for _ in target.items]
     expected = None if None in costs else round(sum(usd or 0.0 for usd in costs), 6)
     return plan.batch_report(BatchState("", targets, sent.limits, ""), "dry run") | {"expected_usd": expected}
 
 
 def _choose_upstream(runtime: Runtime, run: RunStore, sent: SamplingOptions) -> tuple[str, bool]:
-    """Where samples go, and whether a key is needed there; a scripted model is served here and needs none."""
+    """Return the address for samples ("" for a scripted model), and whether it needs a key."""
     if run.config.scenario is not None and not sent.base_url:
         return "", False
     jobs = _executors(runtime)
     address = plan.resolve_sample_upstream(run.config, sent.base_url, runtime.environ)
     if jobs.is_local and not credential_headers(run.config.provider, runtime.environ):
         name = "OPENROUTER_API_KEY" if run.config.provider == "openrouter" else "ANTHROPIC_API_KEY"
-        raise Misconfigured("there is no key to ask a model with", hint=f"set it for this command: export {name}=…")
+        raise Misconfigured("no API key is set", hint=f"set it for this command: export {name}=…")
     return address, True
 
 
@@ -188,7 +188,7 @@ def _carry_out_batch(  # noqa: PLR0913 - what is asked, and how it is sent
     scripted = run.config.scenario if not address else None
     stopping = _InterruptHandler()
     reason = "interrupted"
-    # Retries are on record in the journal; nobody needs them on stderr as well.
+    # Retries are in the journal, so stamina need not log them to stderr.
     stamina.instrumentation.set_on_retry_hooks([])
 
     async def main(url: str) -> str:
@@ -222,7 +222,7 @@ def _executors(runtime: Runtime) -> JobExecutors:
 
 
 def _update_run_totals(run: RunStore, state: BatchState) -> None:
-    """Keep the run's own totals true, whatever else was written there meanwhile."""
+    """Record the totals of a batch in the run and rewrite its meta file."""
     run.reload()
     facts = (len(state.answered), len(state.failed), round(state.cost_usd, 9), state.unpriced_count)
     run.append(SamplesUpdated(state.name, *facts))
@@ -236,7 +236,7 @@ def _make_scrubber(runtime: Runtime, run: RunStore) -> Scrubber:
 
 
 class _InterruptHandler:
-    """The first Ctrl-C sends nothing more and waits for what is on its way; the second does not wait."""
+    """On the first Ctrl-C stops sending and waits for answers; on the second interrupts at once."""
 
     def __init__(self) -> None:
         self._batch: SampleBatch | None = None
