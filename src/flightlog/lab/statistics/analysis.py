@@ -1,12 +1,10 @@
-"""Compare groups; result values.
+"""Compare groups of trials.
 
-An action that was seen fewer than five times in both groups together is not tested; the sum of both
-decides on that, so it favours nobody. Where a stopping rule decided how many trials there are, only tests
-that hold then are made: shares, not amounts. Pure given a seed.
-
-Every test that is made counts in one family under Holm's rule, so that a sweep without any effect
-finds something in at most one of twenty. With fewer than five trials on either side there is no test
-and no verdict. Pure given a seed.
+All tests of an analysis are one family under Holm's rule, so an analysis without any effect reports
+a finding at most one time in twenty. With fewer than five trials on either side there is no test and
+no verdict. An action seen fewer than five times in both groups together is not tested; the sum of
+both decides that, so neither group is favored. If a stopping rule decided the number of trials, only
+tests that hold under it are made: shares, not amounts. Pure for a given seed.
 """
 
 from collections import Counter
@@ -36,8 +34,8 @@ from flightlog.lab.statistics.inference import (
     share_interval,
 )
 
-SAMPLES_MIN = 5
-FINDING = 0.05
+SAMPLES_MIN = 5  # with fewer, no test can reach the level
+FINDING = 0.05  # the usual level, after adjustment
 DIFFERS, NONE, FEW = "differs", "no difference found", "too few samples"
 SEQUENTIAL = "always-valid likelihood test"
 AMOUNTS: Mapping[str, Callable[[Trial], float | None]] = {
@@ -49,7 +47,7 @@ _TESTED_AMOUNTS = ("output_tokens", "cost_usd")
 
 
 class ShareEstimate(Struct, frozen=True):
-    """How often one thing was seen in a group, and in which trials."""
+    """How often something was seen in a group, and in which trials."""
 
     name: str
     hits: int
@@ -61,10 +59,10 @@ class ShareEstimate(Struct, frozen=True):
 
 
 class GroupSummary(Struct, frozen=True):
-    """One group: what was done, how it ended, what it took.
+    """One group: its actions, outcomes and amounts.
 
-    `agreement` is the chance that two of its trials do the same; `as_recorded` the share that did what
-    was done then. `failed` are trials that gave no answer: they count nowhere.
+    `agreement` is the probability that two of its trials take the same action; `as_recorded` the share
+    that took the recorded action. `failed` are trials without an answer; they are not counted.
     """
 
     name: str
@@ -82,7 +80,7 @@ class GroupSummary(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """One comparison of a group with the first. `effect` is a difference of shares or of means."""
+    """One test of a group against the first. `effect` is a difference of shares or of means."""
 
     group: str
     what: str
@@ -96,12 +94,12 @@ class Comparison(Struct, frozen=True):
 
     @property
     def is_finding(self) -> bool:
-        """Whether it stands after Holm's rule."""
+        """Whether it is significant after Holm's rule."""
         return self.p_adjusted <= FINDING
 
 
 class GroupComparison(Struct, frozen=True):
-    """One group against the first: the tests that were made, and what they amount to."""
+    """One group against the first: the tests, and their verdict."""
 
     group: str
     base: str
@@ -110,7 +108,7 @@ class GroupComparison(Struct, frozen=True):
 
 
 class QuestionResult(Struct, frozen=True):
-    """One question, answered as far as it can be."""
+    """The result of one question."""
 
     name: str
     groups: tuple[GroupSummary, ...]
@@ -119,7 +117,7 @@ class QuestionResult(Struct, frozen=True):
 
 
 class ExperimentAnalysis(Struct, frozen=True):
-    """Every question of an experiment, and the rules they were answered by."""
+    """The results of every question of an experiment, and the rules of the analysis."""
 
     answers: tuple[QuestionResult, ...]
     tests: int
@@ -131,12 +129,12 @@ class ExperimentAnalysis(Struct, frozen=True):
 
 
 def as_wire(analysis: ExperimentAnalysis) -> Any:
-    """The analysis as JSON shows it."""
+    """Return the analysis as JSON-compatible values."""
     return msgspec.to_builtins(analysis)
 
 
 def compare_groups(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[Comparison]:
-    """Compare `group` with `base` in every way that is open."""
+    """Yield every test of `group` against `base` that is possible."""
     yield from _compare_actions(base, group, seed)
     for verifier in list_verifiers([base, group]):
         one, other = (
@@ -149,12 +147,12 @@ def compare_groups(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[C
 
 
 def list_verifiers(groups: Iterable[TrialGroup]) -> list[str]:
-    """The verifiers that were asked of any of the trials."""
+    """Return the names of all verifiers in the trials."""
     return list(dict.fromkeys(name for group in groups for trial in group.trials for name in trial.outcomes))
 
 
 def trial_amounts(trials: Iterable[Trial], name: str) -> list[float]:
-    """One amount of each trial that has it."""
+    """Return one amount of each trial that has it."""
     return [value for trial in trials if (value := AMOUNTS[name](trial)) is not None]
 
 
@@ -178,9 +176,16 @@ def _compare_amounts(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator
         one, other = (trial_amounts(side.trials, name) for side in (base, group))
         if min(len(one), len(other)) >= SAMPLES_MIN:
             p, test = compare_means(one, other, seed)
-            shown = estimate_difference(one, other, seed)
+            difference = estimate_difference(one, other, seed)
             yield Comparison(
-                group.name, "amount", name, shown.mean, shown.interval, test, p, places=_trial_paths(base, group)
+                group.name,
+                "amount",
+                name,
+                difference.mean,
+                difference.interval,
+                test,
+                p,
+                places=_trial_paths(base, group),
             )
 
 
@@ -198,7 +203,7 @@ def _compare_shares(
 
 
 def _total_variation(one: Sequence[str], other: Sequence[str]) -> float:
-    """Half the sum of how far the shares are apart: 0 the same, 1 nothing in common."""
+    """Return half the sum of the differences of the shares: 0 equal, 1 disjoint."""
     a, b = Counter(one), Counter(other)
     return sum(abs(a[key] / len(one) - b[key] / len(other)) for key in {*a, *b}) / 2
 
@@ -209,26 +214,28 @@ def _trial_paths(*groups: TrialGroup) -> tuple[str, ...]:
 
 def analyze_questions(questions: Sequence[ComparisonQuestion], seed: int = 0) -> ExperimentAnalysis:
     """Answer every question; all tests are one family."""
-    made = [
-        [(each, list(compare_groups(question.groups[0], each, seed))) for each in question.groups[1:]]
+    comparisons = [
+        [(other, list(compare_groups(question.groups[0], other, seed))) for other in question.groups[1:]]
         for question in questions
     ]
-    flat = [test for pairs in made for _, some in pairs for test in some]
-    adjusted = iter(adjust_p_values([test.p for test in flat]))
+    tests = [test for compared in comparisons for _, group_tests in compared for test in group_tests]
+    adjusted = iter(adjust_p_values([test.p for test in tests]))
     answers = []
-    for question, pairs in zip(questions, made, strict=True):
+    for question, compared in zip(questions, comparisons, strict=True):
         against = []
-        for group, some in pairs:
-            judged = tuple(replace(test, p_adjusted=next(adjusted)) for test in some)
-            against.append(GroupComparison(group.name, question.groups[0].name, _judge_comparisons(judged), judged))
-        groups = tuple(summarize_group(each, question, seed) for each in question.groups)
+        for group, group_tests in compared:
+            adjusted_tests = tuple(replace(test, p_adjusted=next(adjusted)) for test in group_tests)
+            against.append(
+                GroupComparison(group.name, question.groups[0].name, _judge_comparisons(adjusted_tests), adjusted_tests)
+            )
+        groups = tuple(summarize_group(other, question, seed) for other in question.groups)
         recorded = question.recorded.label if question.recorded else ""
         answers.append(QuestionResult(question.name, groups, tuple(against), recorded))
-    return ExperimentAnalysis(tuple(answers), len(flat), seed=seed)
+    return ExperimentAnalysis(tuple(answers), len(tests), seed=seed)
 
 
 def summarize_group(group: TrialGroup, question: ComparisonQuestion, seed: int) -> GroupSummary:
-    """Count one group."""
+    """Return the summary of one group."""
     actions = Counter(trial.action.key for trial in group.trials if trial.action)
     recorded = question.recorded
     return GroupSummary(
@@ -267,10 +274,10 @@ def _outcome_predicate(name: str) -> Callable[[Trial], bool | None]:
 
 
 def _estimate_share(group: TrialGroup, named: tuple[str, str], is_hit: Callable[[Trial], bool | None]) -> ShareEstimate:
-    """Count the hits among the trials of which it can be said."""
-    said = [(trial.place, hit) for trial in group.trials if (hit := is_hit(trial)) is not None]
-    hits = tuple(place for place, hit in said if hit)
-    count = HitCount(len(hits), len(said), group.stopped)
+    """Estimate the share of hits among the trials for which `is_hit` is known."""
+    known = [(trial.place, hit) for trial in group.trials if (hit := is_hit(trial)) is not None]
+    hits = tuple(path for path, hit in known if hit)
+    count = HitCount(len(hits), len(known), group.stopped)
     return ShareEstimate(named[0], count.hits, count.n, count.share, share_interval(count), hits, named[1])
 
 
@@ -279,7 +286,7 @@ def _agreement_rate(counts: Sequence[int]) -> float | None:
     return sum(count * (count - 1) for count in counts) / (n * (n - 1)) if n > 1 else None
 
 
-def _judge_comparisons(judged: Sequence[Comparison]) -> str:
-    if not judged:
+def _judge_comparisons(tests: Sequence[Comparison]) -> str:
+    if not tests:
         return FEW
-    return DIFFERS if any(each.is_finding for each in judged) else NONE
+    return DIFFERS if any(test.is_finding for test in tests) else NONE

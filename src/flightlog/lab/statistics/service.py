@@ -1,7 +1,4 @@
-"""Which questions a run raises.
-
-The trees of actions come from here too: how far replicates and branches go the same way.
-"""
+"""Derive questions from runs, answer them, and write the analysis."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -42,16 +39,16 @@ BY = ("arguments", "tool")
 
 
 class ComparisonOptions(Struct, frozen=True):
-    """How actions are told apart, and where programs are."""
+    """How actions are distinguished, and the search path for programs."""
 
     told_by: Callable[[Action], Action]
     programs: str
 
 
 def sample_questions(run: RunStore, options: ComparisonOptions, *, prefix: str = "") -> list[ComparisonQuestion]:
-    """The requests of a run that were asked again; `prefix` leads from where the places are read to the run."""
-    found = list_samples(run.path)
-    if not found:
+    """Return questions about the sampled requests of a run; `prefix` is put before each path."""
+    samples = list_samples(run.path)
+    if not samples:
         return []
     stopped = {
         (target.session, target.request, target.variant)
@@ -59,32 +56,32 @@ def sample_questions(run: RunStore, options: ComparisonOptions, *, prefix: str =
         if isinstance(event, BatchStarted) and event.limits.until_width is not None
         for target in event.targets
     }
-    known = SampleContext(
-        _load_recorded_actions(run, found),
+    facts = SampleContext(
+        _load_recorded_actions(run, samples),
         list_variants(run.path),
         stopped,
         run.config.work_dir,
         prefix,
         options.told_by,
     )
-    return questions_from_samples(found, known)
+    return questions_from_samples(samples, facts)
 
 
 def session_questions(runs: Sequence[RunStore]) -> list[ComparisonQuestion]:
-    """The sessions of several runs, or of one with replicates, that ended more than once."""
-    told = [(run.name, run_meta(run.name, run.config, run.state)["sessions"]) for run in runs]
+    """Return questions about sessions that ended more than once in these runs."""
+    sessions_by_run = [(run.name, run_meta(run.name, run.config, run.state)["sessions"]) for run in runs]
     last = max((len(run.config.sessions) for run in runs), default=0)
-    questions = [question_from_sessions(told, index) for index in range(1, last + 1)]
+    questions = [question_from_sessions(sessions_by_run, index) for index in range(1, last + 1)]
     return [question for question in questions if sum(len(group.trials) for group in question.groups) >= PAIR]
 
 
 def branch_questions(runs: Sequence[RunStore], options: ComparisonOptions) -> list[ComparisonQuestion]:
-    """The turns that some of these runs go back to."""
+    """Return questions about the turns that some of these runs go back to."""
     return questions_from_branches(_iter_branches(runs, options))
 
 
 def iter_action_paths(runs: Sequence[RunStore], options: ComparisonOptions) -> Iterator[ActionPath]:
-    """What each session of these runs did, action by action, with its place."""
+    """Yield the actions of each session of these runs."""
     for run in runs:
         trees = trees_of(run, options.programs)
         for planned in run.planned_sessions():
@@ -93,45 +90,45 @@ def iter_action_paths(runs: Sequence[RunStore], options: ComparisonOptions) -> I
 
 
 def _build_action_path(
-    run: RunStore, planned: PlannedSession, read: RunSession, options: ComparisonOptions
+    run: RunStore, planned: PlannedSession, session: RunSession, options: ComparisonOptions
 ) -> ActionPath:
     branch = run.state.branch if planned.index == 1 else None
-    steps = tuple(options.told_by(action_of_step(step, run.config.work_dir)) for step in read.own_steps())
+    steps = tuple(options.told_by(action_of_step(step, run.config.work_dir)) for step in session.own_steps())
     begins = (branch.source_run, branch.source_dir, branch.turn - 1) if branch else None
     return ActionPath(run.name, planned.name, steps, begins)
 
 
 def _iter_branches(runs: Sequence[RunStore], options: ComparisonOptions) -> Iterator[BranchTrial]:
-    names = {run.name: run for run in runs}
+    by_name = {run.name: run for run in runs}
     for run in runs:
         branch = run.state.branch
         if branch is None:
             continue
-        said = run_meta(run.name, run.config, run.state)["sessions"][0]
-        if not said["finished_at"]:
+        meta = run_meta(run.name, run.config, run.state)["sessions"][0]
+        if not meta["finished_at"]:
             continue
         first = _action_at_turn(run, run.planned_sessions()[0].name, 1, options)
-        source = names.get(branch.source_run)
-        then = _action_at_turn(source, branch.source_dir, branch.turn, options) if source else None
+        source = by_name.get(branch.source_run)
+        recorded = _action_at_turn(source, branch.source_dir, branch.turn, options) if source else None
         yield BranchTrial(
-            run.name, (branch.source_run, branch.source_dir, branch.turn), branch.prompt, said, first, then
+            run.name, (branch.source_run, branch.source_dir, branch.turn), branch.prompt, meta, first, recorded
         )
 
 
 def _action_at_turn(run: RunStore, session: str, turn: int, options: ComparisonOptions) -> Action | None:
-    planned = next((each for each in run.planned_sessions() if each.name == session), None)
+    planned = next((candidate for candidate in run.planned_sessions() if candidate.name == session), None)
     if planned is None or run.state.last_attempt(session) is None:
         return None
     steps = RunSession(run, planned, trees_of(run, options.programs)).own_steps()
     return options.told_by(action_of_step(steps[turn - 1], run.config.work_dir)) if turn <= len(steps) else None
 
 
-def _load_recorded_actions(run: RunStore, found: Sequence[Sample]) -> dict[tuple[str, int], RecordedAction]:
-    """What each request that was asked again was answered with the first time."""
+def _load_recorded_actions(run: RunStore, samples: Sequence[Sample]) -> dict[tuple[str, int], RecordedAction]:
+    """Return the recorded action of each sampled request."""
     wanted: dict[str, set[int]] = {}
-    for each in found:
-        wanted.setdefault(each.session, set()).add(each.request)
-    told = {}
+    for sample in samples:
+        wanted.setdefault(sample.session, set()).add(sample.request)
+    recorded = {}
     for session, requests in wanted.items():
         exchanges = exchanges_of(run.path / session)
         for exchange in exchanges.read_exchanges():
@@ -141,8 +138,8 @@ def _load_recorded_actions(run: RunStore, found: Sequence[Sample]) -> dict[tuple
                 except FlightlogError:
                     message = None
                 if message:
-                    told[session, exchange.index] = _recorded_action(message, run.config.work_dir)
-    return told
+                    recorded[session, exchange.index] = _recorded_action(message, run.config.work_dir)
+    return recorded
 
 
 def _recorded_action(message: dict[str, object], work_dir: str) -> RecordedAction:
@@ -153,7 +150,7 @@ def _recorded_action(message: dict[str, object], work_dir: str) -> RecordedActio
 
 
 def analyze_runs(runtime: Runtime, runs: Sequence[RunStore], by: str = BY[0], seed: int = 0) -> ExperimentAnalysis:
-    """Answer what these runs can be asked; of a single one also what the branches beside it say."""
+    """Answer the questions of these runs; for a single run also those of its branches."""
     options = ComparisonOptions(action_by_tool if by == "tool" else _group_by_tool, runtime.program_path)
     many = len(runs) > 1
     questions = [
@@ -168,22 +165,22 @@ def analyze_runs(runtime: Runtime, runs: Sequence[RunStore], by: str = BY[0], se
 
 
 def list_run_family(runtime: Runtime, run: RunStore) -> list[RunStore]:
-    """A run with every branch of it that lies beside it, and the branches of those."""
-    beside, _ = service.open_readable_runs(runtime, run.path.parent)
-    found = {run.name: run}
+    """Return a run with all its branches beside it, and their branches."""
+    candidates, _ = service.open_readable_runs(runtime, run.path.parent)
+    family = {run.name: run}
     while True:
-        more = {
-            each.name: each
-            for each in beside
-            if each.state.branch and each.state.branch.source_run in found and each.name not in found
+        children = {
+            candidate.name: candidate
+            for candidate in candidates
+            if candidate.state.branch and candidate.state.branch.source_run in family and candidate.name not in family
         }
-        if not more:
-            return list(found.values())
-        found |= more
+        if not children:
+            return list(family.values())
+        family |= children
 
 
 def build_divergence_tree(runtime: Runtime, runs: Sequence[RunStore], by: str = BY[0]) -> PathNode:
-    """Lay what the sessions of these runs did over each other."""
+    """Return the tree of the actions of all sessions in these runs."""
     return build_path_tree(
         iter_action_paths(
             runs, ComparisonOptions(action_by_tool if by == "tool" else _group_by_tool, runtime.program_path)
@@ -192,12 +189,12 @@ def build_divergence_tree(runtime: Runtime, runs: Sequence[RunStore], by: str = 
 
 
 def write_analysis(runtime: Runtime, run: RunStore, analysis: ExperimentAnalysis) -> Path:
-    """Write the analysis of a run beside its other pages; what a person wrote there is left alone."""
+    """Write the analysis into the run; raise Conflict instead of replacing a person's file."""
     if not any(group.n for answer in analysis.answers for group in answer.groups):
         raise NotFound(f"{run.name} has no samples, replicates or branches", hint=f"flightlog lab resample {run.name}")
     path = run.path / NAME
     if path.exists() and MARK not in path.read_text("utf-8", "replace"):
-        raise Conflict(f"{NAME} of {run.name} was written by a person", hint=f"rename it first: {path}")
+        raise Conflict(f"{NAME} of {run.name} was written by hand", hint=f"rename it first: {path}")
     write_output_files(
         run.path,
         [
