@@ -47,7 +47,7 @@ def iter_changelog_entries(
             "timestamp": format_timestamp(interval.at_ms),
             "step_id": step_id,
             "file_path": change.path.encode("utf-8", "replace").decode(),
-            **_patch_fields(_without_prefix(patch, change)),
+            **_patch_fields(patch, change),
             "diff_stats": {"added": change.added or 0, "removed": change.removed or 0},
             "kind": change.kind,
             **({"old_path": change.old_path} if change.kind == "renamed" else {}),
@@ -68,7 +68,9 @@ def _owner_fields(interval: ChangeInterval) -> dict[str, Any]:
     return {"message_id": owner.step.message_id, "tool_call_ids": [call.id for call in owner.step.calls], **lane}
 
 
-def _patch_fields(patch: bytes) -> dict[str, str]:
+def _patch_fields(patch: bytes, change: TreeChange) -> dict[str, str]:
+    """Return the patch without `a/` and `b/`, and without header lines that add nothing."""
+    patch = b"".join(_without_prefix(b"diff --git " + part, change) for part in _PART.split(patch)[1:])
     try:
         return {"diff": patch.decode("utf-8")}
     except UnicodeDecodeError:
@@ -101,13 +103,7 @@ def _quote_git_path(path: str) -> bytes:
     return raw if quoted == raw else b'"' + quoted + b'"'
 
 
-def _without_prefix(patch: bytes, change: TreeChange) -> bytes:
-    """Remove `a/` and `b/` from a file's patch, and header lines that add nothing."""
-    cut = _PART.split(patch)[1:]
-    return b"".join(_one_without_prefix(b"diff --git " + part, change) for part in cut)
-
-
-def _one_without_prefix(part: bytes, change: TreeChange) -> bytes:
+def _without_prefix(part: bytes, change: TreeChange) -> bytes:
     lines = part.splitlines(keepends=True)
     body = next((at for at, line in enumerate(lines) if line.startswith(_HUNK)), len(lines))
     head = [_PREFIX.sub(rb"\1\2", line) for line in lines[:body]]

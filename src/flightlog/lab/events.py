@@ -224,23 +224,10 @@ class RunEnded(RunEventBase, frozen=True, tag="run_ended"):
     tree: str
 
 
-RunEvent = (
-    RunStarted
-    | RunResumed
-    | CommandRan
-    | BaselineSaved
-    | BranchCreated
-    | BranchCertified
-    | SessionVerified
-    | RunSessionStarted
-    | AgentStarted
-    | SnapshotSaved
-    | CostRecorded
-    | RunSessionEnded
-    | RunSessionSummarized
-    | RunSessionSkipped
-    | ReplicatesAdded
-    | SamplesUpdated
-    | WorkTreeRestored
-    | RunEnded
+# Events of one attempt at a session; the others belong to the run as a whole.
+AttemptEvent = (RunSessionStarted | AgentStarted | SnapshotSaved | CostRecorded) | (
+    RunSessionEnded | RunSessionSummarized | BranchCertified | SessionVerified
+)
+RunEvent = (RunStarted | RunResumed | RunEnded | CommandRan | BaselineSaved | BranchCreated | WorkTreeRestored) | (
+    RunSessionSkipped | ReplicatesAdded | SamplesUpdated | AttemptEvent
 )

@@ -47,9 +47,9 @@ class ChangeInterval(Struct, frozen=True):
 
     def attribution_of(self, path: str) -> Attribution:
         """Return the attribution of one file; one that the step's tool names is at least shared."""
-        if self.attribution == "background" and self.owner and _step_names_path(self.owner.step, path):
-            return "shared"
-        return self.attribution
+        named = map(changed_file, self.owner.step.calls) if self.owner else ()
+        is_named = any(name == path or name.endswith("/" + path) for name in named)
+        return "shared" if self.attribution == "background" and is_named else self.attribution
 
 
 def iter_intervals(
@@ -89,10 +89,17 @@ class _Timeline:
             return self._after_call(before, saved)
         open_now = [owner for began, ended, owner in self._open if began <= last and ended >= until]
         # A thread without a later request keeps its step open; only tools that can write count.
-        writing = [owner for owner in open_now if _may_write(owner.step)]
-        has_background = self._in_background(last)
+        writing = [owner for owner in open_now if any(map(_may_write, owner.step.calls))]
+        has_background = any(
+            _leaves_running(call)
+            for began, ended, owner in self._open
+            if began <= last and ended <= last
+            for call in owner.step.calls
+        )
         latest = max((entry for entry in self._open if entry[0] <= last), key=lambda entry: entry[0], default=None)
-        owner = _nearest_owner(writing, saved.lane) or (latest[2] if latest else None)
+        # Of several, the owner whose thread sends the next request; else the first.
+        nearest = [owner for owner in writing if owner.lane == saved.lane] or writing
+        owner = nearest[0] if nearest else (latest[2] if latest else None)
         if has_background or not writing:
             return ChangeInterval(before, saved.tree, owner, "background", saved.at_ms, has_background=has_background)
         return ChangeInterval(before, saved.tree, owner, "exact" if len(writing) == 1 else "shared", saved.at_ms)
@@ -108,37 +115,23 @@ class _Timeline:
         if any(_leaves_running(other) for step_owner in earlier for other in step_owner.step.calls):
             return ChangeInterval(before, saved.tree, owner, "background", saved.at_ms, has_background=True)
         concurrent = any(
-            other.name not in _DELEGATES | _READERS and _calls_overlap(call, other)
+            _may_write(other) and _calls_overlap(call, other)
             for step_owner in self._all
             for other in step_owner.step.calls
             if step_owner is not owner
         )
         return ChangeInterval(before, saved.tree, owner, "shared" if concurrent else "exact", saved.at_ms)
 
-    def _in_background(self, last: int) -> bool:
-        """Return whether an earlier step left a shell running."""
-        return any(
-            _leaves_running(call)
-            for began, ended, owner in self._open
-            if began <= last and ended <= last
-            for call in owner.step.calls
-        )
 
-
-def _nearest_owner(writing: Sequence[ChangeOwner], lane: str) -> ChangeOwner | None:
-    """Return the owner whose thread sends the next request, else the first."""
-    return next((owner for owner in writing if owner.lane == lane), writing[0] if writing else None)
-
-
-def _may_write(step: Step) -> bool:
-    return any(call.name not in _DELEGATES | _READERS for call in step.calls)
+def _may_write(call: ToolCall) -> bool:
+    return call.name not in _DELEGATES | _READERS
 
 
 def _leaves_running(call: ToolCall) -> bool:
+    """Return whether a call left a shell running in the background."""
     arguments = call.ran_input or call.input
-    if call.name == "Bash":
-        return bool(arguments.get("run_in_background")) or "backgroundTaskId" in _background_detail(call)
-    return False
+    task = call.detail.get("backgroundTaskId") if isinstance(call.detail, dict) else None
+    return call.name == "Bash" and bool(arguments.get("run_in_background") or task)
 
 
 def _calls_overlap(call: ToolCall, other: ToolCall) -> bool:
@@ -148,14 +141,6 @@ def _calls_overlap(call: ToolCall, other: ToolCall) -> bool:
         return False
     began, ended, other_began, other_ended = (time or 0 for time in times)
     return began < other_ended and other_began < ended
-
-
-def _background_detail(call: ToolCall) -> dict[str, object]:
-    return call.detail if isinstance(call.detail, dict) and call.detail.get("backgroundTaskId") else {}
-
-
-def _step_names_path(step: Step, path: str) -> bool:
-    return any(name == path or name.endswith("/" + path) for name in map(changed_file, step.calls))
 
 
 def iter_reported_changes(lane: str, step: Step, step_id: int | None, cwd: str) -> Iterator[dict[str, Any]]:
@@ -213,10 +198,8 @@ def _created_file_diff(name: str, content: str) -> str:
 
 def _is_whole(hunk: Any) -> bool:
     numbers = ("oldStart", "oldLines", "newStart", "newLines")
-    return isinstance(hunk, dict) and all(isinstance(hunk.get(name), int) for name in numbers) and _has_lines(hunk)
-
-
-def _has_lines(hunk: dict[str, Any]) -> bool:
+    if not isinstance(hunk, dict) or not all(isinstance(hunk.get(name), int) for name in numbers):
+        return False
     return isinstance(hunk.get("lines"), list) and all(isinstance(line, str) for line in hunk["lines"])
 
 

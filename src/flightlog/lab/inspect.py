@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from flightlog.lab.layout import run_meta
 from flightlog.lab.run_reader import RunSession, trees_of
-from flightlog.lab.store import PlannedSession, RunStore
+from flightlog.lab.store import RunStore, find_planned_session
 from flightlog.model.entries import Text, Thinking, text_of
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Step, ToolCall
@@ -188,20 +188,15 @@ def parse_run_address(written: str) -> RunAddress:
     match = _FORM.fullmatch(written)
     if match is None:
         raise Invalid(f"not an address in a run: {written[:80]!r}", hint="write RUN, RUN#SESSION or RUN#SESSION.TURN")
-    return RunAddress(
-        match["run"],
-        int(match["session"] or 0),
-        int(match["replicate"] or 0),
-        match["lane"] or "",
-        int(match["turn"] or 0),
-    )
+    session, replicate, turn = (int(match[name] or 0) for name in ("session", "replicate", "turn"))
+    return RunAddress(match["run"], session, replicate, match["lane"] or "", turn)
 
 
 def inspect_address(run: RunStore, address: RunAddress, programs: str) -> dict[str, Any]:
     """Return what is at an address."""
     if not address.session:
         return _inspect_run(run, programs)
-    session = RunSession(run, _find_planned_session(run, address), trees_of(run, programs))
+    session = RunSession(run, find_planned_session(run, address.session, address.replicate), trees_of(run, programs))
     return _inspect_step(session, address) if address.turn else _inspect_session(session, address.lane)
 
 
@@ -218,25 +213,6 @@ def _inspect_run(run: RunStore, programs: str) -> dict[str, Any]:
         for change in changes
     ]
     return {"what": "run", **meta, "file_changes": files, "unrecognised_events": state.unrecognised}
-
-
-def _find_planned_session(run: RunStore, address: RunAddress) -> PlannedSession:
-    replicates = [planned for planned in run.planned_sessions() if planned.index == address.session]
-    if not replicates:
-        raise NotFound(
-            f"{run.name} has no session {address.session}", hint=f"it has sessions 1 to {len(run.config.sessions)}"
-        )
-    matches = [
-        replicate
-        for replicate in replicates
-        if replicate.replicate == address.replicate or (not address.replicate and replicate is replicates[0])
-    ]
-    if not matches:
-        raise NotFound(
-            f"session {address.session} of {run.name} has no replicate {address.replicate}",
-            hint=f"it has {replicates[0].count if replicates[0].replicate else 'none'}",
-        )
-    return matches[0]
 
 
 def _inspect_session(session: RunSession, lane: str) -> dict[str, Any]:

@@ -9,19 +9,20 @@ from pathlib import PurePath
 from typing import Any
 
 from flightlog.lab.config import RunConfig
-from flightlog.lab.events import SessionVerified
 from flightlog.lab.state import RunState, SessionAttempt
 from flightlog.lab.store import PlannedSession, plan_sessions
 from flightlog.model.output_files import OutputFile, Tier
 
 _EARLY = frozenset({"max_turns", "budget_exhausted", "rate_limited", "auth_error", "timeout", "interrupted", "error"})
+_VERIFIER_KEYS = ("name", "passed", "exit_code", "seconds", "output")
 
 
 def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
     """Return all facts about a run, under the keys of the source document."""
     sessions = [_session_meta(config, session, state) for session in plan_sessions(config, state.added)]
     started_sessions = [session for session in sessions if session["started_at"]]
-    started = state.started
+    started, batches = state.started, state.resampled.values()
+    unpriced = any(batch.unpriced for batch in batches)
     costs = [session["total_cost_usd"] for session in started_sessions if session["total_cost_usd"] is not None]
     return {
         "run_name": name,
@@ -50,9 +51,9 @@ def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
         "total_cost_usd": round(sum(costs), 9) if costs or not started_sessions else None,
         "total_spent_usd": round(state.spent_usd, 9),
         "max_budget_usd": config.max_budget_usd,
-        "total_resamples": sum(batch.samples for batch in state.resampled.values()),
-        "total_resample_errors": sum(batch.errors for batch in state.resampled.values()),
-        "total_resample_cost_usd": _resample_cost(state),
+        "total_resamples": sum(batch.samples for batch in batches),
+        "total_resample_errors": sum(batch.errors for batch in batches),
+        "total_resample_cost_usd": None if unpriced else round(sum(batch.usd for batch in batches), 9),
         "total_file_writes": sum(session["file_writes"] for session in sessions),
         "total_compaction_events": sum(session["compaction_count"] for session in sessions),
         "total_subagent_invocations": sum(session["subagent_count"] for session in sessions),
@@ -60,12 +61,6 @@ def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
         "left_out": list(state.baseline.notes) if state.baseline else [],
         **_replay_fields(state),
     }
-
-
-def _resample_cost(state: RunState) -> float | None:
-    """Return the cost of all samples; None if one has no known price."""
-    batches = state.resampled.values()
-    return None if any(batch.unpriced for batch in batches) else round(sum(batch.usd for batch in batches), 9)
 
 
 def _replay_fields(state: RunState) -> dict[str, Any]:
@@ -98,7 +93,9 @@ def _session_meta(config: RunConfig, planned: PlannedSession, state: RunState) -
         "resumed_from": (last.parent_id or None) if last else None,
         "fork_from": session.fork_from,
         **_session_counts(last),
-        "verifiers": [_verifier_fields(verified) for verified in last.verified] if last else [],
+        "verifiers": [
+            {key: getattr(verified, key) for key in _VERIFIER_KEYS} for verified in (last.verified if last else ())
+        ],
         "stop_reason": _stop_reason(planned, state),
         "ended_early": last.stop_reason in _EARLY if last and last.ended else None,
         "error": (last.ended.error or None) if last and last.ended else state.skipped.get(planned.name),
@@ -108,11 +105,6 @@ def _session_meta(config: RunConfig, planned: PlannedSession, state: RunState) -
         "started_at": last.started_at if last else None,
         "finished_at": (last.finished_at or None) if last else None,
     }
-
-
-def _verifier_fields(verified: SessionVerified) -> dict[str, Any]:
-    keys = ("name", "passed", "exit_code", "seconds", "output")
-    return {key: getattr(verified, key) for key in keys}
 
 
 def _session_counts(last: SessionAttempt | None) -> dict[str, Any]:

@@ -13,17 +13,6 @@ from flightlog.lab import events
 from flightlog.model.errors import Damage
 from flightlog.store.journal import JournalRecord, UnknownEvent
 
-_SessionEvent = (
-    events.RunSessionStarted
-    | events.AgentStarted
-    | events.SnapshotSaved
-    | events.CostRecorded
-    | events.RunSessionEnded
-    | events.RunSessionSummarized
-    | events.BranchCertified
-    | events.SessionVerified
-)
-
 
 class SessionAttempt(Struct):
     """One attempt at one session."""
@@ -102,16 +91,17 @@ def fold_run(records: Iterable[JournalRecord[events.RunEvent] | UnknownEvent | D
     return state
 
 
-def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None:
+def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None:  # noqa: C901 - one case per event
     """Apply one event to the state."""
     event = record.event
+    if isinstance(event, events.AttemptEvent):
+        _add_attempt_event(state, event, record.ts)
+        return
     match event:
         case events.RunStarted():
             state.started, state.started_at = event, record.ts
         case events.RunResumed():
             state.taken, state.process, state.ended, state.finished_at = state.taken + 1, event.process, None, ""
-        case events.CommandRan() | events.RunSessionSkipped() | events.ReplicatesAdded() | events.SamplesUpdated():
-            _add_run_event(state, event)
         case events.BaselineSaved():
             state.baseline, state.tree = event, event.tree
         case events.BranchCreated():
@@ -120,26 +110,6 @@ def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None:
             state.tree = event.tree
         case events.RunEnded():
             state.ended, state.tree, state.finished_at = event, event.tree, record.ts
-        case (
-            events.RunSessionStarted()
-            | events.AgentStarted()
-            | events.SnapshotSaved()
-            | events.CostRecorded()
-            | events.RunSessionEnded()
-            | events.RunSessionSummarized()
-            | events.BranchCertified()
-            | events.SessionVerified()
-        ):
-            _add_session_event(state, event, record.ts)
-        case _:
-            assert_never(event)
-
-
-def _add_run_event(
-    state: RunState,
-    event: events.CommandRan | events.RunSessionSkipped | events.ReplicatesAdded | events.SamplesUpdated,
-) -> None:
-    match event:
         case events.CommandRan():
             state.commands.append(event)
         case events.RunSessionSkipped():
@@ -152,7 +122,7 @@ def _add_run_event(
             assert_never(event)
 
 
-def _add_session_event(state: RunState, event: _SessionEvent, at: str) -> None:
+def _add_attempt_event(state: RunState, event: events.AttemptEvent, at: str) -> None:
     attempts = state.attempts.setdefault(event.session, [])
     if isinstance(event, events.RunSessionStarted):
         state.skipped.pop(event.session, None)

@@ -167,12 +167,7 @@ class RunStore:
 
 
 def create_run(
-    path: Path,
-    config: RunConfig,
-    *,
-    now: Callable[[], str],
-    new_id: Callable[[], str],
-    remember: Callable[[str], None],
+    path: Path, config: RunConfig, *, now: Callable[[], str], new_id: Callable[[], str], remember: Callable[[str], None]
 ) -> RunStore:
     """Create a run's directory with its configuration; raise Conflict if the run exists.
 
@@ -220,6 +215,21 @@ def find_run(runs_dir: Path, name: str) -> Path:
     if not matches or not name:
         raise NotFound(f"no such run: {name[:60]!r} in {runs_dir}", hint="flightlog lab list")
     return files.ensure_contained(runs_dir, matches[0])
+
+
+def find_planned_session(run: RunStore, session: int, replicate: int) -> PlannedSession:
+    """Return a session of a run; replicate 0 means the first one."""
+    replicates = [planned for planned in run.planned_sessions() if planned.index == session]
+    if not replicates:
+        hint = f"it has sessions 1 to {len(run.config.sessions)}"
+        raise NotFound(f"{run.name} has no session {session}", hint=hint)
+    if not replicate:
+        return replicates[0]
+    match = next((planned for planned in replicates if planned.replicate == replicate), None)
+    if match is None:
+        hint = f"it has {len(replicates)}" if len(replicates) > 1 else "it has no replicates"
+        raise NotFound(f"session {session} of {run.name} has no replicate {replicate}", hint=hint)
+    return match
 
 
 def list_run_paths(runs_dir: Path) -> list[Path]:

@@ -21,7 +21,7 @@ from flightlog.lab.replay.recorded_context import RecordedContext, RewrittenBody
 from flightlog.lab.replay.request_diff import find_differences
 from flightlog.lab.state import RunState
 from flightlog.model.output_files import OutputFile, Tier
-from flightlog.views.atif.document import AtifStep, FinalMetrics, Trajectory
+from flightlog.views.atif.document import AtifStep, FinalMetrics
 from flightlog.views.atif.steps import number_steps
 from flightlog.views.atif.writer import MAIN, TrajectoryBundle
 
@@ -157,21 +157,13 @@ def trim_to_branch(bundle: TrajectoryBundle, branch: BranchCreated) -> Trajector
     steps = list(main.steps)
     if branch.cursor:
         # The agent started over, so everything before its first own response belongs to the source.
-        first = next(
-            (
-                index
-                for index, candidate in enumerate(steps)
-                if candidate.source == "agent" and not candidate.is_copied_context
-            ),
-            0,
-        )
-        steps = steps[first:]
+        own = (index for index, step in enumerate(steps) if step.source == "agent" and not step.is_copied_context)
+        steps = steps[next(own, 0) :]
     own_steps = [step for candidate in steps if (step := _own_step(candidate)) is not None]
     if not any(step.source == "agent" for step in own_steps):
         own_steps = own_steps or main.steps[-1:]
-    notes = (
-        f"Goes on from turn {branch.turn} of {branch.source_run}/{branch.source_dir}; the steps before it are there."
-    )
+    source = f"{branch.source_run}/{branch.source_dir}"
+    notes = f"Continues at turn {branch.turn} of {source}, which has the steps before it."
     extra = main.extra if isinstance(main.extra, dict) else {}
     origin = {"source_run": branch.source_run, "source_session": branch.source_dir, "source_turn": branch.turn}
     sums = main.final_metrics
@@ -182,11 +174,7 @@ def trim_to_branch(bundle: TrajectoryBundle, branch: BranchCreated) -> Trajector
         final_metrics=replace(sums, total_steps=len(own_steps)) if isinstance(sums, FinalMetrics) else UNSET,
         extra=extra | {"replay": origin},
     )
-    return replace(bundle, documents=bundle.documents | {MAIN: made} | _other_documents(bundle))
-
-
-def _other_documents(bundle: TrajectoryBundle) -> dict[str, Trajectory]:
-    return {name: document for name, document in bundle.documents.items() if name != MAIN}
+    return replace(bundle, documents=bundle.documents | {MAIN: made})
 
 
 def _own_step(step: AtifStep) -> AtifStep | None:

@@ -65,20 +65,10 @@ def _mark_last_block(messages: list[Any]) -> list[Any]:
     if not messages or not _is_reminder(messages[-1]):
         return messages
     *before, last = messages
-    plain = [_strip_cache_marks(message) for message in before]
-    content = last["content"]
-    blocks: list[dict[str, Any]]
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [dict(block) for block in content]
+    blocks = [dict(block) for block in _content_blocks(last["content"])]
     if blocks:
         blocks[-1] |= _CACHE_MARKER
-    return [*plain, {**last, "content": blocks}]
-
-
-def _strip_cache_marks(message: Any) -> Any:
-    content = message.get("content")
-    if not isinstance(content, list):
-        return message
-    return {**message, "content": [{key: block[key] for key in block if key != "cache_control"} for block in content]}
+    return [*_strip_all_cache_marks(before), {**last, "content": blocks}]
 
 
 def _is_reminder(message: Any) -> bool:
@@ -192,7 +182,7 @@ def append_prompt(messages: list[Any], prompt: str) -> list[Any]:
     """Append the prompt as the client would: as a text of the last user message, with the cache marker."""
     if not prompt:
         return messages
-    block = {"type": "text", "text": prompt, "cache_control": {"type": "ephemeral"}}
+    block = {"type": "text", "text": prompt} | _CACHE_MARKER
     plain = _strip_all_cache_marks(messages)
     last = plain[-1] if plain else {}
     if last.get("role") != "user":
@@ -311,21 +301,16 @@ class RecordedAnswerServer:
 
 def list_recorded_answers(calls: Sequence[ApiCall], exchanges: ExchangeStore, before: int) -> list[RecordedAnswer]:
     """Return the answers before request `before`, in order."""
-    return [
-        _recorded_answer(call, exchanges)
-        for call in calls
-        if call.index < before and call.exchange.response is not None
-    ]
-
-
-def _recorded_answer(call: ApiCall, exchanges: ExchangeStore) -> RecordedAnswer:
-    exchange = call.exchange
-    assert exchange.response is not None, "only what was answered"
-    headers = {name: value for name, value in exchange.response.headers.items() if name in _HEADERS}
-    headers["request-id"] = exchange.response.request_id
-    lane = exchange.request.context
-    key = _request_key(lane, msgspec.json.decode(exchanges.sent_body(exchange)))
-    return RecordedAnswer(lane.value, key, exchange.response.status, headers, exchanges.response_body(exchange))
+    answers = []
+    for exchange in (call.exchange for call in calls if call.index < before):
+        response, lane = exchange.response, exchange.request.context
+        if response is None:
+            continue
+        headers = {name: value for name, value in response.headers.items() if name in _HEADERS}
+        headers["request-id"] = response.request_id
+        key = _request_key(lane, msgspec.json.decode(exchanges.sent_body(exchange)))
+        answers.append(RecordedAnswer(lane.value, key, response.status, headers, exchanges.response_body(exchange)))
+    return answers
 
 
 def _request_key(lane: Lane, body: Mapping[str, Any]) -> str:

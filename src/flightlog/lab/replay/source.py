@@ -22,7 +22,7 @@ from flightlog.lab.replay.recorded_context import list_recorded_answers
 from flightlog.lab.replay.request_diff import canonical_value
 from flightlog.lab.run_reader import RunSession, trees_of
 from flightlog.lab.run_session import ApiCall, rebuilt_of
-from flightlog.lab.store import PlannedSession, RunStore
+from flightlog.lab.store import PlannedSession, RunStore, find_planned_session
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Step
 from flightlog.model.text import one_line
@@ -69,7 +69,7 @@ class ReplaySource:
     def __init__(self, run: RunStore, session: int, replicate: int, programs: str) -> None:
         """Find the session; replicate 0 means the first one."""
         self.run = run
-        self.planned = _find_planned_session(run, session, replicate)
+        self.planned = find_planned_session(run, session, replicate)
         self._trees = trees_of(run, programs)
         self.read = RunSession(run, self.planned, self._trees)
 
@@ -261,17 +261,3 @@ def decode_request(body: bytes) -> dict[str, Any]:
 
 def _is_before(one: int | None, other: int | None) -> bool:
     return one is not None and other is not None and one < other
-
-
-def _find_planned_session(run: RunStore, session: int, replicate: int) -> PlannedSession:
-    replicates = [planned for planned in run.planned_sessions() if planned.index == session]
-    if not replicates:
-        hint = f"it has sessions 1 to {len(run.config.sessions)}"
-        raise NotFound(f"{run.name} has no session {session}", hint=hint)
-    if not replicate:
-        return replicates[0]
-    match = next((candidate for candidate in replicates if candidate.replicate == replicate), None)
-    if match is None:
-        hint = f"it has {len(replicates)}" if len(replicates) > 1 else "it has none: leave --replicate out"
-        raise NotFound(f"session {session} of {run.name} has no replicate {replicate}", hint=hint)
-    return match

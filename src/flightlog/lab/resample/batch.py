@@ -129,7 +129,7 @@ class SampleBatch:
             if not self._options.goes_on(target):
                 self._satisfied.add(target)
                 continue
-            reserved = await self._budget.reserve_cost(partial(self._expected_cost, target))
+            reserved = await self._budget.reserve_cost(partial(self._highest_usd.__getitem__, target))
             if reserved is None:
                 self.stop_sending("budget_exhausted")
             if reserved is None or self.reason:
@@ -140,9 +140,6 @@ class SampleBatch:
             finally:
                 self._budget.commit(reserved, usd)
             self._options.tell(self._done, self._total, self._budget.spent_usd)
-
-    def _expected_cost(self, target: SampleTarget) -> float:
-        return self._highest_usd[target]
 
     async def _fetch_sample(self, target: SampleTarget, item: SampleItem) -> float | None:
         """Send one sample until it is answered or retrying is useless; return its cost."""
@@ -215,13 +212,10 @@ class SampleBatch:
 
     def _record_failure(self, target: SampleTarget, item: SampleItem, result: SampleResult) -> None:
         """Record that no answer came; stop sending what would fail the same way."""
-        if result.status in _BUSY:
-            self.stop_sending("rate_limited")
+        if result.status in _BUSY or (not result.status and not result.is_final):
+            self.stop_sending("rate_limited" if result.status else "unavailable")
             return
-        if not result.status and not result.is_final:
-            self.stop_sending("unavailable")
-            return
-        if result.status in _AUTH or (result.is_final and "no key" in result.error):
+        if result.status in _AUTH or result.is_keyless:
             self.stop_sending("auth_error")
         elif 400 <= result.status < 500:
             self._closed.add(target)

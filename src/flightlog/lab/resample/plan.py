@@ -13,19 +13,22 @@ Without `models` the recorded model is used; `as_recorded: false` leaves the unc
 Nothing is sent here.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 from ruamel.yaml.error import YAMLError
 
 from flightlog.agents.capture.sanitize import Scrubber
 from flightlog.lab.config import RunConfig
+from flightlog.lab.layout import as_json
 from flightlog.lab.replay.source import ReplaySource
-from flightlog.lab.resample.layout import sample_dir
+from flightlog.lab.resample.layout import REQUEST, VARIANT, sample_dir
 from flightlog.lab.resample.requests import (
     SampleRequest,
     build_sample_request,
@@ -35,14 +38,16 @@ from flightlog.lab.resample.requests import (
     request_of_turn,
     without_thinking,
 )
+from flightlog.lab.resample.samples import list_variants
 from flightlog.lab.resample.state import BatchLimits, BatchStarted, BatchState, BatchStore, SampleTarget
-from flightlog.lab.resample.variants import VariantLabel, make_variant
 from flightlog.lab.runner import agent_setup
 from flightlog.lab.store import RunStore
 from flightlog.model.errors import Invalid, Misconfigured, read_yaml
-from flightlog.model.text import suggest_name
+from flightlog.model.text import one_line, suggest_name
+from flightlog.store.files import replace_file, resolve_inside
 from flightlog.usage.prices import is_priced
 
+_LABEL_CHARS_MAX = 80
 SAMPLES_MAX = 100_000  # more is a mistake in the grid, and would cost a fortune
 
 
@@ -142,6 +147,56 @@ def plan_samples(source: ReplaySource, sweep: Sweep, make: Make) -> list[Planned
         for number in dict.fromkeys(numbers):
             cells += [PlannedSamples(session, request, number, model, sweep.count) for model in sweep.models or ("",)]
     return cells
+
+
+class VariantLabel(Struct, frozen=True):
+    """The label of a variant, its origin, and its time."""
+
+    label: str
+    source: str
+    created_at: str
+
+
+def make_variant(
+    store: BatchStore, run: RunStore, of: tuple[str, int], edited: dict[str, Any], origin: tuple[VariantLabel, Scrubber]
+) -> int:
+    """Create a variant of request `of` (session's directory, number) and return its number.
+
+    The same edit under the same label is the same variant, so sampling it again adds samples. The
+    edited request is written first; `variant.json` completes the variant.
+    """
+    session, request = of
+    label, scrubber = origin
+    name = one_line(label.label, _LABEL_CHARS_MAX)
+    if not name:
+        raise Invalid("a variant needs a label", hint="give it one with --label")
+    cleaned = json.loads(scrubber.clean_bytes(json.dumps(edited).encode()))
+    edits = find_edits(load_recorded_body(run, session, request), cleaned)
+    body = as_json(cleaned).encode()
+    for variant in list_variants(run.path):
+        if (variant.session, variant.request, variant.label) == (session, request, name) and _has_body(
+            run.path / variant.path, body
+        ):
+            return variant.number
+    number = store.next_variant(session, request)
+    folder = sample_dir(session, request, number)
+    replace_file(resolve_inside(run.path, f"{folder}/{REQUEST}"), body)
+    fields = {
+        "label": name,
+        "base_request_index": request,
+        "edits": to_builtins(edits),
+        "created_at": label.created_at,
+        "source": label.source,
+    }
+    replace_file(resolve_inside(run.path, f"{folder}/{VARIANT}"), as_json(fields).encode())
+    return number
+
+
+def _has_body(path: Path, body: bytes) -> bool:
+    try:
+        return (path / REQUEST).read_bytes() == body
+    except OSError:
+        return False
 
 
 def variant_maker(store: BatchStore, run: RunStore, origin: tuple[VariantLabel, Scrubber]) -> Make:

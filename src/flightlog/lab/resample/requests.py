@@ -24,7 +24,7 @@ from flightlog.lab.resample import layout
 from flightlog.lab.resample.samples import RequestEdit
 from flightlog.lab.resample.state import SampleTarget
 from flightlog.lab.run_session import ApiCall, calls_of, exchanges_of
-from flightlog.lab.store import PlannedSession, RunStore
+from flightlog.lab.store import RunStore
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
 from flightlog.model.exchange import Exchange
 from flightlog.store.exchanges import ExchangeStore
@@ -177,11 +177,6 @@ class SampleRequest(Struct, frozen=True):
     model: str
     expected_usd: float | None
     scrubbed: bool = False
-
-
-def find_planned_session(run: RunStore, session: int, replicate: int) -> PlannedSession:
-    """Return a session that ran; replicate 0 means the first one."""
-    return ReplaySource(run, session, replicate, "").planned
 
 
 def list_session_requests(source: ReplaySource) -> list[RequestListing]:

@@ -69,10 +69,19 @@ class Sample(Struct, frozen=True):
 
 def list_samples(run: Path) -> list[Sample]:
     """Return every sample of the run at `run`, by session, request, variant and number."""
-    models = _models_by_item(run)
-    return [
-        _read_sample(item, models.get(item), is_error, path, run) for item, is_error, path in _iter_run_samples(run)
-    ]
+    results = (event for event in journal_events(run) if isinstance(event, SampleAnswered | SampleFailed))
+    models = {event.item: event.model for event in results}
+    samples = []
+    for session, request, variant, folder in layout.iter_sample_dirs(run):
+        files = list(layout.iter_sample_files(folder))
+        answered = {number for number, is_error, _ in files if not is_error}
+        for number, is_error, path in files:
+            if not is_error or number not in answered:
+                item, name = SampleItem(session, request, variant, number), str(path.relative_to(run))
+                answer = _read_json_object(path)
+                read = _failed_sample if is_error or not answer else _answered_sample
+                samples.append(read(item, models.get(item, ""), answer, name))
+    return samples
 
 
 def list_variants(run: Path) -> list[Variant]:
@@ -87,38 +96,14 @@ def journal_events(run: Path) -> Iterator[SampleEvent]:
         yield from (entry.event for entry in journal.read_records() if isinstance(entry, JournalRecord))
 
 
-def _models_by_item(run: Path) -> dict[SampleItem, str]:
-    return {
-        event.item: event.model for event in journal_events(run) if isinstance(event, SampleAnswered | SampleFailed)
-    }
+def _failed_sample(item: SampleItem, model: str, answer: Mapping[str, Any], name: str) -> Sample:
+    where, status = (item.session, item.request, item.variant, item.number), answer.get("status")
+    error = str(answer.get("error") or ("unknown" if answer else "the file holds no JSON object"))
+    status = status if isinstance(status, int) else 0
+    return Sample(*where, model, (), "", Usage(), None, error, name, status=status)
 
 
-def _iter_run_samples(run: Path) -> Iterator[tuple[SampleItem, bool, Path]]:
-    for session, request, variant, folder in layout.iter_sample_dirs(run):
-        listed = list(layout.iter_sample_files(folder))
-        answered = {number for number, is_error, _ in listed if not is_error}
-        for number, is_error, path in listed:
-            if not (is_error and number in answered):
-                yield SampleItem(session, request, variant, number), is_error, path
-
-
-def _read_sample(item: SampleItem, model: str | None, is_error: bool, path: Path, run: Path) -> Sample:  # noqa: FBT001 - from a file's name
-    answer = _read_json_object(path)
-    name = str(path.relative_to(run))
-    broken = "" if answer else "the file holds no JSON object"
-    if is_error or broken:
-        status = answer.get("status")
-        return Sample(
-            *(item.session, item.request, item.variant, item.number),
-            model or "",
-            (),
-            "",
-            Usage(),
-            None,
-            str(answer.get("error") or broken or "unknown"),
-            name,
-            status=status if isinstance(status, int) else 0,
-        )
+def _answered_sample(item: SampleItem, model: str, answer: Mapping[str, Any], name: str) -> Sample:
     content = answer.get("content")
     answered_by = _text_field(answer, "model")
     tokens = decode_usage(answer.get("usage"))

@@ -98,6 +98,7 @@ class SampleResult(Struct, frozen=True):
     error: str = ""
     retry_after_s: float | None = None
     is_final: bool = False
+    is_keyless: bool = False
 
 
 # Built at import, by one thread: msgspec crashes if two threads use a type first at the same time.
@@ -129,7 +130,8 @@ async def send_request(
     """Send a request once and return the result; network errors are results, not exceptions."""
     credentials = credential_headers(call.provider, environ)
     if not credentials and call.needs_key:
-        return SampleResult(NOT_SENT, error="there is no key in the environment of the sending machine", is_final=True)
+        why = "there is no key in the environment of the sending machine"
+        return SampleResult(NOT_SENT, error=why, is_final=True, is_keyless=True)
     scrubber = _key_scrubber(*credentials.items())
     timeout = aiohttp.ClientTimeout(total=call.timeout_s, sock_connect=min(_CONNECT_S, call.timeout_s))
     url = URL(call.url, encoded=True)

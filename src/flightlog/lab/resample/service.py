@@ -21,7 +21,7 @@ from flightlog.lab.layout import meta_page
 from flightlog.lab.replay.source import ReplaySource
 from flightlog.lab.resample import plan
 from flightlog.lab.resample.batch import SampleBatch, SendOptions, Tell, recover_answered
-from flightlog.lab.resample.plan import Sweep, parse_sweep
+from flightlog.lab.resample.plan import Sweep, VariantLabel, make_variant, parse_sweep
 from flightlog.lab.resample.requests import RequestListing, SampleRequest, list_session_requests, load_recorded_body
 from flightlog.lab.resample.send import StoppingRule, credential_headers
 from flightlog.lab.resample.state import (
@@ -33,7 +33,6 @@ from flightlog.lab.resample.state import (
     SampleTarget,
     lock_batches,
 )
-from flightlog.lab.resample.variants import VariantLabel, make_variant
 from flightlog.lab.runner.context import Tell as Telling
 from flightlog.lab.runner.run import add_replicates
 from flightlog.lab.store import RunStore

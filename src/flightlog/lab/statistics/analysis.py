@@ -162,9 +162,10 @@ def _compare_actions(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator
         return
     if not (base.stopped or group.stopped):
         p, name = compare_kinds(one, other, seed)
-        yield Comparison(
-            group.name, "actions", "all", _total_variation(one, other), None, name, p, places=_trial_paths(base, group)
-        )
+        a, b = Counter(one), Counter(other)
+        # Total variation: half the sum of the differences of the shares; 0 equal, 1 disjoint.
+        effect = sum(abs(a[key] / len(one) - b[key] / len(other)) for key in {*a, *b}) / 2
+        yield Comparison(group.name, "actions", "all", effect, None, name, p, places=_trial_paths(base, group))
     for key, seen in sorted(Counter([*one, *other]).items()):
         if seen >= SAMPLES_MIN:
             pairs = (one.count(key), len(one)), (other.count(key), len(other))
@@ -176,17 +177,9 @@ def _compare_amounts(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator
         one, other = (trial_amounts(side.trials, name) for side in (base, group))
         if min(len(one), len(other)) >= SAMPLES_MIN:
             p, test = compare_means(one, other, seed)
-            difference = estimate_difference(one, other, seed)
-            yield Comparison(
-                group.name,
-                "amount",
-                name,
-                difference.mean,
-                difference.interval,
-                test,
-                p,
-                places=_trial_paths(base, group),
-            )
+            mean = estimate_difference(one, other, seed)
+            places = _trial_paths(base, group)
+            yield Comparison(group.name, "amount", name, mean.mean, mean.interval, test, p, places=places)
 
 
 def _compare_shares(
@@ -200,12 +193,6 @@ def _compare_shares(
     return Comparison(
         groups[1].name, what, of, other.share - one.share, interval, name, p, places=_trial_paths(*groups)
     )
-
-
-def _total_variation(one: Sequence[str], other: Sequence[str]) -> float:
-    """Return half the sum of the differences of the shares: 0 equal, 1 disjoint."""
-    a, b = Counter(one), Counter(other)
-    return sum(abs(a[key] / len(one) - b[key] / len(other)) for key in {*a, *b}) / 2
 
 
 def _trial_paths(*groups: TrialGroup) -> tuple[str, ...]:
@@ -224,10 +211,9 @@ def analyze_questions(questions: Sequence[ComparisonQuestion], seed: int = 0) ->
     for question, compared in zip(questions, comparisons, strict=True):
         against = []
         for group, group_tests in compared:
-            adjusted_tests = tuple(replace(test, p_adjusted=next(adjusted)) for test in group_tests)
-            against.append(
-                GroupComparison(group.name, question.groups[0].name, _judge_comparisons(adjusted_tests), adjusted_tests)
-            )
+            final = tuple(replace(test, p_adjusted=next(adjusted)) for test in group_tests)
+            verdict = (DIFFERS if any(test.is_finding for test in final) else NONE) if final else FEW
+            against.append(GroupComparison(group.name, question.groups[0].name, verdict, final))
         groups = tuple(summarize_group(other, question, seed) for other in question.groups)
         recorded = question.recorded.label if question.recorded else ""
         answers.append(QuestionResult(question.name, groups, tuple(against), recorded))
@@ -247,7 +233,7 @@ def summarize_group(group: TrialGroup, question: ComparisonQuestion, seed: int) 
         tuple(_action_shares(group, actions)),
         _agreement_rate(list(actions.values())),
         _estimate_share(group, ("as recorded", ""), _action_predicate(recorded.key)) if recorded and actions else None,
-        tuple(_outcome_shares(group)),
+        tuple(_estimate_share(group, (name, ""), _outcome_predicate(name)) for name in list_verifiers([group])),
         {name: estimate_mean(trial_amounts(group.trials, name), seed) for name in AMOUNTS},
         tuple(trial.place for trial in group.trials),
         group.failed,
@@ -261,16 +247,11 @@ def _action_shares(group: TrialGroup, actions: Counter[str]) -> Iterator[ShareEs
 
 
 def _action_predicate(key: str) -> Callable[[Trial], bool | None]:
-    return lambda each: each.action.key == key if each.action else None
-
-
-def _outcome_shares(group: TrialGroup) -> Iterator[ShareEstimate]:
-    for name in list_verifiers([group]):
-        yield _estimate_share(group, (name, ""), _outcome_predicate(name))
+    return lambda trial: trial.action.key == key if trial.action else None
 
 
 def _outcome_predicate(name: str) -> Callable[[Trial], bool | None]:
-    return lambda each: each.outcomes.get(name)
+    return lambda trial: trial.outcomes.get(name)
 
 
 def _estimate_share(group: TrialGroup, named: tuple[str, str], is_hit: Callable[[Trial], bool | None]) -> ShareEstimate:
@@ -284,9 +265,3 @@ def _estimate_share(group: TrialGroup, named: tuple[str, str], is_hit: Callable[
 def _agreement_rate(counts: Sequence[int]) -> float | None:
     n = sum(counts)
     return sum(count * (count - 1) for count in counts) / (n * (n - 1)) if n > 1 else None
-
-
-def _judge_comparisons(tests: Sequence[Comparison]) -> str:
-    if not tests:
-        return FEW
-    return DIFFERS if any(test.is_finding for test in tests) else NONE

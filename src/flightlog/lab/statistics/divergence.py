@@ -136,7 +136,8 @@ def iter_path_lines(root: PathNode, width: int = 100) -> Iterator[str]:
     segments = list_segments(root, _LINES_MAX + 1)
     for segment in segments[:_LINES_MAX]:
         ends = f", {len(segment.last.ends)} end" if segment.last.ends else ""
-        head = f"{'  ' * min(segment.level, 20)}{segment.step_range}  {len(segment.first.places)} of {len(root.places)}{ends}"
+        indent, count = "  " * min(segment.level, 20), len(segment.first.places)
+        head = f"{indent}{segment.step_range}  {count} of {len(root.places)}{ends}"
         yield f"{head}  {one_line(segment.first.action.label, width)}"
     if len(segments) > _LINES_MAX:
         yield "…"

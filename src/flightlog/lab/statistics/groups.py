@@ -39,11 +39,12 @@ class Action(Struct, frozen=True, order=True):
 def action_of_response(content: Iterable[Mapping[str, Any]], stop_reason: str, work_dir: str = "") -> Action:
     """Return the action of an API response."""
     blocks = list(content)
-    used = [block for block in blocks if block.get("type") == "tool_use"]
-    calls = [(str(block.get("name") or "?"), block.get("input")) for block in used]
+    calls = []
+    for block in (block for block in blocks if block.get("type") == "tool_use"):
+        arguments = block.get("input")
+        calls.append((str(block.get("name") or "?"), arguments if isinstance(arguments, dict) else {}))
     has_words = any(str(block.get("text") or "").strip() for block in blocks if block.get("type") == "text")
-    return _build_action([(name, arguments if isinstance(arguments, dict) else {}) for name, arguments in calls], stop_reason,
-                   work_dir, has_words=has_words)  # fmt: skip
+    return _build_action(calls, stop_reason, work_dir, has_words=has_words)
 
 
 def action_of_step(step: Step, work_dir: str = "") -> Action:
@@ -132,7 +133,7 @@ class SampleContext(Struct, frozen=True):
     stopped: Collection[tuple[str, int, int]]
     work_dir: str
     prefix: str
-    told_by: Callable[[Action], Action]
+    normalize: Callable[[Action], Action]
 
 
 def questions_from_samples(samples: Iterable[Sample], facts: SampleContext) -> list[ComparisonQuestion]:
@@ -162,7 +163,7 @@ def _build_question(
         name = sample_dir(*request, variant).rpartition("/")[2] + (f" {model}" if model != base_model else "")
         label = labels.get(variant, "") if variant else AS_RECORDED
         groups.append(_build_group(name, (label, model), samples.get((variant, model), []), (*request, variant), facts))
-    recorded = facts.told_by(recorded_answer.action) if recorded_answer else None
+    recorded = facts.normalize(recorded_answer.action) if recorded_answer else None
     return ComparisonQuestion(
         f"{facts.prefix.strip('./')} {request[0]} request {request[1]}".strip(), tuple(groups), recorded
     )
@@ -182,7 +183,7 @@ def _build_group(
 
 
 def _sample_trial(sample: Sample, facts: SampleContext) -> Trial:
-    action = facts.told_by(action_of_response(sample.content, sample.stop_reason, facts.work_dir))
+    action = facts.normalize(action_of_response(sample.content, sample.stop_reason, facts.work_dir))
     usage = sample.usage
     return Trial(facts.prefix + sample.path, action, {}, usage.prompt, usage.output, sample.cost_usd)
 

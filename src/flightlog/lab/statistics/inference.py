@@ -149,10 +149,7 @@ def difference_interval(one: HitCount, other: HitCount, confidence: float = CONF
     """Return the interval of the difference of two shares, the second minus the first."""
     if one.stopped or other.stopped:
         half = (1 + confidence) / 2  # Bonferroni: each may fail half as often.
-        a, b = (
-            sequential_interval(one.hits, one.n, half),
-            sequential_interval(other.hits, other.n, half),
-        )
+        a, b = (sequential_interval(one.hits, one.n, half), sequential_interval(other.hits, other.n, half))
         return ConfidenceInterval(max(b[0] - a[1], -1.0), min(b[1] - a[0], 1.0), BOTH, confidence)
     (low_one, high_one), (low_other, high_other) = (
         _wilson_bounds(count.hits, count.n, confidence) for count in (one, other)

@@ -51,7 +51,8 @@ def render_analysis(name: str, analysis: ExperimentAnalysis, root: PathNode | No
     sample_count = sum(group.n for answer in analysis.answers for group in answer.groups)
     places = [place for answer in analysis.answers for group in answer.groups for place in group.places]
     rules = (
-        f"{sample_count} samples: intervals hold with {analysis.confidence:.0%}, {analysis.tests} comparisons were made, "
+        f"{sample_count} samples: intervals hold with {analysis.confidence:.0%}, "
+        f"{analysis.tests} comparisons were made, "
         f"a finding is one that {analysis.rule}'s rule over all of them leaves at or below {analysis.level:g}, "
         f"and nothing is said of groups with fewer than {analysis.samples_min} (seed {analysis.seed})."
     )

@@ -28,7 +28,7 @@ from flightlog.lab.statistics.groups import (
     questions_from_samples,
 )
 from flightlog.lab.statistics.report import MARK, NAME, render_analysis
-from flightlog.lab.store import PlannedSession, RunStore
+from flightlog.lab.store import RunStore
 from flightlog.model.errors import Conflict, FlightlogError, NotFound, optional_import
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.model.runtime import Runtime
@@ -41,7 +41,7 @@ BY = ("arguments", "tool")
 class ComparisonOptions(Struct, frozen=True):
     """How actions are distinguished, and the search path for programs."""
 
-    told_by: Callable[[Action], Action]
+    normalize: Callable[[Action], Action]
     programs: str
 
 
@@ -56,14 +56,8 @@ def sample_questions(run: RunStore, options: ComparisonOptions, *, prefix: str =
         if isinstance(event, BatchStarted) and event.limits.until_width is not None
         for target in event.targets
     }
-    facts = SampleContext(
-        _load_recorded_actions(run, samples),
-        list_variants(run.path),
-        stopped,
-        run.config.work_dir,
-        prefix,
-        options.told_by,
-    )
+    recorded, variants = _load_recorded_actions(run, samples), list_variants(run.path)
+    facts = SampleContext(recorded, variants, stopped, run.config.work_dir, prefix, options.normalize)
     return questions_from_samples(samples, facts)
 
 
@@ -86,16 +80,11 @@ def iter_action_paths(runs: Sequence[RunStore], options: ComparisonOptions) -> I
         trees = trees_of(run, options.programs)
         for planned in run.planned_sessions():
             if run.state.last_attempt(planned.name) is not None:
-                yield _build_action_path(run, planned, RunSession(run, planned, trees), options)
-
-
-def _build_action_path(
-    run: RunStore, planned: PlannedSession, session: RunSession, options: ComparisonOptions
-) -> ActionPath:
-    branch = run.state.branch if planned.index == 1 else None
-    steps = tuple(options.told_by(action_of_step(step, run.config.work_dir)) for step in session.own_steps())
-    begins = (branch.source_run, branch.source_dir, branch.turn - 1) if branch else None
-    return ActionPath(run.name, planned.name, steps, begins)
+                own_steps = RunSession(run, planned, trees).own_steps()
+                steps = tuple(options.normalize(action_of_step(step, run.config.work_dir)) for step in own_steps)
+                branch = run.state.branch if planned.index == 1 else None
+                begins = (branch.source_run, branch.source_dir, branch.turn - 1) if branch else None
+                yield ActionPath(run.name, planned.name, steps, begins)
 
 
 def _iter_branches(runs: Sequence[RunStore], options: ComparisonOptions) -> Iterator[BranchTrial]:
@@ -105,14 +94,12 @@ def _iter_branches(runs: Sequence[RunStore], options: ComparisonOptions) -> Iter
         if branch is None:
             continue
         meta = run_meta(run.name, run.config, run.state)["sessions"][0]
-        if not meta["finished_at"]:
-            continue
-        first = _action_at_turn(run, run.planned_sessions()[0].name, 1, options)
-        source = by_name.get(branch.source_run)
-        recorded = _action_at_turn(source, branch.source_dir, branch.turn, options) if source else None
-        yield BranchTrial(
-            run.name, (branch.source_run, branch.source_dir, branch.turn), branch.prompt, meta, first, recorded
-        )
+        if meta["finished_at"]:
+            first = _action_at_turn(run, run.planned_sessions()[0].name, 1, options)
+            point = (branch.source_run, branch.source_dir, branch.turn)
+            source = by_name.get(branch.source_run)
+            recorded = _action_at_turn(source, branch.source_dir, branch.turn, options) if source else None
+            yield BranchTrial(run.name, point, branch.prompt, meta, first, recorded)
 
 
 def _action_at_turn(run: RunStore, session: str, turn: int, options: ComparisonOptions) -> Action | None:
@@ -120,7 +107,7 @@ def _action_at_turn(run: RunStore, session: str, turn: int, options: ComparisonO
     if planned is None or run.state.last_attempt(session) is None:
         return None
     steps = RunSession(run, planned, trees_of(run, options.programs)).own_steps()
-    return options.told_by(action_of_step(steps[turn - 1], run.config.work_dir)) if turn <= len(steps) else None
+    return options.normalize(action_of_step(steps[turn - 1], run.config.work_dir)) if turn <= len(steps) else None
 
 
 def _load_recorded_actions(run: RunStore, samples: Sequence[Sample]) -> dict[tuple[str, int], RecordedAction]:
@@ -151,7 +138,7 @@ def _recorded_action(message: dict[str, object], work_dir: str) -> RecordedActio
 
 def analyze_runs(runtime: Runtime, runs: Sequence[RunStore], by: str = BY[0], seed: int = 0) -> ExperimentAnalysis:
     """Answer the questions of these runs; for a single run also those of its branches."""
-    options = ComparisonOptions(action_by_tool if by == "tool" else _group_by_tool, runtime.program_path)
+    options = _comparison_options(runtime, by)
     many = len(runs) > 1
     questions = [
         question
@@ -181,11 +168,7 @@ def list_run_family(runtime: Runtime, run: RunStore) -> list[RunStore]:
 
 def build_divergence_tree(runtime: Runtime, runs: Sequence[RunStore], by: str = BY[0]) -> PathNode:
     """Return the tree of the actions of all sessions in these runs."""
-    return build_path_tree(
-        iter_action_paths(
-            runs, ComparisonOptions(action_by_tool if by == "tool" else _group_by_tool, runtime.program_path)
-        )
-    )
+    return build_path_tree(iter_action_paths(runs, _comparison_options(runtime, by)))
 
 
 def write_analysis(runtime: Runtime, run: RunStore, analysis: ExperimentAnalysis) -> Path:
@@ -195,18 +178,10 @@ def write_analysis(runtime: Runtime, run: RunStore, analysis: ExperimentAnalysis
     path = run.path / NAME
     if path.exists() and MARK not in path.read_text("utf-8", "replace"):
         raise Conflict(f"{NAME} of {run.name} was written by hand", hint=f"rename it first: {path}")
-    write_output_files(
-        run.path,
-        [
-            OutputFile(
-                NAME,
-                Tier.PRIVATE,
-                render_analysis(run.name, analysis, build_divergence_tree(runtime, list_run_family(runtime, run))),
-            )
-        ],
-    )
+    tree = build_divergence_tree(runtime, list_run_family(runtime, run))
+    write_output_files(run.path, [OutputFile(NAME, Tier.PRIVATE, render_analysis(run.name, analysis, tree))])
     return path
 
 
-def _group_by_tool(action: Action) -> Action:
-    return action
+def _comparison_options(runtime: Runtime, by: str) -> ComparisonOptions:
+    return ComparisonOptions(action_by_tool if by == "tool" else lambda action: action, runtime.program_path)
