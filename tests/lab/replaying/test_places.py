@@ -108,6 +108,6 @@ def test_a_directory_a_killed_branch_worked_in_is_put_back_by_the_next_command(t
     assert not [
         pid for pid in processes() if "sleep 60" in command_line(pid) and str(tmp_path) in environ(pid).decode()
     ]
-    assert "as it was before b" in looked.stderr
+    assert "to its state before b" in looked.stderr
     assert not (branch.path / ".in_place").exists()
     assert not subprocess.run([FLIGHTLOG, "lab", "list"], cwd=tmp_path, env=env, capture_output=True, check=True).stderr
