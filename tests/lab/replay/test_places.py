@@ -74,17 +74,10 @@ from pathlib import Path
 from msgspec.structs import replace
 from flightlog.agents.sandbox import IsolationMode
 from flightlog.app.runtime import open_runtime
-<<<<<<< HEAD:tests/lab/replaying/test_places.py
-from flightlog.lab import service as app
-from flightlog.lab.store import RunStore
-from flightlog.lab.runner.run import continue_run
-setting = replace(app.prepare_run(open_runtime(dict(os.environ)), lambda *_: None), means=IsolationMode.NONE, leash=())
-=======
 from flightlog.lab.service import prepare_run
 from flightlog.lab.store import RunStore
-from flightlog.lab.replay.branch import continue_any_run
+from flightlog.lab.runner.run import continue_run
 setting = replace(prepare_run(open_runtime(dict(os.environ)), lambda *_: None), means=IsolationMode.NONE, leash=())
->>>>>>> move:tests/lab/replay/test_places.py
 book = RunStore(Path(sys.argv[1]), now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
 continue_run(book, setting, again=False)
 """

@@ -207,7 +207,7 @@ def test_what_is_not_there_is_said(run):
         ask(run, sweep=Sweep(requests=(2,), numbers=(7,)))
     with pytest.raises(NotFound, match="no batch"):
         service.resume_batch(open_runtime(), book(run), "", sent(), {})
-    with pytest.raises(Invalid, match="no such place"):
+    with pytest.raises(Invalid, match="no such path"):
         SweepVariant("x", {"messages.9.content": "y"}).apply_to({"messages": []})
 
 

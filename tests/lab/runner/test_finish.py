@@ -15,7 +15,7 @@ from labs import config, environment, meta, run
 
 FINISH = """
 from flightlog.app.runtime import open_runtime
-from flightlog.lab import service as app
+from flightlog.lab.service import prepare_run
 from flightlog.lab.store import RunStore
 from flightlog.lab.runner.run import continue_run
 setting = prepare_run(open_runtime({**os.environ, "HOME": str(root)}), lambda *_: None)
