@@ -132,7 +132,6 @@ class StepJoin:
         calls: Sequence[ApiCall],
         saved: Sequence[SnapshotSaved],
     ) -> None:
-        """Index the session, its trajectories, its requests and its snapshots."""
         self._session = session
         self._files = {"": MAIN} | {lane.id: subagent_file(lane) for lane in session.lanes}
         self._ids = {name: step_ids(documents[name]) for name in documents}
@@ -143,11 +142,9 @@ class StepJoin:
         self._after_call = {snapshot.call_id: snapshot.tree for snapshot in saved if snapshot.call_id}
 
     def step_id(self, lane: str, step: Step) -> int | None:
-        """Return the number of a step in its trajectory."""
         return self._ids.get(self._files.get(lane, ""), {}).get(step.message_id)
 
     def find_request(self, step: Step) -> ApiCall | None:
-        """Return the request that a step answers."""
         return self._calls.get(step.message_id) or self._by_request.get(step.request_id)
 
     def build_uuid_map(self, copied: frozenset[str]) -> dict[str, Any]:

@@ -86,7 +86,6 @@ def collect_run(path: Path, recorded: CollectedSession, write: Callable[[Path, R
 
 
 def list_tool_changes(session: Session, lineage: StepJoin) -> list[dict[str, Any]]:
-    """Return the changes that the tool calls of a session report, in order."""
     steps_in_order = [
         (step.at_ms or 0, lane, step, lineage.step_id(lane, step))
         for lane, steps in steps_by_thread(session).items()
@@ -155,8 +154,6 @@ class CollectOptions(Struct, frozen=True):
 
 
 class CollectResult(Struct, frozen=True):
-    """The result for one session."""
-
     session: str
     run: str
     state: str

@@ -49,7 +49,6 @@ class SessionConfig(Struct, frozen=True, forbid_unknown_fields=True):
     count: int = 1
 
     def __post_init__(self) -> None:
-        """Raise ValueError for impossible values."""
         _require_at_least("session_index", self.session_index, 1)
         _require_at_least("count", self.count, 1)
         _require_at_least("max_turns", self.max_turns, 1)
@@ -94,8 +93,6 @@ class VerifierConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The configuration of a whole run."""
-
     model: str
     work_dir: str
     sessions: tuple[SessionConfig, ...]
@@ -167,7 +164,6 @@ def parse_run_config(
 
 
 def tags_of(text: str) -> list[Any]:
-    """Return the tags in a configuration's text."""
     return _load_mapping(text).get("tags") or []
 
 

@@ -86,7 +86,6 @@ def _input_summary(arguments: dict[str, Any]) -> str:
 
 
 def compare_runs(runs: Sequence[RunStore], programs: str) -> dict[str, Any]:
-    """Compare runs, session index by session index."""
     metas = [run_meta(run.name, run.config, run.state) for run in runs]
     last = max(len(run.config.sessions) for run in runs)
     return {
@@ -123,7 +122,6 @@ def _side_by_side(runs: Sequence[RunStore], programs: str) -> dict[str, Any] | N
 
 
 def _differing_settings(runs: Sequence[RunStore]) -> dict[str, list[Any]]:
-    """Return the settings in which the runs differ."""
     names = [name for name in runs[0].config.__struct_fields__ if name not in {"run_name", "sessions", "work_dir"}]
     values = {name: [getattr(run.config, name) for run in runs] for name in names}
     return {name: settings for name, settings in values.items() if any(value != settings[0] for value in settings)}
@@ -184,7 +182,6 @@ class RunAddress(Struct, frozen=True):
 
 
 def parse_run_address(written: str) -> RunAddress:
-    """Parse an address of a run, session or turn."""
     match = _FORM.fullmatch(written)
     if match is None:
         raise Invalid(f"not an address in a run: {written[:80]!r}", hint="write RUN, RUN#SESSION or RUN#SESSION.TURN")
@@ -193,7 +190,6 @@ def parse_run_address(written: str) -> RunAddress:
 
 
 def inspect_address(run: RunStore, address: RunAddress, programs: str) -> dict[str, Any]:
-    """Return what is at an address."""
     if not address.session:
         return _inspect_run(run, programs)
     session = RunSession(run, find_planned_session(run, address.session, address.replicate), trees_of(run, programs))

@@ -72,12 +72,10 @@ def _replay_fields(state: RunState) -> dict[str, Any]:
 
 
 def meta_page(name: str, config: RunConfig, state: RunState) -> OutputFile:
-    """Return the output file `run_meta.json`."""
     return OutputFile("run_meta.json", Tier.PRIVATE, as_json(run_meta(name, config, state)))
 
 
 def as_json(value: Any) -> str:
-    """Return a value as indented JSON."""
     return json.dumps(value, indent=2, ensure_ascii=True) + "\n"
 
 

@@ -52,7 +52,6 @@ class RunLinks:
     """Trace links of the sessions in some runs."""
 
     def __init__(self, runs: Sequence[RunStore], programs: str) -> None:
-        """Index the sessions of `runs`; `programs` is the search path for git."""
         self._programs = programs
         self._sessions: dict[str, tuple[RunStore, PlannedSession]] = {}
         for run in runs:
@@ -73,11 +72,9 @@ class RunLinks:
                 yield _run_link(run, planned, session)
 
     def sessions_starting_with(self, written: str) -> list[str]:
-        """Return the ids of sessions in runs that start with `written`."""
         return [session for session in self._sessions if session.startswith(written)]
 
     def read_session(self, session: str) -> Session | None:
-        """Return a session of a run, or None."""
         entry = self._sessions.get(session)
         return RunSession(*entry, None).session if entry else None
 
@@ -108,7 +105,6 @@ def _matches_address(link: TraceLink, written: str) -> bool:
 
 
 def _sample_links(run: RunStore, planned: PlannedSession, request: int, at: str) -> Iterator[TraceLink]:
-    """Yield the samples of a request at the request's step."""
     base = f"request_{request:03d}"
     for folder in sorted((run.path / planned.name / RESAMPLES).glob(f"{base}*")):
         if folder.name != base and not folder.name.startswith(f"{base}_v"):

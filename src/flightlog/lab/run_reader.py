@@ -46,17 +46,14 @@ class RunSession:
 
     @functools.cached_property
     def session(self) -> Session | None:
-        """The session from its transcript; None without one."""
         return read_session_folder(self.folder, self.attempt.session_id, self._agent_name)
 
     @functools.cached_property
     def exchanges(self) -> ExchangeStore:
-        """Its captured exchanges."""
         return exchanges_of(self.folder)
 
     @functools.cached_property
     def calls(self) -> list[ApiCall]:
-        """Its requests, in order."""
         return calls_of(self.exchanges)
 
     @functools.cached_property
@@ -81,7 +78,6 @@ class RunSession:
 
     @functools.cached_property
     def bundle(self) -> TrajectoryBundle | None:
-        """Its trajectories."""
         if self.session is None:
             return None
         threads = source_of(AGENT).thread_contexts(list_session_folder(self.folder, self.attempt.session_id))

@@ -31,12 +31,10 @@ class ApiCall(Struct, frozen=True):
 
     @property
     def index(self) -> int:
-        """The number of the request in the capture."""
         return self.exchange.index
 
 
 def exchanges_of(folder: Path) -> ExchangeStore:
-    """Open the captured exchanges of a session for reading."""
     return ExchangeStore(folder / EXCHANGES, now=_never, new_id=_never)
 
 
@@ -76,7 +74,6 @@ def steps_by_thread(session: Session) -> dict[str, tuple[Step, ...]]:
 
 
 def message_ids(session: Session | None) -> frozenset[str]:
-    """Return the message ids of all responses in a session."""
     if session is None:
         return frozenset()
     return frozenset(step.message_id for steps in steps_by_thread(session).values() for step in steps)

@@ -112,7 +112,6 @@ def open_run(runtime: Runtime, runs_dir: Path, name: str) -> RunStore:
 
 
 def open_runs(runtime: Runtime, runs_dir: Path) -> list[RunStore]:
-    """Open every run of a directory."""
     return [
         RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id) for path in store.list_run_paths(runs_dir)
     ]
@@ -165,7 +164,6 @@ class ReplayRequest(Struct, frozen=True):
 
 
 def runs_dir(runtime: Runtime) -> Path:
-    """Return the runs directory of the project."""
     return contained_in_project(runtime, Path(runtime.cwd) / RUNS)
 
 
@@ -175,7 +173,6 @@ def all_runs(runtime: Runtime) -> tuple[list[RunStore], list[str]]:
 
 
 def find_run(runtime: Runtime, name: str) -> RunStore:
-    """Open the run with exactly this name."""
     path = next((run for run in store.list_run_paths(runs_dir(runtime)) if run.name == name), None)
     if path is None:
         raise NotFound(f"no such run: {name[:60]!r}", hint="flightlog lab list")

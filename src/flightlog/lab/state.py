@@ -15,8 +15,6 @@ from flightlog.store.journal import JournalRecord, UnknownEvent
 
 
 class SessionAttempt(Struct):
-    """One attempt at one session."""
-
     session: str
     number: int
     session_id: str
@@ -41,8 +39,6 @@ class SessionAttempt(Struct):
 
 
 class RunState(Struct):
-    """A run as its journal describes it."""
-
     started: events.RunStarted | None = None
     started_at: str = ""
     finished_at: str = ""
@@ -61,12 +57,10 @@ class RunState(Struct):
     unrecognised: int = 0
 
     def last_attempt(self, session: str) -> SessionAttempt | None:
-        """Return the latest attempt at a session, or None."""
         return self.attempts[session][-1] if self.attempts.get(session) else None
 
     @property
     def in_flight(self) -> list[SessionAttempt]:
-        """Attempts that started and have no end on record."""
         return [attempts[-1] for attempts in self.attempts.values() if attempts[-1].ended is None]
 
     @property
@@ -76,7 +70,6 @@ class RunState(Struct):
 
 
 def fold_run(records: Iterable[JournalRecord[events.RunEvent] | UnknownEvent | Damage]) -> RunState:
-    """Fold a whole journal into a state."""
     state = RunState()
     for record in records:
         match record:
@@ -92,7 +85,6 @@ def fold_run(records: Iterable[JournalRecord[events.RunEvent] | UnknownEvent | D
 
 
 def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None:  # noqa: C901 - one case per event
-    """Apply one event to the state."""
     event = record.event
     if isinstance(event, events.AttemptEvent):
         _add_attempt_event(state, event, record.ts)

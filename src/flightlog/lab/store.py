@@ -58,7 +58,6 @@ class PlannedSession(Struct, frozen=True):
 
     @property
     def required_sessions(self) -> frozenset[str]:
-        """The sessions that must end first."""
         return frozenset({self.parent, self.tree_of} - {""})
 
 
@@ -129,7 +128,6 @@ class RunStore:
 
     @property
     def shadow_dir(self) -> Path:
-        """The shadow repository of the work tree."""
         return self.path / SHADOW
 
     @property
@@ -138,11 +136,9 @@ class RunStore:
         return self.path.with_name(f".work-{self.path.name}")
 
     def planned_sessions(self) -> tuple[PlannedSession, ...]:
-        """Return every session that the run will have."""
         return plan_sessions(self.config, self.state.added)
 
     def ended_sessions(self) -> list[PlannedSession]:
-        """Return the sessions whose last attempt ended."""
         attempts = ((planned, self.state.last_attempt(planned.name)) for planned in self.planned_sessions())
         return [planned for planned, last in attempts if last is not None and last.ended is not None]
 
@@ -218,7 +214,6 @@ def find_run(runs_dir: Path, name: str) -> Path:
 
 
 def find_planned_session(run: RunStore, session: int, replicate: int) -> PlannedSession:
-    """Return a session of a run; replicate 0 means the first one."""
     replicates = [planned for planned in run.planned_sessions() if planned.index == session]
     if not replicates:
         hint = f"it has sessions 1 to {len(run.config.sessions)}"
@@ -233,7 +228,6 @@ def find_planned_session(run: RunStore, session: int, replicate: int) -> Planned
 
 
 def list_run_paths(runs_dir: Path) -> list[Path]:
-    """Return the runs of a directory, by name."""
     if not runs_dir.is_dir():
         return []
     top = runs_dir.resolve()

@@ -48,7 +48,6 @@ class BranchEstimate(Struct, frozen=True):
 
 
 def estimate_branch(steps: Sequence[Step], turn: int) -> BranchEstimate:
-    """Estimate the cost of a branch before `turn`."""
     rest = steps[turn - 1 :]
     costs = [step.cost.usd for step in rest]
     priced = [cost for cost in costs if cost is not None]
@@ -105,7 +104,6 @@ Written = tuple[int, str, str]  # turn, path, object id after it ("" if deleted)
 
 
 def branch_points(steps: Sequence[Step], written: Iterable[Written]) -> list[BranchSuggestion]:
-    """Return suggested turns of a session, in order."""
     suggestions = [*_find_failures(steps), *_find_loops(steps), *_find_reverts(written)]
     return sorted(suggestions, key=lambda suggestion: (suggestion.turn, suggestion.kind))
 

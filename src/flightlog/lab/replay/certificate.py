@@ -89,7 +89,6 @@ def _first_difference(context: RecordedContext, spliced: RewrittenBody, facts: R
 
 
 def _without_prompt(body: Mapping[str, Any], prompt: str) -> dict[str, Any]:
-    """Return the request without the prompt of the branch."""
     messages = list(body.get("messages") or ())
     last = messages[-1] if prompt and messages else None
     if isinstance(last, dict) and isinstance(last.get("content"), list):
@@ -147,7 +146,6 @@ def certificate_fields(state: RunState) -> dict[str, Any] | None:
 
 
 def replay_page(state: RunState) -> OutputFile:
-    """Return the output file `replay_meta.json`."""
     return OutputFile("replay_meta.json", Tier.PRIVATE, as_json(replay_meta(state)))
 
 

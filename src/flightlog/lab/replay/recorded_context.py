@@ -98,7 +98,6 @@ class RewrittenBody(Struct, frozen=True):
 
     @property
     def data(self) -> bytes:
-        """The body as JSON bytes."""
         return msgspec.json.encode(self.body)
 
 
@@ -231,12 +230,10 @@ class RecordedAnswers:
     """The recorded answers that were not served yet."""
 
     def __init__(self, answers: Iterable[RecordedAnswer]) -> None:
-        """Start with all answers."""
         self._remaining = list(answers)
 
     @property
     def is_on(self) -> bool:
-        """Whether the main thread has answers left."""
         return any(answer.lane == Lane.MAIN.value for answer in self._remaining)
 
     def pop_answer(self, lane: Lane, body: Mapping[str, Any]) -> RecordedAnswer | None:

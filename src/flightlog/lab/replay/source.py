@@ -74,7 +74,6 @@ class ReplaySource:
         self.read = RunSession(run, self.planned, self._trees)
 
     def list_turns(self) -> list[ReplayTurn]:
-        """Return the turns of the session."""
         return [self._build_turn(number, step) for number, step in enumerate(self.read.own_steps(), 1)]
 
     def build_branch_point(self, turn: int) -> BranchPoint:
@@ -148,7 +147,6 @@ class ReplaySource:
         )
 
     def suggest_branches(self) -> list[BranchSuggestion]:
-        """Return turns worth going back to."""
         return branch_points(self.read.own_steps(), self._path_versions())
 
     def _path_versions(self) -> Iterator[Written]:
@@ -192,7 +190,6 @@ class ReplaySource:
 
     @functools.cached_property
     def _rebuildable_ids(self) -> frozenset[str]:
-        """The request ids whose rebuilt requests are exact."""
         exact = [request for request in self._rebuilt_requests if request.fidelity is RebuildFidelity.EXACT]
         return frozenset(request_id for request in exact for request_id in request.request_ids)
 
@@ -253,7 +250,6 @@ def _messages_following(body: dict[str, Any], later: Iterable[dict[str, Any]]) -
 
 
 def decode_request(body: bytes) -> dict[str, Any]:
-    """Return a recorded request as a mapping."""
     request = json.loads(body)
     assert isinstance(request, dict), "a request to a model is an object"
     return request

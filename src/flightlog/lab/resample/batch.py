@@ -68,8 +68,6 @@ class _RetryableAnswer(Exception):
 
 
 class SampleBatch:
-    """A batch that is being sent."""
-
     def __init__(
         self, store: BatchStore, state: BatchState, requests: Mapping[SampleTarget, SampleRequest], options: SendOptions
     ) -> None:

@@ -35,12 +35,10 @@ class SampleItem(Struct, frozen=True, order=True):
 
     @property
     def answer_file(self) -> str:
-        """The path of its answer, relative to the run."""
         return f"{sample_dir(self.session, self.request, self.variant)}/sample_{self.number:02d}.json"
 
     @property
     def error_file(self) -> str:
-        """The path of its error, relative to the run."""
         return f"{sample_dir(self.session, self.request, self.variant)}/sample_{self.number:02d}_error.json"
 
 

@@ -59,12 +59,10 @@ class SweepVariant(Struct, frozen=True, forbid_unknown_fields=True):
     drop_thinking: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError if nothing is changed."""
         if not self.set and not self.drop_thinking:
             raise ValueError("a variant has `set` or `drop_thinking`")
 
     def apply_to(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the request with the change."""
         return replace_values(without_thinking(body) if self.drop_thinking else body, self.set)
 
 
@@ -102,7 +100,6 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_sweep(text: str) -> Sweep:
-    """Parse a sweep from YAML."""
     try:
         data = read_yaml(text)
     except YAMLError as error:
@@ -250,7 +247,6 @@ def build_sample_requests(
 
 
 def start_batch(store: BatchStore, name: str, targets: tuple[SampleTarget, ...], limits: BatchLimits) -> BatchState:
-    """Record a new batch and return its state."""
     store.append(BatchStarted(name, targets, limits), durable=True)
     return store.batches[name]
 
@@ -270,7 +266,6 @@ def resolve_sample_upstream(config: RunConfig, base_url: str, environ: Mapping[s
 
 
 def batch_report(state: BatchState, reason: str) -> dict[str, object]:
-    """Return the state of a batch as a mapping."""
     return {
         "batch": state.name,
         "stop_reason": reason,

@@ -40,7 +40,6 @@ _VERSION = "2023-06-01"  # the API requires this header; used if the recording h
 
 
 def parse_edited_request(text: str) -> dict[str, Any]:
-    """Parse an edited request."""
     try:
         request = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -68,7 +67,6 @@ def replace_values(original: Mapping[str, Any], values: Mapping[str, Any]) -> di
 
 
 def without_thinking(original: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request without thinking blocks."""
     edited = copy.deepcopy(dict(original))
     for message in edited.get("messages") or []:
         content = message.get("content") if isinstance(message, dict) else None
@@ -89,7 +87,6 @@ def _check_thinking(original: dict[str, Any], edited: dict[str, Any]) -> None:
 
 
 def _iter_thinking_blocks(value: Any, path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield every thinking block with its path."""
     if _is_thinking(value):
         yield path, value
     elif isinstance(value, dict):
@@ -180,7 +177,6 @@ class SampleRequest(Struct, frozen=True):
 
 
 def list_session_requests(source: ReplaySource) -> list[RequestListing]:
-    """Return the requests of a session."""
     turns = {turn.request: turn.turn for turn in source.list_turns()}
     counts: dict[tuple[int, bool], int] = {}
     for session, request, variant, path in layout.iter_sample_dirs(source.run.path):
@@ -219,7 +215,6 @@ def sendable_body(body: bytes) -> dict[str, Any]:
 
 
 def build_sample_request(run: RunStore, target: SampleTarget) -> SampleRequest:
-    """Return what is sent for a target."""
     exchanges, exchange = _find_exchange(run, target.session, target.request)
     if target.variant:
         path = run.path / layout.sample_dir(target.session, target.request, target.variant) / layout.REQUEST

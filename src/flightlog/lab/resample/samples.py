@@ -85,12 +85,10 @@ def list_samples(run: Path) -> list[Sample]:
 
 
 def list_variants(run: Path) -> list[Variant]:
-    """Return every variant of the run, by session, request and number."""
     return [_read_variant(*entry) for entry in layout.iter_sample_dirs(run) if entry[2]]
 
 
 def journal_events(run: Path) -> Iterator[SampleEvent]:
-    """Yield the events of the run's journal of samples."""
     journal: Journal[SampleEvent] = Journal(run / layout.JOURNAL, SampleEvent, now=str, new_id=str)
     if journal.path.exists():
         yield from (entry.event for entry in journal.read_records() if isinstance(entry, JournalRecord))

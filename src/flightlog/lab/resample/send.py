@@ -32,13 +32,11 @@ class RateLimiter:
     """Limits requests to a rate per minute, and pauses all while the API asks to wait."""
 
     def __init__(self, per_minute: float | None, clock: Callable[[], float]) -> None:
-        """Start without delay; no rate means no limit."""
         self._every_s = 60.0 / per_minute if per_minute else 0.0
         self._clock = clock
         self._next = 0.0
 
     async def wait_turn(self) -> None:
-        """Wait until the next request may be sent."""
         now = self._clock()
         turn = max(self._next, now)
         self._next = turn + self._every_s
@@ -55,7 +53,6 @@ class BatchBudget:
     """A budget that also counts requests in flight, each as the most expensive answer so far."""
 
     def __init__(self, limit_usd: float | None, spent_usd: float) -> None:
-        """Start with what earlier processes spent."""
         self._limit = limit_usd
         self.spent_usd = spent_usd
         self._reserved = 0.0
@@ -107,7 +104,6 @@ read_came = msgspec.json.Decoder(SampleResult).decode
 
 
 def credential_headers(provider: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers with the key from the environment."""
     if provider == "openrouter":
         key = environ.get("OPENROUTER_API_KEY", "")
         return {"authorization": f"Bearer {key}"} if key else {}

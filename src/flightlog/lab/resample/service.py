@@ -51,17 +51,14 @@ class SamplingOptions(Struct, frozen=True):
 
 
 def dump_request(run: RunStore, session: int, replicate: int, request: int) -> dict[str, Any]:
-    """Return a recorded request for editing."""
     return load_recorded_body(run, ReplaySource(run, session, replicate, "").planned.name, request)
 
 
 def list_requests(runtime: Runtime, run: RunStore, session: int, replicate: int) -> list[RequestListing]:
-    """Return the requests of a session that can be sampled."""
     return list_session_requests(ReplaySource(run, session, replicate, runtime.program_path))
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a sweep from a file."""
     try:
         return parse_sweep(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -123,7 +120,6 @@ def rerun_session(  # noqa: PLR0913 - one parameter per option
 
 
 def list_unfinished_batches(runtime: Runtime, run: RunStore) -> list[BatchState]:
-    """Return batches with samples left to send."""
     store = BatchStore(run.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
     return [batch for batch in store.batches.values() if batch.remaining_samples]
 

@@ -34,7 +34,6 @@ class SampleTarget(Struct, frozen=True):
 
     @property
     def items(self) -> list[SampleItem]:
-        """All samples of the target."""
         numbers = range(self.first, self.first + self.count)
         return [SampleItem(self.session, self.request, self.variant, number) for number in numbers]
 
@@ -106,8 +105,6 @@ SampleEvent = BatchStarted | BatchResumed | SampleSent | SampleAnswered | Sample
 
 
 class BatchState(Struct):
-    """The state of one batch."""
-
     name: str
     targets: tuple[SampleTarget, ...]
     limits: BatchLimits
@@ -124,7 +121,6 @@ class BatchState(Struct):
 
     @property
     def unpriced_count(self) -> int:
-        """The number of answers without a known price."""
         return sum(usd is None for usd in self.answered.values())
 
     @property
@@ -141,7 +137,6 @@ class BatchStore:
     """The journal of a run's samples, and the state of its batches."""
 
     def __init__(self, run: Path, *, now: Callable[[], str], new_id: Callable[[], str]) -> None:
-        """Read the journal."""
         self.run = run
         self._journal: Journal[SampleEvent] = Journal(run / layout.JOURNAL, SampleEvent, now=now, new_id=new_id)
         self.batches: dict[str, BatchState] = {}
@@ -168,7 +163,6 @@ class BatchStore:
         return max(taken, default=0) + 1
 
     def next_variant(self, session: str, request: int) -> int:
-        """Return the first unused variant number of a request."""
         taken = [
             variant for name, of, variant, _ in layout.iter_sample_dirs(self.run) if (name, of) == (session, request)
         ]
@@ -188,7 +182,6 @@ class BatchStore:
 
 @contextmanager
 def lock_batches(run: Path, who: str) -> Iterator[None]:
-    """Hold the lock for sending samples of a run."""
     with exclusive_lock(run / layout.LOCK, who=who):
         yield
 

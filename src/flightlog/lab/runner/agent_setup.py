@@ -48,7 +48,6 @@ def select_driver(config: RunConfig, environment: RunEnvironment) -> Driver:
 
 
 def choose_permission(config: RunConfig, *, is_root: bool) -> PermissionMode:
-    """Return the permission mode of the agent."""
     if config.engine == "claude_code" and config.permission_mode == "bypassPermissions" and is_root:
         return PermissionMode("acceptEdits", AS_ROOT)
     return PermissionMode(config.permission_mode)
@@ -95,7 +94,6 @@ def _url_origin(address: str) -> tuple[str, str]:
 
 
 def agent_environment(config: RunConfig, environment: RunEnvironment, scratch: Path, base_url: str) -> dict[str, str]:
-    """Return the whole environment of one agent."""
     variables = clean_environment(environment.environ)
     variables |= {name: value for name, value in environment.environ.items() if name.startswith(_KEPT)}
     variables |= agent_credentials(config, environment.environ) | {"CLAUDE_CODE_TMPDIR": str(scratch / "tmp")}
@@ -126,7 +124,6 @@ def config_dir(scratch: Path) -> Path:
 def agent_arguments(
     config: RunConfig, session: SessionConfig, mode: str, *, budget_usd: float | None, resumes: bool
 ) -> list[str]:
-    """Return the command-line arguments of the agent."""
     turns = str(session.max_turns or config.max_turns)
     if config.engine != "claude_code":
         return ["--max-turns", turns] if config.engine == "scripted" else []

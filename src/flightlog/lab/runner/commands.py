@@ -83,7 +83,6 @@ def run_with_timeout(
 
 
 def run_verifiers(context: RunContext, session: str, attempt: int, trees: WorkTreeSnapshots | None) -> None:
-    """Run every verifier of the run and record the results."""
     for number, verifier in enumerate(context.run.config.verifiers, 1):
         context.run.append(_run_verifier(context, session, attempt, verifier, (number, trees)))
 

@@ -51,12 +51,10 @@ class RunEnvironment(Struct, frozen=True):
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """The person's environment."""
         return self.runtime.environ
 
     @property
     def home(self) -> Path:
-        """The person's home directory."""
         return Path(self.runtime.home)
 
     def open_snapshots(self, shadow: Path, work_tree: Path, *, line: str) -> WorkTreeSnapshots:
@@ -81,7 +79,6 @@ class RunWorkTree:
         self.main = self._open_trees(self.tree, "main") if run.config.track_changes else None
 
     def write_memory_file(self) -> None:
-        """Create the memory file unless it exists."""
         config = self._run.config
         if config.memory_file:
             create_file(resolve_inside(self.tree, config.memory_file), config.memory_seed.encode())
@@ -122,7 +119,6 @@ class RunWorkTree:
         return self._open_trees(copy, session) if copy.is_dir() else None
 
     def copy_of(self, session: str) -> Path:
-        """Return the path of a session's private copy."""
         return self._run.scratch_dir / "trees" / session
 
     def _open_trees(self, work_tree: Path, line: str) -> WorkTreeSnapshots:
@@ -133,7 +129,6 @@ class Budget:
     """A limit in US dollars, and what was spent of it; safe to use from several threads."""
 
     def __init__(self, limit_usd: float | None, spent_usd: float = 0.0) -> None:
-        """Start with what earlier attempts spent; no limit means unlimited."""
         self._limit = limit_usd
         self._spent = spent_usd
         self._lock = threading.Lock()
@@ -141,7 +136,6 @@ class Budget:
 
     @property
     def spent_usd(self) -> float:
-        """US dollars spent so far."""
         return self._spent
 
     @property
@@ -151,7 +145,6 @@ class Budget:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the limit is reached."""
         return self._limit is not None and self._spent >= self._limit
 
     def charge(self, usd: float | None) -> None:

@@ -50,7 +50,6 @@ _POLL_S = 0.2  # how long Ctrl-C may wait while sessions run in other threads
 
 
 def start_run(path: Path, config: RunConfig, environment: RunEnvironment) -> RunStore:
-    """Create a run at `path` and carry it out."""
     agent_setup.select_driver(config, environment)  # raises for a missing agent before anything is made
     environment.permit(config, path, "")
     runtime = environment.runtime

@@ -108,8 +108,6 @@ class GroupComparison(Struct, frozen=True):
 
 
 class QuestionResult(Struct, frozen=True):
-    """The result of one question."""
-
     name: str
     groups: tuple[GroupSummary, ...]
     against: tuple[GroupComparison, ...]
@@ -129,7 +127,6 @@ class ExperimentAnalysis(Struct, frozen=True):
 
 
 def as_wire(analysis: ExperimentAnalysis) -> Any:
-    """Return the analysis as JSON-compatible values."""
     return msgspec.to_builtins(analysis)
 
 
@@ -147,12 +144,10 @@ def compare_groups(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[C
 
 
 def list_verifiers(groups: Iterable[TrialGroup]) -> list[str]:
-    """Return the names of all verifiers in the trials."""
     return list(dict.fromkeys(name for group in groups for trial in group.trials for name in trial.outcomes))
 
 
 def trial_amounts(trials: Iterable[Trial], name: str) -> list[float]:
-    """Return one amount of each trial that has it."""
     return [value for trial in trials if (value := AMOUNTS[name](trial)) is not None]
 
 
@@ -221,7 +216,6 @@ def analyze_questions(questions: Sequence[ComparisonQuestion], seed: int = 0) ->
 
 
 def summarize_group(group: TrialGroup, question: ComparisonQuestion, seed: int) -> GroupSummary:
-    """Return the summary of one group."""
     actions = Counter(trial.action.key for trial in group.trials if trial.action)
     recorded = question.recorded
     return GroupSummary(

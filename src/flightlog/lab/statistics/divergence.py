@@ -30,7 +30,6 @@ class ActionPath(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Its name."""
         return f"{self.run}/{self.session}"
 
 
@@ -79,7 +78,6 @@ class PathSegment(Struct, frozen=True):
 
     @property
     def step_range(self) -> str:
-        """The range of its steps, as text."""
         one = self.first.depth == self.last.depth
         return f"step {self.first.depth}" if one else f"steps {self.first.depth} to {self.last.depth}"
 

@@ -37,7 +37,6 @@ class Action(Struct, frozen=True, order=True):
 
 
 def action_of_response(content: Iterable[Mapping[str, Any]], stop_reason: str, work_dir: str = "") -> Action:
-    """Return the action of an API response."""
     blocks = list(content)
     calls = []
     for block in (block for block in blocks if block.get("type") == "tool_use"):
@@ -48,7 +47,6 @@ def action_of_response(content: Iterable[Mapping[str, Any]], stop_reason: str, w
 
 
 def action_of_step(step: Step, work_dir: str = "") -> Action:
-    """Return the action of a recorded step."""
     has_words = any(getattr(block, "text", "").strip() for block in step.content)
     return _build_action(
         [(call.name, call.input) for call in step.calls], step.stop_reason, work_dir, has_words=has_words
@@ -56,7 +54,6 @@ def action_of_step(step: Step, work_dir: str = "") -> Action:
 
 
 def action_by_tool(action: Action) -> Action:
-    """Return the action reduced to its tools."""
     return Action(action.tool, action.tool, action.tool)
 
 

@@ -134,12 +134,10 @@ class HitCount(Struct, frozen=True):
 
     @property
     def share(self) -> float:
-        """The observed share."""
         return self.hits / self.n
 
 
 def share_interval(count: HitCount, confidence: float = CONFIDENCE) -> ConfidenceInterval:
-    """Return the interval of a share."""
     if count.stopped:
         return ConfidenceInterval(*sequential_interval(count.hits, count.n, confidence), ALWAYS, confidence)
     return ConfidenceInterval(*_wilson_bounds(count.hits, count.n, confidence), WILSON, confidence)
@@ -180,7 +178,6 @@ class MeanEstimate(Struct, frozen=True):
 
 
 def estimate_mean(values: Sequence[float], seed: int, confidence: float = CONFIDENCE) -> MeanEstimate | None:
-    """Return the mean and its interval; None without values."""
     return MeanEstimate(fmean(values), len(values), _bootstrap_interval([values], seed, confidence)) if values else None
 
 

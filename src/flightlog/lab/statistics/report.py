@@ -142,7 +142,6 @@ def _render_comparison(against: GroupComparison, answer: QuestionResult, notes: 
 
 
 def describe_effect(test: Comparison, labels: dict[str, str]) -> str:
-    """Return the size of a difference, in words."""
     if test.what == "actions":
         return f"the actions as a whole are {test.effect:.0%} apart"
     span = f" ({_format_interval(test.interval, percents=test.what != 'amount')})" if test.interval else ""
@@ -152,12 +151,10 @@ def describe_effect(test: Comparison, labels: dict[str, str]) -> str:
 
 
 def format_share(share: ShareEstimate) -> str:
-    """Return a share with its interval."""
     return f"{share.share:.0%}, {_format_interval(share.interval, percents=True)}"
 
 
 def format_mean(name: str, amount: MeanEstimate) -> str:
-    """Return a mean with its interval."""
     span = f" ({_format_interval(amount.interval, percents=False)})" if amount.interval else ", no interval"
     return f"{amount.mean:.4g} {AMOUNT_NAMES[name]} on average over {amount.n}{span}"
 

@@ -70,12 +70,10 @@ def session_questions(runs: Sequence[RunStore]) -> list[ComparisonQuestion]:
 
 
 def branch_questions(runs: Sequence[RunStore], options: ComparisonOptions) -> list[ComparisonQuestion]:
-    """Return questions about the turns that some of these runs go back to."""
     return questions_from_branches(_iter_branches(runs, options))
 
 
 def iter_action_paths(runs: Sequence[RunStore], options: ComparisonOptions) -> Iterator[ActionPath]:
-    """Yield the actions of each session of these runs."""
     for run in runs:
         trees = trees_of(run, options.programs)
         for planned in run.planned_sessions():
@@ -111,7 +109,6 @@ def _action_at_turn(run: RunStore, session: str, turn: int, options: ComparisonO
 
 
 def _load_recorded_actions(run: RunStore, samples: Sequence[Sample]) -> dict[tuple[str, int], RecordedAction]:
-    """Return the recorded action of each sampled request."""
     wanted: dict[str, set[int]] = {}
     for sample in samples:
         wanted.setdefault(sample.session, set()).add(sample.request)
@@ -167,7 +164,6 @@ def list_run_family(runtime: Runtime, run: RunStore) -> list[RunStore]:
 
 
 def build_divergence_tree(runtime: Runtime, runs: Sequence[RunStore], by: str = BY[0]) -> PathNode:
-    """Return the tree of the actions of all sessions in these runs."""
     return build_path_tree(iter_action_paths(runs, _comparison_options(runtime, by)))
 
 
