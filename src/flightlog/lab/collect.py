@@ -19,17 +19,9 @@ from flightlog.agents.capture.dumps import build_rebuilt_files
 from flightlog.agents.recordings import recording_name
 from flightlog.archive.archive import Archive, SessionFiles, open_archive
 from flightlog.archive.tracked_dirs import iter_snapshots, shadow_git_dir
-from flightlog.lab import file_changes
+from flightlog.lab import events, file_changes
 from flightlog.lab.changelog import StepJoin
 from flightlog.lab.config import EVERY_TOOL, TOOLS, RunConfig, SessionConfig
-from flightlog.lab.events import (
-    RunEnded,
-    RunSessionEnded,
-    RunSessionStarted,
-    RunSessionSummarized,
-    RunStarted,
-    SnapshotSaved,
-)
 from flightlog.lab.layout import as_json, meta_page
 from flightlog.lab.run_session import rebuilt_of, steps_by_thread
 from flightlog.lab.service import remember_run
@@ -56,28 +48,24 @@ class CollectedSession(Struct, frozen=True):
     session: Session
     files: Mapping[str, bytes]
     known: Mapping[str, ThreadContext]
-    saved: tuple[SnapshotSaved, ...] = ()
+    saved: tuple[events.SnapshotSaved, ...] = ()
     shadow: Path | None = None
 
 
 def collect_run(path: Path, recorded: CollectedSession, write: Callable[[Path, RunConfig], RunStore]) -> RunStore:
     """Create the run at `path` from one recorded session."""
-    session, files, threads = recorded.session, recorded.files, recorded.known
+    session = recorded.session
     run = write(path, _build_config(path.name, recorded))
     if recorded.shadow is not None:
         copy_tree(recorded.shadow, run.shadow_dir)
     folder = run.path / session_dir_name(1)
-    for name, data in files.items():
-        replace_file(resolve_inside(folder, name), data, durable=False)
-    bundle = build_trajectory(session, known=threads)
-    for name, data in bundle.iter_files():
+    bundle = build_trajectory(session, known=recorded.known)
+    for name, data in (*recorded.files.items(), *bundle.iter_files()):
         replace_file(resolve_inside(folder, name), data, durable=False)
     lineage = StepJoin(session, bundle.documents, [], [])
-    write_output_files(
-        folder, [OutputFile("uuid_map.json", Tier.PRIVATE, as_json(lineage.build_uuid_map(frozenset())))], durable=False
-    )
-    write_output_files(folder, build_rebuilt_files(rebuilt_of(folder, session.id)), durable=False)
-    entries = list(list_tool_changes(session, lineage))
+    uuid_map = OutputFile("uuid_map.json", Tier.PRIVATE, as_json(lineage.build_uuid_map(frozenset())))
+    write_output_files(folder, [uuid_map, *build_rebuilt_files(rebuilt_of(folder, session.id))], durable=False)
+    entries = list_tool_changes(session, lineage)
     lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
     replace_file(run.path / "state_changelog.jsonl", lines, durable=False)
     _write_journal(run, recorded, bundle, len(entries))
@@ -86,16 +74,12 @@ def collect_run(path: Path, recorded: CollectedSession, write: Callable[[Path, R
 
 
 def list_tool_changes(session: Session, lineage: StepJoin) -> list[dict[str, Any]]:
-    steps_in_order = [
-        (step.at_ms or 0, lane, step, lineage.step_id(lane, step))
-        for lane, steps in steps_by_thread(session).items()
-        for step in steps
-    ]
-    steps_in_order.sort(key=lambda item: item[0])
+    steps = [(lane, step) for lane, own in steps_by_thread(session).items() for step in own]
+    steps.sort(key=lambda item: item[1].at_ms or 0)
     return [
         entry
-        for _, lane, step, number in steps_in_order
-        for entry in file_changes.iter_reported_changes(lane, step, number, session.cwd)
+        for lane, step in steps
+        for entry in file_changes.iter_reported_changes(lane, step, lineage.step_id(lane, step), session.cwd)
     ]
 
 
@@ -123,12 +107,12 @@ def _write_journal(run: RunStore, recorded: CollectedSession, bundle: Trajectory
     costs = [step.cost.usd for step in steps if step.cost.usd is not None]
     notes = [item for turn in session.turns for item in turn.items if isinstance(item, Note)]
     name = session_dir_name(1)
-    run.append(RunStarted(run.name, "", session.agent, session.version, "", SAVED if saved else NOTE))
-    run.append(RunSessionStarted(name, 1, session.id, saved[0].tree if saved else ""))
+    run.append(events.RunStarted(run.name, "", session.agent, session.version, "", SAVED if saved else NOTE))
+    run.append(events.RunSessionStarted(name, 1, session.id, saved[0].tree if saved else ""))
     for snapshot in saved:
         run.append(snapshot)
-    run.append(RunSessionEnded(name, 1, "completed", saved[-1].tree if saved else ""))
-    summary = RunSessionSummarized(
+    run.append(events.RunSessionEnded(name, 1, "completed", saved[-1].tree if saved else ""))
+    summary = events.RunSessionSummarized(
         session=name,
         attempt=1,
         step_count=len(bundle.main.steps),
@@ -141,7 +125,7 @@ def _write_journal(run: RunStore, recorded: CollectedSession, bundle: Trajectory
         cost_source="transcript, price table" if costs else "unknown",
     )
     run.append(summary)
-    run.append(RunEnded(TAG, ""), durable=True)
+    run.append(events.RunEnded(TAG, ""), durable=True)
 
 
 class CollectOptions(Struct, frozen=True):
@@ -179,15 +163,11 @@ def _collect_session(
     runtime: Runtime, archive: Archive, recording: SessionFiles, runs_dir: Path, *, write: bool
 ) -> CollectResult:
     path = (runs_dir / f"collected_{recording.session}").absolute()
-    if (path / "run_meta.json").exists():
-        return CollectResult(recording.session, path.name, "there already")
-    if not write:
-        return CollectResult(recording.session, path.name, "not collected")
-    session = archive.read_session(recording.session)
-    collected = CollectedSession(
-        session, dict(_iter_session_files(recording)), archive.thread_contexts(recording.session)
-    )
-    collect_run(path, collected, _creator(runtime))
+    if (path / "run_meta.json").exists() or not write:
+        state = "there already" if (path / "run_meta.json").exists() else "not collected"
+        return CollectResult(recording.session, path.name, state)
+    session, threads = archive.read_session(recording.session), archive.thread_contexts(recording.session)
+    collect_run(path, CollectedSession(session, dict(_iter_session_files(recording)), threads), _creator(runtime))
     return CollectResult(recording.session, path.name, "collected")
 
 
@@ -197,35 +177,27 @@ def make_run_from_session(runtime: Runtime, address: str, runs_dir: Path) -> Run
     recording = archive.find_recording(parse_address(address).session)
     session = archive.read_session(recording.session)
     saved = list(iter_snapshots(runtime, recording.session))
+    hint = f"save its directory from the next session on: flightlog lab track {session.cwd}"
     if not saved:
-        raise Invalid(
-            f"no files were saved during session {recording.session}",
-            hint=f"save them from the next session on: flightlog lab track {session.cwd}",
-        )
+        raise Invalid(f"no files were saved during session {recording.session}", hint=hint)
     if saved[0].root != str(Path(session.cwd).resolve()):
-        raise Invalid(
-            f"the session started in {session.cwd}, but the saved directory is {saved[0].root}",
-            hint=f"save that directory from the next session on: flightlog lab track {session.cwd}",
-        )
+        raise Invalid(f"the session started in {session.cwd}, but the saved directory is {saved[0].root}", hint=hint)
     files = dict(_iter_session_files(recording))
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:8]
     path = (runs_dir / f"recorded_{recording.session}_{digest}").absolute()
     if (path / "run_meta.json").exists():
         return RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
     trees = tuple(
-        SnapshotSaved("session_01", 1, each.tree, number, each.lane, each.at_ms, each.call_id)
-        for number, each in enumerate(saved, 1)
+        events.SnapshotSaved("session_01", 1, snapshot.tree, number, snapshot.lane, snapshot.at_ms, snapshot.call_id)
+        for number, snapshot in enumerate(saved, 1)
     )
-    collected = CollectedSession(
-        session, files, archive.thread_contexts(recording.session), trees, shadow_git_dir(runtime, recording.session)
-    )
-    return collect_run(path, collected, _creator(runtime))
+    threads, shadow = archive.thread_contexts(recording.session), shadow_git_dir(runtime, recording.session)
+    return collect_run(path, CollectedSession(session, files, threads, trees, shadow), _creator(runtime))
 
 
 def _creator(runtime: Runtime) -> Callable[[Path, RunConfig], RunStore]:
-    return partial(
-        create_run, now=runtime.clock.timestamp, new_id=runtime.new_id, remember=partial(remember_run, runtime)
-    )
+    remember = partial(remember_run, runtime)
+    return partial(create_run, now=runtime.clock.timestamp, new_id=runtime.new_id, remember=remember)
 
 
 def _choose_archive(runtime: Runtime, projects_dir: Path | None) -> Archive:

@@ -22,6 +22,7 @@ from flightlog.usage.prices import price
 
 _WRITES = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 _WEB = frozenset({"WebFetch", "WebSearch"})
+# Shell commands are only guessed at: well-known programs, `&` and redirections to absolute paths.
 _NETWORK = re.compile(
     r"\b(curl|wget|ssh|scp|rsync|nc|git\s+(push|pull|fetch|clone)|gh\s|docker\s|kubectl\s|"
     r"(npm|pnpm|yarn|pip3?|uv|cargo|go|gem|apt(-get)?|brew)\s+(install|add|publish|get|i)\b)"
@@ -77,19 +78,14 @@ def _side_effects_of_call(call: ToolCall, work_dir: str) -> Iterator[tuple[str, 
     elif call.name in _WEB or call.name.startswith("mcp__"):
         yield "network", f"{call.name} {arguments.get('url') or arguments.get('query') or ''}".strip()
     elif call.name == "Bash":
-        yield from _side_effects_of_shell(
-            str(arguments.get("command") or ""), work_dir, background=bool(arguments.get("run_in_background"))
-        )
-
-
-def _side_effects_of_shell(command: str, work_dir: str, *, background: bool) -> Iterator[tuple[str, str]]:
-    if background or _BACKGROUND.search(command):
-        yield "background process", command
-    if _NETWORK.search(command):
-        yield "network", command
-    for path in dict.fromkeys(_OUTSIDE.findall(command)):
-        if not path.startswith(_HARMLESS) and not PurePosixPath(path).is_relative_to(work_dir):
-            yield "file outside", path
+        command = str(arguments.get("command") or "")
+        if arguments.get("run_in_background") or _BACKGROUND.search(command):
+            yield "background process", command
+        if _NETWORK.search(command):
+            yield "network", command
+        for path in dict.fromkeys(_OUTSIDE.findall(command)):
+            if not path.startswith(_HARMLESS) and not PurePosixPath(path).is_relative_to(work_dir):
+                yield "file outside", path
 
 
 class BranchSuggestion(Struct, frozen=True):

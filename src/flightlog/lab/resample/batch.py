@@ -23,7 +23,7 @@ from msgspec import Struct
 from flightlog.agents.dialects.anthropic_messages import decode_usage
 from flightlog.lab.resample.layout import SampleItem
 from flightlog.lab.resample.requests import SampleRequest
-from flightlog.lab.resample.send import BatchBudget, RateLimiter, SampleCall, SampleResult, read_came
+from flightlog.lab.resample.send import BatchBudget, RateLimiter, SampleCall, SampleResult, decode_result
 from flightlog.lab.resample.state import (
     WIDTH,
     BatchEnded,
@@ -198,7 +198,7 @@ class SampleBatch:
         )
         job = Job(f"flightlog-{WORK}-{name}-{attempt}", WORK, msgspec.json.encode(call), request.body)
         try:
-            return read_came(await self._options.jobs.submit(job))
+            return decode_result(await self._options.jobs.submit(job))
         except JobError as error:
             return SampleResult(0, error=str(error), is_final=True)
 

@@ -99,17 +99,15 @@ class SampleResult(Struct, frozen=True):
 
 
 # Built at import, by one thread: msgspec crashes if two threads use a type first at the same time.
-read_ask = msgspec.json.Decoder(SampleCall).decode
-read_came = msgspec.json.Decoder(SampleResult).decode
+decode_call = msgspec.json.Decoder(SampleCall).decode
+decode_result = msgspec.json.Decoder(SampleResult).decode
 
 
 def credential_headers(provider: str, environ: Mapping[str, str]) -> dict[str, str]:
-    if provider == "openrouter":
-        key = environ.get("OPENROUTER_API_KEY", "")
-        return {"authorization": f"Bearer {key}"} if key else {}
-    if key := environ.get("ANTHROPIC_API_KEY", ""):
+    is_anthropic = provider != "openrouter"
+    if is_anthropic and (key := environ.get("ANTHROPIC_API_KEY", "")):
         return {"x-api-key": key}
-    token = environ.get("ANTHROPIC_AUTH_TOKEN", "")
+    token = environ.get("ANTHROPIC_AUTH_TOKEN" if is_anthropic else "OPENROUTER_API_KEY", "")
     return {"authorization": f"Bearer {token}"} if token else {}
 
 
@@ -130,22 +128,14 @@ async def send_request(
         return SampleResult(NOT_SENT, error=why, is_final=True, is_keyless=True)
     scrubber = _key_scrubber(*credentials.items())
     timeout = aiohttp.ClientTimeout(total=call.timeout_s, sock_connect=min(_CONNECT_S, call.timeout_s))
-    url = URL(call.url, encoded=True)
+    url, proxy, headers = URL(call.url, encoded=True), proxy_for(call.url, environ) or None, call.headers | credentials
     try:
         async with http.post(
-            url,
-            data=body,
-            headers=call.headers | credentials,
-            timeout=timeout,
-            allow_redirects=False,
-            proxy=proxy_for(call.url, environ) or None,
+            url, data=body, headers=headers, timeout=timeout, allow_redirects=False, proxy=proxy
         ) as response:
-            data = await response.read()
-            return SampleResult(
-                response.status,
-                scrubber.clean_bytes(data),
-                retry_after_s=_parse_seconds(response.headers.get("retry-after")),
-            )
+            data = scrubber.clean_bytes(await response.read())
+            delay_s = _parse_seconds(response.headers.get("retry-after"))
+            return SampleResult(response.status, data, retry_after_s=delay_s)
     except TimeoutError:
         # The model may have answered and charged by now, so it is not sent again.
         return SampleResult(NOT_SENT, error=f"no answer within {call.timeout_s:g} s", is_final=True)
@@ -159,7 +149,7 @@ def run_send_job(payload: bytes, body: bytes, environ: Mapping[str, str]) -> byt
 
     async def once() -> SampleResult:
         async with open_client() as http:
-            return await send_request(http, read_ask(payload), body, environ)
+            return await send_request(http, decode_call(payload), body, environ)
 
     return msgspec.json.encode(asyncio.run(once()))
 

@@ -71,30 +71,28 @@ def resample_grid(
     """Send every cell of a sweep as one batch, or with `dry_run` estimate it."""
     if not dry_run:
         service.check_permission(runtime, run)
-    with _lock_ledger(runtime, run) as store:
+    with _locked_store(runtime, run) as store:
         source = ReplaySource(run, sweep.session, sweep.replicate, runtime.program_path)
         if dry_run:
             targets = plan.number_samples(store, plan.plan_samples(source, sweep, plan.variant_previewer(store, run)))
             return _estimate_batch(run, targets, options)
         origin = (VariantLabel("", "sweep", runtime.clock.timestamp()), _make_scrubber(runtime, run))
-        return _run_batch(
-            runtime, run, store, plan.plan_samples(source, sweep, plan.variant_maker(store, run, origin)), options
-        )
+        cells = plan.plan_samples(source, sweep, plan.variant_maker(store, run, origin))
+        return _run_batch(runtime, run, store, cells, options)
 
 
-def resample_edited(  # noqa: PLR0913 - what is asked, and how it is sent
+def resample_edited(  # noqa: PLR0913 - the request, and how it is sent
     runtime: Runtime, run: RunStore, sweep: Sweep, body: dict[str, Any], label: str, *, sent: SamplingOptions
 ) -> dict[str, Any]:
     """Create a variant of the one request that a sweep names, and sample it."""
     service.check_permission(runtime, run)
-    with _lock_ledger(runtime, run) as store:
+    with _locked_store(runtime, run) as store:
         session = ReplaySource(run, sweep.session, sweep.replicate, "").planned.name
         origin = (VariantLabel(label, "cli", runtime.clock.timestamp()), _make_scrubber(runtime, run))
-        number = make_variant(store, run, (session, sweep.requests[0]), body, origin)
-        cells = [
-            plan.PlannedSamples(session, sweep.requests[0], number, model, sweep.count)
-            for model in sweep.models or ("",)
-        ]
+        request = sweep.requests[0]
+        number = make_variant(store, run, (session, request), body, origin)
+        models = sweep.models or ("",)
+        cells = [plan.PlannedSamples(session, request, number, model, sweep.count) for model in models]
         return _run_batch(runtime, run, store, cells, sent)
 
 
@@ -103,12 +101,11 @@ def resume_batch(
 ) -> dict[str, Any]:
     """Resume a batch with its own limits, except for those given in `limits`."""
     service.check_permission(runtime, run)
-    with _lock_ledger(runtime, run) as store:
+    with _locked_store(runtime, run) as store:
         state = store.open_batch(name)
         state.limits = replace(state.limits, **limits)
-        return _carry_out_batch(
-            runtime, run, store, state, plan.build_sample_requests(run, state.targets, state.limits), sent=sent
-        )
+        bodies = plan.build_sample_requests(run, state.targets, state.limits)
+        return _execute_batch(runtime, run, store, state, bodies, sent=sent)
 
 
 def rerun_session(  # noqa: PLR0913 - one parameter per option
@@ -125,7 +122,7 @@ def list_unfinished_batches(runtime: Runtime, run: RunStore) -> list[BatchState]
 
 
 @contextmanager
-def _lock_ledger(runtime: Runtime, run: RunStore) -> Iterator[BatchStore]:
+def _locked_store(runtime: Runtime, run: RunStore) -> Iterator[BatchStore]:
     with lock_batches(run.path, f"process {process_tag()}"):
         store = BatchStore(run.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
         for state in store.batches.values():
@@ -141,9 +138,9 @@ def _run_batch(
 ) -> dict[str, Any]:
     targets = plan.number_samples(store, cells)
     bodies = plan.build_sample_requests(run, targets, sent.limits)
-    _choose_upstream(runtime, run, sent)  # what cannot be sent is said before anything is on record
+    _choose_upstream(runtime, run, sent)  # raises for a missing key before anything is on record
     state = plan.start_batch(store, runtime.new_id(), targets, sent.limits)
-    return _carry_out_batch(runtime, run, store, state, bodies, sent=sent)
+    return _execute_batch(runtime, run, store, state, bodies, sent=sent)
 
 
 def _estimate_batch(run: RunStore, targets: tuple[SampleTarget, ...], sent: SamplingOptions) -> dict[str, Any]:
@@ -167,7 +164,7 @@ def _choose_upstream(runtime: Runtime, run: RunStore, sent: SamplingOptions) -> 
     return address, True
 
 
-def _carry_out_batch(  # noqa: PLR0913 - what is asked, and how it is sent
+def _execute_batch(  # noqa: PLR0913 - the batch, its requests and how they are sent
     runtime: Runtime,
     run: RunStore,
     store: BatchStore,
@@ -180,33 +177,30 @@ def _carry_out_batch(  # noqa: PLR0913 - what is asked, and how it is sent
     jobs = _executors(runtime)
     recover_answered(store, state)
     store.append(BatchResumed(state.name, process_tag(), state.limits))
-    scripted = run.config.scenario if not address else None
-    stopping = _InterruptHandler()
+    interrupt = _InterruptHandler()
     reason = "interrupted"
     # Retries are in the journal, so stamina need not log them to stderr.
     stamina.instrumentation.set_on_retry_hooks([])
 
     async def main(url: str) -> str:
-        async with jobs.open(state.limits.parallel) as there:
-            way = SendOptions(there, url, run.config.provider, needs_key, sent.tell)
+        async with jobs.open(state.limits.parallel) as executor:
+            options = SendOptions(executor, url, run.config.provider, needs_key, sent.tell)
             if state.limits.until_width is not None:
-                way = replace(
-                    way,
-                    goes_on=StoppingRule(run.path, state.limits.until_width, run.config.work_dir).needs_more_samples,
-                )
-            batch = SampleBatch(store, state, bodies, way)
-            stopping.attach(batch)
+                rule = StoppingRule(run.path, state.limits.until_width, run.config.work_dir)
+                options = replace(options, goes_on=rule.needs_more_samples)
+            batch = SampleBatch(store, state, bodies, options)
+            interrupt.attach(batch)
             return await batch.run_batch()
 
     try:
-        with ExitStack() as held_open:
-            if scripted is not None:
-                address = held_open.enter_context(serve_scenario(scripted, keep=False)).url
-            runner = held_open.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
+        with ExitStack() as stack:
+            if run.config.scenario is not None and not address:
+                address = stack.enter_context(serve_scenario(run.config.scenario, keep=False)).url
+            runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
             reason = runner.run(main(address))
     finally:
         _update_run_totals(run, state)
-    if stopping.asked:
+    if interrupt.was_asked:
         raise KeyboardInterrupt
     return plan.batch_report(state, reason)
 
@@ -235,7 +229,7 @@ class _InterruptHandler:
 
     def __init__(self) -> None:
         self._batch: SampleBatch | None = None
-        self.asked = False
+        self.was_asked = False
 
     def attach(self, batch: SampleBatch) -> None:
         self._batch = batch
@@ -243,9 +237,9 @@ class _InterruptHandler:
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_batch)
 
     def _stop_batch(self) -> None:
-        if self.asked or self._batch is None:
+        if self.was_asked or self._batch is None:
             asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
             return
-        self.asked = True
+        self.was_asked = True
         self._batch.stop_sending("interrupted")

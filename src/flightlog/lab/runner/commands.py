@@ -40,12 +40,8 @@ def _run_command(context: RunContext, phase: str, number: int, command: CommandC
     work_dir = context.work_tree.work_dir
     variables = {"HARNESS_RUN_DIR": str(context.run.path), "HARNESS_WORK_DIR": str(work_dir)}
     cwd = work_dir / Path(command.cwd) if command.cwd else work_dir
-    result = run_with_timeout(
-        ["sh", "-c", command.command],
-        cwd,
-        clean_environment(context.environment.environ) | variables,
-        command.timeout_seconds,
-    )
+    environ = clean_environment(context.environment.environ) | variables
+    result = run_with_timeout(["sh", "-c", command.command], cwd, environ, command.timeout_seconds)
     return CommandRan(phase, number, *result)
 
 

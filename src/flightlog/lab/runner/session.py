@@ -26,13 +26,7 @@ from flightlog.archive.session_reader import list_session_folder
 from flightlog.lab.config import SessionConfig
 from flightlog.lab.events import AgentStarted, RunSessionEnded, RunSessionStarted, SnapshotSaved
 from flightlog.lab.run_session import EXCHANGES
-from flightlog.lab.runner.agent_setup import (
-    agent_arguments,
-    agent_credentials,
-    agent_environment,
-    config_dir,
-    has_own_config_dir,
-)
+from flightlog.lab.runner import agent_setup
 from flightlog.lab.runner.capture import CaptureTarget, capture_session, snapshot_hook
 from flightlog.lab.runner.commands import run_verifiers
 from flightlog.lab.runner.context import RunContext
@@ -48,7 +42,7 @@ _NO_TIMEOUT_S = 7 * 24 * 3600.0  # a week: waiting needs some number, and no ses
 
 def collect_output(context: RunContext, session: str, session_id: str) -> bool:
     """Copy what the agent wrote into the session's directory; return whether it wrote a transcript."""
-    scrub = Scrubber(agent_credentials(context.run.config, context.environment.environ).values())
+    scrub = Scrubber(agent_setup.agent_credentials(context.run.config, context.environment.environ).values())
     folder = context.run.path / session
     has_transcript = False
     for name, path in list_output(transcript_dir(context), session_id):
@@ -77,8 +71,12 @@ def client_cost(folder: Path) -> float:
 def transcript_dir(context: RunContext) -> Path:
     """Return the directory of the agent's transcripts of the work directory."""
     config, environment = context.run.config, context.environment
-    own = has_own_config_dir(config, environment.environ)
-    root = config_dir(context.run.scratch_dir) if own else find_config_dir(environment.environ, environment.home)
+    own = agent_setup.has_own_config_dir(config, environment.environ)
+    root = (
+        agent_setup.config_dir(context.run.scratch_dir)
+        if own
+        else find_config_dir(environment.environ, environment.home)
+    )
     return project_dir(root, context.work_tree.work_dir)
 
 
@@ -130,7 +128,7 @@ def run_session(context: RunContext, start: SessionStart, upstream: str) -> str:
         answers = pluralize(budget.unpriced, "answer")
         notes.append(f"{answers} of unknown price: the budget could not be enforced")
     error = "; ".join(note for note in notes if note)
-    for secret in agent_credentials(run.config, context.environment.environ).values():
+    for secret in agent_setup.agent_credentials(run.config, context.environment.environ).values():
         error = error.replace(secret, "[scrubbed]") if secret else error
     outcome_fields = (outcome.exit_code, error, result.num_turns, result.cost_usd, session_id)
     run.append(RunSessionEnded(planned.name, start.attempt, reason, tree, *outcome_fields), durable=True)
@@ -169,7 +167,7 @@ def _run_agent(
     session = config.sessions[start.planned.index - 1]
     for folder in (run.scratch_dir / "tmp", run.scratch_dir / "config"):
         ensure_dir(folder)
-    environ = agent_environment(config, environment, run.scratch_dir, base_url)
+    environ = agent_setup.agent_environment(config, environment, run.scratch_dir, base_url)
     if config.engine == "command":
         environ |= {"HARNESS_RUN_DIR": str(run.path), "HARNESS_WORK_DIR": str(work_dir)}
         environ |= {"HARNESS_SESSION_ID": session_id}
@@ -177,7 +175,7 @@ def _run_agent(
         place_transcript(context, start.parent)
     resume = start.resume or (start.parent.session_id if start.parent else "")
     budget_usd = _session_budget(context, session, start.parent)
-    arguments = agent_arguments(config, session, context.mode, budget_usd=budget_usd, resumes=bool(resume))
+    arguments = agent_setup.agent_arguments(config, session, context.mode, budget_usd=budget_usd, resumes=bool(resume))
     prompt = AgentPrompt(
         start.prompt or session.prompt,
         work_dir,

@@ -17,22 +17,6 @@ from msgspec.structs import replace
 
 from flightlog.lab.statistics import inference
 from flightlog.lab.statistics.groups import ComparisonQuestion, Trial, TrialGroup
-from flightlog.lab.statistics.inference import (
-    CONFIDENCE,
-    FISHER,
-    HOLM,
-    ConfidenceInterval,
-    HitCount,
-    MeanEstimate,
-    adjust_p_values,
-    compare_kinds,
-    compare_means,
-    difference_interval,
-    estimate_difference,
-    estimate_mean,
-    fisher_p_value,
-    share_interval,
-)
 
 SAMPLES_MIN = 5  # with fewer, no test can reach the level
 FINDING = 0.05  # the usual level, after adjustment
@@ -53,7 +37,7 @@ class ShareEstimate(Struct, frozen=True):
     hits: int
     n: int
     share: float
-    interval: ConfidenceInterval
+    interval: inference.ConfidenceInterval
     places: tuple[str, ...]
     label: str = ""
 
@@ -74,7 +58,7 @@ class GroupSummary(Struct, frozen=True):
     agreement: float | None
     as_recorded: ShareEstimate | None
     outcomes: tuple[ShareEstimate, ...]
-    amounts: dict[str, MeanEstimate | None]
+    amounts: dict[str, inference.MeanEstimate | None]
     places: tuple[str, ...]
     failed: tuple[str, ...]
 
@@ -86,7 +70,7 @@ class Comparison(Struct, frozen=True):
     what: str
     of: str
     effect: float
-    interval: ConfidenceInterval | None
+    interval: inference.ConfidenceInterval | None
     test: str
     p: float
     p_adjusted: float = 1.0
@@ -119,9 +103,9 @@ class ExperimentAnalysis(Struct, frozen=True):
 
     answers: tuple[QuestionResult, ...]
     tests: int
-    rule: str = HOLM
+    rule: str = inference.HOLM
     level: float = FINDING
-    confidence: float = CONFIDENCE
+    confidence: float = inference.CONFIDENCE
     samples_min: int = SAMPLES_MIN
     seed: int = 0
 
@@ -156,7 +140,7 @@ def _compare_actions(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator
     if min(len(one), len(other)) < SAMPLES_MIN:
         return
     if not (base.stopped or group.stopped):
-        p, name = compare_kinds(one, other, seed)
+        p, name = inference.compare_kinds(one, other, seed)
         a, b = Counter(one), Counter(other)
         # Total variation: half the sum of the differences of the shares; 0 equal, 1 disjoint.
         effect = sum(abs(a[key] / len(one) - b[key] / len(other)) for key in {*a, *b}) / 2
@@ -171,8 +155,8 @@ def _compare_amounts(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator
     for name in _TESTED_AMOUNTS:
         one, other = (trial_amounts(side.trials, name) for side in (base, group))
         if min(len(one), len(other)) >= SAMPLES_MIN:
-            p, test = compare_means(one, other, seed)
-            mean = estimate_difference(one, other, seed)
+            p, test = inference.compare_means(one, other, seed)
+            mean = inference.estimate_difference(one, other, seed)
             places = _trial_paths(base, group)
             yield Comparison(group.name, "amount", name, mean.mean, mean.interval, test, p, places=places)
 
@@ -181,10 +165,10 @@ def _compare_shares(
     what: str, of: str, groups: tuple[TrialGroup, TrialGroup], pairs: tuple[tuple[int, int], tuple[int, int]]
 ) -> Comparison:
     stopped = any(group.stopped for group in groups)
-    one, other = (HitCount(hits, n, stopped) for hits, n in pairs)
-    p = inference.sequential_p_value(*pairs) if stopped else fisher_p_value(*pairs)
-    name = SEQUENTIAL if stopped else FISHER
-    interval = difference_interval(one, other)
+    one, other = (inference.HitCount(hits, n, stopped) for hits, n in pairs)
+    p = inference.sequential_p_value(*pairs) if stopped else inference.fisher_p_value(*pairs)
+    name = SEQUENTIAL if stopped else inference.FISHER
+    interval = inference.difference_interval(one, other)
     return Comparison(
         groups[1].name, what, of, other.share - one.share, interval, name, p, places=_trial_paths(*groups)
     )
@@ -201,7 +185,7 @@ def analyze_questions(questions: Sequence[ComparisonQuestion], seed: int = 0) ->
         for question in questions
     ]
     tests = [test for compared in comparisons for _, group_tests in compared for test in group_tests]
-    adjusted = iter(adjust_p_values([test.p for test in tests]))
+    adjusted = iter(inference.adjust_p_values([test.p for test in tests]))
     answers = []
     for question, compared in zip(questions, comparisons, strict=True):
         against = []
@@ -228,7 +212,7 @@ def summarize_group(group: TrialGroup, question: ComparisonQuestion, seed: int) 
         _agreement_rate(list(actions.values())),
         _estimate_share(group, ("as recorded", ""), _action_predicate(recorded.key)) if recorded and actions else None,
         tuple(_estimate_share(group, (name, ""), _outcome_predicate(name)) for name in list_verifiers([group])),
-        {name: estimate_mean(trial_amounts(group.trials, name), seed) for name in AMOUNTS},
+        {name: inference.estimate_mean(trial_amounts(group.trials, name), seed) for name in AMOUNTS},
         tuple(trial.place for trial in group.trials),
         group.failed,
     )
@@ -252,8 +236,8 @@ def _estimate_share(group: TrialGroup, named: tuple[str, str], is_hit: Callable[
     """Estimate the share of hits among the trials for which `is_hit` is known."""
     known = [(trial.place, hit) for trial in group.trials if (hit := is_hit(trial)) is not None]
     hits = tuple(path for path, hit in known if hit)
-    count = HitCount(len(hits), len(known), group.stopped)
-    return ShareEstimate(named[0], count.hits, count.n, count.share, share_interval(count), hits, named[1])
+    count = inference.HitCount(len(hits), len(known), group.stopped)
+    return ShareEstimate(named[0], count.hits, count.n, count.share, inference.share_interval(count), hits, named[1])
 
 
 def _agreement_rate(counts: Sequence[int]) -> float | None:

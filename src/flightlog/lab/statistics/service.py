@@ -12,21 +12,9 @@ from flightlog.lab.resample.samples import Sample, journal_events, list_samples,
 from flightlog.lab.resample.state import BatchStarted
 from flightlog.lab.run_reader import RunSession, trees_of
 from flightlog.lab.run_session import exchanges_of
+from flightlog.lab.statistics import groups
 from flightlog.lab.statistics.analysis import ExperimentAnalysis, analyze_questions
 from flightlog.lab.statistics.divergence import ActionPath, PathNode, build_path_tree
-from flightlog.lab.statistics.groups import (
-    Action,
-    BranchTrial,
-    ComparisonQuestion,
-    RecordedAction,
-    SampleContext,
-    action_by_tool,
-    action_of_response,
-    action_of_step,
-    question_from_sessions,
-    questions_from_branches,
-    questions_from_samples,
-)
 from flightlog.lab.statistics.report import MARK, NAME, render_analysis
 from flightlog.lab.store import RunStore
 from flightlog.model.errors import Conflict, FlightlogError, NotFound, optional_import
@@ -41,11 +29,11 @@ BY = ("arguments", "tool")
 class ComparisonOptions(Struct, frozen=True):
     """How actions are distinguished, and the search path for programs."""
 
-    normalize: Callable[[Action], Action]
+    normalize: Callable[[groups.Action], groups.Action]
     programs: str
 
 
-def sample_questions(run: RunStore, options: ComparisonOptions, *, prefix: str = "") -> list[ComparisonQuestion]:
+def sample_questions(run: RunStore, options: ComparisonOptions, *, prefix: str = "") -> list[groups.ComparisonQuestion]:
     """Return questions about the sampled requests of a run; `prefix` is put before each path."""
     samples = list_samples(run.path)
     if not samples:
@@ -57,20 +45,20 @@ def sample_questions(run: RunStore, options: ComparisonOptions, *, prefix: str =
         for target in event.targets
     }
     recorded, variants = _load_recorded_actions(run, samples), list_variants(run.path)
-    facts = SampleContext(recorded, variants, stopped, run.config.work_dir, prefix, options.normalize)
-    return questions_from_samples(samples, facts)
+    facts = groups.SampleContext(recorded, variants, stopped, run.config.work_dir, prefix, options.normalize)
+    return groups.questions_from_samples(samples, facts)
 
 
-def session_questions(runs: Sequence[RunStore]) -> list[ComparisonQuestion]:
+def session_questions(runs: Sequence[RunStore]) -> list[groups.ComparisonQuestion]:
     """Return questions about sessions that ended more than once in these runs."""
     sessions_by_run = [(run.name, run_meta(run.name, run.config, run.state)["sessions"]) for run in runs]
     last = max((len(run.config.sessions) for run in runs), default=0)
-    questions = [question_from_sessions(sessions_by_run, index) for index in range(1, last + 1)]
+    questions = [groups.question_from_sessions(sessions_by_run, index) for index in range(1, last + 1)]
     return [question for question in questions if sum(len(group.trials) for group in question.groups) >= PAIR]
 
 
-def branch_questions(runs: Sequence[RunStore], options: ComparisonOptions) -> list[ComparisonQuestion]:
-    return questions_from_branches(_iter_branches(runs, options))
+def branch_questions(runs: Sequence[RunStore], options: ComparisonOptions) -> list[groups.ComparisonQuestion]:
+    return groups.questions_from_branches(_iter_branches(runs, options))
 
 
 def iter_action_paths(runs: Sequence[RunStore], options: ComparisonOptions) -> Iterator[ActionPath]:
@@ -79,13 +67,13 @@ def iter_action_paths(runs: Sequence[RunStore], options: ComparisonOptions) -> I
         for planned in run.planned_sessions():
             if run.state.last_attempt(planned.name) is not None:
                 own_steps = RunSession(run, planned, trees).own_steps()
-                steps = tuple(options.normalize(action_of_step(step, run.config.work_dir)) for step in own_steps)
+                steps = tuple(options.normalize(groups.action_of_step(step, run.config.work_dir)) for step in own_steps)
                 branch = run.state.branch if planned.index == 1 else None
                 begins = (branch.source_run, branch.source_dir, branch.turn - 1) if branch else None
                 yield ActionPath(run.name, planned.name, steps, begins)
 
 
-def _iter_branches(runs: Sequence[RunStore], options: ComparisonOptions) -> Iterator[BranchTrial]:
+def _iter_branches(runs: Sequence[RunStore], options: ComparisonOptions) -> Iterator[groups.BranchTrial]:
     by_name = {run.name: run for run in runs}
     for run in runs:
         branch = run.state.branch
@@ -97,18 +85,20 @@ def _iter_branches(runs: Sequence[RunStore], options: ComparisonOptions) -> Iter
             point = (branch.source_run, branch.source_dir, branch.turn)
             source = by_name.get(branch.source_run)
             recorded = _action_at_turn(source, branch.source_dir, branch.turn, options) if source else None
-            yield BranchTrial(run.name, point, branch.prompt, meta, first, recorded)
+            yield groups.BranchTrial(run.name, point, branch.prompt, meta, first, recorded)
 
 
-def _action_at_turn(run: RunStore, session: str, turn: int, options: ComparisonOptions) -> Action | None:
+def _action_at_turn(run: RunStore, session: str, turn: int, options: ComparisonOptions) -> groups.Action | None:
     planned = next((candidate for candidate in run.planned_sessions() if candidate.name == session), None)
     if planned is None or run.state.last_attempt(session) is None:
         return None
     steps = RunSession(run, planned, trees_of(run, options.programs)).own_steps()
-    return options.normalize(action_of_step(steps[turn - 1], run.config.work_dir)) if turn <= len(steps) else None
+    return (
+        options.normalize(groups.action_of_step(steps[turn - 1], run.config.work_dir)) if turn <= len(steps) else None
+    )
 
 
-def _load_recorded_actions(run: RunStore, samples: Sequence[Sample]) -> dict[tuple[str, int], RecordedAction]:
+def _load_recorded_actions(run: RunStore, samples: Sequence[Sample]) -> dict[tuple[str, int], groups.RecordedAction]:
     wanted: dict[str, set[int]] = {}
     for sample in samples:
         wanted.setdefault(sample.session, set()).add(sample.request)
@@ -126,11 +116,11 @@ def _load_recorded_actions(run: RunStore, samples: Sequence[Sample]) -> dict[tup
     return recorded
 
 
-def _recorded_action(message: dict[str, object], work_dir: str) -> RecordedAction:
+def _recorded_action(message: dict[str, object], work_dir: str) -> groups.RecordedAction:
     content = message.get("content")
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    action = action_of_response(blocks, str(message.get("stop_reason") or ""), work_dir)
-    return RecordedAction(action, str(message.get("model") or ""))
+    action = groups.action_of_response(blocks, str(message.get("stop_reason") or ""), work_dir)
+    return groups.RecordedAction(action, str(message.get("model") or ""))
 
 
 def analyze_runs(runtime: Runtime, runs: Sequence[RunStore], by: str = BY[0], seed: int = 0) -> ExperimentAnalysis:
@@ -180,4 +170,4 @@ def write_analysis(runtime: Runtime, run: RunStore, analysis: ExperimentAnalysis
 
 
 def _comparison_options(runtime: Runtime, by: str) -> ComparisonOptions:
-    return ComparisonOptions(action_by_tool if by == "tool" else lambda action: action, runtime.program_path)
+    return ComparisonOptions(groups.action_by_tool if by == "tool" else lambda action: action, runtime.program_path)
