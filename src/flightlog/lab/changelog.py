@@ -1,8 +1,8 @@
 """Build `state_changelog.jsonl` and `uuid_map.json`.
 
 A plain change of text starts as the source document shows it (`--- MEMORY.md`). Changes that this
-form cannot express (new, deleted, binary, mode, link, rename) keep git's header lines. Paths have no
-prefix: `git apply -p0` takes every entry. Patches that are not UTF-8 are base64-encoded.
+form cannot express (new, deleted, binary, mode, link, rename) keep git's header lines. Paths have
+no prefix: `git apply -p0` takes every entry. Patches that are not UTF-8 are base64-encoded.
 
 Steps, requests and snapshots are joined by ids (message, request, tool call), never by position.
 Every response has a row, including text-only ones and those of subagents; requests that answer none
@@ -191,7 +191,7 @@ class StepJoin:
 
 
 def _trees_after_requests(calls: Sequence[ApiCall], saved: Sequence[SnapshotSaved]) -> dict[int, str]:
-    """Return for each request the snapshot after its tools: of its thread's next request, or the last."""
+    """Return the snapshot after each request's tools: at its thread's next request, or the last."""
     trees = {snapshot.request: snapshot.tree for snapshot in saved}
     end = trees.get(0)
     after: dict[int, str] = {}

@@ -6,9 +6,9 @@
       - {session_index: 1, prompt: Look around and take notes in MEMORY.md.}
       - {session_index: 2, prompt: Go on from your notes., count: 3}
 
-Takes text and returns a value, or raises Misconfigured with the field that was probably meant. Reads
-no file. `dump_run_config` writes the value back with every default, so the run's own copy keeps its
-meaning when defaults change.
+Takes text and returns a value, or raises Misconfigured with the field that was probably meant.
+Reads no file. `dump_run_config` writes the value back with every default, so the run's own copy
+keeps its meaning when defaults change.
 """
 
 import io

@@ -1,9 +1,9 @@
 """The events of a run's journal.
 
-The journal (`.journal.jsonl`) lies in the run's directory, so a run can be moved and still be read and
-continued; `lab.state` folds it. A session is identified by its directory (`session_03_r01`) and the
-attempt: running it again makes a second attempt and keeps the first on record. Trees are snapshots in
-`.shadow_git`.
+The journal (`.journal.jsonl`) lies in the run's directory, so a run can be moved and still be read
+and continued; `lab.state` folds it. A session is identified by its directory (`session_03_r01`) and
+the attempt: running it again makes a second attempt and keeps the first on record. Trees are
+snapshots in `.shadow_git`.
 """
 
 from msgspec import Struct
@@ -61,10 +61,10 @@ class BranchCreated(RunEventBase, frozen=True, tag="branched"):
     """The run is a replay: its first session continues at turn `turn` of another run's session.
 
     Data of the source (recorded request, transcript so far) is in `.source`; `tree` names the files
-    before that turn. An empty `resume_at` resumes at the end of the truncated transcript; `fresh` means
-    that no turn came before. `rebuilt` is the fidelity of a request that was not captured but rebuilt
-    from the transcript. With `cursor` the session starts from its beginning (`tree` is its first
-    snapshot) and recorded answers are served up to the turn.
+    before that turn. An empty `resume_at` resumes at the end of the truncated transcript; `fresh`
+    means that no turn came before. `rebuilt` is the fidelity of a request that was not captured but
+    rebuilt from the transcript. With `cursor` the session starts from its beginning (`tree` is its
+    first snapshot) and recorded answers are served up to the turn.
     """
 
     source_run: str
@@ -125,7 +125,7 @@ class RunSessionStarted(RunEventBase, frozen=True, tag="session_started"):
 
 
 class AgentStarted(RunEventBase, frozen=True, tag="agent_started"):
-    """The agent's process started; `process` includes its start time, so no other process has it."""
+    """The agent's process started; `process` includes its start time, so it is unique."""
 
     session: str
     attempt: int
@@ -135,7 +135,8 @@ class AgentStarted(RunEventBase, frozen=True, tag="agent_started"):
 class SnapshotSaved(RunEventBase, frozen=True, tag="saved"):
     """The work tree was saved while request `request` was in flight, or, with 0, at the end.
 
-    Without captured requests it is saved after tool call `call_id`, and `request` is only a counter.
+    Without captured requests it is saved after tool call `call_id`, and `request` is only a
+    counter.
     """
 
     session: str

@@ -1,7 +1,7 @@
 """Attribute file changes to steps, from snapshots or from tool calls.
 
-A snapshot is saved while a request is in flight, so its difference from the previous one was made by
-the tools of the steps that were open then: answered, and not yet followed by the next request of
+A snapshot is saved while a request is in flight, so its difference from the previous one was made
+by the tools of the steps that were open then: answered, and not yet followed by the next request of
 their thread. Without captured requests a snapshot is saved after each tool call. One open step owns
 the change exactly; several share it; with none, or with a shell left running in the background, the
 entry says "background".

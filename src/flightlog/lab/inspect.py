@@ -310,7 +310,7 @@ def _system_and_tools(session: RunSession, index: int) -> dict[str, Any]:
 
 
 def iter_run_tree(metas: Sequence[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield runs with their depth, each before its branches; a branch without its source is a root."""
+    """Yield runs with their depth, each before its branches; a branch without source is a root."""
     names = {meta["run_name"] for meta in metas}
     branches: dict[str, list[dict[str, Any]]] = {}
     for meta in metas:

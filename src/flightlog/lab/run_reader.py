@@ -1,7 +1,7 @@
 """Read one session of a run: its transcript, requests, changes, and how they join.
 
-Computed lazily from the session's directory, the journal and the shadow repository. Output files and
-`inspect` are made from this; it writes nothing.
+Computed lazily from the session's directory, the journal and the shadow repository. Output files
+and `inspect` are made from this; it writes nothing.
 """
 
 import functools

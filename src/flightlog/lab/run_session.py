@@ -23,7 +23,7 @@ SIDE = "(side)"
 
 
 class ApiCall(Struct, frozen=True):
-    """One request of a session: its thread, and the id of the message that answered it ("" if none)."""
+    """One request of a session: its thread, and the id of the answering message ("" if none)."""
 
     exchange: Exchange
     lane: str

@@ -51,7 +51,7 @@ def remember_run(runtime: Runtime, digest: str) -> None:
 
 
 def permit_run(runtime: Runtime, config: RunConfig, path: Path, digest: str) -> None:
-    """Raise ConsentNeeded unless the run is the person's own or allowed, and its key stays encrypted.
+    """Raise ConsentNeeded unless the run is the person's or allowed, and its key encrypted.
 
     Without `digest` the run is about to be created by the person.
     """
@@ -62,7 +62,7 @@ def permit_run(runtime: Runtime, config: RunConfig, path: Path, digest: str) -> 
             run, f"this run was not started here; its key would go to {address[:100]}: {path.name[:60]}"
         )
     if config.scenario is None:
-        resolve_upstream(config, runtime.environ)  # raises for a key of another address before anything starts
+        resolve_upstream(config, runtime.environ)  # raises for a key of another address
     allowed_address = open_trust(runtime).consent_for(run.subject).address
     target = address_target(runtime, address)
     if address.startswith("http://") and not is_loopback(address) and allowed_address != address and not target.trusted:
@@ -182,8 +182,8 @@ def find_run(runtime: Runtime, name: str) -> RunStore:
 def start_replay(runtime: Runtime, request: ReplayRequest) -> "subprocess.Popen[str]":
     """Start `lab replay` in a process of its own, which reports progress on its stderr.
 
-    The process has its own session, so Ctrl-C in the server's terminal reaches only the server, which
-    passes it on once. If the server is killed, the process dies with it.
+    The process has its own session, so Ctrl-C in the server's terminal reaches only the server,
+    which passes it on once. If the server is killed, the process dies with it.
     """
     arguments = ["lab", "replay", request.run, "--session", str(request.session), "--turn", str(request.turn)]
     arguments += ["--replicate", str(request.replicate)] if request.replicate else []

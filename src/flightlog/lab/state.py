@@ -84,7 +84,7 @@ def fold_run(records: Iterable[JournalRecord[events.RunEvent] | UnknownEvent | D
     return state
 
 
-def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None:  # noqa: C901 - one case per event
+def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None:  # noqa: C901 - a case per event
     event = record.event
     if isinstance(event, events.AttemptEvent):
         _add_attempt_event(state, event, record.ts)
@@ -123,7 +123,7 @@ def _add_attempt_event(state: RunState, event: events.AttemptEvent, at: str) -> 
         return
     attempt = next((candidate for candidate in reversed(attempts) if candidate.number == event.attempt), None)
     if attempt is None:
-        return  # Its start was lost to a damaged line, which `damage` counts; its files are still on disk.
+        return  # Its start was on a damaged line, which `damage` counts; its files remain.
     match event:
         case events.AgentStarted():
             attempt.process = event.process

@@ -7,8 +7,9 @@ Which tree and conversation a session starts with depends on the session mode:
     forked     the conversation and the tree of session 1
     fork_from  the conversation and the tree of any earlier session, in every mode
 
-Replicates (`count`) start from the same point; later sessions follow the first replicate. Replicates
-can be added when the run is over: no session follows them, and they leave the work directory alone.
+Replicates (`count`) start from the same point; later sessions follow the first replicate.
+Replicates can be added when the run is over: no session follows them, and they leave the work
+directory alone.
 
     runs/<run>/
       config.yaml run_meta.json full_diff.patch state_changelog.jsonl analysis.md .shadow_git/
@@ -84,7 +85,7 @@ def session_dir_name(index: int, replicate: int = 0) -> str:
 
 
 def final_session(planned: Collection[PlannedSession]) -> PlannedSession:
-    """Return the session whose tree is the run's result: the first replicate of the last session."""
+    """Return the session whose tree is the result: the first replicate of the last session."""
     last = max(session.index for session in planned)
     return next(session for session in planned if session.index == last)
 
@@ -232,4 +233,4 @@ def list_run_paths(runs_dir: Path) -> list[Path]:
         return []
     top = runs_dir.resolve()
     paths = [path.resolve() for path in top.iterdir() if path.name[:1] != "." and (path / CONFIG).is_file()]
-    return sorted(path for path in paths if path.is_relative_to(top))  # a symlink must not lead outside of the project
+    return sorted(path for path in paths if path.is_relative_to(top))  # no symlinks out

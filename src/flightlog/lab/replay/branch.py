@@ -150,7 +150,7 @@ def _restore_branch_tree(run: RunStore, environment: RunEnvironment, tree: Path)
 
 
 def remove_placed_transcripts(context: RunContext) -> None:
-    """Delete the transcripts of ended attempts from the agent's store, which may be the person's own."""
+    """Delete transcripts of ended attempts from the agent's store, which may be the person's."""
     folder = transcript_dir(context)
     for attempts in context.run.state.attempts.values():
         for attempt in attempts:
@@ -165,14 +165,14 @@ class Branch:
 
     def __init__(self, run: RunStore) -> None:
         self._branch = _branch_of(run)
-        self._recorded: RecordedContext | None = None  # shared with the sessions that follow the first
+        self._recorded: RecordedContext | None = None  # also for the sessions that follow
 
     def session_start(self, context: RunContext, start: SessionStart) -> SessionStart:
         """Return where a session of the branch starts.
 
-        The first session starts at the branch point; sessions that continue its conversation get the
-        recorded context in their requests. Places files for the agent. Raises Conflict if the branch
-        cannot be compared with the recording and may not drift.
+        The first session starts at the branch point; sessions that continue its conversation get
+        the recorded context in their requests. Places files for the agent. Raises Conflict if the
+        branch cannot be compared with the recording and may not drift.
         """
         if start.planned.index == 1:
             if self._branch.cursor:
@@ -251,7 +251,7 @@ def _context_rewriter(check: "_FirstRequestCheck", recorded: RecordedContext) ->
 
 
 class _FirstRequestCheck:
-    """Certifies the first request of the main thread; refuses all requests of a branch that drifted."""
+    """Certifies the first request of the main thread; refuses all requests after a drift."""
 
     def __init__(self, context: RunContext, attempt: int, branch: BranchCreated, recorded: RecordedContext) -> None:
         self._context = context
@@ -284,7 +284,7 @@ class _FirstRequestCheck:
         return certify_request(self._recorded, spliced, facts, method + (certificate.REBUILT if branch.rebuilt else ""))
 
     def _available_tools(self) -> frozenset[str]:
-        """Return the tools that the client announces in its first record; none if it announces none."""
+        """Return the tools that the client announces in its first record, if any."""
         announces = self._context.run.config.engine == "claude_code"
         until = time.monotonic() + (_INIT_S if announces else 0.0)
         while time.monotonic() < until:
@@ -310,7 +310,7 @@ def _raise_if_drifted(found: Certificate, branch: BranchCreated) -> None:
 
 
 def _branch_config(config: RunConfig, point: BranchPoint, options: ReplayOptions, name: str) -> RunConfig:
-    """Return the source's settings for the sessions of the replay, without the commands around them."""
+    """Return the source's settings for the replayed sessions, without the commands around them."""
     first = replace(config.sessions[point.session.index - 1], session_index=1, count=1, fork_from=None)
     sessions = [first]
     if options.continue_sessions:
@@ -341,10 +341,10 @@ def _branch_of(run: RunStore) -> BranchCreated:
 
 
 def _branch_point_marker(run: RunStore, attempt: int) -> str:
-    """Return the text that marks the branch point in the client's requests, also in later sessions."""
+    """Return the text that marks the branch point in requests, also in those of later sessions."""
     return f"[flightlog branch point {uuid.uuid5(_NAMESPACE, f'mark/{run.name}/{attempt}')}]"
 
 
 def _transcript_id(run: RunStore, attempt: int) -> str:
-    """Return the id of the truncated transcript in the client's store; one attempt always has the same."""
+    """Return the id of the truncated transcript in the client's store, fixed for an attempt."""
     return str(uuid.uuid5(_NAMESPACE, f"{run.name}/{attempt}"))

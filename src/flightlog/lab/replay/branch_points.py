@@ -1,8 +1,8 @@
 """Suggest turns to branch at, estimate the cost of a branch, list side effects.
 
 Snapshots cover the work directory. Effects elsewhere (other files, the network, running processes)
-remain when a branch starts. They are inferred from tool calls: certain for tools that name a path, a
-guess for shell commands.
+remain when a branch starts. They are inferred from tool calls: certain for tools that name a path,
+a guess for shell commands.
 
 A suggestion is always the turn *before* which things could still go differently: the turn of the
 failing call, of the change that was reverted, or the first turn of a loop. Pure.
@@ -38,8 +38,8 @@ _WHY_CHARS_MAX = 120
 class BranchEstimate(Struct, frozen=True):
     """Expected US dollars of a branch that continues like its source; None for unknown prices.
 
-    `cached_usd` assumes the prompt cache of the recording; `uncached_usd` pays the first request's whole
-    context again, as after a pause. `steps` is the number of expected answers.
+    `cached_usd` assumes the prompt cache of the recording; `uncached_usd` pays the first request's
+    whole context again, as after a pause. `steps` is the number of expected answers.
     """
 
     steps: int

@@ -1,4 +1,4 @@
-"""Compare a branch's first request with the recorded one; build `replay_meta.json`; trim trajectories.
+"""Certify a branch's first request; build `replay_meta.json`; trim trajectories.
 
     exact           the request is the recorded one, except for the caller's identity
     exact+prompt    the same, followed by the prompt of the branch

@@ -1,18 +1,18 @@
 """Put recorded messages or recorded answers in place of the client's own.
 
-`RecordedContext`: a client that resumes rebuilds its history, and not always the same. Its prompt is a
-marker, which is in every request from then on. Everything up to the marker is replaced by the
+`RecordedContext`: a client that resumes rebuilds its history, and not always the same. Its prompt
+is a marker, which is in every request from then on. Everything up to the marker is replaced by the
 messages of the recorded request, verbatim; system prompt, tools and settings are the recorded ones
 too. Messages after the marker are the client's own.
 
-`insert_reminders`: a client adds reminders of its own (how long it was idle, say) from counters that
-restart when it resumes. As long as the model repeats what it said in the recording (tools may
+`insert_reminders`: a client adds reminders of its own (how long it was idle, say) from counters
+that restart when it resumes. As long as the model repeats what it said in the recording (tools may
 answer differently), reminders are taken from the recording too; after the first difference they are
 the client's own.
 
-`RecordedAnswerServer`: for agents that cannot resume. Their messages stay their own; prompt, tools and
-settings are the recorded ones. No model is called before the branch turn; the request for that turn
-shows whether the agent arrived at the same state. Pure.
+`RecordedAnswerServer`: for agents that cannot resume. Their messages stay their own; prompt, tools
+and settings are the recorded ones. No model is called before the branch turn; the request for that
+turn shows whether the agent arrived at the same state. Pure.
 """
 
 import hashlib
@@ -105,7 +105,7 @@ class RecordedContext:
     """The recorded context up to a branch point, and the marker that represents it."""
 
     def __init__(self, recorded: Mapping[str, Any], sentinel: str, prompt: str = "", after: Sequence[Any] = ()) -> None:
-        """Keep the recorded request; `prompt` follows it, `after` are the messages recorded after it."""
+        """Take the recorded request, the prompt to append, and the messages recorded after it."""
         self.recorded = dict(recorded)
         self.prompt = prompt
         self._sentinel = sentinel
@@ -116,7 +116,7 @@ class RecordedContext:
         self._is_first = True
 
     def mark_resumed(self) -> None:
-        """Note that another process sent the first request, so the client's additions are unknown."""
+        """Note that another process sent the first request: the client's additions are unknown."""
         self._is_first = False
 
     def splice_context(self, body: Mapping[str, Any], *, compacts: bool = False) -> RewrittenBody | None:
@@ -152,7 +152,7 @@ class RecordedContext:
         return not isinstance(system, list) or any(map(is_billing, system))
 
     def apply_recorded_settings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the body with the recorded settings, in recorded order; the caller's identity stays."""
+        """Return the body with the recorded settings and order; the caller's identity stays."""
         settings = {name: body.get(name, value) if name in _OWN else value for name, value in self.recorded.items()}
         settings |= {name: body[name] for name in _OWN if name in body and name not in settings}
         billing = [block for block in body.get("system") or () if is_billing(block)]
@@ -178,7 +178,7 @@ def is_billing(block: Any) -> bool:
 
 
 def append_prompt(messages: list[Any], prompt: str) -> list[Any]:
-    """Append the prompt as the client would: as a text of the last user message, with the cache marker."""
+    """Append the prompt as the client does: to the last user message, with the cache marker."""
     if not prompt:
         return messages
     block = {"type": "text", "text": prompt} | _CACHE_MARKER
@@ -288,7 +288,7 @@ class RecordedAnswerServer:
         return RewrittenRequest(rewritten.data, rewritten.replaced)
 
     def _apply_recorded_settings(self, body: dict[str, Any]) -> RewrittenBody:
-        """Return the request with the recorded settings and the prompt, which the client does not know."""
+        """Return the request with the recorded settings and the prompt of the branch."""
         messages = list(body.get("messages") or ())
         prompted = [*append_prompt(messages[: self._length], self._context.prompt), *messages[self._length :]]
         rewritten = self._context.apply_recorded_settings({**body, "messages": prompted})

@@ -1,7 +1,7 @@
-"""Find the differences between two requests, by name: `tools.Bash.description`, `messages[3].content[0]`.
+"""Name the differences between two requests, as in `messages[3].content[0]`.
 
-Cache markers and the two spellings of a single text are the same to a model, so they do not count as
-differences. Pure.
+Cache markers and the two spellings of a single text are the same to a model, so they do not count
+as differences. Pure.
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -212,7 +212,7 @@ class ReplaySource:
         saved = [
             snapshot.tree
             for snapshot in attempt.saved
-            # A snapshot without a call was saved at a prompt, after a person may have changed files.
+            # Without a call it was saved at a prompt: a person may have changed files.
             if snapshot.call_id in before or (not snapshot.call_id and _is_before(snapshot.at_ms, step.at_ms))
         ]
         return saved[-1] if saved else attempt.tree
@@ -240,7 +240,7 @@ class ReplaySource:
 
 
 def _messages_following(body: dict[str, Any], later: Iterable[dict[str, Any]]) -> bytes:
-    """Return the rest of the first body in `later` (newest first) that continues `body`, as JSON."""
+    """Return what the first continuation of `body` in `later` (newest first) adds, as JSON."""
     messages = canonical_value(body.get("messages"))
     for candidate in later:
         following = candidate.get("messages") or []

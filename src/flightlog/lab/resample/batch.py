@@ -1,9 +1,9 @@
 """Send a batch of samples.
 
-    reserve (budget) -> wait (rate) -> record as sent -> write the answer -> fsync -> record as answered
+    reserve (budget) -> wait (rate) -> record as sent -> write answer -> fsync -> record as answered
 
-Rate, budget, retries and files are decided here, on one event loop; jobs only send, on any machine, so
-rate and budget hold for all machines together. A process that resumes a batch sends what has no
+Rate, budget, retries and files are decided here, on one event loop; jobs only send, on any machine,
+so rate and budget hold for all machines together. A process that resumes a batch sends what has no
 file; only the samples in flight when a process died can be paid twice.
 """
 
@@ -249,7 +249,7 @@ class SampleBatch:
 
 
 def recover_answered(store: BatchStore, state: BatchState) -> None:
-    """Record answers whose file exists but whose event is missing: their process died in between."""
+    """Record answers whose file exists but not their event: their process died in between."""
     for target, item in state.remaining_samples:
         path = store.run / item.answer_file
         if path.is_file():

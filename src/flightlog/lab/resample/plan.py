@@ -67,7 +67,7 @@ class SweepVariant(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to sample, with which models, how often. `numbers` are existing variants; 0 is as recorded."""
+    """What to sample, with which models, how often. `numbers` are existing variants, 0 as recorded."""
 
     session: int = 1
     replicate: int = 0
@@ -130,7 +130,7 @@ class PlannedSamples(Struct, frozen=True):
     count: int
 
 
-Make = Callable[[str, int, SweepVariant], int]  # session's directory, request, change -> number of the variant
+Make = Callable[[str, int, SweepVariant], int]  # session, request, change -> its number
 
 
 def plan_samples(source: ReplaySource, sweep: Sweep, make: Make) -> list[PlannedSamples]:

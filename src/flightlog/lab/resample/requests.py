@@ -5,8 +5,8 @@ the vendor: a block must stay as it was or be left out; any other edit of one is
 anything is sent.
 
 What is sent is the recorded body without the fields that only its client needs (`stream`,
-`context_management`, `metadata`), to the same path, with only the headers that change what the model
-does. Reads the run and writes nothing.
+`context_management`, `metadata`), to the same path, with only the headers that change what the
+model does. Reads the run and writes nothing.
 """
 
 import copy
@@ -112,7 +112,7 @@ def _iter_edits(path: Path, one: Any, other: Any) -> Iterator[RequestEdit]:
 
 
 def _iter_list_edits(path: Path, one: Sequence[Any], other: Sequence[Any]) -> Iterator[RequestEdit]:
-    """Match elements by content, so that removing one is one edit, not one for each that follows."""
+    """Match elements by content, so that removing one is a single edit."""
     matcher = difflib.SequenceMatcher(
         None, [_format_value(item) for item in one], [_format_value(item) for item in other], False
     )
@@ -166,7 +166,7 @@ class RequestListing(Struct, frozen=True):
 
 
 class SampleRequest(Struct, frozen=True):
-    """What is sent for one target, without the key; `expected_usd` is the recorded answer's cost."""
+    """What is sent for a target, without the key; `expected_usd` is the recorded answer's cost."""
 
     path: str
     headers: dict[str, str]

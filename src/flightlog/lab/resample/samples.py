@@ -47,8 +47,8 @@ class Variant(Struct, frozen=True):
 class Sample(Struct, frozen=True):
     """One sample. `variant` 0 is the request as recorded; `error` is "" if an answer came.
 
-    `model` is the one that was asked for, `content` the blocks of the answer, `path` its file relative to
-    the run.
+    `model` is the one that was asked for, `content` the blocks of the answer, `path` its file
+    relative to the run.
     """
 
     session: str

@@ -88,7 +88,7 @@ class SampleCall(Struct, frozen=True):
 
 
 class SampleResult(Struct, frozen=True):
-    """The result of a request. Status 0: no response, see `error`; `is_final` means do not retry."""
+    """The result of a request. Status 0 means no response; `is_final` means do not retry."""
 
     status: int
     body: bytes = b""

@@ -1,7 +1,7 @@
 """Events of the batches of samples of a run, and the state folded from them.
 
-A sample is on record as sent before it is sent, and as answered after its file exists. A sample that
-was sent and has no file and no end was in flight when its process died, and is sent again.
+A sample is on record as sent before it is sent, and as answered after its file exists. A sample
+that was sent and has no file and no end was in flight when its process died, and is sent again.
 
 One process at a time sends samples of a run: it holds `.resamples.lock`.
 """

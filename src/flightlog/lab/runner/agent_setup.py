@@ -1,8 +1,8 @@
 """Prepare an agent for a session: its driver, arguments and environment.
 
-Claude Code gets a configuration directory of its own if a key or a scripted model makes the person's
-login unnecessary. As root it refuses to bypass permissions, so the allowed tools are listed instead,
-and the run records that.
+Claude Code gets a configuration directory of its own if a key or a scripted model makes the
+person's login unnecessary. As root it refuses to bypass permissions, so the allowed tools are
+listed instead, and the run records that.
 """
 
 import json
@@ -67,9 +67,10 @@ def agent_credentials(config: RunConfig, environ: Mapping[str, str]) -> dict[str
 
 
 def resolve_upstream(config: RunConfig, environ: Mapping[str, str]) -> str:
-    """Return the address for a run's requests: its own, else the environment's, else the provider's.
+    """Return the address for requests: the run's, else the environment's, else the provider's.
 
-    A key set together with `ANTHROPIC_BASE_URL` belongs to that address; raises Invalid for another one.
+    A key set together with `ANTHROPIC_BASE_URL` belongs to that address; raises Invalid for another
+    one.
     """
     environ_address = environ.get("ANTHROPIC_BASE_URL", "") if config.provider == "anthropic" else ""
     if (

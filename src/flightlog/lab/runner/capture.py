@@ -4,8 +4,8 @@ The proxy saves the tree while the model already works, and holds the response b
 snapshot is saved: what changed since the previous request was done by the previous step. The budget
 is checked before each request and charged after each response.
 
-Without capture, a hook of the client writes its payload into a directory and waits until the file is
-renamed, which means that the tree is saved; it gives up after ten seconds and always exits 0.
+Without capture, a hook of the client writes its payload into a directory and waits until the file
+is renamed, which means that the tree is saved; it gives up after ten seconds and always exits 0.
 """
 
 import asyncio
@@ -127,7 +127,7 @@ def _within_budget(context: RunContext, rewrite: Rewrite | None) -> Rewrite:
 
 @contextmanager
 def snapshot_hook(context: RunContext, target: CaptureTarget) -> Iterator[tuple[str, ...]]:
-    """Yield the agent's arguments for a hook that waits after each tool; save the tree meanwhile."""
+    """Yield the agent's arguments for a hook that waits after each tool until the tree is saved."""
     config = context.run.config
     if is_captured(config) or config.engine != "claude_code" or target.trees is None:
         yield ()

@@ -24,7 +24,7 @@ TIMED_OUT = 124  # as timeout(1) reports it
 
 
 def run_commands(context: RunContext, phase: str, commands: tuple[CommandConfig, ...]) -> None:
-    """Run the commands of a phase that have not succeeded yet; raise Unavailable if a checked one fails."""
+    """Run the remaining commands of a phase; raise Unavailable if a checked one fails."""
     done = {ran.number for ran in context.run.state.commands if ran.phase == phase and ran.exit_code == 0}
     for number, command in enumerate(commands, 1):
         if number in done:

@@ -28,17 +28,17 @@ from flightlog.store.directories import copy_tree, remove_tree
 from flightlog.store.files import create_file, resolve_inside
 from flightlog.store.git.snapshots import SnapshotDirs, WorkTreeSnapshot, WorkTreeSnapshots, open_trees
 
-Tell = Callable[[str, str, float], None]  # session, message ("" after an answer), spent by the run so far
+Tell = Callable[[str, str, float], None]  # session, message ("": an answer), spent so far
 SubmitJob = Callable[[Job], "Future[bytes]"]
 
 
 class RunEnvironment(Struct, frozen=True):
     """Everything a run takes from the machine. `environ` is the person's; agents get a part of it.
 
-    `permit` is called before a run starts, continues or is branched from, with its configuration, its
-    directory and the digest of its `config.yaml` ("" before the run exists); it raises ConsentNeeded
-    for what a person has not allowed. `remember` records such a digest as the person's own.
-    `elsewhere` submits sessions that can run in parallel to other machines.
+    `permit` is called before a run starts, continues or is branched from, with its configuration,
+    its directory and the digest of its `config.yaml` ("" before the run exists); it raises
+    ConsentNeeded for what a person has not allowed. `remember` records such a digest as the
+    person's own. `elsewhere` submits sessions that can run in parallel to other machines.
     """
 
     runtime: Runtime
@@ -58,7 +58,7 @@ class RunEnvironment(Struct, frozen=True):
         return Path(self.runtime.home)
 
     def open_snapshots(self, shadow: Path, work_tree: Path, *, line: str) -> WorkTreeSnapshots:
-        """Open the repository at `shadow` for snapshots of `work_tree`; `line` names their sequence."""
+        """Open the repository at `shadow` for snapshots of `work_tree`, in sequence `line`."""
         dirs = SnapshotDirs(shadow, work_tree, self.home, self.runtime.program_path)
         return open_trees(dirs, now=self.runtime.clock.now_s, line=line)
 
@@ -67,7 +67,7 @@ class RunWorkTree:
     """The work directory of a run, its private copies and their snapshots."""
 
     def __init__(self, run: RunStore, environment: RunEnvironment, tree: Path | None = None) -> None:
-        """Open the shadow repository of the work directory, or of `tree`, which agents see at its path."""
+        """Open the shadow repository of the work directory, or of `tree`, mounted at its path."""
         work_dir = Path(run.config.work_dir).resolve()
         if run.path.resolve().is_relative_to(work_dir):
             hint = "the agent would see its own recording; choose a --runs-dir outside"
@@ -167,7 +167,7 @@ class RunContext:
         driver: Driver,
         more_usd: float | None = None,
     ) -> None:
-        """Start with what earlier attempts spent; `more_usd` on top of that replaces the run's budget."""
+        """Start with what earlier attempts spent; `more_usd` beyond that replaces the budget."""
         self.run = run
         self.work_tree = work_tree
         self.environment = environment

@@ -66,7 +66,7 @@ def publish_run(context: RunContext) -> None:
 
 
 def _write_changes(trees: WorkTreeSnapshots | None, session: RunSession) -> int:
-    """Write the session's part of the changelog and its patch; return the number of changed files."""
+    """Write the session's changelog and patch; return the number of changed files."""
     ended = session.attempt.ended
     if trees is None or ended is None:
         return 0

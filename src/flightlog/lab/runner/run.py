@@ -50,7 +50,7 @@ _POLL_S = 0.2  # how long Ctrl-C may wait while sessions run in other threads
 
 
 def start_run(path: Path, config: RunConfig, environment: RunEnvironment) -> RunStore:
-    agent_setup.select_driver(config, environment)  # raises for a missing agent before anything is made
+    agent_setup.select_driver(config, environment)  # raises if the agent is missing
     environment.permit(config, path, "")
     runtime = environment.runtime
     run = create_run(path, config, now=runtime.clock.timestamp, new_id=runtime.new_id, remember=environment.remember)
@@ -60,7 +60,7 @@ def start_run(path: Path, config: RunConfig, environment: RunEnvironment) -> Run
 def add_replicates(
     run: RunStore, index: int, count: int, environment: RunEnvironment, budget_usd: float | None
 ) -> RunStore:
-    """Run `count` more sessions that start where session `index` did; the work directory stays as it is."""
+    """Run `count` more sessions that start where session `index` did, each in its own copy."""
     planned = next((each for each in run.planned_sessions() if each.index == index and not each.added), None)
     if planned is None:
         raise NotFound(f"{run.name} has no session {index}", hint=f"it has sessions 1 to {len(run.config.sessions)}")
@@ -79,7 +79,7 @@ def add_replicates(
 
 
 def continue_run(run: RunStore, environment: RunEnvironment, *, again: bool) -> RunStore:
-    """Carry out what is left of a run or a replay; `again` repeats interrupted and failed sessions."""
+    """Run what is left of a run or replay; `again` repeats interrupted and failed sessions."""
     return _execute_run(run, environment, Branch(run) if run.state.branch else None, again=again)
 
 
@@ -245,13 +245,13 @@ def _await_all(context: RunContext, futures: "Sequence[Future[Any]]") -> None:
 
 
 def _stop_if_fatal(context: RunContext, reason: str) -> None:
-    is_own_limit = reason == "budget_exhausted" and not context.budget.is_empty  # the session's, not the run's
+    is_own_limit = reason == "budget_exhausted" and not context.budget.is_empty  # the session's
     if reason in _FATAL_REASONS and not is_own_limit:
         context.stop_all(reason)
 
 
 def _prepare_start(context: RunContext, planned: PlannedSession, *, private: bool) -> SessionStart:
-    """Restore the files of a session, set an earlier attempt aside, and return where the session starts."""
+    """Restore the files of a session and set an earlier attempt aside; return its start."""
     run, state = context.run, context.run.state
     earlier = state.attempts.get(planned.name, [])
     attempt = len(earlier) + 1
@@ -270,7 +270,7 @@ def _prepare_start(context: RunContext, planned: PlannedSession, *, private: boo
 
 
 def _finish_run(context: RunContext) -> None:
-    """Restore the work directory, run the last commands, record the end and write the output files."""
+    """Restore the work directory, run the last commands, record the end, write output files."""
     run, state = context.run, context.run.state
     tree = run.final_tree
     restored = state.baseline.tree if run.config.revert_work_dir and state.baseline else tree

@@ -5,8 +5,8 @@ the tree -> its files are collected -> the last tree is saved -> session ended. 
 end on record was in flight when its process died.
 
 The run's copy of a transcript is the agent's own bytes without the credentials the agent was given.
-A session that continues another finds that session's transcript through this copy, so a run that was
-moved can be continued on another machine.
+A session that continues another finds that session's transcript through this copy, so a run that
+was moved can be continued on another machine.
 """
 
 from pathlib import Path
@@ -41,7 +41,7 @@ _NO_TIMEOUT_S = 7 * 24 * 3600.0  # a week: waiting needs some number, and no ses
 
 
 def collect_output(context: RunContext, session: str, session_id: str) -> bool:
-    """Copy what the agent wrote into the session's directory; return whether it wrote a transcript."""
+    """Copy the agent's output into the session's directory; return whether it has a transcript."""
     scrub = Scrubber(agent_setup.agent_credentials(context.run.config, context.environment.environ).values())
     folder = context.run.path / session
     has_transcript = False
@@ -193,7 +193,7 @@ def _run_agent(
 
 
 def _command_prefix(context: RunContext, start: SessionStart) -> tuple[str, ...]:
-    """Return what isolates the agent: a private tree at the shared path, or death with its parent."""
+    """Return the command that isolates the agent, or lets it die with its parent."""
     means, work_dir = context.environment.means, context.work_tree.work_dir
     if start.trees is not None and start.trees.work_tree != work_dir:
         return isolation_prefix(means, [BindMount(start.trees.work_tree, work_dir)], work_dir)

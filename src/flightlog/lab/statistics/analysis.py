@@ -1,10 +1,10 @@
 """Compare groups of trials.
 
 All tests of an analysis are one family under Holm's rule, so an analysis without any effect reports
-a finding at most one time in twenty. With fewer than five trials on either side there is no test and
-no verdict. An action seen fewer than five times in both groups together is not tested; the sum of
-both decides that, so neither group is favored. If a stopping rule decided the number of trials, only
-tests that hold under it are made: shares, not amounts. Pure for a given seed.
+a finding at most one time in twenty. With fewer than five trials on either side there is no test
+and no verdict. An action seen fewer than five times in both groups together is not tested; the sum
+of both decides that, so neither group is favored. If a stopping rule decided the number of trials,
+only tests that hold under it are made: shares, not amounts. Pure for a given seed.
 """
 
 from collections import Counter
@@ -45,8 +45,9 @@ class ShareEstimate(Struct, frozen=True):
 class GroupSummary(Struct, frozen=True):
     """One group: its actions, outcomes and amounts.
 
-    `agreement` is the probability that two of its trials take the same action; `as_recorded` the share
-    that took the recorded action. `failed` are trials without an answer; they are not counted.
+    `agreement` is the probability that two of its trials take the same action; `as_recorded` the
+    share that took the recorded action. `failed` are trials without an answer; they are not
+    counted.
     """
 
     name: str

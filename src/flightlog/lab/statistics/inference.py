@@ -1,4 +1,4 @@
-"""Intervals and tests: Wilson, Newcombe, bootstrap-t, Fisher, permutation, Holm, confidence sequence.
+"""Intervals and tests for shares and means, and Holm's rule.
 
 Shares: Wilson's interval with a continuity correction. Without the correction it holds its level on
 average only: for rare actions and few samples the plain interval covers in as few as 83 of 100
@@ -6,18 +6,18 @@ experiments; corrected it stays at its level or above for every share and every 
 (`tests/lab/statistics/test_shares.py` computes this exactly).
 
 Shares under a stopping rule: looking after each sample and stopping when the result looks good
-invalidates an ordinary interval. The confidence sequence holds at *every* number of samples at once,
-so it holds wherever sampling stops. For a true share p, after n samples with s hits,
+invalidates an ordinary interval. The confidence sequence holds at *every* number of samples at
+once, so it holds wherever sampling stops. For a true share p, after n samples with s hits,
 
     M(p) = B(s + 1/2, n - s + 1/2) / B(1/2, 1/2)  /  p^s (1 - p)^(n - s)
 
-is a non-negative martingale that starts at 1 (the likelihood of the samples under a mixture of shares
-over that under p). By Ville's inequality it reaches 1/a with a probability of at most a. The interval
-is every p for which it did not. It needs about three times the samples of a fixed number.
+is a non-negative martingale that starts at 1 (the likelihood of the samples under a mixture of
+shares over that under p). By Ville's inequality it reaches 1/a with a probability of at most a. The
+interval is every p for which it did not. It needs about three times the samples of a fixed number.
 
-Means: the studentized bootstrap (bootstrap-t). Each draw is measured in its own standard errors, which
-keeps the level also for few and skewed samples, where plain percentiles are too narrow. If so many
-values are equal that draws have no spread, no interval is given.
+Means: the studentized bootstrap (bootstrap-t). Each draw is measured in its own standard errors,
+which keeps the level also for few and skewed samples, where plain percentiles are too narrow. If so
+many values are equal that draws have no spread, no interval is given.
 
 Tests: Fisher's test is computed with integers. A permutation test uses every split of the pooled
 values, or, if those are too many, splits drawn with a seed plus the observed one, which keeps its
@@ -79,8 +79,8 @@ def sequential_interval(hits: int, n: int, confidence: float = 0.95) -> tuple[fl
 def sequential_p_value(one: tuple[int, int], other: tuple[int, int]) -> float:
     """Return a p-value for equal shares of two groups `(hits, n)`, valid under any stopping rule.
 
-    The product of two such martingales is one, for each common share; its smallest value over all shares
-    is at the pooled share.
+    The product of two such martingales is one, for each common share; its smallest value over all
+    shares is at the pooled share.
     """
     hits, n = one[0] + other[0], one[1] + other[1]
     if n == 0:
