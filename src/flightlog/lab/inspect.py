@@ -137,8 +137,8 @@ def _compare_session(
         files = [_changed_files(run, row["session_dir"], programs) for row in rows]
         changed_files += [file for file in files if file is not None]
         groups.append(_summarize_replicates(run.name, rows))
-    paths = sorted({path for each in changed_files for path in each})
-    same = [path for path in paths if len({each.get(path) for each in changed_files}) == 1]
+    paths = sorted({path for files in changed_files for path in files})
+    same = [path for path in paths if len({files.get(path) for files in changed_files}) == 1]
     return {
         "session_index": index,
         "groups": groups,

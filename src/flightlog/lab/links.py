@@ -34,11 +34,11 @@ def find_incidents(run: str, state: RunState) -> Iterator[Incident]:
     for command in state.commands:
         if command.exit_code != 0:
             at_ms = _parse_ms(state.finished_at or state.started_at)
-            place = f"{run}/{command.phase}-{command.number}"
-            yield Incident("failed command", at_ms, ROOM, (place,), {"exit code": command.exit_code})
+            address = f"{run}/{command.phase}-{command.number}"
+            yield Incident("failed command", at_ms, ROOM, (address,), {"exit code": command.exit_code})
     for damage in state.damage:
-        place = f"{run}:{damage.offset}"
-        yield Incident("damaged journal", _parse_ms(state.started_at), ROOM, (place,), {"bytes": damage.length})
+        address = f"{run}:{damage.offset}"
+        yield Incident("damaged journal", _parse_ms(state.started_at), ROOM, (address,), {"bytes": damage.length})
 
 
 def _parse_ms(timestamp: str) -> int:

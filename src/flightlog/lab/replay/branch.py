@@ -295,17 +295,17 @@ class _FirstRequestCheck:
         return frozenset()
 
 
-def _record_certificate(context: RunContext, attempt: int, branch: BranchCreated, found: Certificate) -> None:
+def _record_certificate(context: RunContext, attempt: int, branch: BranchCreated, result: Certificate) -> None:
     """Write the certificate to the journal; raise Conflict if the branch drifted and may not."""
-    refused = found.verdict == DIFFERS and not branch.allow_drift
-    facts = (found.verdict, found.method, found.first_difference, found.replaced, refused)
+    refused = result.verdict == DIFFERS and not branch.allow_drift
+    facts = (result.verdict, result.method, result.first_difference, result.replaced, refused)
     context.run.append(BranchCertified("session_01", attempt, *facts), durable=True)
-    _raise_if_drifted(found, branch)
+    _raise_if_drifted(result, branch)
 
 
-def _raise_if_drifted(found: Certificate, branch: BranchCreated) -> None:
-    if found.verdict == DIFFERS and not branch.allow_drift:
-        why = f"the branch differs from the recording: {found.first_difference}"
+def _raise_if_drifted(result: Certificate, branch: BranchCreated) -> None:
+    if result.verdict == DIFFERS and not branch.allow_drift:
+        why = f"the branch differs from the recording: {result.first_difference}"
         raise Conflict(why, hint="continue anyway, labeled as differing, with --allow-drift")
 
 

@@ -67,7 +67,7 @@ class SweepVariant(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to sample, with which models, how often. `numbers` are existing variants, 0 as recorded."""
+    """What to sample, with which models, how often. `numbers` are existing variants."""
 
     session: int = 1
     replicate: int = 0

@@ -145,8 +145,8 @@ def _set_value(edited: dict[str, Any], path: str, value: Any) -> None:
         raise Invalid(f"the request has no such path: {path[:80]}", hint=hint) from None
 
 
-def _format_path(place: Path) -> str:
-    return ".".join(map(str, place))
+def _format_path(path: Path) -> str:
+    return ".".join(map(str, path))
 
 
 class RequestListing(Struct, frozen=True):

@@ -50,7 +50,7 @@ class CommandResult(NamedTuple):
 
     code: int
     seconds: float
-    said: str
+    output: str
 
 
 def run_with_timeout(

@@ -54,7 +54,7 @@ def render_analysis(name: str, analysis: ExperimentAnalysis, root: PathNode | No
         f"{sample_count} samples: intervals hold with {analysis.confidence:.0%}, "
         f"{analysis.tests} comparisons were made, "
         f"a finding is one that {analysis.rule}'s rule over all of them leaves at or below {analysis.level:g}, "
-        f"and nothing is said of groups with fewer than {analysis.samples_min} (seed {analysis.seed})."
+        f"and groups with fewer than {analysis.samples_min} samples are not compared (seed {analysis.seed})."
     )
     head = [f"# Analysis of {_escape_markdown(name)}", "", MARK, "", notes(rules, places), ""]
     divergence = list(_render_paths(root, notes)) if root is not None and len(root.places) > 1 else []
