@@ -103,8 +103,7 @@ def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: boo
     from flightlog.cli.output import print_json
     from flightlog.lab import service
     from flightlog.lab.layout import run_meta
-    from flightlog.lab.replay.branch import continue_any_run
-    from flightlog.lab.runner.run import start_run
+    from flightlog.lab.runner.run import continue_run, start_run
 
     runtime = open_runtime(on=given["on"])
     if (config is None) == (resume is None):
@@ -113,7 +112,7 @@ def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: boo
     if resume is not None:
         book = service.open_run(runtime, runs_dir, resume)
         with service.attach_executor(service.prepare_run(runtime, told)) as setting:
-            continue_any_run(book, setting, again=given["again"])
+            continue_run(book, setting, again=given["again"])
     else:
         assert config is not None
         frozen = service.read_config(config, _config_overrides(given, config))
