@@ -11,7 +11,7 @@ import msgspec
 from flightlog import __version__
 from flightlog.model.session import SessionFile
 from flightlog.store.index.database import Index
-from flightlog.store.index.session_values import SCHEMA, file_stamp, load_value, load_values, store_values
+from flightlog.store.index.files import VALUES_SCHEMA, file_stamp, load_value, load_values, store_values
 from flightlog.usage.prices import PRICES_FROM
 
 MADE_BY = f"{__version__} 2 {PRICES_FROM['source']} {PRICES_FROM['date']}"
@@ -26,7 +26,7 @@ class SessionValueCache(Generic[T]):
     def __init__(self, kind: str, value: type[T], index: Path | None) -> None:
         """Keep values of type `value` in the index at `index`, or nowhere."""
         self._kind = kind
-        self._index = Index(index, SCHEMA)
+        self._index = Index(index, VALUES_SCHEMA)
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(value).decode
 

@@ -100,7 +100,7 @@ def exclusive_lock(path: "Path", who: str = "", *, limit_s: float = 0.0) -> Iter
 
 
 def was_interrupted(path: "Path") -> bool:
-    """Return whether the last holder of `path` died before it was done; call it while it is free."""
+    """Return whether `path` has a note: its last holder died, or a process holds it now."""
     try:
         return path.stat().st_size > 0
     except OSError:
