@@ -12,7 +12,7 @@ def test_usage_adds_like_numbers_do(one, two, three):
     assert (one + two) + three == one + (two + three)
     assert one + Usage() == one
     assert (one + two) - two == one
-    assert one - one == Usage()
+    assert one + -one == Usage()
 
 
 def test_the_whole_is_the_sum_of_its_classes():

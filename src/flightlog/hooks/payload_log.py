@@ -148,7 +148,7 @@ def _process_start_ticks(pid: str) -> int:
 
 
 def _mark_session(folder: str, session: str, config_dir: str) -> None:
-    """Write a file with the session's name for the live collector; it holds the configuration directory."""
+    """Write the configuration directory to a file named by the session, for the collector."""
     writer.make_dir(folder)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     file = os.open(os.path.join(folder, session), flags, 0o600)

@@ -41,7 +41,7 @@ class _StrictJsonContext:
 
 
 def main(arguments: list[str]) -> None:
-    """Record the event on stdin, then save the work tree and start a settle if the event needs it."""
+    """Record the event on stdin, then save the work tree and settle if it is due."""
     os.umask(0o077)
     home = writer.find_data_dir(os.environ)
     _release_agent_after(HARD_STOP_S, home)
@@ -116,7 +116,7 @@ def _note_project(directory: str, project: str) -> None:
 
 
 def collects_rows(folder: str) -> bool:
-    """Return whether the repository of `folder` collects training rows, as `app.collecting` does."""
+    """Return whether the repository of `folder` collects rows, as `app.collecting` does."""
     while folder and os.path.isabs(folder):
         if os.path.exists(os.path.join(folder, ".git")):
             marker = os.path.join(folder, ".git", "flightlog", "dataset", "collecting")

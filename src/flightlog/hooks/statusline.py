@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> None:
 
 
 def config_dir(payload: dict[str, object]) -> str:
-    """Return the agent's configuration directory: that of its transcript, else of its environment."""
+    """Return the agent's configuration directory, from its transcript or environment."""
     transcript = payload.get("transcript_path")
     if isinstance(transcript, str) and os.path.isabs(transcript):
         projects = os.path.dirname(os.path.dirname(transcript))

@@ -158,7 +158,7 @@ def _seven_day_segment(payload: JsonObject, page: JsonObject, style: StatusStyle
 def _limit_segment(
     name: str, clock: str, keys: tuple[str, str], inputs: tuple[JsonObject, JsonObject, StatusStyle]
 ) -> StatusSegment | None:
-    """Return a rate limit with its reset: the payload's, else that of another session of the profile."""
+    """Return a rate limit with its reset: the payload's, else the profile's last one."""
     payload, page, style = inputs
     own = _value_at(payload, "rate_limits", keys[0])
     percent = _value_at(own, "used_percentage")

@@ -28,7 +28,7 @@ def find_data_dir(environ: "os._Environ[str] | dict[str, str]") -> str:
 
 
 def find_own_dir(given: str, usual: str) -> str:
-    """Return flightlog's directory below that of an XDG variable, else below the system's default."""
+    """Return flightlog's directory below an XDG directory, else the system's default."""
     if not os.path.isabs(given.strip()):
         given = "~/Library/Application Support" if sys.platform == "darwin" else usual
     return os.path.join(os.path.expanduser(given.strip()), "flightlog")

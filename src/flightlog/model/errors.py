@@ -24,9 +24,9 @@ from typing import Any, Literal
 from msgspec import DecodeError, Struct
 from msgspec.structs import force_setattr
 
-DEPTH_MAX = 200  # levels; code that walks a document uses a few of Python's thousand frames for each
+DEPTH_MAX = 200  # levels; walking one takes a few of Python's thousand frames
 VALUES_MAX = 2_000_000  # of one JSON document; an empty list takes 64 bytes of memory and 3 on disk
-YAML_BYTES_MAX = 1 << 20  # ruamel.yaml reads about 1 MB of long texts in a second, less of short ones
+YAML_BYTES_MAX = 1 << 20  # ruamel.yaml reads at most 1 MB in a second
 YAML_NODES_MAX = 40_000  # with every alias expanded; ruamel.yaml parses about as many in a second
 # What decoding foreign bytes may raise: not JSON, not text, or nested too deeply.
 UNREADABLE = (DecodeError, UnicodeDecodeError, RecursionError)

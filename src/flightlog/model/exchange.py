@@ -58,7 +58,7 @@ class BodyRef(Struct, frozen=True):
 
 
 class ApiRequest(Struct, frozen=True, tag="requested"):
-    """A request. `sent` is the body that went upstream, `given` the client's if it was rewritten."""
+    """A request; `sent` is the body sent upstream, `given` the client's if it was rewritten."""
 
     index: int
     context: RequestOrigin

@@ -53,7 +53,7 @@ class RetentionItem(Struct, frozen=True):
 
 
 class RetentionMove(Struct, frozen=True):
-    """One planned action; `target` is where an archived item goes, `summary` must exist before it."""
+    """One planned action; an archived item goes to `target`, `summary` must exist before."""
 
     item: RetentionItem
     deed: RetentionAction

@@ -162,7 +162,7 @@ class Session(Struct, frozen=True):
 
     @property
     def heading(self) -> str:
-        """The title on one short line; `title` is not cut, because redaction comes before cutting."""
+        """The title on one short line; `title` is whole, because redaction precedes cutting."""
         return one_line(self.title, TITLE_WIDTH)
 
     @property

@@ -98,7 +98,7 @@ def describe_redaction(secrets: int, personal: int) -> str:
 
 
 def suggest_name(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return a hint for an unknown word: the nearest known one, else `otherwise`, else all of them."""
+    """Return a hint for an unknown word: the nearest name, else `otherwise`, else all names."""
     import difflib  # noqa: PLC0415 - needed only after a typing error
 
     names = list(known)

@@ -53,6 +53,10 @@ class Usage(Struct, frozen=True, order=True):
             self.web_searches + other.web_searches,
         )
 
+    def __neg__(self) -> "Usage":
+        """Return the negative of each class."""
+        return _ZERO - self
+
     def __sub__(self, other: "Usage") -> "Usage":
         """Return the difference of each class; it may be negative."""
         return Usage(*map(operator.sub, astuple(self), astuple(other)))
@@ -166,8 +170,11 @@ class UsageLine(NamedTuple):
 
 
 def row_to_response(row: UsageLine) -> ModelResponse:
-    """Return `row` as a `ModelResponse`, which has the same fields with the token counts grouped."""
-    return ModelResponse(*row[:3], Usage(*row[3:9]), *row[9:])
+    """Return `row` as a `ModelResponse`, with the token counts grouped."""
+    message_id, session, model, *_ = row
+    usage = Usage(*row[3:9])
+    rest = (row.at_ms, row.project, row.request_id, row.lane, row.aborted)
+    return ModelResponse(message_id, session, model, usage, *rest)
 
 
 def response_to_row(response: ModelResponse) -> UsageLine:

@@ -163,7 +163,7 @@ def split_body(data: bytes) -> list[bytes]:
 
 
 def split_changed_body(before: tuple[bytes, ...], data: bytes) -> tuple[int, list[bytes], int]:
-    """Split a body; return how many chunks of `before` it begins with, new chunks, how many it ends with."""
+    """Split a body; return how many chunks of `before` it begins with, new ones, end ones."""
     keep, tail, start, end = 0, 0, 0, len(data)
     while keep < len(before) and data.startswith(before[keep], start):
         start += len(before[keep])

@@ -129,7 +129,7 @@ def remove_files(paths: Iterable[Path]) -> None:
 
 
 def set_aside(path: Path, folder: Path) -> Path:
-    """Copy `path` into `folder` under a numbered name and return that; equal bytes are stored once."""
+    """Copy `path` into `folder` under a numbered name, equal bytes once; return the copy."""
     data = path.read_bytes()
     copies = (folder / f"{path.name}.damaged-{number}" for number in itertools.count(1))
     return next(copy for copy in copies if create_file(copy, data) or copy.read_bytes() == data)
@@ -188,7 +188,7 @@ def contained_in_project(runtime: Runtime, path: Path) -> Path:
 
 
 def ensure_contained(project: Path, path: Path) -> Path:
-    """Return `path`; raise `Invalid` if it is in `project` by name and a symbolic link leads it out.
+    """Return `path`; raise `Invalid` if a symbolic link in `project` leads it out of there.
 
     A cloned repository can ship such a link in place of a directory that we would write to.
     """

@@ -165,7 +165,7 @@ def _encode_event(event: Struct) -> bytes:
 
 
 def _last_seq(last: Last, path: Path) -> int:
-    """Return the number of the last sound record; raise `Misconfigured` if a later version wrote it."""
+    """Return the last sound record's number; raise `Misconfigured` for a later version."""
     count = _TAIL_BYTES
     while True:
         tail = last(count)

@@ -99,7 +99,7 @@ def read_lines(path: Path, start: int = 0) -> Iterator[JsonlLine | Damage]:
 def scan_lines(
     name: str, read_at: ReadAt, start: int = 0, longest: int = READ_BYTES_MAX
 ) -> Iterator[JsonlLine | Damage]:
-    """Yield records and damage through `read_at(offset, length)`, which is short at the end only."""
+    """Yield records and damage; `read_at(offset, length)` returns less only at the end."""
     at = start
     while chunk := read_at(at, _CHUNK_BYTES):
         end = chunk.rfind(b"\n")

@@ -167,7 +167,7 @@ def _read_holder(file: int) -> LockHolder:
     match = re.search(r"process (\d+)", note)
     pid = _locking_pid(os.fstat(file).st_ino) or int(match[1] if match else 0)
     state, started_s, command = _read_process(pid)
-    # The note is written when the lock is taken. A lock without one is at most as old as its process.
+    # The note is as old as the lock. A lock without one is at most as old as its process.
     return LockHolder(pid, command, os.fstat(file).st_mtime if note else started_s, state, note)
 
 

@@ -17,7 +17,8 @@ from flightlog.model.errors import DEPTH_MAX
 
 BOM = codecs.BOM_UTF8
 _CHECK_BYTES = 1 << 20  # decoded at once, to bound the memory a long line needs
-_QUOTED = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)  # a string, whose brackets do not count
+# A string, whose brackets do not count.
+_QUOTED = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _SPACE = re.compile(rb"[ \t\r]*+")  # JSON's white space except the newline, which ends a line
 # One token. `(?!)` ends a repetition at once: Python 3.11.4 and older otherwise continues a

@@ -61,7 +61,7 @@ def replace_or_conflict(path: Path, old: bytes | None, new: bytes) -> None:
 
 
 def back_up(path: Path, data: bytes) -> Path:
-    """Write `data` to a numbered file beside `path`, unless the last one holds it; return its path."""
+    """Write `data` to a new numbered backup of `path`, unless the last one is equal."""
     backups = list_backups(path)
     if backups and backups[-1].read_bytes() == data:
         return backups[-1]

@@ -134,7 +134,7 @@ class GitProcess:
         return self._child.stdin, self._child.stdout
 
     def wait_for_end(self) -> None:
-        """Wait for a streamed command, and raise `GitError` if it failed or was killed at its time limit."""
+        """Wait for a streamed command; raise `GitError` if it failed or was killed."""
         _, said = self._child.communicate()
         self._timer.cancel()
         if self._child.returncode < 0:
@@ -254,7 +254,7 @@ def check_not_option(name: str) -> str:
 
 
 def _person_environment(keep: re.Pattern[str] | None) -> dict[str, str]:
-    """Return the person's environment without git's variables, except for names that match `keep`."""
+    """Return the person's environment; of git's variables only those that match `keep`."""
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -265,7 +265,7 @@ def _person_environment(keep: re.Pattern[str] | None) -> dict[str, str]:
 
 
 def absolute_path_entries(path: str) -> str:
-    """Return a search path without relative directories: git runs in a clone, which may hold them."""
+    """Return a search path without relative directories, which the clone could hold."""
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if entry.startswith("/"))
 
 

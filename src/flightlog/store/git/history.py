@@ -9,9 +9,10 @@ from flightlog.store.git.command import check_not_option
 from flightlog.store.git.repository import Repository, git_output, read_tip, run_git
 
 _FORMAT = "%x1e%H%x1f%P%x1f%ct%x1f%cI%x1f%B%x1f"
-_REVERTS = re.compile(r"^This reverts commit ([0-9a-f]{7,64})", re.MULTILINE)  # written by git revert
+# Written by `git revert`.
+_REVERTS = re.compile(r"^This reverts commit ([0-9a-f]{7,64})", re.MULTILINE)
 FILES_MAX = 50  # of one commit in a report
-_HEAD = re.compile(rb"^([0-9a-f]{40,64}) (\d+) (\d+)(?: \d+)?$")  # of a line in `git blame --porcelain`
+_HEAD = re.compile(rb"^([0-9a-f]{40,64}) (\d+) (\d+)(?: \d+)?$")  # of a line in a blame
 _HUNK = re.compile(rb"^@@ -\S+ \+(\d+)")  # the first new line of a hunk
 COMMITS_MAX = 200  # more commits of one file since a session are of no use
 
@@ -50,7 +51,7 @@ def iter_commits(
 
 
 def commit_times(repository: Repository, names: Sequence[str]) -> dict[str, int]:
-    """Return the times of these commits in milliseconds; those this clone does not have are left out."""
+    """Return the times in milliseconds of those commits that this clone has."""
     existing = _existing_commits(repository, list(dict.fromkeys(names)))
     return dict(_log_times(repository, "--no-walk=unsorted", *existing)) if existing else {}
 
@@ -131,7 +132,7 @@ def resolve_commit(repository: Repository, written: str) -> str:
 
 
 def commits_touching(repository: Repository, paths: Sequence[str], since_ms: int) -> list[tuple[str, int]]:
-    """Return the commits of any branch since then that touch these files, newest first, with times."""
+    """Return the commits since then that touch these files, newest first, with times."""
     if not paths:
         return []
     words = ("--all", "--no-merges", f"--since=@{since_ms // 1000}", f"--max-count={COMMITS_MAX}")

@@ -25,7 +25,7 @@ _BUSY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebas
 
 
 def commit_to_ref(repository: Repository, ref: str, files: Mapping[str, bytes], index: Path) -> str:
-    """Add `files` (path to content) to the tree of `ref` and return its commit, new if files are new.
+    """Add `files` (path to content) to the tree of `ref`, if they are new; return its commit.
 
     `index` is the path of the private index; the caller removes it.
     """

@@ -82,7 +82,7 @@ def find_common_dir(top: Path) -> Path:
 
 
 def read_branch(top: Path) -> str | None:
-    """Return the branch that is checked out in the work tree at `top`; empty if HEAD is detached."""
+    """Return the branch of the work tree at `top`; empty if HEAD is detached."""
     head = _read_head(top)
     if head is None or _HASH.fullmatch(head):
         return None if head is None else ""
@@ -194,7 +194,7 @@ def is_ignored(repository: Repository, path: Path) -> bool:
 
 
 def tree_files(repository: Repository, ref: str, folder: str = "") -> dict[str, str]:
-    """Return the files of `folder` in the tree of `ref`, path to blob; empty if there is no tree."""
+    """Return the files of `folder` in the tree of `ref`, path to blob; empty without a tree."""
     below = ["--", f"{folder}/"] if folder else []
     result = _run(repository, "ls-tree", "-r", "-z", "--full-tree", check_not_option(ref), *below)
     files = {}
@@ -253,7 +253,7 @@ class ShadowRepository(Struct, frozen=True):
         more: Mapping[str, str] | None = None,
         held: int | None = None,
     ) -> bytes:
-        """Run one git command and return its output; git keeps the lock `held` open until it ends."""
+        """Run one git command and return its output; git inherits the lock `held`."""
         return self.start_git(command, more=more, held=held).finish_command(stdin)
 
     def start_git(

@@ -109,7 +109,7 @@ class WorkTreeSnapshots:
         self._nested: tuple[str, ...] = ()
 
     def save_snapshot(self, name: str, *, also: Iterable[str] = ()) -> WorkTreeSnapshot:
-        """Save the work tree as `name`; `also` lists files to include although patterns exclude them.
+        """Save the work tree as `name`; `also` lists files to include against the patterns.
 
         A name can be used once. If nothing changed there is no new commit, only the name. The
         snapshot survives a power cut when this returns.
@@ -205,7 +205,7 @@ class WorkTreeSnapshots:
         return status._replace(nested=self._nested)
 
     def _forget_unwatched(self, lock: int) -> None:
-        """Untrack files that were added by name: an older snapshot without them says nothing about them."""
+        """Untrack files that were added by name, so that restoring does not delete them."""
         stale = worktree.stale_index_entries(_WorkTreeGit(self, lock), self._own / "leave-out")
         self._remove_from_index(lock, stale)
 
@@ -215,7 +215,7 @@ class WorkTreeSnapshots:
             self._run_git(lock, command, stdin=_join_with_nuls(paths))
 
     def _check_size_limit(self, added: int) -> None:
-        """Raise `Unavailable` if the repository would get too large; measure it only near the limit."""
+        """Raise `Unavailable` if the repository gets too large; measure only near the limit."""
         if self._bytes is None or self._bytes + added > self._policy.total_bytes_max:
             objects = self._repository.git_dir / "objects"
             self._bytes = sum(path.stat().st_size for path in objects.rglob("*") if path.is_file())
@@ -232,7 +232,7 @@ class WorkTreeSnapshots:
         return self._run_git(lock, command, stdin=message, more=date).decode().strip()
 
     def _update_refs(self, lock: int, tag: str, commit: str, head: str) -> None:
-        """Create the tag, then move the line to the commit; a crash in between leaves a whole snapshot."""
+        """Create the tag, then move the line; a crash in between leaves a whole snapshot."""
         updates = [f"create {tag} {commit}"] if tag else []
         if commit != head:
             updates.append(f"update {self._branch} {commit} {head or _ZERO}")
@@ -320,7 +320,7 @@ class WorkTreeSnapshots:
 
     @contextmanager
     def _locked(self, *refs: str) -> Iterator[int]:
-        """Lock the line. Git children inherit the lock, so that the lock file of an orphan is not stale."""
+        """Lock the line; git children inherit the lock, so that an orphan still holds it."""
         if self._unwatched is None:
             ensure_dir(self._own)
             patterns = self._policy.ignore_patterns(self._repository.git_dir, self.work_tree)

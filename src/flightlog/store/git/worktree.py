@@ -29,7 +29,7 @@ HEAVY = (
 
 
 class TreeChange(Struct, frozen=True):
-    """One changed file. Line counts are None for binary files; modes are git's (120000 is a link)."""
+    """One changed file; line counts are None if it is binary, modes are git's (120000: link)."""
 
     path: str
     kind: Kind

@@ -57,7 +57,7 @@ class EmptyIndex:
 
 
 class Index:
-    """An index, opened on first use. `query` replaces a damaged file by an empty one and runs again."""
+    """An index, opened on first use; a damaged file is replaced by an empty one."""
 
     def __init__(self, path: PathLike[str] | str | None, *schemas: IndexSchema) -> None:
         """Use the index at `path`, or one in memory; create missing tables of `schemas`."""
@@ -138,7 +138,7 @@ def write_transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 
 def is_sound(path: PathLike[str] | str) -> bool:
-    """Return whether the whole file is sound; one that another process is writing counts as sound."""
+    """Return whether the whole file is sound; one that is being written counts as sound."""
     uri = f"file:{os.fspath(path)}?mode=ro"
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as database:
@@ -169,7 +169,7 @@ def _open_database(path: str | None, schemas: Sequence[IndexSchema]) -> sqlite3.
 
 
 def _replace(path: str | None, identity: tuple[int, int], schemas: Sequence[IndexSchema]) -> sqlite3.Connection:
-    """Open a new index after deleting the one with `identity`; if that fails, open one in memory."""
+    """Delete the index with `identity` and open a new one; if that fails, one in memory."""
     if path is not None:
         with suppress(OSError, sqlite3.Error, Conflict, Misconfigured), _hold_gate(path):
             if _file_identity(path) == identity:
@@ -193,7 +193,7 @@ def _create_database_file(path: str) -> None:
 
 
 def _is_created(path: str) -> bool:
-    """Return whether the index exists; creating it needs the gate alone, as SQLite does not wait then."""
+    """Return whether the index exists; SQLite does not wait while one is created."""
     try:
         return os.stat(path).st_size > 0  # noqa: PTH116 - as above
     except OSError:
@@ -249,7 +249,7 @@ def _connect(path: str, schemas: Sequence[IndexSchema]) -> sqlite3.Connection:
 
 
 def _prepare_database(database: sqlite3.Connection, schemas: Sequence[IndexSchema]) -> None:
-    """Create missing tables; raise `sqlite3.DatabaseError` for a foreign file or another version."""
+    """Create missing tables; raise `DatabaseError` for a foreign file or another version."""
     database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     # No report waits until an empty file is on disk; after a power cut it is made again.
     database.execute("PRAGMA synchronous = OFF")

@@ -99,7 +99,7 @@ def search_words(database: sqlite3.Connection, query: RecordQuery) -> list[Recor
 
 
 def _iter_last_matches(database: sqlite3.Connection, query: RecordQuery) -> Iterator[RecordMatch]:
-    """Yield the last match of each span; the others of a long session are skipped by number alone."""
+    """Yield the last match of each span; skip the others of a long session by number."""
     rows = database.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC", (query.match,))
     select = (
         f"SELECT {_MATCH}, s.first FROM lines l "  # noqa: S608 - fixed columns

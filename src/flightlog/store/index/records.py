@@ -25,7 +25,7 @@ from flightlog.store.index.files import (
 
 LEVEL = 2  # files whose records are indexed
 WORDED = 3  # files whose words are indexed too
-BATCH_BYTES = 96 << 20  # per transaction: few commits, and a crash loses at most some seconds of work
+BATCH_BYTES = 96 << 20  # per transaction: few commits, and a crash loses some seconds of work
 AHEAD_BYTES = 4 << 20  # read before the transaction, so that other writers do not wait for it
 ROUNDS_MAX = 3  # other processes may keep writing; the next query continues
 SCHEMA = IndexSchema(

@@ -144,7 +144,7 @@ def _is_whole_same(file: int, copy: Recording) -> bool:
 
 
 def _is_begin_same(file: int, copy: Recording) -> bool:
-    """Compare a few blocks with the first and the last of our copy: an edit moves what follows it."""
+    """Compare a few blocks of our copy, with first and last: an edit moves what follows it."""
     last = max(0, copy.size - _BLOCK_BYTES)
     offsets = {last * number // (_BLOCKS - 1) for number in range(_BLOCKS)}
     lengths = {at: min(_BLOCK_BYTES, copy.size - at) for at in offsets}
@@ -174,7 +174,7 @@ def _extend_copy(file: int, path: Path, start: int, end: int) -> int:
 
 
 def _try_clone(file: int, out: int) -> bool:
-    """Share the source's blocks if the file system can; later writes to either do not affect the other."""
+    """Share the source's blocks if the file system can (copy on write)."""
     try:
         fcntl.ioctl(out, _FICLONE, file)
     except OSError:
@@ -183,7 +183,7 @@ def _try_clone(file: int, out: int) -> bool:
 
 
 def _copy_some_bytes(file: int, out: int, at: int, count: int, to: int) -> int:
-    """Copy some bytes and return how many, inside the kernel if it can; a real error occurs again below."""
+    """Copy some bytes, in the kernel if it can, and return how many."""
     with suppress(OSError, AttributeError):
         if copied := os.copy_file_range(file, out, min(count, _COPY_BYTES << 6), at, to):
             return copied
@@ -191,7 +191,7 @@ def _copy_some_bytes(file: int, out: int, at: int, count: int, to: int) -> int:
 
 
 def last_line_end(path: Path, end: int) -> int:
-    """Return where the last whole line before `end` ends; a line after it is still being written."""
+    """Return where the last whole line before `end` ends; the next is not finished yet."""
     with open_recording(path) as copy:
         at = end
         while at > 0:
@@ -227,7 +227,7 @@ def lost_sessions(home: "PathLike[str] | str", agent: str) -> set[str]:
 
 
 def list_recorded_transcripts(home: "PathLike[str] | str", agent: str, session: str) -> dict[str, list[int]]:
-    """Return the transcripts of a session with their generations; raise `OSError` if it cannot be read."""
+    """Return the transcripts of a session with their generations."""
     root = session_dir(home, agent, session)
     transcripts: dict[str, list[int]] = {}
     for folder in (root, root / "subagents"):

@@ -73,7 +73,7 @@ class SessionMeta(Struct):
 
 
 def read_meta(root: Path) -> SessionMeta | None:
-    """Return the manifest of the session in `root`, or None; raise `Unreadable` if it is damaged."""
+    """Return the manifest in `root`, None if there is none; raise `Unreadable` if damaged."""
     with suppress(FileNotFoundError), os_errors_as_unavailable(root / META):
         data = (root / META).read_bytes()
         with suppress(*UNREADABLE):
@@ -120,7 +120,7 @@ def record_all(root: Path, meta: SessionMeta) -> None:
 
 
 def record_hooks(root: Path, meta: SessionMeta) -> int:
-    """Add new whole lines of the hook's own files to the manifest; return how many bytes were hashed."""
+    """Add new whole lines of the hook's files to the manifest; return the bytes hashed."""
     hashed = 0
     with os_errors_as_unavailable(root):
         paths = [path for path in sorted(root.glob(f"{HOOKS}*")) if path.suffix == ".jsonl"]
@@ -134,7 +134,7 @@ def record_hooks(root: Path, meta: SessionMeta) -> int:
 
 
 def list_adopted_files(root: Path) -> list[str]:
-    """Return the names of all adopted files and generations of the session in `root`, sealed or not."""
+    """Return the names of all adopted files and generations in `root`, sealed or not."""
     with os_errors_as_unavailable(root):
         paths = [path for pattern in _ADOPTED for path in root.glob(pattern) if path.is_file()]
     names = (str(path.relative_to(root)) for path in paths)
@@ -144,7 +144,7 @@ def list_adopted_files(root: Path) -> list[str]:
 def check_file(
     root: Path, meta: SessionMeta, name: str, first: int = 0, more: Callable[[int], bool] = lambda _: True
 ) -> tuple[str, str, int]:
-    """Check a file from block `first` on while `more(bytes)`; return problem, details, next block or 0."""
+    """Check blocks from `first` on while `more(bytes)`; return problem, details, next block."""
     recorded = meta.hashes[name]
     try:
         with open_recording(resolve_inside(root, name)) as copy:
@@ -168,7 +168,7 @@ def check_file(
 
 
 def repair_file(root: Path, meta: SessionMeta, name: str, source: Path | None) -> str:
-    """Write a file again from its sound blocks and the agent's own file; return what was done, if anything.
+    """Restore a file from its sound blocks and the agent's file; return what was done.
 
     The damaged segments are set aside. After a crash they are still beside the restored file, and
     the next check finds them.

@@ -74,7 +74,7 @@ class ByteBlock(NamedTuple):
 
 
 def read_blocks(file: Reader, start: int, buffer: bytearray) -> Iterator[ByteBlock]:
-    """Yield a file from `start` on in blocks of whole lines; the next block overwrites the buffer."""
+    """Yield a file from `start` on in blocks of whole lines; each overwrites the one before."""
     rest = 0  # bytes of the last, incomplete line
     while count := file.fill(memoryview(buffer)[rest:], start + rest):
         filled = rest + count

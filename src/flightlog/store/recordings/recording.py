@@ -259,7 +259,7 @@ class Recording:
         return b""
 
     def read_around(self, offset: int, length: int, holes: list[range]) -> bytes:
-        """Return what `read` does, with NUL bytes for damaged or missing spans; add those to `holes`."""
+        """Return what `read` does, with NUL bytes for damaged spans, which are added to `holes`."""
         parts: list[bytes] = []
         while length > 0:
             try:
@@ -334,7 +334,7 @@ def seal_recording(path: Path) -> list[Path]:
 
 
 def finish_sealing(path: Path) -> None:
-    """Remove live files that are sealed completely: the last step of sealing, also after a crash."""
+    """Remove live files that are sealed completely, also those that a crash left."""
     segments = list_segments(path)
     sealed = {segment.offset: segment.path for segment in segments if segment.is_sealed}
     with os_errors_as_unavailable(path):

@@ -71,7 +71,7 @@ class SessionAdoption(Struct, frozen=True):
 
 
 def adopt_session(home: Path, agent: str, session: str, sources: Mapping[str, Path]) -> SessionAdoption:
-    """Adopt all files of a session; `sources` maps names (`subagents/agent-1.jsonl`) to the agent's files.
+    """Adopt all files of a session; `sources` maps names to the agent's files.
 
     If a source was deleted, our copy stays as it is.
     """
@@ -146,7 +146,7 @@ def restore_session(
 def verify_sample(
     home: Path, agent: str, bytes_max: int = SAMPLE_BYTES, seconds_max: float = SAMPLE_S
 ) -> list[RecordingFault]:
-    """Check a part of the archive, from where the last sample ended; record and return the faults."""
+    """Check a part of the archive, after the last sample; record and return the faults."""
     end = time.monotonic() + seconds_max
     left = bytes_max
 
@@ -178,7 +178,7 @@ def verify_sample(
 
 
 def note_faults(home: Path, agent: str, session: str, faults: list[RecordingFault]) -> None:
-    """Write the faults of a session to a file with its name; remove the file if all are repaired."""
+    """Write the faults of a session to its fault file, or remove that if all are repaired."""
     path = home / "sessions" / agent / DAMAGED / session
     unrepaired = [fault for fault in faults if not fault.repaired]
     if unrepaired:
@@ -201,7 +201,7 @@ def read_faults(home: Path, agent: str) -> list[RecordingFault]:
 
 @contextmanager
 def _lock_session(home: Path, agent: str, session: str, doing: str) -> Iterator[tuple[Path, SessionMeta]]:
-    """Lock a session and yield its directory and manifest, which is written at the end if it changed."""
+    """Lock a session, yield its directory and manifest, write the manifest if it changed."""
     ensure_writable(home)
     root = session_dir(home, agent, session)
     is_interrupted = was_interrupted(root / _LOCK)
@@ -232,7 +232,8 @@ def _adopt_sources(root: Path, meta: SessionMeta, sources: Mapping[str, Path]) -
         except FlightlogError as error:
             failed.append((name, error))
             if isinstance(error, Unavailable):
-                manifest.record_all(root, meta)  # a full disk may have taken a part of the new bytes
+                # A full disk may have taken a part of the new bytes.
+                manifest.record_all(root, meta)
             continue
         adopted.append(result)
         meta.files[name] = result.seen
@@ -266,7 +267,7 @@ def _record_missing_faults(root: Path, meta: SessionMeta, missing: list[str]) ->
 
 
 def _verify_file(root: Path, meta: SessionMeta, name: str, sources: Mapping[str, Path]) -> list[RecordingFault]:
-    """Check one file and its sealed segments, repair them if possible, and return the first fault."""
+    """Check one file and its sealed segments, repair it if possible, return the first fault."""
     keys = sorted(key for key in meta.hashes if key == name or key.startswith(f"{name}.from-"))
     for key in keys:
         problem, text, _ = manifest.check_file(root, meta, key)
@@ -281,7 +282,7 @@ def _verify_file(root: Path, meta: SessionMeta, name: str, sources: Mapping[str,
 def _sample_session(
     home: Path, agent: str, session: str, start: Cursor, more: Callable[[int], bool]
 ) -> tuple[list[RecordingFault], Cursor]:
-    """Check a session while `more(bytes)`; return its faults, and where it stopped unless it is done."""
+    """Check a session while `more(bytes)`; return its faults, and the cursor if it stopped."""
     _, file, first = start if start[0] == session else ("", "", 0)
     faults: list[RecordingFault] = []
     try:
