@@ -183,7 +183,7 @@ def test_a_broken_installation_is_not_noticed_by_the_agent(tmp_path, run):
     run_hook(tmp_path, payload("Stop"), run=run)
 
 
-@pytest.mark.parametrize("missing", ["recorder.py", "writer.py", "settle_gate.py"])
+@pytest.mark.parametrize("missing", ["recorder.py", "writing.py", "gate.py"])
 def test_a_half_upgraded_installation_is_not_noticed_by_the_agent(tmp_path, missing):
     copy = tmp_path / "hook"
     copy.mkdir()

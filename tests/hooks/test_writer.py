@@ -14,18 +14,18 @@ from flightlog.store import jsonl
 
 
 def load():
-    spec = importlib.util.spec_from_file_location("writer", SCRIPT.parent / "writer.py")
+    spec = importlib.util.spec_from_file_location("writing", SCRIPT.parent / "writing.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-writer = load()
+writing = load()
 records = st.binary(max_size=30).map(lambda text: b'{"x":"' + text.hex().encode() + b'"}')
 
 
 def by_hook(path, line, *, durable=False):
-    writer.append_line(str(path), line, durable=durable)
+    writing.append(str(path), line, durable=durable)
 
 
 @given(

@@ -113,7 +113,7 @@ BREAKS = (
     Break(
         "R4",
         "hooks/recorder.py",
-        "        writer.count_lost(home)\n        return\n",
+        "        writing.count_lost(home)\n        return\n",
         "        return\n",
         "tests/hooks/test_record.py::test_a_disk_that_refuses_costs_the_record_and_says_so",
     ),
@@ -191,7 +191,7 @@ BREAKS = (
         "R7",
         "store/jsonl.py",
         "    for span in salvage.iter_spans(line):\n",
-        '    for span in [salvage.SalvagedSpan(0, len(line), "torn")]:\n',
+        '    for span in [salvage.Span(0, len(line), "torn")]:\n',
         "tests/store/test_jsonl.py::test_what_broke_in_the_field_is_read_around",
     ),
     Break(

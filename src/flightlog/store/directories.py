@@ -69,7 +69,7 @@ def copy_tree(source: Path, into: Path) -> None:
             return
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise Unavailable(f"the directory cannot be copied: {(lines or [source])[0]}", hint="free some space")
+        raise Unavailable(f"the directory cannot be copied: {lines[0] if lines else source}", hint="free some space")
 
 
 def set_aside(path: Path, into: Path) -> Path:
