@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> None:
     os.write(1, line.encode("utf-8", "replace") + b"\n")
     printed.append(True)
     if "--preview" not in arguments and payload:
-        from flightlog.hooks import payload_log, writer  # noqa: PLC0415 - after the line is printed
+        from flightlog.hooks import payload_log, writer  # noqa: PLC0415 - the line is printed first
 
         data_dir = writer.find_data_dir(os.environ)
         payload_log.append_payload(data_dir, payload, config_dir(payload), int(now_s * 1000))

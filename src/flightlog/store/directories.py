@@ -14,7 +14,6 @@ before its summary is on disk. It never follows a symbolic link and never leaves
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -62,6 +61,8 @@ def copy_tree(source: Path, into: Path) -> None:
         if into.exists():
             raise Invalid(f"already exists: {into}", hint="name a new directory")
         try:
+            import subprocess  # noqa: PLC0415 - a settle copies nothing
+
             # `cp` clones blocks if the file system can; Python's own copy does not.
             done = subprocess.run(["cp", "-a", str(source), str(into)], capture_output=True, check=False)
         except FileNotFoundError:
