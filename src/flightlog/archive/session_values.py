@@ -11,7 +11,7 @@ import msgspec
 from flightlog import __version__
 from flightlog.model.session import SessionFile
 from flightlog.store.index.database import Index
-from flightlog.store.index.session_values import SCHEMA, file_stamp, load_value, load_values, store_values
+from flightlog.store.index.files import VALUES_SCHEMA, file_stamp, load_value, load_values, store_values
 from flightlog.usage.prices import PRICES_FROM
 
 # Part of the stamp of every value: count the number up when a view that is cached here changes.
@@ -27,7 +27,7 @@ class SessionValueCache(Generic[T]):
     def __init__(self, kind: str, value: type[T], index: Path | None) -> None:
         """Cache values of type `value` in the index at `index`, or in memory."""
         self._kind = kind
-        self._index = Index(index, SCHEMA)
+        self._index = Index(index, VALUES_SCHEMA)
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(value).decode
 
