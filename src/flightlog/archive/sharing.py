@@ -6,7 +6,6 @@ model was given. The secrets of the session's own project are known, wherever th
 Pictures are left out: they cannot be searched.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,13 @@ from flightlog.model.addresses import parse_address
 from flightlog.model.output_files import Redacted
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session, ThreadContext
+from flightlog.model.text import REDACTION_TAG
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.redactor import Redactor
 from flightlog.privacy.service import find_private_in_files, make_redactor
 from flightlog.store.recordings.reader import raw_lines
 from flightlog.views.session.timeline import all_steps
 
-_TAG = re.compile(r"<((?:secret|person):[a-z0-9-]+:[0-9a-f]+)>")
 
 
 class SessionDocument(Struct, frozen=True):
@@ -65,7 +64,9 @@ def found_in_session(runtime: Runtime, written: str) -> Iterator[dict[str, Any]]
 def rescan_page(page: Redacted[str], cleaner: Redactor, *, html: bool) -> Redacted[str]:
     """Return a rendered page after another search: a layout can bring together what was apart."""
     after = cleaner.redact_text(page.value)
-    text = _TAG.sub(r"&lt;\1&gt;", after.value.text) if html else after.value.text
+    text = after.value.text
+    if html:
+        text = REDACTION_TAG.sub(lambda tag: f"&lt;{tag[0][1:-1]}&gt;", text)
     return replace(page, value=text, secrets=page.secrets + after.secrets, personal=page.personal + after.personal)
 
 
