@@ -40,7 +40,7 @@ _CALL = "credential-call"
 _KEY, _JWK = "private-key", "json-web-key"
 _AWS = "aws-secret-key"
 # The 40 characters of a secret key, close after the id of the key.
-_AWS_SECRET = r"[^A-Za-z0-9+/\x00]{1,8}(?P<v>[A-Za-z0-9+/]{40})(?:[^A-Za-z0-9+/=]|$)"
+_AWS_VALUE = r"[^A-Za-z0-9+/\x00]{1,8}(?P<v>[A-Za-z0-9+/]{40})(?:[^A-Za-z0-9+/=]|$)"
 # Rule, opening, and the rest with the secret. Only the openings are searched in every text: with the
 # counts of the rest, the automaton would have more states than its memory allows.
 _SYNTAXES = (
@@ -66,7 +66,7 @@ _SYNTAXES = (
     (_FLAG, r"\b(?:tacacs|radius)-server ", rf"{_LINE}key +(?:\d +)?{_WORD}"),
     (_UNSEAL, r"\b(?:[Uu]nseal|[Rr]ecovery) [Kk]ey [0-9]{1,2}: ?|\bvault operator unseal ", rf" *(?P<v>{_SHARE})"),
     (_FLAG, r"\b(?:password|secret|key) 7 ", r"(?P<v>[0-9A-F]{8,60})\b"),
-    (_AWS, r"[^A-Za-z0-9\x00]A[KS]IA[A-Z2-7]{16}\b", _AWS_SECRET),
+    (_AWS, r"[^A-Za-z0-9\x00]A[KS]IA[A-Z2-7]{16}\b", _AWS_VALUE),
     (_KEY, r"\bPrivate-Lines: ", rf"[0-9]+\s+(?P<v>(?:{_BASE64}{{20,64}}=*\s*)+)"),
     (_KEY, "---- BEGIN SSH2 (?:ENCRYPTED )?PRIVATE KEY", r"[^\x00]*?---- END SSH2(?P<v>)"),
     (_KEY, "<D>", r"(?P<v>[A-Za-z0-9+/\s]{80,800}={0,2})</D>"),

@@ -238,7 +238,7 @@ class _MatchJudge:
             return (judged if hit else after), hit
         if not persons:
             return end, None
-        if not self._meter.try_spend(start, personal_data.LOOK):
+        if not self._meter.try_spend(start, personal_data.LOOK_COST):
             return self._give_up_record(start)
         low = self._window_start(start)
         text = self.data[start:end]
