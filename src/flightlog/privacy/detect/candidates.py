@@ -19,10 +19,10 @@ HIGH, MEDIUM, LOW = 3, 2, 1  # how sure a candidate is; the surest of those that
 # Detectors read bytes: one byte is one offset. `max_mem` bounds the cache of the automaton.
 LATIN = re2.Options()
 LATIN.encoding = re2.Options.Encoding.LATIN1
-LATIN.max_mem = 64 << 20
+LATIN.max_mem = 64 << 20  # the tables of all rules fit
 # The first stretch of a search, and the longest: see `search_in_stretches`.
 _STRETCH = 8 << 10
-_STRETCH_MAX = 128 << 10
+_STRETCH_MAX = 128 << 10  # bounds the time that a match which does not come costs
 _OVERLAP = 512  # a match over the end of a stretch begins at most this far before it
 # Returns the offset of a needle from an offset on, or -1: eight times faster than `bytes.find`
 # over a megabyte.

@@ -62,7 +62,7 @@ _EVENT_DEPTH_MAX = 5  # objects around a delta: no format nests it deeper
 _CURLY, _CLOSING = "“".encode(), "”".encode()
 # Bytes of text kept on each side of a decoded character: a name and its value fit.
 _AROUND = 400
-_at = itemgetter(0)
+_at = itemgetter(0)  # of a segment
 
 
 class DecodedSegment(NamedTuple):

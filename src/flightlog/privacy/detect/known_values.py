@@ -50,7 +50,7 @@ _MERGE_BELOW = 4
 _PART_ANCHORS_MAX = 40_000
 _AUTOMATON = re2.Options()
 _AUTOMATON.encoding = re2.Options.Encoding.LATIN1
-_AUTOMATON.max_mem = 256 << 20
+_AUTOMATON.max_mem = 256 << 20  # for `_PART_ANCHORS_MAX` anchors
 # Anchors without their value that are decoded: at least 200, and one per 1,000 bytes. They are rare,
 # but a hostile text may pile them up.
 _MISSED_MIN, _MISSED_EVERY = 200, 1_000
@@ -58,8 +58,8 @@ _MISSED_REACH = 40  # prefixes of lines around an anchor
 _ESCAPE_CHARS = 6  # the longest spelling of a character, `\\u0021`
 _BASE64_MIN = 8  # a shorter part of base64 occurs in other text by chance
 _ALPHANUMERIC = frozenset((string.ascii_letters + string.digits).encode())
-_WORD = _ALPHANUMERIC | frozenset(b"_")
-_BASE64 = _ALPHANUMERIC | frozenset(b"+/_-=")
+_WORD = _ALPHANUMERIC | frozenset(b"_")  # a known name inside a longer word does not count
+_BASE64 = _ALPHANUMERIC | frozenset(b"+/_-=")  # both alphabets and padding
 # English letter pairs: a value of letters with fewer of them is no word.
 _WORD_PAIRS = 0.55
 # Escapes that end with a letter or digit but are no part of the word after them.

@@ -13,7 +13,7 @@ from flightlog.privacy.detect import randomness, rules
 
 _LINE_MAX = 2_000  # bounds the search for the beginning of the line
 _RAGGED = 8  # wrapped lines differ in length by at most this: some tools wrap between words
-_BLANK = b" \t"
+_BLANK = b" \t"  # indentation
 # Prefixes of lines, matched over a few bytes: a line number (`cat -n`, an arrow, `grep -n`), a diff
 # sign, a quote mark of a mail or a table.
 _NUMBER = rules.quick_pattern(rb"[ \t]*[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+|[:|] ?| {2,})")

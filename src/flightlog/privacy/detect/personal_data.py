@@ -31,8 +31,9 @@ PATTERN = (
 )
 _BEFORE_SLUG = (b"/", b"\\", b'"', b" ", b"")
 _INSIDE_PATH = (b".", b"-", b"_", b"~")
+# A path that goes on with one of these is another, longer name.
 _AFTER_SLUG = frozenset(bytes((byte,)) for byte in b"abcdefghijklmnopqrstuvwxyz0123456789")
-_AFTER_HOME = _AFTER_SLUG | {bytes((byte,)) for byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ._-"}
+_AFTER_HOME = _AFTER_SLUG | {bytes((byte,)) for byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ._-"}  # of a path
 # RFC 2606: these domains and all below them never receive mail. Compared by labels, since
 # `myexample.com` is a real domain.
 _RESERVED = ((b"example", b"com"), (b"example", b"net"), (b"example", b"org"))

@@ -104,7 +104,7 @@ def shannon_entropy(value: bytes) -> float:
     counts = map(value.count, set(value))
     if size > _SHORT_MAX:
         return math.log2(size) - sum(n * math.log2(n) for n in counts) / size
-    return math.log2(size) - sum(map(_N_LOG_N.__getitem__, counts)) / size if size else 0.0
+    return math.log2(size) - sum(map(_N_LOG_N.__getitem__, counts)) / size if size else 0
 
 
 def is_reference(value: bytes) -> bool:
@@ -144,7 +144,7 @@ def english_pair_share(value: bytes) -> float:
     """Return the share of letter pairs that are usual in English: over a half in words."""
     text = value[:_PAIR_CHARS_MAX].decode("latin-1")
     pairs = [_USUAL[pair] for pair in itertools.pairwise(text) if pair in _USUAL]
-    return sum(pairs) / len(pairs) if pairs else 0.0
+    return sum(pairs) / len(pairs) if pairs else 0
 
 
 def count_digits(value: bytes) -> int:

@@ -58,6 +58,7 @@ _ESCAPED = rb"\\[nt]"  # a line end and a tab
 # Text that must be decoded before it is searched: colors and percent codes.
 _ENCODED = rb"\x1b|1b\[|" + decodings.TELLING_PERCENT
 _WORD_MAX = 11  # the longest word for a secret that can begin at the end of a match
+# First letters of the words for secrets, and of `authorization`.
 _WORD_FIRST = frozenset(
     b"".join(word[:1].lower().encode() + word[:1].upper().encode() for word in assignments.WORDS) + b"Aa"
 )
