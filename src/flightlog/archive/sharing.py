@@ -27,7 +27,6 @@ from flightlog.store.recordings.reader import raw_lines
 from flightlog.views.session.timeline import all_steps
 
 
-
 class SessionDocument(Struct, frozen=True):
     """A session and what belongs to it: the context of each thread, and outputs stored beside the transcript."""
 
