@@ -82,7 +82,7 @@ def form_head(form: str) -> str:
 
 def make_random(seed: str) -> "Random":
     """Return the random generator for examples."""
-    from random import Random  # noqa: PLC0415 - only tests and `privacy rules` make examples
+    from random import Random  # noqa: PLC0415 - only tests and the benchmark make examples
 
     return Random(seed)  # noqa: S311 - examples, not keys
 
