@@ -6,7 +6,6 @@ model was given. The secrets of the session's own project are known, wherever th
 Pictures are removed, because they cannot be searched.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,12 @@ from flightlog.model.addresses import parse_address
 from flightlog.model.output_files import Redacted
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session, ThreadContext
+from flightlog.model.text import REDACTION_TAG
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.redactor import Redactor
 from flightlog.privacy.service import find_private_in_files, make_redactor
 from flightlog.store.recordings.reader import raw_lines
 from flightlog.views.session.timeline import all_steps
-
-# The redactor's markers, which a browser would take for HTML elements.
-_TAG = re.compile(r"<((?:secret|person):[a-z0-9-]+:[0-9a-f]+)>")
 
 
 class SessionDocument(Struct, frozen=True):
@@ -69,7 +66,9 @@ def find_private_in_session(runtime: Runtime, prefix: str) -> Iterator[dict[str,
 def rescan_page(page: Redacted[str], redactor: Redactor, *, html: bool) -> Redacted[str]:
     """Return a rendered page redacted again: a layout can join two halves of a secret."""
     after = redactor.redact_text(page.value)
-    text = _TAG.sub(r"&lt;\1&gt;", after.value.text) if html else after.value.text
+    text = after.value.text
+    if html:
+        text = REDACTION_TAG.sub(lambda tag: f"&lt;{tag[0][1:-1]}&gt;", text)
     return replace(page, value=text, secrets=page.secrets + after.secrets, personal=page.personal + after.personal)
 
 

@@ -23,7 +23,9 @@ _SEQUENCES = r"""
 UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
-_TAG = re.compile(r"<(?:secret|person):[a-z0-9-]+:[0-9a-f]+>")
+# What a redactor writes instead of a private value: kind, rule and the start of a keyed digest.
+# Both lengths are bounded, so that a search never runs far past a `<secret:` without an end.
+REDACTION_TAG = re.compile(r"<(secret|person):([a-z0-9.-]{1,80}):[0-9a-f]{4,64}>")
 _TAG_CHARS_MAX = 80  # the longest rule name has 40 characters
 
 
@@ -68,7 +70,7 @@ def shorten_text(text: "Redacted[str]", limit: int, keep: Literal["start", "end"
 def _outside_tag(text: str, at: int) -> slice:
     """Return the nearest offsets before and after `at` that are not inside a redaction tag."""
     low = max(at - _TAG_CHARS_MAX, 0)
-    for tag in _TAG.finditer(text, low, at + _TAG_CHARS_MAX):
+    for tag in REDACTION_TAG.finditer(text, low, at + _TAG_CHARS_MAX):
         if tag.start() < at < tag.end():
             return slice(tag.start(), tag.end())
     return slice(at, at)
