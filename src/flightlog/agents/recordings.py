@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from flightlog.agents.claude_code.files import AGENT, find_transcripts, spilled_output_path, subagent_info_path
+from flightlog.agents.claude_code.files import AGENT_NAME, find_transcripts, spilled_output_path, subagent_info_path
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Damage, Unavailable
 from flightlog.model.session import SessionFile
@@ -42,7 +42,7 @@ def adopt_session_files(home: str, session: str, files: Iterable[SessionFile]) -
 
     from flightlog.store.recordings.sessions import adopt_session  # noqa: PLC0415
 
-    return adopt_session(Path(home), AGENT, session, agent_files(home, files))
+    return adopt_session(Path(home), AGENT_NAME, session, agent_files(home, files))
 
 
 def agent_files(home: str, files: Iterable[SessionFile]) -> "dict[str, Path]":
@@ -80,7 +80,7 @@ def _list_spilled_files(file: SessionFile) -> "list[Path]":
 
 
 def _adopted_files(live: Iterable[SessionFile], home: str, damage: list[Damage]) -> Iterator[SessionFile]:
-    sessions, rewritten = list_recorded_sessions(home, AGENT)
+    sessions, rewritten = list_recorded_sessions(home, AGENT_NAME)
     if not sessions:
         return
     present: dict[str, set[str]] = defaultdict(set)
@@ -88,9 +88,9 @@ def _adopted_files(live: Iterable[SessionFile], home: str, damage: list[Damage])
         present[transcript.session].add(recording_name(transcript))
     whole = {session for session, names in present.items() if TRANSCRIPT in names}
     for session in sorted(sessions - (whole - rewritten)):
-        root = session_dir(home, AGENT, session)
+        root = session_dir(home, AGENT_NAME, session)
         try:
-            kept = list_recorded_transcripts(home, AGENT, session)
+            kept = list_recorded_transcripts(home, AGENT_NAME, session)
         except OSError as error:
             damage.append(Damage(str(root), 0, 0, error.strerror or "unreadable"))
             kept = {}

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.files import AGENT, find_config_dirs
+from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs
 from flightlog.agents.recordings import list_recorded_files
 from flightlog.archive.search import SearchIndex, SearchQuery, SearchResult
 from flightlog.archive.session_values import SessionValueCache
@@ -53,7 +53,7 @@ LONG_BYTES = 4 << 20  # what is longer is never held whole
 
 def session_contexts(files: Sequence[SessionFile], others: Iterable[SessionFile]) -> dict[str, ThreadContext]:
     """Say what is known of each thread of the session in `files`; `others` are the files of other sessions."""
-    told = source_of(AGENT).thread_contexts(files)
+    told = source_of(AGENT_NAME).thread_contexts(files)
     main = next((file for file in files if not file.lane), None)
     if main is not None:
         main_thread = told.get("", ThreadContext())
@@ -63,7 +63,7 @@ def session_contexts(files: Sequence[SessionFile], others: Iterable[SessionFile]
 
 def _copied_responses(main: SessionFile, others: Iterable[SessionFile]) -> frozenset[str]:
     """Name the responses in `main` that an older session of the project holds; the first one tells where to look."""
-    scan_usage = source_of(AGENT).scan_usage
+    scan_usage = source_of(AGENT_NAME).scan_usage
     mine = scan_usage(main)
     first = min(mine.rows, key=lambda row: row.at_ms, default=None)
     if first is None:
@@ -118,7 +118,7 @@ class Archive:
         self._config_dirs = tuple(config_dirs)
         self._home = home
         self._noted: dict[str, list[Entry]] = {}
-        self._source = source_of(AGENT)
+        self._source = source_of(AGENT_NAME)
 
     @functools.cached_property
     def recordings(self) -> dict[str, SessionFiles]:
@@ -126,7 +126,7 @@ class Archive:
         files: dict[str, list[SessionFile]] = defaultdict(list)
         for transcript in self._list_files.files:
             files[transcript.session].append(transcript)
-        return {session: SessionFiles(session, AGENT, tuple(files[session])) for session in sorted(files)}
+        return {session: SessionFiles(session, AGENT_NAME, tuple(files[session])) for session in sorted(files)}
 
     @property
     def damage(self) -> tuple[Damage, ...]:
@@ -161,7 +161,7 @@ class Archive:
         catalogue = SessionValueCache("summary", SessionSummary, self.index_path)
         files = {recording.session: recording.files for recording in self._recordings_newest_first()}
         own = self.usage_pipeline.session_rows()
-        damaged = list_damaged_sessions(self._home, AGENT) if self._home else ()
+        damaged = list_damaged_sessions(self._home, AGENT_NAME) if self._home else ()
         for done, summary in enumerate(catalogue.iter_values(files, self._summarize_session)):
             if progress is not None:
                 progress(done, len(files))

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.model.addresses import check_id
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.runtime import Runtime
@@ -67,7 +67,7 @@ def track_directory(runtime: Runtime, folder: Path, *, off: bool = False) -> lis
 def save_tree(runtime: Runtime, root: Path, session: str, call_id: str, lane: str) -> TrackedSnapshot:
     """Save the tree below `root` for a session."""
     ensure_writable(Path(runtime.data_dir))
-    folder = session_dir(Path(runtime.data_dir), AGENT, check_id(session))
+    folder = session_dir(Path(runtime.data_dir), AGENT_NAME, check_id(session))
     trees = open_trees(
         SnapshotDirs(folder / SHADOW, root, Path(runtime.home), runtime.program_path), now=runtime.clock.now_s
     )
@@ -79,7 +79,7 @@ def save_tree(runtime: Runtime, root: Path, session: str, call_id: str, lane: st
 
 def iter_snapshots(runtime: Runtime, session: str) -> Iterator[TrackedSnapshot]:
     """Yield what was saved of a session, in order."""
-    path = session_dir(Path(runtime.data_dir), AGENT, session) / SNAPSHOTS
+    path = session_dir(Path(runtime.data_dir), AGENT_NAME, session) / SNAPSHOTS
     for line in read_together(path):
         if hasattr(line, "data"):
             yield msgspec.json.decode(line.data, type=TrackedSnapshot)
@@ -87,7 +87,7 @@ def iter_snapshots(runtime: Runtime, session: str) -> Iterator[TrackedSnapshot]:
 
 def shadow_git_dir(runtime: Runtime, session: str) -> Path:
     """Where the trees of a session are."""
-    return session_dir(Path(runtime.data_dir), AGENT, session) / SHADOW
+    return session_dir(Path(runtime.data_dir), AGENT_NAME, session) / SHADOW
 
 
 def _list_path(runtime: Runtime) -> Path:

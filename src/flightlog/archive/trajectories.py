@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.archive.archive import Archive, open_archive
 from flightlog.archive.session_reader import list_session_folder, read_session_folder
 from flightlog.model.errors import NotFound, Unreadable
@@ -128,9 +128,9 @@ def _find_recorded_session(
     """Find what a trajectory was made of: the session that is named, the transcript beside it, or one of its id."""
     beside = list_session_folder(folder, session) if session and not source else []
     if beside:
-        told = read_session_folder(folder, session, AGENT)
+        told = read_session_folder(folder, session, AGENT_NAME)
         assert told is not None
-        return told, source_of(AGENT).thread_contexts(beside)
+        return told, source_of(AGENT_NAME).thread_contexts(beside)
     archive = open_archive(runtime)
     if not source and session not in archive.recordings:
         return None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class ClaudeCodeAgent(Struct, frozen=True):
     """Claude Code as the registry knows it."""
 
-    name: str = files.AGENT
+    name: str = files.AGENT_NAME
     source: ClaudeCodeSource = ClaudeCodeSource()
 
     def driver(self, program: Path) -> "Driver":

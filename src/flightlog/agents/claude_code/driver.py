@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.claude_code.stream import read_session_id
 from flightlog.agents.process import AgentProcess
 from flightlog.agents.protocol import AgentPrompt, without_proxy
@@ -46,7 +46,7 @@ class ClaudeCode(Struct, frozen=True):
     @property
     def agent(self) -> str:
         """The name recordings are filed under."""
-        return AGENT
+        return AGENT_NAME
 
     def version(self, environment: Mapping[str, str]) -> str:
         """Ask the client for its version, in a home of its own: it writes there even then."""

@@ -19,7 +19,7 @@ from flightlog.model.session import SessionFile
 from flightlog.sources.foreign_json import parse_object, text_field
 from flightlog.sources.protocol import FileListing
 
-AGENT = "claude-code"
+AGENT_NAME = "claude-code"
 _HEAD_LINES = 20
 _HEAD_BYTES_MAX = 1 << 20
 
