@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.agents.claude_code.files import AGENT_NAME
+from flightlog.agents.claude_code.files import AGENT_NAME, projects_dir
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.live import health, layout, observe
 from flightlog.live.billing import round_cents
@@ -152,7 +152,7 @@ class LiveCollector:
 
     def _recent_recordings(self) -> dict[str, SessionFiles]:
         """The sessions of this configuration directory that changed in the last days."""
-        root = str(self.where.config_dir / "projects") + "/"
+        root = projects_dir(self.where.config_dir) + "/"
         return {
             name: each
             for name, each in self.archive.recordings.items()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs
+from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, has_sessions
 from flightlog.agents.claude_code.hooks import KEEP_DAYS_DEFAULT, keep_days, project_settings
 from flightlog.agents.recordings import agent_files, list_recorded_files
 from flightlog.archive.archive import Archive, Progress
@@ -81,7 +81,7 @@ def examine_installation(
     archive = Archive([str(path) for path in dirs], str(place))
     return [
         *(finding for path in dirs for finding in _check_config_dir(path)),
-        *(finding for path in dirs if (path / "projects").is_dir() for finding in _check_hooks(runtime, path, place)),
+        *(finding for path in dirs if has_sessions(path) for finding in _check_hooks(runtime, path, place)),
         *(finding for path in dirs for finding in _check_live(runtime, path)),
         _check_data_dir(place),
         _check_layout(place, newest_layout(steps)),
@@ -134,7 +134,7 @@ def repair_installation(runtime: Runtime, steps: Sequence[LayoutMigration] = STE
 
 
 def _check_config_dir(path: Path) -> Iterator[CheckResult]:
-    if not (path / "projects").is_dir():
+    if not has_sessions(path):
         yield CheckResult(CheckLevel.NOTE, "sessions", f"no Claude Code sessions below {path}", "flightlog demo")
         return
     days = keep_days(path)

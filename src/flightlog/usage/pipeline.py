@@ -12,7 +12,7 @@ from os import PathLike
 
 import msgspec
 
-from flightlog.agents.claude_code.scan import scan_usage, scan_usage_mapped
+from flightlog.agents.claude_code.scan import find_evidence, scan_usage, scan_usage_mapped
 from flightlog.model.session import SessionFile
 from flightlog.model.usage import Breakdown, UsageLine, UsageRow
 from flightlog.sources.workers import TICKETS_MAX, may_fork, run_forked, scan_files
@@ -127,7 +127,5 @@ class UsagePipeline:
         return {digest.session: _encode(digest) for digest in digest_sessions(usage, self._find_evidence)}
 
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - FindEvidence
-        from flightlog.agents.claude_code.evidence import find_evidence  # noqa: PLC0415 - few reports need it
-
         paths = (file.path for file in self._files if file.session == session)
         return GapEvidence(*find_evidence(paths, more=more))

@@ -24,7 +24,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code.driver import project_folder
+from flightlog.agents.claude_code.resume import project_dir, transcript_file
 from flightlog.model.errors import FlightlogError, NotFound, Unavailable
 from flightlog.store.files import ensure_dir, replace_file
 from flightlog.store.jsonl import append_line
@@ -62,9 +62,9 @@ class ScriptedAgent:
         self._session = session
         self._messages: list[dict[str, Any]] = []
         self._last: str | None = None
-        folder = project_folder(str(desk.project))
-        ensure_dir(desk.config_dir / "projects" / folder)
-        self.transcript = desk.config_dir / "projects" / folder / f"{session}.jsonl"
+        folder = project_dir(desk.config_dir, desk.project)
+        ensure_dir(folder)
+        self.transcript = transcript_file(folder, session)
         self.steps = 0
         if parent:
             self._copy_parent(self.transcript.with_name(f"{parent}.jsonl"))
