@@ -114,7 +114,7 @@ def _iter_generations(
         try:
             with Recording(generation) as recording:
                 # Our copies only grow, so a change shows in the size. A restored copy may have the
-                # same size: the count of its damaged predecessors stands in for the inode.
+                # same size: the count of its damaged predecessors serves as the inode.
                 restored = sum(1 for _ in generation.parent.glob(f"{generation.name}*.damaged-*"))
                 yield SessionFile(str(generation), session, recording.size, 0, lane, inode=restored)
         except (OSError, Unavailable) as error:
