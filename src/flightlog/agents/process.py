@@ -196,7 +196,7 @@ class CommandDriver(Struct, frozen=True):
     said_version: str = ""
 
     def version(self, environment: Mapping[str, str]) -> str:  # noqa: ARG002 - the protocol's signature
-        """Return the version given to the constructor: programs have no common way to report theirs."""
+        """Return the version given to the constructor: not every program can report its own."""
         return self.said_version
 
     def start(self, prompt: AgentPrompt) -> AgentProcess:

@@ -53,7 +53,7 @@ class AgentPrompt(Struct, frozen=True):
 
 
 class AgentOutcome(Struct, frozen=True):
-    """The end of a run: `session` is empty if no record names it; `plain` is output that is not JSON."""
+    """The end of a run: `session` may be unknown (""); `plain` is output that is not JSON."""
 
     exit_code: int
     session: str

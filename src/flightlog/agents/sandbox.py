@@ -51,7 +51,7 @@ def probe_isolation(path: str) -> IsolationMode:
 
 
 def isolation_prefix(mode: IsolationMode, mounts: Sequence[BindMount], cwd: Path) -> tuple[str, ...]:
-    """Return the prefix of a command that sees `mounts`, works in `cwd` and dies with its caller."""
+    """Return the prefix of a command that sees `mounts` in `cwd` and dies with its caller."""
     pairs = [str(path) for mount in mounts for path in (mount.private, mount.path)]
     return _namespace_prefix(mode, ("sh", "-c", _ENTER + _GO, "sh", str(len(mounts)), *pairs, str(cwd)))
 

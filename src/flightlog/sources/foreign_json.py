@@ -20,7 +20,7 @@ LATEST_MS = 7_258_118_400_000  # the year 2200; a later time is damage, not the 
 
 
 def find_lines(path: str, words: str) -> Iterator[tuple[int, int]]:
-    """Yield offset and length of each line that contains `words`, ignoring the case of ASCII letters.
+    """Yield offset and length of each line that contains `words`, ignoring ASCII case.
 
     The match may be in a field that is never shown, so the caller checks the decoded record.
     """

@@ -87,7 +87,7 @@ class Source(Protocol):
     def find(self, roots: Sequence[str]) -> FileListing:
         """List the session files below the agent's own directories."""
 
-    def session_files(self, known: SessionFile) -> tuple[SessionFile, ...]:
+    def session_files(self, file: SessionFile) -> tuple[SessionFile, ...]:
         """List the current files of a session, given one; subagents' files appear as it runs."""
 
     def entries(self, file: SessionFile, start: int = 0) -> "Iterator[Entry | Damage | SubagentInfo]":
@@ -112,4 +112,4 @@ class Source(Protocol):
         """Return what the model was given in each thread of a session; the main thread is ""."""
 
     def tool_result_file(self, file: SessionFile, name: str) -> str:
-        """Return the path of a tool result too large for the transcript, given the recorded path."""
+        """Return the path of a tool result stored beside the transcript, given the recorded path."""

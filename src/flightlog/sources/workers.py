@@ -40,7 +40,7 @@ _decode_batch = msgspec.msgpack.Decoder(tuple[int, RecordBatch]).decode
 
 
 def may_fork() -> bool:
-    """Return whether this is the only thread; a forked child would never get the locks of others."""
+    """Return whether this is the only thread: a child would wait forever for others' locks."""
     threading = sys.modules.get("threading")
     return threading is None or threading.active_count() == 1
 
@@ -175,7 +175,7 @@ def _scan_forked(
 
 
 def _batch_files(pending: Sequence[PendingRead], sizes: Sequence[int]) -> list[list[int]]:
-    """Group files, large sessions first, so that a batch is neither tiny nor a worker's whole share.
+    """Group files, large sessions first; a batch is neither tiny nor a worker's whole share.
 
     A session is never split, so that one worker packs all of its rows.
     """

@@ -138,7 +138,7 @@ class Proxy:
     async def _serve_recorded(
         self, index: int, incoming: IncomingRequest, info: RequestInfo | None, served: ServedResponse
     ) -> web.Response:
-        """Respond without the upstream; the request is recorded and the barrier awaited as always."""
+        """Respond without the upstream, after the request is recorded and the barrier has passed."""
         notes = await self._wait_for_barrier(self._recorder.record_request(index, incoming, info, None))
         head = {"request-id": self._settings.new_id(), **served.headers}
         end = ResponseEnd(ResponseOutcome.COMPLETE, 0.0, (*notes, "served from a recording"), served=True)
@@ -200,7 +200,7 @@ class Proxy:
 
 
 class _ResponseTee:
-    """Collects a response's chunks for the recorder, so that the call does not wait for the disk."""
+    """Collects chunks for the recorder, so that the call does not wait for the disk."""
 
     def __init__(self, recorder: ExchangeRecorder, index: int, start: ResponseStart) -> None:
         self._recorder = recorder
@@ -264,7 +264,7 @@ async def _pump_response(
                     if copy is not None:
                         copy.add_chunk(rest)
                     await response.write(rest)
-                # No last chunk, only a closed connection, so that the client too sees a broken response.
+                # Close without a last chunk, so that the client too sees a broken response.
                 if request.transport is not None:
                     request.transport.close()
                 return response, ResponseOutcome.CUT

@@ -78,7 +78,7 @@ class ExchangeRecorder:
     def __init__(
         self, exchanges: ExchangeStore, secrets: tuple[str, ...] = (), ended: Callable[[bytes], None] | None = None
     ) -> None:
-        """Continue after the stored exchanges; `ended` is called with the body of each upstream response."""
+        """Continue after the stored exchanges; `ended` gets the body of each upstream response."""
         self.losses: list[str] = []
         self._exchanges = exchanges
         self._on_response = ended
@@ -151,7 +151,7 @@ class ExchangeRecorder:
         return self._run_or_record_loss(lambda: self._exchanges.record_request(request, body, original)) or request
 
     def _write_chunk(self, index: int, start: ResponseStart, data: bytes) -> None:
-        """Write all but the end, which may be the first part of a secret and waits for the next chunk."""
+        """Write all but the end, which may be half a secret and waits for the next chunk."""
         if "content-encoding" in start.headers:
             self._exchanges.append_response_chunk(index, data)
             return
@@ -179,7 +179,7 @@ class ExchangeRecorder:
         return stored
 
     def _rewrite_secret_events(self, body: bytes) -> bytes:
-        """Return the body without secrets that are split over several events, which no search finds."""
+        """Return the body without secrets that are split over several events."""
         if not self._scrubber.longest:
             return body
         response = anthropic_messages.decode_response(body)

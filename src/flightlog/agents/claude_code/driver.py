@@ -50,7 +50,7 @@ class ClientSandbox(Struct, frozen=True):
 
 
 class SessionOptions(Struct, frozen=True):
-    """The model, limits, tools and prompt of a headless session; `agents` are definitions by name."""
+    """Model, limits, tools and prompt of a headless session; `agents` are definitions by name."""
 
     model: str
     max_turns: int
@@ -102,7 +102,7 @@ class ClaudeCode(Struct, frozen=True):
             command += ["--session-id", prompt.session]
         if prompt.read_only:
             command += ["--allowedTools", ",".join(_READING_TOOLS), "--disallowedTools", ",".join(_OTHER_TOOLS)]
-        # The prompt comes last: it may begin with a dash, and options before it may take several words.
+        # The prompt comes last: it may begin with a dash, and options may take several words.
         command += [*prompt.arguments, "--", prompt.prompt]
         environment = without_proxy(prompt.environment)
         return AgentProcess(command, cwd=prompt.cwd, environment=environment, session_of=read_session_id)

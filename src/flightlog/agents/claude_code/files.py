@@ -98,7 +98,7 @@ def session_files(folder: str, session: str) -> list[SessionFile]:
 
 
 def spilled_output_path(transcript: SessionFile, written_path: str) -> str:
-    """Return the path of a large tool result: beside the transcript, under the name it was written to."""
+    """Return the path of a large tool result, which has its original name beside the transcript."""
     from pathlib import Path  # noqa: PLC0415 - a usage report does not wait for it
 
     root = Path(transcript.path)

@@ -65,7 +65,7 @@ def events_for(versions: Collection[str]) -> tuple[str, ...]:
 
 
 def keep_days(config_dir: Path) -> int:
-    """Return after how many days Claude Code deletes transcripts; broken settings mean its default."""
+    """Return after how many days Claude Code deletes transcripts; 30 if settings are broken."""
     try:
         settings = json.loads((config_dir / "settings.json").read_text())
     except (OSError, ValueError, RecursionError):

@@ -48,7 +48,7 @@ _REQUEST_REF, _REQUEST = b'"requestRef":"', b'"api-request"'
 
 
 class UsageEvidence(NamedTuple):
-    """Compactions, cut streams, and whether replies name requests that no file of the session logs."""
+    """Compactions, cut streams, and whether replies name requests that the session never logs."""
 
     compactions: int
     cuts: int
@@ -167,7 +167,7 @@ class _UsageScanner:
         return self.result
 
     def _tail(self, block: memoryview, start: int, end: int) -> None:
-        """Scan a last line without newline; the next scan reads it again, so damage does not count."""
+        """Scan a last line without newline; the next scan repeats it, so damage does not count."""
         damaged = self.result.damaged
         self._block(block, start, end)
         self.result.damaged = damaged

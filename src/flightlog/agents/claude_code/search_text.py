@@ -157,7 +157,7 @@ def _join_text(parts: list[str]) -> str:
 
 
 def _iter_strings(values: Iterable[Any]) -> Iterator[str]:
-    """Yield every string at any depth; a stack, because damaged data may nest too deep to recurse."""
+    """Yield strings at any depth; without recursion, because hostile data may nest too deep."""
     stack = [iter(values)]
     while stack:
         for value in stack[-1]:

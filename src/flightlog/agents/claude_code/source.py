@@ -79,7 +79,7 @@ def read_subagent_info(transcript: SessionFile) -> SubagentInfo:
 
 
 class ClaudeCodeSource:
-    """Read transcripts of Claude Code 1.0 to 2.1; `sources.protocol.Source` describes each method."""
+    """Read transcripts of Claude Code 1.0 to 2.1; `sources.protocol.Source` describes the methods."""
 
     fidelity = Fidelity(
         timestamps=True,
@@ -97,15 +97,15 @@ class ClaudeCodeSource:
         files = (file for listing in listings for file in listing.files)
         return FileListing(tuple(files), tuple(damage for listing in listings for damage in listing.damage))
 
-    def session_files(self, known: SessionFile) -> tuple[SessionFile, ...]:
+    def session_files(self, file: SessionFile) -> tuple[SessionFile, ...]:
         """List the files of a session from its project's directory."""
-        folder = os.path.dirname(known.path)  # noqa: PTH120 - plain text, as paths are here
-        if known.lane and os.path.basename(folder) == "subagents":  # noqa: PTH119
+        folder = os.path.dirname(file.path)  # noqa: PTH120 - plain text, as paths are here
+        if file.lane and os.path.basename(folder) == "subagents":  # noqa: PTH119
             folder = os.path.dirname(os.path.dirname(folder))  # noqa: PTH120
-        return tuple(session_files(folder, known.session))
+        return tuple(session_files(folder, file.session))
 
     def entries(self, file: SessionFile, start: int = 0) -> Iterator[Entry | Damage | SubagentInfo]:
-        """Yield the records; the client may write its notes on a subagent late, so each read has them."""
+        """Yield the records, then the notes on a subagent, which the client may write late."""
         yield from entries(file, start)
         if file.lane:
             yield read_subagent_info(file)

@@ -153,7 +153,7 @@ def read_outcome(outcome: AgentOutcome) -> AgentResult:
 
 
 def read_stream(records: Sequence[dict[str, Any]]) -> StreamResult:
-    """Return the agent's last text, whether a rate limit stopped it, and whether it reports to be done."""
+    """Return the agent's last text, whether it hit a limit, and whether it reports to be done."""
     result = read_result(records)
     text = (result.text if result else "") or _last_text(records)
     tail = text[-_TAIL_CHARS:]

@@ -90,7 +90,7 @@ def is_fuller(record: UsageRecord, other: UsageRecord) -> bool:
 
 
 def to_row(record: UsageRecord, session: str, file_lane: str) -> UsageLine:
-    """Return a record as a row of `session`; `file_lane` names the subagent of a subagent's file."""
+    """Return a record as a row of `session`; `file_lane` is the subagent of the whole file."""
     message, at_ms = record.message, 0
     if record.timestamp:
         since = record.timestamp - _EPOCH
@@ -110,7 +110,7 @@ def to_row(record: UsageRecord, session: str, file_lane: str) -> UsageLine:
 
 
 def _tie_break_key(record: UsageRecord) -> tuple[float, str, tuple[int, ...], str]:
-    # All fields that differ between copies, so that the result does not depend on the order of lines.
+    # All fields that copies may differ in: the order of lines must not decide.
     usage = record.message.usage
     counts = (usage.input_tokens or 0, usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0)
     return record.timestamp.timestamp() if record.timestamp else 0.0, record.message.model, counts, record.cwd or ""

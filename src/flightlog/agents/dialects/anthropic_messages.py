@@ -323,7 +323,7 @@ class UsageFields(Struct, frozen=True, gc=False):
 
 
 def decode_usage(value: Any) -> Usage:
-    """Return the tokens that a decoded `usage` object counts, zero where a field has the wrong type."""
+    """Return the tokens of a decoded `usage` object; a field of the wrong type counts zero."""
     fields = value if isinstance(value, dict) else {}
     return UsageFields(
         int_field(fields, "input_tokens"),

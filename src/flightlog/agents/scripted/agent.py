@@ -119,7 +119,7 @@ class ScriptedAgent:
             raise Unavailable(f"the scripted model did not answer: {error}", hint="run the command again") from error
 
     def _write_reply(self, reply: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-        """Write a line for each block, as the client does; return the tool calls with their uuids."""
+        """Write a line for each block, as the client does; return tool calls with their uuids."""
         calls = []
         message = {key: value for key, value in reply.items() if key not in {"content", "request_id"}}
         for index, block in enumerate(reply["content"]):

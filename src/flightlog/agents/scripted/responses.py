@@ -47,7 +47,7 @@ def build_message(reply: Reply, body: Mapping[str, Any], name: str) -> dict[str,
 
 
 def build_usage(body: Mapping[str, Any], content: object, overrides: Mapping[str, int]) -> dict[str, Any]:
-    """Return token counts: all before the last reply is read from the cache, or written at first."""
+    """Return token counts; all before the last reply is cached, and written by the first request."""
     messages = body.get("messages") or []
     roles = [message.get("role") if isinstance(message, dict) else "" for message in messages]
     is_first = "assistant" not in roles

@@ -196,7 +196,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _failure_of_attempt(reply: Reply, attempt: int) -> Failure | None:
-    """Return the failure of this attempt: each of `errors` once, the last one always without content."""
+    """Return the failure of this attempt; without content the last error repeats."""
     if attempt < len(reply.errors):
         return reply.errors[attempt]
     return None if reply.content else reply.errors[-1]

@@ -14,7 +14,7 @@ PERSON, AGENT, TOOL = "user", "assistant", "tool"
 
 
 class ChatMessage(Struct, frozen=True):
-    """One message; `files` are names of attachments, `canvas` is the title of a document it wrote."""
+    """One message; `files` are names of attachments, `canvas` is the title of a document."""
 
     role: str
     text: str
@@ -41,7 +41,7 @@ class Conversation(Struct, frozen=True):
 
 
 def iter_addressed_messages(chat: Conversation) -> Iterator[tuple[str, ChatMessage]]:
-    """Yield each message with its address: a person's message starts a turn, each other is a step."""
+    """Yield each message with its address: a person's starts a turn, any other is a step."""
     turns: dict[str, int] = {}
     steps: dict[str, int] = {}
     for message in chat.said:

@@ -29,7 +29,7 @@ CHUNK_BYTES = 4 << 20
 PIECE_BYTES_MAX = 32 << 20  # a conversation of 10,000 long answers; memory holds two copies of it
 PIECE_DEPTH_MAX = 100_000  # no vendor nests deeper than 20; counting a million brackets takes half a second
 # Everything up to the next bracket that is not the border of a flat object or array. Python 3.11.4
-# and older continue where the last choice of a possessive group failed, so the last one fails at once.
+# and older continue where the last choice of a possessive group failed: here it fails at once.
 _NONE = rb"|(?!)"
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+' + _NONE + rb')*+"'
 _PLAIN = rb'[^"{}\[\]]++'
@@ -125,7 +125,7 @@ class _ArraySplitter:
                     self._start = None
 
     def _guess_end(self, buffer: bytes, start: int) -> int | None:
-        """Return the end of the element at `start` if another with the same first key follows, else None."""
+        """Return the end of the element at `start` if another with the same key follows."""
         key = _FIRST_KEY.match(buffer, start) if self._trust > 0 else None
         if key is None:
             return None
@@ -156,7 +156,7 @@ class _ArraySplitter:
 
 
 class ExportFingerprint(Struct, frozen=True):
-    """The hash in the name of an export's state file, and a fingerprint that changes with the content."""
+    """The hash in the name of the state file, and a fingerprint of the content."""
 
     file_hash: str
     fingerprint: str
@@ -192,7 +192,7 @@ def fingerprint_export(path: Path) -> ExportFingerprint:
 
 
 def check_export(path: Path) -> None:
-    """Raise an error if `path` is not a readable export of a known vendor; reads only the beginning."""
+    """Raise an error if `path` is no export of a known vendor; reads only the beginning."""
     fingerprint_export(path)
     next(iter_elements(path), None)
 
@@ -247,7 +247,7 @@ def _iter_members(path: Path) -> Iterator[tuple[str, AbstractContextManager[IO[b
         names = sorted(name for name in archive.namelist() if _MEMBER.search(name))
         if not names:
             raise Invalid("no conversations in this zip", hint="name the export as it was downloaded")
-        # Compared with the file's own size: the compressed sizes in its table may be wrong or overlap.
+        # Compared with the size of the file: the sizes in its table may be wrong or overlap.
         total = sum(archive.getinfo(name).file_size for name in names)
         if total > max(_SMALL_BYTES, _RATIO_MAX * path.stat().st_size):
             raise Unreadable("the zip unpacks to more than 50 times its size", hint=_AGAIN_HINT)
