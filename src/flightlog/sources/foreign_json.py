@@ -3,7 +3,6 @@
 A field of the wrong type reads as absent; nothing here raises on odd values.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
@@ -24,7 +23,8 @@ def find_lines(path: str, words: str) -> Iterator[tuple[int, int]]:
 
     The match may be in a field that is never shown, so the caller checks the decoded record.
     """
-    needle = json.dumps(words, ensure_ascii=False)[1:-1].encode("utf-8", "replace").lower()
+    # As JSON writes them; a lone surrogate cannot be encoded.
+    needle = msgspec.json.encode(words.encode("utf-8", "replace").decode())[1:-1].lower()
     with suppress(OSError), closing(open_reader(path)) as file:
         at, rest = 0, b""
         while block := file.read(at + len(rest), _BLOCK_BYTES):
@@ -97,6 +97,8 @@ def parse_timestamp_ms(stamp: str) -> int | None:
 
 
 def _parse_damaged(line: bytes) -> Any:
+    import json  # noqa: PLC0415 - a usage report of undamaged lines does not wait for it
+
     try:
         return _replace_surrogates(json.loads(line.decode("utf-8", "replace")))
     except (ValueError, RecursionError):
