@@ -55,15 +55,12 @@ def read_hook_records(folder: Path) -> Iterator[HookRecord]:
 
 def read_new_hook_records(folder: str, start: int) -> tuple[list[HookRecord], int]:
     """Return the hook records added since byte `start`, and where the next read starts."""
-    lines, end = read_new_lines(f"{folder}/{HOOKS}", start)
-    return list(_decode_lines(lines, _decode_hook)), end
+    return read_new_records(f"{folder}/{HOOKS}", start, _decode_hook)
 
 
-def read_new_status_records(
-    folder: str, start: int, decode: Callable[[bytes], StatusRecord[Payload]]
-) -> tuple[list[StatusRecord[Payload]], int]:
-    """Return the status records added since byte `start`, and where the next read starts."""
-    lines, end = read_new_lines(f"{folder}/{STATUS}", start)
+def read_new_records(path: str, start: int, decode: Callable[[bytes], Decoded]) -> tuple[list[Decoded], int]:
+    """Return the records added to a log since byte `start`, and where the next read starts."""
+    lines, end = read_new_lines(path, start)
     return list(_decode_lines(lines, decode)), end
 
 

@@ -16,7 +16,7 @@ from flightlog.agents.dialects.anthropic_messages import UsageFields
 from flightlog.model.entries import HookRecord
 from flightlog.model.errors import Invalid
 from flightlog.sources.foreign_json import parse_object, text_field
-from flightlog.sources.hook_log import StatusRecord, read_new_status_records
+from flightlog.sources.hook_log import STATUS, StatusRecord, read_new_records
 
 KEEP_DAYS_DEFAULT = 30  # after so many days Claude Code deletes transcripts if its settings name no number
 PROJECT_SETTINGS = ("settings.json", "settings.local.json")  # shared by all, and this machine's own
@@ -156,7 +156,7 @@ _decode_status = msgspec.json.Decoder(ClientStatus, strict=False).decode
 
 def read_new_status(folder: str, start: int) -> tuple[list[ClientStatus], int]:
     """Return the status records of a session since byte `start`, and where the next read starts."""
-    return read_new_status_records(folder, start, _decode_status)
+    return read_new_records(f"{folder}/{STATUS}", start, _decode_status)
 
 
 def find_transcript_paths(records: Iterable[HookRecord]) -> set[str]:
