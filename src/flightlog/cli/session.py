@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.app.runtime import open_runtime
-from flightlog.archive.search import SearchResult
 from flightlog.cli.options import ON
 from flightlog.cli.output import Progress, format_examples, json_option, print_json, print_outcome, read_only
 from flightlog.model.errors import Conflict, Invalid
 from flightlog.model.text import describe_redaction, make_inert, one_line, pluralize
-from flightlog.views.transcript import format_timestamp
-from flightlog.views.transcript_formats import short_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flightlog.archive.archive import Archive
+    from flightlog.archive.search import SearchResult
     from flightlog.model.output_files import Redacted
     from flightlog.model.runtime import Runtime
     from flightlog.model.session import Session
@@ -30,8 +28,11 @@ if TYPE_CHECKING:
 EMPTY = 'nothing found; try fewer words, or the beginning of one: "migrat*"'
 
 
-def print_hits(found: Sequence[tuple[SearchResult, str]], zone: tzinfo, *, as_json: bool) -> None:
-    """Print where each hit stands and the passage that matched."""
+def print_hits(found: "Sequence[tuple[SearchResult, str]]", zone: tzinfo, *, as_json: bool) -> None:
+    """Print the address of each hit and the passage that matched."""
+    from flightlog.views.transcript import format_timestamp
+    from flightlog.views.transcript_formats import short_address
+
     if as_json:
         print_json({"hits": [_hit_fields(each, address) for each, address in found]})
         return
@@ -44,7 +45,7 @@ def print_hits(found: Sequence[tuple[SearchResult, str]], zone: tzinfo, *, as_js
         click.echo(f"{each.hit.session[:8]}{at}  {when}  {place}\n    {one_line(each.snippet, 170)}")
 
 
-def _hit_fields(found: SearchResult, address: str) -> dict[str, object]:
+def _hit_fields(found: "SearchResult", address: str) -> dict[str, object]:
     hit = found.hit
     return {
         "address": address,
@@ -231,8 +232,8 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: str |
     from flightlog.app.runtime import write_export
     from flightlog.archive.archive import open_archive
     from flightlog.model.addresses import parse_address
-    from flightlog.views.json_output import export_session
     from flightlog.views.transcript import RenderOptions
+    from flightlog.views.transcript_formats import export_session
 
     runtime = open_runtime(on=given["on"])
     target = Path(output) if output is not None else None
@@ -268,7 +269,7 @@ def _export_redacted(
     from msgspec.structs import replace
 
     from flightlog.archive.sharing import redact_session, rescan_page
-    from flightlog.views.json_output import export_session
+    from flightlog.views.transcript_formats import export_session
 
     document, cleaner = redact_session(runtime, archive, session)
     telling = replace(telling, spilled=document.value.outputs.get)

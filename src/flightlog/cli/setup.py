@@ -12,12 +12,11 @@ from flightlog.cli.output import Progress, format_examples, json_option, print_j
 from flightlog.model.errors import ConsentNeeded, Invalid
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import make_inert, pluralize
-from flightlog.setup.init import LONG_DAYS, InitRequest, change_guard, current_keep_days, plan_change, wants_guard
-from flightlog.setup.install import DAYS_KEY, SettingsChange, apply_change, format_diff, has_other_status_line
-from flightlog.store.directories import ensure_writable
 
 if TYPE_CHECKING:
     from flightlog.recorder.settle import SettleReport
+    from flightlog.setup.init import InitRequest
+    from flightlog.setup.install import SettingsChange
 
 
 @click.group(epilog="Example: flightlog config show --origin")
@@ -132,6 +131,10 @@ def init(  # noqa: PLR0913 - one parameter per option
     as_json: bool,
 ) -> int:
     """Record every session from now on: register a hook with Claude Code."""
+    from flightlog.setup.init import InitRequest, change_guard, plan_change, wants_guard
+    from flightlog.setup.install import apply_change, format_diff, has_other_status_line
+    from flightlog.store.directories import ensure_writable
+
     runtime = open_runtime()
     place = InitRequest(scope=scope, cwd=Path(runtime.cwd))
     if not remove:
@@ -158,8 +161,11 @@ def init(  # noqa: PLR0913 - one parameter per option
     return 0 if agreed else 1
 
 
-def _ask_keep_days(runtime: Runtime, place: InitRequest, *, ask: bool) -> int:
+def _ask_keep_days(runtime: Runtime, place: "InitRequest", *, ask: bool) -> int:
     """Ask whether the agent shall keep its transcripts longer; only a person at a terminal is asked."""
+    from flightlog.setup.init import LONG_DAYS, current_keep_days
+    from flightlog.setup.install import DAYS_KEY
+
     days = current_keep_days(runtime, place)
     if not ask or not sys.stdin.isatty() or days >= LONG_DAYS:
         return 0
@@ -189,7 +195,9 @@ def _confirm_write(*, as_json: bool) -> bool:
     return click.confirm("Write this?", default=True, err=True)
 
 
-def _change_fields(change: SettingsChange, *, written: bool, kept: Path | None) -> dict[str, object]:
+def _change_fields(change: "SettingsChange", *, written: bool, kept: Path | None) -> dict[str, object]:
+    from flightlog.setup.install import format_diff
+
     return {
         "settings": str(change.settings),
         "events": list(change.events),
@@ -200,7 +208,7 @@ def _change_fields(change: SettingsChange, *, written: bool, kept: Path | None) 
     }
 
 
-def _print_change(change: SettingsChange, *, written: bool, kept: Path | None, dry_run: bool) -> None:
+def _print_change(change: "SettingsChange", *, written: bool, kept: Path | None, dry_run: bool) -> None:
     if kept:
         click.echo(f"the file as it was: {kept}", err=True)
     if written:
