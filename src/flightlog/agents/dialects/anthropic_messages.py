@@ -9,7 +9,6 @@ The usage scan decodes bytes straight into `UsageFields`; all other readers have
 `decode_usage`. Both give the same counts.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -214,7 +213,7 @@ class RequestClassifier:
 
     def __init__(self) -> None:
         """Start with an unknown main thread."""
-        self._main = ""
+        self._main_prompt: str | None = None
         self._delegates = False
 
     def classify_request(self, headers: Mapping[str, str], data: bytes) -> RequestInfo:
@@ -243,12 +242,11 @@ class RequestClassifier:
             return RequestOrigin.SIDE if is_side else RequestOrigin.MAIN
         # The billing line differs from request to request.
         prompt = system.partition("\n")[2] if system.startswith(_BILLING) else system
-        digest = hashlib.sha256(prompt.encode("utf-8", "replace")).hexdigest()
         delegates = any(tool.name in _DELEGATION_TOOLS for tool in body.tools)
-        if not self._main:
-            self._main, self._delegates = digest, delegates
+        if self._main_prompt is None:
+            self._main_prompt, self._delegates = prompt, delegates
         # A subagent of an old client: another prompt, and no tool to start further subagents.
-        elif digest != self._main and self._delegates and not delegates:
+        elif prompt != self._main_prompt and self._delegates and not delegates:
             return RequestOrigin.SUBAGENT
         return RequestOrigin.MAIN
 
