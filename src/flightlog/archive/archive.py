@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.files import AGENT, find_config_dirs
+from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs
 from flightlog.agents.recordings import list_recorded_files
 from flightlog.archive.search import SearchIndex, SearchQuery, SearchResult
 from flightlog.archive.session_values import SessionValueCache
@@ -85,7 +85,7 @@ class Archive:
         self._config_dirs = tuple(config_dirs)
         self._home = home
         self._titles: dict[str, list[Entry]] = {}
-        self._source = source_of(AGENT)
+        self._source = source_of(AGENT_NAME)
 
     @functools.cached_property
     def recordings(self) -> dict[str, SessionFiles]:
@@ -93,7 +93,7 @@ class Archive:
         files: dict[str, list[SessionFile]] = defaultdict(list)
         for file in self._listing.files:
             files[file.session].append(file)
-        return {session: SessionFiles(session, AGENT, tuple(files[session])) for session in sorted(files)}
+        return {session: SessionFiles(session, AGENT_NAME, tuple(files[session])) for session in sorted(files)}
 
     @property
     def damage(self) -> tuple[Damage, ...]:
@@ -143,7 +143,7 @@ class Archive:
         """Yield a summary of every session, newest first; unchanged ones come from the index."""
         files = {recording.session: recording.files for recording in self._newest_first}
         usage_rows = self.usage_pipeline.session_rows()
-        damaged = list_damaged_sessions(self._home, AGENT) if self._home else ()
+        damaged = list_damaged_sessions(self._home, AGENT_NAME) if self._home else ()
         with closing(SessionValueCache("summary", SessionSummary, self.index_path)) as cache:
             summaries = cache.iter_values(files, self._summarize_session)
             for summary in _report_progress(summaries, progress, len(files)):

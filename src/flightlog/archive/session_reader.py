@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.claude_code.source import entries, read_subagent_info
 from flightlog.archive.archive import LONG_BYTES, Archive
 from flightlog.model.entries import Entry
@@ -34,7 +34,7 @@ def list_session_folder(folder: Path, session: str) -> list[SessionFile]:
 def read_session_folder(folder: Path, session: str, agent: str) -> Session | None:
     """Return the session in a directory of its own; None if there is no transcript."""
     files = list_session_folder(folder, session)
-    items = (item for file in files for item in source_of(AGENT).entries(file))
+    items = (item for file in files for item in source_of(AGENT_NAME).entries(file))
     return fold_session(session, agent, price, items) if files else None
 
 

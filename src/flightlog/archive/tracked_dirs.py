@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.model.addresses import check_id
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.runtime import Runtime
@@ -68,7 +68,7 @@ def track_directory(runtime: Runtime, folder: Path, *, off: bool = False) -> lis
 def save_tree(runtime: Runtime, root: Path, session: str, call_id: str, lane: str) -> TrackedSnapshot:
     """Save the tree below `root` as a snapshot of a session."""
     ensure_writable(Path(runtime.data_dir))
-    folder = session_dir(Path(runtime.data_dir), AGENT, check_id(session))
+    folder = session_dir(Path(runtime.data_dir), AGENT_NAME, check_id(session))
     dirs = SnapshotDirs(folder / SHADOW, root, Path(runtime.home), runtime.program_path)
     tree = open_trees(dirs, now=runtime.clock.now_s).save_snapshot(f"_hook_{time.time_ns()}")
     snapshot = TrackedSnapshot(tree.name, runtime.clock.now_ms(), str(root), call_id, lane)
@@ -78,7 +78,7 @@ def save_tree(runtime: Runtime, root: Path, session: str, call_id: str, lane: st
 
 def iter_snapshots(runtime: Runtime, session: str) -> Iterator[TrackedSnapshot]:
     """Yield the snapshots of a session, in order."""
-    path = session_dir(Path(runtime.data_dir), AGENT, session) / SNAPSHOTS
+    path = session_dir(Path(runtime.data_dir), AGENT_NAME, session) / SNAPSHOTS
     for line in read_together(path):
         if hasattr(line, "data"):
             yield msgspec.json.decode(line.data, type=TrackedSnapshot)
@@ -86,7 +86,7 @@ def iter_snapshots(runtime: Runtime, session: str) -> Iterator[TrackedSnapshot]:
 
 def shadow_git_dir(runtime: Runtime, session: str) -> Path:
     """Return the directory that has the trees of a session."""
-    return session_dir(Path(runtime.data_dir), AGENT, session) / SHADOW
+    return session_dir(Path(runtime.data_dir), AGENT_NAME, session) / SHADOW
 
 
 def _list_path(runtime: Runtime) -> Path:

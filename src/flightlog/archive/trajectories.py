@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.archive.archive import Archive, open_archive
 from flightlog.archive.session_reader import list_session_folder, read_session_folder
 from flightlog.model.errors import NotFound, Unreadable
@@ -130,9 +130,9 @@ def _find_recording(
 ) -> tuple[Session, Mapping[str, ThreadContext]] | None:
     files = list_session_folder(folder, session_id) if session_id and not source else []
     if files:
-        session = read_session_folder(folder, session_id, AGENT)
+        session = read_session_folder(folder, session_id, AGENT_NAME)
         assert session is not None
-        return session, source_of(AGENT).thread_contexts(files)
+        return session, source_of(AGENT_NAME).thread_contexts(files)
     archive = open_archive(runtime)
     if not source and session_id not in archive.recordings:
         return None

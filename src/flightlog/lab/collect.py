@@ -16,12 +16,14 @@ from typing import Any
 from msgspec import Struct
 
 from flightlog.agents.capture.dumps import build_rebuilt_files
+from flightlog.agents.claude_code.driver import EVERY_TOOL
+from flightlog.agents.claude_code.files import config_dir_of
 from flightlog.agents.recordings import recording_name
 from flightlog.archive.archive import Archive, SessionFiles, open_archive
 from flightlog.archive.tracked_dirs import iter_snapshots, shadow_git_dir
 from flightlog.lab import events, file_changes
 from flightlog.lab.changelog import StepJoin
-from flightlog.lab.config import EVERY_TOOL, TOOLS, RunConfig, SessionConfig
+from flightlog.lab.config import TOOLS, RunConfig, SessionConfig
 from flightlog.lab.layout import as_json, meta_page
 from flightlog.lab.run_session import rebuilt_of, steps_by_thread
 from flightlog.lab.service import remember_run
@@ -203,8 +205,7 @@ def _creator(runtime: Runtime) -> Callable[[Path, RunConfig], RunStore]:
 def _choose_archive(runtime: Runtime, projects_dir: Path | None) -> Archive:
     if projects_dir is None:
         return open_archive(runtime)
-    root = projects_dir.absolute()
-    return Archive([str(root.parent if root.name == "projects" else root)], runtime.data_dir)
+    return Archive([config_dir_of(str(projects_dir.absolute()))], runtime.data_dir)
 
 
 def _iter_session_files(recording: SessionFiles) -> Iterator[tuple[str, bytes]]:

@@ -28,7 +28,6 @@ from flightlog.model.errors import Misconfigured, read_yaml
 from flightlog.model.text import suggest_name
 
 TOOLS = ("Read", "Grep", "Glob", "Bash", "Write", "Edit")
-EVERY_TOOL = "default"  # all tools the client offers; listed tools run without asking
 # Control characters, separators and surrogates: YAML writers fold, escape or lose them.
 _ODD = re.compile(r"[^\x20-\x7e\xa0-\u1fff\u2030-\ud7ff]")
 Engine = Literal["claude_code", "command", "scripted"]

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.archive.session_reader import list_session_folder, read_session_folder
 from flightlog.lab import changelog, file_changes
 from flightlog.lab.changelog import StepJoin
@@ -80,7 +80,7 @@ class RunSession:
     def bundle(self) -> TrajectoryBundle | None:
         if self.session is None:
             return None
-        threads = source_of(AGENT).thread_contexts(list_session_folder(self.folder, self.attempt.session_id))
+        threads = source_of(AGENT_NAME).thread_contexts(list_session_folder(self.folder, self.attempt.session_id))
         threads[""] = replace(
             threads.get("", ThreadContext()),
             copied=threads.get("", ThreadContext()).copied | self.inherited_message_ids,

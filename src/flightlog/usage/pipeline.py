@@ -121,7 +121,7 @@ class UsagePipeline:
         return {digest.session: _encode(digest) for digest in digest_sessions(usage, self._find_evidence)}
 
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - as FindEvidence
-        from flightlog.agents.claude_code.evidence import find_evidence  # noqa: PLC0415 - few reports need it
+        from flightlog.agents.claude_code.scan import find_evidence  # noqa: PLC0415 - few reports need it
 
         paths = (file.path for file in self._files if file.session == session)
         return GapEvidence(*find_evidence(paths, more=more))

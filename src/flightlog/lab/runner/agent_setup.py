@@ -5,7 +5,6 @@ person's login unnecessary. As root it refuses to bypass permissions, so the all
 listed instead, and the run records that.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,17 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from flightlog import __version__
-from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find
+from flightlog.agents.claude_code.driver import (
+    QUIET,
+    ClaudeCode,
+    SessionOptions,
+    clean_environment,
+    find,
+    session_arguments,
+)
 from flightlog.agents.process import CommandDriver, scripted_driver
 from flightlog.agents.protocol import Driver
-from flightlog.lab.config import EVERY_TOOL, RunConfig, SessionConfig
+from flightlog.lab.config import RunConfig, SessionConfig
 from flightlog.lab.runner.context import RunEnvironment
 from flightlog.model.errors import Invalid
 
@@ -108,8 +114,7 @@ def agent_environment(config: RunConfig, environment: RunEnvironment, scratch: P
         variables["CLAUDE_CONFIG_DIR"] = str(config_dir(scratch))
     elif "CLAUDE_CONFIG_DIR" in environment.environ:
         variables["CLAUDE_CONFIG_DIR"] = environment.environ["CLAUDE_CONFIG_DIR"]
-    switches = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY")
-    return variables | dict.fromkeys((*switches, "DISABLE_ERROR_REPORTING"), "1")
+    return variables | QUIET
 
 
 def has_own_config_dir(config: RunConfig, environ: Mapping[str, str]) -> bool:
@@ -125,24 +130,20 @@ def config_dir(scratch: Path) -> Path:
 def agent_arguments(
     config: RunConfig, session: SessionConfig, mode: str, *, budget_usd: float | None, resumes: bool
 ) -> list[str]:
-    turns = str(session.max_turns or config.max_turns)
     if config.engine != "claude_code":
+        turns = str(session.max_turns or config.max_turns)
         return ["--max-turns", turns] if config.engine == "scripted" else []
-    tools = [*config.allowed_tools, *(["Agent"] if config.agents and "Agent" not in config.allowed_tools else [])]
-    allowed = [tool for tool in tools if tool != EVERY_TOOL]
-    arguments = ["--model", config.model, "--max-turns", turns, "--permission-mode", mode, "--allowedTools", *allowed]
-    offered = ",".join(dict.fromkeys(tool.partition("(")[0] for tool in tools))
-    arguments += ["--tools", EVERY_TOOL if EVERY_TOOL in tools else offered]
-    if budget_usd is not None:
-        arguments += ["--max-budget-usd", f"{budget_usd:.6f}"]
-    if system := session.system_prompt or config.system_prompt:
-        # A resumed conversation keeps its first system prompt unless the snapshot is off.
-        arguments += ["--system-prompt", system, *(["--system-prompt-snapshot", "off"] if resumes else [])]
-    if config.agents:
-        arguments += ["--agents", json.dumps({agent.name: _subagent_definition(agent) for agent in config.agents})]
-    if not config.load_project_settings:
-        arguments += ["--setting-sources", "", "--strict-mcp-config"]
-    return arguments
+    options = SessionOptions(
+        config.model,
+        session.max_turns or config.max_turns,
+        mode,
+        (*config.allowed_tools, *(["Agent"] if config.agents and "Agent" not in config.allowed_tools else [])),
+        budget_usd,
+        session.system_prompt or config.system_prompt or "",
+        {agent.name: _subagent_definition(agent) for agent in config.agents},
+        config.load_project_settings,
+    )
+    return session_arguments(options, resumes=resumes)
 
 
 def _subagent_definition(agent: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from flightlog.agents import source_of
 from flightlog.agents.capture.proxy import Rewrite
 from flightlog.agents.capture.sanitize import Scrubber
-from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.claude_code.resume import find_config_dir, list_output, project_dir, transcript_file
 from flightlog.agents.claude_code.stream import AgentResult, read_outcome
 from flightlog.agents.process import end_process_tree
@@ -64,7 +64,7 @@ def place_transcript(context: RunContext, parent: SessionAttempt) -> None:
 def client_cost(folder: Path) -> float:
     """Return the client's own total at the end of a session; a fork of it starts with that."""
     main = [file for file in list_session_folder(folder, "") if not file.lane]
-    totals = [total for file in main for total in source_of(AGENT).scan_usage(file).totals]
+    totals = [total for file in main for total in source_of(AGENT_NAME).scan_usage(file).totals]
     return totals[-1].total_usd if totals else 0.0
 
 
