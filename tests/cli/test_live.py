@@ -72,7 +72,7 @@ def test_a_swap_by_hand_splits_the_cost_and_without_words_it_advises(desk):
     text = desk.yaml.read_text().replace("authProfiles:\n", "authProfiles:\n  - profileId: work\n    label: Work\n")
     desk.yaml.write_text(text)
 
-    assert "no need to go elsewhere" in within(desk.config, "live", "swap").out
+    assert "no switch needed" in within(desk.config, "live", "swap").out
     assert within(desk.config, "live", "swap", ONE[:8], "work", "--at", "nonsense").code == 2
     assert within(desk.config, "live", "swap", ONE[:8], "nobody").code == 1
     done = within(desk.config, "live", "swap", ONE[:8], "work", "--json")

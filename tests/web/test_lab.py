@@ -103,7 +103,7 @@ def test_runs_sessions_and_steps_show_what_inspect_shows(place, monkeypatch):
     assert 'href="/lab/runs/shop/1r1/2#replay"' in points.text
     assert "shop.py" in one.text
     assert 'href="/lab/runs/shop/1r1/2"' in session.text
-    for said in ("cat shop.py; exit 3", "price = 2", "request_002.json", "What would it cost?", "failed"):
+    for said in ("cat shop.py; exit 3", "price = 2", "request_002.json", "Show expected cost", "failed"):
         assert said in step.text, said
     assert "6 of 8" in samples.text
     assert "<b>request_001_v01</b> against request_001: differs" in samples.text
@@ -196,7 +196,7 @@ def test_nothing_is_started_without_the_header_in_read_only_mode_or_with_nonsens
 
     assert answer.status == status
     assert sorted(path.name for path in (place / "runs").iterdir()) == before
-    assert ("What would it cost?" in shown) is not read_only
+    assert ("Show expected cost" in shown) is not read_only
     assert ("flightlog lab replay shop --session 1 --replicate 1 --turn 2" in shown) is read_only
 
 

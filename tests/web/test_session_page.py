@@ -1,4 +1,4 @@
-"""What is held is what would be told: the same rows, the same words, whatever was left in the recording."""
+"""A session page shows the same rows and the same text as a fold of the whole session."""
 
 from flightlog.archive.session_reader import read_outline
 from flightlog.model.session import Step, Turn
@@ -20,7 +20,7 @@ def shown(row):
     lanes = [lane.id for lane in row.lanes]
     if isinstance(item, Turn):
         return (row.id, row.kind, item.prompt, item.kind, item.at_ms, item.rewound, lanes)
-    return (row.id, row.kind, item, row.failed, lanes)
+    return (row.id, row.kind, item, lanes)
 
 
 def test_shown_rows_say_what_the_whole_session_says(tmp_path):

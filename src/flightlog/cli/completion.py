@@ -7,12 +7,17 @@ completions. An error then offers nothing and prints nothing.
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.output import json_option, print_json
+
+if TYPE_CHECKING:
+    from flightlog.retro.issues.board import Board
+    from flightlog.retro.state import RetroAnalysis
 
 OFFERED_MAX = 200  # a longer list is of no use to a person pressing Tab
 NAMES = {
@@ -74,8 +79,7 @@ def _session_ids() -> Iterable[tuple[str, str]]:
     from flightlog.archive.archive import open_archive
 
     recordings = open_archive(open_runtime()).recordings.values()
-    newest = sorted(recordings, key=lambda recording: -recording.changed_ms)
-    return [(recording.session, "") for recording in newest]
+    return [(recording.session, "") for recording in sorted(recordings, key=lambda item: -item.changed_ms)]
 
 
 def _run_names() -> Iterable[tuple[str, str]]:
@@ -87,28 +91,25 @@ def _run_names() -> Iterable[tuple[str, str]]:
 def _loop_names() -> Iterable[tuple[str, str]]:
     from flightlog.loop.service import all_sessions
 
-    runtime = open_runtime()
-    return [(path.name, "") for path in all_sessions(runtime)]
+    return [(path.name, "") for path in all_sessions(open_runtime())]
+
+
+def _read_retro() -> "tuple[RetroAnalysis | None, Board]":
+    from flightlog.retro.store import read_analysis_and_board
+
+    return read_analysis_and_board(open_runtime())
 
 
 def _issue_ids() -> Iterable[tuple[str, str]]:
-    from flightlog.retro.store import read_analysis_and_board
-
-    runtime = open_runtime()
-    return [(issue.id, issue.title) for issue in read_analysis_and_board(runtime)[1].issues.values()]
+    return [(issue.id, issue.title) for issue in _read_retro()[1].issues.values()]
 
 
 def _cluster_ids() -> Iterable[tuple[str, str]]:
-    from flightlog.retro.store import read_analysis_and_board
-
-    runtime = open_runtime()
-    return [(cluster.id, cluster.theme) for cluster in read_analysis_and_board(runtime)[1].clusters.values()]
+    return [(cluster.id, cluster.theme) for cluster in _read_retro()[1].clusters.values()]
 
 
 def _finding_ids() -> Iterable[tuple[str, str]]:
-    from flightlog.retro.store import read_analysis_and_board
-
-    analysis, _ = read_analysis_and_board(open_runtime())
+    analysis, _ = _read_retro()
     return [(pattern.id, pattern.label) for pattern in analysis.patterns] if analysis else []
 
 

@@ -20,15 +20,13 @@ from flightlog.cli.output import (
     print_story,
     print_table,
     read_only,
-)
+)  # fmt: skip
 from flightlog.model.errors import Conflict, Damage, Invalid
 from flightlog.model.text import describe_redaction, make_inert, one_line, pluralize
 from flightlog.views.transcript import format_timestamp
 from flightlog.views.transcript_formats import short_address
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flightlog.archive.archive import Archive
     from flightlog.model.output_files import Redacted
     from flightlog.model.runtime import Runtime
@@ -36,37 +34,7 @@ if TYPE_CHECKING:
     from flightlog.views.session.outline import SessionSummary
     from flightlog.views.transcript import RenderOptions
 
-EMPTY = 'nothing found; try fewer words, or a prefix: "migrat*"'
-
-
-def print_hits(results: Sequence[tuple[SearchResult, str]], zone: tzinfo, *, as_json: bool) -> None:
-    """Print the address of each hit and the passage that matched."""
-    if as_json:
-        print_json({"hits": [_hit_fields(result, address) for result, address in results]})
-        return
-    if not results:
-        click.echo(EMPTY, err=True)
-    for result, address in results:
-        when = format_timestamp(result.hit.at_ms or None, zone, "%Y-%m-%d %H:%M")
-        project = one_line(result.hit.project, 60)
-        step = short_address(address) if address != result.hit.session else ""
-        click.echo(f"{result.hit.session[:8]}{step}  {when}  {project}\n    {one_line(result.snippet, 170)}")
-
-
-def _hit_fields(result: SearchResult, address: str) -> dict[str, object]:
-    hit = result.hit
-    return {
-        "address": address,
-        "session": hit.session,
-        "lane": hit.lane,
-        "uuid": hit.uuid,
-        "at_ms": hit.at_ms,
-        "project": hit.project,
-        "path": hit.path,
-        "offset": hit.offset,
-        "length": hit.length,
-        "snippet": result.snippet,
-    }
+_HIT_FIELDS = ("session", "lane", "uuid", "at_ms", "project", "path", "offset", "length")
 
 
 @click.group(epilog="Example: flightlog session list")
@@ -103,9 +71,7 @@ def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
     if len(shown) < len(summaries):
         click.echo(f"{len(summaries) - len(shown)} more: flightlog session list --limit 0", err=True)
     if not summaries:
-        click.echo(
-            "no sessions found; to record one: flightlog demo; to see the searched paths: flightlog doctor", err=True
-        )
+        click.echo("no sessions found; to record one: flightlog demo; to see the paths: flightlog doctor", err=True)
 
 
 @session.command(
@@ -134,9 +100,8 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
         print_json(find_part(replace(recorded, title=recorded.heading), parsed))
         return
     options = RenderOptions(runtime.zone, full, lambda reference: archive.read_spilled_output(recorded.id, reference))
-    print_story(
-        render_passage(recorded, parsed, options) if parsed.turn or parsed.lane else render_session(recorded, options)
-    )
+    is_part = parsed.turn or parsed.lane
+    print_story(render_passage(recorded, parsed, options) if is_part else render_session(recorded, options))
 
 
 @session.command(epilog="Example: flightlog session follow 2123f2df")
@@ -144,10 +109,7 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
 @click.option("--idle", default=0.0, help="Stop after this many seconds without records; 0 never stops.")
 @json_option("Print one JSON object per record.")
 def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
-    """Print a session's transcript as it grows.
-
-    Without an id, follow the session that changed last.
-    """
+    """Print a session as it grows. Without an id, follow the one that changed last."""
     from flightlog.archive.archive import open_archive
     from flightlog.model.addresses import parse_address
     from flightlog.views.json_output import as_json_line
@@ -155,9 +117,8 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
 
     archive = open_archive(open_runtime())
     formatter, timer = FollowFormatter(), IdleTimer(idle)
-    for item in archive.follow_session(
-        parse_address(session_id).session if session_id else archive.latest_session(), timer.pause
-    ):
+    name = parse_address(session_id).session if session_id else archive.latest_session()
+    for item in archive.follow_session(name, timer.pause):
         timer.reset_idle()
         if as_json:
             click.echo(as_json_line(item))
@@ -168,23 +129,15 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
 
 
 @session.command(epilog="Example: flightlog session usage --by day --since 30d")
-@click.option(
-    "--by",
-    type=click.Choice(["session", "day", "month", "model", "project", "block"]),
-    default="day",
-    show_default=True,
-    help="Grouping of the rows; a block is a 5-hour window.",
-)
+@click.option("--by", type=click.Choice(["session", "day", "month", "model", "project", "block"]), default="day",
+              show_default=True, help="Grouping of the rows; a block is a 5-hour window.")  # fmt: skip
 @click.option("--since", default="", help="Only usage since then: 2026-11-01, 7d, 12h.")
 @click.option("--project", default="", help="Only sessions whose directory contains this.")
 @click.option("--timezone", default="", help="Time zone of the days, e.g. UTC or Europe/Berlin.")
 @json_option()
 @read_only
 def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) -> None:
-    """Report tokens and cost.
-
-    Each response counts once. Differences from the totals of the client are listed below the table.
-    """
+    """Report tokens and cost. Differences from the client's totals are listed below the table."""
     from flightlog.cli.usage import print_usage_report
     from flightlog.model.usage import Breakdown
     from flightlog.usage.report import UsageFilter
@@ -201,19 +154,30 @@ def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) ->
 @click.option("--limit", default=20, show_default=True, help="Hits to show.")
 @json_option()
 def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
-    """Search all sessions.
-
-    WORDS are words, "phrases" and the filters tool: model: file: project: since: cost:.
-    """
+    """Search all sessions by words, "phrases" and tool: model: file: project: since: cost:."""
     from flightlog.archive.archive import open_archive
     from flightlog.archive.search import parse_query
 
     runtime = open_runtime()
-    zone = runtime.zone
-    query = parse_query(
-        " ".join(_restore_quotes(word) for word in words), lambda time: since_ms(time, runtime.clock.now_ms(), zone)
-    )
-    print_hits(open_archive(runtime).search_records(query, limit), zone, as_json=as_json)
+    text, now_ms = " ".join(map(_restore_quotes, words)), runtime.clock.now_ms()
+    query = parse_query(text, lambda time: since_ms(time, now_ms, runtime.zone))
+    results = open_archive(runtime).search_records(query, limit)
+    if as_json:
+        print_json({"hits": [_hit_fields(result, address) for result, address in results]})
+        return
+    if not results:
+        click.echo('nothing found; try fewer words, or a prefix: "migrat*"', err=True)
+    for result, address in results:
+        hit = result.hit
+        when = format_timestamp(hit.at_ms or None, runtime.zone, "%Y-%m-%d %H:%M")
+        step = short_address(address) if address != hit.session else ""
+        place = f"{hit.session[:8]}{step}  {when}  {one_line(hit.project, 60)}"
+        click.echo(f"{place}\n    {one_line(result.snippet, 170)}")
+
+
+def _hit_fields(result: SearchResult, address: str) -> dict[str, object]:
+    fields = {name: getattr(result.hit, name) for name in _HIT_FIELDS}
+    return {"address": address, **fields, "snippet": result.snippet}
 
 
 def _restore_quotes(word: str) -> str:
@@ -254,7 +218,6 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: str |
 
     runtime = open_runtime(on=given["on"])
     target = Path(output) if output is not None else None
-    redact = given["redact"]
     if given["every"]:
         return write_all(runtime, atif, form, target, given)
     if session_id is None or form == "parquet":
@@ -266,10 +229,8 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: str |
     if atif:
         write_trajectory(runtime, archive, recorded, atif, output=target, options=given)
         return 0
-    options = RenderOptions(
-        runtime.zone, full=True, spilled=lambda reference: archive.read_spilled_output(recorded.id, reference)
-    )
-    redacted = _export_redacted(runtime, archive, recorded, form, options) if redact else None
+    options = RenderOptions(runtime.zone, True, lambda reference: archive.read_spilled_output(recorded.id, reference))
+    redacted = _export_redacted(runtime, archive, recorded, form, options) if given["redact"] else None
     removed = redaction_fields(redacted)
     body = redacted.value if redacted else export_session(recorded, form, options)
     if target is None:
@@ -290,10 +251,10 @@ def _export_redacted(
     from flightlog.archive.sharing import redact_session, rescan_page
     from flightlog.views.json_output import export_session
 
-    document, cleaner = redact_session(runtime, archive, session)
+    document, redactor = redact_session(runtime, archive, session)
     options = replace(options, spilled=document.value.outputs.get)
     page = document.map(lambda redacted: export_session(redacted.session, form, options))
-    return page if form == "json" else rescan_page(page, cleaner, html=form == "html")
+    return page if form == "json" else rescan_page(page, redactor, html=form == "html")
 
 
 def since_ms(text: str, now_ms: int, zone: tzinfo) -> int:
@@ -301,8 +262,7 @@ def since_ms(text: str, now_ms: int, zone: tzinfo) -> int:
     match = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())
     if match:
         units = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-        age = timedelta(**{units[match[2]]: int(match[1])})
-        return now_ms - int(age.total_seconds() * 1000)
+        return now_ms - int(timedelta(**{units[match[2]]: int(match[1])}).total_seconds() * 1000)
     try:
         time = datetime.fromisoformat(text.strip())
         return int((time if time.tzinfo else time.replace(tzinfo=zone)).timestamp() * 1000)
@@ -319,32 +279,18 @@ def _parse_zone(name: str) -> tzinfo:
         raise Invalid(f'no such time zone: "{name[:40]}"', hint="write UTC or a name like Europe/Berlin") from None
 
 
-def _summary_title(summary: "SessionSummary") -> str:
-    return summary.title or ("(warm-up only)" if summary.steps else "(no prompt)")
-
-
-def _print_list(shown: "Sequence[SessionSummary]", zone: tzinfo) -> None:
-
+def _print_list(summaries: "Sequence[SessionSummary]", zone: tzinfo) -> None:
     from flightlog.model.usage import format_cost
-    from flightlog.views.transcript import format_timestamp
 
-    print_table(
-        ["session", "last active", "turns", "steps", "tokens", "cost", "project", "title"],
-        [
-            [
-                summary.session[:8],
-                format_timestamp(summary.ended_ms or summary.changed_ms, zone, "%Y-%m-%d %H:%M"),
-                str(summary.turns),
-                str(summary.steps),
-                f"{summary.usage.total:,}",
-                format_cost(summary.cost),
-                Path(summary.project).name,
-                ("(damaged) " if summary.damaged else "") + _summary_title(summary),
-            ]
-            for summary in shown
-        ],
-        right=(2, 3, 4, 5),
-    )
+    rows = []
+    for summary in summaries:
+        when = format_timestamp(summary.ended_ms or summary.changed_ms, zone, "%Y-%m-%d %H:%M")
+        counts = (str(summary.turns), str(summary.steps), f"{summary.usage.total:,}", format_cost(summary.cost))
+        title = summary.title or ("(warm-up only)" if summary.steps else "(no prompt)")
+        damage = "(damaged) " if summary.damaged else ""
+        rows.append((summary.session[:8], when, *counts, Path(summary.project).name, damage + title))
+    heads = ("session", "last active", "turns", "steps", "tokens", "cost", "project", "title")
+    print_table(heads, rows, right=(2, 3, 4, 5))
 
 
 def write_trajectory(  # noqa: PLR0913 - the parts and options of one export
@@ -408,10 +354,8 @@ def write_all(runtime: "Runtime", atif: str | None, form: str, output: Path | No
     if options["as_json"]:
         print_json(report)
     else:
-        click.echo(
-            f"written: {pluralize(report['sessions'], 'session')}, {pluralize(report['files'], 'file')} below {output}",
-            err=True,
-        )
+        counts = f"{pluralize(report['sessions'], 'session')}, {pluralize(report['files'], 'file')}"
+        click.echo(f"written: {counts} below {output}", err=True)
         print_redaction(report)
         for session, reason in report["failed"].items():
             click.echo(make_inert(f"not written: {session}: {one_line(reason, 200)}"), err=True)

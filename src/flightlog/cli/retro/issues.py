@@ -13,6 +13,7 @@ from flightlog.model.text import make_inert, one_line, pluralize
 
 if TYPE_CHECKING:
     from flightlog.retro.issues.board import Board, Issue
+    from flightlog.retro.store import RetroStore
 
 
 _SEVERITIES = click.Choice(["critical", "high", "medium", "low"])
@@ -37,11 +38,10 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
     """
     from flightlog.retro.issues import triage, workflow
     from flightlog.retro.issues.workflow import draft_incidents
-    from flightlog.retro.store import open_retro_store
     from flightlog.tracing.providers import iter_incidents
 
     runtime = open_runtime()
-    store = open_retro_store(runtime)
+    store = _open_store()
     with store.lock():
         incidents = draft_incidents(store, iter_incidents(runtime, store.root.parent))
         analysis = store.load_analysis()
@@ -70,11 +70,10 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
 def list_issues(*, status: str, as_json: bool) -> None:
     """List issues, most urgent first."""
     from flightlog.retro.issues.board import STATUSES
-    from flightlog.retro.store import find_retro_store
 
     if status and status not in STATUSES:
         raise Invalid(f"no such status: {status[:40]}", hint=f"one of: {', '.join(STATUSES)}")
-    board = find_retro_store(open_runtime()).load_board()
+    board = _find_store().load_board()
     chosen = [entry for entry in board.issues.values() if status in ("", entry.status)]
     chosen.sort(key=lambda entry: (-entry.priority_score, entry.id))
     print_json(chosen) if as_json else _print_issues(chosen)
@@ -84,10 +83,8 @@ def list_issues(*, status: str, as_json: bool) -> None:
 @json_option()
 def clusters(*, as_json: bool) -> None:
     """List clusters with priority and status."""
-    from flightlog.retro.store import find_retro_store
-
     ranked = sorted(
-        find_retro_store(open_runtime()).load_board().clusters.values(),
+        _find_store().load_board().clusters.values(),
         key=lambda cluster: (-cluster.aggregate_priority, cluster.id),
     )
     if as_json:
@@ -110,10 +107,7 @@ def clusters(*, as_json: bool) -> None:
 @json_option()
 def drafts(*, as_json: bool) -> None:
     """List drafts that are not imported yet."""
-    from flightlog.retro.store import find_retro_store
-
-    runtime = open_runtime()
-    names = sorted(path.name for path in (find_retro_store(runtime).root / "issue-drafts").glob("draft_*.json"))
+    names = sorted(path.name for path in (_find_store().root / "issue-drafts").glob("draft_*.json"))
     if as_json:
         print_json(names)
         return
@@ -127,9 +121,8 @@ def drafts(*, as_json: bool) -> None:
 def approve(cluster: str, *, as_json: bool) -> None:
     """Approve a cluster for publishing."""
     from flightlog.retro.issues import workflow
-    from flightlog.retro.store import open_retro_store
 
-    store = open_retro_store(open_runtime())
+    store = _open_store()
     with store.lock():
         names = workflow.approve_clusters(store, cluster)
     print_outcome({"approved": names}, f"approved: {', '.join(names)}", as_json=as_json)
@@ -142,9 +135,8 @@ def preview(written: str | None, *, as_json: bool) -> None:
     """Show what publishing would write. The text is already checked for private data."""
     from flightlog.model.output_files import Clean
     from flightlog.retro.issues import workflow
-    from flightlog.retro.store import find_retro_store
 
-    pages = workflow.preview_issues(find_retro_store(open_runtime()), written or "")
+    pages = workflow.preview_issues(_find_store(), written or "")
     files = [{"path": page.path, "body": page.body.text} for page in pages if isinstance(page.body, Clean)]
     for file in () if as_json else files:
         click.echo(make_inert(f"{file['path']}\n{file['body']}"))
@@ -158,9 +150,8 @@ def preview(written: str | None, *, as_json: bool) -> None:
 def publish(written: str | None, *, dry_run: bool, as_json: bool) -> None:
     """Publish approved issues, or one issue."""
     from flightlog.retro.issues import workflow
-    from flightlog.retro.store import open_retro_store
 
-    store = open_retro_store(open_runtime())
+    store = _open_store()
     with store.lock():
         if dry_run:
             names = [page.path for page in workflow.preview_issues(store, written or "")]
@@ -214,9 +205,8 @@ def reopen(written: str, *, as_json: bool) -> None:
 def resolve(written: str, *, notes: str, by: str, as_json: bool) -> None:
     """Move an issue to the changelog."""
     from flightlog.retro.issues import workflow
-    from flightlog.retro.store import open_retro_store
 
-    store = open_retro_store(open_runtime())
+    store = _open_store()
     with store.lock():
         resolved = workflow.resolve_issue(store, written, notes, by)
     print_outcome(resolved, f"{resolved.id} is {resolved.status}", as_json=as_json)
@@ -231,13 +221,12 @@ def resolve(written: str, *, notes: str, by: str, as_json: bool) -> None:
 def report_bug(*, title: str, description: str, severity: str | None, files: tuple[str, ...], as_json: bool) -> None:
     """Write a private bug draft. Asks at a terminal if --title is missing."""
     from flightlog.retro.issues import triage
-    from flightlog.retro.store import open_retro_store
 
     if not title and sys.stdin.isatty():
         title = click.prompt("Title")
         description = description or click.prompt("What happened", default="")
         severity = severity or click.prompt("Severity", type=_SEVERITIES, default="medium")
-    store = open_retro_store(open_runtime())
+    store = _open_store()
     analysis = store.load_analysis()
     facts = {
         "schema_version": str(analysis.schema_version) if analysis else "none",
@@ -249,11 +238,22 @@ def report_bug(*, title: str, description: str, severity: str | None, files: tup
     print_json({"path": path, "draft": draft}) if as_json else click.echo(path)
 
 
-def _move_issue(written: str, to: str, notes: str = "", *, as_json: bool) -> None:
-    from flightlog.retro.issues import workflow
+def _open_store() -> "RetroStore":
     from flightlog.retro.store import open_retro_store
 
-    store = open_retro_store(open_runtime())
+    return open_retro_store(open_runtime())
+
+
+def _find_store() -> "RetroStore":
+    from flightlog.retro.store import find_retro_store
+
+    return find_retro_store(open_runtime())
+
+
+def _move_issue(written: str, to: str, notes: str = "", *, as_json: bool) -> None:
+    from flightlog.retro.issues import workflow
+
+    store = _open_store()
     with store.lock():
         moved = workflow.move_issue(store, written, to, notes)  # type: ignore[arg-type]
     print_outcome(moved, f"{moved.id} is {moved.status}", as_json=as_json)

@@ -150,11 +150,7 @@ def _list_context(listing: SessionListing, filters: SessionFilter, now_ms: int) 
 
 def _count_totals(listing: SessionListing) -> ListTotals:
     sessions = listing.sessions
-    return ListTotals(
-        len(sessions),
-        len({session.project for session in sessions if session.project}),
-        listing.pending,
-    )
+    return ListTotals(len(sessions), len({session.project for session in sessions if session.project}), listing.pending)
 
 
 SESSIONS_SECTION = NavSection(
