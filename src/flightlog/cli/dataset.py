@@ -164,10 +164,10 @@ def check(*, fix: bool, as_json: bool) -> int:
 def export(form: str, output: Path, *, as_json: bool) -> None:
     """Export the rows to another format. Rows were redacted before they were first written."""
     from flightlog.dataset import service
-    from flightlog.dataset.exports import export_dataset as write
+    from flightlog.dataset.exports import export_dataset
     from flightlog.dataset.reader import read_dataset
 
-    counts = write(read_dataset(service.require_dataset(open_runtime()).tracked_dir), form, output.resolve())
+    counts = export_dataset(read_dataset(service.require_dataset(open_runtime()).tracked_dir), form, output.resolve())
     if as_json:
         click.echo(json.dumps({"format": form, "output": str(output), "rows": counts}))
     else:
@@ -182,11 +182,11 @@ def export(form: str, output: Path, *, as_json: bool) -> None:
 def push(remote: str | None, *, as_json: bool) -> None:
     """Push the rows to a ref of this clone. Your branch, index and files are not touched."""
     from flightlog.dataset import service
-    from flightlog.dataset.remote import push_shards as send
+    from flightlog.dataset.remote import push_shards
 
     runtime = open_runtime()
     location = service.require_dataset(runtime)
-    pushed = send(
+    pushed = push_shards(
         location,
         remote or str(service.load_project_settings(runtime, location)["dataset.remote"].value),
         runtime.clock.now_ms(),
@@ -203,14 +203,14 @@ def push(remote: str | None, *, as_json: bool) -> None:
 def pull(remote: str | None, *, as_json: bool) -> None:
     """Fetch the rows that all clones have pushed."""
     from flightlog.dataset import service, state
-    from flightlog.dataset.remote import pull_rows as gather
+    from flightlog.dataset.remote import pull_rows
 
     runtime = open_runtime()
     if state.report_if_off(runtime):
         return
     location = service.locate_dataset(runtime)
     source = remote or str(service.load_project_settings(runtime, location)["dataset.remote"].value)
-    pulled = gather(location, source, service.make_row_redactor(runtime, location))
+    pulled = pull_rows(location, source, service.make_row_redactor(runtime, location))
     if as_json:
         print_json(pulled)
     else:

@@ -80,30 +80,18 @@ def profiles(*, as_json: bool) -> None:
     from flightlog.live.state import to_wire
 
     runtime = open_runtime()
-    known = [
-        profile for live_state in collect_here(runtime, secrets=False) for profile in live_state.state.auth_profiles
-    ]
-    ranked = rank_profiles(known)
+    states = collect_here(runtime, secrets=False)
+    ranked = rank_profiles([profile for live_state in states for profile in live_state.state.auth_profiles])
     if as_json:
-        print_json(
-            [
-                redact_for_output(runtime, {**to_wire(profile), "urgency": round(urgency, 1)})
-                for profile, urgency in ranked
-            ]
-        )
+        fields = [{**to_wire(profile), "urgency": round(urgency, 1)} for profile, urgency in ranked]
+        print_json([redact_for_output(runtime, profile_fields) for profile_fields in fields])
         return
-    rows = [
-        (
-            profile.profile_id,
-            profile.label,
-            f"${profile.billing.cost_today:,.2f}",
-            f"${profile.billing.week_cost or 0:,.2f}",
-            f"${profile.billing.burn_rate_per_hour:,.2f}",
-            f"{urgency:.0f}",
-            profile.billing_fingerprint or "-",
-        )
-        for profile, urgency in ranked
-    ]
+    rows = []
+    for profile, urgency in ranked:
+        costs = (profile.billing.cost_today, profile.billing.week_cost or 0, profile.billing.burn_rate_per_hour)
+        amounts = [f"${cost:,.2f}" for cost in costs]
+        fingerprint = profile.billing_fingerprint or "-"
+        rows.append((profile.profile_id, profile.label, *amounts, f"{urgency:.0f}", fingerprint))
     print_table(("profile", "label", "today", "week", "per hour", "urgency", "fingerprint"), rows, right=(2, 3, 4, 5))
 
 

@@ -112,13 +112,12 @@ def status(*, as_json: bool) -> None:
     import msgspec
 
     from flightlog.live.service import watch_here
-    from flightlog.recorder.overview import age_ms
-    from flightlog.recorder.overview import read_status as look
+    from flightlog.recorder.overview import age_ms, read_status
     from flightlog.views.transcript import format_timestamp
 
     runtime = open_runtime()
     lives = watch_here(runtime)
-    summary = look(runtime)
+    summary = read_status(runtime)
     if as_json:
         print_json({**msgspec.to_builtins(summary), "live": [live_json(runtime, live) for live in lives]})
         return

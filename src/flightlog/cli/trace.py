@@ -36,10 +36,10 @@ def trace(address: str, *, every: bool, as_json: bool) -> int:
     Exit 3 if a link is broken.
     """
     from flightlog.tracing.providers import TraceContext
-    from flightlog.tracing.trace import build_trace as follow
+    from flightlog.tracing.trace import build_trace
 
     progress = Progress("reading sessions")
-    result = follow(address, TraceContext(open_runtime(), progress=progress))
+    result = build_trace(address, TraceContext(open_runtime(), progress=progress))
     progress.close()
     print_json(result) if as_json else _print_trace(result, every=every)
     return 3 if result.broken else 0

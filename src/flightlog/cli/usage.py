@@ -54,11 +54,5 @@ def print_usage(report: UsageReport) -> None:
 
 def _usage_cells(row: UsageRow, key: str) -> list[str]:
     usage = row.usage
-    return [
-        key or "?",
-        f"{usage.input:,}",
-        f"{usage.output:,}",
-        f"{usage.cache_read:,}",
-        f"{usage.cache_write:,}",
-        format_cost(row.cost),
-    ]
+    counts = (usage.input, usage.output, usage.cache_read, usage.cache_write)
+    return [key or "?", *(f"{count:,}" for count in counts), format_cost(row.cost)]

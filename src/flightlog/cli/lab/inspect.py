@@ -28,20 +28,13 @@ def list_runs(runs_dir: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(metas)
         return
-    rows = [
-        [
-            "  " * depth + meta["run_name"],
-            _format_branch(meta),
-            meta["model"],
-            meta["session_mode"],
-            f"{sum(session['stop_reason'] == 'completed' for session in meta['sessions'])}/{meta['session_count']}",
-            str(meta["total_steps"]),
-            format_usd(meta["total_cost_usd"]),
-            meta["stop_reason"],
-            " ".join(meta["tags"]),
-        ]
-        for depth, meta in iter_run_tree(metas)
-    ]
+    rows = []
+    for depth, meta in iter_run_tree(metas):
+        done = sum(session["stop_reason"] == "completed" for session in meta["sessions"])
+        counts = (f"{done}/{meta['session_count']}", str(meta["total_steps"]), format_usd(meta["total_cost_usd"]))
+        name = "  " * depth + meta["run_name"]
+        kind = (_format_branch(meta), meta["model"], meta["session_mode"])
+        rows.append((name, *kind, *counts, meta["stop_reason"], " ".join(meta["tags"])))
     print_table(["run", "branch", "model", "mode", "done", "steps", "cost", "ended", "tags"], rows, right=(4, 5, 6))
 
 
@@ -85,18 +78,11 @@ def print_run(meta: dict[str, Any]) -> None:
     for note in (meta["permission_note"], meta["isolation_note"]):
         if note:
             click.echo(make_inert(f"  note: {note}"))
-    rows = [
-        [
-            entry["session_dir"],
-            entry["stop_reason"],
-            str(entry["num_turns"]),
-            str(entry["tool_call_count"]),
-            str(entry["file_writes"]),
-            format_usd(entry["total_cost_usd"]),
-            one_line(entry["error"] or "", 60),
-        ]
-        for entry in meta["sessions"]
-    ]
+    rows = []
+    for entry in meta["sessions"]:
+        counts = [str(entry[name]) for name in ("num_turns", "tool_call_count", "file_writes")]
+        error = one_line(entry["error"] or "", 60)
+        rows.append([entry["session_dir"], entry["stop_reason"], *counts, format_usd(entry["total_cost_usd"]), error])
     print_table(["session", "ended", "turns", "tools", "writes", "cost", "error"], rows, right=(2, 3, 4, 5))
     click.echo(
         f"total {format_usd(meta['total_cost_usd'])}, {pluralize(meta['total_steps'], 'step')}, "
@@ -106,11 +92,8 @@ def print_run(meta: dict[str, Any]) -> None:
         errors = f", {pluralize(meta['total_resample_errors'], 'error')}" if meta["total_resample_errors"] else ""
         click.echo(f"samples {meta['total_resamples']}{errors}, {format_usd(meta['total_resample_cost_usd'])} extra")
     for entry in meta.get("file_changes", ())[:40]:
-        click.echo(
-            make_inert(
-                f"  {entry['kind']:<9} {one_line(entry['path'], 100)}  +{entry['added'] or 0} -{entry['removed'] or 0}"
-            )
-        )
+        sizes = f"+{entry['added'] or 0} -{entry['removed'] or 0}"
+        click.echo(make_inert(f"  {entry['kind']:<9} {one_line(entry['path'], 100)}  {sizes}"))
 
 
 def print_comparison(comparison: dict[str, Any]) -> None:
@@ -142,15 +125,10 @@ def print_comparison(comparison: dict[str, Any]) -> None:
 
 def print_side_by_side(comparison: dict[str, Any], names: list[str]) -> None:
     """Print two sessions step by step."""
-    rows = [
-        [
-            str(step["turn"]),
-            "=" if step["same"] and step["same_results"] else "~" if step["same"] else "≠",
-            one_line(step["left"], 42) or "-",
-            one_line(step["right"], 42) or "-",
-        ]
-        for step in comparison["steps"]
-    ]
+    rows = []
+    for step in comparison["steps"]:
+        sign = "=" if step["same"] and step["same_results"] else "~" if step["same"] else "≠"
+        rows.append([str(step["turn"]), sign, *(one_line(step[side], 42) or "-" for side in ("left", "right"))])
     print_table(["turn", "", *(one_line(name, 42) for name in names)], rows, right=(0,))
     divergence = comparison["first_divergence"]
     click.echo("no divergence" if divergence is None else f"they diverge in turn {divergence}")
@@ -160,16 +138,10 @@ def _print_session(session: dict[str, Any]) -> None:
     head = f"{session['session_dir']}  {session['stop_reason']}  {format_usd(session['total_cost_usd'])}"
     click.echo(make_inert(f"{head}  session {session['session_id']}"))
     click.echo(make_inert(f"prompt: {one_line(session['prompt'], 160)}"))
-    rows = [
-        [
-            str(turn["turn"]),
-            one_line(", ".join(turn["tools"]) or "-", 40),
-            str(turn["files_changed"]),
-            format_usd(turn["cost_usd"]),
-            one_line(turn["text"], 70),
-        ]
-        for turn in session["turns"]
-    ]
+    rows = []
+    for turn in session["turns"]:
+        tools, text = one_line(", ".join(turn["tools"]) or "-", 40), one_line(turn["text"], 70)
+        rows.append([str(turn["turn"]), tools, str(turn["files_changed"]), format_usd(turn["cost_usd"]), text])
     print_table(["turn", "tools", "files", "cost", "text"], rows, right=(0, 2, 3))
     for lane, count in session["subagents"].items():
         click.echo(make_inert(f"subagent @{lane}: {pluralize(count, 'turn')}"))
@@ -201,9 +173,8 @@ def _print_step(step: dict[str, Any]) -> None:
         shown = "" if change["binary"] or "diff_encoding" in change else change["diff"]
         click.echo(make_inert(_indent_text(_shorten_text(shown, _DIFF_LINES_MAX))))
     if step["lineage"]:
-        click.echo(
-            make_inert(f"snapshot: {step['lineage']['shadow_git_tag']}  message {step['lineage']['message_id']}")
-        )
+        lineage = step["lineage"]
+        click.echo(make_inert(f"snapshot: {lineage['shadow_git_tag']}  message {lineage['message_id']}"))
 
 
 def _shorten_text(text: str, limit: int) -> str:

@@ -105,15 +105,10 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **given
 
 def _print_turns(turns: "list[ReplayTurn]") -> None:
 
-    rows = [
-        [
-            str(turn.turn),
-            one_line(", ".join(turn.tools) or "-", 40) + (" (failed)" if turn.failed else ""),
-            turn.why_not or "yes",
-            one_line(turn.text, 70),
-        ]
-        for turn in turns
-    ]
+    rows = []
+    for turn in turns:
+        tools = one_line(", ".join(turn.tools) or "-", 40) + (" (failed)" if turn.failed else "")
+        rows.append([str(turn.turn), tools, turn.why_not or "yes", one_line(turn.text, 70)])
     print_table(["turn", "tools", "exact", "text"], rows, right=(0,))
 
 

@@ -232,37 +232,23 @@ def _merge_limits(options: Any, sweep: Any, parallel: int | None) -> Any:
 
 def _print_requests(listed: "list[RequestListing]") -> None:
 
-    rows = [
-        [
-            str(request.request),
-            str(request.turn or "-"),
-            request.context,
-            request.model,
-            str(request.messages),
-            f"{request.bytes / 1000:,.0f}",
-            one_line(", ".join(request.tools) or request.stop_reason or "no response", 40),
-            format_usd(request.cost_usd),
-            str(request.samples or "-"),
-            str(request.variants or "-"),
-        ]
-        for request in listed
-    ]
+    rows = []
+    for request in listed:
+        origin = (str(request.request), str(request.turn or "-"), request.context, request.model)
+        response = one_line(", ".join(request.tools) or request.stop_reason or "no response", 40)
+        result = (response, format_usd(request.cost_usd), str(request.samples or "-"), str(request.variants or "-"))
+        rows.append((*origin, str(request.messages), f"{request.bytes / 1000:,.0f}", *result))
     heads = ["request", "turn", "sender", "model", "messages", "kB", "response", "cost", "samples", "variants"]
     print_table(heads, rows, right=(0, 1, 4, 5, 7, 8, 9))
 
 
 def _print_batch(summary: dict[str, Any], run: Path) -> None:
 
-    rows = [
-        [
-            target["path"],
-            target["model"] or "as recorded",
-            f"{target['samples']}/{target['count']}",
-            str(len(target["errors"]) or "-"),
-            format_usd(target["cost_usd"]),
-        ]
-        for target in summary["targets"]
-    ]
+    rows = []
+    for target in summary["targets"]:
+        responses, errors = f"{target['samples']}/{target['count']}", str(len(target["errors"]) or "-")
+        model = target["model"] or "as recorded"
+        rows.append([target["path"], model, responses, errors, format_usd(target["cost_usd"])])
     print_table(["samples in", "model", "responses", "errors", "cost"], rows, right=(2, 3, 4))
     for error in dict.fromkeys(error for target in summary["targets"] for error in target["errors"]):
         click.echo(make_inert(f"error: {one_line(error, 200)}"), err=True)

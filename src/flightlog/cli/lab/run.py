@@ -154,15 +154,10 @@ def _print_plan(path: Path, config: object, *, as_json: bool) -> None:
     if as_json:
         print_json({"run": path.name, "config": config, "sessions": planned})
         return
-    rows = [
-        [
-            session.name,
-            session.parent or "-",
-            session.tree_of or "baseline",
-            one_line(config.sessions[session.index - 1].prompt, 60),
-        ]
-        for session in planned
-    ]
+    rows = []
+    for session in planned:
+        prompt = one_line(config.sessions[session.index - 1].prompt, 60)
+        rows.append((session.name, session.parent or "-", session.tree_of or "baseline", prompt))
     click.echo(f"would run {path.name}, {pluralize(len(planned), 'session')}", err=True)
     print_table(["session", "continues", "files of", "prompt"], rows)
 

@@ -36,16 +36,10 @@ def status(written: str, *, as_json: bool) -> None:
     if as_json:
         print_json(statuses)
         return
-    rows = [
-        (
-            entry.session,
-            entry.status,
-            f"{entry.tasks_completed}/{entry.tasks_total}",
-            entry.runner or "-",
-            one_line(entry.reason, 60),
-        )
-        for entry in statuses
-    ]
+    rows = []
+    for entry in statuses:
+        tasks = f"{entry.tasks_completed}/{entry.tasks_total}"
+        rows.append((entry.session, entry.status, tasks, entry.runner or "-", one_line(entry.reason, 60)))
     print_table(("session", "status", "tasks", "runner", "reason"), rows, right=(2,))
 
 
@@ -101,9 +95,8 @@ def logs(written: str, tail: int | None, event: str | None, task: str | None, *,
         about = " ".join(str(entry[name]) for name in ("task_id", "task_name", "result") if entry.get(name))
         details = {name: value for name, value in entry["details"].items() if name != "event"}
         line = one_line(" ".join([about, *(f"{name}={format_value(value)}" for name, value in details.items())]), 200)
-        click.echo(
-            make_inert(f"{entry['details']['event']:>6}  {entry['timestamp']}  {entry['event_type']:<18} {line}")
-        )
+        event_id, kind = entry["details"]["event"], entry["event_type"]
+        click.echo(make_inert(f"{event_id:>6}  {entry['timestamp']}  {kind:<18} {line}"))
 
 
 @click.command("generate-report", epilog="Example: flightlog loop generate-report --session session-001")
@@ -140,9 +133,9 @@ def insights(written: str, *, as_json: bool) -> None:
     """Show lessons of a session with evidence."""
     from flightlog.loop import service
     from flightlog.loop.analysis import build_account
-    from flightlog.loop.report import find_insights as found_in
+    from flightlog.loop.report import find_insights
 
-    sentences = found_in(build_account(service.read_events(service.find_session(open_runtime(), written))))
+    sentences = find_insights(build_account(service.read_events(service.find_session(open_runtime(), written))))
     if as_json:
         print_json(sentences)
         return

@@ -42,13 +42,9 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
     config = {name: value for name, value in settings.items() if value is not None}
     directory, resumed = service.start_session(runtime, plan, where, autonomous=autonomous, config=config)
     _print_progress(f"{'resuming' if resumed else 'started'} {directory.name}")
-    return _print_result(
-        service.conduct_session(
-            runtime, directory, service.Terminal(_terminal_prompt(), _print_progress), resume=resumed
-        ),
-        directory,
-        as_json=as_json,
-    )
+    terminal = service.Terminal(_terminal_prompt(), _print_progress)
+    state = service.conduct_session(runtime, directory, terminal, resume=resumed)
+    return _print_result(state, directory, as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop resume --session session-001")
@@ -61,10 +57,9 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
 def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
     """Resume a paused, failed or killed session. It keeps its own options and plan."""
     from flightlog.loop import service
-    from flightlog.loop.service import find_session
 
     runtime = open_runtime()
-    directory = find_session(runtime, written)
+    directory = service.find_session(runtime, written)
     budgets = service.merge_budgets(directory, {name.removeprefix("max_"): value for name, value in limits.items()})
     state = service.conduct_session(
         runtime,
@@ -103,10 +98,9 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
     """Answer the open question of a session. Without an answer, show the question."""
     from flightlog.loop import service
     from flightlog.loop.runner.driver import ControlRequest
-    from flightlog.loop.service import open_question
 
     runtime = open_runtime()
-    question = open_question(runtime, written)
+    question = service.open_question(runtime, written)
     if answer is None:
         fields = {
             "question": question.question,
@@ -190,9 +184,9 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     Sessions are archived after 6 months and summarized by quarter; with --yes their raw logs are
     deleted after a year.
     """
-    from flightlog.loop.retention import apply_retention as carry_out
+    from flightlog.loop.retention import apply_retention
 
-    report = carry_out(open_runtime(), dry_run=dry_run, delete=yes)
+    report = apply_retention(open_runtime(), dry_run=dry_run, delete=yes)
     if as_json:
         print_json(report)
     else:

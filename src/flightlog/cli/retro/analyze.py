@@ -93,11 +93,13 @@ def import_feedback(path: str, *, as_json: bool) -> None:
 def summary(*, as_json: bool) -> None:
     """Summarize all feedback."""
     from flightlog.retro.events import FeedbackGiven
-    from flightlog.retro.state import summarize_feedback as summed_up
+    from flightlog.retro.state import summarize_feedback
     from flightlog.retro.store import find_retro_store
 
     runtime = open_runtime()
-    totals = summed_up(event for event in find_retro_store(runtime).iter_events() if isinstance(event, FeedbackGiven))
+    totals = summarize_feedback(
+        event for event in find_retro_store(runtime).iter_events() if isinstance(event, FeedbackGiven)
+    )
     if as_json:
         print_json(totals)
         return
