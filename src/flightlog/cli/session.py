@@ -267,7 +267,8 @@ def since_ms(text: str, now_ms: int, zone: tzinfo) -> int:
         time = datetime.fromisoformat(text.strip())
         return int((time if time.tzinfo else time.replace(tzinfo=zone)).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise Invalid(f'not a time: "{text[:40]}"', hint="write 2026-11-01, 2026-11-01T13:00, 7d or 12h") from None
+        hint = "write 2026-11-01, 2026-11-01T13:00, 7d or 12h"
+        raise Invalid(f'not a time: "{one_line(text, 40)}"', hint=hint) from None
 
 
 def _parse_zone(name: str) -> tzinfo:
@@ -276,7 +277,8 @@ def _parse_zone(name: str) -> tzinfo:
     try:
         return UTC if name == "UTC" else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise Invalid(f'no such time zone: "{name[:40]}"', hint="write UTC or a name like Europe/Berlin") from None
+        hint = "write UTC or a name like Europe/Berlin"
+        raise Invalid(f'no such time zone: "{one_line(name, 40)}"', hint=hint) from None
 
 
 def _print_list(summaries: "Sequence[SessionSummary]", zone: tzinfo) -> None:

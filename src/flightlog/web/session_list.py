@@ -14,6 +14,7 @@ from msgspec import Struct
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.archive.search import SearchIndex, SearchQuery, SearchResult, parse_query
 from flightlog.model.errors import Invalid
+from flightlog.model.text import one_line
 from flightlog.views.session.outline import SessionSummary
 from flightlog.web.session_page import SessionPage, searchable_text
 
@@ -226,4 +227,4 @@ def _split_around_match(snippet: str, words: Iterable[str]) -> tuple[str, str, s
 
 
 def _refuse_time(text: str) -> int:
-    raise Invalid(f'a time filter is not supported here: "{text[:40]}"', hint="flightlog session search")
+    raise Invalid(f'a time filter is not supported here: "{one_line(text, 40)}"', hint="flightlog session search")

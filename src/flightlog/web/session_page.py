@@ -23,6 +23,7 @@ from flightlog.model.entries import (
 )
 from flightlog.model.errors import NotFound
 from flightlog.model.session import Note, NoteKind, Session, Step, Turn
+from flightlog.model.text import one_line
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import fold_session
 from flightlog.views.session.outline import CHUNK_ROWS, RowRecord, SessionOutline, SubagentSummary, ThreadOutline
@@ -64,7 +65,7 @@ class SessionPage:
         """Return the subagent with this id."""
         subagent = next((candidate for candidate in self.outline.subagents if candidate.id == name), None)
         if subagent is None:
-            raise NotFound(f'no subagent "{name[:40]}" in this session', hint="flightlog session show")
+            raise NotFound(f'no subagent "{one_line(name, 40)}" in this session', hint="flightlog session show")
         return subagent
 
     def thread_of(self, lane: str = "") -> ThreadOutline:

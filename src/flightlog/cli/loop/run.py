@@ -114,7 +114,7 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
         print_json(fields) if as_json else click.echo(plain)
         return
     if answer not in question.options:
-        raise Invalid(f'not an answer: "{answer}"', hint=f"one of: {', '.join(question.options)}")
+        raise Invalid(f'not an answer: "{one_line(answer, 40)}"', hint=f"one of: {', '.join(question.options)}")
     service.send_request(runtime, written, ControlRequest("answer", question.question, answer))
     outcome = {"session": written, "question": question.question, "answer": answer}
     print_outcome(outcome, f"answered {question.question}: {answer}", as_json=as_json)
@@ -126,7 +126,7 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
 )
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of seeds.")
 @click.option("--mode", type=click.Choice(("safety", "liveness")), default="safety", show_default=True,
-              help="safety: nothing wrong happens; liveness: every plan ends.")  # fmt: skip
+              help="Check safety (nothing wrong happens) or liveness (every plan ends).")  # fmt: skip
 @_json
 def simulate(seed: int, count: int, mode: str, *, as_json: bool) -> int:
     """Check invariants on simulated sessions.

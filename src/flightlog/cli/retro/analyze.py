@@ -263,7 +263,7 @@ def set_prefs(name: str, values: str, *, as_json: bool) -> None:
 
     chosen = tuple(value.strip() for value in values.split(",") if value.strip())
     if name == "preferred_viz" and not set(chosen) <= set(CHARTS):
-        raise Invalid(f'no such chart: "{values[:40]}"', hint=f"one of: {', '.join(CHARTS)}")
+        raise Invalid(f'no such chart: "{one_line(values, 40)}"', hint=f"one of: {', '.join(CHARTS)}")
     open_retro_store(open_runtime()).journal.append(
         msgspec.convert({"type": "Preferred", "name": name, "values": chosen}, PreferenceSet), durable=True
     )

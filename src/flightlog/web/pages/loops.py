@@ -20,7 +20,7 @@ from flightlog.loop.runner.driver import ControlRequest
 from flightlog.loop.status import build_status
 from flightlog.model.errors import Conflict, Invalid
 from flightlog.model.runtime import Runtime
-from flightlog.model.text import format_utc_time
+from flightlog.model.text import format_utc_time, one_line
 from flightlog.privacy.service import make_redactor
 from flightlog.web.context import CONTEXT, NavSection, redirect_to, run_blocking
 
@@ -56,7 +56,7 @@ async def answer_question(request: web.Request) -> web.StreamResponse:
 def _submit_answer(runtime: Runtime, name: str, answer: str) -> None:
     question = service.open_question(runtime, name)
     if answer not in question.options:
-        raise Invalid(f'not an answer: "{answer[:40]}"', hint=f"one of: {', '.join(question.options)}")
+        raise Invalid(f'not an answer: "{one_line(answer, 40)}"', hint=f"one of: {', '.join(question.options)}")
     if not service.send_request(runtime, name, ControlRequest("answer", question.question, answer, "on the page")):
         raise Conflict(f"{name} is not running", hint=f"flightlog loop resume --session {name}")
     directory, timer = service.find_session(runtime, name), IdleTimer(TAKEN_WITHIN_S, look_s=0.1)

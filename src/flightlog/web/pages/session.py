@@ -13,6 +13,7 @@ from flightlog.archive.sharing import redact_session
 from flightlog.model.addresses import Address
 from flightlog.model.errors import NotFound
 from flightlog.model.session import Step
+from flightlog.model.text import one_line
 from flightlog.views.atif.writer import MAIN, TrajectoryBundle, build_trajectory
 from flightlog.views.session.outline import CHUNK_ROWS, SubagentSummary
 from flightlog.views.session.timeline import RowMark
@@ -231,7 +232,7 @@ def _render_tool_call(context: WebContext, request: web.Request) -> web.Response
     row = page.thread_of(name).find_row(row_id)
     step_row = page.load_rows([row], name)[0] if row is not None else None
     if step_row is None or not isinstance(step_row.item, Step) or not number.isdecimal():
-        raise NotFound(f'no step "{row_id[:20]}" in this session', hint="flightlog session show")
+        raise NotFound(f'no step "{one_line(row_id, 20)}" in this session', hint="flightlog session show")
     index = int(number) - 1
     if not 0 <= index < len(step_row.item.calls):
         raise NotFound("no such tool call in this step", hint="flightlog session show")
