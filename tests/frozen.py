@@ -107,7 +107,7 @@ NOT_HASHED = re.compile(r"[.]zst$|/[.]verified$|/dataset/writer$")
 
 def normalize(text: str, root: Path) -> str:
     """Replace what differs from machine to machine."""
-    text = text.replace(str(root), ROOT_NAME)
+    text = text.replace(str(root), ROOT_NAME).replace(str(Path(sys.executable).parent), "/bin")
     for pattern, instead in VARYING:
         text = pattern.sub(instead, text)
     return text

@@ -82,7 +82,7 @@ def tree(folder):
 
 def laid_out(book, snapshot, into):
     """Lay a snapshot of a run out in a directory."""
-    place = SnapshotDirs(book.shadow, book.path, Path("/nonexistent"), os.environ["PATH"])
+    place = SnapshotDirs(book.shadow_dir, book.path, Path("/nonexistent"), os.environ["PATH"])
     open_trees(place, now=lambda: 0.0, line="tests").checkout_into(snapshot, into, into.name)
     return into
 

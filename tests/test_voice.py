@@ -23,7 +23,7 @@ OTHER_NAMES = re.compile(r"\b(harness|ralph-runtime|chat-retro|issue-workflow|ml
 COMMAND = re.compile(rf"flightlog (?:{'|'.join(COMMANDS)})\b|(?:pip install|git|dask) [a-z-]|export \S+=")
 BEFORE = (": ", ", or ", "; ")
 # Words of a file that a source document describes, and the mark by which we know a file of ours again.
-LEFT_ALONE = {"loop/layout/templates.py", "loop/look/report.py", "lab/statistics/writing.py"}
+LEFT_ALONE = {"loop/layout.py", "loop/report.py", "lab/statistics/report.py"}
 
 
 def text(node):

@@ -40,8 +40,8 @@ def everything(tmp_path_factory):
 
 def test_rows_are_as_many_as_the_archive_tells_and_tokens_are_its_sum(everything):
     ground, archive = everything
-    told = list(archive.told())
-    usage = archive.usage(Breakdown.SESSION, UTC).total.usage
+    told = list(archive.iter_sessions())
+    usage = archive.usage_report(Breakdown.SESSION, UTC).total.usage
 
     calls = [(session.id, call.id) for session in told for step in all_steps(session) for call in step.calls]
     assert ground.book.count_rows()["session"] == sum(bool(session.turns or session.lanes) for session in told)
@@ -56,7 +56,7 @@ def test_rows_are_as_many_as_the_archive_tells_and_tokens_are_its_sum(everything
 def test_duckdb_reads_the_parquet_by_agent_and_day(everything, tmp_path):
     ground, archive = everything
     made = export_dataset(ground.book, "parquet", tmp_path / "rows")
-    usage = archive.usage(Breakdown.SESSION, UTC).total.usage
+    usage = archive.usage_report(Breakdown.SESSION, UTC).total.usage
 
     def asked(question):
         return duckdb.sql(question).fetchall()

@@ -35,8 +35,9 @@ def counter(tmp_path):
 def ask(counter, wait_s=0.0, limit_s=120.0):
     """What the hook does at the end of a turn, with another program to run."""
     run = (
-        f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); import gate; gate.LIMIT_S = {limit_s}; "
-        f"gate.run_settle_once({str(counter.parent / 'session')!r}, [{str(counter)!r}], {wait_s})"
+        f"import sys; sys.path.insert(0, {str(SCRIPT.parents[2])!r})\n"
+        f"from flightlog.hooks import settle_gate\nsettle_gate.LIMIT_S = {limit_s}\n"
+        f"settle_gate.run_settle_once({str(counter.parent / 'session')!r}, [{str(counter)!r}], {wait_s})"
     )
     subprocess.run(
         [PYTHON, "-I", "-S", "-c", run], env={**os.environ, "ANTHROPIC_API_KEY": "k"}, check=True, timeout=20

@@ -13,7 +13,8 @@ from flightlog.setup.install import SCRIPT
 from hooking import lost, payload, recorded, run_hook
 
 PYTHON = str(Path(sys.executable).resolve())
-OURS = {"recorder", "writing", "gate"}
+PACKAGE = {"flightlog", "flightlog.hooks"}
+OURS = PACKAGE | {f"flightlog.hooks.{name}" for name in ("recorder", "writer", "settle_gate")}
 ALLOWED = {
     *("_abc", "_collections_abc", "_json", "_stat", "abc", "binascii", "errno", "fcntl"),
     *("genericpath", "os", "posixpath", "select", "stat"),
@@ -23,7 +24,9 @@ ALLOWED = {
 def test_the_hook_loads_exactly_these_modules(tmp_path):
     bare = imported(tmp_path, ["-c", "pass"], b"")
 
-    assert imported(tmp_path, [str(SCRIPT)], payload("PreToolUse")) - bare - ALLOWED == OURS - {"gate"}
+    early = imported(tmp_path, [str(SCRIPT)], payload("PreToolUse")) - bare - ALLOWED
+
+    assert early == OURS - {"flightlog.hooks.settle_gate"}
     assert imported(tmp_path, [str(SCRIPT)], payload("Stop")) - bare - ALLOWED == OURS
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
+from flightlog.hooks import recorder, writer
 from flightlog.model import addresses
 from flightlog.setup.install import SCRIPT, build_hook_command
 from hooking import COMMAND, lost, payload, recorded, run_hook
@@ -84,20 +85,11 @@ def test_a_session_id_that_is_no_file_name_is_hashed(tmp_path, hostile):
 
 
 def test_the_rule_for_ids_is_that_of_the_model():
-    import importlib.util
-
-    sys.path.insert(0, str(SCRIPT.parent))
-    try:
-        spec = importlib.util.spec_from_file_location("recorder", SCRIPT.parent / "recorder.py")
-        recorder = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(recorder)
-    finally:
-        sys.path.remove(str(SCRIPT.parent))
     words = ["a", "A.b_c-1", "", ".a", "-a", "_a", "a/b", "a b", "é", "a" * 128, "a" * 129, "a\0", "0", "\u0660"]
 
     assert [recorder.is_safe(word) for word in words] == [addresses.is_safe(word) for word in words]
     for environment in ({}, {"XDG_DATA_HOME": "/data"}, {"XDG_DATA_HOME": " "}, {"XDG_DATA_HOME": "~/x"}):
-        assert recorder.writing.find_data_dir({**environment}) == _platform_home(environment)
+        assert writer.find_data_dir({**environment}) == _platform_home(environment)
 
 
 def _platform_home(environment):
@@ -183,10 +175,11 @@ def test_a_broken_installation_is_not_noticed_by_the_agent(tmp_path, run):
     run_hook(tmp_path, payload("Stop"), run=run)
 
 
-@pytest.mark.parametrize("missing", ["recorder.py", "writing.py", "gate.py"])
+@pytest.mark.parametrize("missing", ["recorder.py", "writer.py", "settle_gate.py"])
 def test_a_half_upgraded_installation_is_not_noticed_by_the_agent(tmp_path, missing):
-    copy = tmp_path / "hook"
-    copy.mkdir()
+    copy = tmp_path / "flightlog" / "hooks"
+    copy.mkdir(parents=True)
+    (copy.parent / "__init__.py").write_bytes(b"")
     for file in SCRIPT.parent.glob("*.py"):
         (copy / file.name).write_bytes(file.read_bytes() if file.name != missing else b"def main(:\n")
 

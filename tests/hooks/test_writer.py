@@ -1,7 +1,6 @@
-"""The hook's appends and those of `store.lines` are the same, byte for byte, fault for fault."""
+"""The hook's appends and those of `store.jsonl` are the same, byte for byte, fault for fault."""
 
 import fcntl
-import importlib.util
 import os
 from pathlib import Path
 
@@ -9,23 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.setup.install import SCRIPT
+from flightlog.hooks import writer
 from flightlog.store import jsonl
 
-
-def load():
-    spec = importlib.util.spec_from_file_location("writing", SCRIPT.parent / "writing.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-writing = load()
 records = st.binary(max_size=30).map(lambda text: b'{"x":"' + text.hex().encode() + b'"}')
 
 
 def by_hook(path, line, *, durable=False):
-    writing.append(str(path), line, durable=durable)
+    writer.append_line(str(path), line, durable=durable)
 
 
 @given(

@@ -267,8 +267,8 @@ def test_memory_stays_flat_over_a_large_file(repository):
     commit(repository, "big.bin", b"\0some words of no interest\n" * 1_000_000)
     line = f"refs/heads/main {sha(repository)} refs/heads/main {ZERO}"
     program = (
-        "import resource, sys; from pathlib import Path; from flightlog.privacy import guard; "
-        "from flightlog.store.git.command import PersonGit; run = lambda line: guard.check_push("
+        "import resource, sys; from pathlib import Path; from flightlog.privacy import git_guard; "
+        "from flightlog.store.git.command import PersonGit; run = lambda line: git_guard.check_push("
         "PersonGit(Path(sys.argv[1])), 'origin', [line]); run(sys.argv[2]); size = lambda: "
         "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; first = size(); run(sys.argv[3]); print(size() - first)"
     )

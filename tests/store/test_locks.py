@@ -144,4 +144,4 @@ def test_only_this_module_and_the_hook_lock_files():
         if re.search(r"\b(flock|lockf)\(", path.read_text("utf-8"))
     }
 
-    assert users == {"store/locks.py", "app/hook/gate.py", "app/hook/writing.py"}
+    assert users == {"store/locks.py", "hooks/settle_gate.py", "hooks/writer.py"}

@@ -1,7 +1,7 @@
 import pytest
 
-from flightlog.views.json_output import export_session
 from flightlog.views.transcript import RenderOptions
+from flightlog.views.transcript_formats import export_session
 from recordings import archive
 
 

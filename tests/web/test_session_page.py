@@ -20,7 +20,7 @@ def shown(row):
     lanes = [lane.id for lane in row.lanes]
     if isinstance(item, Turn):
         return (row.id, row.kind, item.prompt, item.kind, item.at_ms, item.rewound, lanes)
-    return (row.id, row.kind, item, lanes)
+    return (row.id, row.kind, item, row.failure_count, lanes)
 
 
 def test_shown_rows_say_what_the_whole_session_says(tmp_path):

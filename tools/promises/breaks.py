@@ -113,7 +113,7 @@ BREAKS = (
     Break(
         "R4",
         "hooks/recorder.py",
-        "        writing.count_lost(home)\n        return\n",
+        "        writer.count_lost(home)\n        return\n",
         "        return\n",
         "tests/hooks/test_record.py::test_a_disk_that_refuses_costs_the_record_and_says_so",
     ),
@@ -239,8 +239,8 @@ BREAKS = (
     Break(
         "R9",
         "live/state_file/runtime_state.py",
-        "edited.replace_if_unchanged(folder / NAME, data, text,",
-        "edited.replace_if_unchanged(folder / NAME, settings_file.read_state(folder / NAME), text,",
+        "shared_files.replace_if_unchanged(\n                folder / NAME, data, text,",
+        "shared_files.replace_if_unchanged(\n                folder / NAME, shared_files.read_if_exists(folder / NAME), text,",
         "tests/live/state_file/test_runtime_state.py::test_a_save_between_our_read_and_our_write_is_never_lost",
     ),
     Break(

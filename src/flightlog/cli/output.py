@@ -7,28 +7,29 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from flightlog.model.text import make_inert
-from flightlog.views.transcript import TranscriptLine, TranscriptLineKind
-from flightlog.views.transcript_formats import text_lines
+
+if TYPE_CHECKING:
+    from flightlog.views.transcript import TranscriptLine
 
 T = TypeVar("T")
 QUIET_S = 0.5  # shorter work shows no progress line, which would only flicker
 PIPE_COLUMNS = 140  # wide enough for a session title; a pipe has no width of its own
-_STYLES: dict[TranscriptLineKind, dict[str, str | bool]] = {
-    TranscriptLineKind.TITLE: {"bold": True},
-    TranscriptLineKind.FACT: {"dim": True},
-    TranscriptLineKind.TURN: {"fg": "green", "bold": True},
-    TranscriptLineKind.PROMPT: {"bold": True},
-    TranscriptLineKind.STEP: {"dim": True},
-    TranscriptLineKind.THINKING: {"dim": True, "italic": True},
-    TranscriptLineKind.CALL: {"fg": "cyan"},
-    TranscriptLineKind.FAILURE: {"fg": "red"},
-    TranscriptLineKind.NOTE: {"fg": "yellow"},
-    TranscriptLineKind.LANE: {"fg": "magenta"},
+_STYLES: dict[str, dict[str, str | bool]] = {
+    "TITLE": {"bold": True},
+    "FACT": {"dim": True},
+    "TURN": {"fg": "green", "bold": True},
+    "PROMPT": {"bold": True},
+    "STEP": {"dim": True},
+    "THINKING": {"dim": True, "italic": True},
+    "CALL": {"fg": "cyan"},
+    "FAILURE": {"fg": "red"},
+    "NOTE": {"fg": "yellow"},
+    "LANE": {"fg": "magenta"},
 }
 
 
@@ -143,8 +144,10 @@ class Progress:
             click.echo("\r\x1b[K", err=True, nl=False)
 
 
-def print_story(lines: Iterable[TranscriptLine]) -> None:
+def print_story(lines: "Iterable[TranscriptLine]") -> None:
     """Print a transcript; click drops the colors when stdout is not a terminal."""
+    from flightlog.views.transcript_formats import text_lines
+
     for line in lines:
         for text in text_lines(line):
-            click.secho(text, **_STYLES.get(line.kind, {}))  # type: ignore[arg-type]
+            click.secho(text, **_STYLES.get(line.kind.name, {}))  # type: ignore[arg-type]

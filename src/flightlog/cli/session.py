@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.app.runtime import IdleTimer, open_runtime, write_export
-from flightlog.archive.search import SearchResult
 from flightlog.cli.options import ON
 from flightlog.cli.output import (
     Progress,
@@ -23,11 +22,10 @@ from flightlog.cli.output import (
 )  # fmt: skip
 from flightlog.model.errors import Conflict, Damage, Invalid
 from flightlog.model.text import describe_redaction, make_inert, one_line, pluralize
-from flightlog.views.transcript import format_timestamp
-from flightlog.views.transcript_formats import short_address
 
 if TYPE_CHECKING:
     from flightlog.archive.archive import Archive
+    from flightlog.archive.search import SearchResult
     from flightlog.model.output_files import Redacted
     from flightlog.model.runtime import Runtime
     from flightlog.model.session import Session
@@ -157,6 +155,8 @@ def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Search all sessions by words, "phrases" and tool: model: file: project: since: cost:."""
     from flightlog.archive.archive import open_archive
     from flightlog.archive.search import parse_query
+    from flightlog.views.transcript import format_timestamp
+    from flightlog.views.transcript_formats import short_address
 
     runtime = open_runtime()
     text, now_ms = " ".join(map(_restore_quotes, words)), runtime.clock.now_ms()
@@ -175,7 +175,7 @@ def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
         click.echo(f"{place}\n    {one_line(result.snippet, 170)}")
 
 
-def _hit_fields(result: SearchResult, address: str) -> dict[str, object]:
+def _hit_fields(result: "SearchResult", address: str) -> dict[str, object]:
     fields = {name: getattr(result.hit, name) for name in _HIT_FIELDS}
     return {"address": address, **fields, "snippet": result.snippet}
 
@@ -213,8 +213,8 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: str |
     """
     from flightlog.archive.archive import open_archive
     from flightlog.model.addresses import parse_address
-    from flightlog.views.json_output import export_session
     from flightlog.views.transcript import RenderOptions
+    from flightlog.views.transcript_formats import export_session
 
     runtime = open_runtime(on=given["on"])
     target = Path(output) if output is not None else None
@@ -249,7 +249,7 @@ def _export_redacted(
     from msgspec.structs import replace
 
     from flightlog.archive.sharing import redact_session, rescan_page
-    from flightlog.views.json_output import export_session
+    from flightlog.views.transcript_formats import export_session
 
     document, redactor = redact_session(runtime, archive, session)
     options = replace(options, spilled=document.value.outputs.get)
@@ -283,6 +283,7 @@ def _parse_zone(name: str) -> tzinfo:
 
 def _print_list(summaries: "Sequence[SessionSummary]", zone: tzinfo) -> None:
     from flightlog.model.usage import format_cost
+    from flightlog.views.transcript import format_timestamp
 
     rows = []
     for summary in summaries:

@@ -12,12 +12,11 @@ from flightlog.cli.output import Progress, format_examples, format_value, json_o
 from flightlog.model.errors import ConsentNeeded, Invalid
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import make_inert, pluralize
-from flightlog.setup.init import LONG_DAYS, InitRequest, change_guard, current_keep_days, plan_change, wants_guard
-from flightlog.setup.install import DAYS_KEY, SettingsChange, apply_change, format_diff, has_other_status_line
-from flightlog.store.directories import ensure_writable
 
 if TYPE_CHECKING:
     from flightlog.recorder.settle import SettleReport
+    from flightlog.setup.init import InitRequest
+    from flightlog.setup.install import SettingsChange
 
 
 @click.group(epilog="Example: flightlog config show --origin")
@@ -137,6 +136,10 @@ def init(  # noqa: PLR0913 - one parameter per option
     as_json: bool,
 ) -> int:
     """Register the recording hook with Claude Code."""
+    from flightlog.setup.init import InitRequest, change_guard, plan_change, wants_guard
+    from flightlog.setup.install import apply_change, format_diff, has_other_status_line
+    from flightlog.store.directories import ensure_writable
+
     runtime = open_runtime()
     request = InitRequest(scope=scope, cwd=Path(runtime.cwd))
     if not remove:
@@ -163,8 +166,11 @@ def init(  # noqa: PLR0913 - one parameter per option
     return 0 if agreed else 1
 
 
-def _ask_keep_days(runtime: Runtime, request: InitRequest, *, ask: bool) -> int:
+def _ask_keep_days(runtime: Runtime, request: "InitRequest", *, ask: bool) -> int:
     """Ask at a terminal whether the agent keeps its transcripts longer; return days, or 0."""
+    from flightlog.setup.init import LONG_DAYS, current_keep_days
+    from flightlog.setup.install import DAYS_KEY
+
     days = current_keep_days(runtime, request)
     if not ask or not sys.stdin.isatty() or days >= LONG_DAYS:
         return 0
@@ -194,7 +200,9 @@ def _confirm_write(*, as_json: bool) -> bool:
     return click.confirm("Write this?", default=True, err=True)
 
 
-def _change_fields(change: SettingsChange, *, written: bool, backup: Path | None) -> dict[str, object]:
+def _change_fields(change: "SettingsChange", *, written: bool, backup: Path | None) -> dict[str, object]:
+    from flightlog.setup.install import format_diff
+
     return {
         "settings": str(change.settings),
         "events": list(change.events),
@@ -205,7 +213,7 @@ def _change_fields(change: SettingsChange, *, written: bool, backup: Path | None
     }
 
 
-def _print_change(change: SettingsChange, *, written: bool, backup: Path | None, dry_run: bool) -> None:
+def _print_change(change: "SettingsChange", *, written: bool, backup: Path | None, dry_run: bool) -> None:
     if backup:
         click.echo(f"backup: {backup}", err=True)
     if written:

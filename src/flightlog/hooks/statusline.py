@@ -34,10 +34,7 @@ def main(arguments: list[str]) -> None:
     os.write(1, branch_shown.encode("utf-8", "replace") + b"\n")
     printed.append(True)
     if "--preview" not in arguments and payload:
-        from flightlog.hooks import (
-            payload_log,
-            writer,
-        )
+        from flightlog.hooks import payload_log, writer  # noqa: PLC0415 - the line is printed first
 
         payload_log.append_payload(writer.find_data_dir(os.environ), payload, config_dir(payload), int(now_s * 1000))
 

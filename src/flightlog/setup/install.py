@@ -25,8 +25,8 @@ TIMEOUT_INLINE_S = 10
 DAYS_KEY = "cleanupPeriodDays"
 LINE_KEY = "statusLine"
 
-_OURS = "/flightlog/app/hook/record.py"
-_LINE_OURS = "/flightlog/app/hook/status.py"
+_OURS = "/flightlog/hooks/record.py"
+_LINE_OURS = "/flightlog/hooks/status.py"
 _EMPTY = "{}\n"
 
 Group = dict[str, Any]

@@ -14,7 +14,6 @@ its summary is on the disk. Never follows a symbolic link, never leaves its root
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -63,6 +62,8 @@ def copy_tree(source: Path, into: Path) -> None:
             raise Invalid(f"there is something already: {into}", hint="name a new directory")
         try:
             # `cp` clones blocks where it can; Python's own copy does not.
+            import subprocess  # noqa: PLC0415 - a settle copies nothing
+
             done = subprocess.run(["cp", "-a", str(source), str(into)], capture_output=True, check=False)
         except FileNotFoundError:
             shutil.copytree(source, into, symlinks=True)

@@ -7,11 +7,6 @@ import re
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
-
-from flightlog.model.session import Session
-from flightlog.views.transcript import RenderOptions, render_session
-from flightlog.views.transcript_formats import as_html, as_markdown
 
 _LONE = rb"\\ud[89a-f][0-9a-f]{2}"
 
@@ -42,14 +37,3 @@ def _escape_unsafe(body: bytes) -> str:
     from flightlog.model.text import UNSAFE  # noqa: PLC0415 - its pattern takes a while to compile
 
     return UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", body.decode())
-
-
-def export_session(session: Session, form: str, telling: RenderOptions) -> str:
-    """Write a whole session as `md`, `html` or `json`."""
-    match form:
-        case "md":
-            return as_markdown(render_session(session, telling))
-        case "html":
-            return as_html(render_session(session, telling))
-        case _:
-            return as_json(replace(session, title=session.heading)) + "\n"

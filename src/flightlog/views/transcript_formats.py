@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC
 
 from jinja2 import Environment
+from msgspec.structs import replace
 
 from flightlog.model.entries import (
     ApiError,
@@ -29,9 +30,18 @@ from flightlog.model.entries import (
     UserPrompt,
     text_of,
 )
+from flightlog.model.session import Session
 from flightlog.model.text import make_inert, pluralize
+from flightlog.views.json_output import as_json
 from flightlog.views.session.turns import describe_note
-from flightlog.views.transcript import TranscriptLine, TranscriptLineKind, format_arguments, format_timestamp
+from flightlog.views.transcript import (
+    RenderOptions,
+    TranscriptLine,
+    TranscriptLineKind,
+    format_arguments,
+    format_timestamp,
+    render_session,
+)
 
 LINES_MAX = 12
 _MARKS = {
@@ -214,3 +224,14 @@ def _fence_text(words: str) -> str:
     longest = max((len(run) for run in re.findall(r"`+", words)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{words}\n{fence}"
+
+
+def export_session(session: Session, form: str, telling: RenderOptions) -> str:
+    """Write a whole session as `md`, `html` or `json`."""
+    match form:
+        case "md":
+            return as_markdown(render_session(session, telling))
+        case "html":
+            return as_html(render_session(session, telling))
+        case _:
+            return as_json(replace(session, title=session.heading)) + "\n"

@@ -27,7 +27,7 @@ from flightlog.model.text import one_line
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import fold_session
 from flightlog.views.session.outline import CHUNK_ROWS, RowRecord, SessionOutline, SubagentSummary, ThreadOutline
-from flightlog.views.session.timeline import RowKind, RowMark, TimelineBar
+from flightlog.views.session.timeline import RowKind, RowMark, TimelineBar, count_failures
 
 FILES_MAX = 1_000  # files listed for one thread
 KINDS = {RowMark.TURN: RowKind.TURN, RowMark.STEP: RowKind.STEP}
@@ -41,6 +41,11 @@ class PageRow(Struct, frozen=True):
     kind: RowKind
     item: Turn | Step | Note
     lanes: tuple[SubagentSummary, ...] = ()
+
+    @property
+    def failure_count(self) -> int:
+        """Return the number of failures in this row."""
+        return count_failures(self.item)
 
 
 class SessionPage:

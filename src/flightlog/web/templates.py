@@ -24,7 +24,7 @@ from flightlog.model.usage import Cost, CostSource, format_cost
 from flightlog.views.overview import judge_health
 from flightlog.views.session.edits import changed_files, diff_of_call
 from flightlog.views.session.outline import SubagentSummary
-from flightlog.views.session.timeline import TimelineRow, count_failures
+from flightlog.views.session.timeline import TimelineRow
 from flightlog.views.transcript import format_arguments, format_timestamp
 from flightlog.web.session_page import PageRow
 
@@ -98,7 +98,6 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         flat=lambda text: re.sub(r"\s+", " ", make_inert(text)),
         folder=lambda path: make_inert(path.rstrip("/").rsplit("/", 1)[-1]) or "?",
         gist=summarize_call,
-        failures=count_failures,
         given=lambda tool: format_arguments(tool["input"]),
         health=judge_health,
         inert=make_inert,

@@ -51,7 +51,7 @@ def prove(ground, places, word):
 
     for (session, turn), book in zip(places, books, strict=True):
         source = ground.source(session)
-        last = book.state.last("session_01")
+        last = book.state.last_attempt("session_01")
         assert (last.stop_reason, meta(book)["certificate"]["verdict"]) == ("completed", "exact"), (session, turn)
         assert ground.asked(last.session_id) == ground.asked(source.read.attempt.session_id)[turn - 1 :]
         name = f"{word}_{session}_{turn}"
@@ -77,7 +77,7 @@ def test_every_turn_of_a_session_can_be_gone_back_to_exactly(ground):
 def test_every_turn_can_be_gone_back_to_with_a_prompt(ground):
     for (session, turn), book in zip(EVERY, branched(ground, EVERY, prompt="and mind the gap"), strict=True):
         recorded = ground.asked(ground.source(session).read.attempt.session_id)[turn - 1]
-        first = ground.asked(book.state.last("session_01").session_id)[0]
+        first = ground.asked(book.state.last_attempt("session_01").session_id)[0]
         assert meta(book)["certificate"]["verdict"] == "exact+prompt", (session, turn)
         whole = json.dumps(canonical_value(first["messages"]))
         assert whole.count("and mind the gap") == 1
@@ -94,7 +94,7 @@ def test_every_turn_can_be_gone_back_to_with_a_prompt(ground):
 def test_a_prompt_is_said_after_the_recorded_context_and_in_every_request_from_then_on(ground, prompted):
     book = prompted
     recorded = ground.asked(ground.source(1).read.attempt.session_id)[4]
-    asked = ground.asked(book.state.last("session_01").session_id)
+    asked = ground.asked(book.state.last_attempt("session_01").session_id)
     told = [each["messages"][: len(recorded["messages"])] for each in asked]
     assert meta(book)["certificate"]["verdict"] == "exact+prompt"
     assert all(one[:-1] == recorded["messages"][:-1] for one in told)

@@ -14,10 +14,11 @@ from flightlog.store.jsonl import read_together
 from labs import config, environment, meta, run
 
 FINISH = """
-from flightlog.app.runtime import lab as app, open_runtime
+from flightlog.app.runtime import open_runtime
+from flightlog.lab.service import prepare_run
 from flightlog.lab.store import RunStore
 from flightlog.lab.runner.run import continue_run
-setting = app.prepare_run(open_runtime({**os.environ, "HOME": str(root)}), lambda *_: None)
+setting = prepare_run(open_runtime({**os.environ, "HOME": str(root)}), lambda *_: None)
 book = RunStore(root / "runs" / "run", now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
 begin()
 continue_run(book, setting, again=False)

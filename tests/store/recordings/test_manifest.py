@@ -135,7 +135,7 @@ def test_a_damaged_seek_table_is_repaired_without_the_source(tmp_path):
 
 
 VERIFY = """
-from flightlog.store.sessions import verify_session
+from flightlog.store.recordings.sessions import verify_session
 begin()
 verify_session(root / "home", "claude-code", "s1", {})
 end()

@@ -23,7 +23,7 @@ from strace_points import fail_everywhere, kill_everywhere
 
 SEAL = """
 import zstandard
-from flightlog.store.recordings import seal_recording
+from flightlog.store.recordings.recording import seal_recording
 from flightlog.model.errors import FlightlogError
 begin()
 try:

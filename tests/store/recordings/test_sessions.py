@@ -15,7 +15,7 @@ from flightlog.store.recordings.sessions import adopt_session, seal_session, ver
 from strace_points import fail_everywhere, kill_everywhere, points, run
 
 ADOPT = """
-from flightlog.store.sessions import adopt_session
+from flightlog.store.recordings.sessions import adopt_session
 begin()
 done = adopt_session(root / "home", "claude-code", "s1", {"transcript.jsonl": root / "source.jsonl",
     "subagents/agent-1.jsonl": root / "agent.jsonl"})
@@ -200,8 +200,8 @@ def test_a_full_disk_is_caught_up_with_when_there_is_room(tmp_path):
 import sys
 import tempfile
 from pathlib import Path
-from flightlog.store.sessions import adopt_session
-from flightlog.store.recordings import open_recording
+from flightlog.store.recordings.sessions import adopt_session
+from flightlog.store.recordings.recording import open_recording
 top, home = Path(sys.argv[1]), Path(sys.argv[2])
 (top / "source").write_bytes(b"x" * 70_000)
 (home / "other").write_bytes(b"y" * 30_000)

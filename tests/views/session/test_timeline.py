@@ -45,7 +45,7 @@ def test_failures_and_compactions_are_marked(tmp_path):
     _, failed = laid(tmp_path / "a", "2.1.325/multi-turn-tools")
     _, compacted = laid(tmp_path / "b", "2.1.325/compaction-auto")
 
-    assert [row.id for row in failed if row.failed] == ["1.5"]
+    assert [row.id for row in failed if row.failure_count] == ["1.5"]
     assert [row.id for row in compacted if mark_of(row.item) is RowMark.COMPACTION] == ["1.n1"]
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from flightlog.agents.claude_code import files
-from flightlog.agents.claude_code.source import ClaudeCodeSource
 
 if TYPE_CHECKING:
+    from flightlog.agents.claude_code.source import ClaudeCodeSource
     from flightlog.agents.protocol import Driver
 
 
@@ -16,7 +16,13 @@ class ClaudeCodeAgent(Struct, frozen=True):
     """Claude Code as the registry knows it."""
 
     name: str = files.AGENT
-    source: ClaudeCodeSource = ClaudeCodeSource()
+
+    @property
+    def source(self) -> "ClaudeCodeSource":
+        """The reader of its transcripts."""
+        from flightlog.agents.claude_code.source import ClaudeCodeSource  # noqa: PLC0415 - a report scans bytes only
+
+        return ClaudeCodeSource()
 
     def driver(self, program: Path) -> "Driver":
         """Return the driver of the client at `program`."""

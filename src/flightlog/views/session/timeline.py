@@ -44,7 +44,7 @@ class TimelineRow(Struct, frozen=True):
     lanes: tuple[Subagent, ...] = ()
 
     @property
-    def failed(self) -> int:
+    def failure_count(self) -> int:
         """Return the number of failures in this row."""
         return count_failures(self.item)
 
@@ -103,7 +103,7 @@ def row_bars(rows: Sequence[TimelineRow], bars_max: int = BARS_MAX) -> list[Time
     usd = [step.cost.usd or 0.0 if step else 0.0 for step in steps]
     tokens = [step.usage.total if step else 0 for step in steps]
     marks = bytes(mark_of(row.item) for row in rows)
-    return sum_bars(marks, usd, tokens, [row.failed for row in rows], bars_max)
+    return sum_bars(marks, usd, tokens, [row.failure_count for row in rows], bars_max)
 
 
 def sum_bars(

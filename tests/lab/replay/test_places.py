@@ -72,10 +72,11 @@ import os, signal, sys
 from pathlib import Path
 from msgspec.structs import replace
 from flightlog.agents.sandbox import IsolationMode
-from flightlog.app.runtime import lab as app, open_runtime
+from flightlog.app.runtime import open_runtime
+from flightlog.lab.service import prepare_run
 from flightlog.lab.store import RunStore
 from flightlog.lab.replay.branch import continue_any_run
-setting = replace(app.prepare_run(open_runtime(dict(os.environ)), lambda *_: None), means=IsolationMode.NONE, leash=())
+setting = replace(prepare_run(open_runtime(dict(os.environ)), lambda *_: None), means=IsolationMode.NONE, leash=())
 book = RunStore(Path(sys.argv[1]), now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
 continue_any_run(book, setting, again=False)
 """

@@ -48,7 +48,7 @@ def test_another_programs_line_stays(tmp_path):
 def test_a_line_of_ours_from_another_python_is_renewed(tmp_path):
     settings = tmp_path / "settings.json"
     settings.write_text(
-        json.dumps({"statusLine": {"type": "command", "command": "/old/python -I -S /x/flightlog/app/hook/status.py"}})
+        json.dumps({"statusLine": {"type": "command", "command": "/old/python -I -S /x/flightlog/hooks/status.py"}})
     )
 
     assert installed(settings)["statusLine"]["command"] == status_line_command(PYTHON)
