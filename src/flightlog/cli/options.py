@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,47 +39,37 @@ RUNS_DIR = click.option(
 AS_JSON = json_option()
 
 
-def session_options(verb: Any) -> Any:
+def session_options(command: Any) -> Any:
     """Add the options that choose a session of a run."""
-    verb = click.option(
-        "--replicate", type=click.IntRange(1), help="Number of the replicate, if the session has several."
-    )(verb)
-    return click.option(
-        "--session", type=click.IntRange(1), default=1, show_default=True, help="Number of the session."
-    )(verb)
+    return _add_options(command, _SESSION_OPTIONS)
 
 
-def sending_options(verb: Any) -> Any:
+def sending_options(command: Any) -> Any:
     """Add the options for sending samples: limits, executor, API address."""
-    for option in reversed(
-        (
-            click.option("--max-budget-usd", type=click.FloatRange(0, min_open=True), help="Most to spend, in USD."),
-            click.option("--parallel", type=click.IntRange(1, 1000), help="Requests in flight at once (default 8)."),
-            click.option(
-                "--per-minute", type=click.FloatRange(0, min_open=True), help="Requests per minute, over all machines."
-            ),
-            click.option(
-                "--retries",
-                type=click.IntRange(0, 20),
-                default=4,
-                show_default=True,
-                help="Retries after a failed request.",
-            ),
-            click.option(
-                "--timeout",
-                type=click.FloatRange(1),
-                default=600,
-                show_default=True,
-                help="Seconds to wait for a response.",
-            ),
-            click.option(
-                "--until-width",
-                type=click.FloatRange(0, 1, min_open=True),
-                help="Stop early once every interval is at most this wide, for example 0.3.",
-            ),
-            click.option("--base-url", default="", help="Base URL of the API, instead of the provider's."),
-            ON,
-        )
-    ):
-        verb = option(verb)
-    return verb
+    return _add_options(command, _SENDING_OPTIONS)
+
+
+def _add_options(command: Any, options: tuple[Callable[[Any], Any], ...]) -> Any:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+_SESSION_OPTIONS = (
+    click.option("--session", type=click.IntRange(1), default=1, show_default=True, help="Number of the session."),
+    click.option("--replicate", type=click.IntRange(1), help="Number of the replicate, if the session has several."),
+)
+_SENDING_OPTIONS = (
+    click.option("--max-budget-usd", type=click.FloatRange(0, min_open=True), help="Most to spend, in USD."),
+    click.option("--parallel", type=click.IntRange(1, 1000), help="Requests in flight at once (default 8)."),
+    click.option("--per-minute", type=click.FloatRange(0, min_open=True),
+                 help="Requests per minute, over all machines."),
+    click.option("--retries", type=click.IntRange(0, 20), default=4, show_default=True,
+                 help="Retries after a failed request."),
+    click.option("--timeout", type=click.FloatRange(1), default=600, show_default=True,
+                 help="Seconds to wait for a response."),
+    click.option("--until-width", type=click.FloatRange(0, 1, min_open=True),
+                 help="Stop early once every interval is this narrow, such as 0.3."),
+    click.option("--base-url", default="", help="Base URL of the API, instead of the provider's."),
+    ON,
+)  # fmt: skip

@@ -152,7 +152,7 @@ def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) ->
 @click.option("--limit", default=20, show_default=True, help="Hits to show.")
 @json_option()
 def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
-    """Search all sessions by words, "phrases" and tool: model: file: project: since: cost:."""
+    """Search all sessions. WORDS may be "phrases" or tool: model: file: project: since: cost:."""
     from flightlog.archive.archive import open_archive
     from flightlog.archive.search import parse_query
     from flightlog.views.transcript import format_timestamp

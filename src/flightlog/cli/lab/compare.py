@@ -120,13 +120,12 @@ def _divergence_fields(root: "PathNode") -> list[dict[str, Any]]:
 
 
 def _print_groups(answer: "QuestionResult") -> None:
-
     rows = [row for group in answer.groups for row in _group_rows(group)]
     print_table(["group", "what", "seen", "share", "", "interval"], rows, right=(2, 3))
     for group in answer.groups:
-        agree = "" if group.agreement is None else f"  two agree: {group.agreement:.0%}"
+        agree = "" if group.agreement is None else f"  agreement: {group.agreement:.0%}"
         recorded = f"  as recorded: {_format_share(group.as_recorded)}" if group.as_recorded else ""
-        lost = f"  no answer: {len(group.failed)}" if group.failed else ""
+        lost = f"  no response: {len(group.failed)}" if group.failed else ""
         amounts = "".join(f"  {_format_mean(name, amount)}" for name, amount in group.amounts.items() if amount)
         stopped = "  (stopped by --until-width)" if group.stopped else ""
         click.echo(make_inert(f"  {group.name}: n = {group.n}{stopped}{agree}{recorded}{amounts}{lost}"))
@@ -136,22 +135,14 @@ def _group_rows(group: "GroupSummary") -> list[list[str]]:
     from flightlog.lab.statistics.divergence import draw_share_bar
 
     shares = [*group.actions[:10], *group.outcomes]
-    rows = [
-        [
-            "" if index else group.name,
-            one_line(share.label or share.name, 60),
-            f"{share.hits}/{share.n}",
-            f"{share.share:.0%}",
-            draw_share_bar(share),
-            f"{100 * share.interval.low:.0f} to {100 * share.interval.high:.0f} %",
-        ]
-        for index, share in enumerate(shares)
-    ]
-    return rows + (
-        [["", f"… {pluralize(len(group.actions) - 10, 'other action')}", "", "", "", ""]]
-        if len(group.actions) > 10
-        else []
-    )
+    rows = []
+    for index, share in enumerate(shares):
+        interval = f"{100 * share.interval.low:.0f} to {100 * share.interval.high:.0f} %"
+        name = (one_line(share.label or share.name, 60), f"{share.hits}/{share.n}", f"{share.share:.0%}")
+        rows.append(["" if index else group.name, *name, draw_share_bar(share), interval])
+    if len(group.actions) > 10:
+        rows.append(["", f"… {pluralize(len(group.actions) - 10, 'other action')}", "", "", "", ""])
+    return rows
 
 
 def _print_against(against: "GroupComparison", answer: "QuestionResult") -> None:
@@ -228,7 +219,6 @@ def _lint_fields(report: "LintReport") -> dict[str, object]:
 
 
 def _print_lint(report: "LintReport", root: Path) -> None:
-
     name = report.path if root.is_file() else str(Path(report.path).relative_to(root))
     click.echo(f"{make_inert(name)}: {'ok' if not report.findings else pluralize(len(report.findings), 'finding')}")
     for finding in report.findings:

@@ -104,7 +104,6 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **given
 
 
 def _print_turns(turns: "list[ReplayTurn]") -> None:
-
     rows = []
     for turn in turns:
         tools = one_line(", ".join(turn.tools) or "-", 40) + (" (failed)" if turn.failed else "")
@@ -117,7 +116,6 @@ def _count_passed(verifiers: list[dict[str, Any]]) -> str:
 
 
 def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
-
     rows = []
     for meta in metas:
         certificate = meta["replay"]["certificate"] or {}

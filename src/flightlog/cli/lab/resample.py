@@ -74,16 +74,13 @@ def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **
         summary = resume_batch(runtime, store, given["batch"], options, limits)
     else:
         sweep = _choose_sweep(given)
-        summary = resample_grid(
-            runtime, store, sweep, _merge_limits(options, sweep, given["parallel"]), dry_run=given["dry_run"]
-        )
+        options = _merge_limits(options, sweep, given["parallel"])
+        summary = resample_grid(runtime, store, sweep, options, dry_run=given["dry_run"])
     print_json(summary) if as_json else _print_batch(summary, store.path)
     for batch in list_unfinished_batches(runtime, store) if not summary["left"] else ():
         command = f"flightlog lab resample {store.name} --resume --batch {batch.name[:8]}"
-        click.echo(
-            make_inert(f"{len(batch.remaining_samples)} samples of an earlier batch are left; to continue: {command}"),
-            err=True,
-        )
+        left = pluralize(len(batch.remaining_samples), "sample")
+        click.echo(make_inert(f"{left} of an earlier batch left; to continue: {command}"), err=True)
     return int(bool(summary["errors"] or summary["left"]) and summary["stop_reason"] != "dry run")
 
 
@@ -231,7 +228,6 @@ def _merge_limits(options: Any, sweep: Any, parallel: int | None) -> Any:
 
 
 def _print_requests(listed: "list[RequestListing]") -> None:
-
     rows = []
     for request in listed:
         origin = (str(request.request), str(request.turn or "-"), request.context, request.model)
@@ -243,7 +239,6 @@ def _print_requests(listed: "list[RequestListing]") -> None:
 
 
 def _print_batch(summary: dict[str, Any], run: Path) -> None:
-
     rows = []
     for target in summary["targets"]:
         responses, errors = f"{target['samples']}/{target['count']}", str(len(target["errors"]) or "-")
