@@ -99,7 +99,7 @@ def test_runs_sessions_and_steps_show_what_inspect_shows(place, monkeypatch):
     assert one.text.count("&lt;u&gt;v&lt;/u&gt; failed") == 2
     assert 'hx-get="/lab/runs/shop/ways"' in one.text
     assert "Divergence tree" in ways.text
-    assert "1 place where they part" in ways.text
+    assert "1 fork" in ways.text
     assert 'href="/lab/runs/shop/1r1/2#replay"' in points.text
     assert "shop.py" in one.text
     assert 'href="/lab/runs/shop/1r1/2"' in session.text
@@ -139,7 +139,7 @@ def test_a_run_that_cannot_be_read_is_said_and_hides_no_other(tmp_path, monkeypa
 
     assert (listed.status, one.status) == (200, 200)
     assert 'href="/lab/runs/good"' in listed.text
-    assert "Cannot be read: bad: " in listed.text
+    assert "Unreadable: bad: " in listed.text
     assert other.status >= 400
     assert "<script>alert" not in listed.text + other.text
 

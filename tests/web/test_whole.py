@@ -134,6 +134,6 @@ def test_rooms_that_are_empty_say_what_to_do(tmp_path, monkeypatch):
 
     assert {path: answer.status for path, answer in said.items()} == dict.fromkeys(said, 200)
     assert "flightlog dataset session sync-to-jsonl" in said["/dataset"].text
-    assert "None found; 0 sessions looked at" in said["/privacy"].text
+    assert "None found in 0 sessions" in said["/privacy"].text
     assert "flightlog demo" in said["/doctor?whole"].text
     assert not (tmp_path / ".git-ml").exists()

@@ -52,8 +52,8 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
     if as_json:
         print_json(report)
     else:
-        written = f"{pluralize(report.sessions, 'session')} of this repository, {pluralize(report.rows, 'new row')}"
-        click.echo(f"{written}; {describe_redaction(report.secrets, report.personal)}")
+        counts = f"{pluralize(report.sessions, 'session')} of this repository, {pluralize(report.rows, 'new row')}"
+        click.echo(f"{counts}; {describe_redaction(report.secrets, report.personal)}")
     if not (report.words or is_off):
         click.echo("words are left out; to track them redacted, set track_words = true under [dataset]", err=True)
         click.echo("  in flightlog.toml, then: flightlog trust --yes", err=True)

@@ -171,8 +171,8 @@ def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
         hit = result.hit
         when = format_timestamp(hit.at_ms or None, runtime.zone, "%Y-%m-%d %H:%M")
         step = short_address(address) if address != hit.session else ""
-        place = f"{hit.session[:8]}{step}  {when}  {one_line(hit.project, 60)}"
-        click.echo(f"{place}\n    {one_line(result.snippet, 170)}")
+        location = f"{hit.session[:8]}{step}  {when}  {one_line(hit.project, 60)}"
+        click.echo(f"{location}\n    {one_line(result.snippet, 170)}")
 
 
 def _hit_fields(result: "SearchResult", address: str) -> dict[str, object]:
@@ -205,7 +205,7 @@ def _restore_quotes(word: str) -> str:
 @click.option("--redact", is_flag=True, help="Remove secrets and personal data.")
 @ON
 @json_option("With --output: print what was written as JSON.")
-def export(session_id: str | None, *, form: str, atif: str | None, output: str | None, **given: Any) -> int:
+def export(session_id: str | None, *, form: str, atif: str | None, output: str | None, **arguments: Any) -> int:
     """Export a session, or all of them.
 
     The export is complete. Only --redact removes anything. Subagents and pictures of a trajectory
@@ -216,21 +216,21 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: str |
     from flightlog.views.transcript import RenderOptions
     from flightlog.views.transcript_formats import export_session
 
-    runtime = open_runtime(on=given["on"])
+    runtime = open_runtime(on=arguments["on"])
     target = Path(output) if output is not None else None
-    if given["every"]:
-        return write_all(runtime, atif, form, target, given)
+    if arguments["every"]:
+        return write_all(runtime, atif, form, target, arguments)
     if session_id is None or form == "parquet":
         raise click.UsageError("name a SESSION_ID, or use --all; Parquet needs --all")
-    if given["as_json"] and target is None:
+    if arguments["as_json"] and target is None:
         raise click.UsageError("--json needs --output; to print the session as JSON use --format json")
     archive = open_archive(runtime)
     recorded = archive.read_session(parse_address(session_id).session)
     if atif:
-        write_trajectory(runtime, archive, recorded, atif, output=target, options=given)
+        write_trajectory(runtime, archive, recorded, atif, output=target, options=arguments)
         return 0
     options = RenderOptions(runtime.zone, True, lambda reference: archive.read_spilled_output(recorded.id, reference))
-    redacted = _export_redacted(runtime, archive, recorded, form, options) if given["redact"] else None
+    redacted = _export_redacted(runtime, archive, recorded, form, options) if arguments["redact"] else None
     removed = redaction_fields(redacted)
     body = redacted.value if redacted else export_session(recorded, form, options)
     if target is None:
@@ -238,7 +238,7 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: str |
     else:
         write_export(target, body)
         outcome = {"session": recorded.id, "format": form, "output": str(target), "files": 1}
-        print_outcome(outcome | removed, f"written: {target}", as_json=given["as_json"])
+        print_outcome(outcome | removed, f"written: {target}", as_json=arguments["as_json"])
     print_redaction(removed, recorded.id)
     return 0
 

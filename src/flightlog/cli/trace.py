@@ -71,7 +71,7 @@ def blame(place: str, *, as_json: bool) -> None:
     elif len(lines) == 1:
         _print_line(place, lines[0])
     else:
-        print_table(("line", "step", "commit", "prompt", "text"), [_blame_row(each) for each in lines], right=(0,))
+        print_table(("line", "step", "commit", "prompt", "text"), [_blame_row(line) for line in lines], right=(0,))
 
 
 def _print_trace(trace_result: "Trace", *, every: bool) -> None:

@@ -202,12 +202,12 @@ def find_in_page(archive: Archive, page: SessionPage, words: str, limit: int) ->
 
 
 def _iter_matches(archive: Archive, page: SessionPage, words: str) -> Iterator[tuple[str, int, RowMatch]]:
-    seen: set[tuple[str, int]] = set()
+    matched: set[tuple[str, int]] = set()
     for entry in archive.find_entries(page.session.id, words):
         row_key = page.rows_by_location.get((entry.path, entry.offset))
         snippet = _cut_snippet(searchable_text(entry), words)
-        if row_key is not None and row_key not in seen and snippet is not None:
-            seen.add(row_key)
+        if row_key is not None and row_key not in matched and snippet is not None:
+            matched.add(row_key)
             lane, row = row_key
             yield lane, row, RowMatch(page.session.id, lane, page.thread_of(lane).id_at(row), *snippet)
 

@@ -172,7 +172,9 @@ class _RowContent:
         read = [replace(entry, lane="") for entry in entries]
         session = fold_session("", "", price, read)
         self._steps = {uuid: step for step in session.steps for uuid in step.uuids}
-        self._uuids = {(each.path, each.offset): each.uuid for each in read if isinstance(each.event, AssistantReply)}
+        self._uuids = {
+            (entry.path, entry.offset): entry.uuid for entry in read if isinstance(entry.event, AssistantReply)
+        }
         self.prompts = {turn.uuid: turn.prompt for turn in session.turns}
 
     def find_step(self, locations: Iterable[tuple[str, int, int]]) -> Step | None:

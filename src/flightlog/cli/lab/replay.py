@@ -69,7 +69,7 @@ def branch_points(run: str, runs_dir: Path, *, session: int, replicate: int | No
 @ON
 @RUNS_DIR
 @AS_JSON
-def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **given: Any) -> int:
+def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **arguments: Any) -> int:
     """Rerun a session from a turn.
 
     Restores the files and the context before TURN of a session of RUN, then continues live.
@@ -81,21 +81,21 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **given
     from flightlog.lab.replay.branch import ReplayOptions
     from flightlog.lab.replay.certificate import replay_meta
 
-    runtime = open_runtime(on=given["on"])
-    source = service.open_replay_source(runtime, runs_dir, run, given["session"], given["replicate"] or 0)
-    if given["list_turns"]:
+    runtime = open_runtime(on=arguments["on"])
+    source = service.open_replay_source(runtime, runs_dir, run, arguments["session"], arguments["replicate"] or 0)
+    if arguments["list_turns"]:
         turns = source.list_turns()
         print_json(turns) if as_json else _print_turns(turns)
         return 0
     if turn is None:
         raise click.UsageError("name a --turn, or use --list-turns")
     options = ReplayOptions(
-        given["prompt"],
-        given["count"],
-        given["allow_drift"],
-        given["continue_sessions"],
-        given["verify"],
-        given["cursor"],
+        arguments["prompt"],
+        arguments["count"],
+        arguments["allow_drift"],
+        arguments["continue_sessions"],
+        arguments["verify"],
+        arguments["cursor"],
     )
     stores = service.replay_session(runtime, source, turn, options, RunProgress())
     metas = [run_meta(store.name, store.config, store.state) | {"replay": replay_meta(store.state)} for store in stores]

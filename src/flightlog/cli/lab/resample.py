@@ -52,7 +52,7 @@ _COUNT = click.option(
 @sending_options
 @RUNS_DIR
 @AS_JSON
-def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **given: Any) -> int:
+def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **arguments: Any) -> int:
     """Send recorded requests again.
 
     Samples are stored beside the recording. Several requests, turns, models or variants make a
@@ -62,20 +62,24 @@ def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **
     from flightlog.lab.resample import service as resample_service
     from flightlog.lab.resample.service import list_unfinished_batches, resample_grid, resume_batch
 
-    runtime = open_runtime(on=given["on"])
+    runtime = open_runtime(on=arguments["on"])
     store = service.open_run(runtime, runs_dir, run)
     if list_requests:
-        listed = resample_service.list_requests(runtime, store, given["session"], given["replicate"] or 0)
+        listed = resample_service.list_requests(runtime, store, arguments["session"], arguments["replicate"] or 0)
         print_json(listed) if as_json else _print_requests(listed)
         return 0
-    options = _send_options(given)
-    if given["resumes"]:
-        limits = {name: given[name] for name in ("max_budget_usd", "parallel", "per_minute") if given[name] is not None}
-        summary = resume_batch(runtime, store, given["batch"], options, limits)
+    options = _send_options(arguments)
+    if arguments["resumes"]:
+        limits = {
+            name: arguments[name]
+            for name in ("max_budget_usd", "parallel", "per_minute")
+            if arguments[name] is not None
+        }
+        summary = resume_batch(runtime, store, arguments["batch"], options, limits)
     else:
-        sweep = _choose_sweep(given)
-        options = _merge_limits(options, sweep, given["parallel"])
-        summary = resample_grid(runtime, store, sweep, options, dry_run=given["dry_run"])
+        sweep = _choose_sweep(arguments)
+        options = _merge_limits(options, sweep, arguments["parallel"])
+        summary = resample_grid(runtime, store, sweep, options, dry_run=arguments["dry_run"])
     print_json(summary) if as_json else _print_batch(summary, store.path)
     for batch in list_unfinished_batches(runtime, store) if not summary["left"] else ():
         command = f"flightlog lab resample {store.name} --resume --batch {batch.name[:8]}"
@@ -106,7 +110,7 @@ def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **
 @sending_options
 @RUNS_DIR
 @AS_JSON
-def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **given: Any) -> int:
+def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **arguments: Any) -> int:
     """Edit a recorded request and send it.
 
     Messages, system prompt, tools, results and sampling can be edited. Thinking blocks are signed:
@@ -117,19 +121,23 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **give
     from flightlog.lab.resample.plan import Sweep
     from flightlog.lab.resample.service import dump_request, resample_edited
 
-    runtime = open_runtime(on=given["on"])
+    runtime = open_runtime(on=arguments["on"])
     store = service.open_run(runtime, runs_dir, run)
-    target = (given["session"], given["replicate"] or 0, given["request"])
+    target = (arguments["session"], arguments["replicate"] or 0, arguments["request"])
     if dump:
         print_json(dump_request(store, *target))
         return 0
-    if given["source"] is None and not given["sets"] and not given["drop_thinking"]:
+    if arguments["source"] is None and not arguments["sets"] and not arguments["drop_thinking"]:
         raise click.UsageError("use --dump, or an edit: --input FILE, --set PATH=VALUE, --drop-thinking")
-    body = requests.parse_edited_request(given["source"].read()) if given["source"] else dump_request(store, *target)
-    body = requests.without_thinking(body) if given["drop_thinking"] else body
-    body = requests.replace_values(body, dict(map(_parse_assignment, given["sets"])))
-    sweep = Sweep(target[0], target[1], (target[2],), models=given["models"], count=given["count"])
-    summary = resample_edited(runtime, store, sweep, body, given["label"], sent=_send_options(given))
+    body = (
+        requests.parse_edited_request(arguments["source"].read())
+        if arguments["source"]
+        else dump_request(store, *target)
+    )
+    body = requests.without_thinking(body) if arguments["drop_thinking"] else body
+    body = requests.replace_values(body, dict(map(_parse_assignment, arguments["sets"])))
+    sweep = Sweep(target[0], target[1], (target[2],), models=arguments["models"], count=arguments["count"])
+    summary = resample_edited(runtime, store, sweep, body, arguments["label"], sent=_send_options(arguments))
     print_json(summary) if as_json else _print_batch(summary, store.path)
     return int(bool(summary["errors"] or summary["left"]))
 
@@ -142,7 +150,7 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **give
 @ON
 @RUNS_DIR
 @AS_JSON
-def resample_session(run: str, runs_dir: Path, *, as_json: bool, **given: Any) -> int:
+def resample_session(run: str, runs_dir: Path, *, as_json: bool, **arguments: Any) -> int:
     """Run a whole session again.
 
     Adds replicates to RUN with the same files and the same context. `flightlog lab run --resume`
@@ -154,11 +162,16 @@ def resample_session(run: str, runs_dir: Path, *, as_json: bool, **given: Any) -
     from flightlog.lab.layout import run_meta
     from flightlog.lab.resample.service import rerun_session
 
-    runtime = open_runtime(on=given["on"])
+    runtime = open_runtime(on=arguments["on"])
     store = service.open_run(runtime, runs_dir, run)
     before = {session.name for session in store.planned_sessions()}
     rerun_session(
-        runtime, store, given["session"], given["count"], budget_usd=given["max_budget_usd"], tell=RunProgress()
+        runtime,
+        store,
+        arguments["session"],
+        arguments["count"],
+        budget_usd=arguments["max_budget_usd"],
+        tell=RunProgress(),
     )
     meta = run_meta(store.name, store.config, store.state)
     print_json(meta) if as_json else print_run(meta)
@@ -166,17 +179,17 @@ def resample_session(run: str, runs_dir: Path, *, as_json: bool, **given: Any) -
     return int(any(session["stop_reason"] != "completed" for session in new))
 
 
-def _parse_assignment(written: str) -> tuple[str, Any]:
-    path, equals, text = written.partition("=")
+def _parse_assignment(assignment: str) -> tuple[str, Any]:
+    path, equals, text = assignment.partition("=")
     if not equals or not path:
-        raise click.UsageError(f'not PATH=VALUE: "{one_line(written, 60)}"')
+        raise click.UsageError(f'not PATH=VALUE: "{one_line(assignment, 60)}"')
     try:
         return path, json.loads(text)
     except ValueError:
         return path, text
 
 
-def _send_options(given: dict[str, Any]) -> Any:
+def _send_options(arguments: dict[str, Any]) -> Any:
     from msgspec.structs import replace
 
     from flightlog.cli.lab.run import SamplingProgress
@@ -184,30 +197,34 @@ def _send_options(given: dict[str, Any]) -> Any:
     from flightlog.lab.resample.state import BatchLimits
 
     limits = BatchLimits(
-        given["max_budget_usd"], given["parallel"] or 8, given["per_minute"], given["retries"], given["timeout"]
+        arguments["max_budget_usd"],
+        arguments["parallel"] or 8,
+        arguments["per_minute"],
+        arguments["retries"],
+        arguments["timeout"],
     )
-    limits = replace(limits, until_width=given["until_width"])
-    return SamplingOptions(limits, SamplingProgress(), given["base_url"])
+    limits = replace(limits, until_width=arguments["until_width"])
+    return SamplingOptions(limits, SamplingProgress(), arguments["base_url"])
 
 
-def _choose_sweep(given: dict[str, Any]) -> Any:
+def _choose_sweep(arguments: dict[str, Any]) -> Any:
     """Return the grid of samples from --sweep or from the options."""
     from flightlog.lab.resample.plan import Sweep
     from flightlog.lab.resample.service import read_sweep
 
-    if given["sweep"] is not None:
-        return read_sweep(given["sweep"])
-    requests = given["requests"] if given["requests"] or given["turns"] else (1,)
-    numbers = given["variants"]
+    if arguments["sweep"] is not None:
+        return read_sweep(arguments["sweep"])
+    requests = arguments["requests"] if arguments["requests"] or arguments["turns"] else (1,)
+    numbers = arguments["variants"]
     return Sweep(
-        given["session"],
-        given["replicate"] or 0,
+        arguments["session"],
+        arguments["replicate"] or 0,
         requests,
-        given["turns"],
-        given["models"],
+        arguments["turns"],
+        arguments["models"],
         numbers=tuple(number for number in numbers if number),
         as_recorded=not numbers or 0 in numbers,
-        count=given["count"],
+        count=arguments["count"],
     )
 
 

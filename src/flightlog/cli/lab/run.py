@@ -25,17 +25,17 @@ from flightlog.model.text import make_inert, one_line, pluralize
 @click.option("--dry-run", is_flag=True, help="Show the runs without writing them.")
 @RUNS_DIR
 @AS_JSON
-def collect(session: str | None, runs_dir: Path, *, as_json: bool, **given: Any) -> None:
+def collect(session: str | None, runs_dir: Path, *, as_json: bool, **arguments: Any) -> None:
     """Make runs from recorded sessions.
 
     File changes are rebuilt from tool calls and labeled as such.
     """
     from flightlog.lab.collect import CollectOptions, collect_sessions
 
-    if not (session or given["every"] or given["only_list"]):
+    if not (session or arguments["every"] or arguments["only_list"]):
         raise click.UsageError("name a SESSION, or use --all or --list")
     names = ("projects_dir", "exclude_current", "limit")
-    options = CollectOptions(not (given["only_list"] or given["dry_run"]), *(given[name] for name in names))
+    options = CollectOptions(not (arguments["only_list"] or arguments["dry_run"]), *(arguments[name] for name in names))
     rows = collect_sessions(open_runtime(), session or "", runs_dir, options)
     if as_json:
         print_json(rows)
@@ -104,26 +104,26 @@ class SamplingProgress:
 @ON
 @RUNS_DIR
 @AS_JSON
-def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: bool, **given: Any) -> int:
+def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: bool, **arguments: Any) -> int:
     """Run the experiment of a configuration. Exit 1 if a session did not complete."""
     from flightlog.lab import service
     from flightlog.lab.layout import run_meta
     from flightlog.lab.replay.branch import continue_any_run
     from flightlog.lab.runner.run import start_run
 
-    runtime = open_runtime(on=given["on"])
+    runtime = open_runtime(on=arguments["on"])
     if (config is None) == (resume is None):
         raise click.UsageError("name either CONFIG or --resume RUN")
     progress = RunProgress()
     if resume is not None:
         store = service.open_run(runtime, runs_dir, resume)
         with service.attach_executor(service.prepare_run(runtime, progress)) as context:
-            continue_any_run(store, context, again=given["again"])
+            continue_any_run(store, context, again=arguments["again"])
     else:
         assert config is not None
-        frozen = service.read_config(config, _config_overrides(given, config))
+        frozen = service.read_config(config, _config_overrides(arguments, config))
         path = (runs_dir / service.run_name(runtime, frozen)).absolute()
-        if given["dry_run"]:
+        if arguments["dry_run"]:
             _print_plan(path, frozen, as_json=as_json)
             return 0
         with service.attach_executor(service.prepare_run(runtime, progress)) as context:
@@ -133,15 +133,15 @@ def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: boo
     return int(any(session["stop_reason"] != "completed" for session in meta["sessions"]))
 
 
-def _config_overrides(given: dict[str, Any], config: Path) -> dict[str, object]:
-    overrides = {name: given[name] for name in ("model", "session_mode", "run_name") if given[name]}
-    if given["no_capture"]:
+def _config_overrides(arguments: dict[str, Any], config: Path) -> dict[str, object]:
+    overrides = {name: arguments[name] for name in ("model", "session_mode", "run_name") if arguments[name]}
+    if arguments["no_capture"]:
         overrides["capture_api_requests"] = False
-    if given["tags"]:
+    if arguments["tags"]:
         from flightlog.lab.config import tags_of
 
-        own = tags_of(config.read_text("utf-8")) if config.is_file() else []
-        overrides["tags"] = [*own, *given["tags"]]
+        tags = tags_of(config.read_text("utf-8")) if config.is_file() else []
+        overrides["tags"] = [*tags, *arguments["tags"]]
     return overrides
 
 

@@ -224,13 +224,13 @@ def _print_task_order(path: Path, *, as_json: bool) -> int:
     return 0
 
 
-def _send_request(written: str, request: str, reason: str, *, as_json: bool) -> None:
+def _send_request(session: str, request: str, reason: str, *, as_json: bool) -> None:
     from flightlog.loop import service
     from flightlog.loop.runner.driver import ControlRequest
 
-    if not service.send_request(open_runtime(), written, ControlRequest(request, why=reason)):
-        raise Conflict(f"{written} is not running", hint=f"flightlog loop status --session {written}")
-    print_outcome({"session": written, "asked": request}, f"asked {written} to {request}", as_json=as_json)
+    if not service.send_request(open_runtime(), session, ControlRequest(request, why=reason)):
+        raise Conflict(f"{session} is not running", hint=f"flightlog loop status --session {session}")
+    print_outcome({"session": session, "asked": request}, f"asked {session} to {request}", as_json=as_json)
 
 
 def _print_progress(line: str) -> None:

@@ -250,12 +250,12 @@ def _find_store() -> "RetroStore":
     return find_retro_store(open_runtime())
 
 
-def _move_issue(written: str, to: str, notes: str = "", *, as_json: bool) -> None:
+def _move_issue(issue_id: str, to: str, notes: str = "", *, as_json: bool) -> None:
     from flightlog.retro.issues import workflow
 
     store = _open_store()
     with store.lock():
-        moved = workflow.move_issue(store, written, to, notes)  # type: ignore[arg-type]
+        moved = workflow.move_issue(store, issue_id, to, notes)  # type: ignore[arg-type]
     print_outcome(moved, f"{moved.id} is {moved.status}", as_json=as_json)
 
 
