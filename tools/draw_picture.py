@@ -21,8 +21,8 @@ COLOURS = {
     "#": "#8ddb8c",
     "→": "#7cc4f2",
     "✗": "#ff9d97",
-    "as it went": "#ff9d97",
-    "from there": "#8ddb8c",
+    "original": "#ff9d97",
+    "rerun": "#8ddb8c",
     "certificate": "#8ddb8c",
     "~": "#9aa6b0",
 }

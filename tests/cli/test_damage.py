@@ -127,7 +127,7 @@ def test_verify_restores_from_the_file_the_agent_still_has(archive, harm):
     assert ran.code == 0, ran.out
     assert re.search("restored from|recorded again", ran.out)
     shutil.rmtree(archive / "projects")
-    assert within(archive, "doctor", "--verify").out == "3 sessions read back, 0 faults repaired, 0 left\n"
+    assert within(archive, "doctor", "--verify").out == "3 sessions verified, 0 faults repaired, 0 left\n"
     listed = json.loads(within(archive, "session", "list", "--json").out)
     assert {each["session"]: each["steps"] for each in listed}[HURT] == 1200
 
@@ -137,9 +137,9 @@ def test_verify_names_the_process_that_holds_a_session(archive):
         ran = within(archive, "doctor", "--verify")
 
     assert ran.code == 75
-    assert "2 sessions read back" in ran.out
+    assert "2 sessions verified" in ran.out
     assert re.search(
-        rf"not read back: held by process 1, adopting, process {os.getpid()}, running .*, since 20", ran.err
+        rf"not verified: held by process 1, adopting, process {os.getpid()}, running .*, since 20", ran.err
     )
 
 

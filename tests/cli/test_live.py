@@ -31,7 +31,7 @@ def test_status_shows_the_board_then_the_recording_and_as_json_both(desk):
     as_json = json.loads(within(desk.config, "status", "--json").out)
 
     assert told.code == 0
-    assert told.out.index("PROFILE") < told.out.index("SESSION") < told.out.index("1 session in the agent's own files")
+    assert told.out.index("PROFILE") < told.out.index("SESSION") < told.out.index("1 session in the agent's files")
     assert "Hooks missing" in told.out
     assert as_json["live"][0]["state"]["sessions"][0]["sessionId"] == ONE
     assert as_json["sessions_live"] == 1
@@ -72,7 +72,7 @@ def test_a_swap_by_hand_splits_the_cost_and_without_words_it_advises(desk):
     text = desk.yaml.read_text().replace("authProfiles:\n", "authProfiles:\n  - profileId: work\n    label: Work\n")
     desk.yaml.write_text(text)
 
-    assert "no need to go elsewhere" in within(desk.config, "live", "swap").out
+    assert "no switch needed" in within(desk.config, "live", "swap").out
     assert within(desk.config, "live", "swap", ONE[:8], "work", "--at", "nonsense").code == 2
     assert within(desk.config, "live", "swap", ONE[:8], "nobody").code == 1
     done = within(desk.config, "live", "swap", ONE[:8], "work", "--json")
@@ -91,7 +91,7 @@ def test_state_reads_the_file_and_says_where_it_is_broken(desk):
 
     assert (good.code, json.loads(good.out)[0]["state"]["authProfiles"][0]["profileId"]) == (0, "default")
     assert bad.code == 3
-    assert "never overwritten: line " in bad.err
+    assert "left unchanged: line " in bad.err
 
 
 def test_cleanup_moves_old_sessions_to_a_compressed_archive(desk):

@@ -51,7 +51,7 @@ def test_status_says_what_is_kept_and_what_is_not(tmp_path):
     told = asked(config, "status")[1]
     assert (told["sessions_kept"], told["only_kept"], told["not_kept"], told["sessions_live"]) == (2, 2, 0, 0)
     assert within(config, "session", "list", "--json").code == 0
-    assert "2 sessions kept by us, 2 of them deleted by the agent since" in within(config, "status").out
+    assert "2 sessions archived (2 deleted by the agent)" in within(config, "status").out
 
 
 def test_one_session_is_settled_by_its_beginning(tmp_path):
@@ -87,7 +87,7 @@ def test_a_session_somebody_else_settles_is_named_and_the_code_says_held(tmp_pat
         ran = within(config, "settle")
 
     assert ran.code == 75
-    assert "not kept now: 2123f2df" in ran.err
+    assert "not archived, busy: 2123f2df" in ran.err
     assert f"held by process {os.getpid()}" in ran.err
 
 

@@ -33,7 +33,7 @@ def test_a_repository_cannot_agree_to_words_for_the_person_who_cloned_it(ground)
     run(ground, "trust", "--yes")
     after = run(ground, "dataset", "session", "sync-to-jsonl")
 
-    assert "words are withheld" in before.err
+    assert "words are left out" in before.err
     assert "track_words = true" in before.err
     assert after.err == ""
     assert ground.rows("chat")[0]["input"] == "zebra"
@@ -75,8 +75,8 @@ def test_status_and_doctor_speak_of_the_rows_here(ground):
     ground.write(SESSION, *turn(1))
     run(ground, "dataset", "session", "sync-to-jsonl")
 
-    assert "nothing of it is safe elsewhere yet" in run(ground, "status").out
-    assert "nothing of it is safe elsewhere yet" in run(ground, "dataset", "status").out
+    assert "not backed up yet" in run(ground, "status").out
+    assert "not backed up yet" in run(ground, "dataset", "status").out
     told = [json.loads(run(ground, *words, "--json").out) for words in (("status",), ("dataset", "status"))]
     assert told[0]["dataset"]["shards_unsafe"] == told[1]["shards_unsafe"] == 2
     (ground.top / ".gitignore").write_text(".git-ml\n")
@@ -119,7 +119,7 @@ def test_a_compaction_says_how_to_commit_it_and_commits_it(ground):
 
     assert plain.splitlines()[-1] == "to commit it: flightlog dataset tracked compact --commit"
     assert json.loads(committed.out)["commit"] == ground.git("rev-parse", "HEAD").strip()
-    assert again.out.splitlines()[-1] == "nothing to commit, the base files are as they were"
+    assert again.out.splitlines()[-1] == "nothing to commit, the base files are unchanged"
     ground.git("checkout", "-q", "-b", "work")
     assert "git add .git-ml" in run(ground, "dataset", "tracked", "compact", "--commit").out
     ground.git("checkout", "-q", "main")

@@ -99,7 +99,7 @@ def test_a_taken_port_is_said_with_the_next_command(machine):
     first.send_signal(signal.SIGINT)
     first.communicate(timeout=20)
 
-    assert (second.returncode, f"port {port} is taken" in said, "--port 0" in said) == (75, True, True)
+    assert (second.returncode, f"port {port} is in use" in said, "--port 0" in said) == (75, True, True)
 
 
 def test_without_the_extra_it_says_how_to_get_it(machine, tmp_path):

@@ -99,11 +99,11 @@ def test_runs_sessions_and_steps_show_what_inspect_shows(place, monkeypatch):
     assert one.text.count("&lt;u&gt;v&lt;/u&gt; failed") == 2
     assert 'hx-get="/lab/runs/shop/ways"' in one.text
     assert "Divergence tree" in ways.text
-    assert "1 place where they part" in ways.text
+    assert "1 fork" in ways.text
     assert 'href="/lab/runs/shop/1r1/2#replay"' in points.text
     assert "shop.py" in one.text
     assert 'href="/lab/runs/shop/1r1/2"' in session.text
-    for said in ("cat shop.py; exit 3", "price = 2", "request_002.json", "What would it cost?", "failed"):
+    for said in ("cat shop.py; exit 3", "price = 2", "request_002.json", "Show expected cost", "failed"):
         assert said in step.text, said
     assert "6 of 8" in samples.text
     assert "<b>request_001_v01</b> against request_001: differs" in samples.text
@@ -139,7 +139,7 @@ def test_a_run_that_cannot_be_read_is_said_and_hides_no_other(tmp_path, monkeypa
 
     assert (listed.status, one.status) == (200, 200)
     assert 'href="/lab/runs/good"' in listed.text
-    assert "Cannot be read: bad: " in listed.text
+    assert "Unreadable: bad: " in listed.text
     assert other.status >= 400
     assert "<script>alert" not in listed.text + other.text
 
@@ -196,7 +196,7 @@ def test_nothing_is_started_without_the_header_in_read_only_mode_or_with_nonsens
 
     assert answer.status == status
     assert sorted(path.name for path in (place / "runs").iterdir()) == before
-    assert ("What would it cost?" in shown) is not read_only
+    assert ("Show expected cost" in shown) is not read_only
     assert ("flightlog lab replay shop --session 1 --replicate 1 --turn 2" in shown) is read_only
 
 
@@ -302,6 +302,6 @@ def test_a_replay_is_started_by_keyboard_alone_and_the_page_follows_it(place, mo
         page.js("document.getElementById('start').focus()")
         page.key("Enter")
         page.until("document.getElementById('errand')")
-        page.until("document.querySelector('#errand [role=status]').innerText.includes('completed')", 60)
-        page.until("document.querySelector('#errand table a').innerText.startsWith('replay_shop')")
+        page.until("document.querySelector('#replay-status [role=status]').innerText.includes('completed')", 60)
+        page.until("document.querySelector('#replay-status table a').innerText.startsWith('replay_shop')")
         assert (page.dialogs, page.outside(), page.complaints) == ([], [], [])

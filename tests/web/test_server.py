@@ -115,7 +115,7 @@ def test_finding_leads_to_the_row_that_says_it(pages):
 
     assert "<mark>f-strings</mark>" in html
     assert f'href="/sessions/{session}?at=1.4#1.4"' in html
-    assert "Nothing in this session" in served.ask(f"/sessions/{session}/find?find=xyzzy").text
+    assert "No matches for" in served.ask(f"/sessions/{session}/find?find=xyzzy").text
 
 
 def test_searching_looks_inside_the_sessions(pages):
@@ -152,7 +152,7 @@ def test_an_ambiguous_beginning_is_refused_and_a_unique_one_served(pages):
 def test_nothing_recorded_yet_is_a_page_that_says_what_to_do(tmp_path):
     with running(tmp_path) as served:
         assert "flightlog demo" in served.ask("/").text
-        assert "Nothing used yet" in served.ask("/usage").text
+        assert "No usage yet" in served.ask("/usage").text
 
 
 def test_a_session_that_vanishes_leaves_the_list(tmp_path):

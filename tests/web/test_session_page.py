@@ -1,4 +1,4 @@
-"""What is held is what would be told: the same rows, the same words, whatever was left in the recording."""
+"""A session page shows the same rows and the same text as a fold of the whole session."""
 
 from flightlog.model.session import Step, Turn
 from flightlog.views.session.timeline import RowKind, RowMark, build_rows

@@ -99,7 +99,7 @@ def test_one_search_finds_sessions_runs_loops_findings_and_issues(served, projec
     assert "address=task%3Asession-001-shop/001" in served.ask("/search?q=totals").text
     assert f"address=issue%3A{project.issue}" in issue
     assert "address=finding%3Acost-models" in finding
-    assert "Nothing says" in served.ask("/search?q=zzzzqqq").text
+    assert "No results for" in served.ask("/search?q=zzzzqqq").text
     assert "<script>x" not in served.ask("/search?q=%3Cscript%3Ex").text
 
 
@@ -111,7 +111,7 @@ def test_the_trace_page_shows_every_kind_and_what_is_broken_is_said(served, proj
     assert f"/sessions/{project.session}?at=1.1#1.1" in told
     assert served.ask("/trace?address=nothing-like-it").status == 404
     assert served.ask("/trace?address=%3Cb%3E").status in {400, 404}
-    assert "Name something" in served.ask("/trace").text
+    assert "Enter an address" in served.ask("/trace").text
     assert f"/trace?address=session:{project.session}" in served.ask(f"/sessions/{project.session}").text
 
 
@@ -134,6 +134,6 @@ def test_rooms_that_are_empty_say_what_to_do(tmp_path, monkeypatch):
 
     assert {path: answer.status for path, answer in said.items()} == dict.fromkeys(said, 200)
     assert "flightlog dataset session sync-to-jsonl" in said["/dataset"].text
-    assert "None found; 0 sessions looked at" in said["/privacy"].text
+    assert "None found in 0 sessions" in said["/privacy"].text
     assert "flightlog demo" in said["/doctor?whole"].text
     assert not (tmp_path / ".git-ml").exists()

@@ -134,8 +134,8 @@ BREAKS = (
     Break(
         "R4",
         "cli/overview.py",
-        "    if told.lost_events:\n",
-        "    if told.lost_events and told.not_kept:\n",
+        "    if summary.lost_events:\n",
+        "    if summary.lost_events and summary.not_kept:\n",
         "tests/hooks/test_record.py::test_status_reports_the_events_that_were_lost",
     ),
     Break(

@@ -1,4 +1,4 @@
-"""The command line: six entry points that import the root when they are called."""
+"""Entry points of the command line. Each imports the root command only when it runs."""
 
 import sys
 

@@ -1,20 +1,25 @@
-"""Shell completion.
+"""Shell completion of commands and ids.
 
-One table says which ids a parameter takes. It is read while a shell asks, and at no other time;
-whatever goes wrong then, nothing is offered and nothing is said.
+One table maps parameters to the ids they take. It is read only while a shell asks for
+completions. An error then offers nothing and prints nothing.
 """
 
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from flightlog.app.runtime import open_runtime
-from flightlog.cli.output import json_option
+from flightlog.cli.output import json_option, print_json
 
-OFFERED_MAX = 200
+if TYPE_CHECKING:
+    from flightlog.retro.issues.board import Board
+    from flightlog.retro.state import RetroAnalysis
+
+OFFERED_MAX = 200  # a longer list is of no use to a person pressing Tab
 NAMES = {
     "flightlog": "",
     "ralph-runtime": "loop",
@@ -31,13 +36,13 @@ WHERE = {
 
 
 def is_completing(environ: dict[str, str] | None = None) -> bool:
-    """Whether a shell asks what to offer."""
-    given = os.environ if environ is None else environ
-    return any(name.endswith("_COMPLETE") and value.endswith("_complete") for name, value in given.items())
+    """Return whether a shell is asking for completions."""
+    variables = os.environ if environ is None else environ
+    return any(name.endswith("_COMPLETE") and value.endswith("_complete") for name, value in variables.items())
 
 
 def offer_ids(command: click.Command, *path: str) -> click.Command:
-    """Let the parameters of a command, and of those below it, offer ids."""
+    """Make the parameters of a command and its subcommands complete ids."""
     for parameter in command.params:
         offer = _find_offer(path, parameter.name or "")
         if offer is not None:
@@ -45,37 +50,36 @@ def offer_ids(command: click.Command, *path: str) -> click.Command:
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
-            each = command.get_command(context, name)
-            if each is not None:
-                offer_ids(each, *path, name)
+            subcommand = command.get_command(context, name)
+            if subcommand is not None:
+                offer_ids(subcommand, *path, name)
     return command
 
 
 class CompletableId(click.types.StringParamType):
-    """Text that names something; what there is to name is told by `offer`."""
+    """Text that names something; `offer` lists the possible names."""
 
     def __init__(self, offer: Callable[[], Iterable[tuple[str, str]]]) -> None:
-        """Offer these pairs of id and meaning."""
+        """Take a function that returns pairs of id and description."""
         self._offer = offer
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:  # fmt: skip
-        """Offer the ids that begin so."""
+        """Return the ids that start with `incomplete`."""
         del ctx, param
         try:
-            every = [pair for pair in self._offer() if pair[0].startswith(incomplete)]
-        except Exception:  # noqa: BLE001 - a shell waits: no message could be read
+            matches = [pair for pair in self._offer() if pair[0].startswith(incomplete)]
+        except Exception:  # noqa: BLE001 - a message would end up in the command line being typed
             return []
-        return [CompletionItem(name, help=help_ or None) for name, help_ in every[:OFFERED_MAX]]
+        return [CompletionItem(name, help=help_ or None) for name, help_ in matches[:OFFERED_MAX]]
 
 
 def _session_ids() -> Iterable[tuple[str, str]]:
     from flightlog.archive.archive import open_archive
 
-    found = open_archive(open_runtime()).recordings.values()
-    newest = sorted(found, key=lambda each: -each.changed_ms)
-    return [(each.session, "") for each in newest]
+    recordings = open_archive(open_runtime()).recordings.values()
+    return [(recording.session, "") for recording in sorted(recordings, key=lambda item: -item.changed_ms)]
 
 
 def _run_names() -> Iterable[tuple[str, str]]:
@@ -87,37 +91,34 @@ def _run_names() -> Iterable[tuple[str, str]]:
 def _loop_names() -> Iterable[tuple[str, str]]:
     from flightlog.loop.service import all_sessions
 
-    runtime = open_runtime()
-    return [(path.name, "") for path in all_sessions(runtime)]
+    return [(path.name, "") for path in all_sessions(open_runtime())]
+
+
+def _read_retro() -> "tuple[RetroAnalysis | None, Board]":
+    from flightlog.retro.store import read_analysis_and_board
+
+    return read_analysis_and_board(open_runtime())
 
 
 def _issue_ids() -> Iterable[tuple[str, str]]:
-    from flightlog.retro.store import read_analysis_and_board
-
-    runtime = open_runtime()
-    return [(each.id, each.title) for each in read_analysis_and_board(runtime)[1].issues.values()]
+    return [(issue.id, issue.title) for issue in _read_retro()[1].issues.values()]
 
 
 def _cluster_ids() -> Iterable[tuple[str, str]]:
-    from flightlog.retro.store import read_analysis_and_board
-
-    runtime = open_runtime()
-    return [(each.id, each.theme) for each in read_analysis_and_board(runtime)[1].clusters.values()]
+    return [(cluster.id, cluster.theme) for cluster in _read_retro()[1].clusters.values()]
 
 
 def _finding_ids() -> Iterable[tuple[str, str]]:
-    from flightlog.retro.store import read_analysis_and_board
-
-    analysis, _ = read_analysis_and_board(open_runtime())
-    return [(each.id, each.label) for each in analysis.patterns] if analysis else []
+    analysis, _ = _read_retro()
+    return [(pattern.id, pattern.label) for pattern in analysis.patterns] if analysis else []
 
 
 def _row_ids() -> Iterable[tuple[str, str]]:
     from flightlog.dataset.reader import read_dataset
     from flightlog.dataset.service import find_dataset
 
-    place = find_dataset(open_runtime())
-    rows = read_dataset(place.tracked_dir).rows.values() if place else ()
+    dataset = find_dataset(open_runtime())
+    rows = read_dataset(dataset.tracked_dir).rows.values() if dataset else ()
     return [(str(row["id"]), str(row["kind"])) for row in rows if row.get("id") and row.get("kind") != "tombstone"]
 
 
@@ -131,7 +132,7 @@ def _traceable_ids() -> Iterable[tuple[str, str]]:
 
 Offer = Callable[[], Iterable[tuple[str, str]]]
 
-# (command, or its beginning): {parameter: what it names}
+# command path or a prefix of it: {parameter: function that lists its ids}
 _TABLE: dict[tuple[str, ...], dict[str, Offer]] = {
     ("session",): {"session_id": _session_ids, "address": _session_ids},
     ("settle",): {"session_id": _session_ids},
@@ -149,36 +150,35 @@ _TABLE: dict[tuple[str, ...], dict[str, Offer]] = {
 
 
 def _find_offer(path: tuple[str, ...], parameter: str) -> Offer | None:
-    found = [named[parameter] for begin, named in _TABLE.items() if path[: len(begin)] == begin and parameter in named]
-    return found[0] if found else None
+    offers = [
+        parameters[parameter]
+        for prefix, parameters in _TABLE.items()
+        if path[: len(prefix)] == prefix and parameter in parameters
+    ]
+    return offers[0] if offers else None
 
 
 @click.command(epilog='Example: eval "$(flightlog completion bash)"')
 @click.argument("shell", type=click.Choice(list(WHERE)))
-@json_option("Print the script and where it belongs as JSON.")
+@json_option("Print the script and its place as JSON.")
 def completion(shell: str, *, as_json: bool) -> None:
-    """Print what a shell needs to complete commands and ids.
+    """Print the shell completion script.
 
-    It serves flightlog and its other names. Put it where your shell reads it:
+    It completes commands and ids of flightlog and its aliases. Load it in your shell's startup file:
 
     \b
     bash  eval "$(flightlog completion bash)"      in ~/.bashrc
     zsh   eval "$(flightlog completion zsh)"       in ~/.zshrc, after compinit
     fish  flightlog completion fish > ~/.config/fish/completions/flightlog.fish
-    """  # noqa: D301 - the mark is click's, for lines that stay as they are
+    """  # noqa: D301 - click keeps the line breaks of a paragraph after \b
     from click.shell_completion import get_completion_class
 
-    made = get_completion_class(shell)
-    assert made is not None, "click knows the three shells"
+    shell_class = get_completion_class(shell)
+    assert shell_class is not None, "click supports the three shells"
     parts = []
     for name in NAMES:
         variable = f"_{name.replace('-', '_').upper()}_COMPLETE"
-        one = made(click.Command(name), {}, name, variable)
-        parts.append(one.source_template % one.source_vars())
+        completer = shell_class(click.Command(name), {}, name, variable)
+        parts.append(completer.source_template % completer.source_vars())
     script = "\n".join(parts)
-    if as_json:
-        from flightlog.cli.output import print_json
-
-        print_json({"shell": shell, "script": script, "install": WHERE[shell]})
-    else:
-        click.echo(script)
+    print_json({"shell": shell, "script": script, "install": WHERE[shell]}) if as_json else click.echo(script)

@@ -8,79 +8,77 @@ from typing import Any
 import click
 
 from flightlog.app.runtime import open_runtime
-from flightlog.cli.output import json_option
+from flightlog.cli.output import json_option, print_json
 from flightlog.model.errors import Invalid
 from flightlog.model.text import describe_redaction, make_inert, pluralize
 
 _JSON = json_option()
-_DRY = click.option("--dry-run", is_flag=True, help="Show what would be done and do nothing.")
+_DRY = click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
 
 
 @click.group(epilog="Example: flightlog dataset session sync-to-jsonl")
 def dataset() -> None:
-    """Training rows in git, told from your sessions."""
+    """Track training rows in git."""
 
 
 @dataset.group(epilog="Example: flightlog dataset session sync-to-jsonl")
 def session() -> None:
-    """Bring the rows up to date."""
+    """Update the rows from sessions."""
 
 
 @dataset.group(epilog="Example: flightlog dataset tracked compact --dry-run")
 def tracked() -> None:
-    """Look after the tracked files."""
+    """Maintain the tracked files."""
 
 
 @session.command("sync-to-jsonl", epilog="Example: flightlog dataset session sync-to-jsonl --compact")
-@click.option("--compact", "then_compact", is_flag=True, help="Fold shards afterwards.")
-@click.option("--commits", is_flag=True, help="Only the commits since the last time, as the git hook asks.")
-@click.option("--hook", "from_hook", is_flag=True, help="As the repository's own hook: rows without words, no push.")
+@click.option("--compact", "then_compact", is_flag=True, help="Compact shards afterwards.")
+@click.option("--commits", is_flag=True, help="Only new commits; the git hook uses this.")
+@click.option("--hook", "from_hook", is_flag=True, help="For the repository's hook: no words, no push.")
 @_JSON
 def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json: bool) -> None:
-    """Write every row of this repository that its files lack; running it again writes nothing."""
-    from flightlog.cli.output import print_json
+    """Write missing rows of this repository. Running it again writes nothing."""
     from flightlog.dataset import service, state
 
     runtime = open_runtime()
-    place, off = service.locate_dataset(runtime), state.report_if_off(runtime)
+    location, is_off = service.locate_dataset(runtime), state.report_if_off(runtime)
     if commits:
-        new = service.sync_new_commits(runtime, place)
-        click.echo(json.dumps({"commits": new}) if as_json else pluralize(new, "commit"))
+        count = service.sync_new_commits(runtime, location)
+        click.echo(json.dumps({"commits": count}) if as_json else pluralize(count, "commit"))
         return
-    allowed = service.allowed_writes(runtime, place.repository.top, own_hook=True) if from_hook else service.PERSON
-    report = service.sync_repository(runtime, place, allowed)
-    problem = service.push_if_enabled(runtime, place) if "push" in allowed and not off else None
+    allowed = service.allowed_writes(runtime, location.repository.top, own_hook=True) if from_hook else service.PERSON
+    report = service.sync_repository(runtime, location, allowed)
+    problem = service.push_if_enabled(runtime, location) if "push" in allowed and not is_off else None
     if as_json:
         print_json(report)
     else:
-        written = f"{pluralize(report.sessions, 'session')} of this repository, {pluralize(report.rows, 'new row')}"
-        click.echo(f"{written}; {describe_redaction(report.secrets, report.personal)}")
-    if not (report.words or off):
-        click.echo("words are withheld; to track them, redacted: track_words = true under [dataset]", err=True)
+        counts = f"{pluralize(report.sessions, 'session')} of this repository, {pluralize(report.rows, 'new row')}"
+        click.echo(f"{counts}; {describe_redaction(report.secrets, report.personal)}")
+    if not (report.words or is_off):
+        click.echo("words are left out; to track them redacted, set track_words = true under [dataset]", err=True)
         click.echo("  in flightlog.toml, then: flightlog trust --yes", err=True)
     if problem is not None:
         click.echo(f"not pushed: {make_inert(problem.message)}", err=True)
-    if then_compact and not off:
-        _print_compaction(service.compact_repository(runtime, place, dry_run=False), err=True)
+    if then_compact and not is_off:
+        _print_compaction(service.compact_repository(runtime, location, dry_run=False), err=True)
 
 
 @tracked.command(epilog="Example: flightlog dataset tracked compact --commit")
 @_DRY
-@click.option("--commit", is_flag=True, help="Commit the base files too, in a way no branch can conflict with.")
+@click.option("--commit", is_flag=True, help="Also commit the base files, without conflicts on other branches.")
 @_JSON
 def compact(*, dry_run: bool, commit: bool, as_json: bool) -> None:
-    """Fold shards into the base files on the default branch, into one shard on any other."""
-    from flightlog.cli.output import print_json
+    """Merge shards into fewer files.
+
+    On the default branch they go into the base files, on any other branch into one shard.
+    """
     from flightlog.dataset import service
 
     runtime = open_runtime()
-    done = service.compact_repository(
+    compaction = service.compact_repository(
         runtime, service.require_dataset(runtime), dry_run=dry_run, commit=commit and not dry_run
     )
-    if as_json:
-        print_json(done)
-    else:
-        _print_compaction(done, err=False)
+    print_json(compaction) if as_json else _print_compaction(compaction, err=False)
 
 
 @tracked.command(hidden=True, epilog="Example: flightlog dataset tracked merge %O %A %B %P (as git calls it)")
@@ -89,140 +87,134 @@ def compact(*, dry_run: bool, commit: bool, as_json: bool) -> None:
 @click.argument("theirs", type=click.Path(path_type=Path))
 @click.argument("name")
 def merge(base: Path, ours: Path, theirs: Path, name: str) -> None:
-    """Merge versions of the base file NAME, as git asks of its merge drivers."""
+    """Merge two versions of a base file for git."""
     from flightlog.dataset.compact import merge_base_files
     from flightlog.store.files import replace_file
 
-    del base  # rows are never edited, so what both sides began with says nothing
+    del base  # rows are never edited, so the common ancestor adds nothing
     replace_file(ours, merge_base_files(Path(name).name, [ours.read_bytes(), theirs.read_bytes()]), durable=False)
 
 
 @dataset.command(epilog="Example: flightlog dataset stats --json | jq .counts")
 @_JSON
 def stats(*, as_json: bool) -> None:
-    """Say what the dataset amounts to: counts, milestones, growth, quality, what is safe elsewhere."""
+    """Show counts, milestones, growth and quality."""
     from flightlog.dataset import service
 
     runtime = open_runtime()
-    told = service.dataset_stats(runtime, service.require_dataset(runtime))
+    report = service.dataset_stats(runtime, service.require_dataset(runtime))
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(report))
         return
     from flightlog.cli.dataset_output import stats_lines
 
-    for line in stats_lines(told):
+    for line in stats_lines(report):
         click.echo(line)
 
 
 @dataset.command(epilog="Example: flightlog dataset status")
 @_JSON
 def status(*, as_json: bool) -> None:
-    """Say how old the last row is that is safe elsewhere, and what would be lost with this machine."""
+    """Show how much of the dataset is backed up.
+
+    Prints the age of the last row on a remote, and what would be lost with this machine.
+    """
     from flightlog.cli.dataset_output import safety_line
-    from flightlog.cli.output import print_json
     from flightlog.dataset import service
     from flightlog.dataset.remote import measure_safety
 
     runtime = open_runtime()
-    told = measure_safety(service.require_dataset(runtime))
-    if as_json:
-        print_json(told)
-    else:
-        click.echo(safety_line(told, runtime.clock.now_ms()))
+    safety = measure_safety(service.require_dataset(runtime))
+    print_json(safety) if as_json else click.echo(safety_line(safety, runtime.clock.now_ms()))
 
 
 @dataset.command(epilog="Example: flightlog dataset check --fix")
-@click.option("--fix", is_flag=True, help="Put right what can be put right; nothing is deleted.")
+@click.option("--fix", is_flag=True, help="Repair what can be repaired; deletes nothing.")
 @_JSON
 def check(*, fix: bool, as_json: bool) -> int:
-    """Look for damage, wrong ids, lost links, secrets and files too large; exit 1 if something is wrong."""
-    from flightlog.cli.output import print_json
+    """Check rows, links, secrets and file sizes. Exit 1 if something is wrong."""
     from flightlog.dataset import service
     from flightlog.dataset.check import check_dataset, fix_dataset
 
     runtime = open_runtime()
-    place = service.require_dataset(runtime)
-    for line in fix_dataset(place, service.make_row_redactor(runtime, place)) if fix else ():
+    location = service.require_dataset(runtime)
+    for line in fix_dataset(location, service.make_row_redactor(runtime, location)) if fix else ():
         click.echo(make_inert(line), err=True)
-    found = check_dataset(place)
+    findings = check_dataset(location)
+    wrong = sum(not finding.is_note for finding in findings)
     if as_json:
-        print_json(found)
+        print_json(findings)
     else:
-        for one in found:
-            mark = "note" if one.is_note else "wrong"
-            click.echo(make_inert(f"{mark}  {one.what}: {one.text} ({one.where})"))
-            if one.next:
-                click.secho(f"    {one.next}", fg="cyan")
-        click.echo(
-            f"{sum(not one.is_note for one in found)} wrong, {pluralize(sum(one.is_note for one in found), 'note')}",
-            err=True,
-        )
-    return int(any(not one.is_note for one in found))
+        for finding in findings:
+            label = "note" if finding.is_note else "wrong"
+            click.echo(make_inert(f"{label}  {finding.what}: {finding.text} ({finding.where})"))
+            if finding.next:
+                click.secho(f"    {finding.next}", fg="cyan")
+        click.echo(f"{pluralize(wrong, 'problem')}, {pluralize(len(findings) - wrong, 'note')}", err=True)
+    return int(wrong > 0)
 
 
 @dataset.command(epilog="Example: flightlog dataset export --format parquet --output rows/")
 @click.option(
     "--format", "form", default="jsonl", show_default=True,
-    type=click.Choice(["jsonl", "csv", "parquet", "huggingface", "sft", "preferences"]), help="What to write.",
+    type=click.Choice(["jsonl", "csv", "parquet", "huggingface", "sft", "preferences"]), help="Output format.",
 )  # fmt: skip
-@click.option("--output", type=click.Path(path_type=Path), required=True, help="The file, or the directory, to write.")
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="File or directory to write.")
 @_JSON
 def export(form: str, output: Path, *, as_json: bool) -> None:
-    """Write the rows for other programs; what is in them was redacted before it was first written."""
+    """Export the rows to another format. Rows were redacted before they were first written."""
     from flightlog.dataset import service
-    from flightlog.dataset.exports import export_dataset as write
+    from flightlog.dataset.exports import export_dataset
     from flightlog.dataset.reader import read_dataset
 
-    made = write(read_dataset(service.require_dataset(open_runtime()).tracked_dir), form, output.resolve())
+    counts = export_dataset(read_dataset(service.require_dataset(open_runtime()).tracked_dir), form, output.resolve())
     if as_json:
-        click.echo(json.dumps({"format": form, "output": str(output), "rows": made}))
+        click.echo(json.dumps({"format": form, "output": str(output), "rows": counts}))
     else:
-        for name, rows in made.items():
+        for name, rows in counts.items():
             click.echo(f"{rows:>9,}  {name}")
         click.echo(f"written: {output}", err=True)
 
 
 @dataset.command(epilog="Example: flightlog dataset push")
-@click.option("--remote", help="Where to; the setting dataset.remote otherwise.")
+@click.option("--remote", help="Remote to push to (default: dataset.remote).")
 @_JSON
 def push(remote: str | None, *, as_json: bool) -> None:
-    """Push the rows to a ref of this clone's own; your branch, index and files are not touched."""
-    from flightlog.cli.output import print_json
+    """Push the rows to a ref of this clone. Your branch, index and files are not touched."""
     from flightlog.dataset import service
-    from flightlog.dataset.remote import push_shards as send
+    from flightlog.dataset.remote import push_shards
 
     runtime = open_runtime()
-    place = service.require_dataset(runtime)
-    done = send(
-        place,
-        remote or str(service.load_project_settings(runtime, place)["dataset.remote"].value),
+    location = service.require_dataset(runtime)
+    pushed = push_shards(
+        location,
+        remote or str(service.load_project_settings(runtime, location)["dataset.remote"].value),
         runtime.clock.now_ms(),
     )
     if as_json:
-        print_json(done)
+        print_json(pushed)
     else:
-        click.echo(f"{pluralize(done.shards, 'shard')} safe on {done.remote} as {done.ref}")
+        click.echo(f"{pluralize(pushed.shards, 'shard')} on {pushed.remote} as {pushed.ref}")
 
 
 @dataset.command(epilog="Example: flightlog dataset pull")
-@click.option("--remote", help="Where from; the setting dataset.remote otherwise.")
+@click.option("--remote", help="Remote to pull from (default: dataset.remote).")
 @_JSON
 def pull(remote: str | None, *, as_json: bool) -> None:
-    """Gather the rows every clone has pushed."""
-    from flightlog.cli.output import print_json
+    """Fetch the rows that all clones have pushed."""
     from flightlog.dataset import service, state
-    from flightlog.dataset.remote import pull_rows as gather
+    from flightlog.dataset.remote import pull_rows
 
     runtime = open_runtime()
     if state.report_if_off(runtime):
         return
-    place = service.locate_dataset(runtime)
-    where = remote or str(service.load_project_settings(runtime, place)["dataset.remote"].value)
-    done = gather(place, where, service.make_row_redactor(runtime, place))
+    location = service.locate_dataset(runtime)
+    source = remote or str(service.load_project_settings(runtime, location)["dataset.remote"].value)
+    pulled = pull_rows(location, source, service.make_row_redactor(runtime, location))
     if as_json:
-        print_json(done)
+        print_json(pulled)
     else:
-        click.echo(f"{pluralize(done.rows, 'new row')} from {pluralize(done.writers, 'writer')}")
+        click.echo(f"{pluralize(pulled.rows, 'new row')} from {pluralize(pulled.writers, 'writer')}")
 
 
 @dataset.command(epilog="Example: flightlog dataset judge chat-20261102-120001-3fa9c1 feedback good")
@@ -231,135 +223,148 @@ def pull(remote: str | None, *, as_json: bool) -> None:
 @click.argument("value")
 @_JSON
 def judge(row_id: str, field: str, value: str, *, as_json: bool) -> None:
-    """Say something of a row later: feedback, ci_result, reverted_by, related_commit, task."""
+    """Add a judgment to a row.
+
+    FIELD is feedback, ci_result, reverted_by, related_commit or task.
+    """
     from flightlog.dataset import service, state
 
     runtime = open_runtime()
     if state.report_if_off(runtime):
         return
     try:
-        said = json.loads(value)
+        judgment = json.loads(value)
     except ValueError:
-        said = value
-    key = service.record_judgment(runtime, service.require_dataset(runtime), row_id, field, said)
-    click.echo(json.dumps({"of": key, "field": field, "value": said}) if as_json else make_inert(f"noted: {key}"))
+        judgment = value
+    key = service.record_judgment(runtime, service.require_dataset(runtime), row_id, field, judgment)
+    click.echo(
+        json.dumps({"of": key, "field": field, "value": judgment}) if as_json else make_inert(f"recorded: {key}")
+    )
 
 
 @dataset.command(epilog="Example: flightlog dataset forget 2026-11-02_13a84f73 --yes")
 @click.argument("row_ids", nargs=-1, metavar="[ID]...")
-@click.option("--text", default="", help="Rows with this text, in any case.")
-@click.option("--since", help="Rows from this time on, such as 2026-11-02.")
+@click.option("--text", default="", help="Rows with this text, ignoring case.")
+@click.option("--since", help="Rows since this time, such as 2026-11-02.")
 @click.option("--before", help="Rows before this time, such as 2026-11-03.")
 @_DRY
-@click.option("--yes", is_flag=True, help="Do it.")
+@click.option("--yes", is_flag=True, help="Remove the rows instead of only listing them.")
 @_JSON
-def forget(row_ids: tuple[str, ...], **said: Any) -> int:
-    """Remove sessions, chats or other rows and what repeats them; no merge brings them back.
+def forget(row_ids: tuple[str, ...], **options: Any) -> int:
+    """Remove rows for good.
 
-    Any unique prefix of an id of a session or a row works. A session goes with its chats, actions and subagents, a chat
-    with its actions and the session's summary. Git's history keeps what it has: the commands that remove it are shown.
+    No merge brings them back. Any unique prefix of a session or row id works. Removing a session
+    removes its chats, actions and subagents; removing a chat removes its actions and the session's
+    summary. Git's history is not changed: the commands that change it are shown.
     """
     from flightlog.cli.session import since_ms
     from flightlog.dataset import service
 
     runtime = open_runtime()
-    if not (row_ids or said["text"] or said["since"] or said["before"]):
+    if not (row_ids or options["text"] or options["since"] or options["before"]):
         raise Invalid("nothing to forget", hint="flightlog dataset forget ID, or --text, --since, --before")
-    times = [since_ms(said[name], runtime.clock.now_ms(), UTC) if said[name] else None for name in ("since", "before")]
-    done = service.forget_rows(
+    times = [
+        since_ms(options[name], runtime.clock.now_ms(), UTC) if options[name] else None for name in ("since", "before")
+    ]
+    report = service.forget_rows(
         runtime,
         service.require_dataset(runtime),
         row_ids,
-        said["text"],
+        options["text"],
         times,
-        dry_run=said["dry_run"] or not said["yes"],
+        dry_run=options["dry_run"] or not options["yes"],
     )
-    return _print_removal(done, **said)
+    return _print_removal(report, **options)
 
 
 @dataset.command("strip-words", epilog="Example: flightlog dataset strip-words --dry-run")
 @_DRY
-@click.option("--yes", is_flag=True, help="Do it.")
+@click.option("--yes", is_flag=True, help="Remove the rows instead of only listing them.")
 @_JSON
-def strip_words(**said: Any) -> int:
-    """Remove the words of every row until now, as if they had never been captured; no merge brings them back."""
+def strip_words(**options: Any) -> int:
+    """Remove the words of all existing rows. No merge brings them back."""
     from flightlog.dataset import service
 
     runtime = open_runtime()
     return _print_removal(
-        service.strip_words(runtime, service.require_dataset(runtime), dry_run=said["dry_run"] or not said["yes"]),
-        **said,
+        service.strip_words(
+            runtime, service.require_dataset(runtime), dry_run=options["dry_run"] or not options["yes"]
+        ),
+        **options,
     )
 
 
 @dataset.command(epilog="Example: flightlog dataset retain --dry-run")
 @_DRY
-@click.option("--yes", is_flag=True, help="Do it.")
+@click.option("--yes", is_flag=True, help="Remove the rows instead of only listing them.")
 @_JSON
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Let rows go that are older than the setting dataset.keep_days (730)."""
-    from flightlog.cli.output import print_json
+    """Remove rows older than dataset.keep_days."""
     from flightlog.dataset import service
 
     runtime = open_runtime()
-    moves = service.retain_dataset(runtime, service.require_dataset(runtime), dry_run=dry_run or not yes)
+    actions = service.retain_dataset(runtime, service.require_dataset(runtime), dry_run=dry_run or not yes)
     if as_json:
-        print_json(moves)
+        print_json(actions)
     else:
-        for move in moves:
-            click.echo(make_inert(f"{move.deed.value}  {move.age_days:,} days  {move.item.name}"))
-    if not moves:
-        click.echo("no row is older than the setting dataset.keep_days", err=True)
+        for action in actions:
+            click.echo(make_inert(f"{action.deed.value}  {action.age_days:,} days  {action.item.name}"))
+    if not actions:
+        click.echo("no row is older than dataset.keep_days", err=True)
     elif not (yes or dry_run):
-        click.echo("nothing was done; add --yes to let them go", err=True)
-    return 0 if yes or dry_run or not moves else 1
+        click.echo("nothing was removed; add --yes to remove them", err=True)
+    return 0 if yes or dry_run or not actions else 1
 
 
 @dataset.command("install-hooks", epilog="Example: flightlog dataset install-hooks --dry-run")
 @_DRY
-@click.option("--remove", is_flag=True, help="Take them out again.")
+@click.option("--remove", is_flag=True, help="Remove the hooks.")
 @_JSON
 def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
-    """Put the collector's script, a git hook and the merge driver into this repository, and begin a dataset."""
+    """Install git hooks and start a dataset.
+
+    Writes the collector's script, a git hook and the merge driver into this repository.
+    """
     from flightlog.dataset import git_hooks, service
     from flightlog.dataset.layout import prepare_dataset
     from flightlog.privacy.trust import open_trust
     from flightlog.setup.init import hook_command
 
     runtime = open_runtime()
-    place = service.locate_dataset(runtime)
+    location = service.locate_dataset(runtime)
     command = hook_command()
-    changes = git_hooks.plan_removal(place.repository) if remove else git_hooks.plan_hooks(place.repository, command)
+    changes = (
+        git_hooks.plan_removal(location.repository) if remove else git_hooks.plan_hooks(location.repository, command)
+    )
     if not dry_run:
-        git_hooks.apply_changes(place.repository, changes, command)
+        git_hooks.apply_changes(location.repository, changes, command)
         if not remove:
-            prepare_dataset(place, service.make_row_redactor(runtime, place))
-            open_trust(runtime).allow_rows(place.repository.top)
-    told = [{"path": str(change.path), "removed": change.body is None} for change in changes]
+            prepare_dataset(location, service.make_row_redactor(runtime, location))
+            open_trust(runtime).allow_rows(location.repository.top)
+    files = [{"path": str(change.path), "removed": change.body is None} for change in changes]
     if as_json:
-        click.echo(json.dumps({"changes": told, "done": not dry_run}))
+        click.echo(json.dumps({"changes": files, "done": not dry_run}))
         return
-    for change in told:
+    for change in files:
         click.echo(make_inert(f"{'removed' if change['removed'] else 'written'}: {change['path']}"))
-    click.echo("nothing was done" if dry_run else f"{pluralize(len(told), 'file')} changed", err=True)
+    click.echo("nothing was changed" if dry_run else f"{pluralize(len(files), 'file')} changed", err=True)
 
 
-def _print_removal(done: Any, **said: Any) -> int:
-    """Say what was let go; exit 1 where --yes or --dry-run is missing."""
+def _print_removal(report: Any, **options: Any) -> int:
+    """Print what was removed; return exit code 1 without --yes or --dry-run."""
     from flightlog.cli.dataset_output import removal_lines
-    from flightlog.cli.output import print_json
 
-    if said["as_json"]:
-        print_json(done)
-    for line in () if said["as_json"] else removal_lines(done):
+    if options["as_json"]:
+        print_json(report)
+    for line in () if options["as_json"] else removal_lines(report):
         click.echo(make_inert(line))
-    if not (said["yes"] or said["dry_run"]):
-        click.echo("nothing was done; add --yes to do it", err=True)
-    return 0 if said["yes"] or said["dry_run"] else 1
+    if not (options["yes"] or options["dry_run"]):
+        click.echo("nothing was removed; add --yes to remove it", err=True)
+    return 0 if options["yes"] or options["dry_run"] else 1
 
 
-def _print_compaction(done: object, *, err: bool) -> None:
+def _print_compaction(compaction: object, *, err: bool) -> None:
     from flightlog.cli.dataset_output import compaction_lines
 
-    for line in compaction_lines(done):
+    for line in compaction_lines(compaction):
         click.echo(line, err=err)

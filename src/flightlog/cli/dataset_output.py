@@ -1,4 +1,4 @@
-"""What the dataset commands say to a person."""
+"""Text output of the dataset commands."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,74 +11,76 @@ from flightlog.dataset.retention import RemovalReport
 from flightlog.model.text import pluralize
 
 
-def compaction_lines(done: Any) -> Iterator[str]:
-    """Tell what a compaction did."""
-    assert isinstance(done, Compaction)
-    would = "would be " if done.dry_run else ""
-    into = "the base files" if done.into == "base" else "one shard, because this is not the default branch"
-    yield f"{pluralize(done.shards, 'shard')} {would}folded into {into}"
-    told = ", ".join(f"{number:,} {kind}" for kind, number in done.rows.items()) or "no rows"
-    yield f"{told}; {done.repeats:,} repeated, {pluralize(done.older, 'older version')}, {done.gone:,} gone for good"
-    if done.restored:
-        yield f"{pluralize(done.restored, 'row')} came back from shards that history had dropped"
-    yield f"{done.bytes_before:,} bytes before, {done.bytes_after:,} after"
-    for path in done.set_aside:
-        yield f"could not be read whole, copied aside: {path}"
-    if done.commit:
-        yield f"committed as {done.commit[:12]}, a merge: git picks, reverts and rebases around it"
-    elif done.commit is not None:
-        elsewhere = "commit shards like any other file: git add .git-ml"
-        yield "nothing to commit, the base files are as they were" if done.into == "base" else elsewhere
-    elif done.into == "base" and done.shards and not done.dry_run:
+def compaction_lines(compaction: Any) -> Iterator[str]:
+    """Yield lines that describe a compaction."""
+    assert isinstance(compaction, Compaction)
+    would = "would be " if compaction.dry_run else ""
+    into = "the base files" if compaction.into == "base" else "one shard, because this is not the default branch"
+    yield f"{pluralize(compaction.shards, 'shard')} {would}merged into {into}"
+    counts = ", ".join(f"{number:,} {kind}" for kind, number in compaction.rows.items()) or "no rows"
+    older = pluralize(compaction.older, "older version")
+    yield f"{counts}; {compaction.repeats:,} repeated, {older}, {compaction.gone:,} removed"
+    if compaction.restored:
+        yield f"{pluralize(compaction.restored, 'row')} restored from shards that history had dropped"
+    yield f"{compaction.bytes_before:,} bytes before, {compaction.bytes_after:,} after"
+    for path in compaction.set_aside:
+        yield f"damaged, backup copy: {path}"
+    if compaction.commit:
+        yield f"committed as {compaction.commit[:12]}, a merge commit"
+    elif compaction.commit is not None:
+        advice = "commit shards like any other file: git add .git-ml"
+        yield "nothing to commit, the base files are unchanged" if compaction.into == "base" else advice
+    elif compaction.into == "base" and compaction.shards and not compaction.dry_run:
         yield "to commit it: flightlog dataset tracked compact --commit"
 
 
-def removal_lines(done: RemovalReport) -> Iterator[str]:
-    """Tell which rows went, what repeats them, and how to remove them from history."""
-    would = "" if done.done else "would be "
-    kinds = ", ".join(pluralize(number, kind) for kind, number in done.counts.items()) or "no row"
-    yield f"{kinds} {would}removed; {pluralize(len(done.stripped), 'other row')} {would}without their words"
-    yield from (f"{would}removed, it repeats them: {path}" for path in done.files_removed)
-    for path in done.files_left:
+def removal_lines(report: RemovalReport) -> Iterator[str]:
+    """Yield lines on removed rows, files that repeat them, and how to clean git's history."""
+    would = "" if report.done else "would be "
+    kinds = ", ".join(pluralize(number, kind) for kind, number in report.counts.items()) or "no row"
+    yield f"{kinds} {would}removed; {pluralize(len(report.stripped), 'other row')} {would}stripped of words"
+    yield from (f"{would}removed, contains the same rows: {path}" for path in report.files_removed)
+    for path in report.files_left:
         is_row_file = path.startswith(".git-ml/tracked")
-        yield f"holds them until {'the default branch is compacted' if is_row_file else 'you delete it'}: {path}"
-    versions = pluralize(done.versions_in_history, "version")
-    yield f"git history holds them in {versions} of files{'; to remove them there:' if done.commands else ''}"
-    yield from (f"  {command}" for command in done.commands)
+        until = "the default branch is compacted" if is_row_file else "you delete it"
+        yield f"still contains them until {until}: {path}"
+    versions = pluralize(report.versions_in_history, "version")
+    yield f"git history contains them in {versions} of files{'; to remove them there:' if report.commands else ''}"
+    yield from (f"  {command}" for command in report.commands)
 
 
-def stats_lines(told: dict[str, Any]) -> Iterator[str]:
-    """Tell what a dataset amounts to."""
-    have = told["counts"]
-    yield ", ".join(f"{number:,} {name}" for name, number in have.items())
-    yield f"{told['bytes']:,} bytes tracked, {pluralize(told['pending'], 'shard')} not compacted"
-    spent = told["tokens"]
-    yield f"{spent['input']:,} input, {spent['output']:,} output tokens, each response counted once"
-    for name, one in told["milestones"].items():
-        needs = ", ".join(f"{number:,} {what}" for what, number in one["needs"].items())
-        yield f"{one['percent']:>5}%  {name.replace('_', ' ')} ({needs})"
-    yield f"quality {told['quality']['score']} of 100"
-    if told["words"]["chats_without_words"]:
-        yield f"{pluralize(told['words']['chats_without_words'], 'chat')} without words"
-    yield safety_line(msgspec.convert(told["safety"], RemoteSafety), told["now_ms"])
+def stats_lines(stats: dict[str, Any]) -> Iterator[str]:
+    """Yield lines that summarize a dataset."""
+    counts = stats["counts"]
+    yield ", ".join(f"{number:,} {name}" for name, number in counts.items())
+    yield f"{stats['bytes']:,} bytes tracked, {pluralize(stats['pending'], 'shard')} not compacted"
+    tokens = stats["tokens"]
+    yield f"{tokens['input']:,} input, {tokens['output']:,} output tokens, each response counted once"
+    for name, milestone in stats["milestones"].items():
+        needs = ", ".join(f"{number:,} {kind}" for kind, number in milestone["needs"].items())
+        yield f"{milestone['percent']:>5}%  {name.replace('_', ' ')} ({needs})"
+    yield f"quality {stats['quality']['score']} of 100"
+    if stats["words"]["chats_without_words"]:
+        yield f"{pluralize(stats['words']['chats_without_words'], 'chat')} without words"
+    yield safety_line(msgspec.convert(stats["safety"], RemoteSafety), stats["now_ms"])
 
 
 def safety_line(safe: Any, now_ms: int) -> str:
-    """Tell what would be lost if this machine went now."""
+    """Describe what would be lost with this machine."""
     if not safe.last_record_ms:
-        return "none yet"
+        return "no rows yet"
     if not safe.last_safe_ms:
-        return "nothing of it is safe elsewhere yet: commit and push, or flightlog dataset push"
+        return "not backed up yet: commit and push, or flightlog dataset push"
     age = format_age(now_ms - safe.last_safe_ms)
     behind = (safe.last_record_ms - safe.last_safe_ms) // 1000
     if behind <= 0 and not safe.shards_unsafe:
-        return f"all of it is safe elsewhere, the last record of {age} ago too"
+        return f"all rows are backed up, the last one {age} ago"
     unsafe = pluralize(safe.shards_unsafe, "shard")
-    return f"the last record that is safe elsewhere is {age} old, {unsafe} not: flightlog dataset push"
+    return f"the last backup is {age} old, {unsafe} not backed up: flightlog dataset push"
 
 
 def format_age(ms: int) -> str:
-    """Tell an age in its largest unit."""
+    """Return an age in its largest unit."""
     seconds = max(ms, 0) // 1000
     for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if seconds >= size:

@@ -1,4 +1,4 @@
-"""Live group and watch."""
+"""`flightlog live` and `flightlog watch`."""
 
 import contextlib
 import os
@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from flightlog.app.runtime import open_runtime
-from flightlog.cli.output import format_examples, json_option
+from flightlog.cli.output import format_examples, json_option, print_json, print_table
 from flightlog.model.errors import Invalid
 from flightlog.model.runtime import Runtime
-from flightlog.model.text import pluralize
+from flightlog.model.text import make_inert, pluralize
 
 CODES = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -21,98 +21,89 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 @click.group(epilog=format_examples("flightlog live profiles", "flightlog live label work 'Work account'"))
 def live() -> None:
-    """Who is running now, what it costs, what is wrong."""
+    """Show running sessions, profiles and costs."""
 
 
 @live.command(epilog="Example: flightlog live statusline --width 60 < payload.json")
-@click.option("--width", type=click.IntRange(20, 400), default=100, show_default=True, help="Columns there are.")
-@click.option("--template", default="", help="Try another template: {profile} | {model} | {context} | {cost} …")
+@click.option("--width", type=click.IntRange(20, 400), default=100, show_default=True, help="Width in columns.")
+@click.option("--template", default="", help="Template to try: {profile} | {model} | {context} | {cost} …")
 @json_option("Print the line and its template as JSON.")
 def statusline(width: int, template: str, *, as_json: bool) -> None:
-    """Show what the status line says of the payload on standard input, or of the session seen last."""
-    from flightlog.cli.output import print_json
+    """Preview the status line.
+
+    Reads the agent's payload from stdin; at a terminal it uses the session seen last.
+    """
     from flightlog.live.service import preview_status_line
 
-    given = None if sys.stdin.isatty() else sys.stdin.buffer.read(1 << 20)
-    told = preview_status_line(open_runtime(), given, width, template, color=sys.stdout.isatty())
-    if as_json:
-        print_json(told)
-        return
-    click.echo(told["line"])
+    payload = None if sys.stdin.isatty() else sys.stdin.buffer.read(1 << 20)
+    preview = preview_status_line(open_runtime(), payload, width, template, color=sys.stdout.isatty())
+    print_json(preview) if as_json else click.echo(preview["line"])
 
 
 @live.command(epilog="Example: flightlog live state --json")
-@json_option("Print the state as JSON, in the file's own names.")
+@json_option("Print the state as JSON, with the file's keys.")
 def state(*, as_json: bool) -> int:
-    """Read runtime-state.yaml: profiles and running sessions; freshness is worked out, not believed."""
-    from flightlog.cli.output import print_json
+    """Summarize runtime-state.yaml.
+
+    Counts profiles and sessions. Freshness is computed from the processes, not read from the file.
+    Exit 3 if a file cannot be read.
+    """
     from flightlog.live.service import load_runtime_states, redact_for_output
     from flightlog.live.state import to_wire
-    from flightlog.model.text import make_inert
 
     runtime = open_runtime()
-    told = load_runtime_states(runtime)
+    states = load_runtime_states(runtime)
     if as_json:
         print_json(
             [
-                redact_for_output(runtime, {"file": str(path), "broken": each.broken, "state": to_wire(each.state)})
-                for path, each in told
+                redact_for_output(runtime, {"file": str(path), "broken": loaded.broken, "state": to_wire(loaded.state)})
+                for path, loaded in states
             ]
         )
-    for path, each in told:
+    for path, loaded in states:
         if not as_json:
             click.echo(
-                f"{make_inert(str(path))}: {pluralize(len(each.state.auth_profiles), 'profile')}, "
-                f"{pluralize(len(each.state.sessions), 'session')}"
+                f"{make_inert(str(path))}: {pluralize(len(loaded.state.auth_profiles), 'profile')}, "
+                f"{pluralize(len(loaded.state.sessions), 'session')}"
             )
-        if each.broken:
-            click.echo(f"not read, and never overwritten: {make_inert(each.broken)}", err=True)
-    return 3 if any(each.broken for _, each in told) else 0
+        if loaded.broken:
+            click.echo(f"unreadable, left unchanged: {make_inert(loaded.broken)}", err=True)
+    return 3 if any(loaded.broken for _, loaded in states) else 0
 
 
 @live.command(epilog="Example: flightlog live profiles --json")
 @json_option("Print the profiles as JSON.")
 def profiles(*, as_json: bool) -> None:
-    """List who is billed, with most room first."""
-    from flightlog.cli.output import print_json, print_table
+    """List billing profiles, least used first."""
     from flightlog.live.profiles import rank_profiles
     from flightlog.live.service import collect_here, redact_for_output
     from flightlog.live.state import to_wire
 
     runtime = open_runtime()
-    found = [each for told in collect_here(runtime, secrets=False) for each in told.state.auth_profiles]
-    ranked = rank_profiles(found)
+    states = collect_here(runtime, secrets=False)
+    ranked = rank_profiles([profile for live_state in states for profile in live_state.state.auth_profiles])
     if as_json:
-        print_json(
-            [redact_for_output(runtime, {**to_wire(each), "urgency": round(pressing, 1)}) for each, pressing in ranked]
-        )
+        fields = [{**to_wire(profile), "urgency": round(urgency, 1)} for profile, urgency in ranked]
+        print_json([redact_for_output(runtime, profile_fields) for profile_fields in fields])
         return
-    rows = [
-        (
-            each.profile_id,
-            each.label,
-            f"${each.billing.cost_today:,.2f}",
-            f"${each.billing.week_cost or 0:,.2f}",
-            f"${each.billing.burn_rate_per_hour:,.2f}",
-            f"{pressing:.0f}",
-            each.billing_fingerprint or "-",
-        )
-        for each, pressing in ranked
-    ]
-    print_table(("profile", "label", "today", "week", "per hour", "pressing", "fingerprint"), rows, right=(2, 3, 4, 5))
+    rows = []
+    for profile, urgency in ranked:
+        costs = (profile.billing.cost_today, profile.billing.week_cost or 0, profile.billing.burn_rate_per_hour)
+        amounts = [f"${cost:,.2f}" for cost in costs]
+        fingerprint = profile.billing_fingerprint or "-"
+        rows.append((profile.profile_id, profile.label, *amounts, f"{urgency:.0f}", fingerprint))
+    print_table(("profile", "label", "today", "week", "per hour", "urgency", "fingerprint"), rows, right=(2, 3, 4, 5))
 
 
 @live.command(epilog="Example: flightlog live label default 'Work account'")
 @click.argument("profile")
 @click.argument("text")
-@click.option("--dry-run", is_flag=True, help="Show what would change and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the change without writing it.")
 @json_option("Print the profile as JSON.")
 def label(profile: str, text: str, *, dry_run: bool, as_json: bool) -> None:
-    """Give PROFILE a name of your own; you may as well edit runtime-state.yaml."""
-    from flightlog.cli.output import print_json
+    """Set the label of a billing profile. Editing runtime-state.yaml has the same effect."""
     from flightlog.live.service import label_profile
     from flightlog.live.state import to_wire
-    from flightlog.model.text import make_inert
 
     before, after = label_profile(open_runtime(), profile, text, dry_run=dry_run)
     if as_json:
@@ -127,65 +118,62 @@ def label(profile: str, text: str, *, dry_run: bool, as_json: bool) -> None:
 @live.command(epilog=format_examples("flightlog live swap", "flightlog live swap 2123f2df work --at 14:30"))
 @click.argument("session_id", required=False)
 @click.argument("profile", required=False)
-@click.option("--at", "at", default="", help="From when on, as HH:MM today or an ISO time; now if left out.")
-@click.option("--dry-run", is_flag=True, help="Show what would be written and write nothing.")
-@json_option("Print the advice or the swap as JSON.")
+@click.option("--at", "at", default="", help="Start: HH:MM today or an ISO time (default now).")
+@click.option("--dry-run", is_flag=True, help="Show the change without writing it.")
+@json_option("Print the advice or the switch as JSON.")
 def swap(session_id: str | None, profile: str | None, at: str, *, dry_run: bool, as_json: bool) -> None:
-    """Say which profile has room; or write down that PROFILE pays for SESSION_ID from a time on.
+    """Advise on or record a profile switch.
 
-    Swaps are noticed by themselves where the account can be told; this is for those that cannot.
+    Without arguments, say which profile has capacity left. Otherwise record that PROFILE pays for
+    SESSION_ID from a given time on. Switches are detected automatically where the account is
+    visible; this command is for the others.
     """
-    from flightlog.cli.output import print_json
     from flightlog.live.service import advise_profile, record_profile_switch
-    from flightlog.model.errors import Invalid
-    from flightlog.model.text import make_inert
 
     runtime = open_runtime()
     if session_id is None:
-        said = advise_profile(runtime)
+        advice = advise_profile(runtime)
         if as_json:
-            print_json(said)
+            print_json(advice)
             return
-        for each in said["profiles"]:
-            click.echo(f"{make_inert(str(each['label']))}: {each['urgency']:.0f} of 100 used up")
-        click.echo(said["advice"] or "no need to go elsewhere")
+        for profile_row in advice["profiles"]:
+            click.echo(f"{make_inert(str(profile_row['label']))}: {profile_row['urgency']:.0f} % used")
+        click.echo(advice["advice"] or "no switch needed")
         return
     if profile is None:
-        raise Invalid("no profile was named for the session", hint=f"flightlog live swap {session_id} PROFILE")
-    done = record_profile_switch(runtime, session_id, profile, at, dry_run=dry_run)
+        raise Invalid("no profile named for the session", hint=f"flightlog live swap {session_id} PROFILE")
+    switch = record_profile_switch(runtime, session_id, profile, at, dry_run=dry_run)
     if as_json:
-        print_json(done)
+        print_json(switch)
         return
     click.echo(
-        f"{done['session']} is paid by {make_inert(profile)} from {done['since']} on"
+        f"{switch['session']} is paid by {make_inert(profile)} from {switch['since']} on"
         + (" (not written)" if dry_run else "")
     )
 
 
 @live.command(epilog="Example: flightlog live cleanup --days 3 --dry-run")
-@click.option("--days", type=click.IntRange(0), default=7, show_default=True, help="Sessions unused for so long go.")
-@click.option("--dry-run", is_flag=True, help="Show what would go and change nothing.")
+@click.option(
+    "--days", type=click.IntRange(0), default=7, show_default=True, help="Archive sessions unused for this many days."
+)
+@click.option("--dry-run", is_flag=True, help="Show the change without writing it.")
 @json_option("Print the sessions as JSON.")
 def cleanup(days: int, *, dry_run: bool, as_json: bool) -> None:
-    """Move old sessions from runtime-state.yaml to the archive; done once a day by itself."""
-    from flightlog.cli.output import print_json
+    """Archive old sessions of runtime-state.yaml. This also happens automatically once a day."""
     from flightlog.live.service import archive_old_sessions
 
-    gone = archive_old_sessions(open_runtime(), days, dry_run=dry_run)
-    if as_json:
-        print_json(gone)
-        return
-    click.echo("\n".join(gone) if gone else "nothing to clean up")
+    archived = archive_old_sessions(open_runtime(), days, dry_run=dry_run)
+    print_json(archived) if as_json else click.echo("\n".join(archived) if archived else "nothing to clean up")
 
 
 @click.command(epilog=format_examples("flightlog watch", "flightlog watch --once --json"))
 @click.option(
-    "--every", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, help="Seconds between looks."
+    "--every", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, help="Seconds between updates."
 )
-@click.option("--once", is_flag=True, help="Look once, print, and end.")
-@json_option("With --once: print what was gathered as JSON.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
+@json_option("With --once: print the state as JSON.")
 def watch(every: float, *, once: bool, as_json: bool) -> None:
-    """Watch who is running, what it costs and what is wrong; q ends it."""
+    """Watch running sessions, costs and problems. Press q to quit."""
     if as_json and not once:
         raise Invalid("--json needs --once", hint="flightlog watch --once --json")
     runtime = open_runtime()
@@ -203,10 +191,10 @@ def watch(every: float, *, once: bool, as_json: bool) -> None:
 
 
 def paint_lines(lines: Sequence[Any], *, color: bool) -> list[str]:
-    """Lines as a terminal shows them."""
+    """Return the lines as text, with ANSI colors if `color`."""
     return [
-        f"\x1b[{CODES[each.color]}m{each.text}\x1b[0m" if color and each.color and each.text else each.text
-        for each in lines
+        f"\x1b[{CODES[line.color]}m{line.text}\x1b[0m" if color and line.color and line.text else line.text
+        for line in lines
     ]
 
 
@@ -218,9 +206,9 @@ def _dashboard_lines(runtime: Runtime, width: int, height: int) -> Sequence[Any]
 
 
 def _draw_screen(lines: Sequence[Any], height: int) -> None:
-    """Draw over what is there, line by line: nothing flickers over a slow line."""
+    """Overwrite the screen line by line; clearing it first would flicker on a slow connection."""
     shown = paint_lines(lines, color=not os.environ.get("NO_COLOR"))[: height - 1]
-    foot = "\x1b[2mq ends\x1b[0m" if not os.environ.get("NO_COLOR") else "q ends"
+    foot = "\x1b[2mq quits\x1b[0m" if not os.environ.get("NO_COLOR") else "q quits"
     body = "".join(f"{line}\x1b[K\r\n" for line in shown)
     sys.stdout.write(f"\x1b[H{body}{foot}\x1b[K\x1b[J")
     sys.stdout.flush()
@@ -228,22 +216,22 @@ def _draw_screen(lines: Sequence[Any], height: int) -> None:
 
 @contextlib.contextmanager
 def _full_screen() -> Iterator[None]:
-    """A screen of our own, keys as they are pressed; all of it given back, whatever happens."""
+    """Enter the alternate screen with unbuffered keys; restore the terminal in any case."""
     import termios
     import tty
 
-    keys = sys.stdin.fileno() if sys.stdin.isatty() else -1
-    before = termios.tcgetattr(keys) if keys >= 0 else None
+    stdin_fd = sys.stdin.fileno() if sys.stdin.isatty() else -1
+    saved_mode = termios.tcgetattr(stdin_fd) if stdin_fd >= 0 else None
     try:
-        if keys >= 0:
-            tty.setcbreak(keys)
+        if stdin_fd >= 0:
+            tty.setcbreak(stdin_fd)
         sys.stdout.write(_ENTER)
         yield
     finally:
         sys.stdout.write(_LEAVE)
         sys.stdout.flush()
-        if before is not None:
-            termios.tcsetattr(keys, termios.TCSADRAIN, before)
+        if saved_mode is not None:
+            termios.tcsetattr(stdin_fd, termios.TCSADRAIN, saved_mode)
 
 
 def _read_key(seconds: float) -> bytes:

@@ -1,7 +1,7 @@
-"""The command line's root: one file per noun, loaded when it is called.
+"""The root command. Each subcommand is imported only when it runs.
 
-`--help` reads the table below and imports none of the commands, so it stays quick. Errors
-become one line on stderr with the next step, and an exit code; a traceback needs --debug.
+`--help` prints the table below without importing any command, so it stays fast. An error
+becomes one line on stderr with the next step, and an exit code; --debug shows the traceback.
 """
 
 import os
@@ -11,41 +11,42 @@ from importlib import import_module
 import click
 
 from flightlog import __version__
-from flightlog.model.errors import Conflict, FlightlogError, Invalid, Misconfigured, Unavailable, Unreadable
+from flightlog.model.errors import (
+    Conflict,
+    ConsentNeeded,
+    FlightlogError,
+    Invalid,
+    Misconfigured,
+    Unavailable,
+    Unreadable,
+    missing_extra_error,
+)
 from flightlog.model.text import make_inert
 
-# name: (module, attribute, one line of help)
+# name: (module, attribute, help line of at most 45 characters)
 COMMANDS = {
-    "up": ("flightlog.cli.overview", "up", "Say true things about your own sessions, each with its next command."),
-    "init": ("flightlog.cli.setup", "init", "Register the hook with Claude Code, so that every session is recorded."),
-    "demo": ("flightlog.cli.overview", "demo", "Run a scripted agent for real and show what was recorded."),
-    "doctor": ("flightlog.cli.setup", "doctor", "Check that everything is in order, and say what is not."),
-    "status": ("flightlog.cli.overview", "status", "Say who runs, who pays, and how the recording stands."),
-    "watch": ("flightlog.cli.live", "watch", "Watch who is running, what it costs and what is wrong."),
-    "settle": ("flightlog.cli.setup", "settle", "Keep sessions for good: copy what is new, update the index."),
-    "config": ("flightlog.cli.setup", "config", "Show the settings in force, and where each comes from."),
-    "privacy": ("flightlog.cli.privacy", "privacy", "Find, take out, preview and guard what is private."),
-    "trust": ("flightlog.cli.setup", "trust", "Allow what a repository, a run or a plan may do."),
-    "completion": (
-        "flightlog.cli.completion",
-        "completion",
-        "Print what a shell needs to complete commands and ids.",
-    ),
-    "session": ("flightlog.cli.session", "session", "List, show, search, count and export sessions."),
-    "trace": ("flightlog.cli.trace", "trace", "Follow a session, step, commit, row, task or issue to all the others."),
-    "blame": ("flightlog.cli.trace", "blame", "Say which prompt wrote a line, committed or not."),
-    "serve": ("flightlog.web.commands", "serve", "Look at sessions in a browser, on this machine only."),
-    "share": ("flightlog.web.commands", "share", "Write a session as one redacted page to pass on."),
-    "live": ("flightlog.cli.live", "live", "Who is running now, what it costs, what is wrong."),
-    "loop": ("flightlog.cli.loop", "loop", "Carry out a plan unattended (also installed as ralph-runtime)."),
-    "lab": ("flightlog.cli.lab", "lab", "Experiments on recorded sessions (also installed as harness)."),
-    "retro": ("flightlog.cli.retro.analyze", "retro", "Look back over sessions (also installed as chat-retro)."),
-    "issue": (
-        "flightlog.cli.retro.issues",
-        "issue",
-        "Issues that are safe to publish (also installed as issue-workflow).",
-    ),
-    "dataset": ("flightlog.cli.dataset", "dataset", "Training rows in git (also installed as ml-data-collector)."),
+    "up": ("flightlog.cli.overview", "up", "Summarize your sessions and suggest commands."),
+    "init": ("flightlog.cli.setup", "init", "Register the recording hook with Claude Code."),
+    "demo": ("flightlog.cli.overview", "demo", "Record a scripted agent and show the result."),
+    "doctor": ("flightlog.cli.setup", "doctor", "Check the installation and report problems."),
+    "status": ("flightlog.cli.overview", "status", "Show running sessions and recording status."),
+    "watch": ("flightlog.cli.live", "watch", "Watch running sessions, costs and problems."),
+    "settle": ("flightlog.cli.setup", "settle", "Archive new session data, update the index."),
+    "config": ("flightlog.cli.setup", "config", "Show the settings and where each comes from."),
+    "privacy": ("flightlog.cli.privacy", "privacy", "Find, redact and guard private data."),
+    "trust": ("flightlog.cli.setup", "trust", "Allow what a repository, run or plan may do."),
+    "completion": ("flightlog.cli.completion", "completion", "Print the shell completion script."),
+    "session": ("flightlog.cli.session", "session", "List, show, search, count, export sessions."),
+    "trace": ("flightlog.cli.trace", "trace", "Follow links between sessions, commits, rows."),
+    "blame": ("flightlog.cli.trace", "blame", "Show which prompt wrote a line."),
+    "serve": ("flightlog.web.commands", "serve", "Browse sessions in a local web page."),
+    "share": ("flightlog.web.commands", "share", "Write a session as one redacted HTML page."),
+    "live": ("flightlog.cli.live", "live", "Show running sessions, profiles and costs."),
+    "loop": ("flightlog.cli.loop", "loop", "Run a plan unattended (also ralph-runtime)."),
+    "lab": ("flightlog.cli.lab", "lab", "Experiment on sessions (also harness)."),
+    "retro": ("flightlog.cli.retro.analyze", "retro", "Analyze past sessions (also chat-retro)."),
+    "issue": ("flightlog.cli.retro.issues", "issue", "Publish safe issues (also issue-workflow)."),
+    "dataset": ("flightlog.cli.dataset", "dataset", "Track training rows (also ml-data-collector)."),
 }
 
 EXIT_CODES: tuple[tuple[type[FlightlogError], int], ...] = (
@@ -71,19 +72,14 @@ class _LazyGroup(click.Group):
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
         if any(name.endswith("_COMPLETE") for name in os.environ):
-            return _with_completion(command, cmd_name)
+            from flightlog.cli.completion import is_completing, offer_ids
+
+            return offer_ids(command, cmd_name) if is_completing() else command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
-
-
-def _with_completion(command: click.Command, name: str) -> click.Command:
-    """While a shell asks what to offer, parameters offer ids."""
-    from flightlog.cli.completion import is_completing, offer_ids
-
-    return offer_ids(command, name) if is_completing() else command
 
 
 @click.command(
@@ -93,10 +89,10 @@ def _with_completion(command: click.Command, name: str) -> click.Command:
 )
 @click.version_option(__version__, prog_name="flightlog")
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-@click.option("--samples", is_flag=True, help="Read the recordings that ship with flightlog instead of your own.")
+@click.option("--samples", is_flag=True, help="Read the recordings that ship with flightlog.")
 def cli(*, debug: bool, samples: bool) -> None:
     """The flight recorder and test lab for coding agents."""
-    del debug  # read from the arguments by `run`, before click knows them
+    del debug  # `run_command` reads it from the arguments, before click has parsed them
     if samples:
         from flightlog.app.directories import choose_samples
 
@@ -104,7 +100,7 @@ def cli(*, debug: bool, samples: bool) -> None:
 
 
 def run_command(command: click.Command, name: str, args: Sequence[str]) -> int:
-    """Run `command` and return its exit code; every error is told in the same form."""
+    """Run `command` and return its exit code; print every error in the same form."""
     try:
         result = command.main(args=list(args), prog_name=name, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -114,23 +110,21 @@ def run_command(command: click.Command, name: str, args: Sequence[str]) -> int:
         _print_error(name, *_format_click_error(error))
         return error.exit_code
     except (FlightlogError, ModuleNotFoundError) as error:
-        said = _to_flightlog_error(error)
-        if "--debug" in args or said is None:
+        flightlog_error = _to_flightlog_error(error)
+        if "--debug" in args or flightlog_error is None:
             raise
-        return _report_error(name, said) or run_command(command, name, args)
+        return _report_error(name, flightlog_error) or run_command(command, name, args)
     except (click.Abort, KeyboardInterrupt):
         _print_error(name, "interrupted", "")
         return 130
     except SystemExit:
-        # How click and rich answer when the reader of our output left, as `head` does; nothing is wrong.
+        # click and rich exit so when the reader of our output has gone, as with `head`.
         return 0
     return result if isinstance(result, int) else 0
 
 
 def _report_error(name: str, error: FlightlogError) -> int:
-    """Report an error and return its exit code; 0 if a person has given the consent that was missing."""
-    from flightlog.model.errors import ConsentNeeded
-
+    """Print an error and return its exit code, or 0 if the user gave the missing consent."""
     if isinstance(error, ConsentNeeded):
         from flightlog.cli.setup import ask_consent
 
@@ -141,7 +135,7 @@ def _report_error(name: str, error: FlightlogError) -> int:
 
 
 def run_alias(noun: str, name: str, args: Sequence[str]) -> int:
-    """Run one group under the name its source document gave it."""
+    """Run one command group under the name its source document gives it."""
     command = cli.get_command(click.Context(cli), noun)
     assert command is not None
     return run_command(command, name, args)
@@ -150,16 +144,15 @@ def run_alias(noun: str, name: str, args: Sequence[str]) -> int:
 def _to_flightlog_error(error: FlightlogError | ModuleNotFoundError) -> FlightlogError | None:
     if isinstance(error, FlightlogError):
         return error
-    from flightlog.model.errors import missing_extra_error
 
     return missing_extra_error(error)
 
 
 def _format_click_error(error: click.ClickException) -> tuple[str, str]:
-    """What click has to say, in the form every error has here: what is wrong, then the next command."""
-    said = error.format_message().strip().replace(". (Did", " (did")
+    """Return click's error in our form: the message, then the next command."""
+    text = error.format_message().strip().replace(". (Did", " (did")
     context = error.ctx if isinstance(error, click.UsageError) else None
-    first, rest = said[:1], said[1:]
+    first, rest = text[:1], text[1:]
     if rest[:1].islower():
         first = first.lower()
     return (first + rest).rstrip("."), f"{context.command_path} --help" if context else ""

@@ -1,7 +1,8 @@
-"""Tables, JSON, transcript, progress."""
+"""Print tables, JSON, transcripts and progress."""
 
 import functools
 import gc
+import json
 import os
 import sys
 import time
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from flightlog.views.transcript import TranscriptLine
 
 T = TypeVar("T")
-QUIET_S = 0.5
-PIPE_COLUMNS = 140
+QUIET_S = 0.5  # shorter work shows no progress line, which would only flicker
+PIPE_COLUMNS = 140  # wide enough for a session title; a pipe has no width of its own
 _STYLES: dict[str, dict[str, str | bool]] = {
     "TITLE": {"bold": True},
     "FACT": {"dim": True},
@@ -32,15 +33,15 @@ _STYLES: dict[str, dict[str, str | bool]] = {
 }
 
 
-def json_option(said: str = "Print the result as JSON.") -> Callable[[Any], Any]:
-    """Give a command its `--json`, as every command has it; `said` is what is printed then."""
-    return click.option("--json", "as_json", is_flag=True, help=said)
+def json_option(help_text: str = "Print the result as JSON.") -> Callable[[Any], Any]:
+    """Return the `--json` option that every command has; `help_text` says what it prints."""
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
 def read_only(command: Callable[..., T]) -> Callable[..., T]:
-    """Mark a command that prints one report and exits: it runs without garbage collection.
+    """Run a command that prints one report and exits without garbage collection.
 
-    Looking for cycles would take a tenth of a usage report, and the process ends with it.
+    Collecting cycles takes a tenth of a usage report, and the process ends after it anyway.
     """
 
     @functools.wraps(command)
@@ -52,30 +53,32 @@ def read_only(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def format_examples(*commands: str) -> str:
-    """Show several examples below a command's help, each on a line that can be copied."""
-    return "\n".join(["\b", "Examples:", *(f"  {each}" for each in commands)])
+    """Return the epilog of a command with several examples, one per line."""
+    return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands)])
+
+
+def format_value(value: object) -> str:
+    """Return a string as it is and any other value as JSON, which people read better than Python."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON, the way every face and test sees it."""
+    """Print a value as JSON."""
     from flightlog.views.json_output import as_json
 
     click.echo(as_json(value))
 
 
-def print_outcome(done: Any, talk: str, *, as_json: bool) -> None:
-    """Say what was done: the value as JSON, or a line for a person, which is talk."""
-    if as_json:
-        print_json(done)
-    else:
-        click.echo(make_inert(talk), err=True)
+def print_outcome(outcome: Any, line: str, *, as_json: bool) -> None:
+    """Print `outcome` as JSON on stdout, or `line` for a person on stderr."""
+    print_json(outcome) if as_json else click.echo(make_inert(line), err=True)
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-    """Print columns, those numbered in `right` aligned to the right.
+    """Print columns, with the column numbers in `right` aligned to the right.
 
-    A pipe gets plain columns without importing rich, which takes 20 ms, unless they need
-    wrapping, color or the width of letters that are not ASCII.
+    A pipe gets plain columns without importing rich, which takes 20 ms, unless the cells need
+    wrapping, color or the width of non-ASCII letters.
     """
     rows = [[make_inert(cell) for cell in row] for row in rows]
     plain = None if _is_drawn() else _plain_table(heads, rows, right)
@@ -87,9 +90,9 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: S
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for place, head in enumerate(heads):
+    for column, head in enumerate(heads):
         table.add_column(
-            head, justify="right" if place in right else "left", no_wrap=place in right, overflow="ellipsis"
+            head, justify="right" if column in right else "left", no_wrap=column in right, overflow="ellipsis"
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
@@ -114,35 +117,35 @@ def _plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Seq
 
 def _padded(line: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> list[str]:
     return [
-        cell.rstrip().rjust(width) if at in right else cell.ljust(width)
-        for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        cell.rstrip().rjust(width) if column in right else cell.ljust(width)
+        for column, (cell, width) in enumerate(zip(line, widths, strict=True))
     ]
 
 
 class Progress:
-    """A line on stderr for work that takes longer than half a second; silent when nobody watches."""
+    """A progress line on stderr for work longer than half a second; silent without a terminal."""
 
     def __init__(self, doing: str) -> None:
-        """Say what is being done."""
+        """Start the clock; `doing` is the text of the line."""
         self._doing = doing
         self._began = time.monotonic()
         self._shown = False
         self._watched = sys.stderr.isatty()
 
     def __call__(self, done: int, whole: int) -> None:
-        """Show how far it is."""
+        """Show the number of items done."""
         if self._watched and time.monotonic() - self._began > QUIET_S:
             self._shown = True
             click.echo(f"\r{self._doing} {done:,} of {whole:,}", err=True, nl=False)
 
     def close(self) -> None:
-        """Take the line away."""
+        """Erase the line."""
         if self._shown:
             click.echo("\r\x1b[K", err=True, nl=False)
 
 
 def print_story(lines: "Iterable[TranscriptLine]") -> None:
-    """Print paragraph by paragraph; click drops the colours where a program reads them."""
+    """Print a transcript; click drops the colors when stdout is not a terminal."""
     from flightlog.views.transcript_formats import text_lines
 
     for line in lines:

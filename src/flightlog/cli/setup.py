@@ -1,4 +1,4 @@
-"""Init, doctor, config, trust, settle."""
+"""`flightlog init`, `doctor`, `config`, `trust` and `settle`."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.app.runtime import open_runtime
-from flightlog.cli.output import Progress, format_examples, json_option, print_json
+from flightlog.cli.output import Progress, format_examples, format_value, json_option, print_json, print_table
 from flightlog.model.errors import ConsentNeeded, Invalid
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import make_inert, pluralize
@@ -21,16 +21,15 @@ if TYPE_CHECKING:
 
 @click.group(epilog="Example: flightlog config show --origin")
 def config() -> None:
-    """Show the settings in force."""
+    """Show the settings and where each comes from."""
 
 
 @config.command(epilog="Example: flightlog config show --origin")
-@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+@click.option("--origin", is_flag=True, help="Show where each value comes from.")
 @json_option()
 def show(*, origin: bool, as_json: bool) -> None:
     """Show every setting and its value."""
     from flightlog.app.config import SETTINGS
-    from flightlog.cli.output import print_json, print_table
 
     values = open_runtime().config
     if as_json:
@@ -38,21 +37,29 @@ def show(*, origin: bool, as_json: bool) -> None:
         return
     heads = ["setting", "value", *(["from"] if origin else []), "meaning"]
     rows = [
-        [each.name, str(values[each.name].value), *([values[each.name].origin] if origin else []), each.help]
-        for each in SETTINGS
+        [
+            setting.name,
+            format_value(values[setting.name].value),
+            *([values[setting.name].origin] if origin else []),
+            setting.help,
+        ]
+        for setting in SETTINGS
     ]
     print_table(heads, rows)
 
 
 @click.command(epilog=format_examples("flightlog doctor --json", "flightlog doctor --verify"))
-@click.option("--fix", is_flag=True, help="Put right what can be put right; never deletes anything.")
-@click.option("--formats", "by_format", is_flag=True, help="Hold what the agent writes against the formats on file.")
-@click.option("--verify", "by_manifest", is_flag=True, help="Read the archive back, restore what the agent still has.")
+@click.option("--fix", is_flag=True, help="Repair what can be repaired; deletes nothing.")
+@click.option("--formats", "by_format", is_flag=True, help="Compare the agent's files with the known formats.")
+@click.option(
+    "--verify", "by_manifest", is_flag=True, help="Read the archive and restore damaged files from the agent's."
+)
 @json_option("Print the findings as JSON.")
 def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> int:
-    """Check that everything is in order; exit code 3 means damaged data, 1 lost events or a full disk."""
-    from flightlog.cli.output import Progress, print_json
-    from flightlog.model.text import make_inert
+    """Check the installation and report problems.
+
+    Exit 3 if data is damaged, 1 if events were lost or the disk is full.
+    """
     from flightlog.setup.doctor import CheckLevel, check_formats, examine_installation, repair_installation
 
     runtime = open_runtime()
@@ -77,44 +84,42 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
 
 
 def _run_verify(runtime: Runtime, *, accept: bool, as_json: bool) -> int:
-    from flightlog.cli.output import Progress, print_json
-    from flightlog.model.text import make_inert, pluralize
     from flightlog.setup.doctor import verify_archive
 
-    progress = Progress("reading the archive back")
-    found = verify_archive(runtime, progress, accept=accept)
+    progress = Progress("verifying the archive")
+    report = verify_archive(runtime, progress, accept=accept)
     progress.close()
-    left = [fault for fault in found.faults if not fault.repaired]
-    code = 3 if left else 75 if found.busy else 0
+    unrepaired = [fault for fault in report.faults if not fault.repaired]
+    code = 3 if unrepaired else 75 if report.busy else 0
     if as_json:
-        print_json(found)
+        print_json(report)
         return code
     session = ""
-    for fault in found.faults:
+    for fault in report.faults:
         if fault.session != session:
             session = fault.session
             click.echo(f"session {make_inert(session)}")
         done = f"; {fault.repaired}" if fault.repaired else ""
         click.echo(f"  {fault.what:11}{make_inert(f'{fault.file}: {fault.text}{done}')}")
-    repaired = pluralize(len(found.faults) - len(left), "fault")
-    click.echo(f"{pluralize(found.sessions, 'session')} read back, {repaired} repaired, {len(left):,} left")
-    for message in found.busy:
-        click.echo(f"not read back: {make_inert(message)}", err=True)
+    repaired = pluralize(len(report.faults) - len(unrepaired), "fault")
+    click.echo(f"{pluralize(report.sessions, 'session')} verified, {repaired} repaired, {len(unrepaired):,} left")
+    for message in report.busy:
+        click.echo(f"not verified: {make_inert(message)}", err=True)
     return code
 
 
 @click.command(epilog="Example: flightlog init --dry-run")
-@click.option("--user", "scope", flag_value="user", default="user", help="For all your projects (the default).")
+@click.option("--user", "scope", flag_value="user", default="user", help="For all your projects (default).")
 @click.option("--project", "scope", flag_value="project", help="For the project in this directory only.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--remove", is_flag=True, help="Take the hook out again.")
-@click.option("--dry-run", is_flag=True, help="Show what would change and change nothing.")
-@click.option("--keep-days", type=click.IntRange(1), help="Have the agent keep its transcripts this long.")
-@click.option("--guard/--no-guard", default=True, help="With --project: stop commits and pushes that hold secrets.")
-@click.option("--statusline/--no-statusline", default=True, help="Show flightlog's status line; another one stays.")
+@click.option("--yes", is_flag=True, help="Write without asking.")
+@click.option("--remove", is_flag=True, help="Remove the hook.")
+@click.option("--dry-run", is_flag=True, help="Show the change without writing it.")
+@click.option("--keep-days", type=click.IntRange(1), help="Days for which the agent keeps transcripts.")
+@click.option("--guard/--no-guard", default=True, help="With --project: block commits and pushes of secrets.")
+@click.option("--statusline/--no-statusline", default=True, help="Install our status line, unless you have another.")
 @click.option("--dataset/--no-dataset", default=None, help="With --project: collect training rows here.")
 @click.option("--words/--no-words", default=None, help="With --dataset: track prompts and answers, redacted.")
-@click.option("--inline", is_flag=True, help="Settle before the agent goes on, for machines that vanish.")
+@click.option("--inline", is_flag=True, help="Archive before the agent continues, for short-lived machines.")
 @json_option("Print the change as JSON.")
 def init(  # noqa: PLR0913 - one parameter per option
     *,
@@ -130,43 +135,43 @@ def init(  # noqa: PLR0913 - one parameter per option
     inline: bool,
     as_json: bool,
 ) -> int:
-    """Record every session from now on: register a hook with Claude Code."""
+    """Register the recording hook with Claude Code."""
     from flightlog.setup.init import InitRequest, change_guard, plan_change, wants_guard
     from flightlog.setup.install import apply_change, format_diff, has_other_status_line
     from flightlog.store.directories import ensure_writable
 
     runtime = open_runtime()
-    place = InitRequest(scope=scope, cwd=Path(runtime.cwd))
+    request = InitRequest(scope=scope, cwd=Path(runtime.cwd))
     if not remove:
         ensure_writable(Path(runtime.data_dir))
-    days = 0 if remove else keep_days or _ask_keep_days(runtime, place, ask=not (yes or dry_run or as_json))
-    change = plan_change(runtime, place, remove=remove, keep_days=days, inline=inline, statusline=statusline)
+    days = 0 if remove else keep_days or _ask_keep_days(runtime, request, ask=not (yes or dry_run or as_json))
+    change = plan_change(runtime, request, remove=remove, keep_days=days, inline=inline, statusline=statusline)
     if not as_json:
         click.echo(make_inert(format_diff(change)) or f"nothing to change: {change.settings}")
     if statusline and not remove and has_other_status_line(change.before):
-        click.echo("another status line is there and stays; what ours shows: flightlog live statusline", err=True)
-    guards = guard and wants_guard(runtime, place, remove=remove)
+        click.echo("your own status line is kept; to preview ours: flightlog live statusline", err=True)
+    guards = guard and wants_guard(runtime, request, remove=remove)
     if guards:
-        click.echo(f"{'without' if remove else 'with'} the guard before commits and pushes here", err=True)
+        click.echo(f"the guard on commits and pushes here will be {'removed' if remove else 'installed'}", err=True)
     agreed = yes or dry_run or not (change.is_needed or guards) or _confirm_write(as_json=as_json)
-    kept = apply_change(change) if agreed and not dry_run else None
+    backup = apply_change(change) if agreed and not dry_run else None
     written = agreed and not dry_run and change.is_needed
-    for hook in change_guard(runtime, place, remove=remove) if guards and agreed and not dry_run else ():
-        click.echo(f"guard {'taken out' if remove else 'installed'}: {hook.name}", err=True)
+    for hook in change_guard(runtime, request, remove=remove) if guards and agreed and not dry_run else ():
+        click.echo(f"guard {'removed' if remove else 'installed'}: {hook.name}", err=True)
     if scope == "project" and agreed and not (remove or dry_run):
-        _offer_dataset(runtime, place.cwd, wanted=dataset, words=words, ask=not (yes or as_json))
+        _offer_dataset(runtime, request.cwd, wanted=dataset, words=words, ask=not (yes or as_json))
     if as_json:
-        click.echo(json.dumps(_change_fields(change, written=written, kept=kept)))
-    _print_change(change, written=written, kept=kept, dry_run=dry_run)
+        click.echo(json.dumps(_change_fields(change, written=written, backup=backup)))
+    _print_change(change, written=written, backup=backup, dry_run=dry_run)
     return 0 if agreed else 1
 
 
-def _ask_keep_days(runtime: Runtime, place: "InitRequest", *, ask: bool) -> int:
-    """Ask whether the agent shall keep its transcripts longer; only a person at a terminal is asked."""
+def _ask_keep_days(runtime: Runtime, request: "InitRequest", *, ask: bool) -> int:
+    """Ask at a terminal whether the agent keeps its transcripts longer; return days, or 0."""
     from flightlog.setup.init import LONG_DAYS, current_keep_days
     from flightlog.setup.install import DAYS_KEY
 
-    days = current_keep_days(runtime, place)
+    days = current_keep_days(runtime, request)
     if not ask or not sys.stdin.isatty() or days >= LONG_DAYS:
         return 0
     question = f"Claude Code deletes transcripts after {days} days. Have it keep them for {LONG_DAYS} ({DAYS_KEY})?"
@@ -174,16 +179,16 @@ def _ask_keep_days(runtime: Runtime, place: "InitRequest", *, ask: bool) -> int:
 
 
 def _offer_dataset(runtime: Runtime, folder: Path, *, wanted: bool | None, words: bool | None, ask: bool) -> None:
-    """Begin a dataset if that is wanted; a person at a terminal is asked, about words only once."""
+    """Start a dataset if wanted. Ask at a terminal, about words only the first time."""
     ask = ask and sys.stdin.isatty()
     if wanted is None and ask:
-        wanted = click.confirm("Collect training rows of sessions here, in .git-ml/tracked?", default=False, err=True)
+        wanted = click.confirm("Collect training rows from sessions here, in .git-ml/tracked?", default=False, err=True)
     if not wanted:
         return
     from flightlog.setup.init import has_words_setting, init_dataset
 
     if words is None and ask and not has_words_setting(folder):
-        words = click.confirm("Track prompts and answers too, redacted? Everybody with the repository reads them.",
+        words = click.confirm("Track redacted prompts and answers too? All readers of the repository see them.",
                               default=False, err=True)  # fmt: skip
     for line in init_dataset(runtime, folder, words=words):
         click.echo(make_inert(line), err=True)
@@ -195,7 +200,7 @@ def _confirm_write(*, as_json: bool) -> bool:
     return click.confirm("Write this?", default=True, err=True)
 
 
-def _change_fields(change: "SettingsChange", *, written: bool, kept: Path | None) -> dict[str, object]:
+def _change_fields(change: "SettingsChange", *, written: bool, backup: Path | None) -> dict[str, object]:
     from flightlog.setup.install import format_diff
 
     return {
@@ -203,16 +208,16 @@ def _change_fields(change: "SettingsChange", *, written: bool, kept: Path | None
         "events": list(change.events),
         "needed": change.is_needed,
         "written": written,
-        "backup": str(kept) if kept else None,
+        "backup": str(backup) if backup else None,
         "diff": format_diff(change),
     }
 
 
-def _print_change(change: "SettingsChange", *, written: bool, kept: Path | None, dry_run: bool) -> None:
-    if kept:
-        click.echo(f"the file as it was: {kept}", err=True)
+def _print_change(change: "SettingsChange", *, written: bool, backup: Path | None, dry_run: bool) -> None:
+    if backup:
+        click.echo(f"backup: {backup}", err=True)
     if written:
-        click.echo("written; sessions started from now on follow it", err=True)
+        click.echo("written; it applies to sessions started from now on", err=True)
     elif change.is_needed and not dry_run:
         click.echo("nothing was written; add --yes to write it", err=True)
 
@@ -221,8 +226,7 @@ def _print_change(change: "SettingsChange", *, written: bool, kept: Path | None,
 @click.argument("session_id", required=False)
 @json_option("Print what was done as JSON.")
 def settle(session_id: str | None, *, as_json: bool) -> int:
-    """Keep sessions for good: copy what is new, bring the index up to date; without an id, all of them."""
-    from flightlog.app.runtime import open_runtime
+    """Archive new session data, update the index. Without an id, archive all sessions."""
     from flightlog.model.addresses import parse_address
     from flightlog.recorder.settle import settle_all, settle_one
 
@@ -230,7 +234,7 @@ def settle(session_id: str | None, *, as_json: bool) -> int:
     if session_id:
         report = settle_one(runtime, parse_address(session_id).session)
     else:
-        progress = Progress("keeping session")
+        progress = Progress("archiving session")
         try:
             report = settle_all(runtime, progress)
         finally:
@@ -239,16 +243,16 @@ def settle(session_id: str | None, *, as_json: bool) -> int:
         print_json(report)
     else:
         sealed = f", {pluralize(report.sealed, 'file')} sealed" if report.sealed else ""
-        click.echo(f"{pluralize(report.sessions, 'session')} kept, {report.bytes_adopted:,} new bytes{sealed}")
+        click.echo(f"{pluralize(report.sessions, 'session')} archived, {report.bytes_adopted:,} new bytes{sealed}")
     _print_failures(report)
     return 1 if report.failed else 75 if report.busy else 0
 
 
 def _print_failures(report: "SettleReport") -> None:
     for line in report.failed:
-        click.echo(f"not kept: {make_inert(line)}", err=True)
+        click.echo(f"not archived: {make_inert(line)}", err=True)
     for line in report.busy:
-        click.echo(f"not kept now: {make_inert(line)}", err=True)
+        click.echo(f"not archived, busy: {make_inert(line)}", err=True)
     for fault in report.damage:
         repair = f"; {fault.repaired}" if fault.repaired else ": flightlog doctor --verify"
         text = f"{fault.session}/{fault.file}: {fault.what}, {fault.text}{repair}"
@@ -258,37 +262,35 @@ def _print_failures(report: "SettleReport") -> None:
 @click.command(epilog=format_examples("flightlog trust --yes", "flightlog trust runs/their-run"))
 @click.argument("target", default=".")
 @click.option("--yes", is_flag=True, help="Allow what is shown.")
-@click.option("--revoke", is_flag=True, help="Take consent back.")
-@json_option("Print what it allows as JSON.")
+@click.option("--revoke", is_flag=True, help="Revoke the consent.")
+@json_option("Print the permissions as JSON.")
 def trust(target: str, *, yes: bool, revoke: bool, as_json: bool) -> int:
-    """Show what TARGET would publish, send or run, and allow it with --yes; exit 1 if not allowed.
+    """Allow what a repository, run or plan may do.
 
-    TARGET is a repository (this one by default), a run, a loop session, or the address of an API.
+    Shows what TARGET would publish, send or run; --yes allows it. TARGET is a repository (this one
+    by default), a run, a loop session, or the address of an API. Exit 1 if it is not allowed.
     """
     from flightlog.app import consent
 
     runtime = open_runtime()
     if yes and revoke:
-        raise Invalid("--yes and --revoke cannot go together", hint="leave one of them out")
-    found = consent.find_target(runtime, target)
+        raise Invalid("--yes and --revoke exclude each other", hint="use only one of them")
+    subject = consent.find_target(runtime, target)
     if revoke:
-        click.echo("consent taken back" if consent.revoke_consent(runtime, found) else "there was no consent", err=True)
-        click.echo("training rows keep their words until: flightlog dataset strip-words --yes", err=True)
+        click.echo("consent revoked" if consent.revoke_consent(runtime, subject) else "there was no consent", err=True)
+        click.echo("to remove the words of existing rows: flightlog dataset strip-words --yes", err=True)
     if yes:
-        consent.grant_consent(runtime, found)
-    found = consent.find_target(runtime, target)
-    report: dict[str, Any] = {found.kind: found.name, "allows": found.allows, "trusted": found.trusted}
-    if found.kind == "repository":
-        report["dataset"] = consent.describe_dataset(runtime, Path(found.name))
-    if as_json:
-        click.echo(json.dumps(report, default=str))
-    else:
-        _print_report(report)
-    return 0 if found.trusted else 1
+        consent.grant_consent(runtime, subject)
+    subject = consent.find_target(runtime, target)
+    report: dict[str, Any] = {subject.kind: subject.name, "allows": subject.allows, "trusted": subject.trusted}
+    if subject.kind == "repository":
+        report["dataset"] = consent.describe_dataset(runtime, Path(subject.name))
+    click.echo(json.dumps(report, default=str)) if as_json else _print_report(report)
+    return 0 if subject.trusted else 1
 
 
 def ask_consent(needed: ConsentNeeded) -> bool:
-    """Show what something foreign would do, ask a person at a terminal, and record a yes; return whether it was one."""
+    """Show the effects, ask at a terminal for consent and record it; return whether it was given."""
     _print_effects(needed.effects, err=True)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
@@ -309,7 +311,7 @@ def _print_report(report: dict[str, Any]) -> None:
     for name, allowed in report.get("dataset", {}).get("sources", {}).items():
         click.echo(f"training rows by {name}: {', '.join(allowed) or 'no'}", err=True)
     if not report["allows"]:
-        click.echo("nothing here publishes or runs anything", err=True)
+        click.echo("it publishes, sends and runs nothing", err=True)
     else:
         click.echo("trusted" if report["trusted"] else "not trusted; allow it with --yes", err=True)
 

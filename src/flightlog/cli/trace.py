@@ -1,4 +1,4 @@
-"""`flightlog trace` and `flightlog blame`: from one thing to all the others, and who wrote a line."""
+"""`flightlog trace` follows links between artifacts; `flightlog blame` says what wrote a line."""
 
 import re
 from pathlib import Path
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from flightlog.tracing.trace import Trace
 
 
-SHOWN = 8
-WIDTH = 56
+SHOWN = 8  # items of one kind without --all
+WIDTH = 56  # characters of a title, so that a row fits in 140 columns
 _PLACE = re.compile(r"(?P<file>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?")
 
 
@@ -25,41 +25,39 @@ _PLACE = re.compile(r"(?P<file>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?
     )
 )
 @click.argument("address")
-@click.option("--all", "every", is_flag=True, help="Show every one of a kind, not only the first few.")
+@click.option("--all", "every", is_flag=True, help="Show all items of a kind, not only the first 8.")
 @json_option()
 def trace(address: str, *, every: bool, as_json: bool) -> int:
-    """Follow a session, step, commit, row, task or issue to all the others.
+    """Follow links between sessions, commits, rows.
 
-    Requests, hunks, runs and findings too. ADDRESS is what the other commands print: SESSION#turn.step, a
-    commit, RUN/session_01/request_003, an id. Where two kinds begin alike, write the kind before it:
-    commit:2123f2df. A link that leads nowhere is said; exit 3 then.
+    Shows every session, step, commit, hunk, row, task, run, request, finding and issue that
+    ADDRESS is linked to. ADDRESS is an id as other commands print it: SESSION#turn.step, a commit,
+    RUN/session_01/request_003. If it is ambiguous, put the kind before it: commit:2123f2df.
+    Exit 3 if a link is broken.
     """
     from flightlog.tracing.providers import TraceContext
-    from flightlog.tracing.trace import build_trace as follow
+    from flightlog.tracing.trace import build_trace
 
     progress = Progress("reading sessions")
-    told = follow(address, TraceContext(open_runtime(), progress=progress))
+    result = build_trace(address, TraceContext(open_runtime(), progress=progress))
     progress.close()
-    if as_json:
-        print_json(told)
-    else:
-        _print_trace(told, every=every)
-    return 3 if told.broken else 0
+    print_json(result) if as_json else _print_trace(result, every=every)
+    return 3 if result.broken else 0
 
 
 @click.command(epilog=format_examples("flightlog blame src/shop.py:12", "flightlog blame src/shop.py:1-40 --json"))
 @click.argument("place", metavar="FILE[:LINE[-LINE]]")
 @json_option()
 def blame(place: str, *, as_json: bool) -> None:
-    """Say which prompt wrote a line, committed or not."""
+    """Show which prompt wrote a line. Works for committed and uncommitted lines."""
     from flightlog.tracing.blame import attribute_lines
     from flightlog.tracing.providers import TraceContext
 
-    said = _PLACE.fullmatch(place)
-    assert said is not None, "the pattern takes every text"
-    first = int(said["first"] or 1)
-    last = int(said["last"] or 0) or (first if said["first"] else 0)
-    path = Path(said["file"])
+    match = _PLACE.fullmatch(place)
+    assert match is not None, "the pattern matches any text"
+    first = int(match["first"] or 1)
+    last = int(match["last"] or 0) or (first if match["first"] else 0)
+    path = Path(match["file"])
     progress = Progress("reading sessions")
     lines = attribute_lines(
         path,
@@ -73,36 +71,36 @@ def blame(place: str, *, as_json: bool) -> None:
     elif len(lines) == 1:
         _print_line(place, lines[0])
     else:
-        print_table(("line", "step", "commit", "prompt", "text"), [_blame_row(each) for each in lines], right=(0,))
+        print_table(("line", "step", "commit", "prompt", "text"), [_blame_row(line) for line in lines], right=(0,))
 
 
-def _print_trace(told: "Trace", *, every: bool) -> None:
+def _print_trace(trace_result: "Trace", *, every: bool) -> None:
     from flightlog.model.addresses import KINDS
     from flightlog.model.text import one_line
 
     rows = []
     for kind in KINDS:
-        own = told.items_of_kind(kind)
-        shown = own if every else own[:SHOWN]
+        items = trace_result.items_of_kind(kind)
+        shown = items if every else items[:SHOWN]
         rows += [
-            (kind if not at else "", each.address, each.near, one_line(each.title, WIDTH))
-            for at, each in enumerate(shown)
+            (kind if not index else "", item.address, item.near, one_line(item.title, WIDTH))
+            for index, item in enumerate(shown)
         ]
-        if len(own) > len(shown):
-            rows.append(("", f"and {len(own) - len(shown):,} more", "", "--all shows them"))
-        if not own and kind != told.start.kind:
-            rows.append((kind, "none on record", "", ""))
-    click.echo(one_line(f"{told.start.kind} {told.start.address}", 200))
+        if len(items) > len(shown):
+            rows.append(("", f"and {len(items) - len(shown):,} more", "", "use --all to show them"))
+        if not items and kind != trace_result.start.kind:
+            rows.append((kind, "none", "", ""))
+    click.echo(one_line(f"{trace_result.start.kind} {trace_result.start.address}", 200))
     print_table(("", "address", "where", "what"), rows)
-    for each in told.broken:
-        click.echo(one_line(f"broken: {each.by} names {each.names}: {each.why}", 300), err=True)
+    for item in trace_result.broken:
+        click.echo(one_line(f"broken: {item.by} names {item.names}: {item.why}", 300), err=True)
 
 
-def _print_line(place: str, line: "BlameLine") -> None:
+def _print_line(location: str, line: "BlameLine") -> None:
     from flightlog.model.text import one_line
 
-    click.echo(one_line(f"{place}  {line.text}", 200))
-    facts = [("prompt", one_line(line.prompt, 300) or "not known"), ("step", line.step or "not known")]
+    click.echo(one_line(f"{location}  {line.text}", 200))
+    facts = [("prompt", one_line(line.prompt, 300) or "unknown"), ("step", line.step or "unknown")]
     facts += [("hunk", line.hunk)] if line.hunk else []
     facts += [("commit", line.commit or "not committed"), ("how", line.how)]
     print_table(("", ""), facts)
@@ -111,8 +109,8 @@ def _print_line(place: str, line: "BlameLine") -> None:
 
 
 def _shorten_step(step: str) -> str:
-    session, mark, rest = step.partition("#")
-    return f"{session[:8]}{mark}{rest}" if step else "-"
+    session, separator, rest = step.partition("#")
+    return f"{session[:8]}{separator}{rest}" if step else "-"
 
 
 def _blame_row(line: "BlameLine") -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A usage report on the terminal and as JSON."""
+"""Print a usage report as a table or as JSON."""
 
 import sys
 from datetime import tzinfo
@@ -15,7 +15,7 @@ from flightlog.views.json_output import as_json as as_json_text
 
 
 def print_usage_report(by: Breakdown, zone: tzinfo, only: UsageFilter | None = None, *, as_json: bool) -> None:
-    """Print a usage report; the index is written after it, so that the reader does not wait for the disk."""
+    """Print a usage report, then save the index, so that the user does not wait for the disk."""
     from flightlog.app.runtime import open_usage
 
     pipeline = open_usage()
@@ -29,9 +29,9 @@ def print_usage_report(by: Breakdown, zone: tzinfo, only: UsageFilter | None = N
 
 
 def print_usage(report: UsageReport) -> None:
-    """Print rows, the total, and the differences to what the clients counted."""
-    is_session = report.by is Breakdown.SESSION
-    rows = [_usage_cells(row, row.key[:8] if is_session else row.key) for row in report.rows if row.responses]
+    """Print rows, the total, and the differences from the totals that the clients counted."""
+    by_session = report.by is Breakdown.SESSION
+    rows = [_usage_cells(row, row.key[:8] if by_session else row.key) for row in report.rows if row.responses]
     print_table(
         [report.by.value, "input", "output", "cache read", "cache write", "cost"],
         [*rows, _usage_cells(report.total, "total")],
@@ -39,7 +39,7 @@ def print_usage(report: UsageReport) -> None:
     )
     gaps = report.gaps
     if gaps:
-        click.echo("\ncounted by the client without a message on record (below zero: recorded, not counted):")
+        click.echo("\ncounted by the client, but not recorded (negative: recorded, but not counted):")
         print_table(
             ["session", "tokens", "cost", "reason"],
             [[gap.session[:8], f"{gap.usage.total:,}", f"${gap.cost_usd:,.4f}", gap.reason.value] for gap in gaps],
@@ -54,11 +54,5 @@ def print_usage(report: UsageReport) -> None:
 
 def _usage_cells(row: UsageRow, key: str) -> list[str]:
     usage = row.usage
-    return [
-        key or "?",
-        f"{usage.input:,}",
-        f"{usage.output:,}",
-        f"{usage.cache_read:,}",
-        f"{usage.cache_write:,}",
-        format_cost(row.cost),
-    ]
+    counts = (usage.input, usage.output, usage.cache_read, usage.cache_write)
+    return [key or "?", *(f"{count:,}" for count in counts), format_cost(row.cost)]

@@ -1,1 +1,1 @@
-"""The web face."""
+"""The web interface."""

@@ -1,13 +1,12 @@
-"""Token, origin and loopback checks; browser.
+"""Check the token, origin and host of each request; open the browser.
 
-The token never stands in an argument list, which everybody on the machine can read: a browser
-is given a private file that leads to the address.
+The token is never passed in an argument list, which every user of the machine can read: the
+browser opens a private file that redirects to the address.
 
-Checked for every request, streams included: the Host header (another site's name may be made
-to point here), the path (all pages live below one that cannot be guessed), where the browser says
-the request comes from, the cookie, and for anything but reading also the Origin and a header
-that a foreign page cannot set. The cookie is a random session id that this process alone knows. Every
-answer carries the headers that keep a page from loading, running or sending anything that is not ours.
+Every request, streams included, is checked for: the Host header (against DNS rebinding), the path
+(all pages are below a random one), Sec-Fetch-Site, the cookie, and for writes also the Origin and a
+header that a foreign page cannot set. The cookie is a random session id known only to this process.
+Every response carries headers that stop a page from loading, running or sending foreign content.
 """
 
 import re
@@ -45,10 +44,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def web_root(runtime: Runtime) -> str:
-    """Return the path below which the pages of this home live; make it at the first call.
+    """Return the random path of all pages; create and store it at the first call.
 
-    It is kept, so that links stay valid. A browser sends cookies to every port of a host, but only
-    to paths below the cookie's own: another server on this machine does not know this one.
+    It is stored so that links stay valid. A browser sends cookies to every port of a host, but only
+    below the cookie's path, which another server on this machine does not know.
     """
     path = Path(runtime.data_dir) / "web" / "root"
     try:
@@ -63,25 +62,25 @@ def web_root(runtime: Runtime) -> str:
 
 
 def open_browser(runtime: Runtime, address: str) -> bool:
-    """Show `address` in the person's browser; say whether there is one."""
-    lead = Path(runtime.data_dir) / "web" / "open.html"
-    files.replace_file(lead, _LEAD.format(escape(address)).encode(), durable=False)
-    return webbrowser.open(Path(lead).as_uri())
+    """Open `address` in the browser; return whether one was found."""
+    redirect = Path(runtime.data_dir) / "web" / "open.html"
+    files.replace_file(redirect, _LEAD.format(escape(address)).encode(), durable=False)
+    return webbrowser.open(redirect.as_uri())
 
 
 class AccessGuard:
-    """Holds the token and the ids of the browsers that signed in; decides about one request at a time."""
+    """Hold the token and the ids of signed-in browsers; accept or refuse requests."""
 
     def __init__(self, token: str, root: str, *, read_only: bool = False) -> None:
-        """Let in browsers that show `token` below `root`; `read_only` refuses every write."""
-        assert len(token) >= 32, "a token that can be guessed is no token"
+        """Accept browsers that present `token` below `root`; `read_only` refuses every write."""
+        assert len(token) >= 32, "a shorter token can be guessed"
         self._token = token
         self._front = f"{root}/"
         self._sessions: set[str] = set()
         self._read_only = read_only
 
     def build_middleware(self) -> Middleware:
-        """The check as aiohttp wants it; it belongs first in the list."""
+        """Return the check as aiohttp middleware; it must come first in the list."""
 
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -91,18 +90,20 @@ class AccessGuard:
         return check
 
     def _refuse_request(self, request: web.Request) -> web.StreamResponse | None:
-        # The Host header may be wrong; a client that is gone already has no transport.
+        # The port comes from the socket, not from the Host header; a closed client has no transport.
         port: int = request.transport.get_extra_info("sockname")[1] if request.transport else 0
         hosts = {f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"}
         if request.headers.get("Host", "") not in hosts:
-            return _text_response(403, "This server answers to its own address only.")
+            return _text_response(403, "This server answers only to its own address.")
         if not request.path.startswith(self._front):
             return _text_response(404, "Open the address that `flightlog serve` printed.")
         origin = request.headers.get("Origin")
         if origin is not None and origin not in {f"http://{host}" for host in hosts}:
-            return _text_response(403, "Another site may not ask.")
+            return _text_response(403, "Requests from other sites are refused.")
         if request.headers.get("Sec-Fetch-Site") in OTHER_SITES and not self._is_opened_link(request):
-            return _text_response(403, "Another site led here. Open the address that `flightlog serve` printed.")
+            return _text_response(
+                403, "Links from other sites are refused. Open the address that `flightlog serve` printed."
+            )
         if request.method not in READING or "Upgrade" in request.headers:
             refused = self._refuse_write(request, origin)
             if refused is not None:
@@ -111,40 +112,38 @@ class AccessGuard:
 
     def _refuse_write(self, request: web.Request, origin: str | None) -> web.StreamResponse | None:
         if self._read_only:
-            return _text_response(403, "Started with --read-only: nothing can be changed from here.")
+            return _text_response(403, "This server was started with --read-only, so it changes nothing.")
         if origin is None or request.headers.get(WRITE_HEADER) != "1":
-            return _text_response(403, f"A write needs an Origin of ours and the header {WRITE_HEADER}.")
+            return _text_response(403, f"A write needs this server's Origin and the header {WRITE_HEADER}.")
         return None
 
     def _check_sign_in(self, request: web.Request, port: int) -> web.StreamResponse | None:
         name = f"flightlog-{port}"
         if self._is_sign_in(request):
-            given = request.query["token"].encode("utf-8", "replace")
-            if not secrets.compare_digest(given, self._token.encode()):
-                return _text_response(
-                    401, "That token is not this server's. `flightlog serve` prints the right address."
-                )
+            token = request.query["token"].encode("utf-8", "replace")
+            if not secrets.compare_digest(token, self._token.encode()):
+                return _text_response(401, "Wrong token. Open the address that `flightlog serve` printed.")
             session = secrets.token_urlsafe(32)
             self._sessions.add(session)
-            welcome = self._redirect_to_front(request)
-            # No age: the ids end with this process, so a cookie that outlives the browser would be of no use.
-            welcome.set_cookie(name, session, path=self._front, httponly=True, samesite="Strict")
-            return welcome
+            response = self._redirect_to_front(request)
+            # A session cookie: the ids end with this process, so a longer life is useless.
+            response.set_cookie(name, session, path=self._front, httponly=True, samesite="Strict")
+            return response
         if request.cookies.get(name, "") not in self._sessions:
-            return _text_response(401, "Open the address that `flightlog serve` printed; it carries the token.")
+            return _text_response(401, "Open the address that `flightlog serve` printed; it contains the token.")
         return None
 
     def _is_sign_in(self, request: web.Request) -> bool:
         return "token" in request.query and request.path == self._front and request.method in READING
 
     def _is_opened_link(self, request: web.Request) -> bool:
-        """Say whether the sign-in address was opened in a tab of its own, by a link or the private file of `serve`."""
-        sent = request.headers
-        is_tab = (sent.get("Sec-Fetch-Mode"), sent.get("Sec-Fetch-Dest")) == ("navigate", "document")
+        """Return whether the sign-in address was opened in a tab, by a link or by `open_browser`."""
+        headers = request.headers
+        is_tab = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == ("navigate", "document")
         return is_tab and self._is_sign_in(request)
 
     def _redirect_to_front(self, request: web.Request) -> web.Response:
-        """Return the way to the first page. A strict cookie does not go along a redirect that another site began."""
+        """Redirect to the first page. Browsers drop a strict cookie in a redirect from another site."""
         if request.headers.get("Sec-Fetch-Site") not in OTHER_SITES:
             return web.Response(status=303, headers={"Location": self._front})
         html = f'<!doctype html><meta http-equiv="refresh" content="0;url={self._front}"><title>flightlog</title>\n'
@@ -152,7 +151,7 @@ class AccessGuard:
 
 
 async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
-    """Put the protecting headers on an answer about to be sent, whatever it is."""
+    """Add the security headers to every response."""
     response.headers.update(HEADERS)
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers.pop("Server", None)

@@ -1,7 +1,7 @@
-"""`flightlog serve` and `flightlog share`: the pages, from the command line.
+"""`flightlog serve` and `flightlog share`.
 
-A face of its own: the command line finds it by name. Nothing of the web extra is imported
-before it is known to be there.
+The command line imports this module by name. The packages of the web extra are imported only
+inside the commands, because they may not be installed.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from flightlog.model.addresses import parse_address
 from flightlog.model.errors import optional_import
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import describe_redaction
-from flightlog.views.json_output import as_json as wire
+from flightlog.views.json_output import as_json as to_json
 from flightlog.views.json_output import as_json_line
 from flightlog.web.auth import open_browser, web_root
 
 
 @click.command(epilog="Example: flightlog serve --port 8642")
-@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Listen on this port; 0 takes a free one.")
+@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
-@click.option("--read-only", is_flag=True, help="Refuse everything that would change something.")
+@click.option("--read-only", is_flag=True, help="Refuse every request that changes something.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as a line of JSON.")
 def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
-    """Look at sessions in a browser; print the address, which carries the token."""
+    """Browse sessions in a local web page. Prints the address, which contains the token."""
     runtime = open_runtime()
 
     def ready(address: str) -> None:
@@ -45,43 +45,41 @@ def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
 
 @click.command(epilog="Example: flightlog share 2123f2df --output session.html")
 @click.argument("session_id")
-@click.option(
-    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of standard output."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print how much was removed, and the page, as JSON.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write, instead of stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the page and the redaction counts as JSON.")
 def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
-    """Write a session as one redacted page that works offline; say how much was removed."""
-    from flightlog.archive.sharing import redact_session  # noqa: PLC0415 - heavy
-    from flightlog.web.share import render_share_page as drawn  # noqa: PLC0415
-    from flightlog.web.templates import make_environment  # noqa: PLC0415
+    """Write a session as one redacted HTML page. It works offline."""
+    from flightlog.archive.sharing import redact_session  # noqa: PLC0415 - slow to import
+    from flightlog.web.share import render_share_page  # noqa: PLC0415 - an extra
+    from flightlog.web.templates import make_environment  # noqa: PLC0415 - an extra
 
     runtime = open_runtime()
     archive = open_archive(runtime)
-    told = archive.read_session(parse_address(session_id).session)
-    shared = drawn(*redact_session(runtime, archive, told), make_environment(runtime.zone, runtime.clock.now_ms))
+    session = archive.read_session(parse_address(session_id).session)
+    templates = make_environment(runtime.zone, runtime.clock.now_ms)
+    page = render_share_page(*redact_session(runtime, archive, session), templates)
     if output is not None:
-        write_export(output, shared.value)
+        write_export(output, page.value)
     if as_json:
-        page = {"html": shared.value} if output is None else {"output": str(output)}
-        removed = {"removed": shared.secrets + shared.personal, "secrets": shared.secrets, "personal": shared.personal}
-        click.echo(wire({"session": told.id} | removed | page))
+        content = {"html": page.value} if output is None else {"output": str(output)}
+        removed = {"removed": page.secrets + page.personal, "secrets": page.secrets, "personal": page.personal}
+        click.echo(to_json({"session": session.id} | removed | content))
         return
     if output is None:
-        click.echo(shared.value, nl=False)
+        click.echo(page.value, nl=False)
     else:
         click.echo(f"written: {output}", err=True)
-    said = describe_redaction(shared.secrets, shared.personal)
-    click.echo(f"{said}; read it through before you pass it on", err=True)
+    click.echo(f"{describe_redaction(page.secrets, page.personal)}; review it before you share it", err=True)
 
 
 def serve_pages(runtime: Runtime, port: int, ready: Callable[[str], None], *, read_only: bool = False) -> None:
-    """Serve this machine's sessions until interrupted; `ready` is told the address."""
+    """Serve this machine's sessions until interrupted; call `ready` with the address."""
     with optional_import():
-        from flightlog.web.server import ServerConfig, run_server  # noqa: PLC0415
+        from flightlog.web.server import ServerConfig, run_server  # noqa: PLC0415 - an extra
         from flightlog.web.templates import has_vendor  # noqa: PLC0415 - an extra
 
     if not has_vendor():
-        click.echo("charts and live filters are not installed; in a clone: make install", err=True)
+        click.echo("charts and live filters are not installed; in a clone run: make install", err=True)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(
             run_server(ServerConfig(runtime, secrets.token_urlsafe(32), web_root(runtime), port, read_only), ready)
@@ -89,9 +87,9 @@ def serve_pages(runtime: Runtime, port: int, ready: Callable[[str], None], *, re
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """A faster event loop where it is installed."""
+    """Return uvloop's event loop, which is faster, if it is installed."""
     if importlib.util.find_spec("uvloop") is None:
         return None
-    import uvloop  # noqa: PLC0415 - optional as well
+    import uvloop  # noqa: PLC0415 - optional
 
     return uvloop.new_event_loop

@@ -1,9 +1,7 @@
-"""WebContext, navigation sections, background processes.
+"""The web context, navigation sections and background processes.
 
-Holds them as long as the server runs; those that still run when it ends are interrupted, as Ctrl-C
-would, and leave what can be taken up again.
-
-Knows no page. `web/pages/` has one file for each family, and the table that lists them.
+Background processes that still run when the server ends are interrupted as with Ctrl-C, so that
+they can be resumed.
 """
 
 import asyncio
@@ -24,40 +22,40 @@ from flightlog.model.runtime import Runtime
 from flightlog.web.data import WebData
 from flightlog.web.live_updates import UpdateHub
 
-AT_ONCE = 4
-LINES_KEPT = 200
-KEPT = 100
-PATIENCE_S = 10.0
-ACTIVE_MS = 120_000
-Given = ParamSpec("Given")
-Answer = TypeVar("Answer")
+RUNNING_MAX = 4  # replays that may run at the same time; each runs an agent
+OUTPUT_LINES_MAX = 200  # output lines of one process
+FINISHED_MAX = 100  # finished processes that stay listed
+PATIENCE_S = 10.0  # wait after SIGINT, then SIGKILL
+ACTIVE_MS = 120_000  # a session that changed within two minutes counts as active
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
 
 
 class BackgroundProcess:
-    """One process."""
+    """A process that the server started, with its last output lines."""
 
     def __init__(self, number: int, about: object, process: "subprocess.Popen[str]") -> None:
-        """Listen to what it says."""
+        """Start reading its output."""
         self.number = number
         self.about = about
-        self.said: deque[str] = deque(maxlen=LINES_KEPT)
+        self.output: deque[str] = deque(maxlen=OUTPUT_LINES_MAX)
         self._process = process
-        self._thread = threading.Thread(target=self._read_stderr, name=f"errand-{number}", daemon=True)
+        self._thread = threading.Thread(target=self._read_stderr, name=f"process-{number}", daemon=True)
         self._thread.start()
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended; None while it runs."""
+        """Return the exit code, or None while the process runs."""
         return None if self._thread.is_alive() else self._process.returncode
 
     def stop(self) -> None:
-        """Interrupt it."""
+        """Send SIGINT."""
         if self.exit_code is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGINT)
 
     def close(self) -> None:
-        """Interrupt it and wait; one that does not end in time is killed."""
+        """Send SIGINT, wait, and send SIGKILL if it does not end in time."""
         self.stop()
         self._thread.join(PATIENCE_S)
         if self._thread.is_alive():
@@ -65,55 +63,55 @@ class BackgroundProcess:
             self._thread.join(PATIENCE_S)
 
     def _read_stderr(self) -> None:
-        assert self._process.stderr is not None, "its talk is piped"
+        assert self._process.stderr is not None, "stderr is a pipe"
         for line in self._process.stderr:
-            self.said.append(line.rstrip("\n")[:1000])
+            self.output.append(line.rstrip("\n")[:1000])
         self._process.stderr.close()
         self._process.wait()
 
 
 class BackgroundProcesses:
-    """Those of one server."""
+    """All background processes of one server."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without processes."""
         self._lock = threading.Lock()
         self._all: dict[int, BackgroundProcess] = {}
         self._last = 0
 
     def start_process(self, about: object, begin: "Callable[[], subprocess.Popen[str]]") -> BackgroundProcess:
-        """Start one, unless too many run."""
+        """Start a process, or raise `Conflict` if too many run."""
         with self._lock:
-            if sum(each.exit_code is None for each in self._all.values()) >= AT_ONCE:
-                raise Conflict(f"{AT_ONCE} replays are running already", hint="wait until one of them ended")
+            if sum(process.exit_code is None for process in self._all.values()) >= RUNNING_MAX:
+                raise Conflict(f"{RUNNING_MAX} replays are running already", hint="wait until one of them has ended")
             self._last += 1
-            errand = self._all[self._last] = BackgroundProcess(self._last, about, begin())
-            ended = [number for number, each in self._all.items() if each.exit_code is not None]
-            for number in ended[: max(len(self._all) - KEPT, 0)]:
+            started = self._all[self._last] = BackgroundProcess(self._last, about, begin())
+            finished = [number for number, process in self._all.items() if process.exit_code is not None]
+            for number in finished[: max(len(self._all) - FINISHED_MAX, 0)]:
                 del self._all[number]
-            return errand
+            return started
 
     def find_process(self, number: int) -> BackgroundProcess:
-        """The one with this number."""
-        found = self._all.get(number)
-        if found is None:
+        """Return the process with this number."""
+        process = self._all.get(number)
+        if process is None:
             raise NotFound(f"no replay {number} was started by this server", hint="flightlog lab list")
-        return found
+        return process
 
     def list_processes(self) -> list[BackgroundProcess]:
-        """Those it knows, the latest first."""
+        """Return all known processes, newest first."""
         return list(self._all.values())[::-1]
 
     def close_all(self) -> None:
-        """End what runs."""
-        for each in self.list_processes():
-            each.stop()
-        for each in self.list_processes():
-            each.close()
+        """Stop all running processes."""
+        for process in self.list_processes():
+            process.stop()
+        for process in self.list_processes():
+            process.close()
 
 
 class NavSection(Struct, frozen=True):
-    """Some pages that belong together; `templates` are those it is the current entry for."""
+    """A group of pages in the navigation; `templates` are those that highlight it."""
 
     title: str
     address: str
@@ -127,23 +125,23 @@ class WebContext(Struct, frozen=True):
     data: WebData
     templates: Environment
     hub: UpdateHub
-    families: tuple[NavSection, ...]
-    errands: BackgroundProcesses
+    sections: tuple[NavSection, ...]
+    processes: BackgroundProcesses
     read_only: bool = False
     root: str = ""
     sample: bool = False
 
     @property
     def runtime(self) -> Runtime:
-        """The machine whose sessions are shown."""
+        """Return the runtime of the server."""
         return self.data.runtime
 
     def render_html(self, template: str, **values: Any) -> str:
-        """Fill a template."""
+        """Render a template."""
         common = {
             "read_only": self.read_only,
             "sample": self.sample,
-            "families": self.families,
+            "sections": self.sections,
             "page": template.partition(".")[0],
             "offline": False,
             "prefix": "",
@@ -151,27 +149,27 @@ class WebContext(Struct, frozen=True):
         return self.templates.get_template(template).render({**common, **values})
 
     async def render_response(self, template: str, **values: Any) -> web.Response:
-        """Fill a template, away from the event loop."""
+        """Render a template in a thread."""
         return html_response(await run_blocking(self.render_html, template, **values))
 
-    async def answer_with(self, template: str, work: Callable[..., dict[str, Any]], *given: Any) -> web.Response:
-        """Fill a template with what `work` returns for this runtime, away from the event loop."""
-        return await self.render_response(template, **await run_blocking(work, self.runtime, *given))
+    async def answer_with(self, template: str, work: Callable[..., dict[str, Any]], *args: Any) -> web.Response:
+        """Render a template in a thread, with the values that `work` returns for this runtime."""
+        return await self.render_response(template, **await run_blocking(work, self.runtime, *args))
 
 
-DESK = web.AppKey("desk", WebContext)
+CONTEXT = web.AppKey("context", WebContext)
 
 
-async def run_blocking(work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
-    """Do blocking work in a thread."""
-    return await asyncio.to_thread(work, *given, **named)
+async def run_blocking(work: Callable[Params, Result], *args: Params.args, **options: Params.kwargs) -> Result:
+    """Run blocking work in a thread."""
+    return await asyncio.to_thread(work, *args, **options)
 
 
 def redirect_to(request: web.Request, path: str) -> web.HTTPSeeOther:
     """Return the redirect to a page of this server, to be raised after a change."""
-    return web.HTTPSeeOther(request.app[DESK].root + path)
+    return web.HTTPSeeOther(request.app[CONTEXT].root + path)
 
 
 def html_response(html: str, status: int = 200) -> web.Response:
-    """Answer with HTML."""
+    """Return an HTML response."""
     return web.Response(text=html, content_type="text/html", charset="utf-8", status=status)

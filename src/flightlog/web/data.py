@@ -1,10 +1,7 @@
-"""Archive access and session cache.
+"""Archive access and session cache of the web pages.
 
-A session that did not change is taken from here or from the index; one that grew is read on from
-where the last look ended.
-
-The one module that knows how the archive is asked; an index can take its place here without a
-page noticing.
+An unchanged session comes from memory or from the index; one that grew is read from where the last
+read ended. Pages reach the archive only through this module.
 """
 
 import hashlib
@@ -30,25 +27,25 @@ from flightlog.web.session_list import (
 )
 from flightlog.web.session_page import SessionPage
 
-HELD_BYTES_MAX = 32 << 20
-GROWING_MAX = 4
-FRESH_S = 3.0
+CACHE_BYTES_MAX = 32 << 20  # memory for cached pages
+FOLLOWERS_MAX = 4  # sessions that are followed at once
+FRESH_S = 3.0  # age at which the list of files is read again
 
 
 class SessionCache:
-    """What is held."""
+    """Cached session pages and the readers of growing sessions."""
 
     def __init__(self, archive: Callable[[str], Archive], title: Callable[[str], str]) -> None:
-        """Hold nothing yet; `archive` opens the one that knows a session, `title` is what the list calls it."""
+        """Take `archive`, which opens the archive of a session, and `title`, its title in the list."""
         self._archive, self._title = archive, title
-        self._held: OrderedDict[str, SessionPage] = OrderedDict()
-        self._growing: OrderedDict[str, SessionFollower] = OrderedDict()
-        self._lock = threading.RLock()  # a read that is done at once reports while it is being started
+        self._pages: OrderedDict[str, SessionPage] = OrderedDict()
+        self._followers: OrderedDict[str, SessionFollower] = OrderedDict()
+        self._lock = threading.RLock()  # reentrant: a read that ends at once calls back while it is being started
         self._readers = ThreadPoolExecutor(2, "flightlog-read")
         self._reads: dict[str, Future[SessionPage]] = {}
 
     def start_reading(self, session: str) -> Future[SessionPage]:
-        """Begin to read a session, once however many ask for it at a time."""
+        """Start reading a session; concurrent callers share one read."""
         with self._lock:
             running = self._reads.get(session)
             if running is None or running.done():
@@ -57,133 +54,133 @@ class SessionCache:
             return running
 
     def get(self, session: str) -> SessionPage:
-        """One session as it stands now."""
+        """Return the current state of a session."""
         archive = self._archive(session)
         name = archive.find_recording(session).session
         version = session_stamp(archive, name)
         with self._lock:
-            known = self._held.get(name)
-            if known is not None and known.version == version:
-                self._held.move_to_end(name)
-                return known
-        # What the archive saw may be a moment old: the index is asked only about files as they are now.
-        seen = {(each.path, each.size, each.changed_ns) for each in archive.find_recording(name).files}
-        current = set(archive.file_state(name)) == seen
-        outline = load_cached_outline(archive, name) if current and name not in self._growing else None
+            cached = self._pages.get(name)
+            if cached is not None and cached.version == version:
+                self._pages.move_to_end(name)
+                return cached
+        # The archive's file list may be seconds old; the index is used only if it is current.
+        listed = {(file.path, file.size, file.changed_ns) for file in archive.find_recording(name).files}
+        current = set(archive.file_state(name)) == listed
+        outline = load_cached_outline(archive, name) if current and name not in self._followers else None
         if outline is None:
-            new = name not in self._growing
+            is_new = name not in self._followers
             outline = self.follower(name).refresh()
-            if new and current:
+            if is_new and current:
                 store_outline(archive, name, outline)
-        held = self.make_page(archive, outline, version)
+        page = self.make_page(archive, outline, version)
         with self._lock:
-            self._held[name] = held
-            self._held.move_to_end(name)
+            self._pages[name] = page
+            self._pages.move_to_end(name)
             self._evict_pages()
-        return held
+        return page
 
     def make_page(self, archive: Archive, outline: SessionOutline, version: str) -> SessionPage:
-        """Hold an outline under the title that the list gives it."""
+        """Return a page for an outline, with the title of the list."""
         return SessionPage(archive, outline, version, self._title(outline.session.id))
 
     def follower(self, session: str) -> SessionFollower:
-        """A session that is read on as it grows; the one reader for all who watch it."""
+        """Return the incremental reader of a session, shared by all its watchers."""
         archive = self._archive(session)
         name = archive.find_recording(session).session
         with self._lock:
-            growing = self._growing.get(name)
-            if growing is None:
-                growing = self._growing[name] = SessionFollower(archive, name)
-            self._growing.move_to_end(name)
-            while len(self._growing) > GROWING_MAX:
-                self._growing.popitem(last=False)
-            return growing
+            follower = self._followers.get(name)
+            if follower is None:
+                follower = self._followers[name] = SessionFollower(archive, name)
+            self._followers.move_to_end(name)
+            while len(self._followers) > FOLLOWERS_MAX:
+                self._followers.popitem(last=False)
+            return follower
 
     def close(self) -> None:
         """Stop reading."""
         self._readers.shutdown(wait=False, cancel_futures=True)
 
     def _evict_pages(self) -> None:
-        """Keep what was looked at last, and always the very last one."""
+        """Drop the least recently used pages over the limit, but never the last one."""
         size = 0
-        for name in reversed(list(self._held)):
-            size += self._held[name].size
-            if size > HELD_BYTES_MAX and name != next(reversed(self._held)):
-                del self._held[name]
+        for name in reversed(list(self._pages)):
+            size += self._pages[name].size
+            if size > CACHE_BYTES_MAX and name != next(reversed(self._pages)):
+                del self._pages[name]
 
 
 def session_stamp(archive: Archive, session: str) -> str:
-    """A short print of how a session's files stand now."""
+    """Return a short digest of the current state of a session's files."""
     return hashlib.blake2b(
         repr(archive.file_state(session)).encode("utf-8", "surrogateescape"), digest_size=8
     ).hexdigest()
 
 
 class WebData:
-    """What is on this machine, read when asked for and kept while it does not change."""
+    """The sessions and usage of this machine, cached while the files do not change."""
 
     def __init__(self, runtime: Runtime) -> None:
-        """Read nothing yet."""
+        """Prepare the caches; nothing is read yet."""
         self.runtime = runtime
         self._opened: tuple[Archive | None, float] = (None, 0.0)
         self._lock = threading.Lock()
-        self._looking = SessionListWatcher(self._reopen_archive)
-        self._searching = SearchWorker(self._listed_archive)
-        self.shelf = SessionCache(self.current_archive, lambda name: self._looking.session_titles().get(name, ""))
-        self.listing = self._looking.current_list
-        self.titles = self._looking.session_titles
-        self.search = self._searching.search_sessions
-        self._used: tuple[dict[str, Fingerprint] | None, dict[Breakdown, UsageReport]] = (None, {})
+        self._watcher = SessionListWatcher(self._reopen_archive)
+        self._searcher = SearchWorker(self._listed_archive)
+        self.cache = SessionCache(self.current_archive, lambda name: self._watcher.session_titles().get(name, ""))
+        self.listing = self._watcher.current_list
+        self.titles = self._watcher.session_titles
+        self.search = self._searcher.search_sessions
+        self._usage: tuple[dict[str, Fingerprint] | None, dict[Breakdown, UsageReport]] = (None, {})
 
     @property
     def is_behind(self) -> bool:
-        """Whether the last search did without what is new."""
-        return self._searching.is_behind
+        """Return whether the last search missed new records."""
+        return self._searcher.is_behind
 
     def load_session_page(self, session: str) -> SessionPage:
-        """One session as it stands now."""
-        return self.shelf.get(session)
+        """Return the current state of a session."""
+        return self.cache.get(session)
 
-    def find_in_session(self, session: str, words: str, most: int) -> list[RowMatch]:
-        """Where in a session the words stand."""
-        return find_in_page(self.current_archive(session), self.load_session_page(session), words, most)
+    def find_in_session(self, session: str, words: str, limit: int) -> list[RowMatch]:
+        """Return the rows of a session that contain the words."""
+        return find_in_page(self.current_archive(session), self.load_session_page(session), words, limit)
 
     def current_archive(self, session: str = "") -> Archive:
-        """The archive as of a moment ago; a session it does not know is looked for again."""
+        """Return the archive, at most a few seconds old; an unknown session is looked up again."""
         with self._lock:
             archive, opened = self._opened
-        # A session that is known is looked at by itself: nobody waits for ten thousand others.
-        known = archive is not None and session in archive.recordings
-        if archive is None or (not known and (session or time.monotonic() - opened > FRESH_S)):
+        # A known session is checked alone, without listing ten thousand others.
+        is_known = archive is not None and session in archive.recordings
+        if archive is None or (not is_known and (session or time.monotonic() - opened > FRESH_S)):
             archive = self._reopen_archive()
         if session:
             archive.find_recording(session)
         return archive
 
     def usage_reports(self, breakdowns: Iterable[Breakdown]) -> dict[Breakdown, UsageReport]:
-        """Usage and cost of everything, broken down in several ways."""
-        seen = fingerprint_sessions(self.current_archive())
-        if self._used[0] != seen:
+        """Return the usage reports for several breakdowns."""
+        fingerprints = fingerprint_sessions(self.current_archive())
+        if self._usage[0] != fingerprints:
             pipeline = open_archive(self.runtime).usage_pipeline
-            self._used = (seen, {by: pipeline.report(by, self.runtime.zone) for by in breakdowns})
+            self._usage = (fingerprints, {by: pipeline.report(by, self.runtime.zone) for by in breakdowns})
             pipeline.save()
-        return self._used[1]
+        return self._usage[1]
 
     def close(self) -> None:
         """Stop reading."""
-        self._looking.close()
-        self._searching.close()
-        self.shelf.close()
+        self._watcher.close()
+        self._searcher.close()
+        self.cache.close()
 
     def _listed_archive(self) -> Archive:
-        """The archive as the list last saw it; being asked keeps the list looking."""
+        """Return the archive of the last listing; calling it also keeps the list refreshing."""
         self.listing()
         archive, _ = self._opened
         return archive or self._reopen_archive()
 
     def _reopen_archive(self) -> Archive:
         archive = open_archive(self.runtime)
-        archive.recordings  # noqa: B018 - look now, while nobody waits for the lock
+        archive.recordings  # noqa: B018 - list the files now, before the lock is taken
         with self._lock:
             self._opened = (archive, time.monotonic())
         return archive

@@ -1,7 +1,7 @@
-"""One reader per followed session; changed rows to open pages.
+"""Send changed rows of followed sessions to open pages.
 
-A reader is a thread that waits for new lines, adds them and hands the new state to the event
-loop; each page gets what changed, made once. The reader ends when the last page is closed.
+Each followed session has one reader thread. It reads new lines and renders the changes once for
+all pages. The thread ends when the last page is closed.
 """
 
 import asyncio
@@ -19,32 +19,32 @@ from flightlog.web.data import SessionCache, session_stamp
 from flightlog.web.session_page import PageRow, SessionPage
 from flightlog.web.templates import row_fingerprint
 
-LOOK_EVERY_S = 0.2
-LOOK_SHARE = 4  # rest four times as long as a look took: a huge session costs a fifth of a core
-QUEUE_MAX = 64
-Told = asyncio.Queue[bytes | None]
-Make = Callable[[SessionPage | None, SessionPage], bytes]
-CHUNKS_MAX = 20
-WELCOME_CHUNKS = 2
+LOOK_EVERY_S = 0.2  # a page shows a new line within about 0.2 s
+LOOK_SHARE = 4  # pause four times as long as a read took: at most a fifth of a core
+QUEUE_MAX = 64  # messages a slow page may be behind before it must reload
+MessageQueue = asyncio.Queue[bytes | None]
+RenderMessage = Callable[[SessionPage | None, SessionPage], bytes]
+CHUNKS_MAX = 20  # changed chunks sent at once; more happen only after a rewind
+WELCOME_CHUNKS = 2  # chunks at the end that a new page gets
 
 
 class UpdateHub:
-    """Every session somebody watches."""
+    """The reader threads of all followed sessions."""
 
-    def __init__(self, make: Make, shelf: SessionCache) -> None:
-        """`make` turns the old (or no) state and the new one into what pages are sent; it runs in a thread."""
-        self._make, self._shelf = make, shelf
+    def __init__(self, make: RenderMessage, cache: SessionCache) -> None:
+        """Take `make`, which renders a message from the old state (or None) and the new one."""
+        self._make, self._cache = make, cache
         self._readers: dict[str, _SessionReaderThread] = {}
 
-    async def subscribe(self, archive: Archive, session: str, have: str = "") -> Told:
-        """Begin to watch; the queue gets messages, and None when the page is too slow to keep up.
+    async def subscribe(self, archive: Archive, session: str, have: str = "") -> MessageQueue:
+        """Return a queue of messages; None in it means that the page must reload.
 
-        A page that has the state of print `have` costs nothing until the files change.
+        A page that already has the state `have` costs nothing until the files change.
         """
-        queue: Told = asyncio.Queue(QUEUE_MAX)
+        queue: MessageQueue = asyncio.Queue(QUEUE_MAX)
         reader = self._readers.get(session)
         if reader is None:
-            reader = self._readers[session] = _SessionReaderThread(archive, session, self._make, self._shelf)
+            reader = self._readers[session] = _SessionReaderThread(archive, session, self._make, self._cache)
             reader.pages.add(queue)
             reader.start(have)
             return queue
@@ -57,12 +57,12 @@ class UpdateHub:
         return queue
 
     def current_page(self, session: str) -> SessionPage | None:
-        """The state of a session somebody watches, if there is one yet."""
+        """Return the current state of a followed session, or None."""
         reader = self._readers.get(session)
         return reader.last if reader else None
 
-    def unsubscribe(self, session: str, queue: Told) -> None:
-        """Stop watching."""
+    def unsubscribe(self, session: str, queue: MessageQueue) -> None:
+        """Remove a page; the reader stops with its last page."""
         reader = self._readers.get(session)
         if reader is not None:
             reader.pages.discard(queue)
@@ -80,23 +80,23 @@ class UpdateHub:
 
     @property
     def reader_count(self) -> int:
-        """How many sessions are being read."""
+        """Return the number of followed sessions."""
         return len(self._readers)
 
 
 class _SessionReaderThread:
-    """One thread that reads one session."""
+    """A thread that reads one session."""
 
-    def __init__(self, archive: Archive, session: str, make: Make, shelf: SessionCache) -> None:
-        self.pages: set[Told] = set()
-        self._archive, self._shelf = archive, shelf
-        self._growing = shelf.follower(session)
-        self._session = self._growing.session
+    def __init__(self, archive: Archive, session: str, make: RenderMessage, cache: SessionCache) -> None:
+        self.pages: set[MessageQueue] = set()
+        self._archive, self._cache = archive, cache
+        self._follower = cache.follower(session)
+        self._session = self._follower.session
         self._make = make
         self._loop = asyncio.get_running_loop()
         self.waits_for = ""
         self._stopped = threading.Event()
-        self._hurried = threading.Event()
+        self._woken = threading.Event()
         self.last: SessionPage | None = None
         self._welcome: tuple[SessionPage | None, bytes] = (None, b"")
         self._lock = threading.Lock()
@@ -110,19 +110,19 @@ class _SessionReaderThread:
         self._stopped.set()
 
     def welcome_message(self) -> bytes:
-        """What a page that comes later needs; made once for each state."""
+        """Return the message for a page that joins later, rendered once for each state."""
         with self._lock:
-            held = self.last
-            if held is not None and self._welcome[0] is not held:
-                self._welcome = (held, self._make(None, held))
+            page = self.last
+            if page is not None and self._welcome[0] is not page:
+                self._welcome = (page, self._make(None, page))
             return self._welcome[1]
 
     def wake(self) -> None:
-        """Somebody has an older state: read at once."""
-        self._hurried.set()
+        """Read at once, because a page has an older state."""
+        self._woken.set()
 
     def _run_reader(self) -> None:
-        while self.waits_for == session_stamp(self._archive, self._session) and not self._hurried.is_set():
+        while self.waits_for == session_stamp(self._archive, self._session) and not self._woken.is_set():
             if self._stopped.wait(LOOK_EVERY_S):
                 return
         while True:
@@ -132,20 +132,20 @@ class _SessionReaderThread:
                 return
 
     def _read_new(self) -> None:
-        """Read what is new; tell the pages if there is something."""
+        """Read new lines and send the changes to the pages."""
         began = time.monotonic()
         version = session_stamp(self._archive, self._session)
         if self.last is not None and self.last.version == version:
             return
-        outline = self._growing.refresh()
+        outline = self._follower.refresh()
         if self.last is not None and self.last.outline is outline:
             self.last.version = version
             return
-        held = self._shelf.make_page(self._archive, outline, version)
-        message = self._make(self.last, held)
-        if self.last is not None:  # the first look reads all there is, once: it says nothing of what the next will cost
+        page = self._cache.make_page(self._archive, outline, version)
+        message = self._make(self.last, page)
+        if self.last is not None:  # the first read covers the whole file, so its time says nothing
             self._rest_until = time.monotonic() + LOOK_SHARE * (time.monotonic() - began)
-        self.last = held
+        self.last = page
         if message and not self._stopped.is_set():
             self._loop.call_soon_threadsafe(self._send_to_pages, message)
 
@@ -154,8 +154,8 @@ class _SessionReaderThread:
             _queue_message(queue, message)
 
 
-def _queue_message(queue: Told, message: bytes | None) -> None:
-    """Hand a message over; a page that does not read is told to load itself again."""
+def _queue_message(queue: MessageQueue, message: bytes | None) -> None:
+    """Queue a message; a page that does not keep up gets None instead and reloads."""
     if queue.full():
         while not queue.empty():
             queue.get_nowait()
@@ -164,12 +164,12 @@ def _queue_message(queue: Told, message: bytes | None) -> None:
 
 
 def render_changes(templates: Environment) -> Callable[[SessionPage | None, SessionPage], bytes]:
-    """Make the function that says what changed between two states."""
+    """Return the function that renders the changes between two states."""
 
     def make(old: SessionPage | None, new: SessionPage) -> bytes:
         rows = _changed_rows(old, new) if old else _welcome_rows(new)
         touched = sorted({row // CHUNK_ROWS for row in rows})
-        told = {
+        message = {
             "total": new.thread_of().total,
             "size": CHUNK_ROWS,
             "chunks": [_chunk_row_ids(number, new) for number in touched],
@@ -177,29 +177,29 @@ def render_changes(templates: Environment) -> Callable[[SessionPage | None, Sess
             "facts": _render_facts(templates, new),
             "strip": _render_strip(templates, new),
         }
-        return b"event: news\ndata: " + json.dumps(told, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"
+        return b"event: news\ndata: " + json.dumps(message, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"
 
     return make
 
 
 def _welcome_rows(new: SessionPage) -> list[int]:
-    """The rows that a page gets when it joins."""
+    """Return the rows that a page gets when it joins."""
     total = new.thread_of().total
     first = max((max(total - 1, 0) // CHUNK_ROWS - WELCOME_CHUNKS + 1) * CHUNK_ROWS, 0)
     return list(range(first, total))
 
 
 def _changed_rows(old: SessionPage, new: SessionPage) -> list[int]:
-    """The rows that differ; chunks that were not touched are not opened."""
+    """Return the rows that differ; unchanged chunks are not decoded."""
     pairs = list(zip_longest(old.thread_of().chunks, new.thread_of().chunks, fillvalue=b"\x90"))
     touched = [number for number, (before, after) in enumerate(pairs) if before is not after and before != after]
     changed = []
     for number in touched[-CHUNKS_MAX:]:
         before, after = (unpack_records(chunk) for chunk in pairs[number])
         changed += [
-            number * CHUNK_ROWS + place
-            for place, line in enumerate(after)
-            if place >= len(before) or before[place] != line
+            number * CHUNK_ROWS + index
+            for index, record in enumerate(after)
+            if index >= len(before) or before[index] != record
         ]
     if old.outline.subagents != new.outline.subagents:
         changed += _rows_with_subagents(new)
@@ -207,7 +207,7 @@ def _changed_rows(old: SessionPage, new: SessionPage) -> list[int]:
 
 
 def _rows_with_subagents(new: SessionPage) -> list[int]:
-    """Rows near the end that show a subagent, which may have moved on."""
+    """Return the rows near the end with subagents, which may have new steps."""
     rows = _welcome_rows(new)
     return [row for row, shown in zip(rows, new.load_rows(rows), strict=True) if shown.lanes]
 
@@ -218,18 +218,18 @@ def _chunk_row_ids(number: int, new: SessionPage) -> dict[str, object]:
     return {"number": number, "ids": [thread.id_at(row) for row in rows]}
 
 
-def _render_row(templates: Environment, held: SessionPage, row: PageRow) -> dict[str, str]:
-    values = {"session": held.session, "lane": None, "whole": False, "spilled": "", "offline": False, "prefix": ""}
+def _render_row(templates: Environment, page: SessionPage, row: PageRow) -> dict[str, str]:
+    values = {"session": page.session, "lane": None, "whole": False, "spilled": "", "offline": False, "prefix": ""}
     return {"print": row_fingerprint(row), "html": templates.get_template("row.html").render(row=row, **values)}
 
 
-def _render_facts(templates: Environment, held: SessionPage) -> str:
-    values = {"session": held.session, "told": held.outline.summary, "files": held.changed_files()}
+def _render_facts(templates: Environment, page: SessionPage) -> str:
+    values = {"session": page.session, "summary": page.outline.summary, "files": page.changed_files()}
     return templates.get_template("facts.html").render(**values)
 
 
-def _render_strip(templates: Environment, held: SessionPage) -> str:
-    total = held.thread_of().total
+def _render_strip(templates: Environment, page: SessionPage) -> str:
+    total = page.thread_of().total
     return templates.get_template("strip.html").render(
-        bars=held.timeline_bars(), total=total, position=max(total - 1, 0)
+        bars=page.timeline_bars(), total=total, position=max(total - 1, 0)
     )

@@ -1,6 +1,6 @@
-"""List and search kept current in threads.
+"""The session list and the search index, kept current in background threads.
 
-Newest sessions first, published as they are read, so that a page is never behind a large archive.
+The newest sessions are read and published first, so that a page need not wait for a large archive.
 """
 
 import re
@@ -14,16 +14,17 @@ from msgspec import Struct
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.archive.search import SearchIndex, SearchQuery, SearchResult, parse_query
 from flightlog.model.errors import Invalid
+from flightlog.model.text import one_line
 from flightlog.views.session.outline import SessionSummary
 from flightlog.web.session_page import SessionPage, searchable_text
 
-LOOK_EVERY_S = 1.0
-REST = 3  # a look that takes long is followed by a longer rest
-FIRST_WAIT_S = 1.5
-PUBLISH_EVERY_S = 0.4
+LOOK_EVERY_S = 1.0  # pages poll every 3 s at limit
+REST = 3  # pause three times as long as a refresh took, so that it uses a quarter of a core
+FIRST_WAIT_S = 1.5  # wait of the first page for something to show
+PUBLISH_EVERY_S = 0.4  # during the first read
 Fingerprint = tuple[tuple[str, int, int], ...]
-SNIPPET_CHARS = 90
-_HALF = re.compile(r"\w{3}$")  # two letters begin too many words to look them all up
+SNIPPET_CHARS = 90  # before and after a match; one line of a page
+_HALF = re.compile(r"\w{3}$")  # a prefix of two letters matches too many words
 
 
 class SessionListing(Struct, frozen=True):
@@ -35,84 +36,84 @@ class SessionListing(Struct, frozen=True):
 
 
 class SessionListWatcher:
-    """Looks at the archive again and again, as long as somebody asks."""
+    """Refresh the list in a thread, as long as pages ask for it."""
 
     def __init__(self, archive: Callable[[], Archive]) -> None:
-        """Look at what `archive` opens afresh."""
+        """Take `archive`, which opens the archive again at each refresh."""
         self._archive = archive
         self._listing = SessionListing((), 0)
-        self._asked = threading.Event()
-        self._known = threading.Event()
+        self._requested = threading.Event()
+        self._ready = threading.Event()
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._seen: dict[str, Fingerprint] = {}
+        self._fingerprints: dict[str, Fingerprint] = {}
         self._titles: tuple[int, dict[str, str]] = (0, {})
 
     def current_list(self) -> SessionListing:
-        """The list as it is now; the first caller waits a moment for something to show."""
-        self._asked.set()
+        """Return the current list; the first caller waits up to 1.5 s for something to show."""
+        self._requested.set()
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run_watcher, name="flightlog-list", daemon=True)
                 self._thread.start()
-        self._known.wait(FIRST_WAIT_S)
+        self._ready.wait(FIRST_WAIT_S)
         return self._listing
 
     def session_titles(self) -> dict[str, str]:
-        """What the list calls each session."""
+        """Return the title of each session."""
         listing = self._listing
         if self._titles[0] != listing.version:
-            self._titles = (listing.version, {each.session: each.title for each in listing.sessions})
+            self._titles = (listing.version, {summary.session: summary.title for summary in listing.sessions})
         return self._titles[1]
 
     def close(self) -> None:
-        """Stop looking."""
+        """Stop the thread."""
         self._closed.set()
-        self._asked.set()
+        self._requested.set()
         if self._thread is not None:
             self._thread.join(5)
 
     def _run_watcher(self) -> None:
         while not self._closed.is_set():
-            self._asked.wait()
-            self._asked.clear()
+            self._requested.wait()
+            self._requested.clear()
             began = time.monotonic()
             if not self._closed.is_set():
                 self._refresh()
             self._closed.wait(max(LOOK_EVERY_S, REST * (time.monotonic() - began)))
 
     def _refresh(self) -> None:
-        """Read what changed since the last look; a first look shows what it has as it goes."""
+        """Read sessions that changed; the first time, publish them while reading."""
         archive = self._archive()
-        seen = fingerprint_sessions(archive)
-        if seen != self._seen or not self._known.is_set():
-            told: list[SessionSummary] = []
+        fingerprints = fingerprint_sessions(archive)
+        if fingerprints != self._fingerprints or not self._ready.is_set():
+            summaries: list[SessionSummary] = []
             first, published = not self._listing.sessions, time.monotonic()
             if first:
-                self._replace_list(told, len(seen))
+                self._replace_list(summaries, len(fingerprints))
             for summary in archive.iter_summaries():
                 if self._closed.is_set():
                     return
-                told.append(summary)
+                summaries.append(summary)
                 if first and time.monotonic() - published > PUBLISH_EVERY_S:
-                    self._replace_list(told, len(seen) - len(told))
-                    self._known.set()
+                    self._replace_list(summaries, len(fingerprints) - len(summaries))
+                    self._ready.set()
                     published = time.monotonic()
-            self._replace_list(told, 0)
-            self._seen = seen
+            self._replace_list(summaries, 0)
+            self._fingerprints = fingerprints
             archive.usage_pipeline.save()
-        self._known.set()
+        self._ready.set()
 
-    def _replace_list(self, told: list[SessionSummary], pending: int) -> None:
-        before = self._listing
-        if len(told) != len(before.sessions) or pending != before.pending or tuple(told) != before.sessions:
-            self._listing = SessionListing(tuple(told), pending, before.version + 1)
+    def _replace_list(self, summaries: list[SessionSummary], pending: int) -> None:
+        old = self._listing
+        if len(summaries) != len(old.sessions) or pending != old.pending or tuple(summaries) != old.sessions:
+            self._listing = SessionListing(tuple(summaries), pending, old.version + 1)
 
 
 def fingerprint_sessions(archive: Archive) -> dict[str, Fingerprint]:
-    """How every session's files stand."""
-    return {name: _fingerprint_recording(each) for name, each in archive.recordings.items()}
+    """Return the path, size and change time of every session's files."""
+    return {name: _fingerprint_recording(recording) for name, recording in archive.recordings.items()}
 
 
 def _fingerprint_recording(recording: SessionFiles) -> Fingerprint:
@@ -120,7 +121,7 @@ def _fingerprint_recording(recording: SessionFiles) -> Fingerprint:
 
 
 class RowMatch(Struct, frozen=True):
-    """A place where the words were found."""
+    """A row that matches, with the text around the match."""
 
     session: str
     lane: str
@@ -131,98 +132,99 @@ class RowMatch(Struct, frozen=True):
 
 
 class SearchWorker:
-    """Searches one question at a time, in the one thread that holds the index open.
+    """Search one query at a time, in the one thread that holds the index open.
 
-    While somebody else writes the index, what it holds is searched; `is_behind` says so.
+    While another process writes the index, its current content is searched and `is_behind` is set.
     """
 
     def __init__(self, archive: Callable[[], Archive]) -> None:
-        """Search what `archive` opens."""
+        """Take `archive`, which opens the archive to search."""
         self._archive = archive
         self._thread = ThreadPoolExecutor(1, "flightlog-search")
-        self._finder: tuple[dict[str, Fingerprint], SearchIndex] | None = None
-        self._archive_seen: Archive | None = None
-        self._wanted = ""
+        self._index: tuple[dict[str, Fingerprint], SearchIndex] | None = None
+        self._indexed_archive: Archive | None = None
+        self._latest_query = ""
         self.is_behind = False
 
-    def search_sessions(self, typed: str, most: int) -> list[RowMatch]:
-        """Sessions whose words match, newest first, one hit each; the last word may be half typed.
+    def search_sessions(self, typed: str, limit: int) -> list[RowMatch]:
+        """Return matching sessions, newest first, one hit each; the last word may be a prefix.
 
-        Whoever waits behind a newer search gets nothing, as nobody looks any more.
+        A search that was superseded by a newer one while it waited returns nothing.
         """
-        self._wanted = typed
+        self._latest_query = typed
         query = parse_query(f"{typed}*" if _HALF.search(typed) else typed, _refuse_time)
-        found = self._thread.submit(self._run_search, typed, query, most).result()
-        return [RowMatch(each.hit.session, "", "", *_split_around_match(each.snippet, query.words)) for each in found]
+        results = self._thread.submit(self._run_search, typed, query, limit).result()
+        return [
+            RowMatch(result.hit.session, "", "", *_split_around_match(result.snippet, query.words))
+            for result in results
+        ]
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Close the index."""
         self._thread.submit(self._close_index)
         self._thread.shutdown()
 
     def _close_index(self) -> None:
-        if self._finder is not None:
-            self._finder[1].close()
+        if self._index is not None:
+            self._index[1].close()
 
-    def _run_search(self, typed: str, query: SearchQuery, most: int) -> list[SearchResult]:
-        """What is new is indexed first."""
-        if self._wanted != typed:
+    def _run_search(self, typed: str, query: SearchQuery, limit: int) -> list[SearchResult]:
+        if self._latest_query != typed:
             return []
         archive = self._archive()
-        if archive is not self._archive_seen:
+        if archive is not self._indexed_archive:
             self._index_new(archive)
-        assert self._finder is not None
-        return self._finder[1].search_once_per_session(query, most)
+        assert self._index is not None
+        return self._index[1].search_once_per_session(query, limit)
 
     def _index_new(self, archive: Archive) -> None:
-        """Index what is new."""
-        seen = fingerprint_sessions(archive)
-        if self._finder is None or self._finder[0] != seen:
+        fingerprints = fingerprint_sessions(archive)
+        if self._index is None or self._index[0] != fingerprints:
             self._close_index()
-            files = [file for each in archive.recordings.values() for file in each.files]
-            self._finder = (seen, SearchIndex(files, archive.index_path))
-            work = self._finder[1].try_sync()
-            self.is_behind = work is None
-            if work is None:
-                self._finder = ({}, self._finder[1])
+            files = [file for recording in archive.recordings.values() for file in recording.files]
+            self._index = (fingerprints, SearchIndex(files, archive.index_path))
+            synced = self._index[1].try_sync()
+            self.is_behind = synced is None
+            if synced is None:
+                self._index = ({}, self._index[1])
                 return
-        self._archive_seen = archive
+        self._indexed_archive = archive
 
 
-def find_in_page(archive: Archive, held: SessionPage, said: str, most: int) -> list[RowMatch]:
-    """Where in a session the words stand, in its order."""
+def find_in_page(archive: Archive, page: SessionPage, words: str, limit: int) -> list[RowMatch]:
+    """Return the rows of a session that contain the words, in order."""
     hits: list[tuple[str, int, RowMatch]] = []
-    for lane, row, hit in _iter_matches(archive, held, said):
-        if len(hits) >= most:
+    for lane, row, hit in _iter_matches(archive, page, words):
+        if len(hits) >= limit:
             break
         hits.append((lane, row, hit))
-    return [hit for _, _, hit in sorted(hits, key=lambda each: each[:2])]
+    return [hit for _, _, hit in sorted(hits, key=lambda ranked: ranked[:2])]
 
 
-def _iter_matches(archive: Archive, held: SessionPage, said: str) -> Iterator[tuple[str, int, RowMatch]]:
-    seen: set[tuple[str, int]] = set()
-    for entry in archive.find_entries(held.session.id, said):
-        place = held.rows_by_location.get((entry.path, entry.offset))
-        snippet = _cut_snippet(searchable_text(entry), said)
-        if place is not None and place not in seen and snippet is not None:
-            seen.add(place)
-            lane, row = place
-            yield lane, row, RowMatch(held.session.id, lane, held.thread_of(lane).id_at(row), *snippet)
+def _iter_matches(archive: Archive, page: SessionPage, words: str) -> Iterator[tuple[str, int, RowMatch]]:
+    matched: set[tuple[str, int]] = set()
+    for entry in archive.find_entries(page.session.id, words):
+        row_key = page.rows_by_location.get((entry.path, entry.offset))
+        snippet = _cut_snippet(searchable_text(entry), words)
+        if row_key is not None and row_key not in matched and snippet is not None:
+            matched.add(row_key)
+            lane, row = row_key
+            yield lane, row, RowMatch(page.session.id, lane, page.thread_of(lane).id_at(row), *snippet)
 
 
 def _cut_snippet(text: str, words: str) -> tuple[str, str, str] | None:
-    at = text.lower().find(words.lower())
-    if at < 0:
+    start = text.lower().find(words.lower())
+    if start < 0:
         return None
-    end = at + len(words)
-    return text[max(at - SNIPPET_CHARS, 0) : at], text[at:end], text[end : end + SNIPPET_CHARS]
+    end = start + len(words)
+    return text[max(start - SNIPPET_CHARS, 0) : start], text[start:end], text[end : end + SNIPPET_CHARS]
 
 
 def _split_around_match(snippet: str, words: Iterable[str]) -> tuple[str, str, str]:
-    """Cut a passage in three around the first word that was looked for."""
+    """Split a passage into the text before, of and after the first word that matches."""
     cuts = (_cut_snippet(snippet, word) for word in words)
     return next((cut for cut in cuts if cut is not None), (snippet, "", ""))
 
 
-def _refuse_time(said: str) -> int:
-    raise Invalid(f"a time is not understood here: {said[:40]!r}", hint="flightlog session search")
+def _refuse_time(text: str) -> int:
+    raise Invalid(f'a time filter is not supported here: "{one_line(text, 40)}"', hint="flightlog session search")

@@ -1,6 +1,6 @@
-"""A session as a page shows it: the outline in memory, the words of a screen read when they are drawn.
+"""A session as a web page shows it: the outline in memory, the text of rows read when they are drawn.
 
-Rows come out as the fold of the whole session would tell them; only their own records are read.
+Rows are equal to those of a fold of the whole session, but only their own records are read.
 """
 
 import functools
@@ -23,6 +23,7 @@ from flightlog.model.entries import (
 )
 from flightlog.model.errors import NotFound
 from flightlog.model.session import Note, NoteKind, Session, Step, Turn
+from flightlog.model.text import one_line
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import fold_session
 from flightlog.views.session.outline import (
@@ -35,13 +36,13 @@ from flightlog.views.session.outline import (
 )
 from flightlog.views.session.timeline import RowKind, RowMark, count_failures
 
-FILES_MAX = 1_000
+FILES_MAX = 1_000  # files listed for one thread
 KINDS = {RowMark.TURN: RowKind.TURN, RowMark.STEP: RowKind.STEP}
 GONE = Note(NoteKind.REMARK, "no longer in the recording")
 
 
 class PageRow(Struct, frozen=True):
-    """One row, its words included; `lanes` are the subagents it started."""
+    """One row with its text; `lanes` are the subagents it started."""
 
     id: str
     kind: RowKind
@@ -50,15 +51,15 @@ class PageRow(Struct, frozen=True):
 
     @property
     def failure_count(self) -> int:
-        """How many things went wrong here."""
+        """Return the number of failures in this row."""
         return count_failures(self.item)
 
 
 class SessionPage:
-    """One session as it stood at one moment."""
+    """One session at one point in time."""
 
     def __init__(self, archive: Archive, outline: SessionOutline, version: str = "", title: str = "") -> None:
-        """Hold an outline; `title` is one that another file gave to the session."""
+        """Take an outline; `title` overrides the title of the session."""
         self._archive = archive
         self._bars: dict[str, list[TimelineBar]] = {}
         self._firsts: dict[str, list[str]] = {}
@@ -69,77 +70,77 @@ class SessionPage:
 
     @property
     def size(self) -> int:
-        """About how many bytes this takes."""
+        """Return the approximate size in bytes."""
         return sum(len(chunk) + 40 for thread in self.outline.threads.values() for chunk in thread.chunks)
 
     def find_subagent(self, name: str) -> SubagentSummary:
-        """A subagent by its id."""
-        found = next((each for each in self.outline.subagents if each.id == name), None)
-        if found is None:
-            raise NotFound(f"no subagent {name[:40]!r} in this session", hint="flightlog session show")
-        return found
+        """Return the subagent with this id."""
+        subagent = next((candidate for candidate in self.outline.subagents if candidate.id == name), None)
+        if subagent is None:
+            raise NotFound(f'no subagent "{one_line(name, 40)}" in this session', hint="flightlog session show")
+        return subagent
 
     def thread_of(self, lane: str = "") -> ThreadOutline:
-        """The rows of a thread."""
+        """Return the outline of a thread."""
         return self.outline.threads[lane]
 
     def timeline_bars(self, lane: str = "") -> list[TimelineBar]:
-        """The strip of a thread, added up once."""
+        """Return the bars of a thread's strip, computed once."""
         if lane not in self._bars:
             self._bars[lane] = self.thread_of(lane).sum_bars()
         return self._bars[lane]
 
     def changed_files(self, lane: str = "") -> list[tuple[str, str]]:
-        """Every file a thread changed, with the row that did so last."""
+        """Return the files a thread changed, each with the last row that changed it."""
         if lane not in self._files:
             thread = self.thread_of(lane)
             self._files[lane] = [(path, thread.id_at(row)) for path, row in list(thread.files.items())[:FILES_MAX]]
         return self._files[lane]
 
     def first_row_ids(self, lane: str = "") -> list[str]:
-        """The id of each chunk's first row."""
+        """Return the id of each chunk's first row."""
         if lane not in self._firsts:
             self._firsts[lane] = self.thread_of(lane).first_ids()
         return self._firsts[lane]
 
     def load_chunk(self, number: int, lane: str = "") -> list[PageRow]:
-        """The rows of one chunk."""
+        """Return the rows of one chunk."""
         total = self.thread_of(lane).total
         return self.load_rows(range(number * CHUNK_ROWS, min((number + 1) * CHUNK_ROWS, total)), lane)
 
     def load_rows(self, rows: Sequence[int], lane: str = "") -> list[PageRow]:
-        """Some rows, read from the recording."""
+        """Read rows from the recording."""
         thread = self.thread_of(lane)
         records = (
             [thread.read_records(row, row + 1)[0] for row in rows]
             if not _is_run(rows)
             else _read_row_range(thread, rows)
         )
-        read = _RowContent(
+        content = _RowContent(
             self._archive.read_entries_at(
-                sorted({place for record in records for place in self._record_locations(record)})
+                sorted({location for record in records for location in self._record_locations(record)})
             )
         )
-        return [self._build_row(thread, row, record, read) for row, record in zip(rows, records, strict=True)]
+        return [self._build_row(thread, row, record, content) for row, record in zip(rows, records, strict=True)]
 
     @functools.cached_property
     def rows_by_location(self) -> dict[tuple[str, int], tuple[str, int]]:
-        """Which row, of which thread, a record belongs to."""
+        """Map the location of a record to its thread and row."""
         return dict(self.outline.rows_by_location())
 
     def _record_locations(self, record: RowRecord) -> list[tuple[str, int, int]]:
         return [(self.outline.files[file], offset, length) for file, offset, length in record.locations]
 
-    def _build_row(self, thread: ThreadOutline, row: int, record: RowRecord, read: "_RowContent") -> PageRow:
+    def _build_row(self, thread: ThreadOutline, row: int, record: RowRecord, content: "_RowContent") -> PageRow:
         name, mark = thread.id_at(row), thread.marks[row]
         item: Turn | Step | Note
         if mark == RowMark.TURN:
-            item = _build_turn(int(name), record, read)
+            item = _build_turn(int(name), record, content)
         elif record.content is not None:
             item = record.content
         else:
-            found = read.find_step(self._record_locations(record))
-            item = replace(found, number=int(name.partition(".")[2])) if found else GONE
+            step = content.find_step(self._record_locations(record))
+            item = replace(step, number=int(name.partition(".")[2])) if step else GONE
         if isinstance(item, Note):
             mark = RowMark.NOTE if mark == RowMark.STEP else mark
         return PageRow(name, KINDS.get(RowMark(mark), RowKind.NOTE), item, self._subagents_of_row(item, record))
@@ -163,32 +164,34 @@ def _read_row_range(thread: ThreadOutline, rows: Sequence[int]) -> list[RowRecor
     return thread.read_records(rows[0], rows[-1] + 1) if rows else []
 
 
-def _build_turn(number: int, record: RowRecord, read: "_RowContent") -> Turn:
+def _build_turn(number: int, record: RowRecord, content: "_RowContent") -> Turn:
     header = record.turn
     assert header is not None, "the row of a turn has a header"
-    prompt = read.prompts.get(header.uuid, header.prompt) if record.locations else header.prompt
+    prompt = content.prompts.get(header.uuid, header.prompt) if record.locations else header.prompt
     return Turn(number, header.kind, prompt, header.at_ms, (), rewound=header.rewound, uuid=header.uuid)
 
 
 class _RowContent:
-    """Records read again, as the steps and prompts they make."""
+    """The steps and prompts folded from some records."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        # Read as one thread: which lane they are of is already known.
+        # Folded as one thread, because the outline already knows their subagent.
         read = [replace(entry, lane="") for entry in entries]
         session = fold_session("", "", price, read)
         self._steps = {uuid: step for step in session.steps for uuid in step.uuids}
-        self._uuids = {(each.path, each.offset): each.uuid for each in read if isinstance(each.event, AssistantReply)}
+        self._uuids = {
+            (entry.path, entry.offset): entry.uuid for entry in read if isinstance(entry.event, AssistantReply)
+        }
         self.prompts = {turn.uuid: turn.prompt for turn in session.turns}
 
-    def find_step(self, places: Iterable[tuple[str, int, int]]) -> Step | None:
-        """The step made of these records."""
-        uuids = (self._uuids.get((path, offset)) for path, offset, _ in places)
+    def find_step(self, locations: Iterable[tuple[str, int, int]]) -> Step | None:
+        """Return the step made of these records."""
+        uuids = (self._uuids.get((path, offset)) for path, offset, _ in locations)
         return next((self._steps[uuid] for uuid in uuids if uuid in self._steps), None)
 
 
 def searchable_text(entry: Entry) -> str:
-    """The words of a record that a page shows, for finding."""
+    """Return the text of a record that a page shows."""
     match entry.event:
         case UserPrompt() as event:
             return text_of(event.content)

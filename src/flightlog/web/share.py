@@ -1,8 +1,7 @@
-"""A session as one file to give away: redacted, self-contained, readable offline.
+"""A session as one HTML file to share: redacted, self-contained, readable offline.
 
-Every string is redacted in the decoded session, before anything is cut or drawn, and the page is
-searched again. The page's own script and style are named by hash in its policy, so nothing else in
-it can run or load.
+Every string of the decoded session is redacted before anything is shortened or rendered, and the
+page is scanned again. Its Content-Security-Policy allows only its own script and style, by hash.
 """
 
 import base64
@@ -26,19 +25,19 @@ STYLES = ("base.css", "timeline.css", "share.css")
 SCRIPT = "share.js"
 
 
-def render_share_page(document: Redacted[SessionDocument], cleaner: Redactor, templates: Environment) -> Redacted[str]:
-    """Return the page of a redacted session. It is searched again by `cleaner`, which knows the session's values."""
+def render_share_page(document: Redacted[SessionDocument], redactor: Redactor, templates: Environment) -> Redacted[str]:
+    """Return the page of a redacted session, scanned again by `redactor`, which knows its values."""
     session = document.value.session
     outline = outline_session(session)
-    laid, inner = _rows_of_each_subagent(session)
+    rows, subagent_rows = _rows_of_each_subagent(session)
     removed = describe_redaction(document.secrets, document.personal)
     html = templates.get_template("share.html").render(
         session=session,
-        told=outline.summary,
-        rows=laid,
-        lane_rows=inner,
+        summary=outline.summary,
+        rows=rows,
+        lane_rows=subagent_rows,
         bars=outline.threads[""].sum_bars(),
-        total=len(laid),
+        total=len(rows),
         position=0,
         removed=removed,
         lane=None,
@@ -49,34 +48,34 @@ def render_share_page(document: Redacted[SessionDocument], cleaner: Redactor, te
         files=[],
         **_inline_assets(),
     )
-    page = rescan_page(document.map(lambda _: html), cleaner, html=True)
+    page = rescan_page(document.map(lambda _: html), redactor, html=True)
     return replace(page, value=page.value.replace(removed, describe_redaction(page.secrets, page.personal), 1))
 
 
 def _rows_of_each_subagent(session: Session) -> tuple[list[TimelineRow], dict[str, list[TimelineRow]]]:
-    """Lay out every thread so that each subagent stands in one place, even one that claims to have started itself."""
-    told: set[str] = set()
-    inner: dict[str, list[TimelineRow]] = {}
-    main = _drop_seen_subagents(build_rows(session), told)
-    waiting = [lane for row in main for lane in row.lanes]
-    lost = (lane for lane in session.lanes if lane.id not in told)
-    while lane := waiting.pop(0) if waiting else next(lost, None):
-        if lane.id not in told:
-            told.add(lane.id)
-            note = Note(NoteKind.REMARK, "subagent whose call is not on record here")
-            main.append(TimelineRow(f"x{len(told)}", RowKind.NOTE, note, (lane,)))
-        inner[lane.id] = _drop_seen_subagents(build_rows(session, lane), told)
-        waiting += [each for row in inner[lane.id] for each in row.lanes]
-    return main, inner
+    """Return the rows of every thread. Each subagent appears once, even in a cycle of subagents."""
+    seen: set[str] = set()
+    subagent_rows: dict[str, list[TimelineRow]] = {}
+    main = _drop_seen_subagents(build_rows(session), seen)
+    pending = [lane for row in main for lane in row.lanes]
+    orphans = (lane for lane in session.lanes if lane.id not in seen)
+    while lane := pending.pop(0) if pending else next(orphans, None):
+        if lane.id not in seen:
+            seen.add(lane.id)
+            note = Note(NoteKind.REMARK, "subagent whose call was not recorded")
+            main.append(TimelineRow(f"x{len(seen)}", RowKind.NOTE, note, (lane,)))
+        subagent_rows[lane.id] = _drop_seen_subagents(build_rows(session, lane), seen)
+        pending += [child for row in subagent_rows[lane.id] for child in row.lanes]
+    return main, subagent_rows
 
 
-def _drop_seen_subagents(laid: list[TimelineRow], told: set[str]) -> list[TimelineRow]:
-    kept = []
-    for row in laid:
-        fresh = tuple(lane for lane in row.lanes if lane.id not in told)
-        told.update(lane.id for lane in fresh)
-        kept.append(replace(row, lanes=fresh))
-    return kept
+def _drop_seen_subagents(rows: list[TimelineRow], seen: set[str]) -> list[TimelineRow]:
+    result = []
+    for row in rows:
+        unseen = tuple(lane for lane in row.lanes if lane.id not in seen)
+        seen.update(lane.id for lane in unseen)
+        result.append(replace(row, lanes=unseen))
+    return result
 
 
 def _inline_assets() -> dict[str, Any]:
@@ -86,7 +85,7 @@ def _inline_assets() -> dict[str, Any]:
         f"default-src 'none'; script-src '{_csp_hash(script)}'; style-src '{_csp_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    return {"style": Markup(style), "script": Markup(script), "policy": policy}  # noqa: S704 - files of our own
+    return {"style": Markup(style), "script": Markup(script), "policy": policy}  # noqa: S704 - our own files
 
 
 def _csp_hash(text: str) -> str:

@@ -1,10 +1,8 @@
-"""Jinja environment, filters, Markdown.
+"""The Jinja environment with its filters, and Markdown.
 
-Raw HTML is text, pictures are links, and what comes out is cleaned once more by a second
-library: a page shows what a model wrote and loads nothing because of it.
-
-Everything is escaped unless `web.markdown` cleaned it. Foreign text is made inert first, so
-that control characters and text that reorders itself show as what they are.
+Markdown is rendered without raw HTML and images, then sanitized by a second library, so that text
+of a model cannot make a page load anything. All other text is escaped. Foreign text is made inert
+first, so that control and bidirectional characters become visible.
 """
 
 import functools
@@ -30,7 +28,7 @@ from flightlog.views.session.timeline import TimelineRow
 from flightlog.views.transcript import format_arguments, format_timestamp
 from flightlog.web.session_page import PageRow
 
-CHARS_MAX = 60_000
+CHARS_MAX = 60_000  # longer text is shown as plain text, because Markdown takes too long
 _TAGS = frozenset(
     {"p", "br", "hr", "em", "strong", "s", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a"}
     | {"h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"}
@@ -39,17 +37,17 @@ HERE = Path(__file__).parent
 STATIC = HERE / "static"
 VENDOR = ("vendor/htmx.js", "vendor/d3.js", "vendor/plot.js")
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-IMAGE_CHARS_MAX = 8_000_000
-OUTPUT_LINES = 14
-OUTPUT_CHARS = 4_000
-WHOLE_CHARS = 400_000
+IMAGE_CHARS_MAX = 8_000_000  # base64 characters, 6 MB of image
+OUTPUT_LINES = 14  # of a tool's output before "more lines"
+OUTPUT_CHARS = 4_000  # the same in characters, for very long lines
+WHOLE_CHARS = 400_000  # bounds even the full output, to keep pages responsive
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}", re.ASCII)
 
 
 @functools.lru_cache(maxsize=2_000)
 def render_markdown(text: str) -> Markup:
-    """Render `text`; a very long one is shown as it is written."""
+    """Render Markdown as sanitized HTML; very long text is shown as plain text."""
     if len(text) > CHARS_MAX:
         return Markup("<pre>") + make_inert(text) + Markup("</pre>")
     html = nh3.clean(
@@ -59,7 +57,7 @@ def render_markdown(text: str) -> Markup:
         url_schemes={"http", "https", "mailto"},
         link_rel="noopener noreferrer nofollow",
     )
-    return Markup(html)  # noqa: S704 - cleaned in the line above
+    return Markup(html)  # noqa: S704 - sanitized by nh3 above
 
 
 @functools.cache
@@ -76,7 +74,7 @@ class Excerpt(str):
 
 
 def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") -> Environment:
-    """Make the template environment for one server, whose pages live below `root`, or for one share file."""
+    """Return the environment for a server with its pages below `root`, or for one share file."""
     env = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -87,7 +85,7 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
     env.filters.update(
         ago=lambda at_ms: format_age(at_ms, now_ms()),
         arguments=lambda call: make_inert(format_arguments(call.input)),
-        brief=lambda address: _UUID.sub(lambda found: found[0][:8], address),
+        brief=lambda address: _UUID.sub(lambda match: match[0][:8], address),
         bytes=format_bytes,
         changes=diff_of_call,
         compact=format_count,
@@ -100,7 +98,7 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         flat=lambda text: re.sub(r"\s+", " ", make_inert(text)),
         folder=lambda path: make_inert(path.rstrip("/").rsplit("/", 1)[-1]) or "?",
         gist=summarize_call,
-        given=lambda told: format_arguments(told["input"]),
+        given=lambda tool: format_arguments(tool["input"]),
         health=judge_health,
         inert=make_inert,
         iso=_format_iso,
@@ -120,19 +118,19 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
 
 
 def has_vendor() -> bool:
-    """Whether the front-end packages were installed at build time."""
+    """Return whether the front-end packages were installed at build time."""
     return all((STATIC / name).is_file() for name in VENDOR)
 
 
 @functools.cache
 def asset_address(name: str) -> str:
-    """The address of a static file below the root; it changes with the content, so that a browser may keep it."""
+    """Return the address of a static file; it contains a digest, so that browsers may cache it."""
     digest = hashlib.blake2b((STATIC / name).read_bytes(), digest_size=6).hexdigest()
     return f"/static/{name}?v={digest}"
 
 
 def format_count(number: int) -> str:
-    """Write a count short: 1,234 as 1.2 k, 5,600,000 as 5.6 M."""
+    """Return a short count: 1,234 as 1.23 k, 5,600,000 as 5.6 M."""
     for unit, factor in (("G", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)):
         if abs(number) >= factor:
             return f"{number / factor:.3g} {unit}"
@@ -140,7 +138,7 @@ def format_count(number: int) -> str:
 
 
 def format_bytes(count: int) -> str:
-    """Write a number of bytes."""
+    """Return a number of bytes with its unit."""
     for unit, factor in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)):
         if count >= factor:
             return f"{count / factor:.3g} {unit}"
@@ -148,7 +146,7 @@ def format_bytes(count: int) -> str:
 
 
 def format_duration(ms: int | None) -> str:
-    """Write a length of time."""
+    """Return a duration with its unit."""
     if ms is None:
         return "?"
     seconds = max(ms, 0) / 1000
@@ -162,7 +160,7 @@ def format_duration(ms: int | None) -> str:
 
 
 def format_age(at_ms: int | None, now_ms: int) -> str:
-    """Say how long ago."""
+    """Return how long ago a time was."""
     if not at_ms:
         return "?"
     seconds = max(now_ms - at_ms, 0) // 1000
@@ -173,53 +171,53 @@ def format_age(at_ms: int | None, now_ms: int) -> str:
 
 
 def format_tool_duration(call: ToolCall) -> str:
-    """How long a tool ran, when both ends are on record."""
-    known = call.started_ms is not None and call.ended_ms is not None
-    return format_duration(call.ended_ms - call.started_ms) if known else ""  # type: ignore[operator]
+    """Return how long a tool ran, or "" if its start or end is not recorded."""
+    is_complete = call.started_ms is not None and call.ended_ms is not None
+    return format_duration(call.ended_ms - call.started_ms) if is_complete else ""  # type: ignore[operator]
 
 
 def summarize_call(call: ToolCall) -> str:
-    """The telling part of a tool call in one line."""
+    """Return the most important argument of a tool call in one line."""
     return one_line(format_arguments(call.input).split("\n", 1)[0], 220)
 
 
 def make_excerpt(text: str, lines: int = OUTPUT_LINES) -> Excerpt:
-    """Cut a text to its first lines; `more` says how many were left out."""
+    """Return the first lines of a text; `more` is the number of lines left out."""
     body = text.strip("\n")
-    most = OUTPUT_CHARS if lines else WHOLE_CHARS
-    given = body[:most].split("\n")
-    kept = given[:lines] if lines else given
-    cut = Excerpt(make_inert("\n".join(kept)))
-    cut.more = body.count("\n") + 1 - len(kept) or int(len(body) > most)
-    return cut
+    limit = OUTPUT_CHARS if lines else WHOLE_CHARS
+    all_lines = body[:limit].split("\n")
+    shown = all_lines[:lines] if lines else all_lines
+    excerpt = Excerpt(make_inert("\n".join(shown)))
+    excerpt.more = body.count("\n") + 1 - len(shown) or int(len(body) > limit)
+    return excerpt
 
 
 def data_uri(image: Image) -> str:
-    """The picture as the page may show it; empty for anything but a plain, small enough raster image."""
+    """Return a raster image as a data URI, or "" if it is too large or of another type."""
     plain = image.media_type in IMAGE_TYPES and len(image.data) <= IMAGE_CHARS_MAX
     return f"data:{image.media_type};base64,{image.data}" if plain and _BASE64.fullmatch(image.data) else ""
 
 
 def short_model(name: str) -> str:
-    """A model's name without vendor and date."""
+    """Return a model's name without vendor and date."""
     return re.sub(r"-20\d{6}$", "", make_inert(name).removeprefix("claude-")) or "?"
 
 
 def row_fingerprint(row: TimelineRow | PageRow) -> str:
-    """A short print of a row's content, by which a page tells whether it has this version."""
+    """Return a digest of a row's content, by which a page knows whether it has this version."""
     item = row.item
-    said = repr((item.prompt, item.rewound) if isinstance(item, Turn) else item)
-    said += repr([(lane.id, count_subagent_steps(lane)) for lane in row.lanes])
-    return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+    content = repr((item.prompt, item.rewound) if isinstance(item, Turn) else item)
+    content += repr([(lane.id, count_subagent_steps(lane)) for lane in row.lanes])
+    return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
 def count_subagent_steps(lane: Subagent | SubagentSummary) -> int:
-    """How many steps a subagent took."""
+    """Return the number of steps of a subagent."""
     return lane.steps if isinstance(lane, SubagentSummary) else sum(len(turn.steps) for turn in lane.turns)
 
 
 def _render_cost(cost: Cost) -> Markup:
-    """An amount, small and honest: unknown is a word, another source than the price table is said."""
+    """Return a cost as HTML; an unknown cost is spelled out."""
     if cost.usd is None:
         return Markup('<span class="soft">cost unknown</span>')
     return Markup('<span class="cost">{}</span>').format(format_cost(cost))

@@ -36,4 +36,4 @@ def test_the_page_shows_who_runs_who_pays_and_what_is_wrong_and_nothing_acts(tmp
 
 def test_without_anything_the_page_says_what_to_do(tmp_path):
     with running(tmp_path) as pages:
-        assert "Nothing runs" in pages.ask("/live").text
+        assert "No running sessions" in pages.ask("/live").text

@@ -1,4 +1,4 @@
-"""The lab group, also installed as `harness`; each family of verbs is in a file of its own."""
+"""`flightlog lab`, also installed as `harness`."""
 
 import click
 
@@ -11,21 +11,11 @@ from flightlog.cli.lab.run import collect, run, track
 
 @click.group(epilog="Example: flightlog lab run experiment.yaml")
 def lab() -> None:
-    """Experiments: runs, replicates, trajectories, replay, samples."""
+    """Experiment on recorded sessions."""
 
 
-for _verb in (
-    run,
-    list_runs,
-    inspect,
-    compare,
-    collect,
-    lint,
-    replay,
-    branch_points,
-    resample,
-    resample_edit,
-    resample_session,
-    track,
-):
-    lab.add_command(_verb)
+for _command in (
+    run, list_runs, inspect, compare, collect, lint, replay, branch_points, resample, resample_edit,
+    resample_session, track,
+):  # fmt: skip
+    lab.add_command(_command)

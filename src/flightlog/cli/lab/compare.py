@@ -1,4 +1,4 @@
-"""Compare, lint."""
+"""`flightlog lab compare` and `lab lint`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -7,7 +7,7 @@ import click
 
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.options import AS_JSON, RUNS_DIR
-from flightlog.cli.output import format_examples, json_option
+from flightlog.cli.output import format_examples, json_option, print_json, print_table
 from flightlog.model.errors import Unavailable
 from flightlog.model.text import make_inert, one_line, pluralize
 
@@ -28,20 +28,21 @@ if TYPE_CHECKING:
 @click.command(epilog=format_examples("flightlog lab compare run-a run-b", "flightlog lab compare my-run --write"))
 @click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN…]")
 @click.option("--by", type=click.Choice(["arguments", "tool"]), default="arguments", show_default=True,
-              help="When two actions are the same.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For bootstrap and permutations.")
-@click.option("--write", is_flag=True, help="Write analysis.md into the run: every sentence with its samples.")
+              help="What makes two actions equal.")  # fmt: skip
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed for bootstrap and permutations."
+)
+@click.option("--write", is_flag=True, help="Also write analysis.md to the run.")
 @RUNS_DIR
 @AS_JSON
 def compare(runs: tuple[str, ...], runs_dir: Path, *, write: bool, as_json: bool, **how: Any) -> None:
-    """Compare runs session by session, or what was sampled, replicated and branched off one run.
+    """Compare runs, or the samples of one run.
 
-    Outcome, steps, cost and files side by side; then shares of actions and verdicts of verifiers with
-    intervals, and each variant against the request as recorded, with an exact test under Holm's rule.
-    Exit 75 when --write would replace an analysis.md that a person wrote.
+    Shows outcome, steps, cost and files side by side; then shares of actions and verifier verdicts
+    with intervals, and each variant against the recorded request, with an exact test and Holm's
+    correction. Exit 75 if --write would replace a hand-written analysis.md.
     """
     from flightlog.cli.lab.inspect import print_comparison
-    from flightlog.cli.output import print_json
     from flightlog.lab.inspect import compare_runs
     from flightlog.lab.service import open_run
     from flightlog.lab.statistics import service
@@ -49,42 +50,46 @@ def compare(runs: tuple[str, ...], runs_dir: Path, *, write: bool, as_json: bool
 
     runtime = open_runtime()
     if write and len(runs) > 1:
-        raise click.UsageError("--write takes one run: each has an analysis.md of its own")
-    books = [open_run(runtime, runs_dir, each) for each in runs]
+        raise click.UsageError("--write takes one run, because each run has its own analysis.md")
+    stores = [open_run(runtime, runs_dir, name) for name in runs]
     try:
-        analysis = service.analyze_runs(runtime, books, how["by"], how["seed"])
+        analysis = service.analyze_runs(runtime, stores, how["by"], how["seed"])
     except Unavailable as error:
         if write:
             raise
         click.echo(f"{error.message}: {error.hint}", err=True)
         analysis = None
-    told = compare_runs(books, runtime.program_path)
+    comparison = compare_runs(stores, runtime.program_path)
     root = service.build_divergence_tree(
-        runtime, books if len(books) > 1 else service.list_run_family(runtime, books[0]), how["by"]
+        runtime, stores if len(stores) > 1 else service.list_run_family(runtime, stores[0]), how["by"]
     )
     if as_json:
-        print_json(told | {"statistics": as_wire(analysis) if analysis else None, "ways": _divergence_fields(root)})
+        print_json(
+            comparison | {"statistics": as_wire(analysis) if analysis else None, "ways": _divergence_fields(root)}
+        )
     else:
-        print_comparison(told)
+        print_comparison(comparison)
         print_analysis(analysis) if analysis else None
         _print_divergence(root)
     if write and analysis:
-        click.echo(f"written: {make_inert(str(service.write_analysis(runtime, books[0], analysis)))}", err=True)
+        click.echo(f"written: {make_inert(str(service.write_analysis(runtime, stores[0], analysis)))}", err=True)
 
 
 def print_analysis(analysis: "ExperimentAnalysis") -> None:
-    """Print what samples mean."""
+    """Print the statistics of the samples."""
     for answer in analysis.answers:
         click.echo(
-            make_inert(f"\n{answer.name}" + (f"  (then: {one_line(answer.recorded, 90)})" if answer.recorded else ""))
+            make_inert(
+                f"\n{answer.name}" + (f"  (recorded: {one_line(answer.recorded, 90)})" if answer.recorded else "")
+            )
         )
         _print_groups(answer)
         for against in answer.against:
             _print_against(against, answer)
     if analysis.tests:
         click.echo(
-            f"\n{pluralize(analysis.tests, 'comparison')}; a finding is what {analysis.rule}'s rule leaves at or below "
-            f"{analysis.level:g}. Intervals hold with {analysis.confidence:.0%}.",
+            f"\n{pluralize(analysis.tests, 'comparison')}; * marks p at or below {analysis.level:g} after "
+            f"{analysis.rule}'s correction. Intervals have {analysis.confidence:.0%} confidence.",
             err=True,
         )
 
@@ -93,7 +98,7 @@ def _print_divergence(root: "PathNode") -> None:
     from flightlog.lab.statistics.divergence import iter_path_lines
 
     if len(root.places) > 1:
-        click.echo("\nwhere ways part")
+        click.echo("\ndivergence")
         for line in iter_path_lines(root, 90):
             click.echo(make_inert(f"  {line}"))
 
@@ -103,51 +108,41 @@ def _divergence_fields(root: "PathNode") -> list[dict[str, Any]]:
 
     return [
         {
-            "first": each.first.depth,
-            "last": each.last.depth,
-            "level": each.level,
-            "action": each.first.action.label,
-            "sessions": each.first.places,
-            "ends": each.last.ends,
+            "first": segment.first.depth,
+            "last": segment.last.depth,
+            "level": segment.level,
+            "action": segment.first.action.label,
+            "sessions": segment.first.places,
+            "ends": segment.last.ends,
         }
-        for each in list_segments(root)
+        for segment in list_segments(root)
     ]
 
 
 def _print_groups(answer: "QuestionResult") -> None:
-    from flightlog.cli.output import print_table
-
     rows = [row for group in answer.groups for row in _group_rows(group)]
     print_table(["group", "what", "seen", "share", "", "interval"], rows, right=(2, 3))
     for group in answer.groups:
-        agree = "" if group.agreement is None else f"  two agree: {group.agreement:.0%}"
-        again = f"  as recorded: {_format_share(group.as_recorded)}" if group.as_recorded else ""
-        lost = f"  no answer: {len(group.failed)}" if group.failed else ""
-        amounts = "".join(f"  {_format_mean(name, each)}" for name, each in group.amounts.items() if each)
+        agree = "" if group.agreement is None else f"  agreement: {group.agreement:.0%}"
+        recorded = f"  as recorded: {_format_share(group.as_recorded)}" if group.as_recorded else ""
+        lost = f"  no response: {len(group.failed)}" if group.failed else ""
+        amounts = "".join(f"  {_format_mean(name, amount)}" for name, amount in group.amounts.items() if amount)
         stopped = "  (stopped by --until-width)" if group.stopped else ""
-        click.echo(make_inert(f"  {group.name}: n = {group.n}{stopped}{agree}{again}{amounts}{lost}"))
+        click.echo(make_inert(f"  {group.name}: n = {group.n}{stopped}{agree}{recorded}{amounts}{lost}"))
 
 
 def _group_rows(group: "GroupSummary") -> list[list[str]]:
     from flightlog.lab.statistics.divergence import draw_share_bar
 
     shares = [*group.actions[:10], *group.outcomes]
-    rows = [
-        [
-            "" if place else group.name,
-            one_line(each.label or each.name, 60),
-            f"{each.hits}/{each.n}",
-            f"{each.share:.0%}",
-            draw_share_bar(each),
-            f"{100 * each.interval.low:.0f} to {100 * each.interval.high:.0f} %",
-        ]
-        for place, each in enumerate(shares)
-    ]
-    return rows + (
-        [["", f"… {pluralize(len(group.actions) - 10, 'other action')}", "", "", "", ""]]
-        if len(group.actions) > 10
-        else []
-    )
+    rows = []
+    for index, share in enumerate(shares):
+        interval = f"{100 * share.interval.low:.0f} to {100 * share.interval.high:.0f} %"
+        name = (one_line(share.label or share.name, 60), f"{share.hits}/{share.n}", f"{share.share:.0%}")
+        rows.append(["" if index else group.name, *name, draw_share_bar(share), interval])
+    if len(group.actions) > 10:
+        rows.append(["", f"… {pluralize(len(group.actions) - 10, 'other action')}", "", "", "", ""])
+    return rows
 
 
 def _print_against(against: "GroupComparison", answer: "QuestionResult") -> None:
@@ -157,8 +152,8 @@ def _print_against(against: "GroupComparison", answer: "QuestionResult") -> None
     labels = {share.name: share.label for group in answer.groups for share in group.actions}
     for test in against.tests:
         mark = "*" if test.is_finding else " "
-        said = f"{describe_effect(test, labels)}; {test.test}, p = {test.p:.3g}, {test.p_adjusted:.3g} after Holm"
-        click.echo(make_inert(f"   {mark} {one_line(said, 240)}"))
+        effect = f"{describe_effect(test, labels)}; {test.test}, p = {test.p:.3g}, {test.p_adjusted:.3g} after Holm"
+        click.echo(make_inert(f"   {mark} {one_line(effect, 240)}"))
 
 
 def _format_share(share: "ShareEstimate") -> str:
@@ -171,39 +166,36 @@ def _format_mean(name: str, amount: "MeanEstimate") -> str:
 
 
 @click.command(
-    "lint",
-    epilog=format_examples("flightlog lab lint runs/greet", "flightlog lab lint trajectory.json --strict"),
+    "lint", epilog=format_examples("flightlog lab lint runs/greet", "flightlog lab lint trajectory.json --strict")
 )
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option(
-    "--source", default="", help="The recorded session to compare with; else the transcript beside, or by its id."
-)
+@click.option("--source", default="", help="Recorded session to compare with (default: found by file or id).")
 @click.option("--strict", is_flag=True, help="Count warnings as errors.")
 @json_option("Print findings and fidelity as JSON.")
 def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:
-    """Find what is wrong with the ATIF trajectory at PATH, or with all below it, beyond what validators mind.
+    """Check ATIF trajectories at or below PATH.
 
-    Beside it stands a fidelity report: what the recording had that the trajectory has not.
-    Exit 1 when there is an error, or with --strict a warning.
+    Checks more than schema validators do, and reports what the recording has and the trajectory
+    lacks. Exit 1 on an error, with --strict also on a warning.
     """
     from flightlog.archive.trajectories import lint_path
-    from flightlog.cli.output import print_json
     from flightlog.views.atif.lint import is_sound
 
-    linted = lint_path(open_runtime(), path, source)
+    reports = lint_path(open_runtime(), path, source)
     if as_json:
-        print_json([_lint_fields(each) for each in linted])
+        print_json([_lint_fields(report) for report in reports])
     else:
-        for each in linted:
-            _print_lint(each, path)
+        for report in reports:
+            _print_lint(report, path)
         errors, warnings = (
-            sum(map(len, kinds)) for kinds in zip(*(_split_by_severity(each.findings) for each in linted), strict=True)
+            sum(map(len, kinds))
+            for kinds in zip(*(_split_by_severity(report.findings) for report in reports), strict=True)
         )
         click.echo(
-            f"{pluralize(len(linted), 'document')}, {pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}",
+            f"{pluralize(len(reports), 'document')}, {pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}",
             err=True,
         )
-    bad = any(each.findings if strict else not is_sound(each.findings) for each in linted)
+    bad = any(report.findings if strict else not is_sound(report.findings) for report in reports)
     if bad:
         raise click.exceptions.Exit(1)
 
@@ -211,36 +203,33 @@ def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:
 def _split_by_severity(findings: "list[LintFinding]") -> "tuple[list[LintFinding], list[LintFinding]]":
     from flightlog.views.atif.findings import Severity
 
-    errors = [each for each in findings if each.severity is Severity.ERROR]
-    return errors, [each for each in findings if each.severity is not Severity.ERROR]
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    return errors, [finding for finding in findings if finding.severity is not Severity.ERROR]
 
 
-def _lint_fields(linted: "LintReport") -> dict[str, object]:
+def _lint_fields(report: "LintReport") -> dict[str, object]:
     return {
-        "path": linted.path,
+        "path": report.path,
         "findings": [
-            {"severity": each.severity.value, "rule": each.rule, "where": each.where, "text": each.text}
-            for each in linted.findings
+            {"severity": finding.severity.value, "rule": finding.rule, "where": finding.where, "text": finding.text}
+            for finding in report.findings
         ],
-        "fidelity": linted.fidelity,
+        "fidelity": report.fidelity,
     }
 
 
-def _print_lint(linted: "LintReport", asked: Path) -> None:
-    from flightlog.cli.output import print_table
-    from flightlog.model.text import make_inert
-
-    name = linted.path if asked.is_file() else str(Path(linted.path).relative_to(asked))
-    click.echo(f"{make_inert(name)}: {'ok' if not linted.findings else pluralize(len(linted.findings), 'finding')}")
-    for each in linted.findings:
-        click.echo(f"  {each.severity.value:7}  {each.rule:20}  {make_inert(each.where)}: {make_inert(each.text)}")
-    lost = [kept for kept in linted.fidelity or () if kept.missing_count]
-    if lost:
-        rows = [[kept.what, f"{kept.recorded:,}", f"{kept.kept:,}", kept.why] for kept in lost]
-        print_table(
-            ["  the recording had", "recorded", "kept", "why"],
-            [[f"  {row[0]}", *row[1:]] for row in rows],
-            right=(1, 2),
+def _print_lint(report: "LintReport", root: Path) -> None:
+    name = report.path if root.is_file() else str(Path(report.path).relative_to(root))
+    click.echo(f"{make_inert(name)}: {'ok' if not report.findings else pluralize(len(report.findings), 'finding')}")
+    for finding in report.findings:
+        click.echo(
+            f"  {finding.severity.value:7}  {finding.rule:20}  {make_inert(finding.where)}: {make_inert(finding.text)}"
         )
-    elif linted.fidelity is not None:
-        click.echo("  nothing of the recording is missing")
+    lost = [item for item in report.fidelity or () if item.missing_count]
+    if lost:
+        rows = [[item.what, f"{item.recorded:,}", f"{item.kept:,}", item.why] for item in lost]
+        print_table(
+            ["  missing", "recorded", "kept", "reason"], [[f"  {row[0]}", *row[1:]] for row in rows], right=(1, 2)
+        )
+    elif report.fidelity is not None:
+        click.echo("  complete: nothing of the recording is missing")

@@ -1,4 +1,4 @@
-"""List, inspect."""
+"""`flightlog lab list` and `lab inspect`."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import click
 
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.options import AS_JSON, RUNS_DIR
-from flightlog.cli.output import print_table
+from flightlog.cli.output import format_value, print_json, print_table
 from flightlog.model.text import make_inert, one_line, pluralize
 
 _OUTPUT_LINES_MAX = 12
@@ -18,31 +18,23 @@ _DIFF_LINES_MAX = 60
 @RUNS_DIR
 @AS_JSON
 def list_runs(runs_dir: Path, *, as_json: bool) -> None:
-    """List the runs there are."""
-    from flightlog.cli.output import print_json, print_table
+    """List runs."""
     from flightlog.lab import service
     from flightlog.lab.inspect import iter_run_tree
     from flightlog.lab.layout import run_meta
 
     runtime = open_runtime()
-    metas = [run_meta(book.name, book.config, book.state) for book in service.open_runs(runtime, runs_dir)]
+    metas = [run_meta(store.name, store.config, store.state) for store in service.open_runs(runtime, runs_dir)]
     if as_json:
         print_json(metas)
         return
-    rows = [
-        [
-            "  " * depth + meta["run_name"],
-            _format_branch(meta),
-            meta["model"],
-            meta["session_mode"],
-            f"{sum(each['stop_reason'] == 'completed' for each in meta['sessions'])}/{meta['session_count']}",
-            str(meta["total_steps"]),
-            format_usd(meta["total_cost_usd"]),
-            meta["stop_reason"],
-            " ".join(meta["tags"]),
-        ]
-        for depth, meta in iter_run_tree(metas)
-    ]
+    rows = []
+    for depth, meta in iter_run_tree(metas):
+        done = sum(session["stop_reason"] == "completed" for session in meta["sessions"])
+        counts = (f"{done}/{meta['session_count']}", str(meta["total_steps"]), format_usd(meta["total_cost_usd"]))
+        name = "  " * depth + meta["run_name"]
+        kind = (_format_branch(meta), meta["model"], meta["session_mode"])
+        rows.append((name, *kind, *counts, meta["stop_reason"], " ".join(meta["tags"])))
     print_table(["run", "branch", "model", "mode", "done", "steps", "cost", "ended", "tags"], rows, right=(4, 5, 6))
 
 
@@ -51,15 +43,17 @@ def list_runs(runs_dir: Path, *, as_json: bool) -> None:
 @RUNS_DIR
 @AS_JSON
 def inspect(what: str, runs_dir: Path, *, as_json: bool) -> None:
-    """Show a run, one of its sessions, or one step with its request, tools, changes and cost."""
-    from flightlog.cli.output import print_json
+    """Show a run, a session or a step.
+
+    A step is shown with its request, tools, changes and cost.
+    """
     from flightlog.lab import service
     from flightlog.lab.inspect import inspect_address, parse_run_address
 
     runtime = open_runtime()
-    place = parse_run_address(what)
-    told = inspect_address(service.open_run(runtime, runs_dir, place.run), place, runtime.program_path)
-    print_json(told) if as_json else print_inspection(told)
+    address = parse_run_address(what)
+    inspection = inspect_address(service.open_run(runtime, runs_dir, address.run), address, runtime.program_path)
+    print_json(inspection) if as_json else print_inspection(inspection)
 
 
 def _format_branch(meta: dict[str, Any]) -> str:
@@ -71,9 +65,9 @@ def format_usd(amount: float | None) -> str:
     return "?" if amount is None else f"${amount:.4f}"
 
 
-def print_inspection(told: dict[str, Any]) -> None:
-    """Print what `inspect` told."""
-    {"run": print_run, "session": _print_session, "step": _print_step}[told["what"]](told)
+def print_inspection(inspection: dict[str, Any]) -> None:
+    """Print a run, a session or a step."""
+    {"run": print_run, "session": _print_session, "step": _print_step}[inspection["what"]](inspection)
 
 
 def print_run(meta: dict[str, Any]) -> None:
@@ -84,18 +78,11 @@ def print_run(meta: dict[str, Any]) -> None:
     for note in (meta["permission_note"], meta["isolation_note"]):
         if note:
             click.echo(make_inert(f"  note: {note}"))
-    rows = [
-        [
-            each["session_dir"],
-            each["stop_reason"],
-            str(each["num_turns"]),
-            str(each["tool_call_count"]),
-            str(each["file_writes"]),
-            format_usd(each["total_cost_usd"]),
-            one_line(each["error"] or "", 60),
-        ]
-        for each in meta["sessions"]
-    ]
+    rows = []
+    for entry in meta["sessions"]:
+        counts = [str(entry[name]) for name in ("num_turns", "tool_call_count", "file_writes")]
+        error = one_line(entry["error"] or "", 60)
+        rows.append([entry["session_dir"], entry["stop_reason"], *counts, format_usd(entry["total_cost_usd"]), error])
     print_table(["session", "ended", "turns", "tools", "writes", "cost", "error"], rows, right=(2, 3, 4, 5))
     click.echo(
         f"total {format_usd(meta['total_cost_usd'])}, {pluralize(meta['total_steps'], 'step')}, "
@@ -103,116 +90,103 @@ def print_run(meta: dict[str, Any]) -> None:
     )
     if meta["total_resamples"] or meta["total_resample_errors"]:
         errors = f", {pluralize(meta['total_resample_errors'], 'error')}" if meta["total_resample_errors"] else ""
-        click.echo(f"samples {meta['total_resamples']}{errors}, {format_usd(meta['total_resample_cost_usd'])} besides")
-    for each in meta.get("file_changes", ())[:40]:
-        click.echo(
-            make_inert(
-                f"  {each['kind']:<9} {one_line(each['path'], 100)}  +{each['added'] or 0} -{each['removed'] or 0}"
-            )
-        )
+        click.echo(f"samples {meta['total_resamples']}{errors}, {format_usd(meta['total_resample_cost_usd'])} extra")
+    for entry in meta.get("file_changes", ())[:40]:
+        sizes = f"+{entry['added'] or 0} -{entry['removed'] or 0}"
+        click.echo(make_inert(f"  {entry['kind']:<9} {one_line(entry['path'], 100)}  {sizes}"))
 
 
-def print_comparison(told: dict[str, Any]) -> None:
+def print_comparison(comparison: dict[str, Any]) -> None:
     """Print runs side by side."""
-    for name, values in told["config"].items():
-        click.echo(make_inert(f"{name}: {one_line(' | '.join(map(str, values)), 160)}"))
-    for session in told["sessions"]:
+    for name, values in comparison["config"].items():
+        click.echo(make_inert(f"{name}: {one_line(' | '.join(map(format_value, values)), 160)}"))
+    for session in comparison["sessions"]:
         click.echo(f"session {session['session_index']}")
         rows = [
             [
-                each["run"],
-                str(each["count"]),
-                ", ".join(f"{count} {reason}" for reason, count in each["stop_reasons"].items()),
-                ", ".join(f"{one['passed']}/{one['of']}" for one in each["verifiers"].values()) or "-",
+                group["run"],
+                str(group["count"]),
+                ", ".join(f"{count} {reason}" for reason, count in group["stop_reasons"].items()),
+                ", ".join(f"{verifier['passed']}/{verifier['of']}" for verifier in group["verifiers"].values()) or "-",
                 *(
-                    _format_spread(each[name])
+                    _format_spread(group[name])
                     for name in ("num_turns", "tool_call_count", "file_writes", "total_cost_usd")
                 ),
             ]
-            for each in session["groups"]
+            for group in session["groups"]
         ]
         print_table(["run", "n", "ended", "verified", "turns", "tools", "writes", "cost"], rows, right=(1, 4, 5, 6, 7))
         click.echo(f"  files: {len(session['files_equal'])} equal, {len(session['files_different'])} different")
         for path in session["files_different"][:20]:
             click.echo(make_inert(f"    {one_line(path, 120)}"))
-    if told["side_by_side"] is not None:
-        print_side_by_side(told["side_by_side"], [each["run_name"] for each in told["runs"]])
+    if comparison["side_by_side"] is not None:
+        print_side_by_side(comparison["side_by_side"], [group["run_name"] for group in comparison["runs"]])
 
 
-def print_side_by_side(told: dict[str, Any], names: list[str]) -> None:
+def print_side_by_side(comparison: dict[str, Any], names: list[str]) -> None:
     """Print two sessions step by step."""
-    rows = [
-        [
-            str(each["turn"]),
-            "=" if each["same"] and each["same_results"] else "~" if each["same"] else "≠",
-            one_line(each["left"], 42) or "-",
-            one_line(each["right"], 42) or "-",
-        ]
-        for each in told["steps"]
-    ]
+    rows = []
+    for step in comparison["steps"]:
+        sign = "=" if step["same"] and step["same_results"] else "~" if step["same"] else "≠"
+        rows.append([str(step["turn"]), sign, *(one_line(step[side], 42) or "-" for side in ("left", "right"))])
     print_table(["turn", "", *(one_line(name, 42) for name in names)], rows, right=(0,))
-    parted = told["first_divergence"]
-    click.echo("they do the same to the end" if parted is None else f"they part in turn {parted}")
+    divergence = comparison["first_divergence"]
+    click.echo("no divergence" if divergence is None else f"they diverge in turn {divergence}")
 
 
-def _print_session(told: dict[str, Any]) -> None:
-    head = f"{told['session_dir']}  {told['stop_reason']}  {format_usd(told['total_cost_usd'])}"
-    click.echo(make_inert(f"{head}  session {told['session_id']}"))
-    click.echo(make_inert(f"prompt: {one_line(told['prompt'], 160)}"))
-    rows = [
-        [
-            str(each["turn"]),
-            one_line(", ".join(each["tools"]) or "-", 40),
-            str(each["files_changed"]),
-            format_usd(each["cost_usd"]),
-            one_line(each["text"], 70),
-        ]
-        for each in told["turns"]
-    ]
+def _print_session(session: dict[str, Any]) -> None:
+    head = f"{session['session_dir']}  {session['stop_reason']}  {format_usd(session['total_cost_usd'])}"
+    click.echo(make_inert(f"{head}  session {session['session_id']}"))
+    click.echo(make_inert(f"prompt: {one_line(session['prompt'], 160)}"))
+    rows = []
+    for turn in session["turns"]:
+        tools, text = one_line(", ".join(turn["tools"]) or "-", 40), one_line(turn["text"], 70)
+        rows.append([str(turn["turn"]), tools, str(turn["files_changed"]), format_usd(turn["cost_usd"]), text])
     print_table(["turn", "tools", "files", "cost", "text"], rows, right=(0, 2, 3))
-    for lane, count in told["subagents"].items():
+    for lane, count in session["subagents"].items():
         click.echo(make_inert(f"subagent @{lane}: {pluralize(count, 'turn')}"))
 
 
-def _print_step(told: dict[str, Any]) -> None:
-    lane = f"@{told['lane']}" if told["lane"] else ""
-    turn = f"{told['session_dir']}{lane} turn {told['turn']}"
-    head = f"{told['run']} {turn}  {told['model']}  {format_usd(told['cost_usd'])}"
+def _print_step(step: dict[str, Any]) -> None:
+    lane = f"@{step['lane']}" if step["lane"] else ""
+    turn = f"{step['session_dir']}{lane} turn {step['turn']}"
+    head = f"{step['run']} {turn}  {step['model']}  {format_usd(step['cost_usd'])}"
     click.echo(make_inert(head))
-    request = told["request"]
+    request = step["request"]
     if request:
         what = f"{pluralize(request['messages'], 'message')}, {pluralize(request['bytes'], 'byte')}"
         click.echo(make_inert(f"request {request['index']}: {what}, status {request['status']}, {request['file']}"))
     else:
         click.echo("request: not captured")
-    for thought in told["thinking"]:
-        click.echo(make_inert(_shorten_text(f"thinks: {thought}", _OUTPUT_LINES_MAX)))
-    for text in told["text"]:
-        click.echo(make_inert(_shorten_text(f"says: {text}", _OUTPUT_LINES_MAX)))
-    for tool in told["tools"]:
+    for thought in step["thinking"]:
+        click.echo(make_inert(_shorten_text(f"thinking: {thought}", _OUTPUT_LINES_MAX)))
+    for text in step["text"]:
+        click.echo(make_inert(_shorten_text(f"text: {text}", _OUTPUT_LINES_MAX)))
+    for tool in step["tools"]:
         state = " (denied)" if tool["denied"] else " (failed)" if tool["is_error"] else ""
-        click.echo(make_inert(f"calls {tool['name']}{state} {one_line(str(tool['input']), 160)}"))
+        click.echo(make_inert(f"tool call {tool['name']}{state} {one_line(format_value(tool['input']), 160)}"))
         click.echo(make_inert(_indent_text(_shorten_text(tool["output"], _OUTPUT_LINES_MAX))))
-    for change in told["changes"]:
+    for change in step["changes"]:
         stats = change["diff_stats"]
         click.echo(make_inert(f"{change['kind']} {change['file_path']} +{stats['added']} -{stats['removed']} "
                          f"({change['attribution']})"))  # fmt: skip
         shown = "" if change["binary"] or "diff_encoding" in change else change["diff"]
         click.echo(make_inert(_indent_text(_shorten_text(shown, _DIFF_LINES_MAX))))
-    if told["lineage"]:
-        click.echo(
-            make_inert(f"after it: {told['lineage']['shadow_git_tag']}  message {told['lineage']['message_id']}")
-        )
+    if step["lineage"]:
+        lineage = step["lineage"]
+        click.echo(make_inert(f"snapshot: {lineage['shadow_git_tag']}  message {lineage['message_id']}"))
 
 
-def _shorten_text(text: str, most: int) -> str:
+def _shorten_text(text: str, limit: int) -> str:
     lines = text.splitlines()
-    return "\n".join(lines if len(lines) <= most else [*lines[:most], f"… {pluralize(len(lines) - most, 'more line')}"])
+    return "\n".join(
+        lines if len(lines) <= limit else [*lines[:limit], f"… {pluralize(len(lines) - limit, 'more line')}"]
+    )
 
 
 def _indent_text(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def _format_spread(told: dict[str, Any] | None) -> str:
-    return "-" if told is None else f"{told['mean']:.4g} ± {told['sd']:.2g}"
+def _format_spread(spread: dict[str, Any] | None) -> str:
+    return "-" if spread is None else f"{spread['mean']:.4g} ± {spread['sd']:.2g}"

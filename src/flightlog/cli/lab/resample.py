@@ -1,4 +1,4 @@
-"""`harness resample | resample-edit | resample-session`: ask a model again what it was asked, as it was or changed."""
+"""`flightlog lab resample`, `resample-edit`, `resample-session`: send recorded requests again."""
 
 import json
 from pathlib import Path
@@ -9,14 +9,16 @@ import click
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.lab.inspect import format_usd
 from flightlog.cli.options import AS_JSON, ON, RUNS_DIR, sending_options, session_options
-from flightlog.cli.output import format_examples
-from flightlog.model.text import make_inert, one_line
+from flightlog.cli.output import format_examples, print_json, print_table
+from flightlog.model.text import make_inert, one_line, pluralize
 
 if TYPE_CHECKING:
     from flightlog.lab.resample.requests import RequestListing
 
 
-_COUNT = click.option("--count", type=click.IntRange(1, 10_000), default=5, show_default=True, help="So many samples.")
+_COUNT = click.option(
+    "--count", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Samples per request."
+)
 
 
 @click.command(
@@ -27,61 +29,63 @@ _COUNT = click.option("--count", type=click.IntRange(1, 10_000), default=5, show
 )
 @click.argument("run")
 @session_options
-@click.option("--request", "requests", type=click.IntRange(1), multiple=True, help="Which request; may be repeated.")
 @click.option(
-    "--turn", "turns", type=click.IntRange(1), multiple=True, help="The request of this turn instead; may be repeated."
+    "--request", "requests", type=click.IntRange(1), multiple=True, help="Number of a request; may be repeated."
+)
+@click.option(
+    "--turn", "turns", type=click.IntRange(1), multiple=True, help="Turn, instead of a request; may be repeated."
 )
 @_COUNT
-@click.option("--model", "models", multiple=True, help="Another model than the recorded one; may be repeated.")
+@click.option("--model", "models", multiple=True, help="Model, instead of the recorded one; may be repeated.")
 @click.option(
     "--variant",
     "variants",
     type=click.IntRange(0),
     multiple=True,
-    help="Of this variant; 0 is as recorded; may be repeated.",
+    help="Variant of the request; 0 is the recorded one; may be repeated.",
 )
-@click.option("--sweep", type=click.Path(path_type=Path, dir_okay=False), help="A grid from a YAML file.")
-@click.option("--list-requests", is_flag=True, help="Only list what can be asked again.")
-@click.option("--resume", "resumes", is_flag=True, help="Go on with a batch that was left.")
-@click.option("--batch", default="", help="With --resume: which one.")
-@click.option("--dry-run", is_flag=True, help="Show what would be sent and about what it costs, and send nothing.")
+@click.option("--sweep", type=click.Path(path_type=Path, dir_okay=False), help="YAML file with a grid of samples.")
+@click.option("--list-requests", is_flag=True, help="Only list the requests.")
+@click.option("--resume", "resumes", is_flag=True, help="Resume an unfinished batch.")
+@click.option("--batch", default="", help="With --resume: id of the batch.")
+@click.option("--dry-run", is_flag=True, help="Show the requests and the expected cost; send nothing.")
 @sending_options
 @RUNS_DIR
 @AS_JSON
-def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **given: Any) -> int:
-    """Ask the model of RUN again what it was asked, COUNT times; samples lie beside the recording.
+def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **arguments: Any) -> int:
+    """Send recorded requests again.
 
-    Several requests, turns, models or variants make a grid. A batch that was killed goes on with --resume.
-    Exit 1 when a sample has no answer.
+    Samples are stored beside the recording. Several requests, turns, models or variants make a
+    grid. --resume continues a batch that was killed. Exit 1 if a sample has no response.
     """
-    from flightlog.cli.output import print_json
     from flightlog.lab import service
     from flightlog.lab.resample import service as resample_service
     from flightlog.lab.resample.service import list_unfinished_batches, resample_grid, resume_batch
 
-    runtime = open_runtime(on=given["on"])
-    book = service.open_run(runtime, runs_dir, run)
+    runtime = open_runtime(on=arguments["on"])
+    store = service.open_run(runtime, runs_dir, run)
     if list_requests:
-        listed = resample_service.list_requests(runtime, book, given["session"], given["replicate"] or 0)
+        listed = resample_service.list_requests(runtime, store, arguments["session"], arguments["replicate"] or 0)
         print_json(listed) if as_json else _print_requests(listed)
         return 0
-    sent = _send_options(given)
-    if given["resumes"]:
-        said = {name: given[name] for name in ("max_budget_usd", "parallel", "per_minute") if given[name] is not None}
-        told = resume_batch(runtime, book, given["batch"], sent, said)
+    options = _send_options(arguments)
+    if arguments["resumes"]:
+        limits = {
+            name: arguments[name]
+            for name in ("max_budget_usd", "parallel", "per_minute")
+            if arguments[name] is not None
+        }
+        summary = resume_batch(runtime, store, arguments["batch"], options, limits)
     else:
-        sweep = _choose_sweep(given)
-        told = resample_grid(
-            runtime, book, sweep, _merge_limits(sent, sweep, given["parallel"]), dry_run=given["dry_run"]
-        )
-    print_json(told) if as_json else _print_batch(told, book.path)
-    for each in list_unfinished_batches(runtime, book) if not told["left"] else ():
-        again = f"flightlog lab resample {book.name} --resume --batch {each.name[:8]}"
-        click.echo(
-            make_inert(f"{len(each.remaining_samples)} of an earlier batch are left; go on with them: {again}"),
-            err=True,
-        )
-    return int(bool(told["errors"] or told["left"]) and told["stop_reason"] != "dry run")
+        sweep = _choose_sweep(arguments)
+        options = _merge_limits(options, sweep, arguments["parallel"])
+        summary = resample_grid(runtime, store, sweep, options, dry_run=arguments["dry_run"])
+    print_json(summary) if as_json else _print_batch(summary, store.path)
+    for batch in list_unfinished_batches(runtime, store) if not summary["left"] else ():
+        command = f"flightlog lab resample {store.name} --resume --batch {batch.name[:8]}"
+        left = pluralize(len(batch.remaining_samples), "sample")
+        click.echo(make_inert(f"{left} of an earlier batch left; to continue: {command}"), err=True)
+    return int(bool(summary["errors"] or summary["left"]) and summary["stop_reason"] != "dry run")
 
 
 @click.command(
@@ -95,93 +99,97 @@ def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **
 )
 @click.argument("run")
 @session_options
-@click.option("--request", type=click.IntRange(1), default=1, show_default=True, help="Which request.")
-@click.option("--dump", is_flag=True, help="Print the request as JSON, to be edited.")
-@click.option(
-    "--input", "source", type=click.File("r", encoding="utf-8"), help="The edited request; - is standard input."
-)
-@click.option("--set", "sets", multiple=True, metavar="PLACE=VALUE", help="Put JSON or text at a place.")
-@click.option("--drop-thinking", is_flag=True, help="Leave every thinking block out.")
-@click.option("--label", default="cli-edit", show_default=True, help="What the variant is called.")
+@click.option("--request", type=click.IntRange(1), default=1, show_default=True, help="Number of the request.")
+@click.option("--dump", is_flag=True, help="Print the request as JSON for editing.")
+@click.option("--input", "source", type=click.File("r", encoding="utf-8"), help="Edited request; - reads stdin.")
+@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set JSON or text at a path.")
+@click.option("--drop-thinking", is_flag=True, help="Remove all thinking blocks.")
+@click.option("--label", default="cli-edit", show_default=True, help="Name of the variant.")
 @_COUNT
-@click.option("--model", "models", multiple=True, help="Another model than the recorded one; may be repeated.")
+@click.option("--model", "models", multiple=True, help="Model, instead of the recorded one; may be repeated.")
 @sending_options
 @RUNS_DIR
 @AS_JSON
-def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **given: Any) -> int:
-    """Change one thing in a request of RUN and ask again: messages, system, tools, results, sampling.
+def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **arguments: Any) -> int:
+    """Edit a recorded request and send it.
 
-    Thinking blocks are signed: keep them as they are or leave them out; an edited one is refused.
+    Messages, system prompt, tools, results and sampling can be edited. Thinking blocks are signed:
+    keep them unchanged or remove them; an edited one is refused.
     """
-    from flightlog.cli.output import print_json
     from flightlog.lab import service
     from flightlog.lab.resample import requests
     from flightlog.lab.resample.plan import Sweep
     from flightlog.lab.resample.service import dump_request, resample_edited
 
-    runtime = open_runtime(on=given["on"])
-    book = service.open_run(runtime, runs_dir, run)
-    place = (given["session"], given["replicate"] or 0, given["request"])
+    runtime = open_runtime(on=arguments["on"])
+    store = service.open_run(runtime, runs_dir, run)
+    target = (arguments["session"], arguments["replicate"] or 0, arguments["request"])
     if dump:
-        print_json(dump_request(book, *place))
+        print_json(dump_request(store, *target))
         return 0
-    if given["source"] is None and not given["sets"] and not given["drop_thinking"]:
-        raise click.UsageError("give --dump, or what to change: --input FILE, --set PLACE=VALUE, --drop-thinking")
-    body = requests.parse_edited_request(given["source"].read()) if given["source"] else dump_request(book, *place)
-    body = requests.without_thinking(body) if given["drop_thinking"] else body
-    body = requests.replace_values(body, dict(map(_parse_assignment, given["sets"])))
-    sweep = Sweep(place[0], place[1], (place[2],), models=given["models"], count=given["count"])
-    told = resample_edited(runtime, book, sweep, body, given["label"], sent=_send_options(given))
-    print_json(told) if as_json else _print_batch(told, book.path)
-    return int(bool(told["errors"] or told["left"]))
+    if arguments["source"] is None and not arguments["sets"] and not arguments["drop_thinking"]:
+        raise click.UsageError("use --dump, or an edit: --input FILE, --set PATH=VALUE, --drop-thinking")
+    body = (
+        requests.parse_edited_request(arguments["source"].read())
+        if arguments["source"]
+        else dump_request(store, *target)
+    )
+    body = requests.without_thinking(body) if arguments["drop_thinking"] else body
+    body = requests.replace_values(body, dict(map(_parse_assignment, arguments["sets"])))
+    sweep = Sweep(target[0], target[1], (target[2],), models=arguments["models"], count=arguments["count"])
+    summary = resample_edited(runtime, store, sweep, body, arguments["label"], sent=_send_options(arguments))
+    print_json(summary) if as_json else _print_batch(summary, store.path)
+    return int(bool(summary["errors"] or summary["left"]))
 
 
-@click.command(
-    "resample-session",
-    epilog="Example: flightlog lab resample-session my-run --session 2 --count 5",
-)
+@click.command("resample-session", epilog="Example: flightlog lab resample-session my-run --session 2 --count 5")
 @click.argument("run")
-@click.option("--session", type=click.IntRange(1), default=1, show_default=True, help="Which session.")
-@click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="So many more.")
-@click.option("--max-budget-usd", type=click.FloatRange(0, min_open=True), help="Spend no more than this on them.")
+@click.option("--session", type=click.IntRange(1), default=1, show_default=True, help="Number of the session.")
+@click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="Replicates to add.")
+@click.option("--max-budget-usd", type=click.FloatRange(0, min_open=True), help="Most to spend on them, in USD.")
 @ON
 @RUNS_DIR
 @AS_JSON
-def resample_session(run: str, runs_dir: Path, *, as_json: bool, **given: Any) -> int:
-    """Run a whole session of RUN again, COUNT times: the same files, the same words before, new replicates.
+def resample_session(run: str, runs_dir: Path, *, as_json: bool, **arguments: Any) -> int:
+    """Run a whole session again.
 
-    `flightlog lab run --resume` goes on with one that was killed. Exit 1 when one of them did not complete.
+    Adds replicates to RUN with the same files and the same context. `flightlog lab run --resume`
+    continues one that was killed. Exit 1 if one of them did not complete.
     """
     from flightlog.cli.lab.inspect import print_run
     from flightlog.cli.lab.run import RunProgress
-    from flightlog.cli.output import print_json
     from flightlog.lab import service
     from flightlog.lab.layout import run_meta
     from flightlog.lab.resample.service import rerun_session
 
-    runtime = open_runtime(on=given["on"])
-    book = service.open_run(runtime, runs_dir, run)
-    before = {each.name for each in book.planned_sessions()}
+    runtime = open_runtime(on=arguments["on"])
+    store = service.open_run(runtime, runs_dir, run)
+    before = {session.name for session in store.planned_sessions()}
     rerun_session(
-        runtime, book, given["session"], given["count"], budget_usd=given["max_budget_usd"], tell=RunProgress()
+        runtime,
+        store,
+        arguments["session"],
+        arguments["count"],
+        budget_usd=arguments["max_budget_usd"],
+        tell=RunProgress(),
     )
-    meta = run_meta(book.name, book.config, book.state)
+    meta = run_meta(store.name, store.config, store.state)
     print_json(meta) if as_json else print_run(meta)
-    new = [each for each in meta["sessions"] if each["session_dir"] not in before]
-    return int(any(each["stop_reason"] != "completed" for each in new))
+    new = [session for session in meta["sessions"] if session["session_dir"] not in before]
+    return int(any(session["stop_reason"] != "completed" for session in new))
 
 
-def _parse_assignment(written: str) -> tuple[str, Any]:
-    place, equals, text = written.partition("=")
-    if not equals or not place:
-        raise click.UsageError(f"not PLACE=VALUE: {one_line(written, 60)!r}")
+def _parse_assignment(assignment: str) -> tuple[str, Any]:
+    path, equals, text = assignment.partition("=")
+    if not equals or not path:
+        raise click.UsageError(f'not PATH=VALUE: "{one_line(assignment, 60)}"')
     try:
-        return place, json.loads(text)
+        return path, json.loads(text)
     except ValueError:
-        return place, text
+        return path, text
 
 
-def _send_options(given: dict[str, Any]) -> Any:
+def _send_options(arguments: dict[str, Any]) -> Any:
     from msgspec.structs import replace
 
     from flightlog.cli.lab.run import SamplingProgress
@@ -189,40 +197,44 @@ def _send_options(given: dict[str, Any]) -> Any:
     from flightlog.lab.resample.state import BatchLimits
 
     limits = BatchLimits(
-        given["max_budget_usd"], given["parallel"] or 8, given["per_minute"], given["retries"], given["timeout"]
+        arguments["max_budget_usd"],
+        arguments["parallel"] or 8,
+        arguments["per_minute"],
+        arguments["retries"],
+        arguments["timeout"],
     )
-    limits = replace(limits, until_width=given["until_width"])
-    return SamplingOptions(limits, SamplingProgress(), given["base_url"])
+    limits = replace(limits, until_width=arguments["until_width"])
+    return SamplingOptions(limits, SamplingProgress(), arguments["base_url"])
 
 
-def _choose_sweep(given: dict[str, Any]) -> Any:
-    """The grid a person means, from a file or from flags."""
+def _choose_sweep(arguments: dict[str, Any]) -> Any:
+    """Return the grid of samples from --sweep or from the options."""
     from flightlog.lab.resample.plan import Sweep
     from flightlog.lab.resample.service import read_sweep
 
-    if given["sweep"] is not None:
-        return read_sweep(given["sweep"])
-    requests = given["requests"] if given["requests"] or given["turns"] else (1,)
-    numbers = given["variants"]
+    if arguments["sweep"] is not None:
+        return read_sweep(arguments["sweep"])
+    requests = arguments["requests"] if arguments["requests"] or arguments["turns"] else (1,)
+    numbers = arguments["variants"]
     return Sweep(
-        given["session"],
-        given["replicate"] or 0,
+        arguments["session"],
+        arguments["replicate"] or 0,
         requests,
-        given["turns"],
-        given["models"],
-        numbers=tuple(each for each in numbers if each),
+        arguments["turns"],
+        arguments["models"],
+        numbers=tuple(number for number in numbers if number),
         as_recorded=not numbers or 0 in numbers,
-        count=given["count"],
+        count=arguments["count"],
     )
 
 
-def _merge_limits(sent: Any, sweep: Any, parallel: int | None) -> Any:
-    """A flag counts more than the file."""
+def _merge_limits(options: Any, sweep: Any, parallel: int | None) -> Any:
+    """Return the options with limits from the sweep file where no option sets them."""
     from msgspec.structs import replace
 
-    limits = sent.limits
+    limits = options.limits
     return replace(
-        sent,
+        options,
         limits=replace(
             limits,
             max_budget_usd=limits.max_budget_usd or sweep.max_budget_usd,
@@ -233,47 +245,33 @@ def _merge_limits(sent: Any, sweep: Any, parallel: int | None) -> Any:
 
 
 def _print_requests(listed: "list[RequestListing]") -> None:
-    from flightlog.cli.output import print_table
-
-    rows = [
-        [
-            str(each.request),
-            str(each.turn or "-"),
-            each.context,
-            each.model,
-            str(each.messages),
-            f"{each.bytes / 1000:,.0f}",
-            one_line(", ".join(each.tools) or each.stop_reason or "no answer", 40),
-            format_usd(each.cost_usd),
-            str(each.samples or "-"),
-            str(each.variants or "-"),
-        ]
-        for each in listed
-    ]
-    heads = ["request", "turn", "asked by", "model", "messages", "kB", "answered with", "cost", "samples", "variants"]
+    rows = []
+    for request in listed:
+        origin = (str(request.request), str(request.turn or "-"), request.context, request.model)
+        response = one_line(", ".join(request.tools) or request.stop_reason or "no response", 40)
+        result = (response, format_usd(request.cost_usd), str(request.samples or "-"), str(request.variants or "-"))
+        rows.append((*origin, str(request.messages), f"{request.bytes / 1000:,.0f}", *result))
+    heads = ["request", "turn", "sender", "model", "messages", "kB", "response", "cost", "samples", "variants"]
     print_table(heads, rows, right=(0, 1, 4, 5, 7, 8, 9))
 
 
-def _print_batch(told: dict[str, Any], run: Path) -> None:
-    from flightlog.cli.output import print_table
-
-    rows = [
-        [
-            each["path"],
-            each["model"] or "as recorded",
-            f"{each['samples']}/{each['count']}",
-            str(len(each["errors"]) or "-"),
-            format_usd(each["cost_usd"]),
-        ]
-        for each in told["targets"]
-    ]
-    print_table(["samples in", "model", "answered", "errors", "cost"], rows, right=(2, 3, 4))
-    for error in dict.fromkeys(error for each in told["targets"] for error in each["errors"]):
+def _print_batch(summary: dict[str, Any], run: Path) -> None:
+    rows = []
+    for target in summary["targets"]:
+        responses, errors = f"{target['samples']}/{target['count']}", str(len(target["errors"]) or "-")
+        model = target["model"] or "as recorded"
+        rows.append([target["path"], model, responses, errors, format_usd(target["cost_usd"])])
+    print_table(["samples in", "model", "responses", "errors", "cost"], rows, right=(2, 3, 4))
+    for error in dict.fromkeys(error for target in summary["targets"] for error in target["errors"]):
         click.echo(make_inert(f"error: {one_line(error, 200)}"), err=True)
-    cost = f"about {format_usd(told['expected_usd'])}" if "expected_usd" in told else format_usd(told["cost_usd"])
-    click.echo(f"\n{told['stop_reason']}, {cost}   {make_inert(str(run))}", err=True)
-    if told["left"] and told["stop_reason"] != "dry run":
+    cost = (
+        f"about {format_usd(summary['expected_usd'])}" if "expected_usd" in summary else format_usd(summary["cost_usd"])
+    )
+    click.echo(f"\n{summary['stop_reason']}, {cost}   {make_inert(str(run))}", err=True)
+    if summary["left"] and summary["stop_reason"] != "dry run":
         click.echo(
-            make_inert(f"{told['left']} are left; go on with them: flightlog lab resample {run.name} --resume"),
+            make_inert(
+                f"{pluralize(summary['left'], 'sample')} left; to continue: flightlog lab resample {run.name} --resume"
+            ),
             err=True,
         )

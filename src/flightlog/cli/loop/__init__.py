@@ -1,13 +1,10 @@
-"""`flightlog loop`, also installed as `ralph-runtime`: carry out a plan unattended.
-
-Each command parses, calls one function and prints. Running and looking are in files of their own.
-"""
+"""`flightlog loop`, also installed as `ralph-runtime`: run a plan unattended."""
 
 import click
 
 
 class _LazyLoopGroup(click.Group):
-    """Loads the half of the commands that is asked for."""
+    """A group that imports `run` or `inspect` only when one of its commands runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [*_RUNNING, *_LOOKING]
@@ -33,5 +30,8 @@ _LOOKING = ("status", "monitor", "logs", "generate-report", "analyze", "insights
 )
 @click.option("--debug", is_flag=True, hidden=True, help="Show a traceback when something fails.")
 def loop(*, debug: bool) -> None:
-    """Carry out a plan unattended, every decision on record; resume after any crash."""
-    del debug  # read from the arguments by `run`, before click knows them
+    """Run a plan unattended.
+
+    Every decision is recorded, and a session can be resumed after a crash.
+    """
+    del debug  # `run_command` reads it from the arguments, before click has parsed them

@@ -1,12 +1,12 @@
-"""The commands of `flightlog loop` that look: status, monitor, logs, reports, analysis, comparison."""
+"""The commands of `flightlog loop` that only read sessions."""
 
 from typing import TYPE_CHECKING
 
 import click
 
-from flightlog.app.runtime import open_runtime
+from flightlog.app.runtime import IdleTimer, open_runtime
 from flightlog.cli.options import SESSION
-from flightlog.cli.output import json_option, print_json, print_table
+from flightlog.cli.output import format_value, json_option, print_json, print_table
 from flightlog.model.text import make_inert, one_line
 
 if TYPE_CHECKING:
@@ -17,74 +17,72 @@ _json = json_option()
 
 
 @click.command(epilog="Example: flightlog loop status --session session-001")
-@click.option("--session", "written", default="", help="One session; all of them when none is named.")
+@click.option("--session", "written", default="", help="Loop session (default: all).")
 @_json
 def status(written: str, *, as_json: bool) -> None:
-    """Say how a session stands, or all of them."""
+    """Show the status of one or all sessions."""
     from flightlog.loop import service
     from flightlog.loop.directories import open_loop_session
     from flightlog.loop.status import build_status, status_lines
 
     runtime = open_runtime()
     if written:
-        seen = open_loop_session(service.find_session(runtime, written))
-        print_json(build_status(seen)) if as_json else click.echo(make_inert("\n".join(status_lines(seen))))
-        return
-    all_of_them = [build_status(open_loop_session(path)) for path in service.all_sessions(runtime)]
-    if as_json:
-        print_json(all_of_them)
-        return
-    rows = [
-        (
-            one.session,
-            one.status,
-            f"{one.tasks_completed}/{one.tasks_total}",
-            one.runner or "-",
-            one_line(one.reason, 60),
+        loop_session = open_loop_session(service.find_session(runtime, written))
+        print_json(build_status(loop_session)) if as_json else click.echo(
+            make_inert("\n".join(status_lines(loop_session)))
         )
-        for one in all_of_them
-    ]
+        return
+    statuses = [build_status(open_loop_session(path)) for path in service.all_sessions(runtime)]
+    if as_json:
+        print_json(statuses)
+        return
+    rows = []
+    for entry in statuses:
+        tasks = f"{entry.tasks_completed}/{entry.tasks_total}"
+        rows.append((entry.session, entry.status, tasks, entry.runner or "-", one_line(entry.reason, 60)))
     print_table(("session", "status", "tasks", "runner", "reason"), rows, right=(2,))
 
 
 @click.command(epilog="Example: flightlog loop monitor --session session-001")
 @SESSION
-@click.option("--once", is_flag=True, help="Show it once and end.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option(
-    "--idle", "idle_s", type=float, default=0.0, help="End after so many seconds without news; 0 means never."
+    "--idle", "idle_s", type=float, default=0.0, help="Stop after this many seconds without change; 0 never stops."
 )
 @json_option("Print each change as a line of JSON.")
 def monitor(written: str, *, once: bool, idle_s: float, as_json: bool) -> None:
-    """Show a session live: progress, gates, breaker, cost, the current step; ends with the session."""
-    from flightlog.app.runtime import IdleTimer
+    """Show a running session until it ends.
+
+    Shows progress, gates, circuit breaker, cost and the current step.
+    """
     from flightlog.loop import service
     from flightlog.loop.directories import open_loop_session
     from flightlog.loop.status import build_status, monitor_lines
     from flightlog.views.json_output import as_json_line
 
     directory = service.find_session(open_runtime(), written)
-    watch = IdleTimer(idle_s, look_s=0.5)
-    before: list[str] = []
+    timer = IdleTimer(idle_s, look_s=0.5)
+    drawn: list[str] = []
     while True:
-        seen = open_loop_session(directory)
-        shown = [as_json_line(build_status(seen))] if as_json else monitor_lines(seen)
-        if shown != before:
-            watch.reset_idle()
-            _redraw_lines([] if as_json else before, shown)
-            before = shown
-        if once or _is_over(seen) or not watch.pause():
+        loop_session = open_loop_session(directory)
+        lines = [as_json_line(build_status(loop_session))] if as_json else monitor_lines(loop_session)
+        if lines != drawn:
+            timer.reset_idle()
+            _redraw_lines([] if as_json else drawn, lines)
+            drawn = lines
+        if once or _is_over(loop_session) or not timer.pause():
             return
 
 
 @click.command(epilog="Example: flightlog loop logs --session session-001 --tail 20")
 @SESSION
-@click.option("--tail", type=click.IntRange(1), help="Only the last so many.")
-@click.option("--event", help="Only this one, as e12.")
-@click.option("--task", help="Only those of one task.")
-@click.option("--follow", is_flag=True, help="Go on as the session does.")
+@click.option("--tail", type=click.IntRange(1), help="Only the last N events.")
+@click.option("--event", help="Only this event, for example e12.")
+@click.option("--task", help="Only events of this task.")
+@click.option("--follow", is_flag=True, help="Print new events as they come.")
 @_json
 def logs(written: str, tail: int | None, event: str | None, task: str | None, *, follow: bool, as_json: bool) -> None:  # noqa: PLR0913
-    """Show the events of a session, each with its id."""
+    """Show the events of a session."""
     from flightlog.loop import service
     from flightlog.views.json_output import as_json_line
 
@@ -95,18 +93,17 @@ def logs(written: str, tail: int | None, event: str | None, task: str | None, *,
             click.echo(as_json_line(entry))
             continue
         about = " ".join(str(entry[name]) for name in ("task_id", "task_name", "result") if entry.get(name))
-        rest = {name: value for name, value in entry["details"].items() if name != "event"}
-        words = one_line(f"{about} {rest or ''}", 200)
-        click.echo(
-            make_inert(f"{entry['details']['event']:>6}  {entry['timestamp']}  {entry['event_type']:<18} {words}")
-        )
+        details = {name: value for name, value in entry["details"].items() if name != "event"}
+        line = one_line(" ".join([about, *(f"{name}={format_value(value)}" for name, value in details.items())]), 200)
+        event_id, kind = entry["details"]["event"], entry["event_type"]
+        click.echo(make_inert(f"{event_id:>6}  {entry['timestamp']}  {kind:<18} {line}"))
 
 
 @click.command("generate-report", epilog="Example: flightlog loop generate-report --session session-001")
 @SESSION
 @_json
 def generate_report(written: str, *, as_json: bool) -> None:
-    """Write the session's final-report.md and print it."""
+    """Write and print final-report.md."""
     from flightlog.loop import service
     from flightlog.loop.report import write_report
     from flightlog.privacy.service import make_redactor
@@ -121,45 +118,45 @@ def generate_report(written: str, *, as_json: bool) -> None:
 @SESSION
 @_json
 def analyze(written: str, *, as_json: bool) -> None:
-    """Take a session apart: time, attempts, errors, decisions, calibration."""
+    """Analyze time, attempts, errors, decisions."""
     from flightlog.loop import service
     from flightlog.loop.analysis import analyze_session, render_text
 
-    told = analyze_session(service.read_events(service.find_session(open_runtime(), written)))
-    print_json(told) if as_json else click.echo(make_inert(render_text(told)))
+    analysis = analyze_session(service.read_events(service.find_session(open_runtime(), written)))
+    print_json(analysis) if as_json else click.echo(make_inert(render_text(analysis)))
 
 
 @click.command(epilog="Example: flightlog loop insights --session session-001")
 @SESSION
 @_json
 def insights(written: str, *, as_json: bool) -> None:
-    """Say what a session teaches, each sentence with the events that say so."""
+    """Show lessons of a session with evidence."""
     from flightlog.loop import service
     from flightlog.loop.analysis import build_account
-    from flightlog.loop.report import find_insights as found_in
+    from flightlog.loop.report import find_insights
 
-    found = found_in(build_account(service.read_events(service.find_session(open_runtime(), written))))
+    sentences = find_insights(build_account(service.read_events(service.find_session(open_runtime(), written))))
     if as_json:
-        print_json(found)
+        print_json(sentences)
         return
-    for each in found:
-        click.echo(make_inert(f"- {one_line(each.sentence, 400)} [{', '.join(each.events)}]"))
-    if not found:
-        click.echo("nothing yet: too little happened for a sentence that its events support")
+    for insight in sentences:
+        click.echo(make_inert(f"- {one_line(insight.sentence, 400)} [{', '.join(insight.events)}]"))
+    if not sentences:
+        click.echo("no insights yet: too few events")
 
 
 @click.command(epilog="Example: flightlog loop compare --sessions session-001,session-002")
-@click.option("--sessions", "written", required=True, help="Which sessions, separated by commas.")
+@click.option("--sessions", "written", required=True, help="Loop sessions, separated by commas.")
 @_json
 def compare(written: str, *, as_json: bool) -> None:
-    """Put sessions side by side, any number of them."""
+    """Compare sessions side by side."""
     from flightlog.loop import service
     from flightlog.loop.status import compare_sessions, comparison_rows
 
     runtime = open_runtime()
-    names = [each.strip() for each in written.split(",") if each.strip()]
-    found = [service.find_session(runtime, name) for name in names]
-    columns = compare_sessions([(path.name, service.read_events(path)) for path in found])
+    names = [name.strip() for name in written.split(",") if name.strip()]
+    directories = [service.find_session(runtime, name) for name in names]
+    columns = compare_sessions([(path.name, service.read_events(path)) for path in directories])
     if as_json:
         print_json(columns)
         return
@@ -167,16 +164,16 @@ def compare(written: str, *, as_json: bool) -> None:
     print_table(("", *(column.session for column in columns)), rows, right=tuple(range(1, len(columns) + 1)))
 
 
-def _is_over(seen: "LoopSession") -> bool:
-    return seen.state.status != "in_progress" and not seen.runner
+def _is_over(loop_session: "LoopSession") -> bool:
+    return loop_session.state.status != "in_progress" and not loop_session.runner
 
 
-def _redraw_lines(before: list[str], shown: list[str]) -> None:
+def _redraw_lines(old: list[str], new: list[str]) -> None:
     import sys
 
-    if sys.stdout.isatty() and before:
-        click.echo(f"\x1b[{len(before)}A\x1b[J", nl=False)
-    for line in shown:
+    if sys.stdout.isatty() and old:
+        click.echo(f"\x1b[{len(old)}A\x1b[J", nl=False)
+    for line in new:
         click.echo(make_inert(line))
 
 

@@ -1,4 +1,4 @@
-"""The commands of `flightlog loop` that make something happen: run, resume, pause, stop, answer, simulate."""
+"""The commands of `flightlog loop` that run or change a session, or write files."""
 
 import io
 import sys
@@ -19,52 +19,47 @@ if TYPE_CHECKING:
 
 
 _json = json_option()
-_asked = json_option("Print what was asked of which session as JSON.")
+_asked = json_option("Print the request as JSON.")
 _INTERVENTIONS = ("ask_first", "never", "always", "on_error", "on_low_confidence")
 
 
 @click.command(epilog="Example: flightlog loop run --plan plan.yaml --autonomous")
-@click.option("--plan", required=True, type=click.Path(path_type=Path), help="The plan, a YAML file.")
-@click.option("--session", "where", default="", help="Name a new session, or one made by hand from the templates.")
-@click.option("--autonomous", is_flag=True, help="Begin without asking first.")
-@click.option("--max-iterations", type=int, help="Attempts in all, at most; the plan's own is the default.")
-@click.option("--confidence-threshold", type=float, help="Below this confidence a person is asked.")
-@click.option("--human-intervention", type=click.Choice(_INTERVENTIONS), help="When a person is asked.")
-@click.option("--dry-run", is_flag=True, help="Check the plan and show the order of its tasks; change nothing.")
+@click.option("--plan", required=True, type=click.Path(path_type=Path), help="Plan to run, a YAML file.")
+@click.option("--session", "where", default="", help="Name of a new or hand-made session.")
+@click.option("--autonomous", is_flag=True, help="Start without asking.")
+@click.option("--max-iterations", type=int, help="Most attempts in total (default: the plan's).")
+@click.option("--confidence-threshold", type=float, help="Ask a person below this confidence.")
+@click.option("--human-intervention", type=click.Choice(_INTERVENTIONS), help="When to ask a person.")
+@click.option("--dry-run", is_flag=True, help="Check the plan and print its tasks in order.")
 @_json
 def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: bool, **settings: Any) -> int:
-    """Carry out a plan; exit 0 when it was completed, 1 when it rests or failed, 130 when interrupted."""
+    """Run a plan. Exit 0 if it completed, 1 if it paused or failed, 130 if it was interrupted."""
     from flightlog.loop import service
 
     runtime = open_runtime()
     if dry_run:
         return _print_task_order(plan, as_json=as_json)
     config = {name: value for name, value in settings.items() if value is not None}
-    directory, began = service.start_session(runtime, plan, where, autonomous=autonomous, config=config)
-    _print_progress(f"{'going on with' if began else 'began'} {directory.name}")
-    return _print_result(
-        service.conduct_session(
-            runtime, directory, service.Terminal(_terminal_prompt(), _print_progress), resume=began
-        ),
-        directory,
-        as_json=as_json,
-    )
+    directory, resumed = service.start_session(runtime, plan, where, autonomous=autonomous, config=config)
+    _print_progress(f"{'resuming' if resumed else 'started'} {directory.name}")
+    terminal = service.Terminal(_terminal_prompt(), _print_progress)
+    state = service.conduct_session(runtime, directory, terminal, resume=resumed)
+    return _print_result(state, directory, as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop resume --session session-001")
 @SESSION
-@click.option("--steal", is_flag=True, help="Take it over from a runner that hangs; that one can write nothing more.")
-@click.option("--max-usd", type=float, help="A new limit in USD.")
-@click.option("--max-calls", type=int, help="A new limit of model calls.")
-@click.option("--max-tokens", type=float, help="A new limit of tokens.")
+@click.option("--steal", is_flag=True, help="Take over from a runner that hangs; it can no longer write.")
+@click.option("--max-usd", type=float, help="New limit in USD.")
+@click.option("--max-calls", type=int, help="New limit of model calls.")
+@click.option("--max-tokens", type=float, help="New limit of tokens.")
 @_json
 def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
-    """Go on with a session that rests, failed or was cut short, with its own flags and plan."""
+    """Resume a paused, failed or killed session. It keeps its own options and plan."""
     from flightlog.loop import service
-    from flightlog.loop.service import find_session
 
     runtime = open_runtime()
-    directory = find_session(runtime, written)
+    directory = service.find_session(runtime, written)
     budgets = service.merge_budgets(directory, {name.removeprefix("max_"): value for name, value in limits.items()})
     state = service.conduct_session(
         runtime,
@@ -79,19 +74,19 @@ def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
 
 @click.command(epilog="Example: flightlog loop pause --session session-001")
 @SESSION
-@click.option("--now", is_flag=True, help="At once, in the middle of the task.")
+@click.option("--now", is_flag=True, help="Pause at once, in the middle of the task.")
 @_asked
 def pause(written: str, *, now: bool, as_json: bool) -> None:
-    """Let a session rest after the task it is at."""
+    """Pause a session after its current task."""
     _send_request(written, "stop" if now else "pause", "a person paused it", as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop stop --session session-001")
 @SESSION
-@click.option("--after-task", is_flag=True, help="Let the task it is at come to its end.")
+@click.option("--after-task", is_flag=True, help="Finish the current task first.")
 @_asked
 def stop(written: str, *, after_task: bool, as_json: bool) -> None:
-    """Stop a session at once, with everything its task started; it can be resumed."""
+    """Stop a session at once. All processes of its task are stopped. The session can be resumed."""
     _send_request(written, "pause" if after_task else "stop", "a person stopped it", as_json=as_json)
 
 
@@ -100,47 +95,59 @@ def stop(written: str, *, after_task: bool, as_json: bool) -> None:
 @click.argument("answer", required=False)
 @_json
 def answer(written: str, answer: str | None, *, as_json: bool) -> None:
-    """Answer the question a session waits for; without an answer, show it."""
+    """Answer the open question of a session. Without an answer, show the question."""
     from flightlog.loop import service
     from flightlog.loop.runner.driver import ControlRequest
-    from flightlog.loop.service import open_question
 
     runtime = open_runtime()
-    asked = open_question(runtime, written)
+    question = service.open_question(runtime, written)
     if answer is None:
-        shown = {"question": asked.question, "text": asked.text, "options": asked.options, "safe": asked.safe}
-        plain = f"{make_inert(asked.text)}\n  one of: {', '.join(asked.options)} (without an answer: {asked.safe})"
-        print_json(shown) if as_json else click.echo(plain)
+        fields = {
+            "question": question.question,
+            "text": question.text,
+            "options": question.options,
+            "safe": question.safe,
+        }
+        plain = (
+            f"{make_inert(question.text)}\n  one of: {', '.join(question.options)} (without an answer: {question.safe})"
+        )
+        print_json(fields) if as_json else click.echo(plain)
         return
-    if answer not in asked.options:
-        raise Invalid(f"not an answer: {answer!r}", hint=f"one of: {', '.join(asked.options)}")
-    service.send_request(runtime, written, ControlRequest("answer", asked.question, answer))
-    done = {"session": written, "question": asked.question, "answer": answer}
-    print_outcome(done, f"answered {asked.question}: {answer}", as_json=as_json)
+    if answer not in question.options:
+        raise Invalid(f'not an answer: "{one_line(answer, 40)}"', hint=f"one of: {', '.join(question.options)}")
+    service.send_request(runtime, written, ControlRequest("answer", question.question, answer))
+    outcome = {"session": written, "question": question.question, "answer": answer}
+    print_outcome(outcome, f"answered {question.question}: {answer}", as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop simulate --seed 7 --count 1000")
-@click.option("--seed", type=int, default=1, show_default=True, help="The first seed; the same seed, the same session.")
-@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="How many seeds.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="First seed; a seed always gives the same session."
+)
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of seeds.")
 @click.option("--mode", type=click.Choice(("safety", "liveness")), default="safety", show_default=True,
-              help="Whether nothing wrong is done, or everything is done in the end.")  # fmt: skip
+              help="Check safety (nothing wrong happens) or liveness (every plan ends).")  # fmt: skip
 @_json
 def simulate(seed: int, count: int, mode: str, *, as_json: bool) -> int:
-    """Run made-up sessions through the very same core, and look for broken promises; exit 1 if there is one."""
+    """Check invariants on simulated sessions.
+
+    Random sessions with faults run through the real scheduler. Exit 1 if an invariant is violated.
+    """
     from flightlog.loop.simulator.simulation import run_simulation
 
     shown = []
-    for each in range(seed, seed + count):
-        game = run_simulation(each, safety=mode == "safety")
-        if game.violations or count == 1:
-            shown.append(game)
-            line = f"seed {game.seed}\t{game.status}\t{game.events} events\t{game.deaths} deaths\t{game.digest}"
-            click.echo("\n  ".join([line, *game.violations]), err=as_json)
-    broken = sum(bool(game.violations) for game in shown)
+    for number in range(seed, seed + count):
+        simulation = run_simulation(number, safety=mode == "safety")
+        if simulation.violations or count == 1:
+            shown.append(simulation)
+            counts = f"{simulation.events} events\t{simulation.deaths} deaths"
+            line = f"seed {simulation.seed}\t{simulation.status}\t{counts}\t{simulation.digest}"
+            click.echo("\n  ".join([line, *simulation.violations]), err=as_json)
+    broken = sum(bool(simulation.violations) for simulation in shown)
     if as_json:
         print_json({"mode": mode, "first": seed, "sessions": count, "broken": broken, "shown": shown})
     elif count > 1:
-        click.echo(f"{pluralize(count, 'session')}, {broken} with a broken promise")
+        click.echo(f"{pluralize(count, 'session')}, {broken} with a violated invariant")
     return int(broken > 0)
 
 
@@ -150,17 +157,17 @@ def simulate(seed: int, count: int, mode: str, *, as_json: bool) -> int:
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
 @json_option("Print the paths as JSON.")
 def example(folder: Path, *, as_json: bool) -> None:
-    """Write a plan of seven phases that runs offline, with what it needs."""
+    """Write an example plan that runs offline."""
     from flightlog.loop import service
 
-    made = [str(path) for path in service.write_example(folder)]
-    print_json(made) if as_json else click.echo("\n".join(made))
+    paths = [str(path) for path in service.write_example(folder)]
+    print_json(paths) if as_json else click.echo("\n".join(paths))
 
 
 @click.command(epilog="Example: flightlog loop schema > plan.schema.json")
-@json_option("It is JSON with and without.")
+@json_option("No effect: the output is always JSON.")
 def schema(*, as_json: bool) -> None:
-    """Print the JSON Schema of a plan."""
+    """Print the JSON Schema of plans."""
     del as_json
     from flightlog.loop.plan.schema import json_schema
 
@@ -168,24 +175,28 @@ def schema(*, as_json: bool) -> None:
 
 
 @click.command(epilog="Example: flightlog loop retain --dry-run")
-@click.option("--dry-run", is_flag=True, help="Show what would be done and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
 @click.option("--yes", is_flag=True, help="Delete raw logs older than a year; their summaries stay.")
 @_json
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Archive sessions after 6 months, sum them up by quarter, delete raw logs after a year."""
-    from flightlog.loop.retention import apply_retention as carry_out
+    """Archive old sessions and their logs.
 
-    told = carry_out(open_runtime(), dry_run=dry_run, delete=yes)
+    Sessions are archived after 6 months and summarized by quarter; with --yes their raw logs are
+    deleted after a year.
+    """
+    from flightlog.loop.retention import apply_retention
+
+    report = apply_retention(open_runtime(), dry_run=dry_run, delete=yes)
     if as_json:
-        print_json(told)
+        print_json(report)
     else:
-        for line in told.render_lines():
+        for line in report.render_lines():
             click.echo(make_inert(line))
     return 0
 
 
 def _print_result(state: "LoopState", directory: Path, *, as_json: bool) -> int:
-    done = {
+    outcome = {
         "session": directory.name,
         "status": state.status,
         "reason": state.why,
@@ -193,7 +204,7 @@ def _print_result(state: "LoopState", directory: Path, *, as_json: bool) -> int:
     }
     completed = pluralize(state.completed_count, "task")
     plain = f"{directory.name}: {state.status}, {completed} completed; {one_line(state.why, 300)}"
-    print_json(done) if as_json else click.echo(plain)
+    print_json(outcome) if as_json else click.echo(plain)
     if state.status == "paused" and state.why.startswith("stopped by SIG"):
         return 130
     return 0 if state.status == "completed" else 1
@@ -213,17 +224,17 @@ def _print_task_order(path: Path, *, as_json: bool) -> int:
     return 0
 
 
-def _send_request(written: str, what: str, why: str, *, as_json: bool) -> None:
+def _send_request(session: str, request: str, reason: str, *, as_json: bool) -> None:
     from flightlog.loop import service
     from flightlog.loop.runner.driver import ControlRequest
 
-    if not service.send_request(open_runtime(), written, ControlRequest(what, why=why)):
-        raise Conflict(f"nobody is at work on {written}", hint=f"flightlog loop status --session {written}")
-    print_outcome({"session": written, "asked": what}, f"asked {written} to {what}", as_json=as_json)
+    if not service.send_request(open_runtime(), session, ControlRequest(request, why=reason)):
+        raise Conflict(f"{session} is not running", hint=f"flightlog loop status --session {session}")
+    print_outcome({"session": session, "asked": request}, f"asked {session} to {request}", as_json=as_json)
 
 
 def _print_progress(line: str) -> None:
-    """Say what happens on the error output; that nobody listens any more does not stop the work."""
+    """Print a progress line on stderr; go on without output if stderr is closed."""
     try:
         click.echo(make_inert(line), err=True)
     except OSError:
@@ -231,25 +242,29 @@ def _print_progress(line: str) -> None:
 
 
 def _terminal_prompt() -> "Any":
-    """A way to ask the person at the terminal, if there is one."""
+    """Return a function that asks at the terminal, or None without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     import select
 
     shown: set[str] = set()
 
-    def ask(asked: "QuestionAsked", wait_s: float) -> str | None:
-        if asked.question not in shown:
-            shown.add(asked.question)
-            click.echo(f"{make_inert(asked.text)}\n  {' / '.join(asked.options)}  [{asked.safe}]: ", err=True, nl=False)
+    def ask(question: "QuestionAsked", wait_s: float) -> str | None:
+        if question.question not in shown:
+            shown.add(question.question)
+            click.echo(
+                f"{make_inert(question.text)}\n  {' / '.join(question.options)}  [{question.safe}]: ",
+                err=True,
+                nl=False,
+            )
         ready, _, _ = select.select([sys.stdin], [], [], wait_s)
         if not ready:
             return None
-        said = sys.stdin.readline().strip() or asked.safe
-        if said not in asked.options:
-            click.echo(f"  one of: {', '.join(asked.options)}: ", err=True, nl=False)
+        text = sys.stdin.readline().strip() or question.safe
+        if text not in question.options:
+            click.echo(f"  one of: {', '.join(question.options)}: ", err=True, nl=False)
             return None
-        return said
+        return text
 
     return ask
 

@@ -1,1 +1,1 @@
-"""Retro and issue groups."""
+"""`flightlog retro` and `flightlog issue`."""

@@ -1,4 +1,4 @@
-"""Analyze, patterns, show, feedback."""
+"""`flightlog retro`: analyze, patterns, show, draw, preferences, feedback."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from flightlog.retro.state import Pattern, RetroAnalysis
     from flightlog.retro.store import RetroStore
 
-_KEPT = json_option("Print the path of what was kept as JSON.")
-_SHOWN = 15
+_KEPT = json_option("Print the path of the feedback as JSON.")
+_SHOWN = 15  # findings after an analysis; `retro patterns` lists all
 _LATEST = "latest"
-_HEADS = ("id", "kind", "finding", "detail", "sure")
+_HEADS = ("id", "kind", "finding", "detail", "confidence")
 
 
 @click.group(epilog="Example: flightlog retro feedback rate topic-1f2e3d4c5b 4")
 def feedback() -> None:
-    """Rate findings, answer questions, report gaps; low-rated findings count less next time."""
+    """Give feedback on findings. Findings with a low rating count less in the next analysis."""
 
 
 @feedback.command(epilog="Example: flightlog retro feedback rate activity down --comment 'I know'")
 @click.argument("pattern")
 @click.argument("rating")
-@click.option("--comment", default="", help="Why.")
+@click.option("--comment", default="", help="Reason for the rating.")
 @_KEPT
 def rate(pattern: str, rating: str, *, comment: str, as_json: bool) -> None:
     """Rate a finding from 1 to 5, or up or down."""
@@ -45,10 +45,13 @@ def rate(pattern: str, rating: str, *, comment: str, as_json: bool) -> None:
 @feedback.command(epilog="Example: flightlog retro feedback answer overall_value 'It saves a morning'")
 @click.argument("question")
 @click.argument("response")
-@click.option("--rating", default=None, type=click.IntRange(1, 5), help="A number beside the words.")
+@click.option("--rating", default=None, type=click.IntRange(1, 5), help="Rating in addition to the answer.")
 @_KEPT
 def answer(question: str, response: str, *, rating: int | None, as_json: bool) -> None:
-    """Answer insight_accuracy, insight_actionable, missing_patterns, most_useful or overall_value."""
+    """Answer a feedback question.
+
+    QUESTION is insight_accuracy, insight_actionable, missing_patterns, most_useful or overall_value.
+    """
     from flightlog.retro.service import record_answer
     from flightlog.retro.store import open_retro_store
 
@@ -57,17 +60,17 @@ def answer(question: str, response: str, *, rating: int | None, as_json: bool) -
 
 @feedback.command(epilog="Example: flightlog retro feedback gap 'It misses my Rust work'")
 @click.argument("description")
-@click.option("--category", default="other", show_default=True, help="What kind of thing was missed.")
+@click.option("--category", default="other", show_default=True, help="Category of what was missed.")
 @click.option(
     "--priority",
     default="medium",
     show_default=True,
     type=click.Choice(["low", "medium", "high"]),
-    help="How much it matters.",
+    help="Importance of the gap.",
 )
 @_KEPT
 def gap(description: str, *, category: str, priority: str, as_json: bool) -> None:
-    """Report what analysis did not find."""
+    """Report something the analysis missed."""
     from flightlog.retro.service import record_gap
     from flightlog.retro.store import open_retro_store
 
@@ -78,7 +81,7 @@ def gap(description: str, *, category: str, priority: str, as_json: bool) -> Non
 @click.argument("path", type=click.Path(exists=True, dir_okay=False))
 @_KEPT
 def import_feedback(path: str, *, as_json: bool) -> None:
-    """Take in the ratings an artifact saved."""
+    """Import ratings saved by an HTML artifact."""
     from flightlog.retro.service import import_ratings
     from flightlog.retro.store import open_retro_store
 
@@ -88,28 +91,30 @@ def import_feedback(path: str, *, as_json: bool) -> None:
 @feedback.command(epilog="Example: flightlog retro feedback summary --json")
 @json_option()
 def summary(*, as_json: bool) -> None:
-    """Sum up all feedback."""
+    """Summarize all feedback."""
     from flightlog.retro.events import FeedbackGiven
-    from flightlog.retro.state import summarize_feedback as summed_up
+    from flightlog.retro.state import summarize_feedback
     from flightlog.retro.store import find_retro_store
 
     runtime = open_runtime()
-    told = summed_up(each for each in find_retro_store(runtime).iter_events() if isinstance(each, FeedbackGiven))
+    totals = summarize_feedback(
+        event for event in find_retro_store(runtime).iter_events() if isinstance(event, FeedbackGiven)
+    )
     if as_json:
-        print_json(told)
+        print_json(totals)
         return
-    rows = [("ratings", str(told.ratings)), ("average", "" if told.average is None else f"{told.average:.2f}")]
-    rows += [("answers", str(told.answers)), *((f"gap: {name}", str(count)) for name, count in told.gaps.items())]
-    rows += [(f"low: {name}", f"{average:.1f}") for name, average in told.low_rated.items()]
+    rows = [("ratings", str(totals.ratings)), ("average", "" if totals.average is None else f"{totals.average:.2f}")]
+    rows += [("answers", str(totals.answers)), *((f"gap: {name}", str(count)) for name, count in totals.gaps.items())]
+    rows += [(f"low: {name}", f"{average:.1f}") for name, average in totals.low_rated.items()]
     print_table(("feedback", ""), rows)
 
 
 def _print_saved(path: Path, *, as_json: bool) -> None:
-    print_outcome({"kept": str(path)}, f"kept: {path}", as_json=as_json)
+    print_outcome({"kept": str(path)}, f"saved: {path}", as_json=as_json)
 
 
 class _DefaultCommandGroup(click.Group):
-    """A group whose first word may be an export: `flightlog retro EXPORT` is `flightlog retro analyze EXPORT`."""
+    """A group with a default command: `flightlog retro EXPORT` means `retro analyze EXPORT`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
@@ -119,25 +124,33 @@ class _DefaultCommandGroup(click.Group):
 
 @click.group(cls=_DefaultCommandGroup, epilog="Example: flightlog retro export.zip")
 def retro() -> None:
-    """Look back: patterns, pictures, feedback; `flightlog retro EXPORT` analyses an export."""
+    """Analyze past sessions.
+
+    `flightlog retro EXPORT` is short for `flightlog retro analyze EXPORT`.
+    """
 
 
 @retro.command(epilog="Example: flightlog retro export.zip --resume")
 @click.argument("export", required=False)
-@click.option("--resume", is_flag=False, flag_value=_LATEST, default="", metavar="[ID]", help="Go on with a session.")
-@click.option("--sessions/--no-sessions", default=True, help="Look at recorded agent sessions too.")
-@click.option("--draw/--no-draw", default=True, help="Write the pictures into outputs/.")
+@click.option("--resume", is_flag=False, flag_value=_LATEST, default="", metavar="[ID]", help="Resume a retro session.")
+@click.option("--sessions/--no-sessions", default=True, help="Also analyze recorded agent sessions.")
+@click.option("--draw/--no-draw", default=True, help="Write charts to outputs/.")
 @click.option(
-    "--analyst", default="", metavar="WHO", help="Let an agent judge: claude-code, scripted, or 'COMMAND {prompt}'."
+    "--analyst",
+    default="",
+    metavar="WHO",
+    help="Agent that judges the findings: claude-code, scripted or 'COMMAND {prompt}'.",
 )
-@click.option("--say", default="", help="Say this to the analyst, after the findings or in a resumed session.")
+@click.option("--say", default="", help="Prompt for the analyst, sent after the findings.")
 @json_option("Print the analysis as JSON.")
 def analyze(  # noqa: PLR0913 - options
     export: str | None, *, resume: str, sessions: bool, draw: bool, analyst: str, say: str, as_json: bool
 ) -> None:
-    """Read what is new in EXPORT and in the recordings, and analyse all of it; no model is asked without --analyst.
+    """Analyze an export and recorded sessions.
 
-    At a terminal the conversation with the analyst goes on until an empty line.
+    Reads what is new in EXPORT and in the recordings, then analyzes everything read so far. No
+    model is called without --analyst. At a terminal you can go on talking to the analyst; an empty
+    line ends it.
     """
     from flightlog.retro.service import current_session, draw_artifact, end_session, read_new_input, start_session
     from flightlog.retro.store import find_retro_store, open_retro_store
@@ -149,60 +162,57 @@ def analyze(  # noqa: PLR0913 - options
     if export is not None:
         check_export(Path(export))
     if resume == _LATEST:
-        current_session(find_retro_store(runtime))  # like a missing export, refused before anything is made
-    room = open_retro_store(runtime)
-    with room.lock():
-        session = start_session(runtime, room, resume)
-        watch = Progress("reading")
-        found = read_new_input(runtime, room, Path(export) if export else None, watch, sessions=sessions)
-        watch.close()
-        analysis = found.load_analysis(room, runtime.zone)
-        artifact = draw_artifact(room, analysis, runtime.zone) if draw and found.anything else None
+        current_session(find_retro_store(runtime))  # raises before anything is created
+    store = open_retro_store(runtime)
+    with store.lock():
+        session = start_session(runtime, store, resume)
+        progress = Progress("reading")
+        source = read_new_input(runtime, store, Path(export) if export else None, progress, sessions=sessions)
+        progress.close()
+        analysis = source.load_analysis(store, runtime.zone)
+        artifact = draw_artifact(store, analysis, runtime.zone) if draw and source.anything else None
         if analyst:
             tell = partial(click.echo, err=as_json)
             if not as_json:
                 _print_analysis(analysis)
-            analysis = _talk_with_analyst(runtime, room, (analyst, session), analysis, say=say, tell=tell)
-        end_session(runtime, room)
+            analysis = _talk_with_analyst(runtime, store, (analyst, session), analysis, say=say, tell=tell)
+        end_session(runtime, store)
     if as_json:
         print_json(analysis)
         return
-    read = found.read
-    click.echo(f"session {session}: {read.new} new, {read.known} known, {read.damaged} damaged", err=True)
+    counts = source.read
+    click.echo(f"session {session}: {counts.new} new, {counts.known} known, {counts.damaged} damaged", err=True)
     if not analyst:
         _print_analysis(analysis)
     if artifact is not None:
-        click.echo(f"\npictures: {artifact}", err=True)
+        click.echo(f"\ncharts: {artifact}", err=True)
 
 
 @retro.command(epilog="Example: flightlog retro patterns --kind topic")
-@click.option(
-    "--kind", default="", help="Only this kind: topic, friction, outcome, cost, question again, failure again …"
-)
+@click.option("--kind", default="", help="Only this kind: topic, friction, outcome, cost, question again …")
 @json_option()
 def patterns(*, kind: str, as_json: bool) -> None:
-    """Show what the last analysis found."""
+    """List the findings of the last analysis."""
     analysis = _load_last_analysis(open_runtime())
     chosen = [pattern for pattern in analysis.patterns if kind in ("", pattern.kind)]
-    if as_json:
-        print_json(chosen)
-        return
-    print_table(_HEADS, _pattern_rows(chosen), right=(4,))
+    print_json(chosen) if as_json else print_table(_HEADS, _pattern_rows(chosen), right=(4,))
 
 
 @retro.command(epilog="Example: flightlog retro show topic-1f2e3d4c5b")
 @click.argument("what")
 @json_option()
 def show(what: str, *, as_json: bool) -> None:
-    """Show a finding with its evidence, or open the place an address names."""
+    """Show a finding or an evidence address."""
     runtime = open_runtime()
-    found = [pattern for pattern in _load_last_analysis(runtime).patterns if pattern.id.startswith(what)]
-    if len(found) == 1:
+    matches = [pattern for pattern in _load_last_analysis(runtime).patterns if pattern.id.startswith(what)]
+    if len(matches) == 1:
         if as_json:
-            print_json(found[0])
+            print_json(matches[0])
             return
-        click.echo(make_inert(f"{found[0].kind}: {found[0].label}\n{found[0].detail}\n"))
-        print_table(("address", "words"), [(each.address, one_line(each.text, 100)) for each in found[0].evidence])
+        click.echo(make_inert(f"{matches[0].kind}: {matches[0].label}\n{matches[0].detail}\n"))
+        print_table(
+            ("address", "words"), [(evidence.address, one_line(evidence.text, 100)) for evidence in matches[0].evidence]
+        )
         return
     from flightlog.retro.service import read_evidence
     from flightlog.retro.store import find_retro_store
@@ -216,27 +226,24 @@ def show(what: str, *, as_json: bool) -> None:
 
 
 @retro.command(epilog="Example: flightlog retro draw --format md")
-@click.option("--format", "form", type=click.Choice(["html", "md"]), default="html", help="Pictures, or Markdown.")
+@click.option("--format", "form", type=click.Choice(["html", "md"]), default="html", help="Charts or Markdown.")
 @json_option("Print the path as JSON.")
 def draw(*, form: str, as_json: bool) -> None:
-    """Draw the last analysis again into outputs/: one HTML file that works offline, or Markdown."""
+    """Write the last analysis to outputs/. The HTML file works offline."""
     from flightlog.retro.service import draw_artifact
     from flightlog.retro.store import open_retro_store
 
     runtime = open_runtime()
     analysis = _load_last_analysis(runtime)
-    room = open_retro_store(runtime)
-    with room.lock():
-        path = draw_artifact(room, analysis, runtime.zone, form)
-    if as_json:
-        print_json({"artifact": str(path)})
-        return
-    click.echo(str(path))
+    store = open_retro_store(runtime)
+    with store.lock():
+        path = draw_artifact(store, analysis, runtime.zone, form)
+    print_json({"artifact": str(path)}) if as_json else click.echo(str(path))
 
 
 @retro.group(epilog="Example: flightlog retro prefs set focus_areas databases,testing")
 def prefs() -> None:
-    """Say what to look at, leave out and draw first."""
+    """Show or set analysis preferences."""
 
 
 @prefs.command("set", epilog="Example: flightlog retro prefs set excluded_topics health")
@@ -244,86 +251,92 @@ def prefs() -> None:
 @click.argument("values")
 @json_option("Print the preference as JSON.")
 def set_prefs(name: str, values: str, *, as_json: bool) -> None:
-    """Set a preference; a comma separates several values, an empty one takes it back."""
+    """Set a preference.
+
+    Separate several values by commas; an empty value removes the preference.
+    """
     import msgspec
 
     from flightlog.retro.events import PreferenceSet
     from flightlog.retro.layout import CHARTS
     from flightlog.retro.store import open_retro_store
 
-    said = tuple(value.strip() for value in values.split(",") if value.strip())
-    if name == "preferred_viz" and not set(said) <= set(CHARTS):
-        raise Invalid(f"no such picture: {values[:40]!r}", hint=f"one of: {', '.join(CHARTS)}")
+    chosen = tuple(value.strip() for value in values.split(",") if value.strip())
+    if name == "preferred_viz" and not set(chosen) <= set(CHARTS):
+        raise Invalid(f'no such chart: "{one_line(values, 40)}"', hint=f"one of: {', '.join(CHARTS)}")
     open_retro_store(open_runtime()).journal.append(
-        msgspec.convert({"type": "Preferred", "name": name, "values": said}, PreferenceSet), durable=True
+        msgspec.convert({"type": "Preferred", "name": name, "values": chosen}, PreferenceSet), durable=True
     )
-    talk = "it counts from the next analysis on: flightlog retro analyze"
-    print_outcome({"name": name, "values": said}, talk, as_json=as_json)
+    line = "it applies from the next analysis: flightlog retro analyze"
+    print_outcome({"name": name, "values": chosen}, line, as_json=as_json)
 
 
 @prefs.command("show", epilog="Example: flightlog retro prefs show --json")
 @json_option()
 def show_prefs(*, as_json: bool) -> None:
-    """Show the preferences in force."""
+    """Show the current preferences."""
     from flightlog.retro.store import find_retro_store, read_preferences
 
-    said = read_preferences(find_retro_store(open_runtime()).iter_events())
+    preferences = read_preferences(find_retro_store(open_runtime()).iter_events())
     if as_json:
-        print_json(said)
+        print_json(preferences)
         return
-    rows = [("focus_areas", ", ".join(said.focus_areas)), ("excluded_topics", ", ".join(said.excluded_topics))]
-    print_table(("preference", "value"), [*rows, ("preferred_viz", said.preferred_viz or "")])
+    rows = [
+        ("focus_areas", ", ".join(preferences.focus_areas)),
+        ("excluded_topics", ", ".join(preferences.excluded_topics)),
+    ]
+    print_table(("preference", "value"), [*rows, ("preferred_viz", preferences.preferred_viz or "")])
 
 
 @retro.command(epilog="Example: flightlog retro retain --dry-run")
-@click.option("--dry-run", is_flag=True, help="Show what would go and change nothing.")
-@click.option("--yes", is_flag=True, help="Let old logs go.")
+@click.option("--dry-run", is_flag=True, help="Show the logs without removing them.")
+@click.option("--yes", is_flag=True, help="Remove old logs.")
 @json_option()
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Let logs older than 90 days go; outputs, issues, drafts and feedback are never touched."""
+    """Remove logs older than 90 days. Outputs, issues, drafts and feedback are kept."""
     from flightlog.retro import logs
     from flightlog.retro.store import find_retro_store
 
-    room = find_retro_store(open_runtime())
-    moves = logs.logs_due(room.root, room.now_ms())
-    if moves and not dry_run:
+    store = find_retro_store(open_runtime())
+    actions = logs.logs_due(store.root, store.now_ms())
+    if actions and not dry_run:
         if not yes:
-            raise Invalid(f"{pluralize(len(moves), 'log')} would go", hint="flightlog retro retain --yes")
-        logs.remove_old_logs(room.root, room.now_ms())
+            raise Invalid(f"{pluralize(len(actions), 'log')} would be removed", hint="flightlog retro retain --yes")
+        logs.remove_old_logs(store.root, store.now_ms())
     if as_json:
-        print_json(moves)
+        print_json(actions)
         return
-    print_table(("log", "days old"), [(move.item.name, str(move.age_days)) for move in moves], right=(1,))
+    print_table(("log", "days old"), [(action.item.name, str(action.age_days)) for action in actions], right=(1,))
 
 
 retro.add_command(feedback)
 
 
-def _talk_with_analyst(  # noqa: PLR0913 - who says what to whom
+def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
     runtime: "Runtime",
-    room: "RetroStore",
-    whom: tuple[str, str],
+    store: "RetroStore",
+    analyst: tuple[str, str],
     analysis: "RetroAnalysis",
     *,
     say: str,
     tell: Callable[[str], object],
 ) -> "RetroAnalysis":
-    """Hand over the findings and show what is said; at a terminal go on until an empty line."""
+    """Send the findings to the analyst and print replies; at a terminal go on until an empty line."""
     from flightlog.retro.analysis.analyze import apply_analyst_names
     from flightlog.retro.service import ask_analyst, make_analyst
 
-    sitting = make_analyst(runtime, room, *whom)
-    told = ask_analyst(sitting, analysis, say)
-    usd = told.usd
-    tell(f"\n{make_inert(told.text)}\n")
-    while sys.stdin.isatty() and (more := click.prompt("you", default="", show_default=False, err=True).strip()):
-        told = sitting.send_prompt(more, analysis)
-        usd += told.usd
-        tell(f"\n{make_inert(told.text)}\n")
+    conversation = make_analyst(runtime, store, *analyst)
+    reply = ask_analyst(conversation, analysis, say)
+    usd = reply.usd
+    tell(f"\n{make_inert(reply.text)}\n")
+    while sys.stdin.isatty() and (prompt := click.prompt("you", default="", show_default=False, err=True).strip()):
+        reply = conversation.send_prompt(prompt, analysis)
+        usd += reply.usd
+        tell(f"\n{make_inert(reply.text)}\n")
     click.echo(
-        f"{usd:.2f} USD, kept in {told.path}; go on with: flightlog retro --resume --analyst {whom[0]}", err=True
+        f"{usd:.2f} USD, saved in {reply.path}; to continue: flightlog retro --resume --analyst {analyst[0]}", err=True
     )
-    return apply_analyst_names(room, analysis)
+    return apply_analyst_names(store, analysis)
 
 
 def _load_last_analysis(runtime: "Runtime") -> "RetroAnalysis":
@@ -331,7 +344,7 @@ def _load_last_analysis(runtime: "Runtime") -> "RetroAnalysis":
 
     analysis = find_retro_store(runtime).load_analysis()
     if analysis is None:
-        raise NotFound("there is no analysis yet", hint="flightlog retro analyze")
+        raise NotFound("no analysis yet", hint="flightlog retro analyze")
     return analysis
 
 
@@ -343,8 +356,11 @@ def _print_analysis(analysis: "RetroAnalysis") -> None:
     )
     print_table(_HEADS, _pattern_rows(analysis.patterns[:_SHOWN]), right=(4,))
     if len(analysis.patterns) > _SHOWN:
-        click.echo("\nall of them: flightlog retro patterns; one with its evidence: flightlog retro show ID", err=True)
+        click.echo("\nall findings: flightlog retro patterns; one with its evidence: flightlog retro show ID", err=True)
 
 
-def _pattern_rows(found: "Sequence[Pattern]") -> list[tuple[str, ...]]:
-    return [(each.id, each.kind, one_line(each.title, 60), each.detail, f"{each.confidence:.2f}") for each in found]
+def _pattern_rows(patterns: "Sequence[Pattern]") -> list[tuple[str, ...]]:
+    return [
+        (pattern.id, pattern.kind, one_line(pattern.title, 60), pattern.detail, f"{pattern.confidence:.2f}")
+        for pattern in patterns
+    ]

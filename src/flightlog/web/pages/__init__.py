@@ -1,4 +1,4 @@
-"""The pages, one file for each family; the navigation shows them in the order of this table."""
+"""The web pages; the navigation shows the sections in this order."""
 
 from flightlog.web.context import NavSection
 from flightlog.web.pages import checks, lab, loops, retro, search, sessions, usage

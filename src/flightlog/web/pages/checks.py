@@ -1,6 +1,6 @@
-"""Doctor, privacy, dataset.
+"""The doctor, privacy and dataset pages.
 
-Every recording is read for it, so the page comes at once and the findings follow.
+The doctor reads every recording, so its page loads the findings later.
 """
 
 from pathlib import Path
@@ -13,23 +13,23 @@ from flightlog.dataset.service import dataset_stats, find_dataset
 from flightlog.model.runtime import Runtime
 from flightlog.privacy.tiers import LAYOUTS
 from flightlog.setup.doctor import CheckLevel, CheckResult, examine_installation
-from flightlog.web.context import DESK, NavSection, WebContext, run_blocking
+from flightlog.web.context import CONTEXT, NavSection, WebContext, run_blocking
 
 _WORST_FIRST = (CheckLevel.DAMAGE, CheckLevel.FAILURE, CheckLevel.WARNING, CheckLevel.NOTE, CheckLevel.OK)
-SEARCHED_BYTES_MAX = 32 << 20
+SEARCHED_BYTES_MAX = 32 << 20  # scanned per request; the next one continues
 SHOWN = 200
 
 
 async def show_dataset(request: web.Request) -> web.StreamResponse:
-    """Show the rows of the repository the server was started in."""
-    return await request.app[DESK].answer_with("dataset.html", _dataset_context)
+    """Show the dataset of the current repository."""
+    return await request.app[CONTEXT].answer_with("dataset.html", _dataset_context)
 
 
 def _dataset_context(runtime: Runtime) -> dict[str, Any]:
-    place = find_dataset(runtime)
+    location = find_dataset(runtime)
     return {
-        "stats": dataset_stats(runtime, place) if place is not None else None,
-        "where": str(place.tracked_dir) if place else "",
+        "stats": dataset_stats(runtime, location) if location is not None else None,
+        "where": str(location.tracked_dir) if location else "",
     }
 
 
@@ -37,22 +37,22 @@ DATASET_SECTION = NavSection("Dataset", "/dataset", ("dataset",), (web.get("/dat
 
 
 async def show_doctor(request: web.Request) -> web.StreamResponse:
-    """Show the page; without scripts the findings are part of it."""
+    """Show the page; with `?whole`, for browsers without scripts, it includes the findings."""
     whole = "whole" in request.query
-    findings = await _examine_worst_first(request.app[DESK].runtime) if whole else None
-    return await request.app[DESK].render_response("doctor.html", findings=findings)
+    findings = await _examine_worst_first(request.app[CONTEXT].runtime) if whole else None
+    return await request.app[CONTEXT].render_response("doctor.html", findings=findings)
 
 
 async def show_findings(request: web.Request) -> web.StreamResponse:
     """Show the findings alone."""
-    return await request.app[DESK].render_response(
-        "doctor_part.html", findings=await _examine_worst_first(request.app[DESK].runtime)
+    return await request.app[CONTEXT].render_response(
+        "doctor_part.html", findings=await _examine_worst_first(request.app[CONTEXT].runtime)
     )
 
 
 async def _examine_worst_first(runtime: Runtime) -> list[CheckResult]:
-    found = await run_blocking(examine_installation, runtime)
-    return sorted(found, key=lambda each: _WORST_FIRST.index(each.level))
+    results = await run_blocking(examine_installation, runtime)
+    return sorted(results, key=lambda result: _WORST_FIRST.index(result.level))
 
 
 DOCTOR_SECTION = NavSection(
@@ -64,25 +64,25 @@ DOCTOR_SECTION = NavSection(
 
 
 async def show_privacy(request: web.Request) -> web.StreamResponse:
-    """Show what is private here, and what would leave."""
-    desk = request.app[DESK]
-    return await desk.render_response("privacy.html", **await run_blocking(_privacy_context, desk))
+    """Show sessions with secrets, and what would be published."""
+    context = request.app[CONTEXT]
+    return await context.render_response("privacy.html", **await run_blocking(_privacy_context, context))
 
 
-def _privacy_context(desk: WebContext) -> dict[str, Any]:
-    runtime = desk.runtime
-    archive = desk.data.current_archive()
+def _privacy_context(context: WebContext) -> dict[str, Any]:
+    runtime = context.runtime
+    archive = context.data.current_archive()
     counts = archive.count_secrets(SEARCHED_BYTES_MAX)
-    holding = [(session, rules) for session, rules in counts.items() if rules]
-    here = repository_target(runtime, Path(runtime.cwd))
+    with_secrets = [(session, rules) for session, rules in counts.items() if rules]
+    repository = repository_target(runtime, Path(runtime.cwd))
     return {
-        "holding": holding[:SHOWN],
-        "more": max(len(holding) - SHOWN, 0),
-        "looked": len(counts),
-        "not_looked": len(archive.recordings) - len(counts),
-        "titles": desk.data.titles(),
-        "allows": here.allows,
-        "trusted": here.trusted,
+        "with_secrets": with_secrets[:SHOWN],
+        "more": max(len(with_secrets) - SHOWN, 0),
+        "scanned": len(counts),
+        "not_scanned": len(archive.recordings) - len(counts),
+        "titles": context.data.titles(),
+        "allows": repository.allows,
+        "trusted": repository.trusted,
         "layouts": LAYOUTS,
     }
 

@@ -1,6 +1,6 @@
-"""Loops: the sessions of the project the server was started in, each with its tasks, gates, decisions and breaker.
+"""The loop pages: sessions of the current project with tasks, gates, decisions and breaker.
 
-A question that waits for an answer can be answered here.
+An open question can be answered here.
 """
 
 from collections import deque
@@ -20,81 +20,81 @@ from flightlog.loop.runner.driver import ControlRequest
 from flightlog.loop.status import build_status
 from flightlog.model.errors import Conflict, Invalid
 from flightlog.model.runtime import Runtime
-from flightlog.model.text import format_utc_time
+from flightlog.model.text import format_utc_time, one_line
 from flightlog.privacy.service import make_redactor
-from flightlog.web.context import DESK, NavSection, redirect_to, run_blocking
+from flightlog.web.context import CONTEXT, NavSection, redirect_to, run_blocking
 
 DECISIONS_SHOWN = 100
-TAKEN_WITHIN_S = 2.0
+TAKEN_WITHIN_S = 2.0  # wait for the runner to take an answer, before the page is shown again
 ERRORS_SHOWN = 50
 
 
 async def list_loops(request: web.Request) -> web.StreamResponse:
     """List the sessions."""
-    runtime = request.app[DESK].runtime
+    runtime = request.app[CONTEXT].runtime
     rows = await run_blocking(
         lambda: [build_status(open_loop_session(path)) for path in reversed(service.all_sessions(runtime))]
     )
-    return await request.app[DESK].render_response("loops.html", rows=rows, where=str(service.loops_dir(runtime).name))
+    return await request.app[CONTEXT].render_response(
+        "loops.html", rows=rows, directory=service.loops_dir(runtime).name
+    )
 
 
 async def show_loop(request: web.Request) -> web.StreamResponse:
     """Show one session."""
-    return await request.app[DESK].answer_with("loop.html", _loop_context, request.match_info["name"])
+    return await request.app[CONTEXT].answer_with("loop.html", _loop_context, request.match_info["name"])
 
 
 async def answer_question(request: web.Request) -> web.StreamResponse:
-    """Take an answer to the question that is open, and show the session as it is then."""
+    """Send an answer to the open question and redirect to the session."""
     name = request.match_info["name"]
-    given = str((await request.post()).get("answer", ""))
-    await run_blocking(_submit_answer, request.app[DESK].runtime, name, given)
+    answer = str((await request.post()).get("answer", ""))
+    await run_blocking(_submit_answer, request.app[CONTEXT].runtime, name, answer)
     raise redirect_to(request, f"/loops/{name}")
 
 
-def _submit_answer(runtime: Runtime, name: str, given: str) -> None:
-    from flightlog.loop import service  # noqa: PLC0415 - only an answer needs the half that runs things
-
-    asked = service.open_question(runtime, name)
-    if given not in asked.options:
-        raise Invalid(f"not an answer: {given[:40]!r}", hint=f"one of: {', '.join(asked.options)}")
-    if not service.send_request(runtime, name, ControlRequest("answer", asked.question, given, "on the page")):
-        raise Conflict(f"nobody is at work on {name}", hint=f"flightlog loop resume --session {name}")
-    directory, watch = service.find_session(runtime, name), IdleTimer(TAKEN_WITHIN_S, look_s=0.1)
-    while _is_open(directory, asked.question) and watch.pause():
+def _submit_answer(runtime: Runtime, name: str, answer: str) -> None:
+    question = service.open_question(runtime, name)
+    if answer not in question.options:
+        raise Invalid(f'not an answer: "{one_line(answer, 40)}"', hint=f"one of: {', '.join(question.options)}")
+    if not service.send_request(runtime, name, ControlRequest("answer", question.question, answer, "on the page")):
+        raise Conflict(f"{name} is not running", hint=f"flightlog loop resume --session {name}")
+    directory, timer = service.find_session(runtime, name), IdleTimer(TAKEN_WITHIN_S, look_s=0.1)
+    while _is_open(directory, question.question) and timer.pause():
         pass
 
 
 def _is_open(directory: Path, question: str) -> bool:
-    open_one = open_loop_session(directory).state.question
-    return open_one is not None and open_one.asked.question == question
+    pending = open_loop_session(directory).state.question
+    return pending is not None and pending.asked.question == question
 
 
 def _loop_context(runtime: Runtime, name: str) -> dict[str, Any]:
     directory = service.find_session(runtime, name)
-    seen = open_loop_session(directory)
-    plan = seen.read_plan(make_redactor(runtime))
+    loop_session = open_loop_session(directory)
+    plan = loop_session.read_plan(make_redactor(runtime))
     decisions, errors = DecisionLog({task.task_id: task.name for task in plan.tasks}), ErrorLog()
-    made: deque[dict[str, Any]] = deque(maxlen=DECISIONS_SHOWN)
-    whole = list(service.read_events(directory))
-    for each in whole:
-        decisions.add_event(each.seq, each.at, each.event)
-        errors.add_event(each.seq, each.at, each.event)
-        made.extend(decisions.drain_entries())
-    made.extend(decisions.pending)
-    tracked = build_progress(seen.state, plan)
-    open_one = seen.state.question
+    shown: deque[dict[str, Any]] = deque(maxlen=DECISIONS_SHOWN)
+    records = list(service.read_events(directory))
+    for record in records:
+        decisions.add_event(record.seq, record.at, record.event)
+        errors.add_event(record.seq, record.at, record.event)
+        shown.extend(decisions.drain_entries())
+    shown.extend(decisions.pending)
+    progress = build_progress(loop_session.state, plan)
+    pending = loop_session.state.question
     return {
-        "brief": build_status(seen),
+        "brief": build_status(loop_session),
         "names": {task.task_id: task.name for task in plan.tasks},
-        "tracked": tracked,
-        "figures": performance_figures(seen.state, seen.state.last_at),
-        "breaker": seen.state.breaker,
+        "progress": progress,
+        "figures": performance_figures(loop_session.state, loop_session.state.last_at),
+        "breaker": loop_session.state.breaker,
         "trips": errors.trips[::-1],
         "errors": list(islice(reversed(errors.errors), ERRORS_SHOWN)),
-        "decisions": list(reversed(made)),
-        "sure": measure_calibration(pair_outcomes(whole)),
-        "question": open_one.asked if open_one else None,
-        "deadline": format_utc_time(open_one.at + open_one.asked.timeout_s) if open_one else "",
+        "decisions": list(reversed(shown)),
+        "calibration": measure_calibration(pair_outcomes(records)),
+        "question": pending.asked if pending else None,
+        "deadline": format_utc_time(pending.at + pending.asked.timeout_s) if pending else "",
     }
 
 

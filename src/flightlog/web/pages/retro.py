@@ -1,6 +1,6 @@
-"""Looking back: findings with evidence that opens, artifacts, and the board of issues.
+"""The retro pages: findings with evidence, artifacts and issues.
 
-An issue is published from here only after its very bytes were shown; the check is the workflow's own.
+An issue can be published only from the page that shows its exact text. `workflow` checks it again.
 """
 
 from pathlib import Path
@@ -14,11 +14,10 @@ from flightlog.model.errors import FlightlogError, NotFound
 from flightlog.model.output_files import Clean
 from flightlog.model.runtime import Runtime
 from flightlog.retro.issues import workflow
-from flightlog.retro.service import find_digest
-from flightlog.retro.service import read_evidence as shown
+from flightlog.retro.service import find_digest, read_evidence
 from flightlog.retro.store import find_retro_store, read_analysis_and_board
 from flightlog.sources.chat_exports.reader import DECODERS
-from flightlog.web.context import DESK, NavSection, redirect_to, run_blocking
+from flightlog.web.context import CONTEXT, NavSection, redirect_to, run_blocking
 
 FINDINGS_SHOWN = 200
 _OUTPUTS = "outputs"
@@ -26,34 +25,34 @@ _ISSUE = "{issue:[0-9a-f]{6,12}}"
 
 
 async def show_retro(request: web.Request) -> web.StreamResponse:
-    """Show what was found and what is being done about it."""
-    return await request.app[DESK].answer_with("retro.html", _retro_context)
+    """Show findings, artifacts and issues."""
+    return await request.app[CONTEXT].answer_with("retro.html", _retro_context)
 
 
 async def preview_issue(request: web.Request) -> web.StreamResponse:
     """Show exactly what publishing an issue would write."""
-    return await request.app[DESK].answer_with("retro_issue.html", _preview_context, request.match_info["issue"])
+    return await request.app[CONTEXT].answer_with("retro_issue.html", _preview_context, request.match_info["issue"])
 
 
 async def publish_issue(request: web.Request) -> web.StreamResponse:
-    """Publish one issue, and show the board as it is then."""
-    await run_blocking(_publish_locked, request.app[DESK].runtime, request.match_info["issue"])
+    """Publish one issue and redirect to the list."""
+    await run_blocking(_publish_locked, request.app[CONTEXT].runtime, request.match_info["issue"])
     raise redirect_to(request, "/retro")
 
 
 async def show_evidence(request: web.Request) -> web.StreamResponse:
-    """Open a piece of evidence: the words of an export, or the step of a recorded session."""
-    told = await run_blocking(_evidence_context, request.app[DESK].runtime, request.query.get("at", ""))
-    if told["url"]:
-        raise redirect_to(request, told["url"])
-    return await request.app[DESK].render_response("retro_place.html", **told)
+    """Show evidence: the text of an export, or a redirect to the step of a session."""
+    evidence = await run_blocking(_evidence_context, request.app[CONTEXT].runtime, request.query.get("at", ""))
+    if evidence["url"]:
+        raise redirect_to(request, evidence["url"])
+    return await request.app[CONTEXT].render_response("retro_evidence.html", **evidence)
 
 
 async def download_artifact(request: web.Request) -> web.StreamResponse:
-    """Hand an artifact over as a file: it has a policy of its own, which a page of ours would take from it."""
+    """Send an artifact as a download; shown as a page, it would lose its own CSP."""
     name = request.match_info["name"]
-    path = find_retro_store(request.app[DESK].runtime).root / _OUTPUTS / name
-    if name not in await run_blocking(_list_artifacts, request.app[DESK].runtime):
+    path = find_retro_store(request.app[CONTEXT].runtime).root / _OUTPUTS / name
+    if name not in await run_blocking(_list_artifacts, request.app[CONTEXT].runtime):
         raise NotFound(f"no such artifact: {name[:60]}", hint="flightlog retro analyze")
     return web.FileResponse(path, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
@@ -61,7 +60,7 @@ async def download_artifact(request: web.Request) -> web.StreamResponse:
 def _retro_context(runtime: Runtime) -> dict[str, Any]:
     analysis, board = read_analysis_and_board(runtime)
     patterns = analysis.patterns if analysis else ()
-    issues = sorted(board.issues.values(), key=lambda each: (-each.priority_score, each.id))
+    issues = sorted(board.issues.values(), key=lambda issue: (-issue.priority_score, issue.id))
     return {
         "meta": analysis.meta if analysis else None,
         "patterns": patterns[:FINDINGS_SHOWN],
@@ -73,50 +72,50 @@ def _retro_context(runtime: Runtime) -> dict[str, Any]:
 
 
 def _list_artifacts(runtime: Runtime) -> list[str]:
-    """The files in `outputs/`, newest name first."""
+    """Return the file names in `outputs/`, newest first."""
     folder = find_retro_store(runtime).root / _OUTPUTS
-    found = folder.iterdir() if folder.is_dir() else ()
-    return sorted((path.name for path in found if path.suffix in {".html", ".md"} and path.is_file()), reverse=True)
+    paths = folder.iterdir() if folder.is_dir() else ()
+    return sorted((path.name for path in paths if path.suffix in {".html", ".md"} and path.is_file()), reverse=True)
 
 
-def _preview_context(runtime: Runtime, written: str) -> dict[str, Any]:
-    room = find_retro_store(runtime)
-    issue = room.load_board().find_issue(written)
+def _preview_context(runtime: Runtime, name: str) -> dict[str, Any]:
+    store = find_retro_store(runtime)
+    issue = store.load_board().find_issue(name)
     try:
-        page = workflow.validate_issue(room, issue)
+        page = workflow.validate_issue(store, issue)
     except FlightlogError as error:
         return {"issue": issue, "path": "", "body": "", "refused": error.message, "hint": error.hint}
     assert isinstance(page.body, Clean)
     return {"issue": issue, "path": page.path, "body": page.body.text, "refused": "", "hint": ""}
 
 
-def _publish_locked(runtime: Runtime, written: str) -> None:
-    room = find_retro_store(runtime)
-    with room.lock():
-        workflow.publish_issues(room, written)
+def _publish_locked(runtime: Runtime, name: str) -> None:
+    store = find_retro_store(runtime)
+    with store.lock():
+        workflow.publish_issues(store, name)
 
 
-def _evidence_context(runtime: Runtime, written: str) -> dict[str, Any]:
-    """Return the words at an address, or, of a recorded session, where its page shows them."""
-    room = find_retro_store(runtime)
-    digest = find_digest(room, written)
+def _evidence_context(runtime: Runtime, name: str) -> dict[str, Any]:
+    """Return the text at an address, or the page of a recorded session as `url`."""
+    store = find_retro_store(runtime)
+    digest = find_digest(store, name)
     if digest.source in DECODERS:
         return {
-            "address": written,
+            "address": name,
             "title": digest.title,
-            "rows": shown(runtime, room, written, Path(runtime.cwd)),
+            "rows": read_evidence(runtime, store, name, Path(runtime.cwd)),
             "url": "",
         }
-    address = parse_address(written)
+    address = parse_address(name)
     row = f"{address.turn}.{address.step}" if address.step else str(address.turn or 1)
-    asked = {"lane": address.lane, "at": row} if address.lane else {"at": row}
-    return {"url": f"/sessions/{quote(digest.id)}?{urlencode(asked)}#{row}"}
+    query = {"lane": address.lane, "at": row} if address.lane else {"at": row}
+    return {"url": f"/sessions/{quote(digest.id)}?{urlencode(query)}#{row}"}
 
 
 RETRO_SECTION = NavSection(
     "Retro",
     "/retro",
-    ("retro", "retro_issue", "retro_place"),
+    ("retro", "retro_issue", "retro_evidence"),
     (
         web.get("/retro", show_retro),
         web.get("/retro/place", show_evidence),

@@ -1,4 +1,4 @@
-"""Search over everything, and the trace: from one thing to all the others."""
+"""The search and trace pages."""
 
 import re
 from typing import Any
@@ -9,101 +9,112 @@ from aiohttp import web
 from flightlog.model.addresses import KINDS, parse_address
 from flightlog.model.errors import Invalid
 from flightlog.tracing.providers import TraceContext
-from flightlog.tracing.search import search_project as everywhere
-from flightlog.tracing.trace import Trace
-from flightlog.tracing.trace import build_trace as follow
-from flightlog.web.context import DESK, NavSection, WebContext, run_blocking
+from flightlog.tracing.search import search_project
+from flightlog.tracing.trace import Trace, build_trace
+from flightlog.web.context import CONTEXT, NavSection, WebContext, run_blocking
 
-SHOWN = 50
+SHOWN = 50  # results of one kind
 WORDS_MIN = 2
 _SESSION = re.compile(r"/session_(\d+)(?:_r(\d+))?")
-BEHIND = "what sessions said last: another command is indexing them. Search again in a moment"
+BEHIND = "the newest records, because another command is indexing them; search again in a moment"
 KINDS_SHOWN = ("run", "task", "finding", "issue")
 
 
 async def show_search(request: web.Request) -> web.StreamResponse:
-    """Show what has the words: sessions, runs, loops, findings, issues."""
-    desk = request.app[DESK]
-    return await desk.render_response(
-        "search.html", **await run_blocking(_search_context, desk, request.query.get("q", "")[:400].strip())
+    """Show sessions, runs, loops, findings and issues that match."""
+    context = request.app[CONTEXT]
+    return await context.render_response(
+        "search.html", **await run_blocking(_search_context, context, request.query.get("q", "")[:400].strip())
     )
 
 
 async def show_trace(request: web.Request) -> web.StreamResponse:
-    """Show one thing and all that belongs to it."""
-    desk = request.app[DESK]
-    written = request.query.get("address", "")[:400].strip()
-    return await desk.render_response("trace.html", **await run_blocking(_trace_context, desk, written))
+    """Show an item and everything linked to it."""
+    context = request.app[CONTEXT]
+    address = request.query.get("address", "")[:400].strip()
+    return await context.render_response("trace.html", **await run_blocking(_trace_context, context, address))
 
 
-def _search_context(desk: WebContext, typed: str) -> dict[str, Any]:
-    if len(typed) < WORDS_MIN:
-        return {"q": typed, "asked": False, "sessions": [], "titled": [], "kinds": [], "left_out": (), "any": False}
-    listing = desk.data.listing().sessions
-    needle = typed.lower()
-    titled = [each for each in listing if needle in f"{each.title}\n{each.project}\n{each.session}".lower()]
+def _search_context(context: WebContext, query: str) -> dict[str, Any]:
+    if len(query) < WORDS_MIN:
+        return {
+            "q": query,
+            "searched": False,
+            "sessions": [],
+            "by_title": [],
+            "kinds": [],
+            "left_out": (),
+            "any": False,
+        }
+    listing = context.data.listing().sessions
+    needle = query.lower()
+    titled = [
+        summary for summary in listing if needle in f"{summary.title}\n{summary.project}\n{summary.session}".lower()
+    ]
     try:
-        hits = desk.data.search(typed, SHOWN)
+        hits = context.data.search(query, SHOWN)
     except Invalid:
         hits = []
-    found = everywhere(desk.runtime, typed)
-    kinds = [(kind, [hit for hit in found.hits if hit.kind == kind]) for kind in KINDS_SHOWN]
+    results = search_project(context.runtime, query)
+    kinds = [(kind, [hit for hit in results.hits if hit.kind == kind]) for kind in KINDS_SHOWN]
     return {
-        "q": typed,
-        "asked": True,
-        "titled": titled[:SHOWN],
+        "q": query,
+        "searched": True,
+        "by_title": titled[:SHOWN],
         "sessions": hits,
-        "titles": desk.data.titles(),
-        "kinds": [(kind, own) for kind, own in kinds if own],
-        "left_out": (*([BEHIND] if desk.data.is_behind else []), *found.left_out),
-        "any": bool(titled or hits or found.hits),
+        "titles": context.data.titles(),
+        "kinds": [(kind, hits_of_kind) for kind, hits_of_kind in kinds if hits_of_kind],
+        "left_out": (*([BEHIND] if context.data.is_behind else []), *results.left_out),
+        "any": bool(titled or hits or results.hits),
     }
 
 
-def _trace_context(desk: WebContext, written: str) -> dict[str, Any]:
-    if not written:
-        return {"told": None, "kinds": KINDS}
-    told = follow(written, TraceContext(desk.runtime, archive=desk.data.current_archive()))
-    shown = [(kind, told.items_of_kind(kind)) for kind in KINDS if kind != told.start.kind or told.items_of_kind(kind)]
-    named = [(told.start.kind, told.start.address), *((each.kind, each.address) for each in told.found)]
-    opens = {address: page_address(desk, kind, address) for kind, address in named}
+def _trace_context(context: WebContext, address: str) -> dict[str, Any]:
+    if not address:
+        return {"trace": None, "kinds": KINDS}
+    trace = build_trace(address, TraceContext(context.runtime, archive=context.data.current_archive()))
+    shown = [
+        (kind, trace.items_of_kind(kind)) for kind in KINDS if kind != trace.start.kind or trace.items_of_kind(kind)
+    ]
+    addresses = [(trace.start.kind, trace.start.address), *((item.kind, item.address) for item in trace.found)]
+    opens = {address: page_address(context, kind, address) for kind, address in addresses}
     return {
-        "told": told,
+        "trace": trace,
         "shown": shown,
-        "most": SHOWN,
+        "limit": SHOWN,
         "opens": opens,
         "kinds": KINDS,
-        "prompt": _first_turn_title(told),
+        "prompt": _first_turn_title(trace),
     }
 
 
-def page_address(desk: WebContext, kind: str, address: str) -> str:
-    """The page that shows a thing itself; empty where it has none of its own."""
+def page_address(context: WebContext, kind: str, address: str) -> str:
+    """Return the page that shows an item, or "" if there is none."""
     if kind in {"session", "turn", "step"}:
-        at = parse_address(address)
-        if at.session not in desk.data.current_archive().recordings:
+        parsed = parse_address(address)
+        if parsed.session not in context.data.current_archive().recordings:
             return ""
-        place = f"{at.turn}.{at.step}" if at.step else f"{at.turn}" if at.turn else ""
-        lane = f"lane={at.lane}&" if at.lane else ""
-        query = f"?{lane}at={place}#{place}" if place else f"?{lane}".rstrip("?&")
-        return f"/sessions/{at.session}{query}"
+        row = f"{parsed.turn}.{parsed.step}" if parsed.step else f"{parsed.turn}" if parsed.turn else ""
+        lane = f"lane={parsed.lane}&" if parsed.lane else ""
+        query = f"?{lane}at={row}#{row}" if row else f"?{lane}".rstrip("?&")
+        return f"/sessions/{parsed.session}{query}"
     if kind == "task":
         return f"/loops/{address.partition('/')[0]}"
     run = f"/lab/runs/{quote(address.partition('/')[0])}" if "/" in address else ""
-    places = {"run": _run_page_address(run, address), "request": run, "sample": f"{run}/samples"}
-    places |= {"finding": "/retro", "issue": f"/retro/issues/{address}", "row": "/dataset"}
-    return places.get(kind, "")
+    pages = {"run": _run_page_address(run, address), "request": run, "sample": f"{run}/samples"}
+    pages |= {"finding": "/retro", "issue": f"/retro/issues/{address}", "row": "/dataset"}
+    return pages.get(kind, "")
 
 
 def _run_page_address(run: str, address: str) -> str:
-    """`RUN/session_02_r01` is called `2r1` in addresses of the lab's pages."""
-    named = _SESSION.search(address)
-    replicate = f"r{int(named[2])}" if named and named[2] else ""
-    return f"{run}/{int(named[1])}{replicate}" if named else run
+    """Return the lab page of a session; `RUN/session_02_r01` is `2r1` in page addresses."""
+    match = _SESSION.search(address)
+    replicate = f"r{int(match[2])}" if match and match[2] else ""
+    return f"{run}/{int(match[1])}{replicate}" if match else run
 
 
-def _first_turn_title(told: Trace) -> str:
-    return next((each.title for each in told.items_of_kind("turn")), "")
+def _first_turn_title(trace: Trace) -> str:
+    return next((item.title for item in trace.items_of_kind("turn")), "")
 
 
 SEARCH_SECTION = NavSection(

@@ -1,4 +1,4 @@
-"""The list of sessions: filters, sorting, search, and the family it heads."""
+"""The session list with filters, sorting and search."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,17 +10,17 @@ from msgspec import Struct
 from flightlog.model.errors import Invalid
 from flightlog.views.overview import HealthLevel, judge_health
 from flightlog.views.session.outline import SessionSummary
-from flightlog.web.context import ACTIVE_MS, DESK, NavSection, WebContext, run_blocking
+from flightlog.web.context import ACTIVE_MS, CONTEXT, NavSection, WebContext, run_blocking
 from flightlog.web.pages import session
 from flightlog.web.session_list import RowMatch, SessionListing
 
-ROWS_SHOWN = 100
+ROWS_SHOWN = 100  # more rows are loaded while scrolling
 HITS_SHOWN = 30
-WORDS_MIN = 3
+WORDS_MIN = 3  # shorter words match nearly every session
 
 
 class SessionFilter(Struct, frozen=True):
-    """What a person filters by."""
+    """The filters of the session list."""
 
     q: str = ""
     project: str = ""
@@ -31,18 +31,18 @@ class SessionFilter(Struct, frozen=True):
 
     @property
     def is_filtered(self) -> bool:
-        """Whether anything is filtered out."""
+        """Return whether any filter is set."""
         return bool(self.q or self.project or self.model or self.show)
 
     @property
     def query_string(self) -> str:
-        """The filters as part of an address."""
+        """Return the filters as a query string."""
         named = {"q": self.q, "project": self.project, "model": self.model, "show": self.show, "sort": self.sort}
         return urlencode({name: value for name, value in named.items() if value})
 
 
 class ListTotals(Struct, frozen=True):
-    """What the list says about all sessions."""
+    """Counts above the session list."""
 
     sessions: int
     projects: int
@@ -50,12 +50,12 @@ class ListTotals(Struct, frozen=True):
 
 
 async def show_sessions(request: web.Request) -> web.StreamResponse:
-    """Show the list as a page of its own."""
+    """Show the page with the session list."""
     return await _render_list(request, "sessions.html")
 
 
 async def show_sessions_part(request: web.Request) -> web.StreamResponse:
-    """Show the list alone, for a filter that changed or news; nothing when there is no news."""
+    """Show only the list, after a filter or the sessions changed; 204 if nothing changed."""
     return await _render_list(request, "sessions_list.html")
 
 
@@ -65,94 +65,92 @@ async def show_more_sessions(request: web.Request) -> web.StreamResponse:
 
 
 async def show_word_matches(request: web.Request) -> web.StreamResponse:
-    """Show the sessions that say what was searched for."""
-    desk, asked = request.app[DESK], parse_filters(request)
+    """Show the sessions whose content matches the search."""
+    context, filters = request.app[CONTEXT], parse_filters(request)
     hits: list[RowMatch] = []
-    if len(asked.q.strip()) >= WORDS_MIN:
-        hits = await run_blocking(_search_or_nothing, desk, asked.q.strip())
-    return await desk.render_response("words.html", hits=hits, titles=desk.data.titles(), asked=asked)
+    if len(filters.q.strip()) >= WORDS_MIN:
+        hits = await run_blocking(_search_or_nothing, context, filters.q.strip())
+    return await context.render_response("word_matches.html", hits=hits, titles=context.data.titles(), filters=filters)
 
 
-def _search_or_nothing(desk: WebContext, typed: str) -> list[RowMatch]:
+def _search_or_nothing(context: WebContext, query: str) -> list[RowMatch]:
     try:
-        return desk.data.search(typed, HITS_SHOWN)
-    except Invalid:  # half a query, as it is being typed
+        return context.data.search(query, HITS_SHOWN)
+    except Invalid:  # an incomplete query, still being typed
         return []
 
 
 def parse_filters(request: web.Request) -> SessionFilter:
-    """Read the filters off an address."""
-    said = {name: request.query.get(name, "")[:400] for name in ("q", "project", "model", "show", "sort")}
+    """Return the filters of a request."""
+    values = {name: request.query.get(name, "")[:400] for name in ("q", "project", "model", "show", "sort")}
     first = request.query.get("first", "0")
-    return SessionFilter(**said, first=int(first) if first.isdecimal() and len(first) < 9 else 0)
+    return SessionFilter(**values, first=int(first) if first.isdecimal() and len(first) < 9 else 0)
 
 
-def filter_sessions(all_: Sequence[SessionSummary], asked: SessionFilter, now_ms: int) -> list[SessionSummary]:
-    """Filter and sort."""
-    needle = asked.q.strip().lower()
-    kept = [
-        each
-        for each in all_
-        if (not asked.project or each.project == asked.project)
-        and (not asked.model or asked.model in each.models)
-        and (not needle or needle in _searchable_text(each))
-        and _matches_show_filter(each, asked.show, now_ms)
+def filter_sessions(sessions: Sequence[SessionSummary], filters: SessionFilter, now_ms: int) -> list[SessionSummary]:
+    """Return the sessions that match, sorted."""
+    needle = filters.q.strip().lower()
+    matches = [
+        session
+        for session in sessions
+        if (not filters.project or session.project == filters.project)
+        and (not filters.model or filters.model in session.models)
+        and (not needle or needle in _searchable_text(session))
+        and _matches_show_filter(session, filters.show, now_ms)
     ]
-    match asked.sort:
+    match filters.sort:
         case "cost":
-            kept.sort(key=lambda each: -(each.cost.usd or 0.0))
+            matches.sort(key=lambda session: -(session.cost.usd or 0.0))
         case "steps":
-            kept.sort(key=lambda each: -each.steps)
+            matches.sort(key=lambda session: -session.steps)
         case "failed":
-            kept.sort(key=lambda each: -each.failed_calls)
+            matches.sort(key=lambda session: -session.failed_calls)
         case _:
             pass
-    return kept
+    return matches
 
 
-def _searchable_text(each: SessionSummary) -> str:
-    return f"{each.title}\n{each.project}\n{each.branch}\n{each.session}\n{' '.join(each.models)}".lower()
+def _searchable_text(summary: SessionSummary) -> str:
+    return (
+        f"{summary.title}\n{summary.project}\n{summary.branch}\n{summary.session}\n{' '.join(summary.models)}".lower()
+    )
 
 
-def _matches_show_filter(each: SessionSummary, show: str, now_ms: int) -> bool:
+def _matches_show_filter(summary: SessionSummary, show: str, now_ms: int) -> bool:
     if show == "active":
-        return now_ms - each.changed_ms < ACTIVE_MS
-    return show != "look" or judge_health(each).level in {HealthLevel.LOOK, HealthLevel.BAD}
+        return now_ms - summary.changed_ms < ACTIVE_MS
+    return show != "look" or judge_health(summary).level in {HealthLevel.LOOK, HealthLevel.BAD}
 
 
 async def _render_list(request: web.Request, template: str) -> web.StreamResponse:
-    desk, asked = request.app[DESK], parse_filters(request)
-    listing = await run_blocking(desk.data.listing)
-    now = desk.runtime.clock.now_ms()
+    context, filters = request.app[CONTEXT], parse_filters(request)
+    listing = await run_blocking(context.data.listing)
+    now = context.runtime.clock.now_ms()
     version = f"{listing.version}.{now // 20_000}"
     if request.query.get("have") == version:
         return web.Response(status=204)
-    return await desk.render_response(template, **_list_context(listing, asked, now), version=version)
+    return await context.render_response(template, **_list_context(listing, filters, now), version=version)
 
 
-def _list_context(listing: SessionListing, asked: SessionFilter, now_ms: int) -> dict[str, Any]:
-    kept = filter_sessions(listing.sessions, asked, now_ms)
+def _list_context(listing: SessionListing, filters: SessionFilter, now_ms: int) -> dict[str, Any]:
+    matches = filter_sessions(listing.sessions, filters, now_ms)
     return {
-        "asked": asked,
-        "query": asked.query_string,
-        "shown": kept[asked.first : asked.first + ROWS_SHOWN],
-        "more": max(len(kept) - asked.first - ROWS_SHOWN, 0),
-        "next": asked.first + ROWS_SHOWN,
+        "filters": filters,
+        "query": filters.query_string,
+        "shown": matches[filters.first : filters.first + ROWS_SHOWN],
+        "more": max(len(matches) - filters.first - ROWS_SHOWN, 0),
+        "next": filters.first + ROWS_SHOWN,
         "totals": _count_totals(listing),
-        "projects": sorted({each.project for each in listing.sessions if each.project}),
-        "models": sorted({model for each in listing.sessions for model in each.models}),
+        "projects": sorted({summary.project for summary in listing.sessions if summary.project}),
+        "models": sorted({model for summary in listing.sessions for model in summary.models}),
         "now_ms": now_ms,
         "active_ms": ACTIVE_MS,
     }
 
 
 def _count_totals(listing: SessionListing) -> ListTotals:
-    known = listing.sessions
-    return ListTotals(
-        len(known),
-        len({each.project for each in known if each.project}),
-        listing.pending,
-    )
+    sessions = listing.sessions
+    return ListTotals(len(sessions), len({session.project for session in sessions if session.project}), listing.pending)
 
 
 SESSIONS_SECTION = NavSection(

@@ -1,4 +1,4 @@
-// News of a running session: rows that changed are put in their place, and nothing else moves.
+// Updates of a running session: changed rows are replaced in place, and nothing else moves.
 "use strict";
 (() => {
   const scrub = document.getElementById("scrub");
@@ -11,7 +11,7 @@
   let quiet = 0;
   let first = true;
 
-  const made = (html) => {
+  const parseRow = (html) => {
     const holder = document.createElement("template");
     holder.innerHTML = html.trim();
     return holder.content.firstElementChild;
@@ -23,13 +23,13 @@
       let row = known.get(id);
       const fresh = drawn[id];
       if (fresh && row?.dataset.print !== fresh.print) {
-        const next = made(fresh.html);
+        const next = parseRow(fresh.html);
         if (row) {
-          const open = new Set([...row.querySelectorAll("details[open][data-key]")].map((each) => each.dataset.key));
-          next.querySelectorAll("details[data-key]").forEach((each) => { each.open = open.has(each.dataset.key); });
-          const had = row.classList.contains("here");
+          const open = new Set([...row.querySelectorAll("details[open][data-key]")].map((details) => details.dataset.key));
+          next.querySelectorAll("details[data-key]").forEach((details) => { details.open = open.has(details.dataset.key); });
+          const wasCurrent = row.classList.contains("here");
           row.replaceWith(next);
-          if (had) timeline.mark(next, { focus: false });
+          if (wasCurrent) timeline.mark(next, { focus: false });
         }
         row = next;
         window.htmx?.process(row);
@@ -53,29 +53,29 @@
     timeline.adopt(chunk);
     return chunk;
   };
-  const news = (told) => {
-    // A page that had the latest state is told nothing until there is news; else the first word is where things stand.
+  const news = (update) => {
+    // A page with the latest state gets its first message at the next change; other pages get the current state first.
     const isNews = !first || scrub.dataset.have !== "";
     scrub.dataset.have = "";
-    const missing = Math.ceil(told.total / told.size) - timeline.chunks().length;
-    if (missing > told.chunks.length) return location.reload();
-    page.dataset.total = told.total;
-    for (const { number, ids } of told.chunks) {
+    const missing = Math.ceil(update.total / update.size) - timeline.chunks().length;
+    if (missing > update.chunks.length) return location.reload();
+    page.dataset.total = update.total;
+    for (const { number, ids } of update.chunks) {
       const chunk = grown(number, ids);
       chunk.dataset.rows = ids.length;
       if (chunk.hasAttribute("data-away")) timeline.reserve(chunk);
-      else if (!place(chunk, ids, told.rows)) chunk.setAttribute("data-away", "");
+      else if (!place(chunk, ids, update.rows)) chunk.setAttribute("data-away", "");
     }
-    document.getElementById("facts").innerHTML = told.facts;
+    document.getElementById("facts").innerHTML = update.facts;
     const slider = document.getElementById("scrubber");
-    const held = slider.value;
+    const position = slider.value;
     const focused = document.activeElement === slider;
     const at = document.getElementById("scrub-at").textContent;
-    scrub.innerHTML = told.strip;
-    if (!follow.checked) { document.getElementById("scrubber").value = held; document.getElementById("scrub-at").textContent = at; }
+    scrub.innerHTML = update.strip;
+    if (!follow.checked) { document.getElementById("scrubber").value = position; document.getElementById("scrub-at").textContent = at; }
     if (focused) document.getElementById("scrubber").focus();
     if (isNews) wake();
-    if (follow.checked && (isNews || live.classList.contains("live"))) timeline.goTo(told.total - 1, { focus: false, block: "end" });
+    if (follow.checked && (isNews || live.classList.contains("live"))) timeline.goTo(update.total - 1, { focus: false, block: "end" });
     first = false;
   };
   const say = (word, beating) => {
@@ -85,9 +85,9 @@
   const wake = () => {
     say("active", true);
     clearTimeout(quiet);
-    quiet = setTimeout(() => say("at rest", false), QUIET_MS);
+    quiet = setTimeout(() => say("idle", false), QUIET_MS);
   };
-  // A browser opens few connections to one server: only a page that is seen holds one.
+  // A browser limits connections per server, so only a visible page keeps one open.
   let source = null;
   const watch = () => {
     if (document.hidden) {
@@ -97,7 +97,7 @@
       first = true;
       source = new EventSource(`${document.documentElement.dataset.root}/sessions/${encodeURIComponent(scrub.dataset.session)}/live?have=${scrub.dataset.have}`);
       source.addEventListener("news", (event) => news(JSON.parse(event.data)));
-      source.addEventListener("open", () => say(live.classList.contains("live") || follow.checked ? "active" : "at rest", follow.checked));
+      source.addEventListener("open", () => say(live.classList.contains("live") || follow.checked ? "active" : "idle", follow.checked));
       source.addEventListener("error", () => say(source?.readyState === EventSource.CLOSED ? "not connected" : "connecting…", false));
     }
   };

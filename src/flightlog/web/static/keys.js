@@ -1,11 +1,11 @@
-// Keys for every page, and a list that stays put while it is refreshed.
+// Keyboard shortcuts of every page, and a session list that keeps its selection when it refreshes.
 "use strict";
 (() => {
   const field = (node) => node && (node.matches("input:not([type=range]):not([type=checkbox]), select, textarea") || node.isContentEditable);
   const { root } = document.documentElement.dataset;
   const help = document.getElementById("help");
   const lists = () => [...document.querySelectorAll("[data-list] > .session > a")];
-  let here = null; // the address of the chosen session: it outlives a refresh of the list
+  let here = null; // address of the selected session; survives a refresh of the list
 
   const choose = (link) => {
     document.querySelector(".session.here")?.classList.remove("here");
@@ -44,7 +44,7 @@
     G: () => choose(lists().at(-1)),
     o: () => { if (here && lists().length) location.assign(here); },
   };
-  // A page with a timeline puts its own meaning of j, k, o and friends here.
+  // The timeline overrides j, k, o and others here.
   window.flightlog = { keys, field };
 
   document.addEventListener("keydown", (event) => {
@@ -58,19 +58,19 @@
   });
   document.getElementById("help-open")?.addEventListener("click", () => help.showModal());
 
-  // A refresh must not take away rows a person has scrolled to, or a list they are reading aloud.
+  // A refresh must not remove rows that were loaded by scrolling.
   document.addEventListener("htmx:beforeRequest", (event) => {
     const from = event.target;
     if (from.matches?.("[data-poll]") && (document.hidden || lists().length > 100)) event.preventDefault();
   });
   document.addEventListener("htmx:afterSwap", () => {
-    const again = lists().find((link) => link.getAttribute("href") === here);
-    if (again) again.parentElement.classList.add("here");
+    const current = lists().find((link) => link.getAttribute("href") === here);
+    if (current) current.parentElement.classList.add("here");
   });
-  // The address follows the filters, so that a reload or a bookmark shows the same list.
+  // Put the filters into the address, so that a reload or a bookmark shows the same list.
   document.getElementById("filters")?.addEventListener("htmx:afterRequest", () => {
-    const said = new URLSearchParams(new FormData(document.getElementById("filters")));
-    for (const [name, value] of [...said]) if (!value) said.delete(name);
-    history.replaceState(null, "", `${root}/${said.size ? `?${said}` : ""}`);
+    const query = new URLSearchParams(new FormData(document.getElementById("filters")));
+    for (const [name, value] of [...query]) if (!value) query.delete(name);
+    history.replaceState(null, "", `${root}/${query.size ? `?${query}` : ""}`);
   });
 })();

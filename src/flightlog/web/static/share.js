@@ -1,9 +1,9 @@
-// A shared session: the strip and the keys lead to rows; nothing is fetched.
+// A shared session: the strip and the keys scroll to rows; nothing is fetched.
 "use strict";
 (() => {
   const rows = [...document.querySelectorAll(".timeline > .row")];
   const slider = document.getElementById("scrubber");
-  const said = document.getElementById("scrub-at");
+  const status = document.getElementById("scrub-at");
   let at = 0;
   const go = (index, block = "start") => {
     if (!rows.length) return;
@@ -13,7 +13,7 @@
     rows[at].scrollIntoView({ block });
     slider.value = at;
     const cost = rows[at].querySelector(".figures .cost")?.textContent ?? "";
-    said.textContent = [`row ${at + 1} of ${rows.length}`, rows[at].id, rows[at].querySelector("time")?.textContent ?? "", cost].filter(Boolean).join(" · ");
+    status.textContent = [`row ${at + 1} of ${rows.length}`, rows[at].id, rows[at].querySelector("time")?.textContent ?? "", cost].filter(Boolean).join(" · ");
   };
   slider.addEventListener("input", () => go(Number(slider.value)));
   document.addEventListener("keydown", (event) => {
@@ -21,6 +21,6 @@
     const steps = { j: at + 1, k: at - 1, g: 0, G: rows.length - 1 };
     if (event.key in steps) go(steps[event.key]);
   });
-  const named = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (named) go(rows.indexOf(named));
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (target) go(rows.indexOf(target));
 })();

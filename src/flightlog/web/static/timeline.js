@@ -1,5 +1,5 @@
-// The timeline: chunks of rows come when they are near and go when they are far, so that a
-// session of any length scrolls alike. The strip, the keys and the addresses all lead to a row.
+// The timeline: chunks of rows are loaded when they are near and removed when they are far, so that
+// sessions of any length scroll smoothly. The strip, the keys and the address select a row.
 "use strict";
 (() => {
   const scrub = document.getElementById("scrub");
@@ -9,9 +9,9 @@
   const size = Number(scrub.dataset.chunk);
   const base = `${document.documentElement.dataset.root}/sessions/${encodeURIComponent(session)}`;
   const query = lane ? `?lane=${encodeURIComponent(lane)}` : "";
-  const FAR = 6; // screens away from which rows are given back
-  let rowHeight = 130; // learnt from what was shown
-  let learnt = 0;
+  const FAR = 6; // rows farther away than this many screens are removed
+  let rowHeight = 130; // pixels; adjusted by the first chunks shown
+  let measured = 0;
   let current = null;
   let steering = false;
 
@@ -29,18 +29,18 @@
     chunk.removeAttribute("data-away");
     chunk.style.blockSize = "";
     chunk.querySelectorAll("[hx-get]").forEach((each) => window.htmx?.process(each));
-    if (learnt > 5) return; // measuring makes the browser lay out at once
-    learnt += 1;
+    if (measured > 5) return; // measuring forces a layout, so only the first chunks are measured
+    measured += 1;
     const shown = chunk.getBoundingClientRect().height;
     if (shown) rowHeight = 0.8 * rowHeight + 0.2 * (shown / Math.max(Number(chunk.dataset.rows), 1));
   };
-  // What arrives together is put in one chunk a frame, so that no frame waits for all of it.
+  // Insert one chunk per frame, so that several that arrive together do not block a frame.
   const arrived = [];
   const next = () => {
-    const one = arrived.shift();
-    if (!one) return;
-    if (one.chunk.hasAttribute("data-away")) fill(one.chunk, one.html);
-    one.done();
+    const item = arrived.shift();
+    if (!item) return;
+    if (item.chunk.hasAttribute("data-away")) fill(item.chunk, item.html);
+    item.done();
     if (arrived.length) requestAnimationFrame(next);
   };
   const put = (chunk, html) => new Promise((done) => {
@@ -53,14 +53,14 @@
     const number = chunk.dataset.chunk;
     if (!chunk.hasAttribute("data-away")) return Promise.resolve();
     if (!loading.has(number)) {
-      const asked = fetch(`${base}/rows/${number}${query}`).then(async (answer) => {
-        if (answer.ok) await put(chunk, await answer.text());
+      const request = fetch(`${base}/rows/${number}${query}`).then(async (response) => {
+        if (response.ok) await put(chunk, await response.text());
       }).finally(() => loading.delete(number));
-      loading.set(number, asked);
+      loading.set(number, request);
     }
     return loading.get(number);
   };
-  const giveBack = (chunk) => {
+  const unload = (chunk) => {
     if (chunk.hasAttribute("data-away") || chunk.contains(document.activeElement) || chunk.querySelector("details[open]")) return;
     const height = chunk.getBoundingClientRect().height;
     const first = chunk.dataset.first;
@@ -69,12 +69,12 @@
     chunk.style.blockSize = `${Math.round(height)}px`;
     chunk.replaceChildren(link);
   };
-  const near = new IntersectionObserver((seen) => { for (const each of seen) if (each.isIntersecting) load(each.target); }, { rootMargin: "150% 0px" });
-  const far = new IntersectionObserver((seen) => { for (const each of seen) if (!each.isIntersecting) giveBack(each.target); }, { rootMargin: `${FAR * 100}% 0px` });
+  const near = new IntersectionObserver((entries) => { for (const entry of entries) if (entry.isIntersecting) load(entry.target); }, { rootMargin: "150% 0px" });
+  const far = new IntersectionObserver((entries) => { for (const entry of entries) if (!entry.isIntersecting) unload(entry.target); }, { rootMargin: `${FAR * 100}% 0px` });
   const adopt = (chunk) => { reserve(chunk); near.observe(chunk); far.observe(chunk); };
   chunks().forEach(adopt);
 
-  // Where we are, and how to get somewhere else.
+  // The current row, and how to move to another.
   const mark = (row, { focus = true } = {}) => {
     current?.classList.remove("here");
     current = row;
@@ -157,11 +157,11 @@
     event.preventDefault();
     goToId(link.dataset.jump ?? link.closest(".row").id);
   });
-  let asked = 0;
+  let timer = 0;
   addEventListener("scroll", () => {
-    if (steering || asked) return;
-    asked = setTimeout(() => {
-      asked = 0;
+    if (steering || timer) return;
+    timer = setTimeout(() => {
+      timer = 0;
       const row = visible();
       if (row && !(current?.isConnected && current === document.activeElement)) tell(row);
     }, 80);

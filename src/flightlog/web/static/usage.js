@@ -1,4 +1,4 @@
-// Charts of usage. The tables below them hold the same figures and need no script.
+// Charts of usage. The tables below them have the same figures and need no script.
 "use strict";
 (() => {
   const raw = document.getElementById("usage-data");
@@ -9,10 +9,10 @@
   const usd = (value) => value === null ? "cost unknown" : `$${value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: value < 1 ? 4 : 2 })}`;
   const count = (value) => Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 }).format(value);
   const short = (kind, key) => kind === "project" ? key.replace(/\/+$/, "").split("/").at(-1) || "?" : kind === "model" ? key.replace(/^claude-/, "").replace(/-20\d{6}$/, "") : key;
-  const colours = () => ({ "cache read": css("--line-strong"), "cache write": css("--look"), input: css("--live"), output: css("--accent") });
+  const colors = () => ({ "cache read": css("--line-strong"), "cache write": css("--look"), input: css("--live"), output: css("--accent") });
 
-  // Plot brings a style element of its own; the page's policy forbids it and the stylesheet has its rules.
-  const hung = (holder, title, chart) => {
+  // Plot adds a style element, which the page's policy forbids; the stylesheet has its rules.
+  const appendChart = (holder, title, chart) => {
     chart.querySelectorAll("style").forEach((style) => style.remove());
     chart.querySelectorAll("[aria-label]").forEach((part) => part.removeAttribute("aria-label"));
     const part = document.createElement("div");
@@ -38,13 +38,13 @@
     const span = (row) => kind === "day" ? { x: parse(row.key), interval: "day" } : { x1: parse(row.key), x2: new Date(+parse(row.key) + 5 * 3_600_000) };
     const mark = kind === "day" ? Plot.rectY : Plot.rectY;
     const x = kind === "day" ? { x: (row) => parse(row.key), interval: step } : { x1: (row) => span(row).x1, x2: (row) => span(row).x2 };
-    // A first day is a bar among days to come, not a wall.
+    // Show at least 14 units, so that a single day is a narrow bar.
     const unit = kind === "day" ? 86_400_000 : 5 * 3_600_000;
     const begin = d3.min(rows, (row) => +parse(row.key));
     const end = d3.max(rows, (row) => +parse(row.key)) + unit;
     const domain = [new Date(Math.min(begin, end - 14 * unit)), new Date(end)];
     const common = { width, height: 190, marginLeft: 58, x: { label: null, type: kind === "day" ? "time" : "utc", domain } };
-    const scale = colours();
+    const scale = colors();
     const tokens = rows.flatMap((row) => CLASSES.map((name) => ({ key: row.key, name, value: row[name] })));
     return [
       Plot.plot({ ...common, y: { label: null, tickFormat: usd, ticks: 4, grid: true }, marks: [mark(rows, { ...x, y: (row) => row.usd ?? 0, fill: css("--accent"), inset: 0.5, title: (row) => `${row.key}\n${usd(row.usd)}`, tip: true }), Plot.ruleY([0])] }),
@@ -54,7 +54,7 @@
   const ranked = (kind, rows, width) => {
     const best = [...rows].sort((a, b) => (b.usd ?? 0) - (a.usd ?? 0)).slice(0, 12);
     const names = best.map((row) => short(kind, row.key));
-    const scale = colours();
+    const scale = colors();
     const label = Math.min(Math.max(...names.map((name) => name.length), 4) * 6.6 + 14, width * 0.38);
     const common = { width, height: best.length * 30 + 44, marginLeft: label, marginRight: 62, y: { label: null, domain: names.map((_, at) => at), tickFormat: (at) => names[at], tickSize: 0 } };
     const tokens = best.flatMap((row, at) => CLASSES.map((name) => ({ at, name, value: row[name] })));
@@ -74,9 +74,9 @@
       holder.replaceChildren();
       holder.classList.add("charts-two");
       const [cost, tokens] = kind === "day" || kind === "block" ? overTime(kind, rows, width) : ranked(kind, rows, width);
-      hung(holder, "Cost, US dollars", cost);
-      hung(holder, "Tokens", tokens);
-      holder.lastElementChild.querySelector("h3").after(swatches(colours()));
+      appendChart(holder, "Cost, US dollars", cost);
+      appendChart(holder, "Tokens", tokens);
+      holder.lastElementChild.querySelector("h3").after(swatches(colors()));
     }
   };
   draw();
