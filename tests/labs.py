@@ -110,7 +110,7 @@ def proven(book, tmp_path):
     applied(by_steps, entries)
     assert tree(by_steps) == final
     by_sessions = laid_out(book, "baseline", tmp_path / "by-sessions")
-    for each in book.planned():
+    for each in book.planned_sessions():
         apply(by_sessions, (book.path / each.name / "session_diff.patch").read_bytes())
     assert tree(by_sessions) == final
     at_once = laid_out(book, "baseline", tmp_path / "at-once")
