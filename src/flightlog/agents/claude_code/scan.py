@@ -98,7 +98,7 @@ class _UsageScanner:
             self._look_back(block.view, block.end)
             self.result.end += block.end
         self.result.fingerprint = fingerprint_file(file, self.result.end)
-        self.result.damaged += file.damaged
+        self.result.damaged += file.damaged_spans
 
     def scan_view(self, view: memoryview) -> None:
         """Go over everything, in windows that stay in the processor's cache for the second search."""
