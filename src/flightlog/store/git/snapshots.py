@@ -241,8 +241,8 @@ class WorkTreeSnapshots:
             self._run_git(lock, ["update-ref", "--stdin"], stdin="\n".join(lines).encode())
         except GitError as error:
             self._head = None
-            if "reference already exists" in error.said or "but expected" in error.said:
-                message = f"this name is in use, or the line moved: {error.said}"
+            if "reference already exists" in error.stderr or "but expected" in error.stderr:
+                message = f"this name is in use, or the line moved: {error.stderr}"
                 raise Conflict(message, hint="use a new name") from error
             raise
         for folder in ("refs/tags", "refs/heads"):
