@@ -86,7 +86,7 @@ def _explain_git_error(remote: str) -> Iterator[None]:
         hint = (
             f"see `git remote -v`; `git remote add {remote} URL`, or another `remote` under [dataset] in flightlog.toml"
         )
-        raise GitError(error.message, hint=hint, said=error.said) from error
+        raise GitError(error.message, hint=hint, stderr=error.stderr) from error
 
 
 def _store_shards(place: DatasetDirs, ref: str, new: dict[str, bytes]) -> None:

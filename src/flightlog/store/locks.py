@@ -18,6 +18,7 @@ from flightlog.model.errors import Conflict, Unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import ModuleType
 
 
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -85,12 +86,10 @@ def exclusive_lock(path: "Path", who: str = "", *, limit_s: float = 0.0) -> Iter
 
     The note in the file is cleared at the end: if one is left, its process died holding the lock.
     """
-    from flightlog.store.files import os_errors_as_unavailable  # noqa: PLC0415 - pathlib loads slowly
-
     file = _open_lock_file(path)
     try:
         lock_file(file, path, limit_s=limit_s)
-        with os_errors_as_unavailable(path):
+        with _files().os_errors_as_unavailable(path):
             _write_note(file, who)
         yield
         with suppress(OSError):
@@ -127,9 +126,7 @@ class Lease:
 
     def release(self) -> None:
         """Release the lease; the file stays."""
-        from flightlog.store.files import os_errors_as_unavailable  # noqa: PLC0415 - as above
-
-        with os_errors_as_unavailable(self.path):
+        with _files().os_errors_as_unavailable(self.path):
             try:
                 self.check_owner()
                 os.ftruncate(self._file, 0)
@@ -199,11 +196,15 @@ def _read_text(path: str) -> str:
         return file.read()
 
 
-def _open_lock_file(path: "Path") -> int:
-    from flightlog.store.files import ensure_dir, os_errors_as_unavailable  # noqa: PLC0415
+def _files() -> "ModuleType":
+    from flightlog.store import files  # noqa: PLC0415 - pathlib loads slowly
 
-    ensure_dir(path.parent)
-    with os_errors_as_unavailable(path):
+    return files
+
+
+def _open_lock_file(path: "Path") -> int:
+    _files().ensure_dir(path.parent)
+    with _files().os_errors_as_unavailable(path):
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
@@ -230,9 +231,7 @@ def _acquire_lease(path: "Path", who: str) -> int:
 
 
 def _steal_lease(path: "Path", who: str) -> int:
-    from flightlog.store.files import open_temporary, os_errors_as_unavailable  # noqa: PLC0415
-
-    with open_temporary(path) as (temp, file), os_errors_as_unavailable(path):
+    with _files().open_temporary(path) as (temp, file), _files().os_errors_as_unavailable(path):
         os.pwrite(file, who.encode(), 0)
         lease = os.dup(file)
         lock_file(lease, path)

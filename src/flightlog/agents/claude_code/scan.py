@@ -143,7 +143,7 @@ class _UsageScanner:
             self._look_back(block.view, block.end)
             self.result.end += block.end
         self.result.fingerprint = fingerprint_file(file, self.result.end)
-        self.result.damaged += file.damaged
+        self.result.damaged += file.damaged_spans
 
     def scan_view(self, view: memoryview) -> None:
         """Scan all complete lines in windows, then the incomplete one."""

@@ -74,29 +74,29 @@ _INSTEAD = {"hookspath": "/dev/null", "sshcommand": "ssh", "required": "false", 
 
 
 class GitError(Unavailable):
-    """Git could not be started or failed; `said` is what it wrote to stderr."""
+    """Git could not be started or failed."""
 
-    def __init__(self, message: str, *, hint: str = "git status", said: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "git status", stderr: str = "") -> None:
         super().__init__(message, hint=hint)
-        self.said = said
+        self.stderr = stderr
 
 
 class GitResult(Struct, frozen=True):
-    """The output and exit code of a git command; `said` is its stderr."""
+    """The exit code and output of a git command."""
 
     name: str
     code: int
     out: bytes
-    said: str
+    stderr: str
 
     def require_success(self) -> bytes:
         """Return the output, or raise `GitError` with git's message."""
         if self.code == 0:
             return self.out
-        lines = self.said.strip().splitlines()
+        lines = self.stderr.strip().splitlines()
         errors = [line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))]
         reason = (errors or lines[-1:] or [f"exit {self.code}"])[0]
-        raise GitError(f"git {self.name} failed: {reason[:300]}", said=self.said)
+        raise GitError(f"git {self.name} failed: {reason[:300]}", stderr=self.stderr)
 
 
 class GitProcess:
@@ -118,11 +118,11 @@ class GitProcess:
 
         with self._child as child:
             try:
-                out, said = child.communicate(stdin, max(0.0, self._end_s - time.monotonic()))
+                out, stderr = child.communicate(stdin, max(0.0, self._end_s - time.monotonic()))
             except subprocess.TimeoutExpired as error:
                 child.kill()
                 raise self._timeout_error() from error
-        return GitResult(self._name, child.returncode, out, said.decode("utf-8", "replace"))
+        return GitResult(self._name, child.returncode, out, stderr.decode("utf-8", "replace"))
 
     def open_streams(self) -> tuple[IO[bytes], IO[bytes]]:
         """Return stdin and stdout, to be used while it runs; `wait_for_end` must follow."""
@@ -135,11 +135,11 @@ class GitProcess:
 
     def wait_for_end(self) -> None:
         """Wait for a streamed command; raise `GitError` if it failed or was killed."""
-        _, said = self._child.communicate()
+        _, stderr = self._child.communicate()
         self._timer.cancel()
         if self._child.returncode < 0:
             raise self._timeout_error()
-        GitResult(self._name, self._child.returncode, b"", said.decode("utf-8", "replace")).require_success()
+        GitResult(self._name, self._child.returncode, b"", stderr.decode("utf-8", "replace")).require_success()
 
     def _timeout_error(self) -> GitError:
         return GitError(f"git {self._name} did not finish within {self._limit_s:.0f} s")

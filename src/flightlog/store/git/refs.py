@@ -73,7 +73,7 @@ def fetch_refs(repository: Repository, remote: str, theirs: str, ours: str) -> l
 
 def _lost_race(error: GitError) -> bool:
     words = ("fetch first", "non-fast-forward", "cannot lock ref", "failed to update ref", "stale info", "rejected")
-    return any(word in error.said for word in words)
+    return any(word in error.stderr for word in words)
 
 
 def _write_tree(repository: Repository, files: Mapping[str, str], index: Path) -> str:

@@ -278,10 +278,10 @@ class ShadowRepository(Struct, frozen=True):
 
     def resolve_names(self, names: Iterable[str]) -> list[str]:
         """Return the object ids of these names; raise `NotFound` for an unknown one."""
-        listed = list(names)
+        unresolved = list(names)
         command = ["cat-file", "--batch-check=%(objectname)"]
-        ids = self.run_git(command, stdin="\n".join(listed).encode() + b"\n").decode().splitlines()
-        for name, object_id in zip(listed, ids, strict=True):
+        ids = self.run_git(command, stdin="\n".join(unresolved).encode() + b"\n").decode().splitlines()
+        for name, object_id in zip(unresolved, ids, strict=True):
             if object_id.endswith((" missing", " ambiguous")):
                 raise NotFound(f"no such snapshot: {name[:80]!r}", hint="list them in the run's .shadow_git: git tag")
         return ids

@@ -115,7 +115,7 @@ class WorkTreeSnapshots:
         snapshot survives a power cut when this returns.
         """
         tag = f"refs/tags/{_check_name(name)}"
-        with self._locked(tag) as lock:
+        with self._lock_line(tag) as lock:
             is_known = self._is_as_left()
             head = self._branch_head()
             status = self._update_index(lock, also)
@@ -162,7 +162,7 @@ class WorkTreeSnapshots:
         Content that was not snapshotted is lost. The line continues from `snapshot`.
         """
         target = snapshot if isinstance(snapshot, WorkTreeSnapshot) else self.find_snapshot(snapshot)
-        with self._locked() as lock:
+        with self._lock_line() as lock:
             self._is_as_left()
             head = self._branch_head()
             self._update_index(lock, ())
@@ -178,7 +178,7 @@ class WorkTreeSnapshots:
             if any(into.iterdir()):
                 raise Invalid(f"not empty: {into}", hint="name a new directory")
         other = WorkTreeSnapshots(self._repository, into.resolve(), self._policy, now=self._now, line=_check_name(line))
-        with other._locked() as lock:
+        with other._lock_line() as lock:
             if other._branch_head().commit:
                 raise Conflict(f"a line of this name exists: {line}", hint="use another name")
             other._write_work_tree(lock, target, "")
@@ -241,8 +241,8 @@ class WorkTreeSnapshots:
             self._run_git(lock, ["update-ref", "--stdin"], stdin="\n".join(lines).encode())
         except GitError as error:
             self._head = None
-            if "reference already exists" in error.said or "but expected" in error.said:
-                message = f"this name is in use, or the line moved: {error.said}"
+            if "reference already exists" in error.stderr or "but expected" in error.stderr:
+                message = f"this name is in use, or the line moved: {error.stderr}"
                 raise Conflict(message, hint="use a new name") from error
             raise
         for folder in ("refs/tags", "refs/heads"):
@@ -319,7 +319,7 @@ class WorkTreeSnapshots:
         return self._repository.run_git(command, stdin=stdin, more=environment, held=lock)
 
     @contextmanager
-    def _locked(self, *refs: str) -> Iterator[int]:
+    def _lock_line(self, *refs: str) -> Iterator[int]:
         """Lock the line; git children inherit the lock, so that an orphan still holds it."""
         if self._unwatched is None:
             ensure_dir(self._own)

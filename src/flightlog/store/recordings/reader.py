@@ -35,7 +35,7 @@ class Reader(Protocol):
         """Close the file."""
 
     @property
-    def damaged(self) -> int:
+    def damaged_spans(self) -> int:
         """Return how many damaged spans were read as NUL bytes."""
 
 
@@ -153,7 +153,7 @@ def sound_lines(path: str, start: int = 0) -> Iterator["JsonlLine | Damage"]:
 
 
 class _PlainReader:
-    damaged = 0
+    damaged_spans = 0
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -174,7 +174,7 @@ class _SealedReader:
         self._holes: list[range] = []
 
     @property
-    def damaged(self) -> int:
+    def damaged_spans(self) -> int:
         return len(self._holes)
 
     def fill(self, view: memoryview, offset: int) -> int:

@@ -46,7 +46,7 @@ _SEAL_BYTES_MIN = 16 << 10  # a smaller file gains little
 _CURSOR = ".verified"
 # What each settle may spend on reading old copies back: unnoticed in the 250 ms a settle has.
 SAMPLE_BYTES = 4 << 20
-SAMPLE_S = 0.02
+SAMPLE_S = 0.02  # as above, on a slow disk
 
 Cursor = tuple[str, str, int]  # session, file and block at which the next sample begins
 
