@@ -25,9 +25,9 @@ class ClaudeCodeAgent(Struct, frozen=True):
     @property
     def source(self) -> "Source":
         """The reader of its transcripts."""
-        from flightlog.agents.claude_code.source import ClaudeCodeSource  # noqa: PLC0415 - as above
+        from flightlog.agents.claude_code.source import SOURCE  # noqa: PLC0415 - as above
 
-        return ClaudeCodeSource()
+        return SOURCE
 
     def roots(self, runtime: "Runtime") -> tuple[str, ...]:
         """Return the configuration directories."""

@@ -164,6 +164,9 @@ class ClaudeCodeSource:
         return spilled_output_path(file, name)
 
 
+SOURCE = ClaudeCodeSource()
+
+
 def _context_sizes(lines: Sequence[bytes]) -> Iterator[tuple[str, int]]:
     """Yield model and tokens of each response, the last one first."""
     for line in reversed(lines):
