@@ -37,17 +37,17 @@ def part_of(data):
 
 
 def sighted(data, tables):
-    looker = triggers._MatchJudge(data, WorkBudget(), tables)
+    match_judge = triggers._MatchJudge(data, WorkBudget(), tables)
     places = []
     found = list(
         triggers._scan_pattern(
-            data, tables.words, lambda start, end: looker.judge_word_or_person(start, end, persons=True)
+            data, tables.words, lambda start, end: match_judge.judge_word_or_person(start, end, persons=True)
         )
     )
     if tables.named is not None:
-        found += triggers._scan_pattern(data, tables.named, looker.judge_token_or_name)
+        found += triggers._scan_pattern(data, tables.named, match_judge.judge_token_or_name)
     found += triggers._scan_pattern(
-        data, tables.shapes, lambda start, end: looker.judge_token_or_location(start, end, places)
+        data, tables.shapes, lambda start, end: match_judge.judge_token_or_location(start, end, places)
     )
     return found, places
 
@@ -64,10 +64,10 @@ def test_a_pattern_is_not_made_before_it_is_used():
     broken = rules.quick_pattern(b"(")
     fine = rules.linear_pattern(b"a+")
 
-    assert vars(fine).keys() == {"_compile", "_what"}
+    assert vars(fine).keys() == {"_compile", "_arguments"}
     assert fine.search(b"xaay").group() == b"aa"
     assert "match" in vars(fine)
-    assert vars(broken).keys() == {"_compile", "_what"}
+    assert vars(broken).keys() == {"_compile", "_arguments"}
 
 
 def test_a_run_that_could_be_one_value_is_not_read_to_its_end_for_each_value_in_it():
