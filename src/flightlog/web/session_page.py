@@ -1,4 +1,4 @@
-"""A session as a web page shows it: the outline in memory, the text of rows read when they are drawn.
+"""A session as a web page shows it: the outline in memory, row texts read when they are drawn.
 
 Rows are equal to those of a fold of the whole session, but only their own records are read.
 """
