@@ -10,8 +10,9 @@ from flightlog.agents.scripted.scenario import parse_scenario
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.app.runtime import open_runtime
 from flightlog.lab import service
-from flightlog.lab.replay.branch import ReplayOptions, continue_any_run, prepare_branch
+from flightlog.lab.replay.branch import ReplayOptions, prepare_branch
 from flightlog.lab.replay.source import ReplaySource
+from flightlog.lab.runner.run import continue_run
 from labs import bash, config, environment, replies, run
 
 KEY = "sk-" + "fake-" + "0" * 12
@@ -93,13 +94,11 @@ class Ground:
     def prepared(self, name, session, turn, asked, run="run"):
         found = self.source(session, run)
         return prepare_branch(
-            found.book, found.build_branch_point(turn), asked, (self.root / "runs" / name, 1), self.setting
+            found.run, found.build_branch_point(turn), asked, (self.root / "runs" / name, 1), self.setting
         )
 
     def branch(self, name, session, turn, run="run", **asked):
-        return continue_any_run(
-            self.prepared(name, session, turn, ReplayOptions(**asked), run), self.setting, again=False
-        )
+        return continue_run(self.prepared(name, session, turn, ReplayOptions(**asked), run), self.setting, again=False)
 
 
 @contextmanager

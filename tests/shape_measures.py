@@ -165,3 +165,77 @@ def long_test_names() -> list[str]:
         if isinstance(node, FUNCTIONS) and node.name.startswith("test_")
     ]
     return [f"{path.name} {node.name}" for path, node in tests if len(node.name) > TEST_NAME_CHARS_MAX]
+
+
+# Files that every feature has, so that a reader knows where to look; one importer is what they are for.
+SKELETON = frozenset({"events", "state", "store", "layout", "service", "links", "protocol", "rows", "reader"})
+SMALL_LINES = 60
+
+
+@functools.cache
+def _importers() -> dict[str, frozenset[str]]:
+    """Return the modules that import each module, `__init__` and entry points aside."""
+    modules = {path[:-3].replace("/", "."): path for path in _trees()}
+    names = {f"flightlog.{name}".removesuffix(".__init__"): name for name in modules}
+    importers: dict[str, set[str]] = {name: set() for name in modules}
+    for importer, path in modules.items():
+        for node in ast.walk(_trees()[path]):
+            if not isinstance(node, ast.ImportFrom) or not node.module:
+                continue
+            for alias in node.names:
+                target = names.get(f"{node.module}.{alias.name}") or names.get(node.module)
+                if target and target != importer:
+                    importers[target].add(importer)
+    return {name: frozenset(by) for name, by in importers.items() if not name.rpartition(".")[2].startswith("__")}
+
+
+def modules_with_one_importer() -> list[str]:
+    """Return every module that one other module imports."""
+    return sorted(name for name, by in _importers().items() if len(by) == 1)
+
+
+def small_modules_with_one_importer() -> list[str]:
+    """Return those below 60 lines; files of the skeleton and of an agent's package are exempt."""
+    return [
+        name
+        for name in modules_with_one_importer()
+        if not name.startswith("agents.") and name.rpartition(".")[2] not in SKELETON
+        if (SOURCE / f"{name.replace('.', '/')}.py").read_text("utf-8").count("\n") < SMALL_LINES
+    ]
+
+
+def repeated_module_names() -> list[str]:
+    """Return every module whose name another one has, the skeleton and the interfaces aside."""
+    stems = Counter(Path(path).stem for path in _trees())
+    return [
+        path
+        for path in _trees()
+        if stems[Path(path).stem] > 1 and Path(path).stem not in SKELETON | {"__init__", "__main__"}
+        if not path.startswith(("cli/", "web/"))
+    ]
+
+
+def unexplained_constants() -> list[str]:
+    """Return numbers and patterns at module level in `privacy/detect`, `store` and `usage` without a comment."""
+    found = []
+    for path, tree in _trees().items():
+        if not path.startswith(("privacy/detect/", "store/", "usage/")) or path.endswith("price_table.py"):
+            continue
+        lines = (SOURCE / path).read_text("utf-8").splitlines()
+        for node in tree.body:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and _is_threshold(node.value):
+                above = lines[node.lineno - 2].lstrip() if node.lineno > 1 else ""
+                own = lines[node.lineno - 1 : node.end_lineno]
+                if not above.startswith("#") and not any("#" in line for line in own):
+                    found.append(f"{path}:{node.lineno}")
+    return found
+
+
+def _is_threshold(value: ast.expr) -> bool:
+    """Return whether a value is a number, or a pattern."""
+    numbers = [node for node in ast.walk(value) if isinstance(node, ast.Constant | ast.operator | ast.BinOp)]
+    plain = isinstance(value, ast.Constant | ast.BinOp) and any(
+        isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool)
+        for node in numbers
+    )
+    return plain or (isinstance(value, ast.Call) and ast.unparse(value.func).endswith(("compile", "linear")))

@@ -32,7 +32,7 @@ AFTER_REDACTION = {
     "retro/analysis/digests.py": "of failures, the redacted session; of the rest, words that stay private",
     "retro/issues/triage.py": "words that the redactor went over",
     "retro/issues/clusters.py _word_similarity": "words that triage redacted, to compare them",
-    "views/transcript.py _truncate": "renders a session that is shown here or was redacted before",
+    "views/transcript.py _truncate_line": "renders a session that is shown here or was redacted before",
     "views/atif/writer.py subagent_file": "as story",
     "web/templates.py": "renders pages of this machine, and redacted sessions",
 }
@@ -76,7 +76,6 @@ STAYS_HERE = {
     "views/atif/schema.py": "as above",
     "views/session/rows.py _add_turn": "the outline, which only pages of this machine show",
     "views/session/thread.py": "the outline",
-    "views/session/timeline.py sum_bars": "a list",
     "views/session/edits.py find_commits": "looks for hashes",
     "views/overview.py": "the first screen",
     "archive/search.py cut_snippet": "search results on this machine",

@@ -24,27 +24,35 @@ CLASSES = {
 }
 HEAD = '''"""Prices in USD per million tokens; written by `make prices`, not by hand.
 
-A row: (how a model's name matches, its prices by the day they began). A price list:
-(the day it began or "", the long-context threshold in prompt tokens or 0, prices below it,
-prices above it, USD per thousand web searches). Prices stand in the order input, output,
-cache read, cache write for 5 minutes, cache write for 1 hour.
+A row: (patterns of model names, price lists, newest first). A pattern is a name, a prefix
+`name*`, a part `*name*`, or a regular expression that begins with `^`. A price list: (the day it
+began or "", the long-context threshold in prompt tokens or 0, prices below it, prices above it,
+USD per thousand web searches). The order of prices is input, output, cache read, cache write for
+5 minutes, cache write for 1 hour.
 """
+
+# ruff: noqa: ISC004 - long patterns take two lines
 
 '''
 
 
-def clause(match: Any) -> list[tuple[str, str]]:
-    """Flatten a match clause into (kind, word) pairs, any of which may hold."""
-    kind = type(match).__name__
-    if kind == "ClauseOr":
-        return [pair for part in match.or_ for pair in clause(part)]
-    names = {
-        "ClauseStartsWith": "starts_with",
-        "ClauseEquals": "equals",
-        "ClauseRegex": "regex",
-        "ClauseContains": "contains",
-    }
-    return [(names[kind], getattr(match, names[kind]))]
+def patterns(match: Any) -> list[str]:
+    """Return the patterns of model names, any of which may match."""
+    match type(match).__name__:
+        case "ClauseOr":
+            return [pattern for part in match.or_ for pattern in patterns(part)]
+        case "ClauseStartsWith":
+            return [f"{match.starts_with}*"]
+        case "ClauseContains":
+            return [f"*{match.contains}*"]
+        case "ClauseEquals":
+            return [match.equals]
+        case "ClauseRegex":
+            assert match.regex.startswith("^"), "the table tells regular expressions by their first character"
+            assert " " not in match.regex, "patterns are separated by spaces"
+            return [match.regex]
+        case kind:
+            raise ValueError(f"unknown kind of match: {kind}")
 
 
 def price_list(began: str, prices: Any) -> tuple:
@@ -79,14 +87,14 @@ def main() -> None:
     """Write the table."""
     version = importlib.metadata.version("genai-prices")
     rows = [
-        (tuple(clause(model.match)), tuple(lists(model.prices)))
+        (" ".join(patterns(model.match)), tuple(lists(model.prices)))
         for provider in providers
         if provider.id in PROVIDERS
         for model in provider.models
     ]
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
-    body = pprint.pformat(tuple(rows), width=118, compact=True).replace("'", '"')
-    kind = "tuple[tuple[tuple[tuple[str, str], ...], tuple[PriceList, ...]], ...]"
+    body = pprint.pformat(tuple(rows), width=92, compact=True).replace("'", '"')
+    kind = "tuple[tuple[str, tuple[PriceList, ...]], ...]"
     TARGET.write_text(
         f"{HEAD}PriceList = tuple[str, int, tuple[float, ...], tuple[float, ...], float]\n\n"
         f'SOURCE = "genai-prices {version}"\nTAKEN = "{today}"\nROWS: {kind} = {body}\n'

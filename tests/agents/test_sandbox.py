@@ -54,7 +54,7 @@ def test_an_ordinary_user_gets_a_room_too_and_stays_itself(place):
 def test_who_starts_it_takes_it_along_however_it_ends(place):
     program = (
         "import subprocess, sys; from pathlib import Path; from flightlog.agents.sandbox import *; "
-        "subprocess.run([*room(probe(sys.argv[1]), (), Path('/')), 'sh', '-c', 'setsid sleep 4242 & sleep 4243'])"
+        "subprocess.run([*isolation_prefix(probe_isolation(sys.argv[1]), (), Path('/')), 'sh', '-c', 'setsid sleep 4242 & sleep 4243'])"
     )
     starter = subprocess.Popen([sys.executable, "-c", program, PATH])
     family = until(lambda: sleeping(starter.pid))

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from flightlog.archive.archive import Archive
-from flightlog.archive.session_reader import SessionFollower, load_cached_outline, read_outline
+from flightlog.archive.session_reader import SessionFollower, load_cached_outline
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import SessionFold
 from flightlog.views.session.summary import outline_session
@@ -15,7 +15,7 @@ from recordings import CASES, archive, config_dir
 
 def whole(found, name):
     fold = SessionFold(name, "claude-code", price)
-    for item in found.iter_entries(name):
+    for item in found.iter_file_entries(found.recordings[name].files):
         fold.add(item)
     return fold.outline()
 
@@ -109,7 +109,7 @@ def test_a_long_session_is_kept_in_the_index_until_it_changes(tmp_path):
 
     assert load_cached_outline(found, name) is None
     listed = next(iter(found.iter_summaries()))
-    assert load_cached_outline(found, name) == read_outline(found, name)
+    assert load_cached_outline(found, name) == found.read_outline(name)
     assert replace(listed, changed_ms=0) == outline_session(found.read_session(name)).summary
     file.write_bytes(file.read_bytes() + b'{"type":"new-thing"}\n')
     assert load_cached_outline(Archive([str(folder)], str(tmp_path / "home")), name) is None

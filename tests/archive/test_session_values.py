@@ -71,7 +71,7 @@ def test_an_index_that_is_no_database_costs_time_and_no_answer(tmp_path):
 
     assert catalogue.get_or_compute("s", files(1), Counting()) == {"about": "s"}
     catalogue.close()
-    assert sqlite3.connect(tmp_path / "index.db").execute("SELECT count(*) FROM told").fetchone() == (1,)
+    assert sqlite3.connect(tmp_path / "index.db").execute("SELECT count(*) FROM session_values").fetchone() == (1,)
 
 
 def test_an_index_somebody_holds_is_left_alone(tmp_path):
@@ -84,4 +84,4 @@ def test_an_index_somebody_holds_is_left_alone(tmp_path):
 
     held.execute("COMMIT")
     assert answer == {"about": "t"}
-    assert held.execute("SELECT session FROM told").fetchall() == [("s",)]
+    assert held.execute("SELECT session FROM session_values").fetchall() == [("s",)]

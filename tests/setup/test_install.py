@@ -175,7 +175,7 @@ def test_a_change_by_somebody_else_in_between_is_not_overwritten(settings):
     change = plan_install(settings, [], PYTHON)
     write(settings, '{"model": "opus"}')
 
-    with pytest.raises(Conflict, match="changed by somebody else"):
+    with pytest.raises(Conflict, match="changed by another program"):
         apply_change(change)
 
     assert settings.read_text() == '{"model": "opus"}'

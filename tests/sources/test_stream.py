@@ -1,9 +1,9 @@
-import io
 import json
+import os
+import signal
 
 from flightlog.agents.claude_code.search_text import read_records
 from flightlog.model.session import SessionFile
-from flightlog.sources import workers
 from flightlog.sources.workers import FORK_ABOVE_BYTES, read_all
 from flightlog.store.index.files import PendingRead
 
@@ -31,9 +31,16 @@ def test_a_missing_file_says_so(tmp_path):
     assert read_records(str(tmp_path / "none"), 0).error == "No such file or directory"
 
 
-def test_a_reader_that_stops_is_replaced(tmp_path):
-    assert workers._read_message(io.BytesIO(b"")) is None
-    assert workers._read_message(io.BytesIO((99).to_bytes(8, "big") + b"half")) is None
+def test_files_that_a_dead_reader_did_not_deliver_are_read_here(tmp_path):
+    own_pid = os.getpid()
+    pending = readings(tmp_path, FORK_ABOVE_BYTES)
+
+    def read_until_third(path, start):
+        if os.getpid() != own_pid and path.endswith("2.jsonl"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return read_records(path, start)
+
+    assert list(read_all(pending, read_until_third)) == [read_records(read.file.path, 0) for read in pending]
 
 
 def test_who_stops_listening_leaves_no_child_behind(tmp_path):

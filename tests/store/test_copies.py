@@ -26,7 +26,7 @@ def test_a_copy_has_everything_links_modes_and_what_git_ignores(tmp_path):
 
 def test_a_copy_goes_into_nothing_and_from_nowhere(tmp_path):
     (tmp_path / "there").mkdir()
-    with pytest.raises(Invalid, match="something already"):
+    with pytest.raises(Invalid, match="already exists"):
         copy_tree(tmp_path, tmp_path / "there")
     with pytest.raises(Unavailable, match="cannot be copied"):
         copy_tree(tmp_path / "absent", tmp_path / "copy")

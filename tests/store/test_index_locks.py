@@ -6,7 +6,7 @@ import sys
 
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import SCHEMA as FILES
-from flightlog.store.index.session_values import SCHEMA, load_values, store_values
+from flightlog.store.index.files import VALUES_SCHEMA, load_values, store_values
 
 # The bytes SQLite locks while a connection may read; whoever gets them all to itself clears the log away.
 TAKE = """
@@ -80,7 +80,7 @@ def test_a_level_creates_its_tables_beside_those_of_another(tmp_path):
     first.query(lambda database: database.execute("INSERT INTO files(level, path) VALUES (1, 'x')"))
     first.close()
 
-    second = Index(path, FILES, SCHEMA)
+    second = Index(path, FILES, VALUES_SCHEMA)
     second.query(lambda database: store_values(database, "kind", [("s", 1, b"x")]))
     count = second.query(lambda database: database.execute("SELECT count(*) FROM files").fetchone())
     second.close()
@@ -91,9 +91,9 @@ def test_a_level_creates_its_tables_beside_those_of_another(tmp_path):
 OPENING = """
 import sys
 from flightlog.store.index.database import Index
-from flightlog.store.index.session_values import SCHEMA, store_values
+from flightlog.store.index.files import VALUES_SCHEMA, store_values
 sys.stdin.read(1)
-index = Index(sys.argv[1], SCHEMA)
+index = Index(sys.argv[1], VALUES_SCHEMA)
 index.query(lambda database: store_values(database, "kind", [(sys.argv[2], 1, b"x")]))
 index.close()
 """
@@ -111,6 +111,6 @@ def test_processes_that_open_an_index_at_once_do_not_throw_it_away(tmp_path):
             child.stdin.write(b"x")
             child.stdin.close()
         assert [child.wait(60) for child in begun] == [0] * 6
-        index = Index(path, SCHEMA)
+        index = Index(path, VALUES_SCHEMA)
         assert len(index.query(lambda database: load_values(database, "kind"))) == 6
         index.close()

@@ -28,7 +28,7 @@ def test_each_reason_is_said(tmp_path):
     assert found.reasons == (
         "1 of 40 tool calls failed",
         "context compacted 2 times",
-        "1 records of unknown type",
+        "1 record of unknown type",
     )
 
 

@@ -51,7 +51,7 @@ def test_only_what_is_true_is_said():
     assert "than is on record" not in " ".join(said(unrecorded_usd=0.00001))
     assert "$0.5000 more than is on record" in " ".join(said(unrecorded_usd=0.5))
     assert "$0.5000 less than is on record" in " ".join(said(unrecorded_usd=-0.5))
-    assert "2 records of unknown type, 1 damaged spans" in said(unknown_records=2, damaged=1)
+    assert "2 records of unknown type, 1 damaged span" in said(unknown_records=2, damaged=1)
     assert "cost unknown" in " ".join(said(cost=Cost(None, CostSource.UNKNOWN)))
 
 

@@ -1,6 +1,5 @@
 """A session page shows the same rows and the same text as a fold of the whole session."""
 
-from flightlog.archive.session_reader import read_outline
 from flightlog.model.session import Step, Turn
 from flightlog.views.session.timeline import RowKind, RowMark, build_rows
 from flightlog.web.session_page import GONE, SessionPage, searchable_text
@@ -8,7 +7,7 @@ from recordings import CASES, archive
 
 
 def held_of(found, name=None):
-    return SessionPage(found, read_outline(found, name or found.latest_session()))
+    return SessionPage(found, found.read_outline(name or found.latest_session()))
 
 
 def every(held, lane=""):

@@ -11,7 +11,7 @@ from tools.bench.measure import Contender, Result, clear, plain_env, race
 from tools.bench.table import Table
 from tools.bench.usage import Ground
 
-from flightlog.agents.claude_code.files import AGENT, find_transcripts
+from flightlog.agents.claude_code.files import AGENT_NAME, find_transcripts
 from flightlog.agents.recordings import adopt_session_files, list_recorded_files
 from flightlog.archive.search import SearchIndex, parse_query
 from flightlog.model.session import SessionFile
@@ -71,7 +71,7 @@ def _sealed(ground: Ground) -> float:
         whole += size
         if place % 20:
             adopt_session_files(str(ground.index), session, files)
-            seal_session(ground.index, AGENT, session)
+            seal_session(ground.index, AGENT_NAME, session)
             for file in files:
                 Path(file.path).unlink()
             sealed += size

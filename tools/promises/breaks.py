@@ -398,8 +398,8 @@ BREAKS = (
     Break(
         "R16",
         "views/session/turns.py",
-        "            waiting[parent].append(place)\n",
-        "            ready.append(place)\n",
+        "            waiting[parent].append(index)\n",
+        "            ready.append(index)\n",
         "tests/views/session/test_turns.py::test_a_record_comes_after_the_one_it_replies_to_whatever_the_clock_says",
     ),
     Break(

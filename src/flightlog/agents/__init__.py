@@ -1,4 +1,4 @@
-"""The registry of agents: each package is imported when its agent is first used."""
+"""The registry of agents; it imports an agent's package on first use."""
 
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Recordings that ship with the package, as a configuration directory of Claude Code.
 SAMPLES = Path(__file__).parent / "scripted" / "recordings"
-# A package `claude_code` exports the agent "claude-code": its name below `sessions/` and in records.
+# A package `claude_code` exports the agent "claude-code".
 _PACKAGES = ("claude_code",)
 
 

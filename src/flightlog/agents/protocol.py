@@ -1,10 +1,10 @@
-"""Agent, Driver, RunningAgent, Dialect.
+"""Agent, Driver, HookSettings, Dialect.
 
-A driver starts one program and reports what it said. It decides nothing: environment, time
-limits and the place to work in are given, and no driver reads them from the machine.
+A driver starts one program and returns its records. Callers give it the environment, time limits
+and working directory; no driver reads them from the machine.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,15 +14,18 @@ from flightlog.model.exchange import is_loopback
 from flightlog.sources.protocol import Source
 
 if TYPE_CHECKING:
+    from flightlog.agents.dialects.anthropic_messages import AssistantMessage
     from flightlog.agents.process import AgentProcess
+    from flightlog.model.runtime import Runtime
+    from flightlog.model.usage import Usage
 
 _LOOPBACK = "127.0.0.1,localhost,::1"
 
 
 def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an agent's environment in which a model on this machine is reached directly.
+    """Return an agent's environment in which it reaches a model on this machine directly.
 
-    A client that is given `HTTP_PROXY` sends even loopback requests there, its key in plain text.
+    With `HTTP_PROXY` set, a client sends even loopback requests to the proxy, its key in plain text.
     """
     if not is_loopback(environment.get("ANTHROPIC_BASE_URL", "")):
         return dict(environment)
@@ -32,10 +35,10 @@ def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class AgentPrompt(Struct, frozen=True):
-    """One prompt for one agent: a new session, or more of an old one.
+    """One prompt for one agent, in a new session or a resumed one.
 
-    `before` are words put before the agent's command, as `agents.namespace` makes them. `read_only`
-    takes away the tools that write or run; a program whose tools are not known needs a sandbox instead.
+    `before` is a prefix of the agent's command, as `agents.sandbox` makes it. `read_only` removes
+    the tools that write or run; a program with unknown tools needs a sandbox instead.
     """
 
     prompt: str
@@ -50,7 +53,7 @@ class AgentPrompt(Struct, frozen=True):
 
 
 class AgentOutcome(Struct, frozen=True):
-    """How a run ended: `session` is empty when the agent never said it; `plain` is what it said besides records."""
+    """The end of a run: `session` may be unknown (""); `plain` is output that is not JSON."""
 
     exit_code: int
     session: str
@@ -61,21 +64,44 @@ class AgentOutcome(Struct, frozen=True):
 
 
 class Driver(Protocol):
-    """How one kind of agent is driven."""
+    """Starts one kind of agent."""
 
     @property
     def agent(self) -> str:
-        """The agent's name, as recordings are filed."""
+        """The agent's name in recordings."""
 
     def version(self, environment: Mapping[str, str]) -> str:
-        """The program's version, or nothing when it does not say."""
+        """Return the program's version, or "" if unknown."""
 
-    def start(self, ask: AgentPrompt) -> "AgentProcess":
+    def start(self, prompt: AgentPrompt) -> "AgentProcess":
         """Start a run and return at once."""
 
 
+class HookSettings(Protocol):
+    """The settings in which our hooks are registered; a module can implement it."""
+
+    def events_for(self, versions: Collection[str]) -> tuple[str, ...]:
+        """Return the events to register for clients of `versions`."""
+
+    def project_settings(self, project: Path) -> Path:
+        """Return the path of a project's settings that are this machine's own."""
+
+    def keep_days(self, config_dir: Path) -> int:
+        """Return after how many days the agent deletes its transcripts."""
+
+
+class Dialect(Protocol):
+    """Decoders of a model API; a module can implement it."""
+
+    def decode_response(self, data: bytes) -> "AssistantMessage":
+        """Decode a response body."""
+
+    def decode_usage(self, value: Any) -> "Usage":
+        """Return the tokens that a response reports."""
+
+
 class Agent(Protocol):
-    """One coding agent: how its sessions are read, and how it is started where it can be."""
+    """One coding agent: the reader of its sessions, and the parts that it may lack."""
 
     @property
     def name(self) -> str:
@@ -85,5 +111,14 @@ class Agent(Protocol):
     def source(self) -> Source:
         """The reader of its session files."""
 
+    def roots(self, runtime: "Runtime") -> tuple[str, ...]:
+        """Return the directories below which `source` finds session files."""
+
     def driver(self, program: Path) -> "Driver | None":
         """Return a driver of the client at `program`, or None for an agent that is only read."""
+
+    def hooks(self) -> "HookSettings | None":
+        """Return the agent's hook settings, or None if it has no hooks."""
+
+    def dialect(self) -> "Dialect | None":
+        """Return the decoders of the API that the agent calls, or None if it is not captured."""

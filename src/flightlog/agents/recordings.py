@@ -1,15 +1,16 @@
-"""Transcripts wherever they are: the agent's own files first, our copies of what it deleted or rewrote.
+"""List and adopt transcripts: the agent's own files, and our copies of what it deleted or rewrote.
 
-A file the agent still has is read in place. Of a file it deleted, every generation of our
-copy is read; of one it rewrote, the older generations, which hold what is no longer there.
+A file that still exists is read in place. Of a deleted file every generation of our copy is read;
+of a rewritten file the older generations, which contain what the agent removed.
 """
 
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from flightlog.agents.claude_code.files import AGENT, find_transcripts, spilled_output_path, subagent_info_path
+from flightlog.agents.claude_code.files import AGENT_NAME, find_transcripts, spilled_output_path, subagent_info_path
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Damage, Unavailable
 from flightlog.model.session import SessionFile
@@ -28,59 +29,51 @@ if TYPE_CHECKING:
 
 
 def list_recorded_files(config_dirs: Sequence[str], home: str) -> FileListing:
-    """List every transcript there is: live below `config_dirs`, kept below `home`."""
-    live = [find_transcripts(folder) for folder in config_dirs]
-    transcripts = [transcript for found in live for transcript in found.files]
-    damage = [each for found in live for each in found.damage]
-    kept = tuple(_adopted_files(transcripts, home, damage)) if home else ()
-    return FileListing((*transcripts, *kept), tuple(damage))
+    """List every transcript: the agent's below `config_dirs`, our copies below `home`."""
+    listings = [find_transcripts(config_dir) for config_dir in config_dirs]
+    transcripts = [transcript for listing in listings for transcript in listing.files]
+    damage = [item for listing in listings for item in listing.damage]
+    copies = tuple(_adopted_files(transcripts, home, damage)) if home else ()
+    return FileListing((*transcripts, *copies), tuple(damage))
 
 
 def adopt_session_files(home: str, session: str, files: Iterable[SessionFile]) -> "SessionAdoption":
-    """Take everything a session's files hold into our own copy; only what is new is read."""
+    """Copy the new bytes of a session's files into our own recording."""
     from pathlib import Path  # noqa: PLC0415 - a report adopts nothing
 
     from flightlog.store.recordings.sessions import adopt_session  # noqa: PLC0415
 
-    return adopt_session(Path(home), AGENT, session, agent_files(home, files))
+    return adopt_session(Path(home), AGENT_NAME, session, agent_files(home, files))
 
 
 def agent_files(home: str, files: Iterable[SessionFile]) -> "dict[str, Path]":
-    """Return the agent's own files of a session by the names our copies have."""
+    """Return the agent's own files of a session by their names in our recording."""
     from pathlib import Path  # noqa: PLC0415 - as above
 
     sources: dict[str, Path] = {}
     for file in sorted(files, key=lambda file: file.size):
         path = Path(file.path)
         if path.is_symlink():
-            path = path.resolve()  # a session is listed through a link, so it is archived through it
+            path = path.resolve()  # sessions are listed through links, so they are archived through them
         if path.is_relative_to(home):
             continue
         sources[recording_name(file)] = path
-        facts = Path(subagent_info_path(file))
-        if file.lane and facts.is_file():
-            sources[f"subagents/{facts.name}"] = facts
-        sources.update((f"tool-results/{spilled.name}", spilled) for spilled in _list_spilled_files(file))
+        info = Path(subagent_info_path(file))
+        if file.lane and info.is_file():
+            sources[f"subagents/{info.name}"] = info
+        with suppress(OSError):
+            outputs = sorted(Path(spilled_output_path(file, "x")).parent.iterdir())
+            sources |= {f"tool-results/{path.name}": path for path in outputs if path.is_file() and is_safe(path.name)}
     return sources
 
 
 def recording_name(transcript: SessionFile) -> str:
-    """Name a transcript inside our copy of its session."""
+    """Return the name of a transcript inside our recording of its session."""
     return f"subagents/agent-{transcript.lane}.jsonl" if transcript.lane else TRANSCRIPT
 
 
-def _list_spilled_files(file: SessionFile) -> "list[Path]":
-    from pathlib import Path  # noqa: PLC0415 - as above
-
-    folder = Path(spilled_output_path(file, "x")).parent
-    try:
-        return sorted(path for path in folder.iterdir() if path.is_file() and is_safe(path.name))
-    except OSError:
-        return []
-
-
 def _adopted_files(live: Iterable[SessionFile], home: str, damage: list[Damage]) -> Iterator[SessionFile]:
-    sessions, rewritten = list_recorded_sessions(home, AGENT)
+    sessions, rewritten = list_recorded_sessions(home, AGENT_NAME)
     if not sessions:
         return
     present: dict[str, set[str]] = defaultdict(set)
@@ -88,19 +81,19 @@ def _adopted_files(live: Iterable[SessionFile], home: str, damage: list[Damage])
         present[transcript.session].add(recording_name(transcript))
     whole = {session for session, names in present.items() if TRANSCRIPT in names}
     for session in sorted(sessions - (whole - rewritten)):
-        root = session_dir(home, AGENT, session)
+        root = session_dir(home, AGENT_NAME, session)
         try:
-            kept = list_recorded_transcripts(home, AGENT, session)
+            copies = list_recorded_transcripts(home, AGENT_NAME, session)
         except OSError as error:
             damage.append(Damage(str(root), 0, 0, error.strerror or "unreadable"))
-            kept = {}
-        if not kept and not present[session] and not _has_no_recording(root):
-            # Named all the same: a session that was lost is missed where it is listed.
+            copies = {}
+        if not copies and not present[session] and not _has_no_recording(root):
+            # Listed although it has no files left, so that a lost session does not vanish silently.
             yield SessionFile(str(root / TRANSCRIPT), session, 0, 0)
-        for name, numbers in sorted(kept.items()):
+        for name, numbers in sorted(copies.items()):
             # The newest generation is what the agent still has.
-            wanted = numbers[:-1] if name in present[session] else numbers
-            yield from _iter_generations(root / name, session, wanted, damage)
+            missing = numbers[:-1] if name in present[session] else numbers
+            yield from _iter_generations(root / name, session, missing, damage)
 
 
 def _has_no_recording(root: "Path") -> bool:
@@ -117,11 +110,12 @@ def _iter_generations(
 
     lane = path.stem.removeprefix("agent-") if path.stem != Path(TRANSCRIPT).stem else ""
     for number in numbers:
-        each = generation_path(path, number)
+        generation = generation_path(path, number)
         try:
-            with Recording(each) as recording:
-                # Our copies only grow, so their size says whether they changed; one that was restored is read again.
-                restored = sum(1 for _ in each.parent.glob(f"{each.name}*.damaged-*"))
-                yield SessionFile(str(each), session, recording.size, 0, lane, inode=restored)
+            with Recording(generation) as recording:
+                # Our copies only grow, so a change shows in the size. A restored copy may have the
+                # same size: the count of its damaged predecessors serves as the inode.
+                restored = sum(1 for _ in generation.parent.glob(f"{generation.name}*.damaged-*"))
+                yield SessionFile(str(generation), session, recording.size, 0, lane, inode=restored)
         except (OSError, Unavailable) as error:
-            damage.append(Damage(str(each), 0, 0, getattr(error, "strerror", "") or str(error)))
+            damage.append(Damage(str(generation), 0, 0, getattr(error, "strerror", "") or str(error)))

@@ -7,6 +7,7 @@ allowed here with `flightlog trust`; both are recorded in the data directory (`p
 from pathlib import Path
 from typing import Any
 
+from flightlog.agents.claude_code.hooks import project_settings_files
 from flightlog.dataset.state import find_collecting_root, row_sources
 from flightlog.lab import store
 from flightlog.lab.service import run_target
@@ -57,8 +58,7 @@ def repository_target(runtime: Runtime, path: Path) -> ConsentTarget:
 
 def describe_dataset(runtime: Runtime, top: Path) -> dict[str, Any]:
     """Return what each source of consent allows for the training rows of a repository, and what that comes to."""
-    named = (top / ".claude" / name for name in ("settings.json", "settings.local.json"))
-    texts = [path.read_text("utf-8", "replace") for path in named if path.is_file()]
+    texts = [path.read_text("utf-8", "replace") for path in project_settings_files(top) if path.is_file()]
     held = row_sources(runtime, top, own_hook=any(word in text for text in texts for word in OWN_HOOKS))
     listed = {name: sorted(held.get(name, ())) for name in ("trust", "environment", "hook")}
     return {word: any(word in allowed for allowed in held.values()) for word in GRANTS} | {"sources": listed}

@@ -1,1 +1,1 @@
-"""All recordings of this machine."""
+"""All recordings of this machine: find, read, search, share and export sessions."""

@@ -1,10 +1,6 @@
-"""Archive: find, list, open sessions; copied responses.
+"""All recordings of this machine: find, list, read and follow sessions.
 
-A fork or a resumed copy repeats responses of another session of the same project. Which of
-the sessions said them first is the ledger's rule, the same one that usage is counted by.
-
-Reads the agents' own files in place; nothing is written on the way to a report. Which
-directories to look in is told from outside.
+The agents' own files are read in place. Only caches are written, to `index.db`.
 """
 
 import functools
@@ -15,12 +11,13 @@ from contextlib import closing
 from datetime import tzinfo
 from itertools import groupby
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.files import AGENT, find_config_dirs
+from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs
 from flightlog.agents.recordings import list_recorded_files
 from flightlog.archive.search import SearchIndex, SearchQuery, SearchResult
 from flightlog.archive.session_values import SessionValueCache
@@ -45,41 +42,11 @@ from flightlog.views.session.outline import SessionOutline, SessionSummary
 from flightlog.views.session.thread import OutOfOrder, shorten_texts
 from flightlog.views.session.timeline import map_addresses
 
+T = TypeVar("T")
 Progress = Callable[[int, int], None]
-Place = tuple[str, int, int]  # path, offset, length
-SPILLED_BYTES_MAX = 64 << 20
-LONG_BYTES = 4 << 20  # what is longer is never held whole
-
-
-def session_contexts(files: Sequence[SessionFile], others: Iterable[SessionFile]) -> dict[str, ThreadContext]:
-    """Say what is known of each thread of the session in `files`; `others` are the files of other sessions."""
-    told = source_of(AGENT).thread_contexts(files)
-    main = next((file for file in files if not file.lane), None)
-    if main is not None:
-        main_thread = told.get("", ThreadContext())
-        told[""] = replace(main_thread, copied=main_thread.copied | _copied_responses(main, others))
-    return told
-
-
-def _copied_responses(main: SessionFile, others: Iterable[SessionFile]) -> frozenset[str]:
-    """Name the responses in `main` that an older session of the project holds; the first one tells where to look."""
-    scan_usage = source_of(AGENT).scan_usage
-    mine = scan_usage(main)
-    first = min(mine.rows, key=lambda row: row.at_ms, default=None)
-    if first is None:
-        return frozenset()
-    folder = os.path.dirname(main.path)  # noqa: PTH120 - as text, like everywhere here
-    near = [file for file in others if not file.lane and os.path.dirname(file.path) == folder]  # noqa: PTH120
-    assert all(file.session != main.session for file in near)
-    holders = [file for file in near if any(True for _ in find_lines(file.path, first.message_id))]
-    if not holders:
-        return frozenset()
-    scans = {main.session: mine, **{file.session: scan_usage(file) for file in holders}}
-    rows = [row_to_response(row) for each in scans.values() for row in each.rows]
-    attribution = attribute_responses(
-        rows, {session: each.first_ms for session, each in scans.items() if each.first_ms}
-    )
-    return frozenset(copy.message_id for copy in attribution.copies.get(main.session, ()))
+RecordLocation = tuple[str, int, int]  # path, offset, length
+SPILLED_BYTES_MAX = 64 << 20  # of one tool output that is read into memory
+LONG_BYTES = 4 << 20  # outlines of longer sessions are cached: folding them takes noticeable time
 
 
 class SessionFiles(Struct, frozen=True):
@@ -91,12 +58,12 @@ class SessionFiles(Struct, frozen=True):
 
     @property
     def changed_ms(self) -> int:
-        """When the agent last wrote to any of them."""
+        """The last modification time of the files."""
         return max(file.changed_ns for file in self.files) // 1_000_000
 
     @property
     def size(self) -> int:
-        """How many bytes they hold."""
+        """The total size in bytes."""
         return sum(file.size for file in self.files)
 
     @property
@@ -111,39 +78,39 @@ def open_archive(runtime: Runtime) -> "Archive":
 
 
 class Archive:
-    """Every recording that can be found from here."""
+    """The sessions in the agents' directories and in our own copies."""
 
     def __init__(self, config_dirs: Sequence[str], home: str = "") -> None:
-        """Look below `config_dirs`, the agents' own configuration directories, and in our copies below `home`."""
+        """Use the agents' configuration directories and the copies and the index below `home`."""
         self._config_dirs = tuple(config_dirs)
         self._home = home
-        self._noted: dict[str, list[Entry]] = {}
-        self._source = source_of(AGENT)
+        self._titles: dict[str, list[Entry]] = {}
+        self._source = source_of(AGENT_NAME)
 
     @functools.cached_property
     def recordings(self) -> dict[str, SessionFiles]:
         """Every session's files, by session id."""
         files: dict[str, list[SessionFile]] = defaultdict(list)
-        for transcript in self._list_files.files:
-            files[transcript.session].append(transcript)
-        return {session: SessionFiles(session, AGENT, tuple(files[session])) for session in sorted(files)}
+        for file in self._listing.files:
+            files[file.session].append(file)
+        return {session: SessionFiles(session, AGENT_NAME, tuple(files[session])) for session in sorted(files)}
 
     @property
     def damage(self) -> tuple[Damage, ...]:
-        """What could not be looked into."""
-        return self._list_files.damage
+        """The directories and files that could not be listed."""
+        return self._listing.damage
 
-    def find_recording(self, written: str) -> SessionFiles:
-        """Return the session whose id begins with `written`."""
-        if written in self.recordings:
-            return self.recordings[written]
-        begin = check_id(written)
+    def find_recording(self, prefix: str) -> SessionFiles:
+        """Return the session whose id begins with `prefix`."""
+        if prefix in self.recordings:
+            return self.recordings[prefix]
+        begin = check_id(prefix)
         matches = [session for session in self.recordings if session.startswith(begin)]
         if not matches:
-            raise NotFound(f"no session begins with {written!r}", hint="flightlog session list")
+            raise NotFound(f"no session begins with {prefix!r}", hint="flightlog session list")
         if len(matches) > 1:
             some = ", ".join(matches[:5])
-            raise Invalid(f"{len(matches)} sessions begin with {written!r}", hint=f"write more of it: {some}")
+            raise Invalid(f"{len(matches)} sessions begin with {prefix!r}", hint=f"write more of it: {some}")
         return self.recordings[matches[0]]
 
     def latest_session(self) -> str:
@@ -152,187 +119,197 @@ class Archive:
             raise NotFound("there are no sessions", hint="flightlog demo")
         return max(self.recordings.values(), key=lambda recording: (recording.changed_ms, recording.session)).session
 
-    def read_session(self, written: str) -> Session:
-        """Tell the session whose id begins with `written`."""
-        return self._fold_session(self.find_recording(written))
+    def read_session(self, prefix: str) -> Session:
+        """Return the whole session whose id begins with `prefix`."""
+        return self._fold_session(self.find_recording(prefix))
+
+    def iter_sessions(self, progress: Progress | None = None) -> Iterator[Session]:
+        """Yield every session, newest first."""
+        yield from _report_progress(map(self._fold_session, self._newest_first), progress, len(self.recordings))
+
+    def read_outline(self, session: str) -> SessionOutline:
+        """Return the outline of a session; that of a long one is cached in the index."""
+        recording = self.recordings[session]
+        if recording.size < LONG_BYTES:
+            return self._fold_outline(session)
+        with closing(self.outline_cache()) as cache:
+            return cache.get_or_compute(session, recording.files, self._fold_outline)
+
+    def outline_cache(self) -> SessionValueCache[SessionOutline]:
+        """Open the cache of outlines; the caller closes it."""
+        return SessionValueCache("outline", SessionOutline, self.index_path)
 
     def iter_summaries(self, progress: Progress | None = None) -> Iterator[SessionSummary]:
-        """Reduce every session to a line, newest first; only what changed is read again."""
-        catalogue = SessionValueCache("summary", SessionSummary, self.index_path)
-        files = {recording.session: recording.files for recording in self._recordings_newest_first()}
-        own = self.usage_pipeline.session_rows()
-        damaged = list_damaged_sessions(self._home, AGENT) if self._home else ()
-        for done, summary in enumerate(catalogue.iter_values(files, self._summarize_session)):
-            if progress is not None:
-                progress(done, len(files))
-            row = own.get(summary.session)
-            if summary.session in damaged:
-                summary = replace(summary, damaged=max(summary.damaged, 1))  # noqa: PLW2901 - as the archive knows it
-            yield replace(summary, usage=row.usage, cost=row.cost) if row else summary
-        catalogue.close()
+        """Yield a summary of every session, newest first; unchanged ones come from the index."""
+        files = {recording.session: recording.files for recording in self._newest_first}
+        usage_rows = self.usage_pipeline.session_rows()
+        damaged = list_damaged_sessions(self._home, AGENT_NAME) if self._home else ()
+        with closing(SessionValueCache("summary", SessionSummary, self.index_path)) as cache:
+            summaries = cache.iter_values(files, self._summarize_session)
+            for summary in _report_progress(summaries, progress, len(files)):
+                row = usage_rows.get(summary.session)
+                if summary.session in damaged:
+                    summary = replace(summary, damaged=max(summary.damaged, 1))  # noqa: PLW2901
+                yield replace(summary, usage=row.usage, cost=row.cost) if row else summary
 
     def search_records(self, query: SearchQuery, limit: int) -> list[tuple[SearchResult, str]]:
-        """Find records by what they say, each with the address that opens it."""
-        catalogue = SessionValueCache("addresses", dict[str, str], self.index_path)
-        known: dict[str, dict[str, str]] = {}
-        hits = []
-        for found in self.search_index.search_records(query, limit):
-            session = found.hit.session
-            if session not in known:
-                files = self.recordings[session].files
-                known[session] = catalogue.get_or_compute(
-                    session, files, lambda each: map_addresses(self.read_session(each))
-                )
-            hits.append((found, known[session].get(found.hit.uuid, session)))
-        catalogue.close()
-        return hits
+        """Return records that match `query`, each with its address."""
+        addresses: dict[str, dict[str, str]] = {}
+        results = []
+        with closing(SessionValueCache("addresses", dict[str, str], self.index_path)) as cache:
+            for result in self.search_index.search_records(query, limit):
+                session = result.hit.session
+                if session not in addresses:
+                    files = self.recordings[session].files
+                    addresses[session] = cache.get_or_compute(
+                        session, files, lambda session: map_addresses(self.read_session(session))
+                    )
+                results.append((result, addresses[session].get(result.hit.uuid, session)))
+        return results
 
     def iter_edits(
         self, sessions: Iterable[str] | None = None, progress: Progress | None = None
     ) -> Iterator[tuple[str, tuple[LineEdit, ...]]]:
-        """Yield what each session wrote into files, all of them or those named; only what changed is read again."""
-        catalogue = SessionValueCache("edits", tuple[LineEdit, ...], self.index_path)
-        wanted = self.recordings if sessions is None else [each for each in sessions if each in self.recordings]
-        files = {session: self.recordings[session].files for session in wanted}
-        found = catalogue.iter_values(files, lambda session: edits_of_session(self.read_session(session)))
-        for done, pair in enumerate(zip(files, found, strict=True)):
-            if progress is not None:
-                progress(done, len(files))
-            yield pair
-        catalogue.close()
+        """Yield the file edits of `sessions`, or of all; unchanged ones come from the index."""
+        names = self.recordings if sessions is None else [name for name in sessions if name in self.recordings]
+        files = {name: self.recordings[name].files for name in names}
+        with closing(SessionValueCache("edits", tuple[LineEdit, ...], self.index_path)) as cache:
+            edits = cache.iter_values(files, lambda session: edits_of_session(self.read_session(session)))
+            yield from _report_progress(zip(files, edits, strict=True), progress, len(files))
 
     def count_secrets(self, bytes_max: int | None = None) -> dict[str, dict[str, int]]:
-        """Return how many secrets each session holds, by rule, newest first; only what changed is read again.
+        """Return the number of secrets in each session, by rule, newest session first.
 
-        With `bytes_max`, sessions that nobody counted yet are left out once so much was read.
+        Unchanged sessions come from the index. With `bytes_max`, no more sessions are scanned
+        after that many bytes; those that are not in the index are left out.
         """
-        catalogue = SessionValueCache("secrets", dict[str, int], self.index_path)
         counts: dict[str, dict[str, int]] = {}
-        read = 0
-        for recording in self._recordings_newest_first():
-            count = catalogue.get_if_current(recording.session, recording.files)
-            if count is None and (bytes_max is None or read < bytes_max):
-                read += recording.size
-                count = catalogue.get_or_compute(recording.session, recording.files, self._secret_counts)
-            if count is not None:
-                counts[recording.session] = count
-        catalogue.close()
+        scanned = 0
+        with closing(SessionValueCache("secrets", dict[str, int], self.index_path)) as cache:
+            for recording in self._newest_first:
+                count = cache.get_if_current(recording.session, recording.files)
+                if count is None and (bytes_max is None or scanned < bytes_max):
+                    scanned += recording.size
+                    count = cache.get_or_compute(recording.session, recording.files, self._count_session_secrets)
+                if count is not None:
+                    counts[recording.session] = count
         return counts
-
-    def iter_sessions(self, progress: Progress | None = None) -> Iterator[Session]:
-        """Tell every session, newest first."""
-        ordered = self._recordings_newest_first()
-        for done, recording in enumerate(ordered):
-            if progress is not None:
-                progress(done, len(ordered))
-            yield self._fold_session(recording)
-
-    def iter_entries(self, written: str) -> Iterator[Entry | Damage | SubagentInfo]:
-        """Yield what a session's own files say, for a fold of one's own; titles noted elsewhere are not looked for."""
-        yield from self.iter_file_entries(self.find_recording(written).files)
 
     def iter_file_entries(
         self, files: Iterable[SessionFile], starts: Mapping[str, int] | None = None
     ) -> Iterator[Entry | Damage | SubagentInfo]:
-        """Yield what some files of a session say, each from the byte named in `starts` on."""
+        """Yield the entries of some files of a session, each from its offset in `starts`."""
         for file in files:
             yield from self._source.entries(file, (starts or {}).get(file.path, 0))
 
     def first_cwd(self, recording: SessionFiles) -> str:
-        """Return the directory a session began in; no more is read than it takes."""
-        said = (entry for entry in self.iter_file_entries(recording.files) if isinstance(entry, Entry))
-        return next((entry.scene.cwd for entry in said if entry.scene.cwd), "")
+        """Return the directory a session began in; reads up to the first record that has it."""
+        entries = (entry for entry in self.iter_file_entries(recording.files) if isinstance(entry, Entry))
+        return next((entry.scene.cwd for entry in entries if entry.scene.cwd), "")
 
-    def thread_contexts(self, written: str) -> dict[str, ThreadContext]:
-        """Say what the model was given in each thread of a session, and what of it is a copy."""
-        recording = self.find_recording(written)
-        others = (file for file in self._list_files.files if file.session != recording.session)
-        return session_contexts(recording.files, others)
+    def thread_contexts(self, prefix: str) -> dict[str, ThreadContext]:
+        """Return what the model was given in each thread, and which responses are copies."""
+        recording = self.find_recording(prefix)
+        contexts = self._source.thread_contexts(recording.files)
+        if recording.main is not None:
+            main = contexts.get("", ThreadContext())
+            contexts[""] = replace(main, copied=main.copied | self._copied_responses(recording.main))
+        return contexts
 
-    def read_entries_at(self, places: Iterable[Place]) -> Iterator[Entry]:
-        """Read single records again, from where they were found."""
-        for path, group in groupby(places, key=lambda place: place[0]):
+    def read_entries_at(self, locations: Iterable[RecordLocation]) -> Iterator[Entry]:
+        """Yield the records at the locations."""
+        for path, group in groupby(locations, key=lambda location: location[0]):
             yield from self._source.entries_at(path, [(offset, length) for _, offset, length in group])
 
-    def find_entries(self, written: str, words: str) -> Iterator[Entry]:
-        """Yield the records of a session that hold `words` somewhere, in no promised order of threads."""
-        for file in self.find_recording(written).files:
-            yield from self.read_entries_at(
-                (file.path, offset, length) for offset, length in find_lines(file.path, words)
-            )
+    def find_entries(self, prefix: str, words: str) -> Iterator[Entry]:
+        """Yield the records of a session that contain `words`, file by file."""
+        for file in self.find_recording(prefix).files:
+            yield from self._source.entries_at(file.path, list(find_lines(file.path, words)))
 
-    def follow_session(self, written: str, pause: Callable[[], bool]) -> Iterator[Entry | Damage]:
-        """Yield what stands on record, then what is added; `pause` waits a little and says whether to go on.
+    def follow_session(self, prefix: str, pause: Callable[[], bool]) -> Iterator[Entry | Damage]:
+        """Yield the entries of a session, then those that are added while it runs.
 
-        A look costs as much as there is new: files are read from where the last look ended.
+        After each pass over the files `pause` waits and returns whether to continue. A pass
+        reads only what was appended since the last one.
         """
-        session = self.find_recording(written).session
-        read: dict[str, int] = {}
-        told: set[Damage] = set()
+        session = self.find_recording(prefix).session
+        offsets: dict[str, int] = {}
+        damage: set[Damage] = set()
         while True:
             for file in self.current_files(session):
-                start = read.get(file.path, 0)
-                if file.size < start:
+                start = offsets.get(file.path, 0)
+                if file.size < start:  # the file was rewritten
                     start = 0
                 if file.size > start:
                     for item in self._source.entries(file, start):
                         if isinstance(item, SubagentInfo) or (isinstance(item, Damage) and item.why == TORN_TAIL):
                             break
                         start = item.offset + item.length
-                        if isinstance(item, Damage) and item in told:
-                            continue
                         if isinstance(item, Damage):
-                            told.add(item)
+                            if item in damage:
+                                continue
+                            damage.add(item)
                         yield item
-                    read[file.path] = start
+                    offsets[file.path] = start
             if not pause():
                 return
 
-    def read_spilled_output(self, session: str, said: str) -> str | None:
-        """Read a tool result that was too large for the transcript, if it is still there."""
+    def read_spilled_output(self, session: str, name: str) -> str | None:
+        """Return a tool output stored beside the transcript, or None if its file is gone."""
         for file in self.find_recording(session).files:
             try:
-                return _read_text(self._source.tool_result_file(file, said))
+                with closing(open_reader(self._source.tool_result_file(file, name))) as reader:
+                    return reader.read(0, SPILLED_BYTES_MAX).decode("utf-8", "replace")
             except (OSError, ValueError):
                 continue
         return None
 
     def usage_report(self, by: Breakdown, zone: tzinfo, only: UsageFilter | None = None) -> UsageReport:
-        """Report usage and cost."""
+        """Return usage and cost of all sessions, or of the part that `only` selects."""
         return self.usage_pipeline.report(by, zone, only)
 
     @functools.cached_property
     def usage_pipeline(self) -> UsagePipeline:
-        """Usage of everything recorded; its `save` stores what was read."""
-        return UsagePipeline(self._list_files.files, self.index_path)
+        """The usage of all sessions; its `save` stores what was read."""
+        return UsagePipeline(self._listing.files, self.index_path)
 
     @functools.cached_property
     def search_index(self) -> SearchIndex:
-        """Search over everything recorded."""
-        return SearchIndex(self._list_files.files, self.index_path)
+        """The full-text search over all sessions."""
+        return SearchIndex(self._listing.files, self.index_path)
 
     @property
     def index_path(self) -> Path | None:
-        """Where the index is kept, if anywhere."""
+        """The path of the index; None without a data directory."""
         return Path(self._home) / "index.db" if self._home else None
 
+    def file_state(self, session: str) -> tuple[tuple[str, int, int], ...]:
+        """Return path, size and modification time of a session's files as they are now."""
+        files = self.current_files(self.find_recording(session).session)
+        return tuple((file.path, file.size, file.changed_ns) for file in files)
+
+    def current_files(self, session: str) -> tuple[SessionFile, ...]:
+        """Return a session's files as they are now; subagents that started since are included."""
+        files = self.recordings[session].files
+        current = [file for main in files if not main.lane for file in self._source.session_files(main)]
+        return tuple({file.path: file for file in current}.values()) or files
+
     @functools.cached_property
-    def _list_files(self) -> FileListing:
+    def _listing(self) -> FileListing:
         return list_recorded_files(self._config_dirs, self._home)
 
-    def _recordings_newest_first(self) -> list[SessionFiles]:
+    @property
+    def _newest_first(self) -> list[SessionFiles]:
         return sorted(self.recordings.values(), key=lambda recording: (-recording.changed_ms, recording.session))
 
     def _summarize_session(self, session: str) -> SessionSummary:
-        recording = self.recordings[session]
-        if recording.size >= LONG_BYTES:
-            from flightlog.archive.session_reader import read_outline  # noqa: PLC0415 - it knows the archive
+        return replace(self.read_outline(session).summary, changed_ms=self.recordings[session].changed_ms)
 
-            return replace(read_outline(self, session).summary, changed_ms=recording.changed_ms)
-        return replace(self.read_outline(session).summary, changed_ms=recording.changed_ms)
+    def _fold_session(self, recording: SessionFiles) -> Session:
+        return fold_session(recording.session, recording.agent, price, self._iter_items(recording))
 
-    def read_outline(self, session: str) -> SessionOutline:
-        """Return the outline of a session, read in bounded memory if the order of its records allows it."""
+    def _fold_outline(self, session: str) -> SessionOutline:
+        """Return the outline, read in bounded memory if the order of the records allows it."""
         recording = self.recordings[session]
         fold = SessionFold(session, recording.agent, price, Retain.TAIL)
         try:
@@ -345,42 +322,54 @@ class Archive:
                 fold.add(shorten_texts(item))
             return fold.outline()
 
-    def file_state(self, session: str) -> tuple[tuple[str, int, int], ...]:
-        """Say how the files of a session stand now, by path, size and time; it changes when they do."""
-        return tuple(
-            (file.path, file.size, file.changed_ns) for file in self.current_files(self.find_recording(session).session)
-        )
+    def _iter_items(self, recording: SessionFiles) -> Iterator[Entry | Damage | SubagentInfo]:
+        """Yield the entries of a session, and the titles in other files of the project."""
+        for file in recording.files:
+            yield from self._source.entries(file)
+            if not file.lane:
+                yield from self._titles_in_folder(_folder(file))
 
-    def _secret_counts(self, session: str) -> dict[str, int]:
-        from flightlog.privacy.scanner import secret_counts  # noqa: PLC0415 - its rules take a while to read
+    def _titles_in_folder(self, folder: str) -> list[Entry]:
+        if folder not in self._titles:
+            files = [file for file in self._listing.files if _folder(file) == folder]
+            self._titles[folder] = list(self._source.titles(files))
+        return self._titles[folder]
+
+    def _count_session_secrets(self, session: str) -> dict[str, int]:
+        from flightlog.privacy.scanner import secret_counts  # noqa: PLC0415 - compiling its rules is slow
 
         files = self.recordings[session].files
         return secret_counts(line for file in files for line in raw_lines(file.path, 0))
 
-    def current_files(self, session: str) -> tuple[SessionFile, ...]:
-        """Look again at the files of one session; new subagents appear as it runs."""
-        files = self.recordings[session].files
-        found = [file for main in files if not main.lane for file in self._source.session_files(main)]
-        return tuple({file.path: file for file in found}.values()) or files
+    def _copied_responses(self, main: SessionFile) -> frozenset[str]:
+        """Return the responses in `main` that an older session of the project recorded first.
 
-    def _fold_session(self, recording: SessionFiles) -> Session:
-        return fold_session(recording.session, recording.agent, price, self._iter_items(recording))
+        A fork or a resumed copy begins with them, so only files that contain the first response
+        of `main` are scanned. The rule is that of `usage.attribution`.
+        """
+        own = self._source.scan_usage(main)
+        first = min(own.rows, key=lambda row: row.at_ms, default=None)
+        if first is None:
+            return frozenset()
+        scans = {main.session: own}
+        for file in self._listing.files:
+            is_near = not file.lane and file.session != main.session and _folder(file) == _folder(main)
+            if is_near and any(True for _ in find_lines(file.path, first.message_id)):
+                scans[file.session] = self._source.scan_usage(file)
+        if len(scans) == 1:
+            return frozenset()
+        rows = [row_to_response(row) for scan in scans.values() for row in scan.rows]
+        first_ms = {session: scan.first_ms for session, scan in scans.items() if scan.first_ms}
+        copies = attribute_responses(rows, first_ms).copies.get(main.session, ())
+        return frozenset(copy.message_id for copy in copies)
 
-    def _iter_items(self, recording: SessionFiles) -> Iterator[Entry | Damage | SubagentInfo]:
-        for file in recording.files:
-            yield from self._source.entries(file)
-            if not file.lane:
-                yield from self.titles_in_folder(os.path.dirname(file.path))  # noqa: PTH120
 
-    def titles_in_folder(self, folder: str) -> Iterable[Entry]:
-        """Titles noted in a project's other files, read once."""
-        if folder not in self._noted:
-            files = (file for recording in self.recordings.values() for file in recording.files)
-            beside = [file for file in files if os.path.dirname(file.path) == folder]  # noqa: PTH120
-            self._noted[folder] = list(self._source.titles(beside))
-        return self._noted[folder]
+def _folder(file: SessionFile) -> str:
+    return os.path.dirname(file.path)  # noqa: PTH120 - pathlib is slow for thousands of files
 
 
-def _read_text(path: str) -> str:
-    with closing(open_reader(path)) as reader:
-        return reader.read(0, SPILLED_BYTES_MAX).decode("utf-8", "replace")
+def _report_progress(items: Iterable[T], progress: Progress | None, total: int) -> Iterator[T]:
+    for done, item in enumerate(items):
+        if progress is not None:
+            progress(done, total)
+        yield item

@@ -1,11 +1,9 @@
 """Query language and full-text search.
 
-Words and "phrases" must all be there; `-word` must not; `word*` is the beginning of a word.
-`tool: model: file: project: since: cost:` narrow it down. Knows nothing of the index but the
-syntax of its full-text expressions, and nothing of the clock: how to read a time is passed in.
+A record matches if it contains all words and "phrases" and none of the `-words`; `word*` is a
+prefix. `tool: model: file: project: since: cost:` restrict the search.
 
-The words are indexed when they are first asked for; a passage is read from the recording
-itself, so what is shown is what was said.
+The first search builds the index. Snippets are read from the recordings, not from the index.
 """
 
 import re
@@ -27,16 +25,17 @@ from flightlog.store.index.fulltext import RecordMatch, RecordQuery, has_text, s
 from flightlog.store.index.records import SCHEMA as RECORDS
 from flightlog.usage.pipeline import UsagePipeline
 
+# One part of a query: `-`, `key:`, then a "phrase" or a word.
 _PART = re.compile(r'(?P<minus>-?)(?:(?P<key>[A-Za-z]+):)?(?:"(?P<phrase>[^"]*)"?|(?P<word>[^\s"]+))')
 _COST = re.compile(r"(?P<sign>>=|<=|>|<|)\$?(?P<usd>\d+(?:\.\d+)?)")
-_INDEXED = {"tool": "tool", "model": "model", "file": "file"}
-_HINT = 'flightlog session search "retry loop" tool:Bash since:7d cost:>1'
-PATIENCE_S = 20.0  # whoever indexes a large archive for the first time lets go for a moment only
-TRY_S = 1.0
+_COLUMNS = frozenset({"tool", "model", "file"})
+_EXAMPLE = 'flightlog session search "retry loop" tool:Bash since:7d cost:>1'
+PATIENCE_S = 20.0  # a first run over a large archive releases the write lock only between batches
+TRY_S = 1.0  # a background update gives up soon: another process is doing the same work
 
 
 class SearchQuery(Struct, frozen=True):
-    """What to look for; `words` are what to mark in a hit."""
+    """A parsed query; `match` is for the index, `words` are those to highlight in a snippet."""
 
     match: str = ""
     words: tuple[str, ...] = ()
@@ -46,130 +45,124 @@ class SearchQuery(Struct, frozen=True):
     cost_to: float | None = None
 
     def matches_cost(self, usd: float | None) -> bool:
-        """Say whether a session that costs `usd` is wanted; one of unknown cost is not, if a cost is asked for."""
+        """Return whether `usd` is in the range; an unknown cost is in no range."""
         if self.cost_from is None and self.cost_to is None:
             return True
-        return usd is not None and (self.cost_from or 0.0) <= usd <= (self.cost_to if self.cost_to is not None else usd)
+        return usd is not None and (self.cost_from or 0.0) <= usd and (self.cost_to is None or usd <= self.cost_to)
 
 
 def parse_query(typed: str, read_time: Callable[[str], int]) -> SearchQuery:
-    """Read a query; what cannot be read is refused with an example."""
-    wanted: list[str] = []
-    unwanted: list[str] = []
+    """Parse a query, or raise `Invalid` with an example; `read_time` parses `since:`."""
+    required: list[str] = []
+    excluded: list[str] = []
     words: list[str] = []
-    rest: dict[str, str] = {}
+    options: dict[str, str] = {}
     # A NUL byte would end the expression for SQLite.
     for part in _PART.finditer(typed.replace("\0", " ")):
-        said = part["phrase"] if part["phrase"] is not None else part["word"]
+        text = part["phrase"] if part["phrase"] is not None else part["word"]
         key = (part["key"] or "").lower()
         if key in ("project", "since", "cost"):
-            rest[key] = said
+            options[key] = text
             continue
-        column = _INDEXED.get(key, "")
+        column = key if key in _COLUMNS else ""
         if part["key"] and not column:
-            said = f"{part['key']}:{said}"
-        expression = _index_expression(said, column)
+            text = f"{part['key']}:{text}"
+        expression = _index_expression(text, column)
         if expression:
-            (unwanted if part["minus"] else wanted).append(expression)
-            words += [] if part["minus"] or column else [said.removesuffix("*")]
-    if not wanted and (unwanted or not rest):
-        raise Invalid("nothing to search for", hint=_HINT)
-    match = " AND ".join(wanted) + "".join(f" NOT {each}" for each in unwanted)
-    low, high = _parse_cost(rest["cost"]) if "cost" in rest else (None, None)
-    since_ms = read_time(rest["since"]) if "since" in rest else 0
-    return SearchQuery(match, tuple(words), rest.get("project", ""), since_ms, low, high)
+            (excluded if part["minus"] else required).append(expression)
+            words += [] if part["minus"] or column else [text.removesuffix("*")]
+    if not required and (excluded or not options):
+        raise Invalid("nothing to search for", hint=_EXAMPLE)
+    match = " AND ".join(required) + "".join(f" NOT {expression}" for expression in excluded)
+    low, high = _parse_cost(options["cost"]) if "cost" in options else (None, None)
+    since_ms = read_time(options["since"]) if "since" in options else 0
+    return SearchQuery(match, tuple(words), options.get("project", ""), since_ms, low, high)
 
 
 def cut_snippet(text: str, words: tuple[str, ...], width: int = 160) -> str:
-    """Cut the passage of `text` around the first of `words`, on one line."""
-    low = text.lower()
-    places = [at for word in words if (at := low.find(word.lower())) >= 0]
-    at = min(places, default=0)
-    start = max(0, at - width // 3)
+    """Return the passage of `text` around the first of `words`, on one line."""
+    lower = text.lower()
+    positions = [position for word in words if (position := lower.find(word.lower())) >= 0]
+    start = max(0, min(positions, default=0) - width // 3)
     cut = " ".join(text[start : start + width].split())
     return ("…" if start else "") + cut + ("…" if start + width < len(text) else "")
 
 
-def _index_expression(said: str, column: str) -> str:
-    """Write one word or phrase in the index's own syntax; punctuation alone finds nothing."""
-    if not re.search(r"\w", said):
+def _index_expression(text: str, column: str) -> str:
+    """Return an FTS5 expression for a word or phrase; empty for punctuation."""
+    if not re.search(r"\w", text):
         return ""
-    star = " *" if said.endswith("*") else ""
-    quoted = '"' + said.removesuffix("*").replace('"', '""') + '"' + star
+    star = " *" if text.endswith("*") else ""
+    quoted = '"' + text.removesuffix("*").replace('"', '""') + '"' + star
     return f"({column or '{said output}'} : {quoted})"
 
 
-def _parse_cost(said: str) -> tuple[float | None, float | None]:
-    match = _COST.fullmatch(said)
+def _parse_cost(text: str) -> tuple[float | None, float | None]:
+    match = _COST.fullmatch(text)
     if match is None:
-        raise Invalid(f"not an amount: {said[:40]!r}", hint="write cost:>1.50 or cost:<0.1, in USD")
+        raise Invalid(f"not an amount: {text[:40]!r}", hint="write cost:>1.50 or cost:<0.1, in USD")
     usd = float(match["usd"])
     return (None, usd) if match["sign"].startswith("<") else (usd, None)
 
 
 class SearchResult(Struct, frozen=True):
-    """A record that matches a search, and the passage that does."""
+    """A record that matches a query, and the passage that matches."""
 
     hit: RecordMatch
     snippet: str
 
 
 class SearchIndex:
-    """Searches recorded files."""
+    """The full-text index of some session files."""
 
     def __init__(self, files: Sequence[SessionFile], index: Path | None) -> None:
-        """Look into `files`; keep the index at `index`, or nowhere."""
+        """Search `files`, with the index at `index` or in memory."""
         self._files, self._path = files, index
         self._index = Index(index, FILES, RECORDS, FULLTEXT)
 
     def sync_index(self) -> SyncStats:
-        """Index what is new; `search` does so by itself."""
-        done = self._index.try_query(self._index_new, PATIENCE_S)
-        # Somebody holds the index and does not let go: this once, do without it.
-        return self._index.query(self._index_new) if done is None else done
+        """Index new records; if another process keeps the index locked, build one in memory."""
+        stats = self._index.try_query(self._index_new, PATIENCE_S)
+        return self._index.query(self._index_new) if stats is None else stats
 
     def try_sync(self) -> SyncStats | None:
-        """Index what is new, unless somebody else is writing just now."""
+        """Index new records; return None if another process is writing to the index."""
         return self._index.try_query(self._index_new, TRY_S)
 
     def search_records(self, query: SearchQuery, limit: int = 20) -> list[SearchResult]:
-        """Return the first records that match, the newest recordings first."""
+        """Index new records; return the first that match, newest session first."""
         self.sync_index()
         return self.search_indexed(query, limit)
 
     def search_indexed(self, query: SearchQuery, limit: int = 20) -> list[SearchResult]:
-        """Return what `search` does, of what is already indexed."""
-        return self._fetch_snippets(
-            query, RecordQuery(query.match, query.since_ms, query.project, self._sessions_within_cost(query), limit)
-        )
+        """Return the first records that match, newest session first; indexes nothing."""
+        return self._search(query, limit)
 
     def search_once_per_session(self, query: SearchQuery, limit: int) -> list[SearchResult]:
-        """Return the first record of each session that matches, of what is already indexed."""
-        costing = self._sessions_within_cost(query)
-        return self._fetch_snippets(
-            query, RecordQuery(query.match, query.since_ms, query.project, costing, limit, once=True)
-        )
-
-    def _fetch_snippets(self, query: SearchQuery, wanted: RecordQuery) -> list[SearchResult]:
-        hits = self._index.query(lambda database: search_words(database, wanted))
-        return [
-            SearchResult(hit, cut_snippet(read_text_at(hit.path, hit.offset, hit.length), query.words)) for hit in hits
-        ]
+        """Return the first record of each session that matches; indexes nothing."""
+        return self._search(query, limit, once=True)
 
     def refresh(self) -> None:
-        """Bring the words up to date if somebody has searched before."""
+        """Index new records if there is an index from an earlier search."""
         if self._index.query(has_text):
             self.try_sync()
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Close the index."""
         self._index.close()
+
+    def _search(self, query: SearchQuery, limit: int, *, once: bool = False) -> list[SearchResult]:
+        sessions = self._sessions_within_cost(query)
+        records = RecordQuery(query.match, query.since_ms, query.project, sessions, limit, once=once)
+        hits = self._index.query(lambda database: search_words(database, records))
+        texts = (read_text_at(hit.path, hit.offset, hit.length) for hit in hits)
+        return [SearchResult(hit, cut_snippet(text, query.words)) for hit, text in zip(hits, texts, strict=True)]
 
     def _index_new(self, database: sqlite3.Connection) -> SyncStats:
         return sync_text(database, self._files, lambda reads: read_all(reads, read_records))
 
     def _sessions_within_cost(self, query: SearchQuery) -> frozenset[str] | None:
-        """The sessions of the cost that is asked for; None means any."""
+        """Return the sessions in the cost range of the query; None means all."""
         if query.matches_cost(None):
             return None
         pipeline = UsagePipeline(self._files, self._path)

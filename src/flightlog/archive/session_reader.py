@@ -1,7 +1,7 @@
-"""One session's outline, kept current while its files grow: a look costs what is new.
+"""Follow the outline of one session while its files grow; read sessions in their own directory.
 
-Reads record by record in bounded memory. A session whose records are out of order is read again
-and held whole, without its long texts; a file that was rewritten is read from its beginning.
+Only appended records are read, in bounded memory. If the records are out of order, the session is
+read again and kept whole, without its long texts. If a file was rewritten, all are read again.
 """
 
 import threading
@@ -11,10 +11,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.claude_code.source import entries, read_subagent_info
 from flightlog.archive.archive import LONG_BYTES, Archive
-from flightlog.archive.session_values import SessionValueCache
 from flightlog.model.entries import Entry
 from flightlog.model.errors import Damage
 from flightlog.model.session import Session, SessionFile
@@ -27,7 +26,7 @@ from flightlog.views.session.thread import OutOfOrder, shorten_texts
 
 
 def list_session_folder(folder: Path, session: str) -> list[SessionFile]:
-    """Return the transcripts in a directory of one session: the main thread's, then its subagents'."""
+    """Return the transcripts in a session's directory: the main thread's, then its subagents'."""
     paths = [folder / TRANSCRIPT, *sorted(folder.glob("subagents/*.jsonl"))]
     return [_describe_file(path, session) for path in paths if path.is_file()]
 
@@ -35,8 +34,7 @@ def list_session_folder(folder: Path, session: str) -> list[SessionFile]:
 def read_session_folder(folder: Path, session: str, agent: str) -> Session | None:
     """Return the session in a directory of its own; None if there is no transcript."""
     files = list_session_folder(folder, session)
-    source = source_of(AGENT)
-    items = (item for file in files for item in source.entries(file))
+    items = (item for file in files for item in source_of(AGENT_NAME).entries(file))
     return fold_session(session, agent, price, items) if files else None
 
 
@@ -47,29 +45,29 @@ def _describe_file(path: Path, session: str) -> SessionFile:
 
 
 class SessionFollower:
-    """What is known of one session; `look` brings it up to date."""
+    """The outline of one session and the offsets up to which its files were read."""
 
     def __init__(self, archive: Archive, session: str) -> None:
-        """Start without having read anything."""
+        """Start without reading."""
         recording = archive.find_recording(session)
         self.session = recording.session
         self.bytes_read = 0
         self._archive, self._agent = archive, recording.agent
         self._lock = threading.Lock()
-        self._value: SessionOutline | None = None
+        self._outline: SessionOutline | None = None
         self._reset_fold(Retain.TAIL)
 
     def refresh(self) -> SessionOutline:
         """Read what is new and return the outline; the same object when nothing is new."""
         with self._lock:
             try:
-                if self._read_on() or self._value is None:
-                    self._value = self._build_outline()
+                if self._read_new() or self._outline is None:
+                    self._outline = self._build_outline()
             except OutOfOrder:
                 self._reset_fold(Retain.ALL)
-                self._read_on()
-                self._value = self._build_outline()
-            return self._value
+                self._read_new()
+                self._outline = self._build_outline()
+            return self._outline
 
     def _reset_fold(self, retain: Retain) -> None:
         self._retain = retain
@@ -85,8 +83,9 @@ class SessionFollower:
         summary = replace(outline.summary, damaged=len(damage))
         return replace(outline, session=replace(outline.session, damage=damage), summary=summary)
 
-    def _read_on(self) -> bool:
-        fresh = False
+    def _read_new(self) -> bool:
+        """Add what was appended to the fold; return whether there was anything."""
+        is_changed = False
         files = self._archive.current_files(self.session)
         if any(file.size < self._offsets.get(file.path, 0) for file in files):
             self._reset_fold(self._retain)
@@ -102,20 +101,11 @@ class SessionFollower:
                     self._torn[file.path] = item
                     break
                 self._fold.add(item if self._retain is Retain.TAIL else shorten_texts(item))
-                ended = item.offset + item.length + isinstance(item, Entry)  # the line's end as well
-                self._offsets[file.path] = min(ended, file.size)
+                end = item.offset + item.length + isinstance(item, Entry)  # with the newline
+                self._offsets[file.path] = min(end, file.size)
             self.bytes_read += self._offsets.get(file.path, 0) - start
-            fresh = True
-        return fresh
-
-
-def read_outline(archive: Archive, written: str) -> SessionOutline:
-    """Return a session's outline; that of a long one is cached in the index."""
-    recording = archive.find_recording(written)
-    if recording.size < LONG_BYTES:
-        return archive.read_outline(recording.session)
-    with closing(SessionValueCache("outline", SessionOutline, archive.index_path)) as catalogue:
-        return catalogue.get_or_compute(recording.session, recording.files, archive.read_outline)
+            is_changed = True
+        return is_changed
 
 
 def load_cached_outline(archive: Archive, session: str) -> SessionOutline | None:
@@ -123,13 +113,13 @@ def load_cached_outline(archive: Archive, session: str) -> SessionOutline | None
     recording = archive.find_recording(session)
     if recording.size < LONG_BYTES:
         return None
-    with closing(SessionValueCache("outline", SessionOutline, archive.index_path)) as catalogue:
-        return catalogue.get_if_current(recording.session, recording.files)
+    with closing(archive.outline_cache()) as cache:
+        return cache.get_if_current(recording.session, recording.files)
 
 
 def store_outline(archive: Archive, session: str, outline: SessionOutline) -> None:
     """Cache a long session's outline in the index."""
     recording = archive.find_recording(session)
     if recording.size >= LONG_BYTES:
-        with closing(SessionValueCache("outline", SessionOutline, archive.index_path)) as catalogue:
-            catalogue.get_or_compute(recording.session, recording.files, lambda _: outline)
+        with closing(archive.outline_cache()) as cache:
+            cache.get_or_compute(recording.session, recording.files, lambda _: outline)

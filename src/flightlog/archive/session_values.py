@@ -1,4 +1,4 @@
-"""What was worked out about whole sessions, kept in the index until one of their files changes."""
+"""Values computed from whole sessions, cached in the index until a file of the session changes."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,11 +11,12 @@ import msgspec
 from flightlog import __version__
 from flightlog.model.session import SessionFile
 from flightlog.store.index.database import Index
-from flightlog.store.index.session_values import SCHEMA, file_stamp, load_value, load_values, store_values
+from flightlog.store.index.files import VALUES_SCHEMA, file_stamp, load_value, load_values, store_values
 from flightlog.usage.prices import PRICES_FROM
 
+# Part of the stamp of every value: count the number up when a view that is cached here changes.
 MADE_BY = f"{__version__} 2 {PRICES_FROM['source']} {PRICES_FROM['date']}"
-_BATCH = 64
+_BATCH = 64  # values per transaction: an interrupted run loses few, a long one commits seldom
 
 T = TypeVar("T")
 
@@ -24,22 +25,22 @@ class SessionValueCache(Generic[T]):
     """Values of one kind, one for each session."""
 
     def __init__(self, kind: str, value: type[T], index: Path | None) -> None:
-        """Keep values of type `value` in the index at `index`, or nowhere."""
+        """Cache values of type `value` in the index at `index`, or in memory."""
         self._kind = kind
-        self._index = Index(index, SCHEMA)
+        self._index = Index(index, VALUES_SCHEMA)
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(value).decode
 
     def iter_values(self, sessions: Mapping[str, Iterable[SessionFile]], make: Callable[[str], T]) -> Iterator[T]:
-        """Yield every session's value in the order given; what changed is worked out by `make`."""
-        known = self._index.query(lambda database: load_values(database, self._kind))
+        """Yield every session's value in the order given; `make` computes those that changed."""
+        stored = self._index.query(lambda database: load_values(database, self._kind))
         fresh: list[tuple[str, int, bytes]] = []
         for session, files in sessions.items():
-            number = _files_stamp(files)
-            value = self._decode_if_current(known.get(session), number)
+            stamp = file_stamp(files, MADE_BY)
+            value = self._decode_if_current(stored.get(session), stamp)
             if value is None:
                 value = make(session)
-                fresh.append((session, number, self._encode(value)))
+                fresh.append((session, stamp, self._encode(value)))
                 if len(fresh) >= _BATCH:
                     self._store_rows(fresh)
                     fresh = []
@@ -47,37 +48,32 @@ class SessionValueCache(Generic[T]):
         self._store_rows(fresh)
 
     def get_or_compute(self, session: str, files: Iterable[SessionFile], make: Callable[[str], T]) -> T:
-        """Return one session's value."""
+        """Return one session's value; `make` computes it if a file changed."""
         files = list(files)
         value = self.get_if_current(session, files)
         if value is None:
             value = make(session)
-            self._store_rows([(session, _files_stamp(files), self._encode(value))])
+            self._store_rows([(session, file_stamp(files, MADE_BY), self._encode(value))])
         return value
 
     def get_if_current(self, session: str, files: Iterable[SessionFile]) -> T | None:
-        """Return one session's value if it was worked out since its files changed."""
-        have = self._index.query(lambda database: load_value(database, self._kind, session))
-        return self._decode_if_current(have, _files_stamp(files))
+        """Return one session's value if it was computed from the files as they are."""
+        stored = self._index.query(lambda database: load_value(database, self._kind, session))
+        return self._decode_if_current(stored, file_stamp(files, MADE_BY))
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Close the index."""
         self._index.close()
 
-    def _decode_if_current(self, have: tuple[int, bytes] | None, number: int) -> T | None:
-        if have is None or have[0] != number:
+    def _decode_if_current(self, stored: tuple[int, bytes] | None, stamp: int) -> T | None:
+        if stored is None or stored[0] != stamp:
             return None
         try:
-            return self._decode(have[1])
+            return self._decode(stored[1])
         except msgspec.MsgspecError:
             return None
 
     def _store_rows(self, rows: list[tuple[str, int, bytes]]) -> None:
-        """A disk that refuses costs the next one who asks some time."""
         if rows:
-            with suppress(sqlite3.Error):
+            with suppress(sqlite3.Error):  # without the cache the next call computes them again
                 store_values(self._index.database, self._kind, rows)
-
-
-def _files_stamp(files: Iterable[SessionFile]) -> int:
-    return file_stamp(files, MADE_BY)

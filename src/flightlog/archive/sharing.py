@@ -1,12 +1,11 @@
-"""A session as one redacted document: what every output to pass on is made of.
+"""Redact a session as one document; every output that leaves the machine is made from it.
 
 All files of the session are read before anything is replaced, so that a value recognized in one
 of them is replaced in all: transcript, subagents, tool outputs stored beside it, and what the
 model was given. The secrets of the session's own project are known, wherever the command runs.
-Pictures are left out: they cannot be searched.
+Pictures are removed, because they cannot be searched.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,17 +19,16 @@ from flightlog.model.addresses import parse_address
 from flightlog.model.output_files import Redacted
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session, ThreadContext
+from flightlog.model.text import REDACTION_TAG
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.redactor import Redactor
 from flightlog.privacy.service import find_private_in_files, make_redactor
 from flightlog.store.recordings.reader import raw_lines
 from flightlog.views.session.timeline import all_steps
 
-_TAG = re.compile(r"<((?:secret|person):[a-z0-9-]+:[0-9a-f]+)>")
-
 
 class SessionDocument(Struct, frozen=True):
-    """A session and what belongs to it: the context of each thread, and outputs stored beside the transcript."""
+    """A session, the context of each thread, and the tool outputs stored beside the transcript."""
 
     session: Session
     contexts: dict[str, ThreadContext] = {}
@@ -38,39 +36,45 @@ class SessionDocument(Struct, frozen=True):
 
 
 def redact_session(
-    runtime: Runtime, archive: Archive, session: Session, cleaner: Redactor | None = None
+    runtime: Runtime, archive: Archive, session: Session, redactor: Redactor | None = None
 ) -> tuple[Redacted[SessionDocument], Redactor]:
     """Return the session redacted as one document, and the redactor that knows its values."""
-    cleaner = cleaner or make_redactor(runtime, Path(session.cwd))
-    records = JsonRedactor(cleaner)
+    redactor = redactor or make_redactor(runtime, Path(session.cwd))
+    json_redactor = JsonRedactor(redactor)
     for file in archive.find_recording(session.id).files:
-        records.collect_values(raw_lines(file.path, 0))
-    named = {call.spilled for step in all_steps(session) for call in step.calls if call.spilled}
-    outputs = {
-        name: text for name in sorted(named) if (text := archive.read_spilled_output(session.id, name)) is not None
-    }
+        json_redactor.collect_values(raw_lines(file.path, 0))
+    names = {call.spilled for step in all_steps(session) for call in step.calls if call.spilled}
+    texts = {name: archive.read_spilled_output(session.id, name) for name in sorted(names)}
+    outputs = {name: text for name, text in texts.items() if text is not None}
     document = SessionDocument(session, archive.thread_contexts(session.id), outputs)
-    redacted = records.redact_document(_without_pictures(msgspec.to_builtins(document, enc_hook=str)))
-    return redacted.map(lambda plain: msgspec.convert(plain, SessionDocument)), cleaner
+    plain = _without_pictures(msgspec.to_builtins(document, enc_hook=str))
+    redacted = json_redactor.redact_document(plain)
+    return redacted.map(lambda value: msgspec.convert(value, SessionDocument)), redactor
 
 
-def found_in_session(runtime: Runtime, written: str) -> Iterator[dict[str, Any]]:
-    """Yield what is private in the session whose id or address begins with `written`, knowing its project's secrets."""
+def find_private_in_session(runtime: Runtime, prefix: str) -> Iterator[dict[str, Any]]:
+    """Yield the private values in the session whose id or address begins with `prefix`.
+
+    The secrets of the session's own project are known.
+    """
     archive = open_archive(runtime)
-    recording = archive.find_recording(parse_address(written).session)
+    recording = archive.find_recording(parse_address(prefix).session)
     known = make_redactor(runtime, Path(archive.read_session(recording.session).cwd)).known
     return find_private_in_files((file.path for file in recording.files), known)
 
 
-def rescan_page(page: Redacted[str], cleaner: Redactor, *, html: bool) -> Redacted[str]:
-    """Return a rendered page after another search: a layout can bring together what was apart."""
-    after = cleaner.redact_text(page.value)
-    text = _TAG.sub(r"&lt;\1&gt;", after.value.text) if html else after.value.text
+def rescan_page(page: Redacted[str], redactor: Redactor, *, html: bool) -> Redacted[str]:
+    """Return a rendered page redacted again: a layout can join two halves of a secret."""
+    after = redactor.redact_text(page.value)
+    text = after.value.text
+    if html:
+        text = REDACTION_TAG.sub(lambda tag: f"&lt;{tag[0][1:-1]}&gt;", text)
     return replace(page, value=text, secrets=page.secrets + after.secrets, personal=page.personal + after.personal)
 
 
 def _without_pictures(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {key: _without_pictures(each) for key, each in value.items()}
-        return kept | {"data": ""} if value.get("type") in {"image", "base64"} and "data" in kept else kept
-    return [_without_pictures(each) for each in value] if isinstance(value, list | tuple) else value
+        fields = {key: _without_pictures(item) for key, item in value.items()}
+        is_picture = value.get("type") in {"image", "base64"} and "data" in fields
+        return fields | {"data": ""} if is_picture else fields
+    return [_without_pictures(item) for item in value] if isinstance(value, list | tuple) else value

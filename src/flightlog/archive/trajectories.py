@@ -1,17 +1,16 @@
-"""Trajectories of this machine: recorded sessions written as ATIF, and documents on disk looked at.
+"""Write recorded sessions as ATIF bundles, and lint ATIF documents on disk.
 
-Reads files and writes bundles; what they say and what is wrong with them is `views.atif`.
+The documents and the rules themselves are in `views.atif`.
 """
 
-import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.archive.archive import Archive, open_archive
 from flightlog.archive.session_reader import list_session_folder, read_session_folder
 from flightlog.model.errors import NotFound, Unreadable
@@ -27,12 +26,11 @@ from flightlog.views.atif.writer import AtifOptions, TrajectoryBundle, build_tra
 if TYPE_CHECKING:
     from flightlog.archive.sharing import SessionDocument
 
-
 DOCUMENT_BYTES_MAX = 128 << 20  # a session of 5,000 steps makes about 20 MB
 
 
 class LintReport(Struct, frozen=True):
-    """What was found out about one document; nothing is said of fidelity when no recording is known."""
+    """The findings on one document; `fidelity` is None if its recording is not known."""
 
     path: str
     findings: list[LintFinding]
@@ -42,10 +40,10 @@ class LintReport(Struct, frozen=True):
 def build_session_bundle(
     runtime: Runtime, archive: Archive, session: Session, version: str, *, redact: bool
 ) -> tuple[TrajectoryBundle, "Redacted[SessionDocument] | None"]:
-    """Return a session's trajectories, and the redacted document they were made of if they are to be passed on."""
+    """Return a session's trajectories, and with `redact` the redacted document they are made of."""
     redacted, contexts = None, archive.thread_contexts(session.id)
     if redact:
-        from flightlog.archive.sharing import redact_session  # noqa: PLC0415 - the rules take a while to load
+        from flightlog.archive.sharing import redact_session  # noqa: PLC0415 - compiling its rules is slow
 
         redacted, _ = redact_session(runtime, archive, session)
         session, contexts = redacted.value.session, redacted.value.contexts
@@ -53,7 +51,10 @@ def build_session_bundle(
 
 
 def write_bundle(folder: Path, bundle: TrajectoryBundle) -> list[Path]:
-    """Write every file of a bundle below `folder`, the main document last, so that what it names is there."""
+    """Write the files of a bundle below `folder` and return their paths.
+
+    The main document is written last, so that the files it names exist.
+    """
     written = []
     for path, body in reversed(list(bundle.iter_files())):
         replace_file(folder / path, body, durable=False)
@@ -62,94 +63,93 @@ def write_bundle(folder: Path, bundle: TrajectoryBundle) -> list[Path]:
 
 
 def lint_path(runtime: Runtime, path: Path, source: str = "") -> list[LintReport]:
-    """Look at a document, or at every one below a directory, and at what each lost of its recording.
+    """Lint a document, or every one below a directory, and compare each with its recording.
 
     The recording is the session that `source` names, else the transcript beside the document, as
     runs have it, else the session of the document's own id, if it is on this machine.
     """
-    documents = dict(_iter_documents(path))
-    named = {target for place, document in documents.items() for target in _subagent_documents(place, document)}
-    linted = []
-    for place, document in documents.items():
-        found = lint_trajectory(place.read_bytes(), functools.partial(_is_file, place.parent))
-        kept = None if place.resolve() in named else _measure_fidelity(runtime, place, document, source)
-        linted.append(LintReport(str(place), found, kept))
-    return linted
+    documents = _read_documents(path)
+    subagents = {target for file, document in documents.items() for target in _subagent_documents(file, document)}
+    reports = []
+    for file, document in documents.items():
+        findings = lint_trajectory(file.read_bytes(), _has_file(file.parent))
+        is_subagent = file.resolve() in subagents  # its recording is that of the main document
+        fidelity = None if is_subagent else _measure_fidelity(runtime, file, document, source)
+        reports.append(LintReport(str(file), findings, fidelity))
+    return reports
 
 
-def _is_file(folder: Path, name: str) -> bool:
-    return (folder / name).is_file()
+def _has_file(folder: Path) -> Callable[[str], bool]:
+    return lambda name: (folder / name).is_file()
 
 
-def _iter_documents(path: Path) -> Iterator[tuple[Path, Any]]:
-    """Find trajectories; one that is asked for by name counts whatever it holds."""
+def _read_documents(path: Path) -> dict[Path, Any]:
+    """Return the trajectories below a directory, or the named file whatever its content."""
+    if path.is_file():
+        return {path: _parse_document(path)}
     if not path.exists():
-        raise NotFound(
-            f"no such file or directory: {path}", hint="name a trajectory.json, or a directory that holds one"
-        )
-    found = False
-    for place in [path] if path.is_file() else sorted(path.rglob("*.json")):
-        document = _parse_document(place)
-        if place == path or is_trajectory(document):
-            found = True
-            yield place, document
-    if not found:
+        hint = "name a trajectory.json, or a directory that contains one"
+        raise NotFound(f"no such file or directory: {path}", hint=hint)
+    values = ((file, _parse_document(file)) for file in sorted(path.rglob("*.json")))
+    documents = {file: value for file, value in values if is_trajectory(value)}
+    if not documents:
         raise NotFound(f"no trajectory below {path}", hint="flightlog session export SESSION --atif --output DIR")
+    return documents
 
 
-def _parse_document(place: Path) -> Any:
+def _parse_document(path: Path) -> Any:
     try:
-        if place.stat().st_size > DOCUMENT_BYTES_MAX:
-            raise Unreadable(f"too large to be looked at: {place}", hint="split it, or look at its parts")
-        return parse_json(place.read_bytes())
+        if path.stat().st_size > DOCUMENT_BYTES_MAX:
+            raise Unreadable(f"too large to lint: {path}", hint="split it, and lint its parts")
+        return parse_json(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
 
 
-def _subagent_documents(place: Path, document: Any) -> Iterator[Path]:
-    """Name the subagents' documents that a document refers to."""
+def _subagent_documents(path: Path, document: Any) -> Iterator[Path]:
+    """Yield the subagents' documents that a document refers to."""
     for _, step in iter_dicts(document if isinstance(document, dict) else {}, "steps"):
         for _, result in iter_results(step):
             for _, ref in iter_dicts(result, "subagent_trajectory_ref"):
                 if isinstance(ref.get("trajectory_path"), str):
-                    yield (place.parent / ref["trajectory_path"]).resolve()
+                    yield (path.parent / ref["trajectory_path"]).resolve()
 
 
-def _measure_fidelity(runtime: Runtime, place: Path, document: Any, source: str) -> list[FidelityCount] | None:
+def _measure_fidelity(runtime: Runtime, path: Path, document: Any, source: str) -> list[FidelityCount] | None:
     if not isinstance(document, dict):
         return None
-    found = _find_recorded_session(runtime, place.parent, str(document.get("session_id") or ""), source)
-    return None if found is None else measure_fidelity(found[0], _document_family(place, document), found[1])
-
-
-def _find_recorded_session(
-    runtime: Runtime, folder: Path, session: str, source: str
-) -> tuple[Session, Mapping[str, ThreadContext]] | None:
-    """Find what a trajectory was made of: the session that is named, the transcript beside it, or one of its id."""
-    beside = list_session_folder(folder, session) if session and not source else []
-    if beside:
-        told = read_session_folder(folder, session, AGENT)
-        assert told is not None
-        return told, source_of(AGENT).thread_contexts(beside)
-    archive = open_archive(runtime)
-    if not source and session not in archive.recordings:
+    recorded = _find_recording(runtime, path.parent, str(document.get("session_id") or ""), source)
+    if recorded is None:
         return None
-    told = archive.read_session(source or session)
-    return told, archive.thread_contexts(told.id)
+    session, contexts = recorded
+    return measure_fidelity(session, _with_subagents(path, document), contexts)
 
 
-def _document_family(place: Path, document: dict[str, Any]) -> list[Any]:
-    """A document with those of its subagents, and theirs."""
-    found = {place.resolve(): document}
-    waiting = [(place, document)]
+def _find_recording(
+    runtime: Runtime, folder: Path, session_id: str, source: str
+) -> tuple[Session, Mapping[str, ThreadContext]] | None:
+    files = list_session_folder(folder, session_id) if session_id and not source else []
+    if files:
+        session = read_session_folder(folder, session_id, AGENT_NAME)
+        assert session is not None
+        return session, source_of(AGENT_NAME).thread_contexts(files)
+    archive = open_archive(runtime)
+    if not source and session_id not in archive.recordings:
+        return None
+    session = archive.read_session(source or session_id)
+    return session, archive.thread_contexts(session.id)
+
+
+def _with_subagents(path: Path, document: dict[str, Any]) -> list[Any]:
+    """Return a document and those of its subagents; files outside its directory are not read."""
+    root = path.parent.resolve()
+    documents = {path.resolve(): document}
+    waiting = [(path, document)]
     while waiting:
         for target in _subagent_documents(*waiting.pop()):
-            inside = (
-                _parse_document(target)
-                if target not in found and target.is_relative_to(place.parent.resolve())
-                else None
-            )
-            if isinstance(inside, dict):
-                found[target] = inside
-                waiting.append((target, inside))
-    return list(found.values())
+            if target not in documents and target.is_relative_to(root):
+                inner = _parse_document(target)
+                if isinstance(inner, dict):
+                    documents[target] = inner
+                    waiting.append((target, inner))
+    return list(documents.values())

@@ -246,7 +246,7 @@ def _iter_texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _iter_findings(runtime: "Runtime", paths: tuple[str, ...], known: "KnownSecrets") -> Iterator[dict[str, object]]:
-    from flightlog.archive.sharing import found_in_session
+    from flightlog.archive.sharing import find_private_in_session
     from flightlog.privacy import scanner
     from flightlog.privacy.service import finding_fields
 
@@ -263,7 +263,7 @@ def _iter_findings(runtime: "Runtime", paths: tuple[str, ...], known: "KnownSecr
                 )
         else:
             try:
-                session_findings = found_in_session(runtime, path)
+                session_findings = find_private_in_session(runtime, path)
             except (NotFound, Invalid) as error:
                 hint = "name files, directories, a session, or - for standard input"
                 raise NotFound(f"no such file, directory or session: {path}", hint=hint) from error

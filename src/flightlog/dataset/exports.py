@@ -27,7 +27,7 @@ from flightlog.dataset.reader import DatasetReader
 from flightlog.dataset.rows import COUNTED, REDACTED, Row, rev_of
 from flightlog.dataset.stats import agents_by_session, count_by_kind, count_withheld, iter_responses, token_counts
 from flightlog.model.errors import Invalid, Unavailable, optional_import
-from flightlog.model.text import pluralize
+from flightlog.model.text import REDACTION_TAG, pluralize
 from flightlog.store.files import ensure_dir, remove_files, replace_file, resolve_inside
 
 _SHORT = 12
@@ -72,7 +72,6 @@ COLUMNS: dict[str, dict[str, str]] = {
 }  # fmt: skip
 _KINDS = {"chats": "chat", "sessions": "session", "actions": "action", "commits": "commit"}
 NO_AGENT = "none"
-_TAG = re.compile(rb"<([a-z]+):([a-z0-9_-]+):[0-9a-f]{6}>")
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
 _NUMBER_MAX = 2**63
 _ONE_FILE = ("jsonl", "sft", "preferences")
@@ -253,7 +252,9 @@ FORMS: dict[str, Callable[[DatasetReader, Path], dict[str, int]]] = {
 def count_redactions(book: DatasetReader) -> dict[str, Any]:
     """Count what stands in place of something private, by rule."""
     found = Counter(
-        f"{kind.decode()}:{rule.decode()}" for line in book.live_lines().values() for kind, rule in _TAG.findall(line)
+        f"{kind}:{rule}"
+        for line in book.live_lines().values()
+        for kind, rule in REDACTION_TAG.findall(line.decode("utf-8", "replace"))
     )
     chats = count_by_kind(book)["chats"]
     return {"chats": chats, "chats_without_words": count_withheld(book), "redacted": dict(sorted(found.items()))}

@@ -1,10 +1,10 @@
-"""Noting what the agent told its status line: one line per change, at most one in two seconds.
+"""Log the payloads of the status line: one line per change, at most one in two seconds.
 
     <home>/sessions/<agent>/<session-id>/status.jsonl
     {"v":1,"id":"…","at_ms":…,"agent":"claude-code","launch":{…},"payload":{…}}
 
-`launch` says how the session was started and who pays: a few named variables, and a print of the
-account or key that cannot be turned back. The environment itself is never written. Runs as a
+`launch` says how the session was started and which account pays: a few named variables, and a
+one-way fingerprint of the account or key. The environment itself is never written. Runs as a
 script, like `recorder`.
 """
 
@@ -14,9 +14,9 @@ import os
 from flightlog.hooks import recorder, writer
 
 AGENT = "claude-code"
-EVERY_MS = 2_000
-TAIL_BYTES = 1 << 16
-ACCOUNTS_BYTES_MAX = 16 << 20
+EVERY_MS = 2_000  # the agent calls several times a second; the live state needs less
+TAIL_BYTES = 1 << 16  # a record has some kilobytes
+ACCOUNTS_BYTES_MAX = 16 << 20  # the agent's own file grows with its projects, to a few megabytes
 
 _NAMED = {
     "alias": ("CLAUDE_ALIAS", "CLAUDE_LAUNCH_ALIAS"),
@@ -24,53 +24,54 @@ _NAMED = {
     "tmux_pane": ("TMUX_PANE",),
     "tmux": ("TMUX",),
 }
-# Who pays, in the order the client looks; the values are secrets and leave as prints only.
+# Credentials in the order the client looks; they are secrets and only fingerprints are written.
 _KEYS = ("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN")
 _CLOUDS = {"CLAUDE_CODE_USE_BEDROCK": "bedrock", "CLAUDE_CODE_USE_VERTEX": "vertex"}
-_TOLD = ("model", "context_window", "rate_limits", "cost", "workspace", "version", "effort")
+_LOGGED = ("model", "context_window", "rate_limits", "cost", "workspace", "version", "effort")
 _TICKING = ("total_duration_ms", "total_api_duration_ms")
 
 
 def append_payload(home: str, payload: dict[str, object], config_dir: str, at_ms: int) -> None:
-    """Append the payload unless the last one said the same, or was a moment ago and cost as much.
+    """Append the payload unless the last one was equal, or was just written and has the same cost.
 
-    A response that was paid for is never left out: no other payload may follow it.
+    A payload with a new cost is always written, because no other payload may follow it.
     """
     session = payload.get("session_id")
     if not recorder.is_safe(session):
         return
     folder = os.path.join(home, "sessions", AGENT, str(session))
     path = os.path.join(folder, "status.jsonl")
-    last, recent = _last_payload(path, at_ms)
+    last, is_recent = _last_payload(path, at_ms)
     if last is not None and (
         _comparable_fields(last) == _comparable_fields(payload)
-        or (recent and _payload_cost(last) == _payload_cost(payload))
+        or (is_recent and _payload_cost(last) == _payload_cost(payload))
     ):
         return
     launch = _launch_facts(config_dir)
     head = f'{{"v":1,"id":"{at_ms:x}-{os.urandom(8).hex()}","at_ms":{at_ms},"agent":"{AGENT}",'
-    said = {name: value for name, value in payload.items() if name in _TOLD or name.endswith(("_id", "_path", "cwd"))}
-    line = head + f'"launch":{_to_json(launch)},"payload":{_to_json(said)}}}'
+    names = [name for name in payload if name in _LOGGED or name.endswith(("_id", "_path", "cwd"))]
+    fields = {name: payload[name] for name in names}
+    line = head + f'"launch":{_to_json(launch)},"payload":{_to_json(fields)}}}'
     writer.make_dir(folder)
     writer.append_line(path, line.encode("utf-8", "replace"), durable=False)
     _mark_session(os.path.join(home, "live"), str(session), config_dir)
 
 
 def _last_payload(path: str, at_ms: int) -> tuple[dict[str, object] | None, bool]:
-    """The payload noted last, if there is one, and whether that was a moment ago."""
+    """Return the payload that was logged last, if any, and whether that was just now."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None, False
     try:
-        told = os.fstat(file)
-        tail = os.pread(file, TAIL_BYTES, max(0, told.st_size - TAIL_BYTES))
+        stat = os.fstat(file)
+        tail = os.pread(file, TAIL_BYTES, max(0, stat.st_size - TAIL_BYTES))
     finally:
         os.close(file)
     record = recorder._decode_json(tail.rstrip(b"\n").rpartition(b"\n")[2])  # noqa: SLF001
     payload = record.get("payload") if isinstance(record, dict) else None
-    recent = 0 <= at_ms - told.st_mtime_ns // 1_000_000 < EVERY_MS
-    return (payload if isinstance(payload, dict) and payload else None), recent
+    is_recent = 0 <= at_ms - stat.st_mtime_ns // 1_000_000 < EVERY_MS
+    return (payload if isinstance(payload, dict) and payload else None), is_recent
 
 
 def _payload_cost(payload: dict[str, object]) -> object:
@@ -79,46 +80,47 @@ def _payload_cost(payload: dict[str, object]) -> object:
 
 
 def _comparable_fields(payload: dict[str, object]) -> list[object]:
-    """What makes a payload news: not the clock."""
-    told = [payload.get(name) for name in _TOLD]
+    """Return the logged fields without the durations, which change with the clock."""
+    fields = (payload.get(name) for name in _LOGGED)
     return [
-        {key: value for key, value in each.items() if key not in _TICKING} if isinstance(each, dict) else each
-        for each in told
+        {key: field[key] for key in field if key not in _TICKING} if isinstance(field, dict) else field
+        for field in fields
     ]
 
 
 def _launch_facts(config_dir: str) -> dict[str, object]:
-    found: dict[str, object] = {"config_dir": config_dir, "account": _account_fingerprint(config_dir)}
+    facts: dict[str, object] = {"config_dir": config_dir, "account": _account_fingerprint(config_dir)}
     for name, variables in _NAMED.items():
         value = next((os.environ[variable] for variable in variables if os.environ.get(variable)), "")
         if recorder.is_safe(value) or name.startswith("tmux"):
-            found[name] = value[: 200 if name == "tmux" else 64]
+            facts[name] = value[: 200 if name == "tmux" else 64]
     pid = os.environ.get("CLAUDE_PID", "")
     if pid.isdecimal():
-        found["pid"], found["pid_started"] = int(pid), _process_start_ticks(pid)
-    return found
+        facts["pid"], facts["pid_started"] = int(pid), _process_start_ticks(pid)
+    return facts
 
 
 def _account_fingerprint(config_dir: str) -> str:
-    """A print of who pays that stays the same for the same account, and says nothing else."""
+    """Return a one-way fingerprint of the paying account; empty if there is none."""
     for variable, name in _CLOUDS.items():
         if os.environ.get(variable):
             return name
     for variable in _KEYS:
         if os.environ.get(variable):
             return "key-" + _fingerprint_secret(os.environ[variable])
-    for path in (os.path.join(config_dir, ".claude.json"), os.path.join(os.path.dirname(config_dir), ".claude.json")):
+    for folder in (config_dir, os.path.dirname(config_dir)):
         try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            file = os.open(os.path.join(folder, ".claude.json"), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             continue
         try:
             data = os.read(file, ACCOUNTS_BYTES_MAX)
         finally:
             os.close(file)
-        words = [_find_string(data, name) for name in (b'"accountUuid"', b'"organizationUuid"')]
-        if words[0]:
-            return "oauth-" + _fingerprint_secret("/".join(words))
+        account = _find_string(data, b'"accountUuid"')
+        if account:
+            organization = _find_string(data, b'"organizationUuid"')
+            return "oauth-" + _fingerprint_secret(f"{account}/{organization}")
     return ""
 
 
@@ -134,7 +136,7 @@ def _fingerprint_secret(secret: str) -> str:
 
 
 def _process_start_ticks(pid: str) -> int:
-    """When a process started, so that another one of its number is not taken for it."""
+    """Return when a process started, which tells it from a later process with the same pid."""
     try:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -146,11 +148,10 @@ def _process_start_ticks(pid: str) -> int:
 
 
 def _mark_session(folder: str, session: str, config_dir: str) -> None:
-    """Leave the session's name where whoever gathers looks first; the content is where its agent lives."""
+    """Write the configuration directory to a file named by the session, for the collector."""
     writer.make_dir(folder)
-    file = os.open(
-        os.path.join(folder, session), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-    )
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(os.path.join(folder, session), flags, 0o600)
     try:
         os.write(file, config_dir.encode("utf-8", "surrogateescape"))
     finally:
@@ -158,11 +159,11 @@ def _mark_session(folder: str, session: str, config_dir: str) -> None:
 
 
 def _to_json(value: object) -> str:
-    """JSON of what came out of JSON; `json` itself is not loaded."""
+    """Return a decoded JSON value as JSON, without loading `json`."""
     if isinstance(value, str):
         return str(_json.encode_basestring_ascii(value))
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_to_json(str(key))}:{_to_json(each)}" for key, each in value.items()) + "}"
+        return "{" + ",".join(f"{_to_json(str(key))}:{_to_json(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_to_json, value)) + "]"
     if isinstance(value, bool) or value is None:

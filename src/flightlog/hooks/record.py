@@ -1,14 +1,14 @@
-"""The front door of the hook: whatever happens, say nothing and exit 0.
+"""Entry point of the hook: print nothing and exit 0, whatever happens.
 
-Short, because Python compiles the file it is told to run anew each time; the work is in
-`recorder`, which it keeps compiled. An agent that sees exit code 2 at `Stop` goes on for ever.
+Short, because Python compiles the script it runs every time; the work is in `recorder`, which
+is cached as bytecode. An agent that sees exit code 2 at `Stop` never ends its turn.
 """
 
 import os
 import sys
 
 try:
-    # Isolated mode leaves our own directory off the path; nothing else is on it but the library.
+    # Isolated mode (-I) leaves the script's directory off the path.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
     from flightlog.hooks import recorder
 

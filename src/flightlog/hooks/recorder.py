@@ -1,11 +1,11 @@
-"""Recording one hook event: the payload as it came, one line, whole, in the session's file.
+"""Record one hook event: append the unchanged payload as one line to the session's file.
 
     <home>/sessions/<agent>/<session-id>/hooks.jsonl
     {"v":1,"id":"…","at_ms":…,"agent":"claude-code","event":"Stop","payload":{…as it came…}}
 
-What is not JSON is kept as base64 under `raw`; what is too long for a line goes whole to
-`<home>/spool` and its line says so. The environment is never written: it holds the API key.
-Runs as a script: library modules only, and the small ones (`json` and `signal` double the time).
+A payload that is not JSON is stored as base64 under `raw`; one that is too long for a line goes
+to `<home>/spool` and its line says so. The environment is never written: it holds the API key.
+Runs as a script and imports only small modules (`json` and `signal` double the time).
 """
 
 import _json
@@ -16,38 +16,39 @@ import time
 
 from flightlog.hooks import writer
 
+# The agent waits for its hooks, and people notice a second.
 HARD_STOP_S = 1.0
 SAVE_S = 4.0  # the agent gives a hook five
-BEHIND_S = 5.0
-LINE_BYTES_MAX = 16 << 20
+BEHIND_S = 5.0  # a stalled disk recovers in that time, or the record is lost
+LINE_BYTES_MAX = 16 << 20  # as in `store.jsonl`
 SETTLE = frozenset({"Stop", "SubagentStop", "PreCompact", "SessionEnd"})
-# Only where training rows are collected, so that a machine that vanishes takes no finished step with it.
 SAVE = frozenset({"SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure"})
+# Settled too where training rows are collected, so that a lost machine loses no finished step.
 CAPTURE = frozenset({"PostToolUse", "PostToolUseFailure"})
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
-_CHUNK_BYTES = 1 << 20
-_HEAD_BYTES = 4096
+_CHUNK_BYTES = 1 << 20  # bytes per read of stdin
+_HEAD_BYTES = 4096  # agents write the names first
 
 
 class _StrictJsonContext:
-    """How the scanner of `json` reads; `int` refuses NaN and its kin, which are not JSON."""
+    """The options of the scanner of `json`; `int` rejects NaN and Infinity, which are not JSON."""
 
     strict = True
     object_hook = object_pairs_hook = None
     parse_float, parse_int, parse_constant = float, int, int
-    memo: dict[str, str] = {}  # noqa: RUF012 - the scanner asks for it
+    memo: dict[str, str] = {}  # noqa: RUF012 - the scanner reads this attribute
 
 
 def main(arguments: list[str]) -> None:
-    """Record what stands on stdin, then start a settle when the event asks for one."""
+    """Record the event on stdin, then save the work tree and settle if it is due."""
     os.umask(0o077)
     home = writer.find_data_dir(os.environ)
     _release_agent_after(HARD_STOP_S, home)
     agent = next((word for word in arguments if is_safe(word)), "claude-code")
     try:
         recorded = record_event(home, agent, time.time_ns() // 1_000_000)
-    except Exception:  # noqa: BLE001 - the hook's main: a loss is counted and the agent goes on
+    except Exception:  # noqa: BLE001 - the hook's main: count the loss and let the agent go on
         writer.count_lost(home)
         return
     if recorded is None:
@@ -72,17 +73,21 @@ def main(arguments: list[str]) -> None:
 
 
 def record_event(home: str, agent: str, at_ms: int) -> tuple[str, str, str, str, str] | None:
-    """Record one event from stdin; its session, name, directory, tool call and thread, or None when nothing came."""
+    """Record one event from stdin; return its session, name, directory, tool call and thread.
+
+    Returns None if stdin is empty.
+    """
     data, is_whole = _read_stdin(LINE_BYTES_MAX)
     if not data:
         return None
     payload = _decode_json(data) if is_whole else None
     names = payload if isinstance(payload, dict) else _scan_for_names(data)
-    session, event = _safe_session_name(names.get("session_id")), _safe_event_name(names.get("hook_event_name"))
+    session, name = _safe_session_name(names.get("session_id")), names.get("hook_event_name")
+    event = str(name) if is_safe(name) else "unknown"
     stamp = f"{at_ms:x}-{os.urandom(8).hex()}"
     start = f'{{"v":1,"id":"{stamp}","at_ms":{at_ms},"agent":"{agent}","event":"{event}",'.encode()
     if payload is not None:
-        # A line end can only stand between tokens: inside a string it would not be JSON.
+        # A line end can only be between tokens: inside a string it is not JSON.
         body = b'"payload":' + data.strip().replace(b"\r", b" ").replace(b"\n", b" ")
     else:
         body = b'"raw":"' + binascii.b2a_base64(data, newline=False) + b'"' if is_whole else b""
@@ -95,38 +100,41 @@ def record_event(home: str, agent: str, at_ms: int) -> tuple[str, str, str, str,
     writer.append_line(os.path.join(directory, "hooks.jsonl"), line, durable=event in SETTLE)
     if spool:
         _spool_payload(os.path.join(home, "spool"), spool, data)
-    cwd, call, lane = (names.get(name) for name in ("cwd", "tool_use_id", "agent_id"))
-    told = [each if isinstance(each, str) and "\0" not in each else "" for each in (cwd, call, lane)]
-    return session, event, told[0], told[1][:200], told[2][:200]
+    values = [names.get(key) for key in ("cwd", "tool_use_id", "agent_id")]
+    cwd, call, lane = (text if isinstance(text, str) and "\0" not in text else "" for text in values)
+    return session, event, cwd, call[:200], lane[:200]
 
 
 def _note_project(directory: str, project: str) -> None:
-    """Leave, once for a session, the repository whose own settings call this hook: consent to write rows there."""
+    """Record once per session which repository's own settings call this hook.
+
+    That is the person's consent to write rows there.
+    """
     path = os.path.join(directory, "own-hook")
     if not os.path.exists(path):
         writer.append_line(path, os.fsencode(project), durable=False)
 
 
 def collects_rows(folder: str) -> bool:
-    """Whether the repository that holds `folder` collects training rows: the rule of `app.collecting`, in short."""
+    """Return whether the repository of `folder` collects rows, as `app.collecting` does."""
     while folder and os.path.isabs(folder):
         if os.path.exists(os.path.join(folder, ".git")):
-            own = os.path.join(folder, ".git", "flightlog", "dataset", "collecting")
-            return os.path.isdir(os.path.join(folder, ".git-ml", "tracked")) or os.path.exists(own)
+            marker = os.path.join(folder, ".git", "flightlog", "dataset", "collecting")
+            return os.path.isdir(os.path.join(folder, ".git-ml", "tracked")) or os.path.exists(marker)
         above = os.path.dirname(folder)
         folder = above if above != folder else ""
     return False
 
 
 def is_safe(name: object) -> bool:
-    """The rule of `model.ids`: letters, digits, `.`, `_`, `-`, at most 128, a letter or digit first."""
+    """Return whether `name` is safe as a file name, by the rule of `model.addresses`."""
     if not isinstance(name, str) or not 0 < len(name) <= 128 or name[0] not in _LETTERS:
         return False
     return all(letter in _LETTERS or letter in "._-" for letter in name)
 
 
 def _read_stdin(limit: int) -> tuple[bytes, bool]:
-    """Read stdin up to `limit` bytes and say whether that was all."""
+    """Return stdin up to `limit` bytes, and whether that was all."""
     chunks: list[bytes] = []
     size = 0
     while size <= limit:
@@ -139,23 +147,23 @@ def _read_stdin(limit: int) -> tuple[bytes, bool]:
 
 
 def _decode_json(data: bytes) -> object:
-    """The JSON value in `data`; None when it is not one."""
+    """Return the JSON value in `data`; None if it is not JSON."""
     try:
         text = data.decode().strip()
         value, end = _json.make_scanner(_StrictJsonContext)(text, 0)  # type: ignore[arg-type]
     except (ValueError, StopIteration, RecursionError, SystemError):
-        # SystemError: the scanner looks for the error of `json`, which nobody loaded.
+        # SystemError: the scanner looks for the error class of `json`, which is not loaded.
         return None
     return value if end == len(text) else None
 
 
 def _scan_for_names(data: bytes) -> dict[str, str]:
-    """The names in a payload that could not be read whole; agents write them first."""
-    head, found = data[:_HEAD_BYTES].decode("utf-8", "replace"), {}
+    """Return the session and event names of a payload that was not read whole."""
+    head, names = data[:_HEAD_BYTES].decode("utf-8", "replace"), {}
     for key in ("session_id", "hook_event_name"):
         value = head.partition(f'"{key}"')[2].lstrip(" :")
-        found[key] = value[1:].partition('"')[0] if value.startswith('"') else ""
-    return found
+        names[key] = value[1:].partition('"')[0] if value.startswith('"') else ""
+    return names
 
 
 def _safe_session_name(name: object) -> str:
@@ -163,17 +171,13 @@ def _safe_session_name(name: object) -> str:
         return str(name)
     if not isinstance(name, str) or not name:
         return "unknown"
-    import hashlib  # noqa: PLC0415 - only for names nobody should send
+    import hashlib  # noqa: PLC0415 - slow to load, and no known agent sends such names
 
     return "sha256-" + hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _safe_event_name(name: object) -> str:
-    return str(name) if is_safe(name) else "unknown"
-
-
 def _spool_payload(directory: str, name: str, data: bytes) -> None:
-    """Put a payload too long for a line, and the rest of stdin, into a file; `.part` until it is whole."""
+    """Write a payload that is too long for a line, and the rest of stdin, to a file."""
     writer.make_dir(directory)
     path = os.path.join(directory, name)
     file = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -186,12 +190,13 @@ def _spool_payload(directory: str, name: str, data: bytes) -> None:
 
 
 def _release_agent_after(seconds: float, home: str) -> None:
-    """Let the agent go on after `seconds`: the record is finished behind its back, or counted as lost.
+    """Let the agent go on after `seconds`; a child finishes the record, or counts it as lost.
 
-    Disks stall for seconds when others sync; that is no reason to lose a record, nor to wait for it.
+    Disks stall for seconds while other processes sync; a record is not lost for that, and the
+    agent does not wait for it.
     """
 
-    def let_go(*_: object) -> None:
+    def continue_in_child(*_: object) -> None:
         if os.fork():
             os._exit(0)
         os.setsid()
@@ -199,17 +204,17 @@ def _release_agent_after(seconds: float, home: str) -> None:
         _signal.setitimer(_signal.ITIMER_REAL, BEHIND_S)
 
     def give_up(*_: object) -> None:
-        # The disk may be what hangs: counting the loss gets a moment, then the kernel ends us.
+        # The disk may hang: counting the loss gets a moment, then the kernel ends this process.
         _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
         _signal.setitimer(_signal.ITIMER_REAL, 0.05)
         writer.count_lost(home)
         os._exit(0)
 
-    _signal.signal(_signal.SIGALRM, let_go)
+    _signal.signal(_signal.SIGALRM, continue_in_child)
     _signal.setitimer(_signal.ITIMER_REAL, seconds)
 
 
 def _stop_after(seconds: float) -> None:
-    """End this process after `seconds`: what comes after the record may be cut short."""
+    """End this process after `seconds`: work after the record may be cut short."""
     _signal.signal(_signal.SIGALRM, lambda *_: os._exit(0))
     _signal.setitimer(_signal.ITIMER_REAL, seconds)

@@ -1,7 +1,7 @@
-"""The front door of the status line: whatever happens, one line on stdout and exit 0.
+"""Entry point of the status line: print one line and exit 0, whatever happens.
 
 Short for the reason `record.py` is. An agent blanks its status line when the program prints
-nothing or fails, so the line that says least is still a line.
+nothing or fails, so a failure prints the name alone.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""The status line: printed from the agent's payload and one small page, then the payload noted.
+"""Print the status line from the agent's payload and one small file, then log the payload.
 
-Never folds, never waits, never blank. What is slow to find out (who pays, burn rate, alerts) was
-written into `<config dir>/session-health/<session>.json` by whoever gathered last; this script
-only shows it, and leaves it out when it has grown old. Runs as a script, like `recorder`.
+Never folds a session, never waits, never prints a blank line. What is slow to compute (account,
+burn rate, alerts) is in `<config dir>/session-health/<session>.json`, written by the last process
+that collected the live state; it is left out if it is old. Runs as a script, like `recorder`.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -11,59 +11,57 @@ import time
 
 from flightlog.hooks import recorder, statusline_segments
 
-HARD_STOP_S = 1.0
-PAYLOAD_BYTES_MAX = 1 << 20
-PAGE_BYTES_MAX = 1 << 18
-WIDTH_DEFAULT = 100
+HARD_STOP_S = 1.0  # the agent redraws several times a second; a later line is of no use
+PAYLOAD_BYTES_MAX = 1 << 20  # a payload has some kilobytes
+PAGE_BYTES_MAX = 1 << 18  # a live state has some kilobytes
+WIDTH_DEFAULT = 100  # without a terminal to measure
 
 
 def main(arguments: list[str]) -> None:
-    """Print one line for the payload on stdin, then note the payload if it says something new."""
+    """Print one line for the payload on stdin, then log the payload if it is new."""
     os.umask(0o077)
     printed: list[bool] = []
     _stop_after(HARD_STOP_S, printed)
     payload = _read_payload()
     now_s = time.time()
-    page = _read_live_state(payload)
-    shown = statusline_segments.render_line(
-        payload,
-        page,
-        statusline_segments.StatusStyle(_terminal_width(arguments), not os.environ.get("NO_COLOR"), now_s),
-    )
-    branch_shown = shown or "flightlog"
-    os.write(1, branch_shown.encode("utf-8", "replace") + b"\n")
+    has_color = not os.environ.get("NO_COLOR")
+    style = statusline_segments.StatusStyle(_terminal_width(arguments), has_color, now_s)
+    line = statusline_segments.render_line(payload, _read_live_state(payload), style) or "flightlog"
+    os.write(1, line.encode("utf-8", "replace") + b"\n")
     printed.append(True)
     if "--preview" not in arguments and payload:
         from flightlog.hooks import payload_log, writer  # noqa: PLC0415 - the line is printed first
 
-        payload_log.append_payload(writer.find_data_dir(os.environ), payload, config_dir(payload), int(now_s * 1000))
+        data_dir = writer.find_data_dir(os.environ)
+        payload_log.append_payload(data_dir, payload, config_dir(payload), int(now_s * 1000))
 
 
 def config_dir(payload: dict[str, object]) -> str:
-    """Where the agent keeps its files: its transcript says it best."""
-    said = payload.get("transcript_path")
-    if isinstance(said, str) and os.path.isabs(said):
-        projects = os.path.dirname(os.path.dirname(said))
+    """Return the agent's configuration directory, from its transcript or environment."""
+    transcript = payload.get("transcript_path")
+    if isinstance(transcript, str) and os.path.isabs(transcript):
+        projects = os.path.dirname(os.path.dirname(transcript))
         if os.path.basename(projects) == "projects":
             return os.path.dirname(projects)
-    given = os.environ.get("CLAUDE_CONFIG_DIR", "").partition(",")[0].strip()
-    return os.path.expanduser(given or "~/.claude")
+    directory = os.environ.get("CLAUDE_CONFIG_DIR", "").partition(",")[0].strip()
+    return os.path.expanduser(directory or "~/.claude")
 
 
 def _read_payload() -> dict[str, object]:
-    data, _ = recorder._read_stdin(PAYLOAD_BYTES_MAX)  # noqa: SLF001 - the scripts are one program in several files
+    data, _ = recorder._read_stdin(PAYLOAD_BYTES_MAX)  # noqa: SLF001 - one program in several files
     value = recorder._decode_json(data)  # noqa: SLF001
     return value if isinstance(value, dict) else {}
 
 
 def _read_live_state(payload: dict[str, object]) -> dict[str, object]:
-    """What was gathered about this session, or about all of them when it is new."""
+    """Return the live state of this session, or of the profile if the session is new."""
     folder = os.path.join(config_dir(payload), "session-health")
     session = payload.get("session_id")
     names = [f"{session}.json"] if recorder.is_safe(session) else []
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     for name in [*names, "billing-shared.json"]:
         try:
-            file = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            file = os.open(os.path.join(folder, name), flags)
         except OSError:
             continue
         try:
@@ -76,9 +74,10 @@ def _read_live_state(payload: dict[str, object]) -> dict[str, object]:
 
 
 def _terminal_width(arguments: list[str]) -> int:
-    """The columns there are: told, else of the terminal the agent runs in."""
-    said = [word.partition("=")[2] for word in arguments if word.startswith("--width=")]
-    for text in [*said, os.environ.get("FLIGHTLOG_STATUSLINE_WIDTH", ""), os.environ.get("COLUMNS", "")]:
+    """Return the columns: from an argument or variable, else of the agent's terminal."""
+    widths = [word.partition("=")[2] for word in arguments if word.startswith("--width=")]
+    widths += [os.environ.get(name, "") for name in ("FLIGHTLOG_STATUSLINE_WIDTH", "COLUMNS")]
+    for text in widths:
         if text.isdecimal() and 0 < int(text) < 10_000:
             return int(text)
     try:
@@ -93,7 +92,7 @@ def _terminal_width(arguments: list[str]) -> int:
 
 
 def _stop_after(seconds: float, printed: list[bool]) -> None:
-    """End this process after `seconds`; a line stands by then, be it the shortest."""
+    """End this process after `seconds`; print the shortest line if none was printed."""
 
     def stop(*_: object) -> None:
         if not printed:

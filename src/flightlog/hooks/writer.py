@@ -1,8 +1,8 @@
-"""Writing for the hook: one line appended whole, directories of our own, a count of what was lost.
+"""Append whole lines for the hook, make directories, count lost records.
 
-The rules are those of `store.lines`, which this module may not import: locked, a torn end sealed
-off, one write, taken back when short, a file of one's own where locks do not work. A test holds
-the two to the same behaviour. Runs as a script, like `recorder`.
+Follows the rules of `store.jsonl`, which this module may not import: lock, terminate a torn last
+line, write once, undo a short write, use a file of its own where locks do not work. A test
+compares the two. Runs as a script, like `recorder`.
 """
 
 import errno
@@ -11,31 +11,31 @@ import os
 import sys
 import time
 
-LOCK_WAIT_S = 0.4
+LOCK_WAIT_S = 0.4  # leaves time to write a file of our own before the hook's limit of a second
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-_TRIES_MAX = 10
+_TRIES_MAX = 10  # the file may be moved while we wait for its lock
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def find_data_dir(environ: "os._Environ[str] | dict[str, str]") -> str:
-    """Return flightlog's data directory, also to the rest of the package: there is no other finder.
+    """Return flightlog's data directory; the rest of the package calls this function too.
 
-    A `FLIGHTLOG_HOME` that is no absolute path is passed over: a hook cannot report it.
+    A `FLIGHTLOG_HOME` that is not an absolute path is ignored: a hook cannot report it.
     """
-    given = os.path.expanduser(environ.get("FLIGHTLOG_HOME", ""))
-    return given if os.path.isabs(given) else find_own_dir(environ.get("XDG_DATA_HOME", ""), "~/.local/share")
+    home = os.path.expanduser(environ.get("FLIGHTLOG_HOME", ""))
+    return home if os.path.isabs(home) else find_own_dir(environ.get("XDG_DATA_HOME", ""), "~/.local/share")
 
 
 def find_own_dir(given: str, usual: str) -> str:
-    """Return our directory below the one an XDG variable gives, else below the system's usual one."""
+    """Return flightlog's directory below an XDG directory, else the system's default."""
     if not os.path.isabs(given.strip()):
         given = "~/Library/Application Support" if sys.platform == "darwin" else usual
     return os.path.join(os.path.expanduser(given.strip()), "flightlog")
 
 
 def append_line(path: str, line: bytes, *, durable: bool) -> None:
-    """Append `line`, to a shard of our own when `path` cannot be locked."""
+    """Append `line`, to a shard of this process if `path` cannot be locked."""
     for _ in range(_TRIES_MAX):
         file = os.open(path, _FLAGS, 0o600)
         try:
@@ -53,7 +53,7 @@ def append_line(path: str, line: bytes, *, durable: bool) -> None:
 
 
 def make_dir(path: str) -> None:
-    """Make `path` and its parents for their owner alone, with names that survive a power cut."""
+    """Make `path` and its parents, for their owner only; the names survive a power cut."""
     if os.path.isdir(path):
         return
     make_dir(os.path.dirname(path))
@@ -65,9 +65,9 @@ def make_dir(path: str) -> None:
 
 
 def count_lost(home: str) -> None:
-    """Count one record that could not be written: in the home, else in the temporary directory."""
-    elsewhere = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - opened with O_NOFOLLOW, holds one number
-    for path in (os.path.join(home, "lost"), os.path.join(elsewhere, f"flightlog-lost-{os.getuid()}")):
+    """Count one lost record, in the data directory or else in the temporary directory."""
+    temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - opened with O_NOFOLLOW, holds one number
+    for path in (os.path.join(home, "lost"), os.path.join(temporary, f"flightlog-lost-{os.getuid()}")):
         try:
             add_lost(path, 1)
         except (OSError, ValueError):
@@ -76,7 +76,7 @@ def count_lost(home: str) -> None:
 
 
 def _is_at(file: int, path: str) -> bool:
-    """Whether `path` still names the file we locked: it may have been moved while we waited."""
+    """Return whether `path` still names the locked file: it may have been moved while we waited."""
     try:
         return os.path.samestat(os.fstat(file), os.stat(path))
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def _is_at(file: int, path: str) -> bool:
 def _append_to_file(file: int, directory: str, line: bytes, *, durable: bool) -> None:
     size = os.fstat(file).st_size
     if size == 0:
-        # Before the first byte, so that a file that holds bytes has a name that survives a power cut.
+        # Before the first byte, so that the name of a file with content survives a power cut.
         _sync_dir(directory)
     is_torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
     whole = (b"\n" if is_torn else b"") + line + b"\n"
@@ -94,7 +94,7 @@ def _append_to_file(file: int, directory: str, line: bytes, *, durable: bool) ->
     try:
         written = os.write(file, whole)
         if written < len(whole):
-            raise OSError(errno.ENOSPC, "the line did not fit")  # noqa: TRY301 - one way out for both
+            raise OSError(errno.ENOSPC, "short write")  # noqa: TRY301 - undone below like other errors
         if durable:
             getattr(os, "fdatasync", os.fsync)(file)
     except OSError:
@@ -104,7 +104,7 @@ def _append_to_file(file: int, directory: str, line: bytes, *, durable: bool) ->
 
 
 def _try_lock(file: int) -> bool:
-    """Lock `file`; False where locks do not work, or where somebody holds it too long."""
+    """Lock `file`; return False if locks do not work or another process holds it too long."""
     end = time.monotonic() + LOCK_WAIT_S
     while True:
         try:
@@ -122,7 +122,7 @@ def _try_lock(file: int) -> bool:
 
 
 def add_lost(path: str, more: int) -> None:
-    """Add to the number in `path`; it is overwritten in place, which works on a full disk too."""
+    """Add `more` to the number in `path`, in place, which works on a full disk too."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         _try_lock(file)

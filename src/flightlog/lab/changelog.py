@@ -1,12 +1,12 @@
-"""State_changelog.jsonl and uuid_map.json.
+"""Build `state_changelog.jsonl` and `uuid_map.json`.
 
-A plain change of text begins as the source document shows it (`--- MEMORY.md`); what such a form
-cannot carry (new, deleted, binary, mode, link, rename) keeps git's own lines before it. Paths have
-no prefix: `git apply -p0` takes every entry. Bytes that are no UTF-8 stand in base64.
+A plain change of text starts as the source document shows it (`--- MEMORY.md`). Changes that this
+form cannot express (new, deleted, binary, mode, link, rename) keep git's header lines. Paths have
+no prefix: `git apply -p0` takes every entry. Patches that are not UTF-8 are base64-encoded.
 
-Joined by what is said, never by counting: the response's message id, the request id, the tool call
-ids. Every response has a line, those of text alone and of subagents too; a request that answers
-none (a retry, a title, a compaction) is listed beside them. Pure.
+Steps, requests and snapshots are joined by ids (message, request, tool call), never by position.
+Every response has a row, including text-only ones and those of subagents; requests that answer none
+(a retry, a title, a compaction) are listed beside them. Pure.
 """
 
 import base64
@@ -33,7 +33,7 @@ _HUNK = (b"@@ ", b"GIT binary patch")
 def iter_changelog_entries(
     trees: WorkTreeSnapshots, interval: ChangeInterval, head: dict[str, Any], step_id: int | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the lines of one interval; `head` names the session."""
+    """Yield the entries of one interval; `head` holds the fields of the session."""
     if interval.before == interval.after:
         return
     changes = trees.diff_snapshots(interval.before or None, interval.after)
@@ -47,7 +47,7 @@ def iter_changelog_entries(
             "timestamp": format_timestamp(interval.at_ms),
             "step_id": step_id,
             "file_path": change.path.encode("utf-8", "replace").decode(),
-            **_patch_fields(_without_prefix(patch, change)),
+            **_patch_fields(patch, change),
             "diff_stats": {"added": change.added or 0, "removed": change.removed or 0},
             "kind": change.kind,
             **({"old_path": change.old_path} if change.kind == "renamed" else {}),
@@ -68,7 +68,9 @@ def _owner_fields(interval: ChangeInterval) -> dict[str, Any]:
     return {"message_id": owner.step.message_id, "tool_call_ids": [call.id for call in owner.step.calls], **lane}
 
 
-def _patch_fields(patch: bytes) -> dict[str, str]:
+def _patch_fields(patch: bytes, change: TreeChange) -> dict[str, str]:
+    """Return the patch without `a/` and `b/`, and without header lines that add nothing."""
+    patch = b"".join(_without_prefix(b"diff --git " + part, change) for part in _PART.split(patch)[1:])
     try:
         return {"diff": patch.decode("utf-8")}
     except UnicodeDecodeError:
@@ -76,8 +78,8 @@ def _patch_fields(patch: bytes) -> dict[str, str]:
 
 
 def _split_patch(patch: bytes) -> dict[bytes, list[bytes]]:
-    """Cut a patch into files, by the line that names them; a file that became a link has two parts."""
-    starts = [found.start() for found in _PART.finditer(patch)]
+    """Split a patch by its `diff --git` lines; a file that became a link has two parts."""
+    starts = [match.start() for match in _PART.finditer(patch)]
     parts: dict[bytes, list[bytes]] = {}
     for start, end in zip(starts, [*starts[1:], len(patch)], strict=True):
         part = patch[start:end]
@@ -91,23 +93,17 @@ def _diff_header(change: TreeChange) -> bytes:
 
 
 def _quote_git_path(path: str) -> bytes:
-    """Write a path as git does: odd bytes as escapes, in quotes."""
+    """Quote a path as git does: special bytes as escapes, in double quotes."""
     raw = os.fsencode(path)
-    named = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
-    said = "".join(
-        f"\\{named[byte]}" if byte in named else f"\\{byte:03o}" if byte < 32 or byte == 127 else chr(byte)
+    escapes = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
+    quoted = "".join(
+        f"\\{escapes[byte]}" if byte in escapes else f"\\{byte:03o}" if byte < 32 or byte == 127 else chr(byte)
         for byte in raw
     ).encode("latin-1")
-    return raw if said == raw else b'"' + said + b'"'
+    return raw if quoted == raw else b'"' + quoted + b'"'
 
 
-def _without_prefix(patch: bytes, change: TreeChange) -> bytes:
-    """Take `a/` and `b/` off the head of each part, and all of the head where it says nothing more."""
-    cut = _PART.split(patch)[1:]
-    return b"".join(_one_without_prefix(b"diff --git " + part, change) for part in cut)
-
-
-def _one_without_prefix(part: bytes, change: TreeChange) -> bytes:
+def _without_prefix(part: bytes, change: TreeChange) -> bytes:
     lines = part.splitlines(keepends=True)
     body = next((at for at, line in enumerate(lines) if line.startswith(_HUNK)), len(lines))
     head = [_PREFIX.sub(rb"\1\2", line) for line in lines[:body]]
@@ -127,7 +123,7 @@ def _blob_or_none(object_id: str) -> str | None:
 
 
 class StepJoin:
-    """What is known of one session, ready to be joined."""
+    """Joins the steps of one session with its requests and snapshots."""
 
     def __init__(
         self,
@@ -136,7 +132,6 @@ class StepJoin:
         calls: Sequence[ApiCall],
         saved: Sequence[SnapshotSaved],
     ) -> None:
-        """Take the session, its trajectories, its requests and the trees saved along it."""
         self._session = session
         self._files = {"": MAIN} | {lane.id: subagent_file(lane) for lane in session.lanes}
         self._ids = {name: step_ids(documents[name]) for name in documents}
@@ -144,18 +139,16 @@ class StepJoin:
         self._by_request = {_request_id(call): call for call in calls if _request_id(call)}
         self._every = list(calls)
         self._after = _trees_after_requests(calls, saved)
-        self._after_call = {each.call_id: each.tree for each in saved if each.call_id}
+        self._after_call = {snapshot.call_id: snapshot.tree for snapshot in saved if snapshot.call_id}
 
     def step_id(self, lane: str, step: Step) -> int | None:
-        """The step's number in its trajectory."""
         return self._ids.get(self._files.get(lane, ""), {}).get(step.message_id)
 
     def find_request(self, step: Step) -> ApiCall | None:
-        """The request a step answers."""
         return self._calls.get(step.message_id) or self._by_request.get(step.request_id)
 
     def build_uuid_map(self, copied: frozenset[str]) -> dict[str, Any]:
-        """The whole map; responses that were only copied from a parent are left out and counted."""
+        """Return the whole map; responses copied from a parent are only counted."""
         lanes = steps_by_thread(self._session)
         own = {lane: [step for step in steps if step.message_id not in copied] for lane, steps in lanes.items()}
         joined = {call.index for steps in own.values() for step in steps if (call := self.find_request(step))}
@@ -172,36 +165,38 @@ class StepJoin:
         }
 
     def _last_tree_of_step(self, step: Step) -> str | None:
-        """Without requests: the tree saved after the last of a step's calls."""
-        trees = [self._after_call[each.id] for each in step.calls if each.id in self._after_call]
+        """Return the snapshot after the last tool call of a step, for runs without capture."""
+        trees = [self._after_call[call.id] for call in step.calls if call.id in self._after_call]
         return max(trees, default=None)
 
     def _build_turn(self, number: int, lane: str, step: Step) -> dict[str, Any]:
         call = self.find_request(step)
-        found = self.step_id(lane, step)
+        step_id = self.step_id(lane, step)
         return {
             "turn_index": number,
             "message_id": step.message_id,
             "request_id": step.request_id or None,
             "request_file": f"request_{call.index:03d}.json" if call else None,
             "request_index": call.index if call else None,
-            "atif_step_ids": [found] if found is not None else [],
+            "atif_step_ids": [step_id] if step_id is not None else [],
             "trajectory": self._files.get(lane),
             "transcript_assistant_uuids": list(step.uuids),
-            "transcript_tool_result_uuids": [each.result_uuid for each in step.calls if each.result_uuid],
-            "tool_call_ids": [each.id for each in step.calls],
+            "transcript_tool_result_uuids": [
+                tool_call.result_uuid for tool_call in step.calls if tool_call.result_uuid
+            ],
+            "tool_call_ids": [tool_call.id for tool_call in step.calls],
             "shadow_git_tag": self._after.get(call.index) if call else self._last_tree_of_step(step),
             "timestamp": format_timestamp(step.at_ms) if step.at_ms is not None else None,
         }
 
 
 def _trees_after_requests(calls: Sequence[ApiCall], saved: Sequence[SnapshotSaved]) -> dict[int, str]:
-    """For each request, the tree after the tools of its answer ran: saved when its thread asked next, or at the end."""
-    trees = {each.request: each.tree for each in saved}
+    """Return the snapshot after each request's tools: at its thread's next request, or the last."""
+    trees = {snapshot.request: snapshot.tree for snapshot in saved}
     end = trees.get(0)
     after: dict[int, str] = {}
     following: dict[str, int] = {}
-    for call in sorted(calls, key=lambda one: -one.index):
+    for call in sorted(calls, key=lambda item: -item.index):
         tree = trees.get(following.get(call.lane, 0)) or end
         if tree and call.lane != SIDE:
             after[call.index] = tree

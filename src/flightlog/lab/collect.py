@@ -1,8 +1,8 @@
-"""Recorded sessions made into runs.
+"""Make runs from recorded sessions.
 
-Nothing was captured and no tree saved, so there are no requests, no snapshots and no exact
-attribution; changes are rebuilt from tool calls and say so. The run's journal tells that it was
-collected, and every command that reads runs reads it.
+Such a run has no captured requests, and snapshots only if the directory was tracked; otherwise its
+changes are rebuilt from tool calls and labeled as such. Its journal says that it was collected, and
+every command that reads runs can read it.
 """
 
 import hashlib
@@ -16,20 +16,14 @@ from typing import Any
 from msgspec import Struct
 
 from flightlog.agents.capture.dumps import build_rebuilt_files
+from flightlog.agents.claude_code.driver import EVERY_TOOL
+from flightlog.agents.claude_code.files import config_dir_of
 from flightlog.agents.recordings import recording_name
 from flightlog.archive.archive import Archive, SessionFiles, open_archive
 from flightlog.archive.tracked_dirs import iter_snapshots, shadow_git_dir
-from flightlog.lab import file_changes
+from flightlog.lab import events, file_changes
 from flightlog.lab.changelog import StepJoin
-from flightlog.lab.config import EVERY_TOOL, TOOLS, RunConfig, SessionConfig
-from flightlog.lab.events import (
-    RunEnded,
-    RunSessionEnded,
-    RunSessionStarted,
-    RunSessionSummarized,
-    RunStarted,
-    SnapshotSaved,
-)
+from flightlog.lab.config import TOOLS, RunConfig, SessionConfig
 from flightlog.lab.layout import as_json, meta_page
 from flightlog.lab.run_session import rebuilt_of, steps_by_thread
 from flightlog.lab.service import remember_run
@@ -51,52 +45,43 @@ NOTE = "collected from a transcript: changes are rebuilt from tool calls, what s
 
 
 class CollectedSession(Struct, frozen=True):
-    """A recorded session: `files` are its transcripts by their names in a run, `saved` the trees that were saved."""
+    """A recorded session: its transcripts by name in a run, and the snapshots saved along it."""
 
     session: Session
     files: Mapping[str, bytes]
     known: Mapping[str, ThreadContext]
-    saved: tuple[SnapshotSaved, ...] = ()
+    saved: tuple[events.SnapshotSaved, ...] = ()
     shadow: Path | None = None
 
 
 def collect_run(path: Path, recorded: CollectedSession, write: Callable[[Path, RunConfig], RunStore]) -> RunStore:
-    """Make the run at `path` of one recorded session."""
-    session, files, known = recorded.session, recorded.files, recorded.known
-    book = write(path, _build_config(path.name, recorded))
+    """Create the run at `path` from one recorded session."""
+    session = recorded.session
+    run = write(path, _build_config(path.name, recorded))
     if recorded.shadow is not None:
-        copy_tree(recorded.shadow, book.shadow_dir)
-    folder = book.path / session_dir_name(1)
-    for name, data in files.items():
-        replace_file(resolve_inside(folder, name), data, durable=False)
-    bundle = build_trajectory(session, known=known)
-    for name, data in bundle.iter_files():
+        copy_tree(recorded.shadow, run.shadow_dir)
+    folder = run.path / session_dir_name(1)
+    bundle = build_trajectory(session, contexts=recorded.known)
+    for name, data in (*recorded.files.items(), *bundle.iter_files()):
         replace_file(resolve_inside(folder, name), data, durable=False)
     lineage = StepJoin(session, bundle.documents, [], [])
-    write_output_files(
-        folder, [OutputFile("uuid_map.json", Tier.PRIVATE, as_json(lineage.build_uuid_map(frozenset())))], durable=False
-    )
-    write_output_files(folder, build_rebuilt_files(rebuilt_of(folder, session.id)), durable=False)
-    entries = list(list_tool_changes(session, lineage))
+    uuid_map = OutputFile("uuid_map.json", Tier.PRIVATE, as_json(lineage.build_uuid_map(frozenset())))
+    write_output_files(folder, [uuid_map, *build_rebuilt_files(rebuilt_of(folder, session.id))], durable=False)
+    entries = list_tool_changes(session, lineage)
     lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
-    replace_file(book.path / "state_changelog.jsonl", lines, durable=False)
-    _write_journal(book, recorded, bundle, len(entries))
-    write_output_files(book.path, [meta_page(book.name, book.config, book.state)])
-    return book
+    replace_file(run.path / "state_changelog.jsonl", lines, durable=False)
+    _write_journal(run, recorded, bundle, len(entries))
+    write_output_files(run.path, [meta_page(run.name, run.config, run.state)])
+    return run
 
 
 def list_tool_changes(session: Session, lineage: StepJoin) -> list[dict[str, Any]]:
-    """What the tool calls of a session say they changed, in order."""
-    placed = [
-        (step.at_ms or 0, lane, step, lineage.step_id(lane, step))
-        for lane, steps in steps_by_thread(session).items()
-        for step in steps
-    ]
-    placed.sort(key=lambda one: one[0])
+    steps = [(lane, step) for lane, own in steps_by_thread(session).items() for step in own]
+    steps.sort(key=lambda item: item[1].at_ms or 0)
     return [
         entry
-        for _, lane, step, number in placed
-        for entry in file_changes.iter_reported_changes(lane, step, number, session.cwd)
+        for lane, step in steps
+        for entry in file_changes.iter_reported_changes(lane, step, lineage.step_id(lane, step), session.cwd)
     ]
 
 
@@ -118,18 +103,18 @@ def _build_config(name: str, recorded: CollectedSession) -> RunConfig:
     )
 
 
-def _write_journal(book: RunStore, recorded: CollectedSession, bundle: TrajectoryBundle, writes: int) -> None:
+def _write_journal(run: RunStore, recorded: CollectedSession, bundle: TrajectoryBundle, writes: int) -> None:
     session, saved = recorded.session, recorded.saved
     steps = [step for own in steps_by_thread(session).values() for step in own]
     costs = [step.cost.usd for step in steps if step.cost.usd is not None]
     notes = [item for turn in session.turns for item in turn.items if isinstance(item, Note)]
     name = session_dir_name(1)
-    book.append(RunStarted(book.name, "", session.agent, session.version, "", SAVED if saved else NOTE))
-    book.append(RunSessionStarted(name, 1, session.id, saved[0].tree if saved else ""))
-    for each in saved:
-        book.append(each)
-    book.append(RunSessionEnded(name, 1, "completed", saved[-1].tree if saved else ""))
-    counted = RunSessionSummarized(
+    run.append(events.RunStarted(run.name, "", session.agent, session.version, "", SAVED if saved else NOTE))
+    run.append(events.RunSessionStarted(name, 1, session.id, saved[0].tree if saved else ""))
+    for snapshot in saved:
+        run.append(snapshot)
+    run.append(events.RunSessionEnded(name, 1, "completed", saved[-1].tree if saved else ""))
+    summary = events.RunSessionSummarized(
         session=name,
         attempt=1,
         step_count=len(bundle.main.steps),
@@ -141,12 +126,12 @@ def _write_journal(book: RunStore, recorded: CollectedSession, bundle: Trajector
         cost_usd=sum(costs) if costs else None,
         cost_source="transcript, price table" if costs else "unknown",
     )
-    book.append(counted)
-    book.append(RunEnded(TAG, ""), durable=True)
+    run.append(summary)
+    run.append(events.RunEnded(TAG, ""), durable=True)
 
 
 class CollectOptions(Struct, frozen=True):
-    """What to collect, and from where."""
+    """Which sessions to collect, and from where."""
 
     write: bool
     projects_dir: Path | None = None
@@ -155,26 +140,24 @@ class CollectOptions(Struct, frozen=True):
 
 
 class CollectResult(Struct, frozen=True):
-    """What became of one session."""
-
     session: str
     run: str
     state: str
 
 
-def collect_sessions(runtime: Runtime, written: str, runs_dir: Path, choice: CollectOptions) -> list[CollectResult]:
-    """Make runs of recorded sessions, newest first; one that has become a run already is left alone."""
-    archive = _choose_archive(runtime, choice.projects_dir)
-    here = str(Path(runtime.cwd))
-    newest = sorted(archive.recordings.values(), key=lambda each: -each.changed_ms)
-    chosen = [archive.find_recording(parse_address(written).session)] if written else newest
+def collect_sessions(runtime: Runtime, address: str, runs_dir: Path, options: CollectOptions) -> list[CollectResult]:
+    """Make runs from recorded sessions, newest first; existing runs stay unchanged."""
+    archive = _choose_archive(runtime, options.projects_dir)
+    cwd = str(Path(runtime.cwd))
+    newest = sorted(archive.recordings.values(), key=lambda files: -files.changed_ms)
+    chosen = [archive.find_recording(parse_address(address).session)] if address else newest
     rows: list[CollectResult] = []
     for recording in chosen:
-        if choice.limit is not None and len(rows) >= choice.limit:
+        if options.limit is not None and len(rows) >= options.limit:
             break
-        if choice.exclude_current and archive.read_session(recording.session).cwd == here:
+        if options.exclude_current and archive.read_session(recording.session).cwd == cwd:
             continue
-        rows.append(_collect_session(runtime, archive, recording, runs_dir, write=choice.write))
+        rows.append(_collect_session(runtime, archive, recording, runs_dir, write=options.write))
     return rows
 
 
@@ -182,58 +165,47 @@ def _collect_session(
     runtime: Runtime, archive: Archive, recording: SessionFiles, runs_dir: Path, *, write: bool
 ) -> CollectResult:
     path = (runs_dir / f"collected_{recording.session}").absolute()
-    if (path / "run_meta.json").exists():
-        return CollectResult(recording.session, path.name, "there already")
-    if not write:
-        return CollectResult(recording.session, path.name, "not collected")
-    session = archive.read_session(recording.session)
-    found = CollectedSession(session, dict(_iter_session_files(recording)), archive.thread_contexts(recording.session))
-    collect_run(path, found, _creator(runtime))
+    if (path / "run_meta.json").exists() or not write:
+        state = "there already" if (path / "run_meta.json").exists() else "not collected"
+        return CollectResult(recording.session, path.name, state)
+    session, threads = archive.read_session(recording.session), archive.thread_contexts(recording.session)
+    collect_run(path, CollectedSession(session, dict(_iter_session_files(recording)), threads), _creator(runtime))
     return CollectResult(recording.session, path.name, "collected")
 
 
-def make_run_from_session(runtime: Runtime, written: str, runs_dir: Path) -> RunStore:
-    """Make a run of a recorded session whose files were saved, to go back into; one that is there is used again."""
+def make_run_from_session(runtime: Runtime, address: str, runs_dir: Path) -> RunStore:
+    """Return a run made from a recorded session with saved files; reuse an existing one."""
     archive = open_archive(runtime)
-    recording = archive.find_recording(parse_address(written).session)
-    found = archive.read_session(recording.session)
+    recording = archive.find_recording(parse_address(address).session)
+    session = archive.read_session(recording.session)
     saved = list(iter_snapshots(runtime, recording.session))
+    hint = f"save its directory from the next session on: flightlog lab track {session.cwd}"
     if not saved:
-        raise Invalid(
-            f"no files were saved along session {recording.session}",
-            hint=f"save them from the next session on: flightlog lab track {found.cwd}",
-        )
-    if saved[0].root != str(Path(found.cwd).resolve()):
-        raise Invalid(
-            f"the session began in {found.cwd}, and what was saved is {saved[0].root}",
-            hint=f"save that directory from the next session on: flightlog lab track {found.cwd}",
-        )
+        raise Invalid(f"no files were saved during session {recording.session}", hint=hint)
+    if saved[0].root != str(Path(session.cwd).resolve()):
+        raise Invalid(f"the session started in {session.cwd}, but the saved directory is {saved[0].root}", hint=hint)
     files = dict(_iter_session_files(recording))
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:8]
     path = (runs_dir / f"recorded_{recording.session}_{digest}").absolute()
     if (path / "run_meta.json").exists():
         return RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
     trees = tuple(
-        SnapshotSaved("session_01", 1, each.tree, number, each.lane, each.at_ms, each.call_id)
-        for number, each in enumerate(saved, 1)
+        events.SnapshotSaved("session_01", 1, snapshot.tree, number, snapshot.lane, snapshot.at_ms, snapshot.call_id)
+        for number, snapshot in enumerate(saved, 1)
     )
-    whole = CollectedSession(
-        found, files, archive.thread_contexts(recording.session), trees, shadow_git_dir(runtime, recording.session)
-    )
-    return collect_run(path, whole, _creator(runtime))
+    threads, shadow = archive.thread_contexts(recording.session), shadow_git_dir(runtime, recording.session)
+    return collect_run(path, CollectedSession(session, files, threads, trees, shadow), _creator(runtime))
 
 
 def _creator(runtime: Runtime) -> Callable[[Path, RunConfig], RunStore]:
-    return partial(
-        create_run, now=runtime.clock.timestamp, new_id=runtime.new_id, remember=partial(remember_run, runtime)
-    )
+    remember = partial(remember_run, runtime)
+    return partial(create_run, now=runtime.clock.timestamp, new_id=runtime.new_id, remember=remember)
 
 
 def _choose_archive(runtime: Runtime, projects_dir: Path | None) -> Archive:
     if projects_dir is None:
         return open_archive(runtime)
-    root = projects_dir.absolute()
-    return Archive([str(root.parent if root.name == "projects" else root)], runtime.data_dir)
+    return Archive([config_dir_of(str(projects_dir.absolute()))], runtime.data_dir)
 
 
 def _iter_session_files(recording: SessionFiles) -> Iterator[tuple[str, bytes]]:

@@ -1,4 +1,4 @@
-"""What a run is to be: the configuration of the source document, checked before anything starts.
+"""Parse and check a run's configuration before anything starts.
 
     model: claude-opus-5-5
     work_dir: ./shop
@@ -6,9 +6,9 @@
       - {session_index: 1, prompt: Look around and take notes in MEMORY.md.}
       - {session_index: 2, prompt: Go on from your notes., count: 3}
 
-The text comes in, a value comes out, or a word on what is wrong and what was probably meant.
-Reads no file and starts nothing; `frozen` writes the value back as the run keeps it, with every
-default said, so that the run means the same tomorrow.
+Takes text and returns a value, or raises Misconfigured with the field that was probably meant.
+Reads no file. `dump_run_config` writes the value back with every default, so the run's own copy
+keeps its meaning when defaults change.
 """
 
 import io
@@ -28,7 +28,7 @@ from flightlog.model.errors import Misconfigured, read_yaml
 from flightlog.model.text import suggest_name
 
 TOOLS = ("Read", "Grep", "Glob", "Bash", "Write", "Edit")
-EVERY_TOOL = "default"  # whatever the client offers by itself; the others are allowed without asking
+# Control characters, separators and surrogates: YAML writers fold, escape or lose them.
 _ODD = re.compile(r"[^\x20-\x7e\xa0-\u1fff\u2030-\ud7ff]")
 Engine = Literal["claude_code", "command", "scripted"]
 Mode = Literal["isolated", "chained", "forked"]
@@ -37,7 +37,7 @@ Permission = Literal["bypassPermissions", "acceptEdits", "default", "dontAsk", "
 
 
 class SessionConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """One session: what is asked, and what differs from the run's own settings."""
+    """One session: its prompt, and the settings that differ from the run's."""
 
     session_index: int
     prompt: str
@@ -48,7 +48,6 @@ class SessionConfig(Struct, frozen=True, forbid_unknown_fields=True):
     count: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what no session can be."""
         _require_at_least("session_index", self.session_index, 1)
         _require_at_least("count", self.count, 1)
         _require_at_least("max_turns", self.max_turns, 1)
@@ -70,7 +69,7 @@ class AgentConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CommandConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """A shell command before or after the sessions; `check` says whether its failure ends the run."""
+    """A shell command before or after the sessions; with `check` its failure ends the run."""
 
     command: str
     cwd: str = ""
@@ -79,7 +78,7 @@ class CommandConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class VerifierConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """A question put to the files a session left: a shell command or Python, passed with exit code 0."""
+    """A check of the files a session left: a shell command or Python code; exit code 0 passes."""
 
     command: str = ""
     python: str = ""
@@ -87,14 +86,12 @@ class VerifierConfig(Struct, frozen=True, forbid_unknown_fields=True):
     timeout_seconds: float = 60
 
     def __post_init__(self) -> None:
-        """Refuse a verifier that asks two things, or none."""
+        """Raise ValueError unless exactly one of command and python is set."""
         if bool(self.command) == bool(self.python):
             raise ValueError("a verifier is one of command, python")
 
 
 class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole run."""
-
     model: str
     work_dir: str
     sessions: tuple[SessionConfig, ...]
@@ -128,8 +125,8 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
     verifiers: tuple[VerifierConfig, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse sessions that do not count from 1, and an engine without what it needs."""
-        if [each.session_index for each in self.sessions] != list(range(1, len(self.sessions) + 1)):
+        """Raise ValueError for wrong session numbers or an engine without its settings."""
+        if [session.session_index for session in self.sessions] != list(range(1, len(self.sessions) + 1)):
             raise ValueError("session_index counts from 1 without a gap, in order")
         if not self.sessions:
             raise ValueError("a run needs at least one session")
@@ -153,7 +150,7 @@ _KINDS = (RunConfig, SessionConfig, AgentConfig, CommandConfig, VerifierConfig)
 def parse_run_config(
     text: str, overrides: Mapping[str, Any] | None = None, scenario: Callable[[str], Scenario] | None = None
 ) -> RunConfig:
-    """Read a configuration, `overrides` taking the place of what it says; a `scenario` that is a name is looked up."""
+    """Parse a configuration; `overrides` replace its fields, `scenario` loads a named scenario."""
     data = _load_mapping(text) | dict(overrides or {})
     if scenario is not None and isinstance(data.get("scenario"), str):
         data["scenario"] = msgspec.to_builtins(scenario(data["scenario"]))
@@ -166,7 +163,6 @@ def parse_run_config(
 
 
 def tags_of(text: str) -> list[Any]:
-    """Return the tags that a configuration gives itself."""
     return _load_mapping(text).get("tags") or []
 
 
@@ -181,7 +177,7 @@ def _load_mapping(text: str) -> dict[str, Any]:
 
 
 def dump_run_config(config: RunConfig) -> str:
-    """Write the configuration as the run keeps it."""
+    """Return the configuration as YAML with every default written out."""
     writer = YAML()
     writer.indent(mapping=2, sequence=4, offset=2)
     writer.width = 120
@@ -191,26 +187,26 @@ def dump_run_config(config: RunConfig) -> str:
 
 
 def _quote_odd_texts(value: Any) -> Any:
-    """Mark texts with characters that YAML would fold or lose, so that they are written as escapes."""
+    """Mark texts with characters that YAML would fold or lose, so they are written as escapes."""
     if isinstance(value, dict):
-        return {key: _quote_odd_texts(each) for key, each in value.items()}
+        return {key: _quote_odd_texts(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_quote_odd_texts(each) for each in value]
+        return [_quote_odd_texts(item) for item in value]
     if isinstance(value, str) and _ODD.search(value):
         return DoubleQuotedScalarString(value)
     return value
 
 
 def _unknown_field_hint(message: str) -> str:
-    found = re.search(r"unknown field `(.+?)`", message)
-    if found is None:
+    unknown = re.search(r"unknown field `(.+?)`", message)
+    if unknown is None:
         return "every field: docs/reference/run-config.md"
-    inner = re.search(r"`\$\.(sessions|agents|verifiers|pre_run_commands|post_run_commands)", message)
-    kinds = {"sessions": SessionConfig, "agents": AgentConfig, "verifiers": VerifierConfig}
-    kind = RunConfig if inner is None else kinds.get(inner[1], CommandConfig)
-    everywhere = sorted({name for each in _KINDS for name in each.__struct_fields__})
+    section = re.search(r"`\$\.(sessions|agents|verifiers|pre_run_commands|post_run_commands)", message)
+    sections = {"sessions": SessionConfig, "agents": AgentConfig, "verifiers": VerifierConfig}
+    kind = RunConfig if section is None else sections.get(section[1], CommandConfig)
+    fields = sorted({name for struct in _KINDS for name in struct.__struct_fields__})
     return suggest_name(
-        found[1], kind.__struct_fields__, suggest_name(found[1], everywhere, suggest_name("", kind.__struct_fields__))
+        unknown[1], kind.__struct_fields__, suggest_name(unknown[1], fields, suggest_name("", kind.__struct_fields__))
     )
 
 

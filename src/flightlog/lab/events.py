@@ -1,20 +1,20 @@
-"""What happens in a run: the closed union its journal holds.
+"""The events of a run's journal.
 
-The journal lies beside the run's pages (`.journal.jsonl`), so a run can be moved and still be
-inspected and taken up again; `lab.state` folds it. A session is named by its directory
-(`session_03_r01`) and by the attempt: one that was in flight when everything died and is run
-again is a second attempt, and the first stays on record. Trees are snapshots in `.shadow_git`.
+The journal (`.journal.jsonl`) lies in the run's directory, so a run can be moved and still be read
+and continued; `lab.state` folds it. A session is identified by its directory (`session_03_r01`) and
+the attempt: running it again makes a second attempt and keeps the first on record. Trees are
+snapshots in `.shadow_git`.
 """
 
 from msgspec import Struct
 
 
 class RunEventBase(Struct, frozen=True, tag_field="kind", tag="event"):
-    """What all events of a run have in common: a tag."""
+    """Base of all events: the tag."""
 
 
 class RunStarted(RunEventBase, frozen=True, tag="run_started"):
-    """A run was set up: its configuration is frozen, nothing was asked yet."""
+    """A run was created; its configuration is final and no agent has started."""
 
     run_name: str
     harness_version: str
@@ -27,7 +27,7 @@ class RunStarted(RunEventBase, frozen=True, tag="run_started"):
 
 
 class RunResumed(RunEventBase, frozen=True, tag="run_taken"):
-    """A process took the run up, the first one or one after a crash."""
+    """A process started to work on the run: the first one, or one after a crash."""
 
     process: str
 
@@ -43,14 +43,14 @@ class CommandRan(RunEventBase, frozen=True, tag="command_ran"):
 
 
 class BaselineSaved(RunEventBase, frozen=True, tag="baseline_taken"):
-    """The work directory as it was before the first session."""
+    """The work directory was saved before the first session."""
 
     tree: str
     notes: tuple[str, ...] = ()
 
 
 class SideEffect(Struct, frozen=True):
-    """Something a session did that going back does not undo; turn 0 is nobody's in particular."""
+    """An effect that a replay cannot undo; turn 0 means no particular turn."""
 
     turn: int
     kind: str
@@ -58,13 +58,13 @@ class SideEffect(Struct, frozen=True):
 
 
 class BranchCreated(RunEventBase, frozen=True, tag="branched"):
-    """The run is a replay: its first session goes on from turn `turn` of another run's session.
+    """The run is a replay: its first session continues at turn `turn` of another run's session.
 
-    What it needs of the other run (the request as recorded, the words until then) lies in `.source`;
-    `tree` names the files before that turn. An empty `resume_at` resumes at the end of what is kept
-    of the transcript; `fresh` says that nothing was said before. `rebuilt` is the grade of a request
-    that was not captured but rebuilt from the transcript. With `cursor` the session begins anew (`tree`
-    is what it found) and recorded answers are served up to the turn.
+    Data of the source (recorded request, transcript so far) is in `.source`; `tree` names the files
+    before that turn. An empty `resume_at` resumes at the end of the truncated transcript; `fresh`
+    means that no turn came before. `rebuilt` is the fidelity of a request that was not captured but
+    rebuilt from the transcript. With `cursor` the session starts from its beginning (`tree` is its
+    first snapshot) and recorded answers are served up to the turn.
     """
 
     source_run: str
@@ -89,7 +89,7 @@ class BranchCreated(RunEventBase, frozen=True, tag="branched"):
 
 
 class BranchCertified(RunEventBase, frozen=True, tag="certified"):
-    """The first request of a branch was compared with the recorded one, before it was sent."""
+    """The first request of a branch was compared with the recorded one before it was sent."""
 
     session: str
     attempt: int
@@ -101,7 +101,7 @@ class BranchCertified(RunEventBase, frozen=True, tag="certified"):
 
 
 class SessionVerified(RunEventBase, frozen=True, tag="verified"):
-    """A verifier looked at the files a session left."""
+    """A verifier checked the files that a session left."""
 
     session: str
     attempt: int
@@ -113,7 +113,7 @@ class SessionVerified(RunEventBase, frozen=True, tag="verified"):
 
 
 class RunSessionStarted(RunEventBase, frozen=True, tag="session_started"):
-    """An agent is about to be started; `tree` is what it finds."""
+    """An agent is about to start; `tree` is the snapshot of its files."""
 
     session: str
     attempt: int
@@ -125,7 +125,7 @@ class RunSessionStarted(RunEventBase, frozen=True, tag="session_started"):
 
 
 class AgentStarted(RunEventBase, frozen=True, tag="agent_started"):
-    """The agent's process, named so that no other has the name."""
+    """The agent's process started; `process` includes its start time, so it is unique."""
 
     session: str
     attempt: int
@@ -133,9 +133,10 @@ class AgentStarted(RunEventBase, frozen=True, tag="agent_started"):
 
 
 class SnapshotSaved(RunEventBase, frozen=True, tag="saved"):
-    """The work tree was saved: when request `request` was on its way, or, with 0, at the end.
+    """The work tree was saved while request `request` was in flight, or, with 0, at the end.
 
-    Without captured requests it is saved after tool call `call_id`, and `request` only counts.
+    Without captured requests it is saved after tool call `call_id`, and `request` is only a
+    counter.
     """
 
     session: str
@@ -157,7 +158,7 @@ class CostRecorded(RunEventBase, frozen=True, tag="spent"):
 
 
 class RunSessionEnded(RunEventBase, frozen=True, tag="session_ended"):
-    """An agent came to its end and everything it left was taken in."""
+    """An agent ended and its output was collected."""
 
     session: str
     attempt: int
@@ -171,7 +172,7 @@ class RunSessionEnded(RunEventBase, frozen=True, tag="session_ended"):
 
 
 class RunSessionSummarized(RunEventBase, frozen=True, tag="session_counted"):
-    """What an ended session amounts to, counted once from what it left; its pages are written."""
+    """The counts of an ended session were computed and its output files written."""
 
     session: str
     attempt: int
@@ -188,21 +189,21 @@ class RunSessionSummarized(RunEventBase, frozen=True, tag="session_counted"):
 
 
 class RunSessionSkipped(RunEventBase, frozen=True, tag="session_skipped"):
-    """A session could not be started."""
+    """A session could not start."""
 
     session: str
     why: str
 
 
 class ReplicatesAdded(RunEventBase, frozen=True, tag="replicates_added"):
-    """More sessions were asked for that start where session `session_index` did."""
+    """More replicates of session `session_index` were requested."""
 
     session_index: int
     count: int
 
 
 class SamplesUpdated(RunEventBase, frozen=True, tag="resampled"):
-    """How a batch of samples stands: the answers it has, the errors, and what it cost so far."""
+    """Totals of a batch of samples: answers, errors, cost so far."""
 
     batch: str
     samples: int
@@ -212,35 +213,22 @@ class SamplesUpdated(RunEventBase, frozen=True, tag="resampled"):
 
 
 class WorkTreeRestored(RunEventBase, frozen=True, tag="tree_settled"):
-    """The work directory was brought to a tree."""
+    """The work directory was restored to a snapshot."""
 
     tree: str
 
 
 class RunEnded(RunEventBase, frozen=True, tag="run_ended"):
-    """No session is left that could run; `stop_reason` is `completed` or why it stopped early."""
+    """No session is left to run; `stop_reason` is `completed` or why the run stopped early."""
 
     stop_reason: str
     tree: str
 
 
-RunEvent = (
-    RunStarted
-    | RunResumed
-    | CommandRan
-    | BaselineSaved
-    | BranchCreated
-    | BranchCertified
-    | SessionVerified
-    | RunSessionStarted
-    | AgentStarted
-    | SnapshotSaved
-    | CostRecorded
-    | RunSessionEnded
-    | RunSessionSummarized
-    | RunSessionSkipped
-    | ReplicatesAdded
-    | SamplesUpdated
-    | WorkTreeRestored
-    | RunEnded
+# Events of one attempt at a session; the others belong to the run as a whole.
+AttemptEvent = (RunSessionStarted | AgentStarted | SnapshotSaved | CostRecorded) | (
+    RunSessionEnded | RunSessionSummarized | BranchCertified | SessionVerified
+)
+RunEvent = (RunStarted | RunResumed | RunEnded | CommandRan | BaselineSaved | BranchCreated | WorkTreeRestored) | (
+    RunSessionSkipped | ReplicatesAdded | SamplesUpdated | AttemptEvent
 )

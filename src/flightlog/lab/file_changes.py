@@ -1,14 +1,14 @@
-"""Which step changed what, from snapshots or tool calls.
+"""Attribute file changes to steps, from snapshots or from tool calls.
 
-A tree is saved while a request is on its way, so what differs from the one before was done in
-between, by the tools of the steps that were open then: answered, and not yet followed by the next
-request of their thread. Where no request was captured it is saved after each tool call. One open
-step: its change, exactly. Several: shared. None, or a shell left running in the background:
-nobody's step did it, and the entry says so. Pure.
+A snapshot is saved while a request is in flight, so its difference from the previous one was made
+by the tools of the steps that were open then: answered, and not yet followed by the next request of
+their thread. Without captured requests a snapshot is saved after each tool call. One open step owns
+the change exactly; several share it; with none, or with a shell left running in the background, the
+entry says "background".
 
-The client's own patch gives a difference that can be applied; the words of a call alone give its
-lines and no place. What a shell command changed is not known, and is not guessed. Every entry says
-what it was rebuilt from. Pure.
+Without snapshots, the client's own patch gives a diff that can be applied; the arguments of a call
+give its lines without a position. Changes by shell commands are unknown and not guessed. Each entry
+names what it was rebuilt from. Pure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,14 +29,14 @@ WORDS = "the words of the call"
 
 
 class ChangeOwner(Struct, frozen=True):
-    """A step of a thread."""
+    """A step and its thread."""
 
     lane: str
     step: Step
 
 
 class ChangeInterval(Struct, frozen=True):
-    """What lies between two saved trees: whose step it belongs to, and how surely."""
+    """The changes between two snapshots: the step that owns them, and how certain that is."""
 
     before: str
     after: str
@@ -46,27 +46,27 @@ class ChangeInterval(Struct, frozen=True):
     has_background: bool = False
 
     def attribution_of(self, path: str) -> Attribution:
-        """How surely a change of one file is the owner's: a file its own tool names is not only the background's."""
-        if self.attribution == "background" and self.owner and _step_names_path(self.owner.step, path):
-            return "shared"
-        return self.attribution
+        """Return the attribution of one file; one that the step's tool names is at least shared."""
+        named = map(changed_file, self.owner.step.calls) if self.owner else ()
+        is_named = any(name == path or name.endswith("/" + path) for name in named)
+        return "shared" if self.attribution == "background" and is_named else self.attribution
 
 
 def iter_intervals(
     start: str, saved: Sequence[SnapshotSaved], calls: Sequence[ApiCall], session: Session | None
 ) -> Iterator[ChangeInterval]:
-    """Read the trees of one session in order; `start` is what it found."""
-    timeline = _Timeline(calls, session, hooked=any(each.call_id for each in saved))
+    """Yield the intervals between the snapshots of a session; `start` is its first tree."""
+    timeline = _Timeline(calls, session, hooked=any(snapshot.call_id for snapshot in saved))
     before = start
     last = 0
-    for each in sorted(saved, key=lambda one: (one.request == 0, one.request)):
-        yield timeline.interval_between(before, each, last)
-        before = each.tree
-        last = each.request or last
+    for snapshot in sorted(saved, key=lambda snapshot: (snapshot.request == 0, snapshot.request)):
+        yield timeline.interval_between(before, snapshot, last)
+        before = snapshot.tree
+        last = snapshot.request or last
 
 
 class _Timeline:
-    """The steps of a session by the requests between which their tools ran."""
+    """The steps of a session with the requests between which their tools ran."""
 
     def __init__(self, calls: Sequence[ApiCall], session: Session | None, *, hooked: bool) -> None:
         steps = steps_by_thread(session) if session else {}
@@ -76,103 +76,91 @@ class _Timeline:
         self._all = sorted(owners.values(), key=lambda owner: owner.step.at_ms or 0)
         self._open: list[tuple[int, float, ChangeOwner]] = []
         following: dict[str, float] = {}
-        for call in sorted(calls, key=lambda one: -one.index):
+        for call in sorted(calls, key=lambda call: -call.index):
             owner = owners.get(call.message_id)
             if owner is not None and call.lane != SIDE:
                 self._open.append((call.index, following.get(call.lane, float("inf")), owner))
             following[call.lane] = call.index
 
     def interval_between(self, before: str, saved: SnapshotSaved, last: int) -> ChangeInterval:
-        """Say whose the time between request `last` and the one that saved this tree is."""
+        """Return the interval between request `last` and the request that saved this tree."""
         until = saved.request or float("inf")
         if not self._captured:
             return self._after_call(before, saved)
         open_now = [owner for began, ended, owner in self._open if began <= last and ended >= until]
-        # Its last request is past and its thread said no more: a thread that rested is not at work.
-        writing = [owner for owner in open_now if _may_write(owner.step)]
-        behind = self._in_background(last)
-        latest = max((each for each in self._open if each[0] <= last), key=lambda one: one[0], default=None)
-        owner = _nearest_owner(writing, saved.lane) or (latest[2] if latest else None)
-        if behind or not writing:
-            return ChangeInterval(before, saved.tree, owner, "background", saved.at_ms, has_background=behind)
-        return ChangeInterval(before, saved.tree, owner, "exact" if len(writing) == 1 else "shared", saved.at_ms)
-
-    def _after_call(self, before: str, saved: SnapshotSaved) -> ChangeInterval:
-        """Without requests: a tree saved after a tool call is that call's step's, unless others were at work."""
-        found = [(owner, call) for owner in self._all for call in owner.step.calls if call.id == saved.call_id]
-        if not saved.call_id or not found:
-            last = self._all[-1] if self._all else None
-            return ChangeInterval(before, saved.tree, last, "background" if self._hooked else "shared", saved.at_ms)
-        owner, call = found[0]
-        earlier = self._all[: self._all.index(owner)]
-        if any(_leaves_running(each) for one in earlier for each in one.step.calls):
-            return ChangeInterval(before, saved.tree, owner, "background", saved.at_ms, has_background=True)
-        beside = [
-            each
-            for one in self._all
-            for each in one.step.calls
-            if one is not owner and each.name not in _DELEGATES | _READERS and _calls_overlap(call, each)
-        ]
-        return ChangeInterval(before, saved.tree, owner, "shared" if beside else "exact", saved.at_ms)
-
-    def _in_background(self, last: int) -> bool:
-        """Whether a shell was left running by a step before."""
-        return any(
+        # A thread without a later request keeps its step open; only tools that can write count.
+        writing = [owner for owner in open_now if any(map(_may_write, owner.step.calls))]
+        has_background = any(
             _leaves_running(call)
             for began, ended, owner in self._open
             if began <= last and ended <= last
             for call in owner.step.calls
         )
+        latest = max((entry for entry in self._open if entry[0] <= last), key=lambda entry: entry[0], default=None)
+        # Of several, the owner whose thread sends the next request; else the first.
+        nearest = [owner for owner in writing if owner.lane == saved.lane] or writing
+        owner = nearest[0] if nearest else (latest[2] if latest else None)
+        if has_background or not writing:
+            return ChangeInterval(before, saved.tree, owner, "background", saved.at_ms, has_background=has_background)
+        return ChangeInterval(before, saved.tree, owner, "exact" if len(writing) == 1 else "shared", saved.at_ms)
+
+    def _after_call(self, before: str, saved: SnapshotSaved) -> ChangeInterval:
+        """Attribute a snapshot saved after a tool call to its step, unless others ran meanwhile."""
+        owners = [(owner, call) for owner in self._all for call in owner.step.calls if call.id == saved.call_id]
+        if not saved.call_id or not owners:
+            last = self._all[-1] if self._all else None
+            return ChangeInterval(before, saved.tree, last, "background" if self._hooked else "shared", saved.at_ms)
+        owner, call = owners[0]
+        earlier = self._all[: self._all.index(owner)]
+        if any(_leaves_running(other) for step_owner in earlier for other in step_owner.step.calls):
+            return ChangeInterval(before, saved.tree, owner, "background", saved.at_ms, has_background=True)
+        concurrent = any(
+            _may_write(other) and _calls_overlap(call, other)
+            for step_owner in self._all
+            for other in step_owner.step.calls
+            if step_owner is not owner
+        )
+        return ChangeInterval(before, saved.tree, owner, "shared" if concurrent else "exact", saved.at_ms)
 
 
-def _nearest_owner(writing: Sequence[ChangeOwner], lane: str) -> ChangeOwner | None:
-    """Of several, the one whose thread asks next."""
-    return next((owner for owner in writing if owner.lane == lane), writing[0] if writing else None)
-
-
-def _may_write(step: Step) -> bool:
-    return any(call.name not in _DELEGATES | _READERS for call in step.calls)
+def _may_write(call: ToolCall) -> bool:
+    return call.name not in _DELEGATES | _READERS
 
 
 def _leaves_running(call: ToolCall) -> bool:
-    given = call.ran_input or call.input
-    if call.name == "Bash":
-        return bool(given.get("run_in_background")) or "backgroundTaskId" in _background_detail(call)
-    return False
+    """Return whether a call left a shell running in the background."""
+    arguments = call.ran_input or call.input
+    task = call.detail.get("backgroundTaskId") if isinstance(call.detail, dict) else None
+    return call.name == "Bash" and bool(arguments.get("run_in_background") or task)
 
 
-def _calls_overlap(one: ToolCall, other: ToolCall) -> bool:
-    """Whether two calls ran at the same time, as far as their records say when."""
-    times = (one.started_ms, one.ended_ms, other.started_ms, other.ended_ms)
-    if any(each is None for each in times):
+def _calls_overlap(call: ToolCall, other: ToolCall) -> bool:
+    """Return whether two calls ran at the same time; unknown times do not overlap."""
+    times = (call.started_ms, call.ended_ms, other.started_ms, other.ended_ms)
+    if any(time is None for time in times):
         return False
-    began, ended, other_began, other_ended = (each or 0 for each in times)
+    began, ended, other_began, other_ended = (time or 0 for time in times)
     return began < other_ended and other_began < ended
 
 
-def _background_detail(call: ToolCall) -> dict[str, object]:
-    return call.detail if isinstance(call.detail, dict) and call.detail.get("backgroundTaskId") else {}
-
-
-def _step_names_path(step: Step, path: str) -> bool:
-    return any(name == path or name.endswith("/" + path) for name in map(changed_file, step.calls))
-
-
 def iter_reported_changes(lane: str, step: Step, step_id: int | None, cwd: str) -> Iterator[dict[str, Any]]:
-    """Yield what the calls of one step say they changed."""
+    """Yield the changes that the tool calls of one step report."""
     for call in step.calls:
         path = changed_file(call)
         if not path or call.is_error or call.denied or call.result is None:
             continue
         name = path.removeprefix(cwd.rstrip("/") + "/") if cwd else path
         diff, source = _diff_and_source(call, name)
-        told = diff_of_call(call)
+        call_diff = diff_of_call(call)
         yield {
             "session_index": 1,
             "step_id": step_id,
             "file_path": name,
             "diff": diff,
-            "diff_stats": {"added": told.added if told else 0, "removed": told.removed if told else 0},
+            "diff_stats": {
+                "added": call_diff.added if call_diff else 0,
+                "removed": call_diff.removed if call_diff else 0,
+            },
             "kind": "added" if diff.startswith("--- /dev/null") else "modified",
             "binary": False,
             "attribution": None,
@@ -192,8 +180,10 @@ def _diff_and_source(call: ToolCall, name: str) -> tuple[str, str]:
     if isinstance(hunks, list) and hunks and all(map(_is_whole, hunks)):
         body = "".join(_render_hunk(hunk) for hunk in hunks)
         return f"--- {name}\n+++ {name}\n{body}", PATCH
-    told = diff_of_call(call)
-    lines = [f"{line.sign.value}{line.text}\n" for line in told.lines if line.sign.value in "+-"] if told else []
+    call_diff = diff_of_call(call)
+    lines = (
+        [f"{line.sign.value}{line.text}\n" for line in call_diff.lines if line.sign.value in "+-"] if call_diff else []
+    )
     return f"--- {name}\n+++ {name}\n" + "".join(lines), WORDS
 
 
@@ -208,10 +198,8 @@ def _created_file_diff(name: str, content: str) -> str:
 
 def _is_whole(hunk: Any) -> bool:
     numbers = ("oldStart", "oldLines", "newStart", "newLines")
-    return isinstance(hunk, dict) and all(isinstance(hunk.get(name), int) for name in numbers) and _has_lines(hunk)
-
-
-def _has_lines(hunk: dict[str, Any]) -> bool:
+    if not isinstance(hunk, dict) or not all(isinstance(hunk.get(name), int) for name in numbers):
+        return False
     return isinstance(hunk.get("lines"), list) and all(isinstance(line, str) for line in hunk["lines"])
 
 

@@ -1,16 +1,14 @@
-"""Inspect, compare, align, branch tree.
+"""Show, compare and align runs, sessions and steps.
 
-A branch is laid beside its source from the turn it goes back to. Pure.
+A place in a run is written as an address:
 
-Says how each ended, what it took and what it changed, and in which files they agree byte for byte.
-Counts only; whether a difference means something is a question for statistics.
+    my-run            the run          my-run#2        session 2
+    my-run#2.14       its turn 14      my-run#2r3.14   turn 14 of replicate 3
+    my-run#2@LANE.1   turn 1 of a subagent
 
-my-run            the run          my-run#2        session 2
-    my-run#2.14       its turn 14      my-run#2r3.14   the same of replicate 3
-    my-run#2@LANE.1   a subagent's
-
-A turn is the source document's word for one model response of a thread. Reads what is on record,
-never a page.
+A turn is one model response of a thread, as in the source document. A branch is aligned with its
+source from the turn it goes back to. Comparisons count and compare bytes; whether a difference is
+significant is decided in `statistics`. Reads what is on record, never an output file.
 """
 
 import json
@@ -26,7 +24,7 @@ from msgspec import Struct
 
 from flightlog.lab.layout import run_meta
 from flightlog.lab.run_reader import RunSession, trees_of
-from flightlog.lab.store import PlannedSession, RunStore
+from flightlog.lab.store import RunStore, find_planned_session
 from flightlog.model.entries import Text, Thinking, text_of
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Step, ToolCall
@@ -43,17 +41,17 @@ _FORM = re.compile(
 
 
 def align_steps(left: Sequence[Step], right: Sequence[Step], *, first: int = 1) -> dict[str, Any]:
-    """Lay two sequences of steps side by side; `first` is the turn the first pair has."""
+    """Return two sequences of steps side by side; `first` is the turn of the first pair."""
     rows = []
-    parted: int | None = None
-    other_result: int | None = None
+    divergence: int | None = None
+    other_results: int | None = None
     for turn, (one, other) in enumerate(zip_longest(left, right), first):
         same = one is not None and other is not None and _step_actions(one) == _step_actions(other)
         same_results = same and one is not None and other is not None and _step_results(one) == _step_results(other)
-        if parted is None and not same:
-            parted = turn
-        if parted is None and other_result is None and not same_results:
-            other_result = turn
+        if divergence is None and not same:
+            divergence = turn
+        if divergence is None and other_results is None and not same_results:
+            other_results = turn
         rows.append(
             {
                 "turn": turn,
@@ -63,7 +61,7 @@ def align_steps(left: Sequence[Step], right: Sequence[Step], *, first: int = 1) 
                 "same_results": same_results,
             }
         )
-    return {"first_divergence": parted, "first_other_result": other_result, "steps": rows}
+    return {"first_divergence": divergence, "first_other_result": other_results, "steps": rows}
 
 
 def _step_actions(step: Step) -> tuple[Any, ...]:
@@ -83,66 +81,64 @@ def _describe_step(step: Step | None) -> str:
     return one_line(" · ".join([*texts, *calls]), _SAID_CHARS_MAX)
 
 
-def _input_summary(given: dict[str, Any]) -> str:
-    return str(given.get("command") or given.get("file_path") or given.get("prompt") or given)
+def _input_summary(arguments: dict[str, Any]) -> str:
+    return str(arguments.get("command") or arguments.get("file_path") or arguments.get("prompt") or arguments)
 
 
-def compare_runs(books: Sequence[RunStore], programs: str) -> dict[str, Any]:
-    """Compare runs, session index by session index."""
-    metas = [run_meta(book.name, book.config, book.state) for book in books]
-    last = max(len(book.config.sessions) for book in books)
+def compare_runs(runs: Sequence[RunStore], programs: str) -> dict[str, Any]:
+    metas = [run_meta(run.name, run.config, run.state) for run in runs]
+    last = max(len(run.config.sessions) for run in runs)
     return {
         "runs": [
             {key: meta[key] for key in ("run_name", "model", "session_mode", "stop_reason", "total_cost_usd", "tags")}
             for meta in metas
         ],
-        "config": _differing_settings(books),
-        "sessions": [_compare_session(books, metas, index, programs) for index in range(1, last + 1)],
-        "side_by_side": _side_by_side(books, programs) if len(books) == PAIR else None,
+        "config": _differing_settings(runs),
+        "sessions": [_compare_session(runs, metas, index, programs) for index in range(1, last + 1)],
+        "side_by_side": _side_by_side(runs, programs) if len(runs) == PAIR else None,
     }
 
 
-def _side_by_side(books: Sequence[RunStore], programs: str) -> dict[str, Any] | None:
-    """The first sessions of two runs, step by step; a branch beside its source begins at the turn it goes back to."""
-    left, right = books
+def _side_by_side(runs: Sequence[RunStore], programs: str) -> dict[str, Any] | None:
+    """Align the first sessions of two runs; a branch is aligned from the turn it goes back to."""
+    left, right = runs
     branch = right.state.branch or left.state.branch
-    turns: list[Sequence[Step]] = []
+    aligned: list[Sequence[Step]] = []
     first = 1
-    for book, other in ((left, right), (right, left)):
+    for run, other in ((left, right), (right, left)):
         origin = other.state.branch
-        is_source = origin is not None and origin.source_run == book.name and book.state.branch is None
-        index = origin.source_dir if origin is not None and is_source else book.planned_sessions()[0].name
-        planned = next((each for each in book.planned_sessions() if each.name == index), None)
-        if planned is None or book.state.last_attempt(planned.name) is None:
+        is_source = origin is not None and origin.source_run == run.name and run.state.branch is None
+        name = origin.source_dir if origin is not None and is_source else run.planned_sessions()[0].name
+        planned = next((candidate for candidate in run.planned_sessions() if candidate.name == name), None)
+        if planned is None or run.state.last_attempt(planned.name) is None:
             return None
-        steps = RunSession(book, planned, trees_of(book, programs)).own_steps()
+        steps = RunSession(run, planned, trees_of(run, programs)).own_steps()
         if origin is not None and is_source:
             first = origin.turn
             steps = steps[first - 1 :]
-        turns.append(steps)
+        aligned.append(steps)
     first = branch.turn if branch is not None and first == 1 else first
-    return align_steps(*turns, first=first)
+    return align_steps(*aligned, first=first)
 
 
-def _differing_settings(books: Sequence[RunStore]) -> dict[str, list[Any]]:
-    """The settings in which the runs differ."""
-    names = [name for name in books[0].config.__struct_fields__ if name not in {"run_name", "sessions", "work_dir"}]
-    values = {name: [getattr(book.config, name) for book in books] for name in names}
-    return {name: said for name, said in values.items() if any(each != said[0] for each in said)}
+def _differing_settings(runs: Sequence[RunStore]) -> dict[str, list[Any]]:
+    names = [name for name in runs[0].config.__struct_fields__ if name not in {"run_name", "sessions", "work_dir"}]
+    values = {name: [getattr(run.config, name) for run in runs] for name in names}
+    return {name: settings for name, settings in values.items() if any(value != settings[0] for value in settings)}
 
 
 def _compare_session(
-    books: Sequence[RunStore], metas: Sequence[dict[str, Any]], index: int, programs: str
+    runs: Sequence[RunStore], metas: Sequence[dict[str, Any]], index: int, programs: str
 ) -> dict[str, Any]:
     groups = []
-    final: list[dict[str, str]] = []
-    for book, meta in zip(books, metas, strict=True):
+    changed_files: list[dict[str, str]] = []
+    for run, meta in zip(runs, metas, strict=True):
         rows = [each for each in meta["sessions"] if each["session_index"] == index]
-        files = [_changed_files(book, each["session_dir"], programs) for each in rows]
-        final += [each for each in files if each is not None]
-        groups.append(_summarize_replicates(book.name, rows))
-    paths = sorted({path for each in final for path in each})
-    same = [path for path in paths if len({each.get(path) for each in final}) == 1]
+        files = [_changed_files(run, row["session_dir"], programs) for row in rows]
+        changed_files += [file for file in files if file is not None]
+        groups.append(_summarize_replicates(run.name, rows))
+    paths = sorted({path for files in changed_files for path in files})
+    same = [path for path in paths if len({files.get(path) for files in changed_files}) == 1]
     return {
         "session_index": index,
         "groups": groups,
@@ -153,29 +149,30 @@ def _compare_session(
 
 
 def _summarize_replicates(run: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    told: dict[str, Any] = {"run": run, "count": len(rows)}
-    said = [one for each in rows for one in each["verifiers"]]
-    names = dict.fromkeys(one["name"] for one in said)
-    told["verifiers"] = {
-        name: {"passed": sum(one["passed"] for one in said if one["name"] == name), "of": len(rows)} for name in names
+    summary: dict[str, Any] = {"run": run, "count": len(rows)}
+    results = [result for row in rows for result in row["verifiers"]]
+    names = dict.fromkeys(result["name"] for result in results)
+    summary["verifiers"] = {
+        name: {"passed": sum(result["passed"] for result in results if result["name"] == name), "of": len(rows)}
+        for name in names
     }
-    told["stop_reasons"] = dict(Counter(each["stop_reason"] for each in rows))
+    summary["stop_reasons"] = dict(Counter(row["stop_reason"] for row in rows))
     for name in _NUMBERS:
-        values = [each[name] for each in rows if each["finished_at"] and each[name] is not None]
-        told[name] = {"mean": mean(values), "sd": pstdev(values), "n": len(values)} if values else None
-    return told
+        values = [row[name] for row in rows if row["finished_at"] and row[name] is not None]
+        summary[name] = {"mean": mean(values), "sd": pstdev(values), "n": len(values)} if values else None
+    return summary
 
 
-def _changed_files(book: RunStore, session: str, programs: str) -> dict[str, str] | None:
-    """What a session changed, by path and the name of what stands there then; None where it did not end."""
-    last, trees = book.state.last_attempt(session), trees_of(book, programs)
+def _changed_files(run: RunStore, session: str, programs: str) -> dict[str, str] | None:
+    """Return the paths that a session changed with their object ids; None if it did not end."""
+    last, trees = run.state.last_attempt(session), trees_of(run, programs)
     if last is None or last.ended is None or trees is None:
         return None
-    return {each.path: each.id for each in trees.diff_snapshots(last.tree or None, last.ended.tree)}
+    return {change.path: change.id for change in trees.diff_snapshots(last.tree or None, last.ended.tree)}
 
 
 class RunAddress(Struct, frozen=True):
-    """A place in a run; 0 means the whole."""
+    """A place in a run; 0 means all of it."""
 
     run: str
     session: int = 0
@@ -185,60 +182,41 @@ class RunAddress(Struct, frozen=True):
 
 
 def parse_run_address(written: str) -> RunAddress:
-    """Read a place as a person writes it."""
-    found = _FORM.fullmatch(written)
-    if found is None:
-        raise Invalid(f"not a place in a run: {written[:80]!r}", hint="write RUN, RUN#SESSION or RUN#SESSION.TURN")
-    return RunAddress(
-        found["run"],
-        int(found["session"] or 0),
-        int(found["replicate"] or 0),
-        found["lane"] or "",
-        int(found["turn"] or 0),
-    )
+    match = _FORM.fullmatch(written)
+    if match is None:
+        raise Invalid(f"not an address in a run: {written[:80]!r}", hint="write RUN, RUN#SESSION or RUN#SESSION.TURN")
+    session, replicate, turn = (int(match[name] or 0) for name in ("session", "replicate", "turn"))
+    return RunAddress(match["run"], session, replicate, match["lane"] or "", turn)
 
 
-def inspect_address(book: RunStore, where: RunAddress, programs: str) -> dict[str, Any]:
-    """Tell what is at a place."""
-    if not where.session:
-        return _inspect_run(book, programs)
-    read = RunSession(book, _find_planned_session(book, where), trees_of(book, programs))
-    return _inspect_step(read, where) if where.turn else _inspect_session(read, where.lane)
+def inspect_address(run: RunStore, address: RunAddress, programs: str) -> dict[str, Any]:
+    if not address.session:
+        return _inspect_run(run, programs)
+    session = RunSession(run, find_planned_session(run, address.session, address.replicate), trees_of(run, programs))
+    return _inspect_step(session, address) if address.turn else _inspect_session(session, address.lane)
 
 
-def _inspect_run(book: RunStore, programs: str) -> dict[str, Any]:
-    meta = run_meta(book.name, book.config, book.state)
-    trees, state = trees_of(book, programs), book.state
-    ended = [state.last_attempt(each.name) for each in book.planned_sessions()]
-    done = [each for each in ended if each is not None and each.ended is not None]
+def _inspect_run(run: RunStore, programs: str) -> dict[str, Any]:
+    meta = run_meta(run.name, run.config, run.state)
+    trees, state = trees_of(run, programs), run.state
+    attempts = [state.last_attempt(planned.name) for planned in run.planned_sessions()]
+    ended = [attempt for attempt in attempts if attempt is not None and attempt.ended is not None]
     changes = []
-    if trees is not None and state.baseline and state.baseline.tree and done and done[-1].ended:
-        changes = trees.diff_snapshots(state.baseline.tree, done[-1].ended.tree)
-    files = [{"path": each.path, "kind": each.kind, "added": each.added, "removed": each.removed} for each in changes]
+    if trees is not None and state.baseline and state.baseline.tree and ended and ended[-1].ended:
+        changes = trees.diff_snapshots(state.baseline.tree, ended[-1].ended.tree)
+    files = [
+        {"path": change.path, "kind": change.kind, "added": change.added, "removed": change.removed}
+        for change in changes
+    ]
     return {"what": "run", **meta, "file_changes": files, "unrecognised_events": state.unrecognised}
 
 
-def _find_planned_session(book: RunStore, where: RunAddress) -> PlannedSession:
-    same = [each for each in book.planned_sessions() if each.index == where.session]
-    if not same:
-        raise NotFound(
-            f"{book.name} has no session {where.session}", hint=f"it has sessions 1 to {len(book.config.sessions)}"
-        )
-    found = [each for each in same if each.replicate == where.replicate or (not where.replicate and each is same[0])]
-    if not found:
-        raise NotFound(
-            f"session {where.session} of {book.name} has no replicate {where.replicate}",
-            hint=f"it has {same[0].count if same[0].replicate else 'none'}",
-        )
-    return found[0]
-
-
-def _inspect_session(read: RunSession, lane: str) -> dict[str, Any]:
-    meta = run_meta(read.book.name, read.book.config, read.book.state)
-    own = next(each for each in meta["sessions"] if each["session_dir"] == read.planned.name)
-    changed: dict[str | None, int] = {}
-    for entry in read.iter_changes():
-        changed[entry["message_id"]] = changed.get(entry["message_id"], 0) + 1
+def _inspect_session(session: RunSession, lane: str) -> dict[str, Any]:
+    meta = run_meta(session.run.name, session.run.config, session.run.state)
+    session_meta = next(meta_row for meta_row in meta["sessions"] if meta_row["session_dir"] == session.planned.name)
+    change_counts: dict[str | None, int] = {}
+    for entry in session.iter_changes():
+        change_counts[entry["message_id"]] = change_counts.get(entry["message_id"], 0) + 1
     turns = [
         {
             "turn": number,
@@ -247,29 +225,33 @@ def _inspect_session(read: RunSession, lane: str) -> dict[str, Any]:
             "text": text_of(step.content),
             "tools": [call.name for call in step.calls],
             "cost_usd": step.cost.usd,
-            "files_changed": changed.get(step.message_id, 0),
+            "files_changed": change_counts.get(step.message_id, 0),
         }
-        for number, step in enumerate(read.own_steps(lane), 1)
+        for number, step in enumerate(session.own_steps(lane), 1)
     ]
-    threads = {name: len(read.own_steps(name)) for name in read.list_threads() if name}
-    prompt = read.book.config.sessions[read.planned.index - 1].prompt
-    return {"what": "session", **own, "prompt": prompt, "lane": lane, "turns": turns, "subagents": threads}
+    threads = {name: len(session.own_steps(name)) for name in session.list_threads() if name}
+    prompt = session.run.config.sessions[session.planned.index - 1].prompt
+    return {"what": "session", **session_meta, "prompt": prompt, "lane": lane, "turns": turns, "subagents": threads}
 
 
-def _inspect_step(read: RunSession, where: RunAddress) -> dict[str, Any]:
-    steps = read.own_steps(where.lane)
-    if where.turn > len(steps):
-        has = f"it has {len(steps)}" + (f" in {where.lane}" if where.lane else "")
-        raise NotFound(f"{read.planned.name} has no turn {where.turn}", hint=has)
-    step = steps[where.turn - 1]
-    mapped = read.lineage.build_uuid_map(read.inherited_message_ids) if read.lineage else {"turns": [], "subagents": {}}
-    rows = mapped["subagents"].get(where.lane, []) if where.lane else mapped["turns"]
+def _inspect_step(session: RunSession, address: RunAddress) -> dict[str, Any]:
+    steps = session.own_steps(address.lane)
+    if address.turn > len(steps):
+        hint = f"it has {len(steps)}" + (f" in {address.lane}" if address.lane else "")
+        raise NotFound(f"{session.planned.name} has no turn {address.turn}", hint=hint)
+    step = steps[address.turn - 1]
+    uuid_map = (
+        session.lineage.build_uuid_map(session.inherited_message_ids)
+        if session.lineage
+        else {"turns": [], "subagents": {}}
+    )
+    rows = uuid_map["subagents"].get(address.lane, []) if address.lane else uuid_map["turns"]
     return {
         "what": "step",
-        "run": read.book.name,
-        "session_dir": read.planned.name,
-        "turn": where.turn,
-        "lane": where.lane,
+        "run": session.run.name,
+        "session_dir": session.planned.name,
+        "turn": address.turn,
+        "lane": address.lane,
         "model": step.model,
         "thinking": [block.text for block in step.content if isinstance(block, Thinking) and block.text],
         "text": [block.text for block in step.content if isinstance(block, Text)],
@@ -278,9 +260,9 @@ def _inspect_step(read: RunSession, where: RunAddress) -> dict[str, Any]:
         "usage": step.usage,
         "cost_usd": step.cost.usd,
         "cost_source": step.cost.source.value,
-        "request": _request_fields(read, step),
-        "changes": list(read.iter_changes(step)),
-        "lineage": rows[where.turn - 1] if rows else None,
+        "request": _request_fields(session, step),
+        "changes": list(session.iter_changes(step)),
+        "lineage": rows[address.turn - 1] if rows else None,
     }
 
 
@@ -296,8 +278,8 @@ def _tool_call_fields(call: ToolCall) -> dict[str, Any]:
     }
 
 
-def _request_fields(read: RunSession, step: Step) -> dict[str, Any] | None:
-    call = read.lineage.find_request(step) if read.lineage else None
+def _request_fields(session: RunSession, step: Step) -> dict[str, Any] | None:
+    call = session.lineage.find_request(step) if session.lineage else None
     if call is None:
         return None
     exchange = call.exchange
@@ -312,14 +294,14 @@ def _request_fields(read: RunSession, step: Step) -> dict[str, Any] | None:
         "status": exchange.response.status if exchange.response else None,
         "request_id": exchange.response.request_id if exchange.response else None,
         "first_byte_ms": exchange.response.first_byte_ms if exchange.response else None,
-        "system_and_tools": _system_and_tools(read, call.index),
+        "system_and_tools": _system_and_tools(session, call.index),
     }
 
 
-def _system_and_tools(read: RunSession, index: int) -> dict[str, Any]:
-    exchange = next(each.exchange for each in read.calls if each.index == index)
+def _system_and_tools(session: RunSession, index: int) -> dict[str, Any]:
+    exchange = next(call.exchange for call in session.calls if call.index == index)
     try:
-        body = json.loads(read.exchanges.sent_body(exchange))
+        body = json.loads(session.exchanges.sent_body(exchange))
     except (ValueError, NotFound):
         return {}
     tools = body.get("tools") if isinstance(body, dict) else None
@@ -328,14 +310,14 @@ def _system_and_tools(read: RunSession, index: int) -> dict[str, Any]:
 
 
 def iter_run_tree(metas: Sequence[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Runs in order, each with its branches below it; a branch whose source is gone stands for itself."""
+    """Yield runs with their depth, each before its branches; a branch without source is a root."""
     names = {meta["run_name"] for meta in metas}
     branches: dict[str, list[dict[str, Any]]] = {}
     for meta in metas:
         source = str(meta.get("replay_source") or "")
         branches.setdefault(source if source in names - {meta["run_name"]} else "", []).append(meta)
-    waiting = [(0, meta) for meta in reversed(branches.get("", []))]
-    while waiting:
-        depth, meta = waiting.pop()
+    stack = [(0, meta) for meta in reversed(branches.get("", []))]
+    while stack:
+        depth, meta = stack.pop()
         yield depth, meta
-        waiting += [(depth + 1, each) for each in reversed(branches.pop(meta["run_name"], []))]
+        stack += [(depth + 1, branch) for branch in reversed(branches.pop(meta["run_name"], []))]

@@ -1,7 +1,7 @@
-"""The pages of a run: `run_meta.json` and what stands in each session's directory.
+"""Build `run_meta.json` from a run's configuration and state.
 
-Pure functions of what is on record: the configuration, the journal's state, the session as its
-transcript tells it. Nothing here says where the run lies; `work_dir` is its last component.
+Pure functions of what is on record. The output does not show where the run is stored: `work_dir` is
+reduced to its last component.
 """
 
 import json
@@ -9,20 +9,21 @@ from pathlib import PurePath
 from typing import Any
 
 from flightlog.lab.config import RunConfig
-from flightlog.lab.events import SessionVerified
 from flightlog.lab.state import RunState, SessionAttempt
 from flightlog.lab.store import PlannedSession, plan_sessions
 from flightlog.model.output_files import OutputFile, Tier
 
 _EARLY = frozenset({"max_turns", "budget_exhausted", "rate_limited", "auth_error", "timeout", "interrupted", "error"})
+_VERIFIER_KEYS = ("name", "passed", "exit_code", "seconds", "output")
 
 
 def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
-    """Everything about a run as a whole, in the source document's words."""
-    sessions = [_session_meta(config, each, state) for each in plan_sessions(config, state.added)]
-    begun = [each for each in sessions if each["started_at"]]
-    started = state.started
-    costs = [each["total_cost_usd"] for each in begun if each["total_cost_usd"] is not None]
+    """Return all facts about a run, under the keys of the source document."""
+    sessions = [_session_meta(config, session, state) for session in plan_sessions(config, state.added)]
+    started_sessions = [session for session in sessions if session["started_at"]]
+    started, batches = state.started, state.resampled.values()
+    unpriced = any(batch.unpriced for batch in batches)
+    costs = [session["total_cost_usd"] for session in started_sessions if session["total_cost_usd"] is not None]
     return {
         "run_name": name,
         "hypothesis": config.hypothesis or None,
@@ -45,27 +46,21 @@ def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
         "started_at": state.started_at or None,
         "finished_at": state.finished_at or None,
         "stop_reason": state.ended.stop_reason if state.ended else "running",
-        "total_steps": sum(each["step_count"] for each in sessions),
-        "total_tool_calls": sum(each["tool_call_count"] for each in sessions),
-        "total_cost_usd": round(sum(costs), 9) if costs or not begun else None,
+        "total_steps": sum(session["step_count"] for session in sessions),
+        "total_tool_calls": sum(session["tool_call_count"] for session in sessions),
+        "total_cost_usd": round(sum(costs), 9) if costs or not started_sessions else None,
         "total_spent_usd": round(state.spent_usd, 9),
         "max_budget_usd": config.max_budget_usd,
-        "total_resamples": sum(each.samples for each in state.resampled.values()),
-        "total_resample_errors": sum(each.errors for each in state.resampled.values()),
-        "total_resample_cost_usd": _resample_cost(state),
-        "total_file_writes": sum(each["file_writes"] for each in sessions),
-        "total_compaction_events": sum(each["compaction_count"] for each in sessions),
-        "total_subagent_invocations": sum(each["subagent_count"] for each in sessions),
+        "total_resamples": sum(batch.samples for batch in batches),
+        "total_resample_errors": sum(batch.errors for batch in batches),
+        "total_resample_cost_usd": None if unpriced else round(sum(batch.usd for batch in batches), 9),
+        "total_file_writes": sum(session["file_writes"] for session in sessions),
+        "total_compaction_events": sum(session["compaction_count"] for session in sessions),
+        "total_subagent_invocations": sum(session["subagent_count"] for session in sessions),
         "errors": _list_errors(sessions, state),
         "left_out": list(state.baseline.notes) if state.baseline else [],
         **_replay_fields(state),
     }
-
-
-def _resample_cost(state: RunState) -> float | None:
-    """What samples cost beside the sessions; not known where the price of one is not."""
-    batches = state.resampled.values()
-    return None if any(each.unpriced for each in batches) else round(sum(each.usd for each in batches), 9)
 
 
 def _replay_fields(state: RunState) -> dict[str, Any]:
@@ -77,18 +72,16 @@ def _replay_fields(state: RunState) -> dict[str, Any]:
 
 
 def meta_page(name: str, config: RunConfig, state: RunState) -> OutputFile:
-    """The page of that."""
     return OutputFile("run_meta.json", Tier.PRIVATE, as_json(run_meta(name, config, state)))
 
 
 def as_json(value: Any) -> str:
-    """Write a page's value."""
     return json.dumps(value, indent=2, ensure_ascii=True) + "\n"
 
 
 def _session_meta(config: RunConfig, planned: PlannedSession, state: RunState) -> dict[str, Any]:
     last = state.last_attempt(planned.name)
-    given = config.sessions[planned.index - 1]
+    session = config.sessions[planned.index - 1]
     replicas = {"replicate": planned.replicate, "replicate_count": planned.count} if planned.replicate else {}
     return {
         "session_index": planned.index,
@@ -96,9 +89,11 @@ def _session_meta(config: RunConfig, planned: PlannedSession, state: RunState) -
         **replicas,
         "session_id": last.session_id if last else None,
         "resumed_from": (last.parent_id or None) if last else None,
-        "fork_from": given.fork_from,
+        "fork_from": session.fork_from,
         **_session_counts(last),
-        "verifiers": [_verifier_fields(each) for each in last.verified] if last else [],
+        "verifiers": [
+            {key: getattr(verified, key) for key in _VERIFIER_KEYS} for verified in (last.verified if last else ())
+        ],
         "stop_reason": _stop_reason(planned, state),
         "ended_early": last.stop_reason in _EARLY if last and last.ended else None,
         "error": (last.ended.error or None) if last and last.ended else state.skipped.get(planned.name),
@@ -108,11 +103,6 @@ def _session_meta(config: RunConfig, planned: PlannedSession, state: RunState) -
         "started_at": last.started_at if last else None,
         "finished_at": (last.finished_at or None) if last else None,
     }
-
-
-def _verifier_fields(said: SessionVerified) -> dict[str, Any]:
-    keys = ("name", "passed", "exit_code", "seconds", "output")
-    return {key: getattr(said, key) for key in keys}
 
 
 def _session_counts(last: SessionAttempt | None) -> dict[str, Any]:
@@ -141,11 +131,13 @@ def _stop_reason(planned: PlannedSession, state: RunState) -> str:
 
 
 def _list_errors(sessions: list[dict[str, Any]], state: RunState) -> list[dict[str, Any]]:
-    said = [{"session": each["session_dir"], "error": each["error"]} for each in sessions if each["error"]]
-    said += [
-        {"session": None, "error": f"the {each.phase}-run command {each.number} ended with {each.exit_code}"}
-        for each in state.commands
-        if each.exit_code
+    errors = [
+        {"session": session["session_dir"], "error": session["error"]} for session in sessions if session["error"]
     ]
-    lost = [{"session": None, "error": f"damaged journal: {each.why}"} for each in state.damage]
-    return said + lost
+    errors += [
+        {"session": None, "error": f"the {command.phase}-run command {command.number} ended with {command.exit_code}"}
+        for command in state.commands
+        if command.exit_code
+    ]
+    lost = [{"session": None, "error": f"damaged journal: {damage.why}"} for damage in state.damage]
+    return errors + lost

@@ -1,6 +1,6 @@
-"""Runs for tracing; incidents.
+"""Link the sessions of runs into traces, and report what went wrong in runs.
 
-A verifier that says no is a result, not an incident.
+A verifier that fails is a result, not an incident.
 """
 
 import re
@@ -24,128 +24,122 @@ _HUNK = re.compile(r"^@@ -\S+ \+(\d+)", re.MULTILINE)
 
 
 def find_incidents(run: str, state: RunState) -> Iterator[Incident]:
-    """Yield sessions that failed, commands that failed and lines of the journal that cannot be read."""
-    for session, tries in state.attempts.items():
-        for each in tries:
-            if each.ended is not None and each.stop_reason in WRONG:
-                yield Incident("failed run", _parse_ms(each.finished_at), ROOM, (f"{run}/{session}", each.session_id))
+    """Yield failed sessions, failed commands and damaged journal lines."""
+    for session, attempts in state.attempts.items():
+        for attempt in attempts:
+            if attempt.ended is not None and attempt.stop_reason in WRONG:
+                yield Incident(
+                    "failed run", _parse_ms(attempt.finished_at), ROOM, (f"{run}/{session}", attempt.session_id)
+                )
     for command in state.commands:
         if command.exit_code != 0:
             at_ms = _parse_ms(state.finished_at or state.started_at)
-            place = f"{run}/{command.phase}-{command.number}"
-            yield Incident("failed command", at_ms, ROOM, (place,), {"exit code": command.exit_code})
+            address = f"{run}/{command.phase}-{command.number}"
+            yield Incident("failed command", at_ms, ROOM, (address,), {"exit code": command.exit_code})
     for damage in state.damage:
-        place = f"{run}:{damage.offset}"
-        yield Incident("damaged journal", _parse_ms(state.started_at), ROOM, (place,), {"bytes": damage.length})
+        address = f"{run}:{damage.offset}"
+        yield Incident("damaged journal", _parse_ms(state.started_at), ROOM, (address,), {"bytes": damage.length})
 
 
-def _parse_ms(written: str) -> int:
-    return int(datetime.fromisoformat(written).timestamp() * 1000) if written else 0
+def _parse_ms(timestamp: str) -> int:
+    try:
+        return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
+    except ValueError:
+        return 0
 
 
 class RunLinks:
-    """The sessions of some runs."""
+    """Trace links of the sessions in some runs."""
 
-    def __init__(self, books: Sequence[RunStore], programs: str) -> None:
-        """Offer what stands in these runs; `programs` is where git is."""
+    def __init__(self, runs: Sequence[RunStore], programs: str) -> None:
         self._programs = programs
         self._sessions: dict[str, tuple[RunStore, PlannedSession]] = {}
-        for book in books:
-            for planned in book.planned_sessions():
-                last = book.state.last_attempt(planned.name)
+        for run in runs:
+            for planned in run.planned_sessions():
+                last = run.state.last_attempt(planned.name)
                 if last is not None and last.session_id:
-                    self._sessions[last.session_id] = (book, planned)
+                    self._sessions[last.session_id] = (run, planned)
 
     def find_links(self, written: str) -> Iterator[TraceLink]:
-        """Yield sessions of runs, or requests in them, whose address begins with `written`."""
-        for session, (book, planned) in self._sessions.items():
-            name = f"{book.name}/{planned.name}"
+        """Yield runs, requests and samples whose address starts with `written`."""
+        for session, (run, planned) in self._sessions.items():
+            name = f"{run.name}/{planned.name}"
             if written.startswith((f"{name}/", "req_")):
-                told = self.read_session(session)
-                links = self.links_for_session(told) if told else ()
-                yield from (one for one in links if one.kind != "run" and _matches_address(one, written))
+                transcript = self.read_session(session)
+                links = self.links_for_session(transcript) if transcript else ()
+                yield from (link for link in links if link.kind != "run" and _matches_address(link, written))
             elif name.startswith(written):
-                yield _run_link(book, planned, session)
+                yield _run_link(run, planned, session)
 
     def sessions_starting_with(self, written: str) -> list[str]:
-        """Return the ids of sessions in runs that begin with `written`."""
         return [session for session in self._sessions if session.startswith(written)]
 
     def read_session(self, session: str) -> Session | None:
-        """Tell a session of a run."""
-        found = self._sessions.get(session)
-        return RunSession(*found, None).session if found else None
+        entry = self._sessions.get(session)
+        return RunSession(*entry, None).session if entry else None
 
     def links_for_session(self, session: Session) -> Iterator[TraceLink]:
-        """Yield the run a session belongs to, its requests and its changes, each at its step."""
-        found = self._sessions.get(session.id)
-        if found is None:
+        """Yield the run of a session, and its requests and samples at their steps."""
+        entry = self._sessions.get(session.id)
+        if entry is None:
             return
-        book, planned = found
-        yield _run_link(book, planned, session.id)
-        reading = RunSession(book, planned, trees_of(book, self._programs))
+        run, planned = entry
+        yield _run_link(run, planned, session.id)
+        reading = RunSession(run, planned, trees_of(run, self._programs))
         lineage = reading.lineage
         for at, step in iter_steps(session):
             call = lineage.find_request(step) if lineage else None
             if call is not None:
-                name = f"{book.name}/{planned.name}/request_{call.index:03d}"
+                name = f"{run.name}/{planned.name}/request_{call.index:03d}"
                 yield TraceLink("request", name, step.request_id, (str(at),))
-                yield from _sample_links(book, planned, call.index, str(at))
+                yield from _sample_links(run, planned, call.index, str(at))
 
     def edits_of_session(self, session: Session) -> tuple[LineEdit, ...] | None:
-        """Return what the files of a run say a session wrote; None for a session of no run."""
-        found = self._sessions.get(session.id)
-        return tuple(_iter_edits(RunSession(*found, trees_of(found[0], self._programs)), session)) if found else None
+        """Return the edits that a run's snapshots show for a session; None outside of runs."""
+        entry = self._sessions.get(session.id)
+        return tuple(_iter_edits(RunSession(*entry, trees_of(entry[0], self._programs)), session)) if entry else None
 
 
 def _matches_address(link: TraceLink, written: str) -> bool:
     return written in {link.address, link.title} or (link.kind == "sample" and link.address.startswith(written))
 
 
-def _sample_links(book: RunStore, planned: PlannedSession, request: int, at: str) -> Iterator[TraceLink]:
-    """The answers that were asked for again, as recorded or changed, at the step of the request."""
+def _sample_links(run: RunStore, planned: PlannedSession, request: int, at: str) -> Iterator[TraceLink]:
     base = f"request_{request:03d}"
-    for folder in sorted((book.path / planned.name / RESAMPLES).glob(f"{base}*")):
+    for folder in sorted((run.path / planned.name / RESAMPLES).glob(f"{base}*")):
         if folder.name != base and not folder.name.startswith(f"{base}_v"):
             continue
         for number, is_error, _ in iter_sample_files(folder):
-            name = f"{book.name}/{planned.name}/{folder.name}/sample_{number:02d}"
+            name = f"{run.name}/{planned.name}/{folder.name}/sample_{number:02d}"
             yield TraceLink("sample", name, "no answer came" if is_error else "", (at,))
 
 
-def _run_link(book: RunStore, planned: PlannedSession, session: str) -> TraceLink:
-    branch = book.state.branch
+def _run_link(run: RunStore, planned: PlannedSession, session: str) -> TraceLink:
+    branch = run.state.branch
     names = (("run", f"{branch.source_run}/{branch.source_dir}"),) if branch is not None and planned.index == 1 else ()
-    last = book.state.last_attempt(planned.name)
-    return TraceLink("run", f"{book.name}/{planned.name}", last.stop_reason if last else "", (session,), names)
+    last = run.state.last_attempt(planned.name)
+    return TraceLink("run", f"{run.name}/{planned.name}", last.stop_reason if last else "", (session,), names)
 
 
 def _iter_edits(reading: RunSession, session: Session) -> Iterator[LineEdit]:
-    """What the files themselves say was written; a change nobody's step made has no place in a session."""
-    places = {step.message_id: str(at) for at, step in iter_steps(session)}
+    """Yield the edits in snapshots; a change without a step has no address and is left out."""
+    addresses = {step.message_id: str(address) for address, step in iter_steps(session)}
     top = session.cwd.rstrip("/")
     for change in reading.iter_changes():
-        at = places.get(str(change.get("message_id")))
-        if at is not None:
+        address = addresses.get(str(change.get("message_id")))
+        if address is not None:
             path = f"{top}/{change['file_path']}"
             for line, added in _added_lines(str(change.get("diff", ""))):
                 yield LineEdit(
-                    at, _parse_ms_or_zero(str(change.get("timestamp", ""))), path, line, fingerprint_lines(added)
+                    address, _parse_ms(str(change.get("timestamp", ""))), path, line, fingerprint_lines(added)
                 )
 
 
 def _added_lines(diff: str) -> Iterator[tuple[int, list[str]]]:
     hunks = list(_HUNK.finditer(diff))
-    ends = [each.start() for each in hunks[1:]] + [len(diff)]
+    ends = [hunk.start() for hunk in hunks[1:]] + [len(diff)]
     for hunk, end in zip(hunks, ends, strict=True):
         lines = diff[hunk.end() : end].split("\n")[1:]
         yield int(hunk[1]), [line[1:] for line in lines if line.startswith("+")]
     if not hunks and diff:
         yield 1, []
-
-
-def _parse_ms_or_zero(stamp: str) -> int:
-    try:
-        return int(datetime.fromisoformat(stamp).timestamp() * 1000)
-    except ValueError:
-        return 0

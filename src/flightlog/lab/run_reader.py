@@ -1,7 +1,7 @@
-"""One session of a run, read: what it said, what it asked, what it changed, and how all that joins.
+"""Read one session of a run: its transcript, requests, changes, and how they join.
 
-Worked out from the session's directory, the journal and the shadow repository, each part when it
-is first asked for. Its pages are written from this and `inspect` shows it; it writes nothing.
+Computed lazily from the session's directory, the journal and the shadow repository. Output files
+and `inspect` are made from this; it writes nothing.
 """
 
 import functools
@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.archive.session_reader import list_session_folder, read_session_folder
 from flightlog.lab import changelog, file_changes
 from flightlog.lab.changelog import StepJoin
@@ -29,94 +29,89 @@ from flightlog.views.atif.writer import TrajectoryBundle, build_trajectory
 
 
 class RunSession:
-    """A session's latest attempt, and all that can be worked out of it."""
+    """The latest attempt at a session, and everything derived from it."""
 
-    def __init__(self, book: RunStore, planned: PlannedSession, trees: WorkTreeSnapshots | None) -> None:
-        """Read session `planned` of the run; without `trees` nothing is known of files."""
-        attempt = book.state.last_attempt(planned.name)
+    def __init__(self, run: RunStore, planned: PlannedSession, trees: WorkTreeSnapshots | None) -> None:
+        """Read session `planned`; without `trees`, changes come from tool calls."""
+        attempt = run.state.last_attempt(planned.name)
         if attempt is None:
             raise NotFound(
-                f"{planned.name} of {book.name} did not run yet", hint=f"flightlog lab run --resume {book.name}"
+                f"{planned.name} of {run.name} has not run yet", hint=f"flightlog lab run --resume {run.name}"
             )
-        self.book = book
+        self.run = run
         self.planned = planned
         self.attempt: SessionAttempt = attempt
-        self.folder: Path = book.path / planned.name
+        self.folder: Path = run.path / planned.name
         self._trees = trees
 
     @functools.cached_property
     def session(self) -> Session | None:
-        """The session as its transcript tells it."""
         return read_session_folder(self.folder, self.attempt.session_id, self._agent_name)
 
     @functools.cached_property
     def exchanges(self) -> ExchangeStore:
-        """What was captured of it."""
         return exchanges_of(self.folder)
 
     @functools.cached_property
     def calls(self) -> list[ApiCall]:
-        """Its requests, in order."""
         return calls_of(self.exchanges)
 
     @functools.cached_property
     def inherited_message_ids(self) -> frozenset[str]:
-        """The responses it holds only because the session it goes on from gave them."""
+        """The responses it only copied from the session that it continues."""
         return message_ids(self._parent_session)
 
     @property
     def compaction_count(self) -> int:
-        """How often its own context was compacted; a fork brings those of its parent along."""
+        """How often its own context was compacted, without its parent's compactions."""
         return _count_compactions(self.session) - _count_compactions(self._parent_session)
 
     @functools.cached_property
     def _parent_session(self) -> Session | None:
-        branch = self.book.state.branch
+        branch = self.run.state.branch
         if branch is not None and self.planned.index == 1:
-            return read_session_folder(self.book.path / SOURCE, branch.source_session_id, self._agent_name)
-        parent = self.book.state.last_attempt(self.planned.parent) if self.planned.parent else None
+            return read_session_folder(self.run.path / SOURCE, branch.source_session_id, self._agent_name)
+        parent = self.run.state.last_attempt(self.planned.parent) if self.planned.parent else None
         return (
-            read_session_folder(self.book.path / parent.session, parent.session_id, self._agent_name)
-            if parent
-            else None
+            read_session_folder(self.run.path / parent.session, parent.session_id, self._agent_name) if parent else None
         )
 
     @functools.cached_property
     def bundle(self) -> TrajectoryBundle | None:
-        """Its trajectories."""
         if self.session is None:
             return None
-        told = source_of(AGENT).thread_contexts(list_session_folder(self.folder, self.attempt.session_id))
-        told[""] = replace(
-            told.get("", ThreadContext()), copied=told.get("", ThreadContext()).copied | self.inherited_message_ids
+        threads = source_of(AGENT_NAME).thread_contexts(list_session_folder(self.folder, self.attempt.session_id))
+        threads[""] = replace(
+            threads.get("", ThreadContext()),
+            copied=threads.get("", ThreadContext()).copied | self.inherited_message_ids,
         )
-        made = build_trajectory(self.session, known=told)
-        branch = self.book.state.branch
-        return trim_to_branch(made, branch) if branch is not None and self.planned.index == 1 else made
+        bundle = build_trajectory(self.session, contexts=threads)
+        branch = self.run.state.branch
+        return trim_to_branch(bundle, branch) if branch is not None and self.planned.index == 1 else bundle
 
     @functools.cached_property
     def lineage(self) -> StepJoin | None:
-        """How its records, steps, requests and trees join."""
+        """The join of its records, steps, requests and snapshots."""
         if self.session is None or self.bundle is None:
             return None
         return StepJoin(self.session, self.bundle.documents, self.calls, self.attempt.saved)
 
     @functools.cached_property
     def intervals(self) -> list[ChangeInterval]:
-        """What lies between the trees saved along it."""
+        """The intervals between its snapshots, each with the step that owns it."""
         return list(iter_intervals(self.attempt.tree, self.attempt.saved, self.calls, self.session))
 
     def own_steps(self, lane: str = "") -> list[Step]:
-        """The responses of one of its threads that are its own."""
-        every = steps_by_thread(self.session) if self.session else {}
-        return [step for step in every.get(lane, ()) if step.message_id not in self.inherited_message_ids]
+        """Return the responses of a thread that are not inherited."""
+        threads = steps_by_thread(self.session) if self.session else {}
+        return [step for step in threads.get(lane, ()) if step.message_id not in self.inherited_message_ids]
 
     def list_threads(self) -> list[str]:
-        """Its threads, the main one first."""
+        """Return its threads, the main one first."""
         return list(steps_by_thread(self.session)) if self.session else []
 
     def iter_changes(self, step: Step | None = None) -> Iterator[dict[str, Any]]:
-        """Its entries of the changelog, all or those of one step."""
+        """Yield its changelog entries, all or those of one step."""
         if self._trees is None:
             yield from self._iter_reported_changes(step)
             return
@@ -130,17 +125,16 @@ class RunSession:
             yield from changelog.iter_changelog_entries(self._trees, interval, head, number)
 
     def _iter_reported_changes(self, step: Step | None) -> Iterator[dict[str, Any]]:
-        """Where no tree was saved: what the tool calls say."""
         for lane in self.list_threads():
-            for each in self.own_steps(lane):
-                if (step is None or each.message_id == step.message_id) and self.lineage and self.session:
+            for own_step in self.own_steps(lane):
+                if (step is None or own_step.message_id == step.message_id) and self.lineage and self.session:
                     yield from file_changes.iter_reported_changes(
-                        lane, each, self.lineage.step_id(lane, each), self.session.cwd
+                        lane, own_step, self.lineage.step_id(lane, own_step), self.session.cwd
                     )
 
     @property
     def _agent_name(self) -> str:
-        return self.book.state.started.agent if self.book.state.started else ""
+        return self.run.state.started.agent if self.run.state.started else ""
 
 
 def _count_compactions(session: Session | None) -> int:
@@ -148,11 +142,11 @@ def _count_compactions(session: Session | None) -> int:
     return sum(isinstance(item, Note) and item.kind is NoteKind.COMPACTION for item in items)
 
 
-def trees_of(book: RunStore, programs: str) -> WorkTreeSnapshots | None:
-    """Open the shadow repository of a run for reading; a run without one has none."""
-    if not book.shadow_dir.is_dir():
+def trees_of(run: RunStore, programs: str) -> WorkTreeSnapshots | None:
+    """Open a run's shadow repository for reading; None if it has none."""
+    if not run.shadow_dir.is_dir():
         return None
-    # Nothing is saved or set back through this one, so that it matters not where the work directory is now.
+    # Only reads, so the work directory need not exist and home needs no exclusion.
     return open_trees(
-        SnapshotDirs(book.shadow_dir, book.path, Path("/nonexistent"), programs), now=lambda: 0.0, line="reading"
+        SnapshotDirs(run.shadow_dir, run.path, Path("/nonexistent"), programs), now=lambda: 0.0, line="reading"
     )

@@ -1,6 +1,6 @@
-"""What one session of a run says: its transcript, its exchanges, and what was only copied into it.
+"""Read one session's own directory: its transcript, its captured exchanges, its requests.
 
-Reads the session's own directory and nothing else, so it answers the same wherever the run is moved.
+Reads nothing else, so the answers stay the same when the run is moved.
 """
 
 import json
@@ -23,7 +23,7 @@ SIDE = "(side)"
 
 
 class ApiCall(Struct, frozen=True):
-    """One request of a session: in which lane, and the message it was answered with, if it was."""
+    """One request of a session: its thread, and the id of the answering message ("" if none)."""
 
     exchange: Exchange
     lane: str
@@ -31,28 +31,29 @@ class ApiCall(Struct, frozen=True):
 
     @property
     def index(self) -> int:
-        """Its number in the capture."""
         return self.exchange.index
 
 
 def exchanges_of(folder: Path) -> ExchangeStore:
-    """Open what was captured of a session, for reading."""
     return ExchangeStore(folder / EXCHANGES, now=_never, new_id=_never)
 
 
 def calls_of(exchanges: ExchangeStore) -> list[ApiCall]:
-    """List the requests of a session in order, each with the message that answered it."""
-    return [ApiCall(each, _thread_name(each), _message_id(exchanges, each)) for each in exchanges.read_exchanges()]
+    """Return the requests of a session in order, each with the message that answered it."""
+    return [
+        ApiCall(exchange, _thread_name(exchange), _message_id(exchanges, exchange))
+        for exchange in exchanges.read_exchanges()
+    ]
 
 
 def rebuilt_of(folder: Path, session_id: str) -> list[RebuiltRequest]:
-    """The requests of a session nobody captured, in order, as its transcripts tell them."""
-    found = [
-        each
+    """Return the requests of a session without capture, rebuilt from its transcripts, in order."""
+    requests = [
+        request
         for file in list_session_folder(folder, session_id)
-        for each in rebuild_requests(_read_records(Path(file.path)))
+        for request in rebuild_requests(_read_records(Path(file.path)))
     ]
-    return sorted(found, key=lambda each: each.at)
+    return sorted(requests, key=lambda request: request.at)
 
 
 def _read_records(path: Path) -> Iterator[dict[str, Any]]:
@@ -66,14 +67,13 @@ def _read_records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def steps_by_thread(session: Session) -> dict[str, tuple[Step, ...]]:
-    """The steps of each thread, the main one under the empty name."""
+    """Return the steps of each thread; the main thread has the empty name."""
     return {"": session.steps} | {
         lane.id: tuple(step for turn in lane.turns for step in turn.steps) for lane in session.lanes
     }
 
 
 def message_ids(session: Session | None) -> frozenset[str]:
-    """Every response a session holds."""
     if session is None:
         return frozenset()
     return frozenset(step.message_id for steps in steps_by_thread(session).values() for step in steps)
@@ -97,4 +97,4 @@ def _message_id(exchanges: ExchangeStore, exchange: Exchange) -> str:
     return str((message or {}).get("id") or "")
 
 
-_never: Callable[[], str] = lambda: ""  # noqa: E731 - a reader writes nothing
+_never: Callable[[], str] = lambda: ""  # noqa: E731 - never called: a reader writes nothing

@@ -1,4 +1,4 @@
-"""Start, resume, replay, open runs."""
+"""Open, start and find runs; check consent before a run executes anything."""
 
 import re
 import subprocess
@@ -33,7 +33,7 @@ COUNT_MAX = 20
 
 
 def prepare_run(runtime: Runtime, tell: Tell, permit: Permit | None = None) -> RunEnvironment:
-    """Return what a run takes from this machine; `permit` takes the place of asking for consent."""
+    """Return what a run needs from this machine; `permit` replaces the consent check."""
     path = runtime.program_path
     return RunEnvironment(
         runtime=runtime,
@@ -51,35 +51,37 @@ def remember_run(runtime: Runtime, digest: str) -> None:
 
 
 def permit_run(runtime: Runtime, config: RunConfig, path: Path, digest: str) -> None:
-    """Raise ConsentNeeded unless the run is the person's own or allowed, and its key goes over no open network.
+    """Raise ConsentNeeded unless the run is the person's or allowed, and its key encrypted.
 
     Without `digest` the run is about to be created by the person.
     """
     run = run_target(runtime, path, config, digest)
     address = run.allows[ADDRESS]
     if digest and not run.trusted:
-        raise consent_needed(run, f"this run was not begun here; its key would go to {address[:100]}: {path.name[:60]}")
+        raise consent_needed(
+            run, f"this run was not started here; its key would go to {address[:100]}: {path.name[:60]}"
+        )
     if config.scenario is None:
-        resolve_upstream(config, runtime.environ)  # a key of another address is refused before anything starts
-    seen = open_trust(runtime).consent_for(run.subject).address
+        resolve_upstream(config, runtime.environ)  # raises for a key of another address
+    allowed_address = open_trust(runtime).consent_for(run.subject).address
     target = address_target(runtime, address)
-    if address.startswith("http://") and not is_loopback(address) and seen != address and not target.trusted:
+    if address.startswith("http://") and not is_loopback(address) and allowed_address != address and not target.trusted:
         raise consent_needed(target, f"the key would be sent without encryption to {address[:100]}")
 
 
 @contextmanager
-def attach_executor(given: RunEnvironment) -> Iterator[RunEnvironment]:
-    """Have sessions that can run together carried out where jobs run, for the length of a block."""
-    jobs = given.runtime.jobs
+def attach_executor(environment: RunEnvironment) -> Iterator[RunEnvironment]:
+    """Submit sessions that can run in parallel as jobs, within the block."""
+    jobs = environment.runtime.jobs
     if jobs is None or jobs.is_local:
-        yield given
+        yield environment
         return
     with jobs.open_in_thread(JOBS_AT_ONCE) as submit:
-        yield replace(given, elsewhere=submit)
+        yield replace(environment, elsewhere=submit)
 
 
 def read_config(path: Path, overrides: Mapping[str, Any]) -> RunConfig:
-    """Read a run's configuration; relative paths in it are meant from where the person is."""
+    """Read a run's configuration; relative paths are relative to the working directory."""
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
@@ -94,30 +96,29 @@ def read_config(path: Path, overrides: Mapping[str, Any]) -> RunConfig:
 
 
 def run_name(runtime: Runtime, config: RunConfig) -> str:
-    """A name for a run that has none: the time, and the model."""
+    """Return the configured name of a run, else one made of the time and the model."""
     slug = re.sub(r"[^a-z0-9]+", "-", config.model.lower()).strip("-")[:40]
     return config.run_name or f"{datetime.fromtimestamp(runtime.clock.now_s(), tz=UTC):%Y%m%dT%H%M%SZ}_{slug}"
 
 
-def check_permission(runtime: Runtime, book: RunStore) -> None:
-    """Refuse a run that the person neither began here nor allowed."""
-    permit_run(runtime, book.config, book.path, book.config_digest)
+def check_permission(runtime: Runtime, run: RunStore) -> None:
+    """Raise ConsentNeeded for a run that the person neither started here nor allowed."""
+    permit_run(runtime, run.config, run.path, run.config_digest)
 
 
-def open_run(runtime: Runtime, runs_dir: Path, written: str) -> RunStore:
-    """Open a run for reading, or to take it up."""
-    return RunStore(store.find_run(runs_dir, written), now=runtime.clock.timestamp, new_id=runtime.new_id)
+def open_run(runtime: Runtime, runs_dir: Path, name: str) -> RunStore:
+    """Open a run by path, name or unique prefix."""
+    return RunStore(store.find_run(runs_dir, name), now=runtime.clock.timestamp, new_id=runtime.new_id)
 
 
 def open_runs(runtime: Runtime, runs_dir: Path) -> list[RunStore]:
-    """Open every run of a directory."""
     return [
         RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id) for path in store.list_run_paths(runs_dir)
     ]
 
 
 def open_readable_runs(runtime: Runtime, runs_dir: Path) -> tuple[list[RunStore], list[str]]:
-    """Open every run of a directory that can be read, and say of each other one what is wrong."""
+    """Open every readable run of a directory; also return what is wrong with the others."""
     opened, broken = [], []
     for path in store.list_run_paths(runs_dir):
         try:
@@ -134,7 +135,7 @@ def run_target(runtime: Runtime, path: Path, config: RunConfig, digest: str) -> 
 
 
 def _run_effects(runtime: Runtime, config: RunConfig) -> dict[str, Any]:
-    """Return what carrying on a run can run, send and write, by name."""
+    """Return what continuing a run can execute, send and write, by name."""
     address = config.base_url or resolve_upstream(config, runtime.environ) or config.provider
     if config.scenario is not None:
         address = "a scripted model on this machine"
@@ -144,13 +145,15 @@ def _run_effects(runtime: Runtime, config: RunConfig) -> dict[str, Any]:
     if config.load_project_settings:
         effects["project settings"] = "hooks and servers of the work directory are started"
     for name, commands in (("before", config.pre_run_commands), ("after", config.post_run_commands)):
-        effects |= {f"{name} {number}": each.command for number, each in enumerate(commands, 1)}
-    effects |= {f"verifier {number}": each.command or each.python for number, each in enumerate(config.verifiers, 1)}
-    return effects | {f"prompt {each.session_index}": each.prompt for each in config.sessions}
+        effects |= {f"{name} {number}": command.command for number, command in enumerate(commands, 1)}
+    effects |= {
+        f"verifier {number}": command.command or command.python for number, command in enumerate(config.verifiers, 1)
+    }
+    return effects | {f"prompt {session.session_index}": session.prompt for session in config.sessions}
 
 
 class ReplayRequest(Struct, frozen=True):
-    """A replay somebody asks for on a page."""
+    """A replay requested on a web page."""
 
     run: str
     session: int
@@ -161,33 +164,39 @@ class ReplayRequest(Struct, frozen=True):
 
 
 def runs_dir(runtime: Runtime) -> Path:
-    """Where the runs of the project are that the pages are served from."""
     return contained_in_project(runtime, Path(runtime.cwd) / RUNS)
 
 
 def all_runs(runtime: Runtime) -> tuple[list[RunStore], list[str]]:
-    """Every run of the project, and what is wrong with those that cannot be read."""
+    """Open every run of the project; also return what is wrong with unreadable ones."""
     return open_readable_runs(runtime, runs_dir(runtime))
 
 
 def find_run(runtime: Runtime, name: str) -> RunStore:
-    """The run of exactly this name."""
-    path = next((each for each in store.list_run_paths(runs_dir(runtime)) if each.name == name), None)
+    path = next((run for run in store.list_run_paths(runs_dir(runtime)) if run.name == name), None)
     if path is None:
         raise NotFound(f"no such run: {name[:60]!r}", hint="flightlog lab list")
     return RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
 
 
-def start_replay(runtime: Runtime, wanted: ReplayRequest) -> "subprocess.Popen[str]":
-    """Carry a replay out in a process of its own, as the command line would; it tells what happens on its stderr.
+def start_replay(runtime: Runtime, request: ReplayRequest) -> "subprocess.Popen[str]":
+    """Start `lab replay` in a process of its own, which reports progress on its stderr.
 
-    Ctrl-C in the server's terminal is the server's to pass on, once; a server that is killed takes it along.
+    The process has its own session, so Ctrl-C in the server's terminal reaches only the server,
+    which passes it on once. If the server is killed, the process dies with it.
     """
-    words = ["lab", "replay", wanted.run, "--session", str(wanted.session), "--turn", str(wanted.turn)]
-    words += ["--replicate", str(wanted.replicate)] if wanted.replicate else []
-    words += ["--count", str(wanted.count), f"--prompt={wanted.prompt}", "--runs-dir", str(runs_dir(runtime)), "--json"]
+    arguments = ["lab", "replay", request.run, "--session", str(request.session), "--turn", str(request.turn)]
+    arguments += ["--replicate", str(request.replicate)] if request.replicate else []
+    arguments += [
+        "--count",
+        str(request.count),
+        f"--prompt={request.prompt}",
+        "--runs-dir",
+        str(runs_dir(runtime)),
+        "--json",
+    ]
     return subprocess.Popen(
-        [*parent_death_prefix(runtime.program_path), sys.executable, "-m", "flightlog", *words],
+        [*parent_death_prefix(runtime.program_path), sys.executable, "-m", "flightlog", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -1,7 +1,7 @@
-"""How a run stands, folded from its journal.
+"""The state of a run, folded from its journal.
 
-Pure. A session is pending, running (or was, when its process died), ended, or skipped; every
-attempt stays on record. What was spent counts whatever became of the session.
+Pure. A session is pending, running (or was, when its process died), ended or skipped. Every attempt
+stays on record, and its cost counts however it ended.
 """
 
 from collections.abc import Iterable
@@ -13,21 +13,8 @@ from flightlog.lab import events
 from flightlog.model.errors import Damage
 from flightlog.store.journal import JournalRecord, UnknownEvent
 
-_OfSession = (
-    events.RunSessionStarted
-    | events.AgentStarted
-    | events.SnapshotSaved
-    | events.CostRecorded
-    | events.RunSessionEnded
-    | events.RunSessionSummarized
-    | events.BranchCertified
-    | events.SessionVerified
-)
-
 
 class SessionAttempt(Struct):
-    """One try at one session."""
-
     session: str
     number: int
     session_id: str
@@ -47,13 +34,11 @@ class SessionAttempt(Struct):
 
     @property
     def stop_reason(self) -> str:
-        """Why it stopped, or nothing while it runs."""
+        """Why it stopped; "" while it runs."""
         return self.ended.stop_reason if self.ended else ""
 
 
 class RunState(Struct):
-    """A run as its journal tells it."""
-
     started: events.RunStarted | None = None
     started_at: str = ""
     finished_at: str = ""
@@ -72,22 +57,19 @@ class RunState(Struct):
     unrecognised: int = 0
 
     def last_attempt(self, session: str) -> SessionAttempt | None:
-        """The latest attempt at a session."""
         return self.attempts[session][-1] if self.attempts.get(session) else None
 
     @property
     def in_flight(self) -> list[SessionAttempt]:
-        """Attempts that began and have no end on record."""
-        return [tries[-1] for tries in self.attempts.values() if tries[-1].ended is None]
+        return [attempts[-1] for attempts in self.attempts.values() if attempts[-1].ended is None]
 
     @property
     def spent_usd(self) -> float:
-        """What everything cost so far, attempts that were lost included."""
-        return sum(each.spent_usd for tries in self.attempts.values() for each in tries)
+        """The cost of all attempts, interrupted ones included."""
+        return sum(attempt.spent_usd for attempts in self.attempts.values() for attempt in attempts)
 
 
 def fold_run(records: Iterable[JournalRecord[events.RunEvent] | UnknownEvent | Damage]) -> RunState:
-    """Fold a whole journal."""
     state = RunState()
     for record in records:
         match record:
@@ -102,16 +84,16 @@ def fold_run(records: Iterable[JournalRecord[events.RunEvent] | UnknownEvent | D
     return state
 
 
-def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None:
-    """Take one more event into account."""
+def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None:  # noqa: C901 - a case per event
     event = record.event
+    if isinstance(event, events.AttemptEvent):
+        _add_attempt_event(state, event, record.ts)
+        return
     match event:
         case events.RunStarted():
             state.started, state.started_at = event, record.ts
         case events.RunResumed():
             state.taken, state.process, state.ended, state.finished_at = state.taken + 1, event.process, None, ""
-        case events.CommandRan() | events.RunSessionSkipped() | events.ReplicatesAdded() | events.SamplesUpdated():
-            _add_run_event(state, event)
         case events.BaselineSaved():
             state.baseline, state.tree = event, event.tree
         case events.BranchCreated():
@@ -120,26 +102,6 @@ def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None:
             state.tree = event.tree
         case events.RunEnded():
             state.ended, state.tree, state.finished_at = event, event.tree, record.ts
-        case (
-            events.RunSessionStarted()
-            | events.AgentStarted()
-            | events.SnapshotSaved()
-            | events.CostRecorded()
-            | events.RunSessionEnded()
-            | events.RunSessionSummarized()
-            | events.BranchCertified()
-            | events.SessionVerified()
-        ):
-            _add_session_event(state, event, record.ts)
-        case _:
-            assert_never(event)
-
-
-def _add_run_event(
-    state: RunState,
-    event: events.CommandRan | events.RunSessionSkipped | events.ReplicatesAdded | events.SamplesUpdated,
-) -> None:
-    match event:
         case events.CommandRan():
             state.commands.append(event)
         case events.RunSessionSkipped():
@@ -152,16 +114,16 @@ def _add_run_event(
             assert_never(event)
 
 
-def _add_session_event(state: RunState, event: _OfSession, at: str) -> None:
-    tries = state.attempts.setdefault(event.session, [])
+def _add_attempt_event(state: RunState, event: events.AttemptEvent, at: str) -> None:
+    attempts = state.attempts.setdefault(event.session, [])
     if isinstance(event, events.RunSessionStarted):
         state.skipped.pop(event.session, None)
-        place = (event.session_id, event.tree, at, event.parent, event.parent_id, event.private)
-        tries.append(SessionAttempt(event.session, event.attempt, *place))
+        fields = (event.session_id, event.tree, at, event.parent, event.parent_id, event.private)
+        attempts.append(SessionAttempt(event.session, event.attempt, *fields))
         return
-    attempt = next((each for each in reversed(tries) if each.number == event.attempt), None)
+    attempt = next((candidate for candidate in reversed(attempts) if candidate.number == event.attempt), None)
     if attempt is None:
-        return  # The line that began it was damaged; that is counted, and what it left is still on disk.
+        return  # Its start was on a damaged line, which `damage` counts; its files remain.
     match event:
         case events.AgentStarted():
             attempt.process = event.process

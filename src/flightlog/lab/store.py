@@ -1,21 +1,23 @@
-"""RunStore: directory, journal, planned sessions.
+"""A run's directory: its configuration, journal, state and planned sessions.
 
-isolated   a new conversation each time, in the work tree the one before left
-    chained    each goes on with the conversation and the tree of the one before
-    forked     each goes on from session 1, conversation and tree, whatever its siblings did
-    fork_from  the same from any earlier session, in every mode
+Which tree and conversation a session starts with depends on the session mode:
 
-Replicates (`count`) start from the same place; where something follows, it follows the first. More
-may be added when the run is over: nothing follows those, and they leave the work directory alone.
-Pure: it knows no run, only what one is to be.
+    isolated   a new conversation, in the work tree that the previous session left
+    chained    the conversation and the tree of the previous session
+    forked     the conversation and the tree of session 1
+    fork_from  the conversation and the tree of any earlier session, in every mode
 
-runs/<run>/
+Replicates (`count`) start from the same point; later sessions follow the first replicate.
+Replicates can be added when the run is over: no session follows them, and they leave the work
+directory alone.
+
+    runs/<run>/
       config.yaml run_meta.json full_diff.patch state_changelog.jsonl analysis.md .shadow_git/
-      session_01/ session_02_r01/ …          what each session left
-      .journal.jsonl .lock .attempts/         our own: what happened, who holds it, attempts run again
-      .source/                                in a replay: what it took from the run it goes back to
+      session_01/ session_02_r01/ …          output of each session
+      .journal.jsonl .lock .attempts/        events, the holder's lock, earlier attempts
+      .source/                               in a replay: data copied from the source run
 
-Everything is found from the run's own directory, which can be moved.
+All paths are relative to the run's directory, so a run can be moved.
 """
 
 import hashlib
@@ -45,7 +47,7 @@ SOURCE = ".source"
 
 
 class PlannedSession(Struct, frozen=True):
-    """One session to run: its directory's name, and the sessions it continues in words and in files."""
+    """One session to run; `parent` is the conversation, `tree_of` the files it continues."""
 
     name: str
     index: int
@@ -57,44 +59,43 @@ class PlannedSession(Struct, frozen=True):
 
     @property
     def required_sessions(self) -> frozenset[str]:
-        """The sessions that must be finished first."""
         return frozenset({self.parent, self.tree_of} - {""})
 
 
 def plan_sessions(config: RunConfig, added: Mapping[int, int] | None = None) -> tuple[PlannedSession, ...]:
-    """List every session of a run, in order; `added` are more replicates, by the session's index."""
-    more = added or {}
+    """Return every session of a run in order; `added` counts more replicates by session index."""
+    counts = added or {}
     return tuple(
-        each
+        replicate
         for session in config.sessions
-        for each in _plan_replicates(config, session, more.get(session.session_index, 0))
+        for replicate in _plan_replicates(config, session, counts.get(session.session_index, 0))
     )
 
 
 def ready_sessions(
     planned: Collection[PlannedSession], done: Collection[str], left: Collection[str]
 ) -> list[PlannedSession]:
-    """The sessions among `left` that wait for nothing any more."""
-    return [each for each in planned if each.name in left and each.required_sessions <= set(done)]
+    """Return the sessions among `left` whose required sessions are all done."""
+    return [session for session in planned if session.name in left and session.required_sessions <= set(done)]
 
 
 def session_dir_name(index: int, replicate: int = 0) -> str:
-    """Name a session's directory; replicate 0 is a session that has none."""
+    """Return the name of a session's directory; replicate 0 means it has no replicates."""
     return f"session_{index:02d}" + (f"_r{replicate:02d}" if replicate else "")
 
 
 def final_session(planned: Collection[PlannedSession]) -> PlannedSession:
-    """The session whose tree is the run's: the last one, its first replicate."""
-    last = max(each.index for each in planned)
-    return next(each for each in planned if each.index == last)
+    """Return the session whose tree is the result: the first replicate of the last session."""
+    last = max(session.index for session in planned)
+    return next(session for session in planned if session.index == last)
 
 
 def _plan_replicates(config: RunConfig, session: SessionConfig, added: int) -> Iterator[PlannedSession]:
-    before = session.session_index - 1
-    forked = session.fork_from or (1 if config.session_mode == "forked" and before else None)
-    chained = before if config.session_mode == "chained" else 0
-    parent = _first_dir_name(config, forked or chained)
-    tree_of = _first_dir_name(config, forked or before)
+    previous = session.session_index - 1
+    fork_from = session.fork_from or (1 if config.session_mode == "forked" and previous else None)
+    chained_to = previous if config.session_mode == "chained" else 0
+    parent = _first_dir_name(config, fork_from or chained_to)
+    tree_of = _first_dir_name(config, fork_from or previous)
     for number in range(1, session.count + 1):
         replicate = number if session.count > 1 else 0
         name = session_dir_name(session.session_index, replicate)
@@ -106,15 +107,15 @@ def _plan_replicates(config: RunConfig, session: SessionConfig, added: int) -> I
 
 
 def _first_dir_name(config: RunConfig, index: int) -> str:
-    """The directory of a session that others follow; nothing for session 0."""
+    """Return the directory of the session that others follow; "" for session 0."""
     return session_dir_name(index, 1 if config.sessions[index - 1].count > 1 else 0) if index else ""
 
 
 class RunStore:
-    """A run's directory, its journal and its state, kept together."""
+    """A run's directory with its journal and the state folded from it."""
 
     def __init__(self, path: Path, *, now: Callable[[], str], new_id: Callable[[], str]) -> None:
-        """Open the run at `path`; `now` and `new_id` are for what is written from here on."""
+        """Open the run at `path`; `now` and `new_id` stamp the events appended later."""
         self.path = path
         self.config, self.config_digest = read_config(path)
         self._journal: Journal[RunEvent] = Journal(path / JOURNAL, RunEvent, now=now, new_id=new_id)
@@ -123,53 +124,59 @@ class RunStore:
 
     @property
     def name(self) -> str:
-        """The run's name: that of its directory, also after it was renamed."""
+        """The run's name: the name of its directory, also after a rename."""
         return self.path.name
 
     @property
     def shadow_dir(self) -> Path:
-        """The shadow repository of the work tree."""
         return self.path / SHADOW
 
     @property
     def scratch_dir(self) -> Path:
-        """What belongs to a running process and not to the run: private trees, the agent's own files."""
+        """Files of a running process that are not part of the run: copies, agent configuration."""
         return self.path.with_name(f".work-{self.path.name}")
 
     def planned_sessions(self) -> tuple[PlannedSession, ...]:
-        """Every session the run is to have."""
         return plan_sessions(self.config, self.state.added)
 
+    def ended_sessions(self) -> list[PlannedSession]:
+        attempts = ((planned, self.state.last_attempt(planned.name)) for planned in self.planned_sessions())
+        return [planned for planned, last in attempts if last is not None and last.ended is not None]
+
+    @property
+    def final_tree(self) -> str:
+        """The snapshot that the last session left, else the baseline; "" without either."""
+        ended = self.ended_sessions()
+        last = self.state.last_attempt(final_session(ended).name) if ended else None
+        if last is not None and last.ended is not None:
+            return last.ended.tree
+        return self.state.baseline.tree if self.state.baseline else ""
+
     def reload(self) -> None:
-        """Know also what other processes wrote down meanwhile."""
+        """Fold the journal again, with what other processes appended."""
         with self._lock:
             self.state = fold_run(self._journal.read_records())
 
     def append(self, event: RunEvent, *, durable: bool = False) -> None:
-        """Write down what happened, and know it from now on."""
+        """Append an event to the journal and apply it to the state."""
         with self._lock:
             add_event(self.state, self._journal.append(event, durable=durable))
 
 
 def create_run(
-    path: Path,
-    config: RunConfig,
-    *,
-    now: Callable[[], str],
-    new_id: Callable[[], str],
-    remember: Callable[[str], None],
+    path: Path, config: RunConfig, *, now: Callable[[], str], new_id: Callable[[], str], remember: Callable[[str], None]
 ) -> RunStore:
-    """Make a run's directory with its frozen configuration; one that is there is an error.
+    """Create a run's directory with its configuration; raise Conflict if the run exists.
 
-    `remember` gets the digest of the configuration, by which the run is later known to be the person's own.
+    `remember` gets the digest of the configuration, which identifies the run as the person's own.
     """
-    if not create_dir(path) and any(each.name[:1] != "." or each.suffix != ".tmp" for each in path.iterdir()):
-        # One that died before its configuration was there left an empty directory, or half a file of ours.
-        hint = f"choose another --run-name, or take it up again: flightlog lab run --resume {path.name}"
-        raise Conflict(f"there is a run of this name: {path}", hint=hint)
-    # Runs hold what was said and done: git sees none of it, unless somebody decides otherwise.
+    if not create_dir(path) and any(entry.name[:1] != "." or entry.suffix != ".tmp" for entry in path.iterdir()):
+        # A process that died before it wrote the configuration leaves nothing, or a temporary file.
+        hint = f"choose another --run-name, or continue it: flightlog lab run --resume {path.name}"
+        raise Conflict(f"a run of this name exists: {path}", hint=hint)
+    # Runs hold private text, so git ignores them unless a person decides otherwise.
     files.create_file(path.parent / ".gitignore", render_gitignore(layout_of("lab"), root="").encode())
-    # With an id of the run's own in it, the digest names this run and no other of the same configuration.
+    # The id makes the digest unique to this run: consent for one must not cover a copy.
     text = f"# run {new_id()}\n{dump_run_config(config)}".encode()
     remember(_hash_config(text))
     replace_file(path / CONFIG, text)
@@ -177,7 +184,7 @@ def create_run(
 
 
 def read_config(path: Path) -> tuple[RunConfig, str]:
-    """Read a run's frozen configuration, and the digest of the bytes it was read from."""
+    """Return a run's configuration and the digest of its bytes."""
     try:
         data = (path / CONFIG).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -189,28 +196,41 @@ def _hash_config(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def find_run(runs_dir: Path, written: str) -> Path:
-    """Find a run by its path, its name, or the beginning of its name."""
-    given = Path(written)
-    if (given / CONFIG).is_file():
-        return given.resolve()
-    if (runs_dir / written / CONFIG).is_file() and "/" not in written:
-        return files.ensure_contained(runs_dir, runs_dir / written).resolve()
-    matches = [path for path in list_run_paths(runs_dir) if path.name.startswith(written)]
+def find_run(runs_dir: Path, name: str) -> Path:
+    """Find a run by its path, its name, or a unique prefix of its name."""
+    path = Path(name)
+    if (path / CONFIG).is_file():
+        return path.resolve()
+    if (runs_dir / name / CONFIG).is_file() and "/" not in name:
+        return files.ensure_contained(runs_dir, runs_dir / name).resolve()
+    matches = [path for path in list_run_paths(runs_dir) if path.name.startswith(name)]
     if len(matches) > 1:
         raise Invalid(
-            f"several runs begin with {written[:60]!r}",
-            hint=f"write more of it: {', '.join(path.name for path in matches[:5])}",
+            f"several runs start with {name[:60]!r}",
+            hint=f"use a longer prefix: {', '.join(path.name for path in matches[:5])}",
         )
-    if not matches or not written:
-        raise NotFound(f"no such run: {written[:60]!r} in {runs_dir}", hint="flightlog lab list")
+    if not matches or not name:
+        raise NotFound(f"no such run: {name[:60]!r} in {runs_dir}", hint="flightlog lab list")
     return files.ensure_contained(runs_dir, matches[0])
 
 
+def find_planned_session(run: RunStore, session: int, replicate: int) -> PlannedSession:
+    replicates = [planned for planned in run.planned_sessions() if planned.index == session]
+    if not replicates:
+        hint = f"it has sessions 1 to {len(run.config.sessions)}"
+        raise NotFound(f"{run.name} has no session {session}", hint=hint)
+    if not replicate:
+        return replicates[0]
+    match = next((planned for planned in replicates if planned.replicate == replicate), None)
+    if match is None:
+        hint = f"it has {len(replicates)}" if len(replicates) > 1 else "it has no replicates"
+        raise NotFound(f"session {session} of {run.name} has no replicate {replicate}", hint=hint)
+    return match
+
+
 def list_run_paths(runs_dir: Path) -> list[Path]:
-    """List the runs of a directory, by name."""
     if not runs_dir.is_dir():
         return []
     top = runs_dir.resolve()
-    found = [path.resolve() for path in top.iterdir() if path.name[:1] != "." and (path / CONFIG).is_file()]
-    return sorted(path for path in found if path.is_relative_to(top))  # a link out of here is no run of this project
+    paths = [path.resolve() for path in top.iterdir() if path.name[:1] != "." and (path / CONFIG).is_file()]
+    return sorted(path for path in paths if path.is_relative_to(top))  # no symlinks out

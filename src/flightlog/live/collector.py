@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.files import AGENT_NAME, projects_dir
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.live import health, layout, observe
 from flightlog.live.billing import round_cents
@@ -152,7 +152,7 @@ class LiveCollector:
 
     def _recent_recordings(self) -> dict[str, SessionFiles]:
         """The sessions of this configuration directory that changed in the last days."""
-        root = str(self.where.config_dir / "projects") + "/"
+        root = projects_dir(self.where.config_dir) + "/"
         return {
             name: each
             for name, each in self.archive.recordings.items()
@@ -169,7 +169,7 @@ class LiveCollector:
             recent = recording is not None and self.now_ms - recording.changed_ms < health.LIVE_MS
             # Of a session that rests, only what was noted is read: who paid for it counts all week.
             read = recording if recent or observe.is_alive(memo) else None
-            fresh = observe.update_observation(memo, f"{self.where.home}/sessions/{AGENT}/{name}", read)
+            fresh = observe.update_observation(memo, f"{self.where.home}/sessions/{AGENT_NAME}/{name}", read)
             accounts.observe_session(name, fresh, self._project_path(memo), str(self.where.config_dir))
             signs = self._read_signals(memo)
             if health.is_live(signs):

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from flightlog.agents import SAMPLES
-from flightlog.agents.claude_code.files import find_config_dirs
+from flightlog.agents.claude_code.files import find_config_dirs, has_sessions
 from flightlog.archive.archive import Archive, open_archive
 from flightlog.hooks.statusline_segments import TEMPLATE, StatusStyle, render_line, render_widths
 from flightlog.live.cleanup import archive_removed, clean_up
@@ -95,11 +95,7 @@ def collect_after_settle(runtime: Runtime, archive: Archive, only: str) -> tuple
 
 def _is_used(place: LiveDirectory) -> bool:
     """A directory no agent ever wrote to gets no pages of ours, nor do the samples."""
-    return (
-        place.config_dir != SAMPLES
-        and (place.config_dir / "projects").is_dir()
-        and os.access(place.config_dir, os.W_OK)
-    )
+    return place.config_dir != SAMPLES and has_sessions(place.config_dir) and os.access(place.config_dir, os.W_OK)
 
 
 def render_status_lines(page: dict[str, Any]) -> dict[str, str]:

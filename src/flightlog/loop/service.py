@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from flightlog.agents.claude_code.files import find_config_dirs, session_files
+from flightlog.agents.claude_code.files import find_config_dirs, find_session_dirs, session_files
 from flightlog.agents.recordings import adopt_session_files
 from flightlog.loop import directories
 from flightlog.loop.analysis import calibration_table
@@ -256,8 +256,8 @@ def _options(
 
 
 def _adopt_session_files(runtime: Runtime, told: str, config_dir: Path) -> None:
-    for path in config_dir.glob(f"projects/*/{told}.jsonl"):
-        adopt_session_files(runtime.data_dir, told, session_files(str(path.parent), told))
+    for folder in find_session_dirs(str(config_dir), told):
+        adopt_session_files(runtime.data_dir, told, session_files(folder, told))
 
 
 def _runner_name(runtime: Runtime) -> str:

@@ -1,12 +1,10 @@
 """SESSION@subagent#turn.step: parse, format, safe ids; trace links and the provider protocol.
 
-Knows nothing of files: it only says which names are safe to use.
+An address is `SESSION`, `SESSION#turn`, `SESSION#turn.step`, or `SESSION@subagent#turn.step`.
+Any unique prefix of the session works.
 
-`SESSION`, `SESSION#turn`, `SESSION#turn.step`, and `SESSION@lane#turn.step` inside a
-subagent. The session may be shortened to any unique beginning.
-
-A room offers what it holds as links and knows nothing of other rooms; `app.tracing` joins them.
-A kind that is new takes one line in `KINDS` and one offer.
+A feature provides links to its own things and does not know other features; `tracing` joins them.
+A new kind needs one line in `KINDS` and one provider.
 """
 
 import re
@@ -22,7 +20,7 @@ _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _FORM = re.compile(
     r"(?P<session>[^#@]*)(?:@(?P<lane>[^#@]+))?(?:#(?P<turn>[1-9]\d{0,8})(?:\.(?P<step>[1-9]\d{0,8}))?)?", re.ASCII
 )
-# kind: what its addresses look like
+# The form of an address by kind.
 KINDS = {
     "session": "SESSION",
     "turn": "SESSION#turn",
@@ -40,22 +38,20 @@ KINDS = {
 
 
 def is_safe(name: str) -> bool:
-    """Say whether `name` can be a file name and a word on the command line."""
+    """Return whether `name` can be a file name and a word on the command line."""
     return _SAFE.fullmatch(name) is not None
 
 
 def check_id(name: str) -> str:
-    """Return `name`, or refuse it: no separators, no control characters, at most 128 characters."""
-    if not is_safe(name):
-        raise Invalid(
-            f"not a usable id: {name[:60]!r}",
-            hint="an id is letters, digits, '.', '_' and '-'; see them: flightlog session list",
-        )
-    return name
+    """Return `name`; raise `Invalid` if it is not safe as a file name."""
+    if is_safe(name):
+        return name
+    hint = "an id is letters, digits, '.', '_' and '-'; see them: flightlog session list"
+    raise Invalid(f"not a usable id: {name[:60]!r}", hint=hint)
 
 
 class Address(Struct, frozen=True):
-    """A place in a session; 0 means the whole."""
+    """A position in a session; 0 means all turns, or all steps of the turn."""
 
     session: str
     turn: int = 0
@@ -63,29 +59,25 @@ class Address(Struct, frozen=True):
     lane: str = ""
 
     def __str__(self) -> str:
-        """Write the address as a person would type it."""
+        """Return the address as a person types it."""
         lane = f"@{self.lane}" if self.lane else ""
         turn = f"#{self.turn}" if self.turn else ""
         step = f".{self.step}" if self.step else ""
         return f"{self.session}{lane}{turn}{step}"
 
 
-def parse_address(written: str) -> Address:
-    """Read an address, refusing anything that could be a path or act on a terminal."""
-    match = _FORM.fullmatch(written)
+def parse_address(text: str) -> Address:
+    """Return the address in `text`; raise `Invalid` for what could be a path or escape sequence."""
+    match = _FORM.fullmatch(text)
     if match is None:
-        raise Invalid(
-            f"not an address: {written[:60]!r}",
-            hint="write SESSION, SESSION#turn or SESSION#turn.step; see the sessions: flightlog session list",
-        )
-    lane = match["lane"]
-    return Address(
-        check_id(match["session"]), int(match["turn"] or 0), int(match["step"] or 0), check_id(lane) if lane else ""
-    )
+        hint = "write SESSION, SESSION#turn or SESSION#turn.step; see: flightlog session list"
+        raise Invalid(f"not an address: {text[:60]!r}", hint=hint)
+    lane = check_id(match["lane"]) if match["lane"] else ""
+    return Address(check_id(match["session"]), int(match["turn"] or 0), int(match["step"] or 0), lane)
 
 
 class TraceLink(Struct, frozen=True):
-    """One thing: its kind and address, where in sessions it stands, and what else it names outright."""
+    """One thing: its kind and address, its addresses in sessions, and other things it names."""
 
     kind: str
     address: str
@@ -95,22 +87,22 @@ class TraceLink(Struct, frozen=True):
 
 
 class LinkProvider(Protocol):
-    """What a room can say about its own things."""
+    """Links to the things of one feature."""
 
     def find_links(self, written: str) -> Iterable[TraceLink]:
-        """Yield the things whose address begins with `written`; their places may be whole sessions."""
+        """Yield links whose address begins with `written`; `at` may be whole sessions."""
 
     def links_for_session(self, session: Session) -> Iterable[TraceLink]:
-        """Yield the things that stand in `session`, each with its exact places."""
+        """Yield links to what belongs to `session`, each with exact addresses."""
 
 
-# How near two things are, the nearest first.
+# How near two addresses are, the nearest first.
 HERE, SAME_TURN, SAME_SESSION, SAME_COMMIT = "here", "same turn", "same session", "same commit"
 NEARNESS = (HERE, SAME_TURN, SAME_SESSION, SAME_COMMIT)
 
 
 def relation_between(one: Address, other: Address) -> str:
-    """Say how near two places are; nothing when they are in different sessions."""
+    """Return how near two addresses are; empty if they are in different sessions."""
     if one.session != other.session:
         return ""
     if _contains_address(one, other) or _contains_address(other, one):

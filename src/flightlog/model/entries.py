@@ -1,8 +1,8 @@
-"""What an agent's recording says, one event per record, the same for every agent.
+"""The records of a transcript as events, the same for every agent.
 
-Decoders in `sources` make these; `views.session` folds them. An event is never changed:
-a result that arrives later is a second event, joined in the fold. A record nobody has met
-before becomes `Unknown` and is shown, not dropped.
+Decoders in `agents` make these; `views.session` folds them. An event is never changed: a result
+that arrives later is a second event, joined in the fold. A record of an unknown type becomes
+`UnknownRecord` and is shown, not dropped.
 """
 
 import enum
@@ -14,20 +14,20 @@ from flightlog.model.usage import ClientTotals, Usage
 
 
 class Text(Struct, frozen=True, tag="text"):
-    """Words of the model."""
+    """Text of the model."""
 
     text: str
 
 
 class Thinking(Struct, frozen=True, tag="thinking"):
-    """The model's reasoning; empty when it was withheld."""
+    """The model's reasoning; empty if it was withheld."""
 
     text: str
     withheld: bool = False
 
 
 class ToolUse(Struct, frozen=True, tag="tool_use"):
-    """The model asks for a tool."""
+    """A tool call of the model."""
 
     id: str
     name: str
@@ -35,7 +35,7 @@ class ToolUse(Struct, frozen=True, tag="tool_use"):
 
 
 class Image(Struct, frozen=True, tag="image"):
-    """A picture, by type and size; the bytes stay in the recording."""
+    """An image, by type and size; the bytes stay in the recording."""
 
     media_type: str
     size: int
@@ -43,7 +43,7 @@ class Image(Struct, frozen=True, tag="image"):
 
 
 class UnknownBlock(Struct, frozen=True, tag="other"):
-    """A kind of content this version has not met."""
+    """Content of a kind that this version does not know."""
 
     kind: str
     text: str = ""
@@ -53,12 +53,12 @@ Block = Text | Thinking | ToolUse | Image | UnknownBlock
 
 
 def text_of(content: tuple[Block, ...]) -> str:
-    """Return the text of some content, a line for each block."""
+    """Return the text blocks of `content`, joined by newlines."""
     return "\n".join(block.text for block in content if isinstance(block, Text))
 
 
 class PromptKind(enum.Enum):
-    """Where words addressed to the model came from."""
+    """Where a prompt came from."""
 
     HUMAN = "human"
     TASK = "background task"
@@ -71,7 +71,7 @@ class PromptKind(enum.Enum):
 
 
 class UserPrompt(Struct, frozen=True):
-    """Somebody spoke to the model."""
+    """A prompt to the model, by a person or by the client."""
 
     kind: PromptKind
     content: tuple[Block, ...]
@@ -96,7 +96,7 @@ class AssistantReply(Struct, frozen=True):
 
 
 class ToolResult(Struct, frozen=True):
-    """A tool answered."""
+    """The result of a tool call."""
 
     call_id: str
     content: tuple[Block, ...]
@@ -123,7 +123,7 @@ class ContextCompacted(Struct, frozen=True):
 
 
 class ApiError(Struct, frozen=True):
-    """A request failed and was tried again, or given up."""
+    """A request failed; the client retried it or gave up."""
 
     message: str
     status: int = 0
@@ -132,20 +132,20 @@ class ApiError(Struct, frozen=True):
 
 
 class RequestLogged(Struct, frozen=True):
-    """The client noted down a request it sent."""
+    """The client logged a request that it sent."""
 
     request_ref: str
 
 
 class ContextInjected(Struct, frozen=True):
-    """The client put something into the model's context."""
+    """The client added something to the model's context."""
 
     kind: str
     text: str = ""
 
 
 class ClientTotalReported(Struct, frozen=True):
-    """The client wrote down its own running total."""
+    """The client reported its own running total."""
 
     totals: ClientTotals
 
@@ -158,27 +158,27 @@ class SessionTitled(Struct, frozen=True):
 
 
 class SessionSummarized(Struct, frozen=True):
-    """A title for the session that holds record `leaf`, wherever that session's file is."""
+    """A title for the session that holds the record `leaf`, which may be in another file."""
 
     leaf: str
     text: str
 
 
 class ClientNote(Struct, frozen=True):
-    """A remark of the client that belongs in the story."""
+    """A remark of the client that the transcript view shows."""
 
     kind: str
     text: str = ""
 
 
 class Ignored(Struct, frozen=True):
-    """A known record that carries nothing for the story."""
+    """A known record that the transcript view does not show."""
 
     kind: str
 
 
 class UnknownRecord(Struct, frozen=True):
-    """A record type this version has not met."""
+    """A record of a type that this version does not know."""
 
     kind: str
     fields: tuple[str, ...] = ()
@@ -203,7 +203,7 @@ Event = (
 
 
 class RecordContext(Struct, frozen=True):
-    """Where a record was made."""
+    """The directory, git branch and client version that wrote a record."""
 
     cwd: str = ""
     branch: str = ""
@@ -212,11 +212,11 @@ class RecordContext(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """One event with its place: in time, in the thread of replies, in a file.
+    """One event with its position in time, in the thread of replies and in a file.
 
     `lane` is empty on the main thread and names the subagent elsewhere. `order_ms` is the
-    record's own time, or for a record without one the time of the record before it. `key`
-    is the same for the same record wherever it stands.
+    record's own time, or for a record without one the time of the record before it. Copies of
+    a record in several files have the same `key`.
     """
 
     event: Event
@@ -235,7 +235,7 @@ class Entry(Struct, frozen=True):
 
 
 class SubagentInfo(Struct, frozen=True):
-    """What stands beside a subagent's transcript: its kind, its task, the call that started it."""
+    """The type and task of a subagent, and the tool call that started it."""
 
     lane: str
     agent_type: str = ""

@@ -1,19 +1,19 @@
 """The five error types, Damage and Incident as values, missing extras.
 
-One damaged line must not hide the 4,999 sound ones around it. A document that a person names is refused
-instead where it is out of measure: the limits for YAML and JSON are here, so that every reader has the same.
-
 FlightlogError
     ├── NotFound      name something else
     ├── Invalid       correct what was given (Misconfigured: in a configuration file;
     │                 ConsentNeeded: look at it, then allow it)
-    ├── Conflict      wait, or take over: somebody else holds it
+    ├── Conflict      wait, or take over: another process holds it
     ├── Unreadable    run doctor: recorded data is damaged
-    └── Unavailable   try again later: a program, network or disk is not there
+    └── Unavailable   try again later: a program, network or disk does not answer
 
-Faces map a type to an exit code or a status; errors know neither. Damage inside a
-recording is not an error but a value (`model.damage`). A message says what, then which;
+Interfaces map a type to an exit code or a status. A message says what is wrong, then where;
 the hint is the one command to run next.
+
+Damage inside a recording is a value, not an error, so that one damaged line does not hide the
+4,999 sound ones around it. A document that a person names is refused instead if it exceeds the
+limits for YAML and JSON below, which every reader shares.
 """
 
 import re
@@ -24,10 +24,11 @@ from typing import Any, Literal
 from msgspec import DecodeError, Struct
 from msgspec.structs import force_setattr
 
-DEPTH_MAX = 200  # levels; code that walks over a document uses a few of Python's thousand frames for each
-VALUES_MAX = 2_000_000  # of one JSON document; an empty list takes 64 bytes of memory and 3 of the file
-YAML_BYTES_MAX = 1 << 20  # ruamel.yaml reads about 1 MB of long texts in a second, and less of short ones
-YAML_NODES_MAX = 40_000  # with every alias written out; ruamel.yaml parses about as many in a second
+DEPTH_MAX = 200  # levels; walking one takes a few of Python's thousand frames
+VALUES_MAX = 2_000_000  # of one JSON document; an empty list takes 64 bytes of memory and 3 on disk
+YAML_BYTES_MAX = 1 << 20  # ruamel.yaml reads at most 1 MB in a second
+YAML_NODES_MAX = 40_000  # with every alias expanded; ruamel.yaml parses about as many in a second
+# What decoding foreign bytes may raise: not JSON, not text, or nested too deeply.
 UNREADABLE = (DecodeError, UnicodeDecodeError, RecursionError)
 EXTRAS = {
     **dict.fromkeys(("aiohttp", "multidict", "yarl"), "web"),
@@ -38,13 +39,11 @@ EXTRAS = {
 }
 
 
-"""What decoding foreign bytes may end in: no JSON, no text, or nested deeper than anybody follows."""
-
-
 def read_yaml(text: str, kind: Literal["safe", "rt"] = "safe") -> Any:
-    """Return the document in `text`; raise `YAMLError` if it is no YAML or exceeds a limit.
+    """Return the document in `text`; raise `YAMLError` if it is not YAML or exceeds a limit.
 
-    `rt` keeps comments and places. It is parsed twice, because constructing it follows the nesting recursively.
+    `rt` keeps comments and positions. The text is parsed twice, because the constructor recurses
+    and the limits have to be checked first.
     """
     from ruamel.yaml import YAML  # noqa: PLC0415 - a tenth of a second, and few commands read YAML
     from ruamel.yaml.error import YAMLError  # noqa: PLC0415
@@ -53,7 +52,7 @@ def read_yaml(text: str, kind: Literal["safe", "rt"] = "safe") -> Any:
         for _ in iter_yaml_events(text):
             pass
         return YAML(typ=kind, pure=True).load(text)
-    except (ValueError, RecursionError) as error:  # a date or a number that Python refuses ends in a ValueError
+    except (ValueError, RecursionError) as error:  # Python rejects some dates and numbers of YAML
         raise YAMLError(str(error)) from error
 
 
@@ -73,32 +72,33 @@ def iter_yaml_events(text: str) -> Iterator[Any]:
         elif kind in {"SequenceEndEvent", "MappingEndEvent"}:
             anchor, before = opened.pop()
             sizes[anchor] = nodes - before
-        elif kind == "AliasEvent":  # one inside its own anchor has no size yet, because it has no end
+        elif kind == "AliasEvent":  # an alias inside its own anchor expands without end
             nodes += sizes.get(event.anchor, YAML_NODES_MAX)
         elif kind == "ScalarEvent":
             sizes[event.anchor] = 1
         nodes += kind in {"ScalarEvent", "SequenceStartEvent", "MappingStartEvent"}
         if nodes > YAML_NODES_MAX:
-            raise ValueError(f"more than {YAML_NODES_MAX:,} values, aliases written out")
+            raise ValueError(f"more than {YAML_NODES_MAX:,} values with aliases expanded")
         if len(opened) > DEPTH_MAX:
             raise ValueError(f"nested deeper than {DEPTH_MAX} levels")
         yield event
 
 
 def check_json_size(data: bytes) -> None:
-    """Raise `ValueError` if JSON may hold more values than are read; separators inside texts count as well."""
-    if sum(data.count(mark) for mark in (b",", b"[", b"{")) > VALUES_MAX:
+    """Raise `ValueError` if JSON may hold too many values; separators inside strings count too."""
+    if sum(data.count(separator) for separator in (b",", b"[", b"{")) > VALUES_MAX:
         raise ValueError(f"more than {VALUES_MAX:,} values")
 
 
 def check_depth(document: Any) -> None:
-    """Raise `ValueError` if a decoded JSON document is nested deeper than is followed."""
+    """Raise `ValueError` if a decoded JSON document is nested too deeply."""
     level = [document]
     for _ in range(DEPTH_MAX + 1):
-        containers = [value for value in level if isinstance(value, dict | list)]
+        containers = [item for item in level if isinstance(item, dict | list)]
         if not containers:
             return
-        level = [value for each in containers for value in (each.values() if isinstance(each, dict) else each)]
+        parts = (item.values() if isinstance(item, dict) else item for item in containers)
+        level = [value for part in parts for value in part]
     raise ValueError(f"nested deeper than {DEPTH_MAX} levels")
 
 
@@ -118,14 +118,15 @@ IncidentKind = Literal[
 ]  # fmt: skip
 IncidentRoom = Literal["dataset", "lab", "live", "loop", "retro", "store"]
 IncidentCount = Literal["bytes", "exit code", "issues", "spans"]
-# A path, a session id or a line of a journal. 160 characters hold the longest shard name; a sentence has spaces.
-_PLACE = re.compile(r"[A-Za-z0-9._~@:#/+-]{1,160}")
+# A path, a session id or a line of a journal; the longest shard name has 160 characters.
+_LOCATION = re.compile(r"[A-Za-z0-9._~@:#/+-]{1,160}")
 
 
 class Incident(Struct, frozen=True):
-    """Something a room found wrong: a kind, counts and places. No field can hold text of a file or conversation.
+    """A problem that a feature found: a kind, counts and locations.
 
-    Incidents become drafts, and drafts become public. A place that does not look like one is replaced by its digest.
+    Incidents become drafts, and drafts become public, so no field can hold text of a file or a
+    conversation: evidence that does not look like a location is replaced by its digest.
     """
 
     kind: IncidentKind
@@ -140,44 +141,43 @@ class Incident(Struct, frozen=True):
 
 
 def _safe_location(text: str) -> str:
-    import hashlib  # noqa: PLC0415 - loads OpenSSL, for which no usage report waits
+    import hashlib  # noqa: PLC0415 - loads OpenSSL, which a usage report does not need
 
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-    return text if _PLACE.fullmatch(text) else f"place-{digest[:12]}"
+    return text if _LOCATION.fullmatch(text) else f"place-{digest[:12]}"
 
 
 class FlightlogError(Exception):
-    """Something a person can act on."""
+    """A problem that a person can act on; `hint` is the next step."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        """Keep the message for the person and the hint for the next step."""
         super().__init__(message)
         self.message = message
         self.hint = hint
 
 
 class NotFound(FlightlogError):
-    """No such session, step, file or setting."""
+    """The session, step, file or setting does not exist."""
 
 
 class Invalid(FlightlogError):
-    """What was given cannot be used as it is."""
+    """The given value cannot be used."""
 
 
 class Conflict(FlightlogError):
-    """Held by somebody else."""
+    """Another process holds it, or changed it."""
 
 
 class Unreadable(FlightlogError):
-    """Recorded data is damaged beyond reading."""
+    """Recorded data is too damaged to read."""
 
 
 class Unavailable(FlightlogError):
-    """A program, network or disk that is needed does not answer."""
+    """A program, network or disk does not answer."""
 
 
 class Misconfigured(Invalid):
-    """A configuration file or variable cannot be used as it is."""
+    """A configuration file or variable cannot be used."""
 
 
 class ConsentNeeded(Misconfigured):
@@ -187,27 +187,26 @@ class ConsentNeeded(Misconfigured):
     """
 
     def __init__(self, message: str, *, hint: str, subject: str, effects: Mapping[str, object]) -> None:
-        """Keep what a person must see before they agree."""
         super().__init__(message, hint=hint)
         self.subject = subject
         self.effects = effects
 
 
 def missing_extra_error(error: ModuleNotFoundError) -> Unavailable | None:
-    """What a person can do about a package that is not there; None where no extra brings it: a bug of ours."""
+    """Return which extra to install for a missing package; None if no extra provides it."""
     name = (error.name or "").partition(".")[0]
     if name not in EXTRAS:
         return None
-    return Unavailable(f"this needs {name}, which is not installed", hint=f"pip install 'flightlog[{EXTRAS[name]}]'")
+    hint = f"pip install 'flightlog[{EXTRAS[name]}]'"
+    return Unavailable(f"this needs {name}, which is not installed", hint=hint)
 
 
 @contextmanager
 def optional_import() -> Iterator[None]:
-    """Load what an extra brings; where it is not installed, that is said."""
+    """Raise `Unavailable` if an import in the block needs an extra that is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
-        told = missing_extra_error(error)
-        if told is None:
+        if (unavailable := missing_extra_error(error)) is None:
             raise
-        raise told from None
+        raise unavailable from None

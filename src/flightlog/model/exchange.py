@@ -1,7 +1,6 @@
-"""An exchange: one request to a model's API and what came back, as it was seen on the wire.
+"""An exchange: one request to a model's API and the response, as seen on the wire.
 
-Bodies are not here: an exchange names them (`Body`), and the store gives them back byte for
-byte. Knows nothing of files, servers or transcripts.
+An exchange refers to its bodies (`BodyRef`); `store.exchanges` returns them byte for byte.
 """
 
 import enum
@@ -12,7 +11,7 @@ from msgspec import Struct
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether an API's address is on this machine."""
+    """Return whether the URL of an API is on this machine."""
     host = urlsplit(address).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -21,7 +20,7 @@ def is_loopback(address: str) -> bool:
 
 
 class RequestOrigin(enum.Enum):
-    """Who asked: the session itself, one of its subagents, or the client on the side (titles, probes)."""
+    """Who sent a request: the session, a subagent, or the client itself (titles, probes)."""
 
     MAIN = "main"
     SUBAGENT = "subagent"
@@ -32,7 +31,8 @@ class ResponseOutcome(enum.Enum):
     """How a response ended.
 
     `open`: not ended when it was last written (the recorder may have died); `cut`: the upstream
-    broke off; `left`: the client went away; `unanswered`: no upstream, the answer is our own.
+    closed the connection early; `left`: the client did; `unanswered`: the upstream could not be
+    reached, and the proxy itself answered.
     """
 
     OPEN = "open"
@@ -43,10 +43,10 @@ class ResponseOutcome(enum.Enum):
 
 
 class BodyRef(Struct, frozen=True):
-    """A body that is kept: its digest, its size, and the pieces its bytes are joined from.
+    """A stored body: its digest, its size, and the chunks that joined are its bytes.
 
-    A request that repeats another (exchange `base`) names only what is new: its pieces are the
-    first `keep` of that one's, then `pieces`, then the last `tail` of that one's.
+    A request that repeats another (exchange `base`) lists only new chunks: its chunks are the
+    first `keep` of the other request, then `pieces`, then the last `tail` of the other request.
     """
 
     digest: str
@@ -58,7 +58,7 @@ class BodyRef(Struct, frozen=True):
 
 
 class ApiRequest(Struct, frozen=True, tag="requested"):
-    """What was asked. `sent` is the body that went upstream; `given` the client's own where a rewrite changed it."""
+    """A request; `sent` is the body sent upstream, `given` the client's if it was rewritten."""
 
     index: int
     context: RequestOrigin
@@ -77,7 +77,7 @@ class ApiRequest(Struct, frozen=True, tag="requested"):
 
 
 class ApiResponse(Struct, frozen=True, tag="answered"):
-    """What came back. `encoding` names a compression the copy could not be freed of."""
+    """A response. `encoding` names a compression that the stored copy still has."""
 
     index: int
     status: int
@@ -93,7 +93,7 @@ class ApiResponse(Struct, frozen=True, tag="answered"):
 
 
 class Exchange(Struct, frozen=True):
-    """A request and its response, which is missing while none is on record."""
+    """A request and its response, None until one is on record."""
 
     at: str
     request: ApiRequest

@@ -1,7 +1,7 @@
-"""Pages: files that are views, and who may see them.
+"""Output files and the tier that says who may see them.
 
-`Clean` is text that passed the redactor; only `privacy` may construct it (a check
-in the tests holds the rest of the source to that). A tracked page accepts nothing else.
+`Clean` is text that passed the redactor. Only `privacy` may construct it, which a test checks,
+and a tracked file accepts nothing else.
 """
 
 import enum
@@ -16,7 +16,7 @@ U = TypeVar("U")
 
 
 class Tier(enum.Enum):
-    """Who may see a page, from narrow to wide."""
+    """Who may see an output file, from narrow to wide."""
 
     PRIVATE = "private"
     SHAREABLE = "shareable"
@@ -24,7 +24,7 @@ class Tier(enum.Enum):
 
 
 class Clean(Struct, frozen=True):
-    """Text from which secrets and personal data were taken out."""
+    """Text from which secrets and personal data were removed."""
 
     text: str
 
@@ -32,9 +32,8 @@ class Clean(Struct, frozen=True):
 class Redacted(Struct, Generic[T], frozen=True):
     """A value from which private details were removed, and how many.
 
-    Each replaced occurrence counts, so a token that occurred three times counts three times.
-    Home directories whose owner was removed count as personal details. What was a tag before
-    does not count.
+    Each replaced occurrence counts. A home directory whose owner was removed is a personal
+    detail. Redaction tags that the value had before do not count.
     """
 
     value: T
@@ -42,12 +41,12 @@ class Redacted(Struct, Generic[T], frozen=True):
     personal: int
 
     def map(self, make: Callable[[T], U]) -> "Redacted[U]":
-        """Return what `make` makes of the value, with the same numbers."""
+        """Return `make(value)` with the same counts."""
         return cast("Redacted[U]", replace(self, value=make(self.value)))
 
 
 class OutputFile(Struct, frozen=True):
-    """One file of a layout, as a value; `store.pages` puts it on disk."""
+    """One output file as a value; `store.output_files` writes it."""
 
     path: str
     tier: Tier

@@ -1,10 +1,8 @@
-"""Retention policy, items, and the pure plan.
+"""Retention policy, items, and the plan, which is a pure function of both.
 
-`views.retention` plans, `store.retention` carries plans out on files; a room whose items are not
-files carries out its own. Times are milliseconds since 1970.
-
-A dry run shows this plan and a real run carries out this plan, so they cannot differ. Says nothing of
-how: `store.retention` moves files, a room tombstones its rows.
+A dry run shows the plan and a real run executes it, so they cannot differ. `store.directories`
+executes a plan for files; a feature whose items are rows executes its own. Times are
+milliseconds since 1970.
 """
 
 import enum
@@ -17,17 +15,17 @@ from flightlog.model.usage import DAY_MS
 
 
 class RetentionAction(enum.Enum):
-    """What happens to an item, from mild to final."""
+    """What happens to an item."""
 
     ARCHIVE = "archive"
     DELETE = "delete"
 
 
 class RetentionRule(Struct, frozen=True):
-    """Items of `kind` come to this after so many days.
+    """The action for items of `kind` that are `after_days` old.
 
-    `summary` names the page that must tell of an item before it is deleted; `{year}`, `{quarter}` and
-    `{month}` stand for the item's time, so that many items may share one. Empty asks for none.
+    `summary` names the file that must mention an item before it is deleted; `{year}`, `{quarter}`
+    and `{month}` are replaced by the item's time, so that items may share one. Empty needs none.
     """
 
     kind: str
@@ -37,7 +35,7 @@ class RetentionRule(Struct, frozen=True):
 
 
 class RetentionPolicy(Struct, frozen=True):
-    """The rules of one room; names below `untouched` are a person's own and are never planned for."""
+    """The rules of one feature; `untouched` names belong to a person and are never planned for."""
 
     room: str
     rules: tuple[RetentionRule, ...]
@@ -46,7 +44,7 @@ class RetentionPolicy(Struct, frozen=True):
 
 
 class RetentionItem(Struct, frozen=True):
-    """Something that grows old: a file or directory named from the room's root, or a row named by its id."""
+    """A file or directory, named from the feature's root, or a row, named by its id."""
 
     name: str
     kind: str
@@ -55,7 +53,7 @@ class RetentionItem(Struct, frozen=True):
 
 
 class RetentionMove(Struct, frozen=True):
-    """One thing to do; `target` is where an archived item goes, `summary` what must be there before."""
+    """One planned action; an archived item goes to `target`, `summary` must exist before."""
 
     item: RetentionItem
     deed: RetentionAction
@@ -65,7 +63,7 @@ class RetentionMove(Struct, frozen=True):
 
 
 class RetentionResult(Struct, frozen=True):
-    """What was done, and what was left with the reason why."""
+    """What was done, and what was left for which reason."""
 
     done: tuple[RetentionMove, ...]
     left: tuple[tuple[RetentionMove, str], ...] = ()
@@ -73,7 +71,7 @@ class RetentionResult(Struct, frozen=True):
 
 
 def plan_retention(policy: RetentionPolicy, items: Iterable[RetentionItem], now_ms: int) -> tuple[RetentionMove, ...]:
-    """Return what is to be done, oldest first; of several rules that apply to an item the final one counts."""
+    """Return the actions, oldest item first; if several rules apply to an item, deletion wins."""
     moves = []
     for item in items:
         age_days = (now_ms - item.at_ms) // DAY_MS
@@ -85,8 +83,8 @@ def plan_retention(policy: RetentionPolicy, items: Iterable[RetentionItem], now_
 
 
 def is_untouched(policy: RetentionPolicy, name: str) -> bool:
-    """Whether `name` belongs to a person: it is, or is below, a name the policy leaves alone."""
-    return any(name == each or name.startswith(f"{each}/") for each in policy.untouched)
+    """Return whether `name` is, or is below, a name that the policy leaves to the person."""
+    return any(name == own or name.startswith(f"{own}/") for own in policy.untouched)
 
 
 def _applicable_rule(policy: RetentionPolicy, item: RetentionItem, age_days: int) -> RetentionRule | None:
@@ -104,5 +102,5 @@ def _applicable_rule(policy: RetentionPolicy, item: RetentionItem, age_days: int
 
 
 def _summary_name(rule: RetentionRule, item: RetentionItem) -> str:
-    moment = datetime.fromtimestamp(item.at_ms / 1000, UTC)
-    return rule.summary.format(year=moment.year, quarter=(moment.month + 2) // 3, month=f"{moment.month:02}")
+    at = datetime.fromtimestamp(item.at_ms / 1000, UTC)
+    return rule.summary.format(year=at.year, quarter=(at.month + 2) // 3, month=f"{at.month:02}")

@@ -1,11 +1,9 @@
 """Runtime, Clock, ConfigValue, Job, JobExecutor: what the composition root hands down.
 
-A job is a name of a work that both sides know, a key and bytes; its result is bytes. The same key
-is the same job: carried out twice, as when a worker dies, it has one result. Pure: who carries
-jobs out is wired in `app.jobs`.
+Nothing is read here. `app.open_runtime` builds the real runtime, tests build their own.
 
-Values and functions given from outside; nothing is read here. `app.open_runtime` builds the real
-one, tests build their own.
+A job is the name of a work function, a key and bytes; its result is bytes. Jobs with the same
+key have the same result, so a job may run again after a worker died. `app.jobs` has the executors.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Job(Struct, frozen=True):
-    """One job. `shared` are bytes that many jobs have in common; they travel once."""
+    """One job. `shared` are bytes that many jobs have in common; they are sent once."""
 
     key: str
     work: str
@@ -29,14 +27,14 @@ class Job(Struct, frozen=True):
 
 
 class JobError(Exception):
-    """A job could not be carried out anywhere; the message says why."""
+    """No executor could run the job; the message says why."""
 
 
 class JobExecutor(Protocol):
-    """Where jobs are carried out."""
+    """Runs jobs."""
 
     async def submit(self, job: Job) -> bytes:
-        """Carry one job out and return its result."""
+        """Run one job and return its result."""
 
 
 class Clock(Struct, frozen=True):
@@ -65,19 +63,19 @@ class ConfigValue(Struct, frozen=True):
 
 
 class JobExecutors(Struct, frozen=True):
-    """Opens executors of jobs at one place, for a number of jobs at once."""
+    """Opens executors for a number of concurrent jobs."""
 
     is_local: bool
     open: Callable[[int], AbstractAsyncContextManager[JobExecutor]]
-    # For callers without an event loop: each job gives a future.
+    # For callers without an event loop: each job returns a future.
     open_in_thread: "Callable[[int], AbstractContextManager[Callable[[Job], Future[bytes]]]]"
 
 
 class Runtime(Struct, frozen=True):
     """The machine as features see it. `home` is the person's, `data_dir` flightlog's own directory.
 
-    Directories are plain text: a usage report does not wait for pathlib. `read_config` returns the
-    settings in force in a directory; they are read when they are asked for, so that a command that
+    Directories are plain text, because a usage report does not import pathlib. `read_config`
+    returns the settings in force in a directory; it reads them on demand, so that a command that
     needs none works with a broken file. `notify` shows one line to the person watching.
     """
 
@@ -99,5 +97,5 @@ class Runtime(Struct, frozen=True):
 
     @property
     def program_path(self) -> str:
-        """Where programs are looked for: `PATH`, or the usual directories."""
+        """The search path for programs: `PATH`, or the usual directories."""
         return self.environ.get("PATH", "/bin:/usr/bin")

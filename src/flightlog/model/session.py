@@ -1,7 +1,7 @@
 """Session, Turn, Step, ToolCall, Subagent, Note, ThreadContext.
 
-Built by `views.session`; read by everybody. Turns and steps count from 1, and an address
-`SESSION#turn.step` names a step for good.
+Built by `views.session`, read by all features. Turns and steps count from 1, and an address
+`SESSION#turn.step` always names the same step.
 """
 
 import enum
@@ -18,7 +18,7 @@ TITLE_WIDTH = 80  # a line of a list on a terminal
 
 
 class ContextItem(Struct, frozen=True):
-    """Something the client put into the model's context by itself: where it works, the date, a list of skills."""
+    """Context that the client added by itself: the directory, the date, a list of skills."""
 
     kind: str
     text: str
@@ -26,11 +26,11 @@ class ContextItem(Struct, frozen=True):
 
 
 class ThreadContext(Struct, frozen=True):
-    """What the model of one thread was given, and what of the thread is a copy.
+    """What the model of one thread received, and which part of the thread is a copy.
 
-    `tools` are the definitions as the API was told them (name, description, input_schema);
-    `copied` are the message ids of responses that another session gave first, `context` what
-    the client added to the conversation, in the order of its times.
+    `tools` are the definitions as the API received them (name, description, input_schema);
+    `copied` are the message ids of responses that are another session's, `context` what the
+    client added to the conversation, by time.
     """
 
     tools: tuple[dict[str, Any], ...] = ()
@@ -40,7 +40,7 @@ class ThreadContext(Struct, frozen=True):
 
 
 class NoteKind(enum.Enum):
-    """What a note in the story is about."""
+    """What a note is about."""
 
     COMPACTION = "compaction"
     API_FAILURE = "api failure"
@@ -54,7 +54,7 @@ class NoteKind(enum.Enum):
 
 
 class Note(Struct, frozen=True, tag="note"):
-    """One line of the story that is neither prompt nor step."""
+    """One line of a turn that is neither prompt nor step."""
 
     kind: NoteKind
     text: str
@@ -62,7 +62,7 @@ class Note(Struct, frozen=True, tag="note"):
 
 
 class ToolCall(Struct, frozen=True):
-    """A tool the model asked for, and what came back."""
+    """A tool call and its result."""
 
     id: str
     name: str
@@ -80,12 +80,12 @@ class ToolCall(Struct, frozen=True):
 
     @property
     def output(self) -> str:
-        """The text that came back."""
+        """The text of the result."""
         return text_of(self.result or ())
 
     @property
     def images(self) -> tuple[Image, ...]:
-        """The pictures that came back."""
+        """The images of the result."""
         return tuple(block for block in self.result or () if isinstance(block, Image))
 
 
@@ -108,7 +108,7 @@ class Step(Struct, frozen=True, tag="step"):
 
 
 class Turn(Struct, frozen=True):
-    """From a prompt until the agent rests."""
+    """A prompt and everything until the next one."""
 
     number: int
     kind: PromptKind | None
@@ -125,7 +125,7 @@ class Turn(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The words of the prompt."""
+        """The text of the prompt."""
         return text_of(self.prompt)
 
 
@@ -141,7 +141,7 @@ class Subagent(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True):
-    """One session of one agent, told whole."""
+    """One complete session of one agent."""
 
     id: str
     agent: str
@@ -162,7 +162,7 @@ class Session(Struct, frozen=True):
 
     @property
     def heading(self) -> str:
-        """The title on one short line. `title` is whole, so that it can be redacted before it is cut."""
+        """The title on one short line; `title` is whole, because redaction precedes cutting."""
         return one_line(self.title, TITLE_WIDTH)
 
     @property
@@ -172,7 +172,7 @@ class Session(Struct, frozen=True):
 
 
 class SessionFile(Struct, frozen=True):
-    """The main thread of a session, or one of its subagents.
+    """The transcript of a session's main thread or of one of its subagents.
 
     `device`, `inode`, `size` and `changed_ns` are the file's state when it was listed; the index
     compares them with the state it has read.

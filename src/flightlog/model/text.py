@@ -1,8 +1,8 @@
 """Inert terminal text, plurals, time formatting and parsing.
 
 Whole escape sequences are removed, other control characters become visible pictures, and
-characters that reorder text are shown by number. Newlines and tabs stay, and so does every
-word: a sequence that never ends must not hide what follows it.
+characters that reorder text are shown by number. Newlines and tabs stay, and so does all other
+text: an unterminated sequence must not hide what follows it.
 """
 
 import functools
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from flightlog.model.output_files import Redacted
 
-# The one-byte forms of ESC are shown, not followed: in text of a wrong encoding they are accents and quotes.
+# The one-byte C1 forms of ESC are shown, not removed: in wrongly decoded text they are accents.
 _SEQUENCES = r"""
       \x1b\[[0-?]*[ -/]*[@-~]                       # CSI
     | \x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\)  # OSC, DCS, SOS, PM, APC
@@ -23,12 +23,14 @@ _SEQUENCES = r"""
 UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
-_TAG = re.compile(r"<(?:secret|person):[a-z0-9-]+:[0-9a-f]+>")
+# What a redactor writes instead of a private value: kind, rule and the start of a keyed digest.
+# Both lengths are bounded, so that a search never runs far past a `<secret:` without an end.
+REDACTION_TAG = re.compile(r"<(secret|person):([a-z0-9.-]{1,80}):[0-9a-f]{4,64}>")
 _TAG_CHARS_MAX = 80  # the longest rule name has 40 characters
 
 
 def format_utc_time(at: float | None) -> str | None:
-    """Write a time; whole seconds without a fraction, as the templates do."""
+    """Return a time as ISO 8601, with milliseconds unless they are zero."""
     if at is None:
         return None
     text = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
@@ -36,12 +38,12 @@ def format_utc_time(at: float | None) -> str | None:
 
 
 def parse_utc_time(text: str) -> float:
-    """Read a time that `stamp` wrote."""
+    """Return the time that `format_utc_time` wrote, in seconds since 1970."""
     return datetime.fromisoformat(text).timestamp()
 
 
 def make_inert(text: str) -> str:
-    """Return `text` so that printing it can only show it."""
+    """Return `text` with nothing in it that a terminal would act on."""
     return UNSAFE.sub(_control_picture, _escape_sequences().sub("", text.replace("\r\n", "\n")))
 
 
@@ -52,10 +54,10 @@ def one_line(text: str, width: int) -> str:
 
 
 def shorten_text(text: "Redacted[str]", limit: int, keep: Literal["start", "end"] = "start") -> "Redacted[str]":
-    """Return the start or the end of redacted text, at most `limit` characters with the mark of the cut.
+    """Return the start or the end of redacted text: at most `limit` characters with the ellipsis.
 
     Every short text of a shareable or tracked output is made here: text that is cut before it is
-    redacted can hold the half of a secret, which no detector recognizes.
+    redacted can hold half of a secret, which no detector recognizes.
     """
     whole = text.value
     if len(whole) <= limit:
@@ -66,9 +68,9 @@ def shorten_text(text: "Redacted[str]", limit: int, keep: Literal["start", "end"
 
 
 def _outside_tag(text: str, at: int) -> slice:
-    """Return the nearest places before and after `at` that are not inside a redaction tag."""
+    """Return the nearest offsets before and after `at` that are not inside a redaction tag."""
     low = max(at - _TAG_CHARS_MAX, 0)
-    for tag in _TAG.finditer(text, low, at + _TAG_CHARS_MAX):
+    for tag in REDACTION_TAG.finditer(text, low, at + _TAG_CHARS_MAX):
         if tag.start() < at < tag.end():
             return slice(tag.start(), tag.end())
     return slice(at, at)
@@ -76,7 +78,7 @@ def _outside_tag(text: str, at: int) -> slice:
 
 @functools.cache
 def _escape_sequences() -> re.Pattern[str]:
-    """Compiled when first needed: a usage report as JSON is not kept waiting."""
+    # Compiled when first needed: a usage report as JSON does not use it.
     return re.compile(_SEQUENCES, re.VERBOSE)
 
 
@@ -88,7 +90,7 @@ def _control_picture(match: re.Match[str]) -> str:
 
 
 def pluralize(number: int, thing: str) -> str:
-    """Write a number of things."""
+    """Return a number with its noun: `1 session`, `2,000 sessions`."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
@@ -98,9 +100,9 @@ def describe_redaction(secrets: int, personal: int) -> str:
 
 
 def suggest_name(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """What to do about a word that is not known: the nearest one that is, or `otherwise`, or all there are."""
-    import difflib  # noqa: PLC0415 - for a typing error alone
+    """Return a hint for an unknown word: the nearest name, else `otherwise`, else all names."""
+    import difflib  # noqa: PLC0415 - needed only after a typing error
 
-    listed = list(known)
-    near = difflib.get_close_matches(word, listed, n=1, cutoff=0.5)
-    return f"did you mean `{near[0]}`?" if near else otherwise or f"one of: {', '.join(listed)}"
+    names = list(known)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)  # half of the letters agree
+    return f"did you mean `{near[0]}`?" if near else otherwise or f"one of: {', '.join(names)}"

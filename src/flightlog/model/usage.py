@@ -5,10 +5,12 @@ counts is decided in `usage.attribution`, not here.
 """
 
 import enum
+import operator
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 HOUR_MS = 3_600_000
 DAY_MS = 86_400_000
@@ -27,7 +29,7 @@ class Usage(Struct, frozen=True, order=True):
 
     @property
     def cache_write(self) -> int:
-        """Tokens written to the prompt cache, whatever their life time."""
+        """Tokens written to the prompt cache, for five minutes or an hour."""
         return self.cache_write_5m + self.cache_write_1h
 
     @property
@@ -41,7 +43,7 @@ class Usage(Struct, frozen=True, order=True):
         return self.prompt + self.output
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Sum class by class."""
+        """Return the sum of each class."""
         return Usage(
             self.input + other.input,
             self.output + other.output,
@@ -52,30 +54,23 @@ class Usage(Struct, frozen=True, order=True):
         )
 
     def __neg__(self) -> "Usage":
-        """The same amount, taken away."""
-        return Usage(
-            -self.input,
-            -self.output,
-            -self.cache_read,
-            -self.cache_write_5m,
-            -self.cache_write_1h,
-            -self.web_searches,
-        )
+        """Return the negative of each class."""
+        return _ZERO - self
 
     def __sub__(self, other: "Usage") -> "Usage":
-        """Difference class by class; may go below zero."""
-        return self + -other
+        """Return the difference of each class; it may be negative."""
+        return Usage(*map(operator.sub, astuple(self), astuple(other)))
 
     def __bool__(self) -> bool:
-        """Whether any class differs from zero."""
-        return self != _NOTHING
+        """Return whether any class differs from zero."""
+        return self != _ZERO
 
 
-_NOTHING = Usage()
+_ZERO = Usage()
 
 
 class CostSource(enum.Enum):
-    """Who says what something cost."""
+    """Where a cost comes from."""
 
     TABLE = "price table"
     CLIENT = "client"
@@ -151,7 +146,7 @@ class ModelResponse(Struct, frozen=True):
 
 
 class UsageLine(NamedTuple):
-    """A `Response` as plain values: cheap to make, to sort and to send to another process."""
+    """A `ModelResponse` as plain values: cheap to make, to sort and to send to another process."""
 
     message_id: str
     session: str
@@ -175,50 +170,21 @@ class UsageLine(NamedTuple):
 
 
 def row_to_response(row: UsageLine) -> ModelResponse:
-    """Return the model's value for `row`."""
-    return ModelResponse(
-        row.message_id,
-        row.session,
-        row.model,
-        Usage(
-            row.input,
-            row.output,
-            row.cache_read,
-            row.cache_write_5m,
-            row.cache_write_1h,
-            row.web_searches,
-        ),
-        row.at_ms,
-        row.project,
-        row.request_id,
-        row.lane,
-        row.aborted,
-    )
+    """Return `row` as a `ModelResponse`, with the token counts grouped."""
+    message_id, session, model, *_ = row
+    usage = Usage(*row[3:9])
+    rest = (row.at_ms, row.project, row.request_id, row.lane, row.aborted)
+    return ModelResponse(message_id, session, model, usage, *rest)
 
 
-def response_to_row(said: ModelResponse) -> UsageLine:
-    """Return `said` as a row."""
-    use = said.usage
-    return UsageLine(
-        said.message_id,
-        said.session,
-        said.model,
-        use.input,
-        use.output,
-        use.cache_read,
-        use.cache_write_5m,
-        use.cache_write_1h,
-        use.web_searches,
-        said.at_ms,
-        said.project,
-        said.request_id,
-        said.lane,
-        said.aborted,
-    )
+def response_to_row(response: ModelResponse) -> UsageLine:
+    """Return `response` as a row."""
+    message_id, session, model, usage, *rest = astuple(response)
+    return UsageLine(message_id, session, model, *astuple(usage), *rest)
 
 
 class ModelTotal(Struct, frozen=True):
-    """What the client itself counted for one model."""
+    """The client's own count for one model."""
 
     model: str
     usage: Usage
@@ -226,7 +192,7 @@ class ModelTotal(Struct, frozen=True):
 
 
 class ClientTotals(Struct, frozen=True):
-    """The client's own running total for a session, as it last wrote it down."""
+    """The client's own running total for a session, as it last wrote it."""
 
     session: str
     total_usd: float
@@ -236,5 +202,5 @@ class ClientTotals(Struct, frozen=True):
 
     @property
     def usage(self) -> Usage:
-        """All models together."""
+        """The sum over all models."""
         return sum((model.usage for model in self.models), Usage())

@@ -1,1 +1,1 @@
-"""What may leave: detection, redaction and tiers."""
+"""Detection and redaction of private values, tiers of files, the git guard, and consent."""

@@ -1,7 +1,8 @@
-"""Keep private files and secrets out of git: what is staged before a commit, what leaves before a push.
+"""Keep private files and secrets out of git: check staged files before a commit, new objects before a push.
 
-Two questions for each file: may its kind be tracked (`tiers`), and does it hold a secret. A commit goes on when the
-guard cannot run, with a message; a push does not: what was pushed cannot be taken back.
+The guard checks for each file whether its kind may be tracked (`tiers`) and whether it contains a
+secret. If the guard cannot run, a commit goes on with a message, but a push stops: it cannot be
+undone.
 """
 
 import io
@@ -31,11 +32,11 @@ HOOKS = ("pre-commit", "pre-push")
 # A first push of a large history: several GB of text, at the speed of the search.
 _LIMIT_S = 600.0
 _PIECE_BYTES = 1 << 20
-_MESSAGE_BYTES_MAX = 16 << 20  # held in memory whole: far more than anyone writes
+_MESSAGE_BYTES_MAX = 16 << 20  # read into memory whole: longer than any real message
 _SIGNATURE = re.compile(rb"^-----BEGIN \w+ SIGNATURE-----$", re.MULTILINE)
 # Enough to act on; a dump with a million keys must not fill the memory.
 _VERDICTS_MAX = 200
-# So many ids fit into a pipe while git still writes what was asked for before.
+# This many ids fit into a pipe while git still writes the objects of earlier ids.
 _IDS_AT_ONCE = 100
 _PUSHED = re.compile(r"\S+ ([0-9a-f]{40,64}) \S+ ([0-9a-f]{40,64})")
 # Letters with NULs between them: UTF-16 and UTF-32 of either byte order, also in the middle of a file.
@@ -43,12 +44,12 @@ _WIDE = re.compile(rb"(?:[^\0]\0{1,3}){8,}")
 _WIDE_END = re.compile(rb"(?:[^\0]\0{1,3}){8}[^\0]?\Z")
 _WIDE_TAIL_BYTES = 40
 _NUL_OR_NOT = b"\0" + b"x" * 255
-# Of a file with NULs only what is written in ASCII is searched: random bytes look like anything.
+# In a file with NULs only ASCII text is searched: random bytes can look like a secret.
 _ASCII_ALONE = bytes(byte if byte in b"\t\n\r" or 32 <= byte < 127 else 0 for byte in range(256))
 
 
 class GuardVerdict(Struct, frozen=True):
-    """What the guard says of one file, or of the message of a commit."""
+    """The guard's verdict on one file, or on the message of a commit or tag."""
 
     path: str
     state: str  # tracked, staged, addable or pushed
@@ -59,7 +60,7 @@ class GuardVerdict(Struct, frozen=True):
 
 
 def check_repository(git: PersonGit) -> list[GuardVerdict]:
-    """Return a verdict for each file of ours that git tracks, has staged or would add, and for staged secrets."""
+    """Return a verdict for each of flightlog's files that git tracks or would add, and for staged secrets."""
     staged = _list_staged_blobs(git)
     tracked = set(_list_git_names(git, "ls-files", "-z"))
     addable = set(_list_git_names(git, "ls-files", "--others", "--exclude-standard", "-z"))
@@ -76,9 +77,10 @@ def check_repository(git: PersonGit) -> list[GuardVerdict]:
 
 
 def check_push(git: PersonGit, remote: str, lines: Iterable[str]) -> list[GuardVerdict]:
-    """Return what must not leave with a push: secrets in files, file names and messages, and files of ours.
+    """Return what must not be pushed: secrets in files, file names and messages, and private files.
 
-    `lines` are those git gives a pre-push hook. Looked at is what is new to `remote`: every version of each file.
+    `lines` is the input of git's pre-push hook. Every version of each file that is new to `remote`
+    is checked.
     """
     tips, known = _read_pushed_refs(git, lines)
     if not tips:
@@ -95,9 +97,9 @@ def check_push(git: PersonGit, remote: str, lines: Iterable[str]) -> list[GuardV
 
 
 def install_guard(git: PersonGit, *, command: str = "flightlog") -> list[Path]:
-    """Put the guard before commits and pushes; hooks of other people stay and run first. Return what changed."""
+    """Install the guard's hooks and return those that changed; existing hooks stay and run first."""
     folder = find_hooks_folder(git)
-    made = []
+    changed = []
     for name in HOOKS:
         hook = folder / name
         before = folder / f"{name}.{_BEFORE}"
@@ -106,24 +108,23 @@ def install_guard(git: PersonGit, *, command: str = "flightlog") -> list[Path]:
         script = _hook_script(name, command).encode()
         if not hook.exists() or hook.read_bytes() != script:
             files.replace_file(hook, script, mode=0o755)
-            made.append(hook)
-    return made
+            changed.append(hook)
+    return changed
 
 
 def remove_guard(git: PersonGit) -> list[Path]:
-    """Take the guard out again; a hook that was there before comes back."""
-    gone = []
-    for hook in list_guard_hooks(git):
+    """Remove the guard's hooks, restore the hooks from before, and return the removed ones."""
+    hooks = list_guard_hooks(git)
+    for hook in hooks:
         before = hook.with_name(f"{hook.name}.{_BEFORE}")
         shared_files.remove_with_dir(hook)
         if before.exists():
             files.rename_file(before, hook.name)
-        gone.append(hook)
-    return gone
+    return hooks
 
 
 def list_guard_hooks(git: PersonGit) -> list[Path]:
-    """Return where the guard stands in a repository."""
+    """Return the guard's hooks in a repository."""
     hooks = [find_hooks_folder(git) / name for name in HOOKS]
     return [hook for hook in hooks if hook.is_file() and _MARK in hook.read_text(errors="replace")]
 
@@ -131,37 +132,38 @@ def list_guard_hooks(git: PersonGit) -> list[Path]:
 def _check_kind(path: str, state: str) -> Iterator[GuardVerdict]:
     known = tiers.kind_of(path)
     if known is not None:
-        tier, rule = known[1].tier, f"{known[0].room}: {known[1].name} ({known[1].path})"
-        fine = tier is Tier.TRACKED
-        yield GuardVerdict(
-            path, state, tier.value, rule, fine, "" if fine else f"{tier.value} files do not belong in git"
-        )
+        layout, kind = known
+        rule = f"{layout.room}: {kind.name} ({kind.path})"
+        fine = kind.tier is Tier.TRACKED
+        why = "" if fine else f"{kind.tier.value} files do not belong in git"
+        yield GuardVerdict(path, state, kind.tier.value, rule, fine, why)
 
 
 def _check_names(paths: Iterable[str], state: str) -> Iterator[GuardVerdict]:
-    """Search file names, all at once: no detector reaches over a NUL."""
+    """Search file names, all at once: no detector crosses a NUL."""
     data = "\0".join(paths).encode("utf-8", "surrogateescape")
-    for found in filter(_blocks_commit, engine.find_private_values(data)):
-        path = data[data.rfind(b"\0", 0, found.start) + 1 :].partition(b"\0")[0]
-        shown = path.decode("utf-8", "replace").replace(found.value.decode("utf-8", "replace"), mask_value(found.value))
-        why = f"the file name holds what looks like a secret: {mask_value(found.value)}"
-        yield GuardVerdict(shown, state, "", found.rule, fine=False, why=why)
+    for secret in filter(_blocks_commit, engine.find_private_values(data)):
+        path = data[data.rfind(b"\0", 0, secret.start) + 1 :].partition(b"\0")[0].decode("utf-8", "replace")
+        masked = mask_value(secret.value)
+        shown = path.replace(secret.value.decode("utf-8", "replace"), masked)
+        why = f"the file name holds what looks like a secret: {masked}"
+        yield GuardVerdict(shown, state, "", secret.rule, fine=False, why=why)
 
 
 def _check_content(source: "_GitObject | IO[bytes]", path: str, state: str) -> Iterator[GuardVerdict]:
-    for place in find_in_stream(cast("BinaryIO", _DecodedText(source)), KnownSecrets()):
-        if _blocks_commit(place.found):
-            why = f"line {place.line} holds what looks like a secret: {mask_value(place.found.value)}"
-            yield GuardVerdict(path, state, "", place.found.rule, fine=False, why=why)
+    for finding in find_in_stream(cast("BinaryIO", _DecodedText(source)), KnownSecrets()):
+        if _blocks_commit(finding.found):
+            why = f"line {finding.line} holds what looks like a secret: {mask_value(finding.found.value)}"
+            yield GuardVerdict(path, state, "", finding.found.rule, fine=False, why=why)
 
 
-def _blocks_commit(found: engine.Detection) -> bool:
-    # Text too dense to be judged stops nothing: certificates and binaries are full of it.
-    return found.kind == SECRET and (found.weight >= MEDIUM or found.rule != UNJUDGED)
+def _blocks_commit(detection: engine.Detection) -> bool:
+    # Text that is too dense to be judged does not block: certificates and binaries are full of it.
+    return detection.kind == SECRET and (detection.weight >= MEDIUM or detection.rule != UNJUDGED)
 
 
 class _DecodedText:
-    """A file's text, whatever its encoding: wide letters become bytes, and binary content NULs."""
+    """A file's text in any encoding: wide letters become bytes, and binary content NULs."""
 
     def __init__(self, source: "_GitObject | IO[bytes]") -> None:
         self._source = source
@@ -176,7 +178,7 @@ class _DecodedText:
         if self._is_wide:
             data = data.lstrip(b"\0")  # the rest of a letter that began in the piece before
         self._is_wide = _WIDE_END.search(data[-_WIDE_TAIL_BYTES:]) is not None
-        zeros = data.translate(_NUL_OR_NOT)  # a search for bytes is a hundred times quicker than the expression
+        zeros = data.translate(_NUL_OR_NOT)  # a search for bytes is a hundred times faster than `_WIDE`
         if any(letters in zeros for letters in (b"x\0" * 8, b"x\0\0\0" * 8)):
             data = _WIDE.sub(lambda run: run[0].replace(b"\0", b""), data)
         return data.translate(_ASCII_ALONE) or b"\0"
@@ -199,26 +201,27 @@ class _GitObject:
 
 
 def _check_objects(git: PersonGit, wanted: Iterator[tuple[str, str]], state: str) -> list[GuardVerdict]:
-    """Search blobs and the messages of commits and tags, one after another; `wanted` are ids and paths."""
+    """Search blobs and the messages of commits and tags; `wanted` are ids and paths."""
     verdicts: list[GuardVerdict] = []
     running = git.start_git("cat-file", "--batch", limit_s=_LIMIT_S)
-    given, out = running.open_streams()
-    while some := list(islice(wanted, _IDS_AT_ONCE)):
-        with suppress(BrokenPipeError):  # it ended: seen at the next read
-            given.write("".join(f"{name}\n" for name, _ in some).encode())
-            given.flush()
-        for name, path in some:
-            facts = out.readline().split()
-            if not facts:
+    to_git, from_git = running.open_streams()
+    while batch := list(islice(wanted, _IDS_AT_ONCE)):
+        with suppress(BrokenPipeError):  # git ended: the next read notices
+            to_git.write("".join(f"{name}\n" for name, _ in batch).encode())
+            to_git.flush()
+        for name, path in batch:
+            header = from_git.readline().split()
+            if not header:
                 running.wait_for_end()
-            if len(facts) != 3:
+            if len(header) != 3:
                 raise GitError(f"git cannot read an object: {name}", hint="git fsck")
-            content = _GitObject(out, int(facts[2]))
-            found = _check_object(content, facts[1], path or f"{facts[1].decode()} {name[:12]}", state)
+            _, kind, size = header
+            content = _GitObject(from_git, int(size))
+            found = _check_object(content, kind, path or f"{kind.decode()} {name[:12]}", state)
             verdicts += islice(found, _VERDICTS_MAX - len(verdicts))
             while content.read(_PIECE_BYTES):
                 pass
-            out.read(1)  # the line end after each object
+            from_git.read(1)  # the line end after each object
     running.wait_for_end()
     return verdicts
 
@@ -227,13 +230,13 @@ def _check_object(content: _GitObject, kind: bytes, path: str, state: str) -> It
     if kind == b"blob":
         yield from _check_content(content, path, state)
     elif kind != b"tree":
-        # The message follows the headers, and a signature the message of a tag: random letters look like anything.
+        # The message follows the headers. The signature of a tag is random letters: it is not searched.
         message = content.read(_MESSAGE_BYTES_MAX).partition(b"\n\n")[2]
         yield from _check_content(io.BytesIO(_SIGNATURE.split(message)[0]), path, state)
 
 
 def _iter_new_objects(git: PersonGit, new: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield id and path of every object that `new` (revisions for `rev-list`) names."""
+    """Yield id and path of every object in the revisions `new` of `git rev-list`."""
     running = git.start_git("rev-list", "--objects", "--missing=allow-promisor", *new, "--", limit_s=_LIMIT_S)
     for line in running.open_streams()[1]:
         name, _, path = line.rstrip(b"\n").decode("utf-8", "surrogateescape").partition(" ")
@@ -242,23 +245,22 @@ def _iter_new_objects(git: PersonGit, new: Sequence[str]) -> Iterator[tuple[str,
 
 
 def _read_pushed_refs(git: PersonGit, lines: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the commits and tags being pushed, and those the remote has."""
-    tips, there = [], []
+    """Return the commits and tags being pushed, and those of the remote that this repository has."""
+    tips, remote = [], []
     for line in filter(str.strip, lines):
         fields = _PUSHED.fullmatch(line.strip())
         if fields is None:
             raise Invalid(f"not a line of a pre-push hook: {line.strip()[:80]}", hint="git help githooks")
-        tips += [fields[1]] if fields[1].strip("0") else []  # zeros: the ref is deleted, nothing leaves
-        there += [fields[2]] if fields[2].strip("0") else []
-    listed = git.run_git(
-        "cat-file", "--batch-check", given="".join(f"{name}\n" for name in there).encode()
-    ).require_success()
+        tips += [fields[1]] if fields[1].strip("0") else []  # zeros: the ref is deleted
+        remote += [fields[2]] if fields[2].strip("0") else []
+    names = "".join(f"{name}\n" for name in remote).encode()
+    listed = git.run_git("cat-file", "--batch-check", given=names).require_success()
     missing = {line.split()[0].decode() for line in listed.splitlines() if line.endswith(b" missing")}
-    return tips, [name for name in there if name not in missing]
+    return tips, [name for name in remote if name not in missing]
 
 
 def _list_staged_blobs(git: PersonGit) -> dict[str, str]:
-    """Return path and blob of what is staged; a submodule's commit is no blob of this repository."""
+    """Return path and blob of each staged file; a submodule's commit is no blob of this repository."""
     fields = _list_git_names(git, "diff", "--cached", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=d")
     pairs = zip(fields[::2], fields[1::2], strict=True)
     return {path: facts.split()[3] for facts, path in pairs if facts.split()[1] != "160000"}
@@ -273,7 +275,7 @@ def _list_git_names(git: PersonGit, *words: str) -> list[str]:
 
 def _hook_script(name: str, command: str) -> str:
     act = name.removeprefix("pre-")
-    if act == "push":  # git says on standard input what it pushes
+    if act == "push":  # git writes the pushed refs to standard input
         reads, option = "given=$(cat; echo x)\ngiven=${given%x}", ' --push="$1"'
         unable = "push stopped: the flightlog guard could not run", "1"
     else:

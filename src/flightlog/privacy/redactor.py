@@ -1,11 +1,9 @@
-"""Replace secrets by keyed tags in text; the tag key.
+"""Replace private values in text by keyed tags; read, export and import the key.
 
-The same key on a second machine gives the same tags there; whoever lacks it learns nothing
-from a tag. Made on first use.
-
-Each value becomes a tag that is the same for the same value and key, and says nothing of
-the value to a reader without the key. A value recognized once is replaced wherever else it
-occurs. Redacting twice changes nothing. Text is redacted whole, before anything cuts it.
+A tag is the same for the same value and key, also on another machine, and reveals nothing to a
+reader without the key. The key is made on first use. A value recognized once is replaced
+wherever else it occurs. Redacting twice changes nothing. Text is redacted whole, before anything
+cuts it.
 """
 
 import hashlib
@@ -27,44 +25,45 @@ from flightlog.privacy.detect.personal_data import HOME, anonymous_home, strip_o
 from flightlog.store import files
 from flightlog.store.directories import ensure_writable
 
-_BYTES = 32
-_LEAD = "flightlog-privacy-key-1"
-_TAG_HEX = 6
-_GIVEN_UP = f"<{SECRET}:{UNJUDGED}:".encode()
-_HOMES_MAX = 16
+_KEY_BYTES = 32  # as long as a SHA-256 digest
+_KEY_PREFIX = "flightlog-privacy-key-1"  # of an exported key, with its version
+_TAG_HEX = 6  # enough to distinguish the values of one document, too little to guess a value from
+_UNJUDGED_TAG = f"<{SECRET}:{UNJUDGED}:".encode()
+_HOMES_MAX = 16  # each remembered home directory costs a pass over every text
+# A home directory with its owner, in plain paths, slugs and Windows paths.
 _HOME = rules.linear_pattern(rb"(?:/(?:home|Users)/|-(?:home|Users)-|[A-Za-z]:(?:\\+|/)Users(?:\\+|/))[A-Za-z0-9]")
-# A replacement changes what stands beside it, and a recognized value is replaced elsewhere one round later;
-# after this many rounds nothing new was ever found.
+# A tag changes the text beside it, and a recognized value is replaced elsewhere one round later. No
+# text was ever seen to need this many rounds.
 ROUNDS_MAX = 8
 
 
 def load_key(path: Path) -> bytes:
-    """Return the key at `path`, making it on first use."""
+    """Return the key at `path`; make it on first use."""
     if not path.exists():
         ensure_writable(path.parent)
-        files.create_file(path, secrets.token_bytes(_BYTES).hex().encode() + b"\n")
+        files.create_file(path, secrets.token_bytes(_KEY_BYTES).hex().encode() + b"\n")
     return _read_key(path)
 
 
 def key_fingerprint(key: bytes) -> str:
-    """Return a short name of `key` that tells two keys apart and reveals neither."""
+    """Return a short name of `key` that distinguishes keys and reveals none."""
     return hashlib.sha256(b"fingerprint" + key).hexdigest()[:12]
 
 
 def encode_key(key: bytes) -> str:
     """Return `key` as one line for another machine."""
-    return f"{_LEAD}:{key.hex()}:{_key_checksum(key)}"
+    return f"{_KEY_PREFIX}:{key.hex()}:{_key_checksum(key)}"
 
 
 def import_key(path: Path, line: str, *, replace: bool = False) -> bytes:
-    """Put the exported key of `line` at `path`; another key there stays unless `replace`."""
-    lead, _, rest = line.strip().partition(":")
+    """Write the exported key of `line` to `path`; raise `Conflict` for another key unless `replace`."""
+    prefix, _, rest = line.strip().partition(":")
     digits, _, check = rest.partition(":")
     try:
         key = bytes.fromhex(digits)
     except ValueError:
         key = b""
-    if lead != _LEAD or len(key) != _BYTES or check != _key_checksum(key):
+    if prefix != _KEY_PREFIX or len(key) != _KEY_BYTES or check != _key_checksum(key):
         raise Invalid("not an exported key, or cut short", hint="make one with: flightlog privacy key export")
     if path.exists() and not replace and _read_key(path) != key:
         raise Conflict(
@@ -81,10 +80,9 @@ def _read_key(path: Path) -> bytes:
         key = bytes.fromhex(path.read_text().strip())
     except (OSError, ValueError):
         key = b""
-    if len(key) != _BYTES:
-        raise Unreadable(
-            f"the privacy key cannot be read: {path}", hint="restore it with: flightlog privacy key import"
-        )
+    if len(key) != _KEY_BYTES:
+        hint = "restore it with: flightlog privacy key import"
+        raise Unreadable(f"the privacy key cannot be read: {path}", hint=hint)
     return key
 
 
@@ -93,7 +91,7 @@ def _key_checksum(key: bytes) -> str:
 
 
 class SecretFinding(Struct, frozen=True):
-    """What was found, where, and how sure; the value only masked."""
+    """A private value: its rule, offsets and confidence; the value is masked."""
 
     rule: str
     kind: str
@@ -104,7 +102,7 @@ class SecretFinding(Struct, frozen=True):
 
 
 class Redactor:
-    """Redacts one document with one key: values it recognized are known in every later text."""
+    """Redacts one document with one key; a recognized value is replaced in every later text."""
 
     def __init__(
         self,
@@ -114,14 +112,15 @@ class Redactor:
         names: Iterable[str] = (),
         homes: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep the key, the `known` secrets, and the `names` of the person and the machine.
+        """Start with `known` secrets and the `names` of the person and the machine.
 
-        `homes` maps directories to what they are called instead, as the repository to `.`.
+        `homes` maps directories to their replacements, as the repository to `.`.
         """
         self._key = key
         self.known = KnownSecrets(known, names)
         self._memory: Memory = {}
-        # Paths repeat in each record of a transcript; renaming those seen before, in their order, costs one pass.
+        # Paths repeat in each record of a transcript: replacing the home directories that were
+        # already seen, in their order, is cheaper than a judgement of each.
         self._seen: dict[bytes, None] = {}
         self._homes = {
             path.encode("utf-8", "surrogatepass"): name.encode("utf-8", "surrogatepass")
@@ -130,21 +129,21 @@ class Redactor:
         }
 
     def redact_text(self, text: str) -> Redacted[Clean]:
-        """Return `text` without what is private, and how much was removed."""
+        """Return the redacted `text`, and how much was removed."""
         before = text.encode("utf-8", "surrogatepass")
         after = self.redact_bytes(before)
         return Redacted(Clean(after.decode("utf-8", "surrogatepass")), *count_removed(before, after))
 
     def redact_as_clean(self, text: str) -> Clean:
-        """Return `text` as a value that may be published."""
+        """Return the redacted `text` as text that may be published."""
         return Clean(self.redact_string(text))
 
     def redact_string(self, text: str) -> str:
-        """Return `text` without what is private."""
+        """Return the redacted `text`."""
         return self.redact_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def redact_bytes(self, data: bytes) -> bytes:
-        """Return the UTF-8 text `data` without what is private."""
+        """Return the redacted UTF-8 text `data`."""
         for _ in range(ROUNDS_MAX):
             before, data = data, self.redact_once(data)
             if data == before:
@@ -156,17 +155,17 @@ class Redactor:
         return self.tag_whole_text(data)
 
     def tag_whole_text(self, data: bytes) -> bytes:
-        """Return what stands for a text in which every replacement brings something else to light."""
+        """Return one tag for a whole text that does not become stable."""
         return self.tag_for_value(SECRET, UNJUDGED, data)
 
     def redact_once(self, data: bytes) -> bytes:
-        """Return `data` after one round; it is clean when a round changes nothing."""
+        """Return `data` after one round; it is redacted when a round changes nothing."""
         data = self.replace_home_dirs(data)
-        found = self.detect(data)
-        return self.replace_detections(data, found) if found else data
+        detections = self.detect(data)
+        return self.replace_detections(data, detections) if detections else data
 
     def replace_home_dirs(self, data: bytes) -> bytes:
-        """Return `data` with directories already seen to name a person renamed."""
+        """Return `data` with the home directories that were already seen replaced."""
         for path, name in self._homes.items():
             data = data.replace(path + b"/", name + b"/") if contains_needle(data, path) else data
         for path in self._seen:
@@ -174,43 +173,40 @@ class Redactor:
         return data
 
     def detect(self, data: bytes) -> list[engine.Detection]:
-        """Return what is private in the UTF-8 text `data`, offsets in bytes."""
+        """Return the private values in the UTF-8 text `data`, with offsets in bytes."""
         return engine.find_private_values(data, self.known, self.make_work_budget())
 
     def make_work_budget(self) -> WorkBudget:
-        """Return what bounds the work of one look; all looks remember the same words."""
+        """Return the work budget of one search; all searches share cached judgements."""
         return WorkBudget(self._memory)
 
     def clear_cache(self) -> None:
-        """Forget what was judged: what is left after a cut must stand before somebody who remembers nothing."""
+        """Clear the cached judgements: the rest of a cut text must be stable without them, too."""
         self._memory.clear()
 
     def find_in_text(self, text: str) -> list[SecretFinding]:
-        """Return what is private in `text`, offsets in characters."""
+        """Return the private values in `text`, with offsets in characters."""
         data = text.encode("utf-8", "surrogatepass")
         at = chars = 0
         findings = []
         for one in engine.find_private_values(data, self.known):
             chars, at = chars + len(data[at : one.start].decode("utf-8", "replace")), one.start
-            width = len(data[one.start : one.end].decode("utf-8", "replace"))
-            findings.append(
-                SecretFinding(
-                    one.rule, one.kind, confidence_label(one.weight), chars, chars + width, mask_value(one.value)
-                )
-            )
+            end = chars + len(data[one.start : one.end].decode("utf-8", "replace"))
+            confidence, masked = confidence_label(one.weight), mask_value(one.value)
+            findings.append(SecretFinding(one.rule, one.kind, confidence, chars, end, masked))
         return findings
 
     def tag_for_value(self, kind: str, rule: str, value: bytes) -> bytes:
-        """Return what stands for `value`."""
+        """Return the tag of `value`."""
         digest = hmac.digest(self._key, kind.encode() + b"\0" + value, "sha256").hex()
         return f"<{kind}:{rule}:{digest[:_TAG_HEX]}>".encode()
 
-    def replace_detections(self, data: bytes, found: list[engine.Detection]) -> bytes:
-        """Return `data` with a tag in place of each that was found."""
-        return b"".join(self._replace_in_pieces([data], found))
+    def replace_detections(self, data: bytes, detections: list[engine.Detection]) -> bytes:
+        """Return `data` with a tag in place of each detection."""
+        return b"".join(self._replace_in_pieces([data], detections))
 
     def without_split_values(self, records: list[Any]) -> list[Any]:
-        """Return the records, those as they are in which no delta of a content block changes."""
+        """Redact values that are split over the deltas of a content block; other records stay identical."""
         done = list(records)
         for block in decodings.iter_delta_blocks(records):
             pieces = [delta.text.encode("utf-8", "surrogatepass") for delta in block]
@@ -221,28 +217,28 @@ class Redactor:
         return done
 
     def redact_pieces(self, pieces: list[bytes]) -> list[bytes]:
-        """Return the pieces of one text without what is private in it, also where a piece holds only a part."""
+        """Redact the text that `pieces` are parts of, and return its pieces."""
         for _ in range(ROUNDS_MAX):
-            found = self.detect(b"".join(pieces))
-            if not found:
+            detections = self.detect(b"".join(pieces))
+            if not detections:
                 break
-            pieces = self._replace_in_pieces(pieces, found)
+            pieces = self._replace_in_pieces(pieces, detections)
         return pieces
 
-    def _replace_in_pieces(self, pieces: list[bytes], found: list[engine.Detection]) -> list[bytes]:
-        """Return the pieces of a text with a tag in the piece where each that was found begins."""
+    def _replace_in_pieces(self, pieces: list[bytes], detections: list[engine.Detection]) -> list[bytes]:
+        """Remove each detection from the pieces of a text, and put its tag where it begins."""
         cuts = sorted(
-            (span, self._replacement_for(one) if index == 0 else b"")
-            for one in found
-            for index, span in enumerate(one.spans)
+            (span, self._replacement_for(detection) if index == 0 else b"")
+            for detection in detections
+            for index, span in enumerate(detection.spans)
         )
         done, low, number, at = [], 0, 0, 0
         for piece in pieces:
             parts, high = [], low + len(piece)
             while number < len(cuts) and cuts[number][0][0] < high:
-                (start, end), stand_in = cuts[number]
+                (start, end), replacement = cuts[number]
                 if start >= low:
-                    parts += [piece[max(at, low) - low : start - low], stand_in]
+                    parts += [piece[max(at, low) - low : start - low], replacement]
                 at = end
                 if end > high:
                     break
@@ -252,25 +248,25 @@ class Redactor:
             low = high
         return done
 
-    def _replacement_for(self, one: engine.Detection) -> bytes:
-        if one.rule == HOME:
-            if one.value[:1] in b"/-" and len(self._seen) < _HOMES_MAX:
-                self._seen[one.value] = None
-            return anonymous_home(one.value)
-        kind, rule = one.kind, one.rule
+    def _replacement_for(self, detection: engine.Detection) -> bytes:
+        if detection.rule == HOME:
+            if detection.value[:1] in b"/-" and len(self._seen) < _HOMES_MAX:
+                self._seen[detection.value] = None
+            return anonymous_home(detection.value)
+        kind, rule = detection.kind, detection.rule
         if rule != UNJUDGED:
-            kind, rule = self.known.learn_value(one.value, kind, rule)
-        return self.tag_for_value(kind, rule, one.value)
+            kind, rule = self.known.learn_value(detection.value, kind, rule)
+        return self.tag_for_value(kind, rule, detection.value)
 
 
 def count_each(before: Iterable[Any], after: Iterable[Any]) -> list[Redacted[Any]]:
-    """Return the redacted JSON values `after`, each with how much of the one `before` it was removed."""
+    """Return each redacted JSON value of `after` with how much was removed from the one of `before`."""
     pairs = zip(before, after, strict=True)
     return [Redacted(new, *count_removed(json.dumps(old).encode(), json.dumps(new).encode())) for old, new in pairs]
 
 
 def count_removed(before: bytes, after: bytes) -> tuple[int, int]:
-    """Return how many secrets and how many personal details of `before` are no longer in `after`."""
+    """Return how many secrets and personal details of `before` are no longer in `after`."""
     if before == after:
         return 0, 0
     secrets, persons = (after.count(head) - before.count(head) for head in (b"<secret:", b"<person:"))
@@ -279,21 +275,22 @@ def count_removed(before: bytes, after: bytes) -> tuple[int, int]:
 
 
 def was_truncated(before: bytes, after: bytes) -> bool:
-    """Whether a part of a text was given up now."""
-    return before.count(_GIVEN_UP) < after.count(_GIVEN_UP)
+    """Return whether this round replaced a part of the text without judging it."""
+    return before.count(_UNJUDGED_TAG) < after.count(_UNJUDGED_TAG)
 
 
 def keeps_growing(before: bytes, after: bytes) -> bool:
-    """Whether a text had to be given up in part before, and now in part again: it would be, to its beginning."""
-    return 0 < before.count(_GIVEN_UP) < after.count(_GIVEN_UP)
+    """Return whether another part of the text was replaced unjudged: that would go on to its beginning."""
+    return 0 < before.count(_UNJUDGED_TAG) < after.count(_UNJUDGED_TAG)
 
 
 def mask_value(value: bytes) -> str:
-    """Return enough of `value` to recognise it by, never enough to use it."""
+    """Return enough of `value` to recognize it, but not enough to use it."""
     text = value.decode("utf-8", "replace")
     shown = 4 if len(text) >= 20 else 2 if len(text) >= 12 else 0
     return text[:shown] + "*" * min(len(text) - shown, 12)
 
 
 def confidence_label(weight: int) -> str:
+    """Return the word for a detector's weight."""
     return "high" if weight >= HIGH else "low" if weight <= LOW else "medium"

@@ -1,8 +1,8 @@
-"""Texts of any length, a piece at a time: redacted, or told what is in them.
+"""Redact or search texts of any length, one piece at a time.
 
-Memory stays flat. A piece is searched with some text before it and more after it, so that a
-value over the border between two pieces is seen whole. Lines of JSON are searched as
-`suspects` names them, and strings that need another reading are searched decoded.
+Memory is bounded. A piece is searched with some text before and after it, so that a value over
+the border of two pieces is seen whole. Lines of JSON are searched raw, and decoded if they need
+it.
 """
 
 import json
@@ -18,18 +18,18 @@ from flightlog.privacy.detect.known_values import KnownSecrets
 from flightlog.privacy.detect.personal_data import HOME, strip_owner
 from flightlog.privacy.redactor import Redactor
 
-_PIECE_BYTES = 1 << 20
-_BEFORE_BYTES = 4 << 10
-_AFTER_BYTES = 32 << 10
-# The first batch is small: what it says of home directories spares the next a look at each.
+_PIECE_BYTES = 1 << 20  # bounds memory
+# Bytes before and after a piece: a name with its value, and a private key.
+_BEFORE_BYTES, _AFTER_BYTES = 4 << 10, 32 << 10
+# The first batch is small: home directories found in it need no judgement in the next.
 _FIRST_BYTES = 64 << 10
-# The deltas of a content block are read together, up to so many bytes.
+# The deltas of a content block stay in one batch, up to this size.
 _BATCH_BYTES_MAX = 4 << 20
 _CONTINUATION = bytes(range(0x80, 0xC0))
 
 
 class LocatedFinding(NamedTuple):
-    """Something private, and where: the line from 1, offsets in characters from the beginning."""
+    """A detection with its line, counted from 1, and its offsets in characters of the whole text."""
 
     line: int
     start: int
@@ -39,33 +39,33 @@ class LocatedFinding(NamedTuple):
 
 class _TextWindow(NamedTuple):
     window: bytes
-    begin: int  # where in the window what was not told yet begins
+    begin: int  # the offset in the window of the text that was not yet returned
     end: int
     found: list[engine.Detection]
 
 
 def redact_stream(redactor: Redactor, source: BinaryIO) -> Iterator[bytes]:
-    """Yield the text of `source` without what is private; a value counts from the piece in which it is recognized."""
+    """Yield the redacted text of `source`; a value is replaced from the piece that reveals it on."""
     for piece in _iter_pieces(source, redactor.known):
         clean = redactor.replace_detections(piece.window[: piece.end], piece.found)[piece.begin :]
         yield redactor.redact_bytes(clean) if piece.found else clean
 
 
 def find_in_stream(source: BinaryIO, known: KnownSecrets) -> Iterator[LocatedFinding]:
-    """Yield what is private in a text."""
+    """Yield the private values in a text."""
     line, chars = 1, 0
     for piece in _iter_pieces(source, known):
         at = piece.begin
-        for found in piece.found:
-            line += piece.window.count(b"\n", at, found.start)
-            chars, at = chars + _count_characters(piece.window[at : found.start]), found.start
-            yield LocatedFinding(line, chars, chars + _count_characters(piece.window[at : found.end]), found)
+        for detection in piece.found:
+            line += piece.window.count(b"\n", at, detection.start)
+            chars, at = chars + _count_characters(piece.window[at : detection.start]), detection.start
+            yield LocatedFinding(line, chars, chars + _count_characters(piece.window[at : detection.end]), detection)
         line += piece.window.count(b"\n", at, piece.end)
         chars += _count_characters(piece.window[at : piece.end])
 
 
 def find_in_lines(lines: Iterable[bytes], known: KnownSecrets) -> Iterator[LocatedFinding]:
-    """Yield what is private in lines of JSON, each with its end; a home directory once, where it is first met."""
+    """Yield the private values in lines of JSON (with line ends); each home directory only once."""
     number = chars = 0
     homes: set[bytes] = set()
     for batch in iter_batches(lines):
@@ -74,23 +74,23 @@ def find_in_lines(lines: Iterable[bytes], known: KnownSecrets) -> Iterator[Locat
 
 
 def read_twice(
-    look: Callable[[], Iterator[tuple[str, LocatedFinding]]], known: KnownSecrets
+    search: Callable[[], Iterator[tuple[str, LocatedFinding]]], known: KnownSecrets
 ) -> Iterator[tuple[str, LocatedFinding]]:
-    """Yield what is private in one document that is read twice: a value found once is found everywhere."""
+    """Yield the private values in a document, which `search` reads twice to find learned values everywhere."""
     known.forget_learned()
-    for _ in learn_while_reading(look(), known):
+    for _ in learn_while_reading(search(), known):
         pass
-    yield from look()
+    yield from search()
 
 
 def learn_while_reading(
-    places: Iterable[tuple[str, LocatedFinding]], known: KnownSecrets
+    findings: Iterable[tuple[str, LocatedFinding]], known: KnownSecrets
 ) -> Iterator[tuple[str, LocatedFinding]]:
-    """Yield files and places in them, remembering each value for the rest of the document."""
-    for name, place in places:
-        if place.found.rule not in (HOME, UNJUDGED):
-            known.learn_value(place.found.value, place.found.kind, place.found.rule)
-        yield name, place
+    """Yield `findings` by file, and add each value to `known` for the rest of the document."""
+    for name, finding in findings:
+        if finding.found.rule not in (HOME, UNJUDGED):
+            known.learn_value(finding.found.value, finding.found.kind, finding.found.rule)
+        yield name, finding
 
 
 def iter_batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -108,9 +108,9 @@ def iter_batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def secret_counts(lines: Iterable[bytes]) -> dict[str, int]:
-    """Return how often each rule found a secret in lines of JSON; no value is kept."""
-    sure = (one.found for one in find_in_lines(lines, KnownSecrets()))
-    return dict(Counter(found.rule for found in sure if found.kind == SECRET and found.weight >= MEDIUM))
+    """Return how many secrets each rule found in lines of JSON."""
+    detections = (finding.found for finding in find_in_lines(lines, KnownSecrets()))
+    return dict(Counter(one.rule for one in detections if one.kind == SECRET and one.weight >= MEDIUM))
 
 
 def _iter_pieces(source: BinaryIO, known: KnownSecrets) -> Iterator[_TextWindow]:
@@ -124,9 +124,11 @@ def _iter_pieces(source: BinaryIO, known: KnownSecrets) -> Iterator[_TextWindow]
         end = len(window) - (_AFTER_BYTES if more else 0)
         if end <= begin:
             continue
-        found = [one for one in engine.find_private_values(window, known) if begin <= one.start < end]
-        end = max([end, *(one.end for one in found)])
-        yield _TextWindow(window, begin, end, found)
+        detections = [
+            detection for detection in engine.find_private_values(window, known) if begin <= detection.start < end
+        ]
+        end = max([end, *(detection.end for detection in detections)])
+        yield _TextWindow(window, begin, end, detections)
         before, rest = window[max(0, end - _BEFORE_BYTES) : end], window[end:]
 
 
@@ -142,13 +144,15 @@ def _find_in_batch(
         index = bisect_right(offsets, begin) - 1
         chars, at = chars + _count_characters(data[at:begin]), begin
         line = data[begin : offsets[index + 1]]
-        for found in _find_in_line(line, known):
-            if found.rule == HOME and found.value in homes:
+        for detection in _find_in_line(line, known):
+            if detection.rule == HOME and detection.value in homes:
                 continue
-            if found.rule == HOME and found.value[:1] in b"/-":
-                homes.add(found.value)
-            low = chars + _count_characters(line[: found.start])
-            yield LocatedFinding(number + index + 1, low, low + _count_characters(line[found.start : found.end]), found)
+            if detection.rule == HOME and detection.value[:1] in b"/-":
+                homes.add(detection.value)
+            low = chars + _count_characters(line[: detection.start])
+            yield LocatedFinding(
+                number + index + 1, low, low + _count_characters(line[detection.start : detection.end]), detection
+            )
 
 
 def _count_characters(data: bytes) -> int:
@@ -156,21 +160,19 @@ def _count_characters(data: bytes) -> int:
 
 
 def _find_in_line(line: bytes, known: KnownSecrets) -> list[engine.Detection]:
-    found = engine.find_private_values(line, known)
-    if engine.is_deep(line):
-        met = {one.value for one in found}
-        whole = ((0, len(line)),)
-        # Found only where it is decoded: somewhere in this line.
-        found += [one._replace(spans=whole) for one in _find_in_strings(line, known) if one.value not in met]
-    return found
-
-
-def _find_in_strings(line: bytes, known: KnownSecrets) -> list[engine.Detection]:
+    detections = engine.find_private_values(line, known)
+    if not engine.is_deep(line):
+        return detections
     try:
         strings = list(_iter_strings(json.loads(line)))
     except (ValueError, RecursionError):
-        return []
-    return [one for text in strings for one in engine.find_private_values(text.encode("utf-8", "surrogatepass"), known)]
+        return detections
+    raw_values = {detection.value for detection in detections}
+    whole_line = ((0, len(line)),)  # a value of a decoded string has no offsets in the line
+    for text in strings:
+        decoded = engine.find_private_values(text.encode("utf-8", "surrogatepass"), known)
+        detections += [one._replace(spans=whole_line) for one in decoded if one.value not in raw_values]
+    return detections
 
 
 def _iter_strings(value: Any) -> Iterator[str]:

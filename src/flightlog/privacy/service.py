@@ -1,7 +1,4 @@
-"""Wiring of privacy: where its key and consents are, and which values are known to be secret.
-
-Takes what it needs of the machine from a `Runtime`.
-"""
+"""Make redactors from a `Runtime`: the key, the project's secrets, and the person's names."""
 
 import functools
 import getpass
@@ -27,43 +24,42 @@ from flightlog.store.recordings.reader import raw_lines
 
 SETTINGS = "flightlog.toml"
 _DOTENV = (".env", ".env.local", ".envrc")
-_SETTINGS_BYTES_MAX = 1 << 20
-# A file of settings has many short values that are no secrets: ports, modes, names.
+_SETTINGS_BYTES_MAX = 1 << 20  # a larger file is no settings file
+# A `.env` file has many short values that are no secrets: ports, modes, names.
 _DOTENV_CHARS_MIN = 8
 _SECRET_NAME = re.compile(
     r"pass|pwd|secret|token|key|auth|cred|session|cookie|private|dsn|salt|webhook|signature", re.IGNORECASE
 )
 _GIT_USER = re.compile(r"^\[user\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL | re.IGNORECASE)
 _GIT_NAME = re.compile(r"^[ \t]*(?:name|email)[ \t]*=[ \t]*\"?(.*?)\"?[ \t]*$", re.MULTILINE | re.IGNORECASE)
-# Names that point at no person and no machine.
+# Names that identify no person and no machine.
 _NAMELESS = frozenset(("", "root", "localhost"))
 
 
 def key_path(runtime: Runtime) -> Path:
-    """Return where the key for tags is."""
+    """Return the path of the key for tags."""
     return Path(runtime.data_dir) / "privacy.key"
 
 
 def make_redactor(runtime: Runtime, folder: Path | None = None, homes: Mapping[str, str] | None = None) -> Redactor:
-    """Return a redactor for one document of the project at `folder`: for a session, the directory it ran in.
+    """Return a redactor for one document of the project at `folder` (the directory of a session).
 
     It knows the secrets of the environment and of the project's `.env` files, and the names of
     the person and the machine.
     """
     project = folder or Path(runtime.cwd)
-    own = Path(runtime.home)
-    known_homes = {str(own): "~"} if own.name not in _NAMELESS else {}
-    names = personal_names(project, own)
+    home = Path(runtime.home)
+    own_home = {str(home): "~"} if home.name not in _NAMELESS else {}
     return Redactor(
         redactor.load_key(key_path(runtime)),
         known=project_secret_values(runtime, project),
-        names=names,
-        homes={**known_homes, **(homes or {})},
+        names=personal_names(project, home),
+        homes={**own_home, **(homes or {})},
     )
 
 
 def project_secret_values(runtime: Runtime, folder: Path) -> frozenset[str]:
-    """Return the values that are secret in a project whatever they look like."""
+    """Return the values that are secret in a project by their origin, whatever they look like."""
     values = secret_values(runtime.environ)
     for name in _DOTENV:
         for path in {folder / name, find_project(folder) / name}:
@@ -83,27 +79,27 @@ def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
 
 
 def dotenv_values(text: str) -> frozenset[str]:
-    """Return the values of a `.env` file that have a secret name or look random, of eight characters or more."""
+    """Return the values of a `.env` file that have a secret name or look random."""
     pairs = {}
     for line in text.splitlines():
         name, mark, value = line.strip().removeprefix("export ").partition("=")
         if mark and not name.startswith("#"):
             pairs[name.strip()] = value.strip().strip("\"'")
-    drawn = {value for value in pairs.values() if randomness.is_random(value.encode("utf-8", "surrogatepass"))}
-    return frozenset(value for value in secret_values(pairs) | drawn if len(value) >= _DOTENV_CHARS_MIN)
+    random = {value for value in pairs.values() if randomness.is_random(value.encode("utf-8", "surrogatepass"))}
+    return frozenset(value for value in secret_values(pairs) | random if len(value) >= _DOTENV_CHARS_MIN)
 
 
-@functools.lru_cache(maxsize=64)  # files are read once per project: redactors are made for each page
+@functools.lru_cache(maxsize=64)  # a redactor is made for each page, but files are read once per project
 def personal_names(project: Path, home: Path) -> frozenset[str]:
-    """Return what the person and the machine are called: user, host, and the project's git identity."""
+    """Return the names of the user, the host, and the git identities of the user and the project."""
     host = os.uname().nodename
     names = {host, host.partition(".")[0]}
     with suppress(KeyError, OSError):
         names.add(getpass.getuser())
-    # Git's own files are read instead of asking git: a settle must start no process, least of all in a foreign clone.
+    # Read git's files instead of running git: a settle starts no process, above all in a foreign clone.
     settings = [home / ".gitconfig", home / ".config/git/config"]
     root = find_project(project)
-    if (root / ".git").exists():  # a transcript may name any directory, also one that cannot be
+    if (root / ".git").exists():  # a transcript may name any directory, also one that does not exist
         settings.append(find_common_dir(root) / "config")
     for path in settings:
         for section in _GIT_USER.findall(_read_settings(path)):
@@ -112,7 +108,7 @@ def personal_names(project: Path, home: Path) -> frozenset[str]:
 
 
 def _read_settings(path: Path) -> str:
-    """Return the text of a settings file; nothing if it is large, no plain file or not readable."""
+    """Return the text of a settings file; empty if it is large, no regular file or unreadable."""
     with suppress(OSError):
         if path.is_file() and path.stat().st_size <= _SETTINGS_BYTES_MAX:
             return path.read_text(errors="replace")
@@ -120,40 +116,43 @@ def _read_settings(path: Path) -> str:
 
 
 def find_private_in_files(paths: Iterable[str], known: Values) -> Iterator[dict[str, Any]]:
-    """Yield what is private in the transcripts of one session, values masked."""
+    """Yield the private values in the transcripts of one session, masked."""
     files = list(paths)
 
-    def look() -> Iterator[tuple[str, scanner.LocatedFinding]]:
+    def search() -> Iterator[tuple[str, scanner.LocatedFinding]]:
         for path in files:
-            yield from ((path, place) for place in scanner.find_in_lines(raw_lines(path, 0), known))
+            yield from ((path, finding) for finding in scanner.find_in_lines(raw_lines(path, 0), known))
 
-    return (finding_fields(path, place) for path, place in scanner.read_twice(look, known))
+    return (finding_fields(path, finding) for path, finding in scanner.read_twice(search, known))
 
 
-def finding_fields(name: str, place: scanner.LocatedFinding) -> dict[str, Any]:
-    """A finding as it is shown: where it is and what it is, never what it says."""
-    found = place.found
-    fields = {"path": name, "line": place.line, "offset": place.start, "end": place.end, "rule": found.rule}
-    return fields | {
-        "kind": found.kind,
-        "confidence": confidence_label(found.weight),
-        "masked": mask_value(found.value),
+def finding_fields(name: str, finding: scanner.LocatedFinding) -> dict[str, Any]:
+    """Return a finding as JSON: its location, rule and masked value."""
+    detection = finding.found
+    return {
+        "path": name,
+        "line": finding.line,
+        "offset": finding.start,
+        "end": finding.end,
+        "rule": detection.rule,
+        "kind": detection.kind,
+        "confidence": confidence_label(detection.weight),
+        "masked": mask_value(detection.value),
     }
 
 
 def guard_git(runtime: Runtime, folder: Path) -> PersonGit:
-    """Return how the guard runs git in `folder`; inside a hook, git's own variables say which index is meant."""
-    if folder != Path() or "GIT_PREFIX" not in runtime.environ:  # which git sets for every hook
+    """Return the git runner of the guard in `folder`; inside a hook, with git's own variables."""
+    if folder != Path() or "GIT_PREFIX" not in runtime.environ:  # git sets it for every hook
         return PersonGit(folder, is_trusted(runtime, folder.resolve()))
     names = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE")
-    # Git is at work here already, with all that this repository configures.
-    return PersonGit(
-        folder, trusted=True, variables={name: runtime.environ[name] for name in names if name in runtime.environ}
-    )
+    variables = {name: runtime.environ[name] for name in names if name in runtime.environ}
+    # Git already runs here with everything that this repository configures.
+    return PersonGit(folder, trusted=True, variables=variables)
 
 
 def repository_settings(folder: Path) -> dict[str, Any]:
-    """Return the settings that a repository brings along."""
+    """Return the settings in the repository's `flightlog.toml`."""
     import tomllib  # noqa: PLC0415 - redacting needs no settings
 
     path = folder / SETTINGS

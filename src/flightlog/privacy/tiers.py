@@ -1,8 +1,8 @@
-"""Who may see which file: one table of kinds, and the git files made from it.
+"""Define which kinds of files are private, shareable or tracked, and render git's files from it.
 
-Deny by default: what the table does not name is private. The order of the ignore file is
-that of the source document: ignore all, let directories in, ignore what is in them, let
-the safe files in; git cannot let in a file whose directory is ignored.
+A file that the table does not name is private. The ignore file has the order of the source
+document: ignore everything, include directories, ignore their content, include safe files. Git
+cannot include a file whose directory is ignored.
 """
 
 import re
@@ -14,16 +14,16 @@ from flightlog.model.output_files import Tier
 
 
 class FileKind(Struct, frozen=True):
-    """A kind of file in a layout; `path` is relative to its root, `*` stays within a name."""
+    """A kind of file in a layout; `path` is relative to its root, and `*` matches no slash."""
 
     name: str
     path: str
     tier: Tier
-    grows: bool = False  # lines are only added, so that both sides of a merge are kept
+    grows: bool = False  # append-only: a merge takes the lines of both sides
 
 
 class TierLayout(Struct, frozen=True):
-    """The files of one room under one directory."""
+    """The files of one feature under one directory."""
 
     room: str
     root: str
@@ -72,33 +72,33 @@ LAYOUTS = (
 
 def layout_of(room: str) -> TierLayout:
     """Return the layout of `room`."""
-    return next(one for one in LAYOUTS if one.room == room)
+    return next(layout for layout in LAYOUTS if layout.room == room)
 
 
 def kind_of(path: str) -> tuple[TierLayout, FileKind] | None:
-    """Return the layout and kind of a path in a repository, or nothing if it is in no layout of ours."""
+    """Return the layout and kind of a path in a repository, or None if it is in no layout."""
     parts = PurePosixPath(path).parts
-    for one in LAYOUTS:
-        if one.root in parts[:-1]:
-            inside = "/".join(parts[parts.index(one.root) + 1 :])
+    for layout in LAYOUTS:
+        if layout.root in parts[:-1]:
+            inside = "/".join(parts[parts.index(layout.root) + 1 :])
             if inside in (".gitignore", ".gitattributes"):
-                return one, FileKind("git", inside, _TRACKED)
-            named = (kind for kind in one.kinds if _matches_pattern(kind.path, inside))
-            return one, next(named, FileKind("unnamed", "*", _PRIVATE))
+                return layout, FileKind("git", inside, _TRACKED)
+            kinds = (kind for kind in layout.kinds if _matches_pattern(kind.path, inside))
+            return layout, next(kinds, FileKind("unnamed", "*", _PRIVATE))
     return None
 
 
-def render_gitignore(one: TierLayout, *, root: str | None = None) -> str:
+def render_gitignore(layout: TierLayout, *, root: str | None = None) -> str:
     """Return the ignore rules of a layout, for a file above its root, or in it with `root=""`."""
-    base = f"{one.root if root is None else root}/"
-    tracked = [kind.path for kind in one.kinds if kind.tier is _TRACKED]
+    base = f"{layout.root if root is None else root}/"
+    tracked = [kind.path for kind in layout.kinds if kind.tier is _TRACKED]
     folders = sorted(
         {path.rsplit("/", depth)[0] for path in tracked if "/" in path for depth in range(1, path.count("/") + 1)}
     )
     folders = [folder for folder in folders if not folder.startswith("*")]
-    named = sorted({kind.path.split("/")[0] for kind in one.kinds if "/" in kind.path} - {"*"})
+    named = sorted({kind.path.split("/")[0] for kind in layout.kinds if "/" in kind.path} - {"*"})
     open_folders = sorted(
-        {*folders, *(named if _KEEP in one.kinds else ())}, key=lambda folder: (folder.count("/"), folder)
+        {*folders, *(named if _KEEP in layout.kinds else ())}, key=lambda folder: (folder.count("/"), folder)
     )
     own = [] if root is None else [f"!{base}.gitignore", f"!{base}.gitattributes"]
     lines = ["# Everything here is private unless it is named below.", f"{base}*", *own]
@@ -107,11 +107,11 @@ def render_gitignore(one: TierLayout, *, root: str | None = None) -> str:
     return "\n".join([*lines, *(f"!{base}{path}" for path in tracked)]) + "\n"
 
 
-def render_gitattributes(one: TierLayout, *, root: str | None = None) -> str:
-    """Return the merge rules of a layout: files that only grow keep the lines of both sides."""
-    base = "" if root == "" else f"{one.root}/"
-    grown = [kind.path for kind in one.kinds if kind.grows and kind.tier is _TRACKED]
-    return "".join(f"{base}{path} merge=union text eol=lf\n" for path in grown)
+def render_gitattributes(layout: TierLayout, *, root: str | None = None) -> str:
+    """Return the merge rules of a layout: append-only files take the lines of both sides."""
+    base = "" if root == "" else f"{layout.root}/"
+    growing = [kind.path for kind in layout.kinds if kind.grows and kind.tier is _TRACKED]
+    return "".join(f"{base}{path} merge=union text eol=lf\n" for path in growing)
 
 
 def _matches_pattern(pattern: str, path: str) -> bool:

@@ -1,6 +1,6 @@
-"""Consent: what foreign files may publish, send, write or run, given by a person and kept in the data directory.
+"""Store a person's consent to what foreign files may publish, send, write or run.
 
-A cloned repository cannot speak for the person who cloned it, nor a copied run or plan for the
+A cloned repository cannot consent for the person who cloned it, nor a copied run or plan for the
 person who continues it. Consent is for one subject (a directory, a run's configuration, a plan,
 an address) and for exactly what was shown; a changed setting or configuration needs it again.
 """
@@ -24,20 +24,20 @@ from flightlog.store.jsonl import TORN_TAIL, append_built_line, read_together
 FILE = "trust.jsonl"
 VARIABLE = "FLIGHTLOG_TRUST"
 ADDRESS = "key goes to"
-# What the variable can allow, and the setting of a repository that each word lets count. A repository's
-# `dataset.remote` is not among them: the variable lets rows be pushed, not where a clone says.
+# What the variable can allow, and the repository's setting that each word enables. `dataset.remote`
+# is not among them: the variable allows pushing rows, but not to a remote that a clone chooses.
 GRANTS = {"rows": "", "words": "dataset.track_words", "push": "dataset.push"}
-# A setting that publishes words, sends something away or runs a program, by the last part of its name.
+# Settings that publish words, send something away or run a program, by the last part of their name.
 RISKY = frozenset(
     "track_words push publish command commands run gates gate hooks upstream remote tracked".split()  # noqa: SIM905
 )
 
 
 class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is allowed for one subject from here on; without `digest` and `rows`, nothing is.
+    """What is allowed for one subject from now on: nothing without `digest` and `rows`.
 
-    `digest` is of all that was shown, `address` the one a key was shown to go to, `rows` says that training rows may be
-    written there without a person at work.
+    `digest` is of everything that was shown, `address` the address that a key may be sent to, and
+    `rows` allows writing training rows unattended.
     """
 
     subject: str
@@ -47,7 +47,7 @@ class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ConsentTarget(msgspec.Struct, frozen=True):
-    """Something consent can be given for: what it would do, and whether that is allowed."""
+    """A subject of consent: what it would do, and whether that is allowed."""
 
     kind: str
     name: str
@@ -57,19 +57,18 @@ class ConsentTarget(msgspec.Struct, frozen=True):
 
 
 def risky_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the settings that publish or run something, by their full names."""
-    found: dict[str, Any] = {}
+    """Return the settings that publish, send or run something, by their full names."""
+    risky: dict[str, Any] = {}
     for name, value in settings.items():
-        full = f"{prefix}{name}"
         if name in RISKY:
-            found[full] = value
+            risky[f"{prefix}{name}"] = value
         elif isinstance(value, Mapping):
-            found |= risky_settings(value, f"{full}.")
-    return found
+            risky |= risky_settings(value, f"{prefix}{name}.")
+    return risky
 
 
 def environment_grants(environ: Mapping[str, str]) -> frozenset[str]:
-    """Return what `FLIGHTLOG_TRUST` allows on this machine: of rows, words, push; the last two include rows."""
+    """Return what `FLIGHTLOG_TRUST` allows on this machine; words and push include rows."""
     words = {word.strip() for word in environ.get(VARIABLE, "").split(",")} - {""}
     for word in sorted(words - GRANTS.keys()):
         raise Misconfigured(f"{VARIABLE} cannot allow {word[:40]!r}", hint=f"one or more of: {', '.join(GRANTS)}")
@@ -82,12 +81,12 @@ def open_trust(runtime: Runtime) -> "TrustStore":
 
 
 def is_trusted(runtime: Runtime, folder: Path) -> bool:
-    """Return whether the person allowed what the project that holds `folder` configures (`flightlog trust`)."""
+    """Return whether the person allowed the settings of the project of `folder` (`flightlog trust`)."""
     return bool(open_trust(runtime).consent_for(find_project(folder)).digest)
 
 
 def address_target(runtime: Runtime, written: str) -> ConsentTarget:
-    """Return what a key sent to an address comes to, and whether that is allowed."""
+    """Return the consent target for sending a key to an address."""
     address = written.rstrip("/")
     trusted = bool(open_trust(runtime).consent_for(address).digest)
     return ConsentTarget("address", address, address, {ADDRESS: address}, trusted)
@@ -100,47 +99,47 @@ def consent_needed(target: ConsentTarget, message: str) -> ConsentNeeded:
 
 
 class TrustStore:
-    """The consents in one append-only file outside all repositories; the last line about a subject counts."""
+    """The consents in one append-only file outside all repositories; a subject's last line counts."""
 
     def __init__(self, path: Path) -> None:
-        """Remember `path`; it is read at each question."""
+        """Use the file at `path`; every method reads it again."""
         self._path = path
 
     def is_allowed(self, repository: Path, allows: Mapping[str, Any]) -> bool:
-        """Return whether exactly these settings of `repository` were allowed; no risky settings need no consent."""
+        """Return whether exactly these settings of `repository` were allowed, or there are none."""
         return not allows or self.consent_for(repository).digest == _hash_settings(allows)
 
     def grant(self, subject: Path | str, allows: Mapping[str, Any], *, rows: bool = False) -> None:
-        """Allow what `subject` was shown to do, and training rows if `rows`, from now on; nothing shown: it is ours."""
+        """Allow what was shown of `subject`, and training rows if `rows`; `allows` is empty for our own."""
         address = _subject_name(str(allows.get(ADDRESS, "")))
         self._append_consent(lambda: Consent(_subject_name(subject), _hash_settings(allows), address, rows))
 
     def allow_rows(self, repository: Path) -> None:
-        """Allow training rows in `repository`; what else was allowed there stays allowed."""
+        """Allow training rows in `repository`, in addition to what is already allowed."""
         self._append_consent(lambda: msgspec.structs.replace(self.consent_for(repository), rows=True))
 
     def revoke(self, subject: Path | str) -> bool:
         """Withdraw consent; return whether there was any."""
-        had = self.consent_for(subject)
-        if had.digest or had.rows:
-            self._append_consent(lambda: Consent(had.subject))
-        return bool(had.digest or had.rows)
+        consent = self.consent_for(subject)
+        if consent.digest or consent.rows:
+            self._append_consent(lambda: Consent(consent.subject))
+        return bool(consent.digest or consent.rows)
 
     def consent_for(self, subject: Path | str) -> Consent:
         """Return the consent for `subject`, an empty one if there is none."""
-        found = Consent(_subject_name(subject))
+        consent = Consent(_subject_name(subject))
         for item in read_together(self._path):
             if isinstance(item, Damage):
                 if item.why == TORN_TAIL:
-                    continue  # being written just now, or by a process that died before it acknowledged anything
+                    continue  # being written now, or its writer died before it acknowledged anything
                 # A line that cannot be read may have withdrawn a consent, so none counts.
                 raise self._unreadable_error()
             try:
                 line = msgspec.json.decode(item.data, type=Consent)
             except msgspec.DecodeError as error:
                 raise self._unreadable_error() from error
-            found = line if line.subject == found.subject else found
-        return found
+            consent = line if line.subject == consent.subject else consent
+        return consent
 
     def _append_consent(self, make: Callable[[], Consent]) -> None:
         ensure_writable(self._path.parent)
@@ -154,7 +153,7 @@ class TrustStore:
 
 
 def _subject_name(subject: Path | str) -> str:
-    """Return a subject as it is recorded: a directory by its real path, no half characters."""
+    """Return a subject as it is stored: a directory by its real path, without lone surrogates."""
     text = os.path.realpath(subject) if isinstance(subject, Path) else subject
     return text.encode("utf-8", "backslashreplace").decode()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.agents import SAMPLES
-from flightlog.agents.claude_code.files import AGENT, find_config_dirs
+from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs
 from flightlog.agents.claude_code.hooks import keep_days
 from flightlog.archive.archive import Archive, Progress, open_archive
 from flightlog.dataset.state import find_collecting_root
@@ -102,7 +102,7 @@ def read_status(runtime: Runtime) -> RecordingStatus:
     place = Path(runtime.data_dir)
     dirs = [Path(each) for each in find_config_dirs(runtime)]
     live = Archive([str(path) for path in dirs]).recordings
-    kept, _ = list_recorded_sessions(place, AGENT)
+    kept, _ = list_recorded_sessions(place, AGENT_NAME)
     sizes = dict(_iter_file_sizes(place / "sessions"))
     changed = [recording.changed_ms for recording in live.values()]
     days = min(keep_days(path) for path in dirs)
@@ -119,7 +119,7 @@ def read_status(runtime: Runtime) -> RecordingStatus:
         lost_events=count_lost_records(place, Path(tempfile.gettempdir())),
         index_bytes=sum(size for path, size in _iter_file_sizes(place) if Path(path).name.startswith("index.db")),
         home=str(place),
-        damaged_sessions=len(list_damaged_sessions(place, AGENT)),
+        damaged_sessions=len(list_damaged_sessions(place, AGENT_NAME)),
         dataset=_dataset_safety(runtime),
     )
 

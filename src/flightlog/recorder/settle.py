@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code.files import AGENT, find_config_dirs, session_files
+from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, session_files
 from flightlog.agents.claude_code.hooks import find_transcript_paths
 from flightlog.agents.recordings import adopt_session_files
 from flightlog.archive.archive import Archive, SessionFiles, open_archive
@@ -83,7 +83,7 @@ def _settle_recordings(
             failed += [f"{recording.session}/{name}: {error.message}" for name, error in result.failed]
             damage += result.faults
             if recording.changed_ms < quiet_ms:
-                sealed += len(seal_session(Path(runtime.data_dir), AGENT, recording.session))
+                sealed += len(seal_session(Path(runtime.data_dir), AGENT_NAME, recording.session))
             if not seal or any(each.end > each.start for each in result.adopted):
                 rows += _extract_rows(runtime, archive, recording)
         except Conflict as error:
@@ -91,7 +91,7 @@ def _settle_recordings(
         except FlightlogError as error:
             if is_live:  # Otherwise there was nothing to copy, and the sample tells what is wrong with the archive.
                 failed.append(f"{recording.session}: {error.message}")
-    damage += verify_sample(Path(runtime.data_dir), AGENT)
+    damage += verify_sample(Path(runtime.data_dir), AGENT_NAME)
     notes = _update_index(runtime, archive, "" if seal else recordings[0].session)
     if seal:
         # Not after each turn: the hook's settle has a budget, and `up` counts what is missing.
@@ -121,9 +121,9 @@ def _update_index(runtime: Runtime, archive: Archive, only: str) -> tuple[str, .
 
 def _find_by_hook_log(runtime: Runtime, session: str) -> SessionFiles:
     """Find a session's files by what its hook was told."""
-    paths = find_transcript_paths(read_hook_records(session_dir(Path(runtime.data_dir), AGENT, session)))
+    paths = find_transcript_paths(read_hook_records(session_dir(Path(runtime.data_dir), AGENT_NAME, session)))
     known = find_config_dirs(runtime)
     files = [file for path in sorted(paths) for file in session_files(str(Path(path).parent), session)]
     if not files:
         raise NotFound(f"no session {session!r} below {', '.join(known)}", hint="flightlog session list")
-    return SessionFiles(session, AGENT, tuple(files))
+    return SessionFiles(session, AGENT_NAME, tuple(files))

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from flightlog import __version__
 from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.process import CommandDriver, scripted_driver
 from flightlog.agents.sandbox import IsolationMode, parent_death_prefix, probe_isolation, read_only_prefix
 from flightlog.archive.archive import open_archive
@@ -113,7 +114,7 @@ def make_analyst(runtime: Runtime, room: RetroStore, written: str, session: str)
     """Sit down with an analyst: `claude-code`, `scripted`, or the words of any program with `{prompt}` among them."""
     path = runtime.program_path
     environment = clean_environment(runtime.environ) | _login_environment(runtime)
-    if written == "claude-code":
+    if written == AGENT_NAME:
         client = ClaudeCode(find(runtime.environ.get("FLIGHTLOG_CLAUDE", ""), path))
         return Analyst(
             room,
@@ -168,7 +169,7 @@ def read_evidence(runtime: Runtime, room: RetroStore, written: str, folder: Path
     """Return what stands at an address: of an export's conversation, or of a recorded session."""
     address = parse_address(written)
     digest = find_digest(room, written)
-    if digest.source == "claude-code":
+    if digest.source == AGENT_NAME:
         told = open_archive(runtime).read_session(digest.id)
         rows = [(f"{told.id}#{turn.number}", "user", turn.text) for turn in told.turns]
     else:

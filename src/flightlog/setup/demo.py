@@ -21,11 +21,11 @@ from flightlog.lab import service
 from flightlog.lab.config import Engine, RunConfig, SessionConfig, VerifierConfig
 from flightlog.lab.inspect import compare_runs
 from flightlog.lab.layout import run_meta
-from flightlog.lab.replay.branch import ReplayOptions, continue_any_run, prepare_branch
+from flightlog.lab.replay.branch import ReplayOptions, prepare_branch
 from flightlog.lab.replay.certificate import replay_meta
 from flightlog.lab.replay.source import ReplaySource
 from flightlog.lab.runner.context import Tell
-from flightlog.lab.runner.run import start_run
+from flightlog.lab.runner.run import continue_run, start_run
 from flightlog.lab.store import RunStore
 from flightlog.live.collector import CollectDepth, LiveDirectory, collect_live_state
 from flightlog.live.dashboard import TerminalSize, dashboard_lines
@@ -120,13 +120,13 @@ def perform_rewind(runtime: Runtime, tell: Tell) -> Iterator[RewindResult]:
             RunStore(book.path, now=runtime.clock.timestamp, new_id=runtime.new_id), 1, 0, setting.runtime.program_path
         )
         place = (root / "runs" / f"replay_shop_s01_t{TURN:02d}_r01", 1)
-        branch = continue_any_run(
-            prepare_branch(source.book, source.build_branch_point(TURN), ReplayOptions(prompt=SAID), place, setting),
+        branch = continue_run(
+            prepare_branch(source.run, source.build_branch_point(TURN), ReplayOptions(prompt=SAID), place, setting),
             setting,
             again=False,
         )
         source_meta, branch_meta = (run_meta(each.name, each.config, each.state) for each in (book, branch))
-        told = compare_runs([source.book, branch], setting.runtime.program_path)
+        told = compare_runs([source.run, branch], setting.runtime.program_path)
         yield RewindResult(engine, source_meta, branch_meta, replay_meta(branch.state), told)
 
 

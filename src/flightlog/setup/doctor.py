@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code.files import AGENT, find_config_dirs
+from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, has_sessions
 from flightlog.agents.claude_code.hooks import KEEP_DAYS_DEFAULT, keep_days, project_settings
 from flightlog.agents.recordings import agent_files, list_recorded_files
 from flightlog.archive.archive import Archive, Progress
@@ -81,7 +81,7 @@ def examine_installation(
     archive = Archive([str(path) for path in dirs], str(place))
     return [
         *(finding for path in dirs for finding in _check_config_dir(path)),
-        *(finding for path in dirs if (path / "projects").is_dir() for finding in _check_hooks(runtime, path, place)),
+        *(finding for path in dirs if has_sessions(path) for finding in _check_hooks(runtime, path, place)),
         *(finding for path in dirs for finding in _check_live(runtime, path)),
         _check_data_dir(place),
         _check_layout(place, newest_layout(steps)),
@@ -134,7 +134,7 @@ def repair_installation(runtime: Runtime, steps: Sequence[LayoutMigration] = STE
 
 
 def _check_config_dir(path: Path) -> Iterator[CheckResult]:
-    if not (path / "projects").is_dir():
+    if not has_sessions(path):
         yield CheckResult(CheckLevel.NOTE, "sessions", f"no Claude Code sessions below {path}", "flightlog demo")
         return
     days = keep_days(path)
@@ -246,11 +246,11 @@ def _check_stuck_locks(place: Path) -> Iterator[CheckResult]:
 
 
 def _recorded_faults(place: Path) -> Iterator[CheckResult]:
-    for session in sorted(lost_sessions(place, AGENT)):
+    for session in sorted(lost_sessions(place, AGENT_NAME)):
         yield CheckResult(
             CheckLevel.DAMAGE, "archive", f"{session}: lost, its directory is gone", "flightlog doctor --verify"
         )
-    for fault in read_faults(place, AGENT):
+    for fault in read_faults(place, AGENT_NAME):
         text = f"{fault.session}/{fault.file}: {fault.what}, {fault.text}"
         yield CheckResult(CheckLevel.DAMAGE, "archive", text, "flightlog doctor --verify")
 
@@ -260,8 +260,8 @@ def verify_archive(runtime: Runtime, progress: Progress | None = None, *, accept
     place = Path(runtime.data_dir)
     ensure_writable(place)
     archive = Archive(find_config_dirs(runtime), str(place))
-    lost = lost_sessions(place, AGENT)
-    names = sorted(list_recorded_sessions(place, AGENT)[0] | lost)
+    lost = lost_sessions(place, AGENT_NAME)
+    names = sorted(list_recorded_sessions(place, AGENT_NAME)[0] | lost)
     faults: list[RecordingFault] = []
     busy: list[str] = []
     for done, session in enumerate(names):
@@ -271,9 +271,9 @@ def verify_archive(runtime: Runtime, progress: Progress | None = None, *, accept
         sources = agent_files(str(place), recording.files if recording else ())
         try:
             if session in lost:
-                faults.append(restore_session(place, AGENT, session, sources, accept=accept))
+                faults.append(restore_session(place, AGENT_NAME, session, sources, accept=accept))
             else:
-                faults += verify_session(place, AGENT, session, sources, accept=accept)
+                faults += verify_session(place, AGENT_NAME, session, sources, accept=accept)
         except Conflict as error:
             busy.append(error.message)
     return ArchiveVerification(len(names) - len(busy), tuple(busy), tuple(faults))

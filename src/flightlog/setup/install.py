@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.claude_code.hooks import events_for, project_settings
 from flightlog.model.errors import Misconfigured
 from flightlog.setup import json_editor
@@ -57,7 +58,7 @@ class HookLocation(NamedTuple):
 
 
 def build_hook_command(
-    python: Path, script: Path = SCRIPT, *, agent: str = "claude-code", inline: bool = False, project: bool = False
+    python: Path, script: Path = SCRIPT, *, agent: str = AGENT_NAME, inline: bool = False, project: bool = False
 ) -> str:
     """The hook as settings call it: silent, and exit 0 even when Python or the script is gone.
 

@@ -1,12 +1,8 @@
-"""Read JSON without trusting its shape; grep lines without decoding.
-
-Looks for the words as JSON would write them, ASCII letters in either case. A hit may lie in
-a field nobody shows, so the caller looks again at the decoded record.
+"""Read JSON of unknown shape, and search lines without decoding them.
 
 A field of the wrong type reads as absent; nothing here raises on odd values.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
@@ -19,12 +15,16 @@ from flightlog.store.recordings.reader import open_reader
 
 _BLOCK_BYTES = 4 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LATEST_MS = 7_258_118_400_000  # the year 2200; what lies beyond is no time of a recording
+LATEST_MS = 7_258_118_400_000  # the year 2200; a later time is damage, not the time of a recording
 
 
 def find_lines(path: str, words: str) -> Iterator[tuple[int, int]]:
-    """Yield offset and length of each line that holds `words`, from the first on."""
-    needle = json.dumps(words, ensure_ascii=False)[1:-1].encode("utf-8", "replace").lower()
+    """Yield offset and length of each line that contains `words`, ignoring ASCII case.
+
+    The match may be in a field that is never shown, so the caller checks the decoded record.
+    """
+    # As JSON writes them; a lone surrogate cannot be encoded.
+    needle = msgspec.json.encode(words.encode("utf-8", "replace").decode())[1:-1].lower()
     with suppress(OSError), closing(open_reader(path)) as file:
         at, rest = 0, b""
         while block := file.read(at + len(rest), _BLOCK_BYTES):
@@ -37,19 +37,19 @@ def find_lines(path: str, words: str) -> Iterator[tuple[int, int]]:
 
 def _find_line_spans(block: bytes, needle: bytes) -> Iterator[tuple[int, int]]:
     lowered = block.lower()
-    found = lowered.find(needle)
-    while found >= 0:
-        start = lowered.rfind(b"\n", 0, found) + 1
-        end = lowered.find(b"\n", found)
+    at = lowered.find(needle)
+    while at >= 0:
+        start = lowered.rfind(b"\n", 0, at) + 1
+        end = lowered.find(b"\n", at)
         end = len(block) if end < 0 else end
         yield start, end - start
-        found = lowered.find(needle, end)
+        at = lowered.find(needle, end)
 
 
 def parse_object(line: bytes) -> dict[str, Any] | None:
-    """Return the JSON object on `line`, or None when there is none.
+    """Return the JSON object on `line`, or None if there is none.
 
-    The strict parser refuses lone surrogates and invalid UTF-8; the second, slower one
+    The strict parser rejects lone surrogates and invalid UTF-8; the second, slower one
     repairs them, so that a truncated emoji does not cost the whole record.
     """
     try:
@@ -86,20 +86,18 @@ def list_field(record: dict[str, Any], key: str) -> list[Any]:
 
 
 def parse_timestamp_ms(stamp: str) -> int | None:
-    """Turn an ISO 8601 time between 1970 and 2200 into milliseconds, UTC where it names no zone."""
+    """Return an ISO 8601 time between 1970 and 2200 in milliseconds; UTC if it names no zone."""
     try:
-        moment = datetime.fromisoformat(stamp)
+        time = datetime.fromisoformat(stamp)
     except ValueError:
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    passed = moment - _EPOCH
-    at_ms = (passed.days * 86_400 + passed.seconds) * 1000 + passed.microseconds // 1000
+    since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH
+    at_ms = (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
     return at_ms if 0 <= at_ms < LATEST_MS else None
 
 
 def _parse_damaged(line: bytes) -> Any:
-    import json  # noqa: PLC0415 - a usage report of sound lines does not wait for it
+    import json  # noqa: PLC0415 - a usage report of undamaged lines does not wait for it
 
     try:
         return _replace_surrogates(json.loads(line.decode("utf-8", "replace")))

@@ -1,7 +1,7 @@
-"""The logs that our own hooks write for each session: `hooks.jsonl` and `status.jsonl`.
+"""Read the logs that our hooks write for each session: `hooks.jsonl` and `status.jsonl`.
 
-A record that cannot be decoded is skipped: the log is written by short-lived processes that may
-be killed, and one bad line must not hide the next.
+A record that cannot be decoded is skipped: short-lived processes write the log and may be killed,
+and one bad line must not hide the next.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -55,25 +55,22 @@ def read_hook_records(folder: Path) -> Iterator[HookRecord]:
 
 def read_new_hook_records(folder: str, start: int) -> tuple[list[HookRecord], int]:
     """Return the hook records added since byte `start`, and where the next read starts."""
-    lines, end = read_new_lines(f"{folder}/{HOOKS}", start)
-    return list(_decode_lines(lines, _decode_hook)), end
+    return read_new_records(f"{folder}/{HOOKS}", start, _decode_hook)
 
 
-def read_new_status_records(
-    folder: str, start: int, decode: Callable[[bytes], StatusRecord[Payload]]
-) -> tuple[list[StatusRecord[Payload]], int]:
-    """Return the status records added since byte `start`, and where the next read starts."""
-    lines, end = read_new_lines(f"{folder}/{STATUS}", start)
+def read_new_records(path: str, start: int, decode: Callable[[bytes], Decoded]) -> tuple[list[Decoded], int]:
+    """Return the records added to a log since byte `start`, and where the next read starts."""
+    lines, end = read_new_lines(path, start)
     return list(_decode_lines(lines, decode)), end
 
 
 def count_lost_records(home: Path, temporary: Path) -> int:
-    """Return how many events the hook could not write down."""
+    """Return how many events the hook could not record."""
     return sum(_read_count(path) for path in list_loss_counts(home, temporary))
 
 
 def list_loss_counts(home: Path, temporary: Path) -> list[Path]:
-    """Return the files that count events the hook could not write down, if they count any."""
+    """Return the files with a positive count of events that the hook could not record."""
     return [path for path in (home / "lost", *temporary.glob("flightlog-lost-*")) if _read_count(path)]
 
 

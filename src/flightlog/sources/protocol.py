@@ -1,7 +1,7 @@
-"""What a reader of an agent's session files offers.
+"""Source: the reader of one agent's session files.
 
-One implementation per agent, in `agents/<agent>/source`; `tests/agents/test_conformance.py` holds
-each to the same laws.
+Each agent implements it in `agents/<agent>/source`; `tests/agents/test_conformance.py` runs the
+same tests on all of them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ __all__ = ["Fidelity", "FileListing", "SessionFile", "Source", "TranscriptTail",
 
 
 class FileListing(Struct, frozen=True):
-    """The session files below some directories, and what could not be listed."""
+    """The session files below some directories, and the damage met while listing them."""
 
     files: tuple[SessionFile, ...]
     damage: tuple[Damage, ...] = ()
@@ -32,9 +32,9 @@ class FileListing(Struct, frozen=True):
 class UsageScan(Struct, array_like=True):
     """The usage that the new bytes of one file report.
 
-    The next scan starts at `end`; `fingerprint` is of the bytes before it. `first_ms` is the
-    file's first timestamp, which only a scan from byte 0 finds. A scan by another process
-    arrives with its rows and totals in `packed` and the keys of its responses in `keys`.
+    The next scan starts at `end`; `fingerprint` covers the bytes before it. `first_ms` is the
+    file's first timestamp, which only a scan from byte 0 finds. A scan from another process
+    has its rows and totals in `packed` and the keys of its responses in `keys`.
     """
 
     rows: list[UsageLine]
@@ -51,7 +51,7 @@ class UsageScan(Struct, array_like=True):
 
 
 class Fidelity(Struct, frozen=True):
-    """Which facts an agent's recordings hold; without one, its absence says nothing."""
+    """Which facts an agent's recordings contain; the absence of any other fact means nothing."""
 
     timestamps: bool = False
     usage: bool = False
@@ -63,10 +63,10 @@ class Fidelity(Struct, frozen=True):
 
 
 class TranscriptTail(Struct, frozen=True):
-    """What the lines added to a transcript say, in a few facts; `end` is where the next read starts.
+    """A summary of the lines added to a transcript; the next read starts at `end`.
 
-    `tokens` fill the context of the last response, and `last_bytes` is the length of the last
-    message; both are 0 and the texts empty when no such line was added.
+    `tokens` is the context of the last response, `last_bytes` the length of the last message; both
+    are 0 and the texts empty if no such line was added.
     """
 
     end: int
@@ -78,26 +78,26 @@ class TranscriptTail(Struct, frozen=True):
 
 
 class Source(Protocol):
-    """The reader of one agent's session files; nothing it reads is ever written, and damage never raises."""
+    """The reader of one agent's session files; it never writes to them, and damage never raises."""
 
     @property
     def fidelity(self) -> Fidelity:
-        """Which facts the recordings of the newest tested version hold."""
+        """The facts that recordings of the newest tested version contain."""
 
     def find(self, roots: Sequence[str]) -> FileListing:
         """List the session files below the agent's own directories."""
 
-    def session_files(self, known: SessionFile) -> tuple[SessionFile, ...]:
-        """List the files of a session as they are now, given one of them; subagents appear as it runs."""
+    def session_files(self, file: SessionFile) -> tuple[SessionFile, ...]:
+        """List the current files of a session, given one; subagents' files appear as it runs."""
 
     def entries(self, file: SessionFile, start: int = 0) -> "Iterator[Entry | Damage | SubagentInfo]":
-        """Yield the records from byte `start`, and last what is noted beside a subagent's file."""
+        """Yield the records from byte `start`, and last the notes beside a subagent's file."""
 
     def entries_at(self, path: str, spans: Iterable[tuple[int, int]]) -> "Iterator[Entry]":
-        """Yield the records at known offsets and lengths; none where a file has changed."""
+        """Yield the records at these offsets and lengths; none where the file has changed."""
 
     def tail(self, path: str, start: int) -> TranscriptTail:
-        """Summarize what was added since byte `start`, without decoding most of it."""
+        """Summarize the lines added since byte `start`, without decoding most of them."""
 
     def titles(self, files: Iterable[SessionFile]) -> "Iterator[Entry]":
         """Yield the titles that `files` give to sessions, also to those of other files."""
@@ -106,10 +106,10 @@ class Source(Protocol):
         """Return the token counts of the records from byte `start`."""
 
     def index_records(self, file: SessionFile, start: int = 0) -> "RecordBatch":
-        """Return each record from byte `start` with the words that search looks for."""
+        """Return each record from byte `start` with its search text."""
 
     def thread_contexts(self, files: Sequence[SessionFile]) -> "dict[str, ThreadContext]":
         """Return what the model was given in each thread of a session; the main thread is ""."""
 
     def tool_result_file(self, file: SessionFile, name: str) -> str:
-        """Return where a tool result too large for the transcript lies, given the path it was written to."""
+        """Return the path of a tool result stored beside the transcript, given the recorded path."""

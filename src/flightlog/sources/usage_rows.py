@@ -1,7 +1,7 @@
-"""Rows of responses as bytes, for the pipe between processes and for the index.
+"""Pack usage rows into bytes, for the pipe between processes and for the index.
 
-They are stored as columns. A session's rows repeat the session, project and model: a column of
-one value is stored as that value, which halves what has to be sent, written and read.
+Rows are stored as columns. A session's rows repeat the session, project and model: a column of
+equal values is stored as one value, which halves what is sent, written and read.
 """
 
 import zlib
@@ -16,22 +16,9 @@ from flightlog.model.usage import ClientTotals, UsageLine
 
 _NO_ROWS = ((),) * len(UsageLine._fields)
 _encode = msgspec.msgpack.Encoder().encode
-_Columns = tuple[
-    list[str],
-    list[str],
-    list[str],
-    list[int],
-    list[int],
-    list[int],
-    list[int],
-    list[int],
-    list[int],
-    list[int],
-    list[str],
-    list[str],
-    list[str],
-    list[bool],
-]
+_Text = list[str]
+_Int = list[int]
+_Columns = tuple[_Text, _Text, _Text, _Int, _Int, _Int, _Int, _Int, _Int, _Int, _Text, _Text, _Text, list[bool]]
 _decode = msgspec.msgpack.Decoder(tuple[_Columns, list[ClientTotals]]).decode
 
 
@@ -39,8 +26,8 @@ def pack_rows(rows: Sequence[UsageLine], totals: Sequence[ClientTotals]) -> byte
     """Return rows and totals as bytes."""
     if not rows:
         return _encode((_NO_ROWS, totals))
-    names, *others = zip(*rows, strict=True)
-    return _encode(((names, *(each[:1] if _is_constant(each) else each for each in others)), totals))
+    ids, *others = zip(*rows, strict=True)
+    return _encode(((ids, *(column[:1] if _is_constant(column) else column for column in others)), totals))
 
 
 def _is_constant(column: tuple[object, ...]) -> bool:
@@ -48,11 +35,11 @@ def _is_constant(column: tuple[object, ...]) -> bool:
 
 
 def unpack_rows(packed: bytes) -> tuple[list[UsageLine], list[ClientTotals]]:
-    """Return what was packed."""
+    """Return the rows and totals that `pack_rows` packed."""
     columns, totals = _decode(packed)
     count = len(columns[0])
-    whole = [each if len(each) == count else each * count for each in columns]
-    return [tuple.__new__(UsageLine, values) for values in zip(*whole, strict=True)], totals
+    full = [column if len(column) == count else column * count for column in columns]
+    return [tuple.__new__(UsageLine, values) for values in zip(*full, strict=True)], totals
 
 
 def response_keys(rows: Iterable[UsageLine]) -> bytes:
@@ -68,7 +55,7 @@ def unpack_keys(packed: bytes) -> "array[int]":
 
 
 def has_key(key: int, packed: bytes) -> bool:
-    """Return whether a key is among those packed, without unpacking the others."""
+    """Return whether `key` is among the packed keys, without unpacking them."""
     needle = array("I", [key]).tobytes()
     at = packed.find(needle)
     while at % len(needle) and at >= 0:
@@ -77,7 +64,7 @@ def has_key(key: int, packed: bytes) -> bool:
 
 
 def merge_sorted(fresh: AbstractSet[int], stored: "array[int]") -> bytes:
-    """Pack the keys of both, sorted, each once; `stored` is sorted already."""
+    """Return the union of both, sorted and packed; `stored` is sorted already."""
     if not stored:
         return array("I", sorted(fresh)).tobytes()
     at, merged = 0, array("I")
@@ -90,7 +77,7 @@ def merge_sorted(fresh: AbstractSet[int], stored: "array[int]") -> bytes:
 
 
 def intersect_sorted(keys: Iterable[int], stored: "array[int]") -> set[int]:
-    """Return those of `keys` that are in `stored`, which is sorted."""
+    """Return the intersection of `keys` and `stored`, which is sorted."""
     end = len(stored)
     positions = ((key, bisect_left(stored, key)) for key in keys)
     return {key for key, at in positions if at < end and stored[at] == key}

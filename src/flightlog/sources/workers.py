@@ -1,24 +1,20 @@
-"""Fork pool, parallel usage scan, read-ahead process.
+"""Fork pool, parallel usage scan, read-ahead for the index.
 
-Children take task numbers from a shared pipe until none is left, so a busy core does not delay the
-others. A child that dies costs time, never a result: what it did not deliver is left to the caller.
+Children take task numbers from a shared pipe until it is empty, so a busy core does not delay the
+others. A child that dies costs time, never a result: the caller does what it did not deliver.
 
-Forked children take batches of files and map them into memory. A file that shrinks meanwhile
-kills the child; the files it did not deliver are scanned here, so a dead child costs time,
-never rows. Serves the bar of a cold report: twice as fast as ccusage on 1 GB.
-
-The two take about the same time, so together they take half. If the reader dies, whoever
-waits for it reads the rest.
+The scan's children map files into memory; a file that shrinks meanwhile kills its child. Serves the
+bar of a cold report: twice as fast as ccusage on 1 GB. Reading records and indexing them take about
+the same time, so one child that reads ahead halves the total.
 """
 
 import gc
 import os
 import sys
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -28,28 +24,23 @@ from flightlog.sources.usage_rows import pack_rows, response_keys
 from flightlog.store.index.files import PendingRead
 from flightlog.store.index.records import RecordBatch
 
-if TYPE_CHECKING:
-    from io import RawIOBase
-
-TICKETS_MAX = 4096
+TICKETS_MAX = 4096  # all tickets are written before a child reads: 16 KB fit in every pipe
+FORK_ABOVE_BYTES = 64 << 20  # below it, two forks take longer than the scan of one process
 _TICKET_BYTES = 4
 _LENGTH_BYTES = 4
-_PARCEL_BYTES = 1 << 18
+_PARCEL_BYTES = 1 << 18  # results are sent in parcels: a system call for each would cost more
 _PIPE_BYTES = 1 << 20
-_encode = msgspec.msgpack.Encoder().encode
-T = TypeVar("T")
-FORK_ABOVE_BYTES = 64 << 20  # below it, two forks take longer than the scan of one process
 _BATCH_BYTES_MIN = 1 << 20
+T = TypeVar("T")
 ScanFile = Callable[[SessionFile, int], UsageScan]
-_decode_scans = msgspec.msgpack.Decoder(list[tuple[int, UsageScan]]).decode
-_RECORDS_LENGTH_BYTES = 8
 ReadRecords = Callable[[str, int], RecordBatch]
-_encode_records = msgspec.msgpack.Encoder().encode
-_decode_records = msgspec.msgpack.Decoder(RecordBatch).decode
+_encode = msgspec.msgpack.Encoder().encode
+_decode_scans = msgspec.msgpack.Decoder(list[tuple[int, UsageScan]]).decode
+_decode_batch = msgspec.msgpack.Decoder(tuple[int, RecordBatch]).decode
 
 
 def may_fork() -> bool:
-    """Return whether this is the only thread; a forked child would never get the locks of others."""
+    """Return whether this is the only thread: a child would wait forever for others' locks."""
     threading = sys.modules.get("threading")
     return threading is None or threading.active_count() == 1
 
@@ -57,20 +48,23 @@ def may_fork() -> bool:
 def run_forked(
     count: int, work: Callable[[int], T], decode: Callable[[bytes | bytearray], T], workers: int
 ) -> Iterator[T]:
-    """Yield the results of `work` for each number below `count` (at most `TICKETS_MAX`), in any order."""
-    tickets, box = os.pipe()
-    os.write(box, b"".join(number.to_bytes(_TICKET_BYTES, "big") for number in range(count)))
-    os.close(box)
+    """Yield the results of `work` for each number below `count` (at most `TICKETS_MAX`).
+
+    Each worker delivers its results in the order of their numbers.
+    """
+    tickets, writing_end = os.pipe()
+    os.write(writing_end, b"".join(number.to_bytes(_TICKET_BYTES, "big") for number in range(count)))
+    os.close(writing_end)
 
     def parcels() -> Iterator[bytearray]:
-        done = bytearray()
+        parcel = bytearray()
         while ticket := os.read(tickets, _TICKET_BYTES):
-            made = _encode(work(int.from_bytes(ticket, "big")))  # at once: a small process is a quick one
-            done += len(made).to_bytes(_LENGTH_BYTES, "big") + made
-            if len(done) > _PARCEL_BYTES:
-                yield done
-                done = bytearray()
-        yield done
+            result = _encode(work(int.from_bytes(ticket, "big")))  # at once, to keep the child small
+            parcel += len(result).to_bytes(_LENGTH_BYTES, "big") + result
+            if len(parcel) > _PARCEL_BYTES:
+                yield parcel
+                parcel = bytearray()
+        yield parcel
 
     children = [_start_worker(parcels) for _ in range(workers)]
     os.close(tickets)
@@ -82,7 +76,7 @@ def _start_worker(parcels: Callable[[], Iterable[bytearray]]) -> tuple[int, int]
 
     results, outbox = os.pipe()
     if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with suppress(OSError):  # room for a parcel or two, where it is to be had
+        with suppress(OSError):  # room for several parcels, where the system allows it
             fcntl.fcntl(outbox, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     child = os.fork()
     if child:
@@ -90,55 +84,55 @@ def _start_worker(parcels: Callable[[], Iterable[bytearray]]) -> tuple[int, int]
         return child, results
     status = 1
     try:
+        gc.disable()  # the work makes no cycles, and looking for them takes a fifth of the time
         os.close(results)
         with os.fdopen(outbox, "wb", buffering=0) as file:
             for parcel in parcels():
-                _write_parcel(file, parcel)
+                rest = memoryview(parcel)
+                while rest:
+                    rest = rest[file.write(rest) or 0 :]
         status = 0
     finally:
         os._exit(status)
-
-
-def _write_parcel(file: "RawIOBase", parcel: bytearray) -> None:
-    rest = memoryview(parcel)
-    while rest:
-        rest = rest[file.write(rest) or 0 :]
 
 
 def _receive(children: Sequence[tuple[int, int]], decode: Callable[[bytes | bytearray], T]) -> Iterator[T]:
     """Yield results as they arrive; an incomplete one of a dead child is dropped."""
     import select  # noqa: PLC0415 - as above
 
-    parts = {results: bytearray() for _, results in children}
-    news = select.poll()
-    for results in parts:
-        news.register(results, select.POLLIN)
-    while parts:
-        for results, _ in news.poll():
-            sent = os.read(results, _PARCEL_BYTES)
-            if sent:
-                parts[results] += sent
-                yield from _complete_messages(parts[results], decode)
-            else:
-                news.unregister(results)
-                os.close(results)
-                del parts[results]
-    for child, _ in children:
-        os.waitpid(child, 0)
+    buffers = {results: bytearray() for _, results in children}
+    poll = select.poll()
+    for results in buffers:
+        poll.register(results, select.POLLIN)
+    try:
+        while buffers:
+            for results, _ in poll.poll():
+                if data := os.read(results, _PARCEL_BYTES):
+                    buffers[results] += data
+                    yield from _complete_messages(buffers[results], decode)
+                else:
+                    poll.unregister(results)
+                    os.close(results)
+                    del buffers[results]
+    finally:  # a caller that stops early ends the children: their pipes break
+        for results in buffers:
+            os.close(results)
+        for child, _ in children:
+            os.waitpid(child, 0)
 
 
-def _complete_messages(part: bytearray, decode: Callable[[bytes | bytearray], T]) -> Iterator[T]:
-    """Yield the complete messages in `part` and remove them from it."""
+def _complete_messages(buffer: bytearray, decode: Callable[[bytes | bytearray], T]) -> Iterator[T]:
+    """Yield the complete messages in `buffer` and remove them from it."""
     at = 0
-    while len(part) - at >= _LENGTH_BYTES:
+    while len(buffer) - at >= _LENGTH_BYTES:
         start = at + _LENGTH_BYTES
-        end = start + int.from_bytes(part[at:start], "big")
-        if len(part) < end:
+        end = start + int.from_bytes(buffer[at:start], "big")
+        if len(buffer) < end:
             break
         with suppress(msgspec.DecodeError):
-            yield decode(part[start:end])
+            yield decode(buffer[start:end])
         at = end
-    del part[:at]
+    del buffer[:at]
 
 
 def scan_files(
@@ -151,15 +145,13 @@ def scan_files(
     """
     sizes = [max(read.file.size - read.start, 0) for read in pending]
     collecting = gc.isenabled()
-    gc.disable()  # a scan makes no cycles, and looking for them takes a fifth of the time
+    gc.disable()  # as in a child
     try:
-        if sum(sizes) < FORK_ABOVE_BYTES or workers < 2 or not may_fork():
-            for position, read in enumerate(pending):
-                yield position, scan(read.file, read.start)
-        else:
+        missing = dict(enumerate(pending))
+        if sum(sizes) >= FORK_ABOVE_BYTES and workers > 1 and may_fork():
             missing = yield from _scan_forked(pending, sizes, scan_mapped, workers)
-            for position, read in missing.items():
-                yield position, scan(read.file, read.start)
+        for position, read in missing.items():
+            yield position, scan(read.file, read.start)
     finally:
         if collecting:
             gc.enable()
@@ -176,16 +168,16 @@ def _scan_forked(
 
     missing = dict(enumerate(pending))
     for scans in run_forked(len(batches), scan_batch, _decode_scans, workers):
-        for position, found in scans:
+        for position, result in scans:
             if missing.pop(position, None):
-                yield position, found
+                yield position, result
     return missing
 
 
 def _batch_files(pending: Sequence[PendingRead], sizes: Sequence[int]) -> list[list[int]]:
-    """Group files, large sessions first, so that a batch is neither tiny nor a worker's whole share.
+    """Group files, large sessions first; a batch is neither tiny nor a worker's whole share.
 
-    A session is never split: its rows lie together in the worker that packs them.
+    A session is never split, so that one worker packs all of its rows.
     """
     batch_bytes = max(sum(sizes) // TICKETS_MAX, _BATCH_BYTES_MIN)
     sessions: dict[str, list[int]] = defaultdict(list)
@@ -193,67 +185,37 @@ def _batch_files(pending: Sequence[PendingRead], sizes: Sequence[int]) -> list[l
         sessions[read.file.session].append(position)
     batches: list[list[int]] = []
     room = 0
-    for positions in sorted(sessions.values(), key=lambda each: sum(sizes[at] for at in each), reverse=True):
+    total_bytes = {session: sum(sizes[at] for at in positions) for session, positions in sessions.items()}
+    for session in sorted(sessions, key=total_bytes.__getitem__, reverse=True):
         if room <= 0:
             batches.append([])
             room = batch_bytes
-        batches[-1] += positions
-        room -= sum(sizes[position] for position in positions)
+        batches[-1] += sessions[session]
+        room -= total_bytes[session]
     return batches
 
 
 def _scan_packed(read: PendingRead, scan: ScanFile) -> UsageScan:
     """Return a scan as the index will store it, so that its rows are packed once, in the worker."""
-    found = scan(read.file, read.start)
-    found.packed, found.keys = pack_rows(found.rows, found.totals), response_keys(found.rows)
-    found.rows, found.totals = [], []
-    return found
+    result = scan(read.file, read.start)
+    result.packed, result.keys = pack_rows(result.rows, result.totals), response_keys(result.rows)
+    result.rows, result.totals = [], []
+    return result
 
 
-def read_all(readings: Sequence[PendingRead], read_records: ReadRecords) -> Iterator[RecordBatch]:
-    """Yield the records of each reading, in order."""
-    size = sum(max(each.file.size - each.start, 0) for each in readings)
+def read_all(pending: Sequence[PendingRead], read_records: ReadRecords) -> Iterator[RecordBatch]:
+    """Yield the records of each file, in order; for large files a child process reads ahead."""
     done = 0
-    if size >= FORK_ABOVE_BYTES and threading.active_count() == 1:
-        for found in _read_ahead(readings, read_records):
-            done += 1
-            yield found
-    for reading in readings[done:]:
-        yield read_records(reading.file.path, reading.start)
+    if sum(max(read.file.size - read.start, 0) for read in pending) >= FORK_ABOVE_BYTES and may_fork():
+        for start in range(0, len(pending), TICKETS_MAX):
+            part = pending[start : start + TICKETS_MAX]
 
+            def read_part(number: int, part: Sequence[PendingRead] = part) -> tuple[int, RecordBatch]:
+                return number, read_records(part[number].file.path, part[number].start)
 
-def _read_ahead(readings: Sequence[PendingRead], read_records: ReadRecords) -> Iterator[RecordBatch]:
-    inbox, outbox = os.pipe()
-    child = os.fork()
-    if not child:
-        _send_all(readings, read_records, inbox, outbox)
-    os.close(outbox)
-    try:
-        with os.fdopen(inbox, "rb") as file:
-            for _ in readings:
-                body = _read_message(file)
-                if body is None:
-                    return
-                yield _decode_records(body)
-    finally:
-        os.waitpid(child, 0)
-
-
-def _send_all(readings: Sequence[PendingRead], read_records: ReadRecords, inbox: int, outbox: int) -> None:
-    status = 1
-    try:
-        gc.disable()
-        os.close(inbox)
-        with os.fdopen(outbox, "wb") as file:
-            for reading in readings:
-                body = _encode_records(read_records(reading.file.path, reading.start))
-                file.write(len(body).to_bytes(_RECORDS_LENGTH_BYTES, "big") + body)
-        status = 0
-    finally:
-        os._exit(status)
-
-
-def _read_message(file: BinaryIO) -> bytes | None:
-    length = int.from_bytes(file.read(_RECORDS_LENGTH_BYTES), "big")
-    body = file.read(length)
-    return body if length and len(body) == length else None
+            for number, batch in run_forked(len(part), read_part, _decode_batch, workers=1):
+                if start + number == done:  # after a lost batch, the rest is read below
+                    yield batch
+                    done += 1
+    for read in pending[done:]:
+        yield read_records(read.file.path, read.start)

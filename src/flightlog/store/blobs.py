@@ -1,17 +1,17 @@
 """Content-addressed blobs and request bodies stored as shared chunks.
 
-Knows bytes and their SHA-256, nothing else. A blob never changes; what no longer matches its
-name is damaged, and is set aside when the same content is put again.
+A blob is named by its SHA-256 and never changes; one that does not match its name is damaged,
+and is set aside when the same content is stored again.
 
-A JSON body is cut into its members, and lists among them into their elements, at the very bytes
-the client sent: joined again they are the body. What cannot be cut that way is kept whole.
-Large pieces are blobs, others stand in the list itself (a file each would cost more). Knows JSON's outer shape and
-nothing of what is said in it.
+A JSON body is split into its members, and lists among them into their elements, at the bytes the
+client sent: the chunks joined are the body. A body that cannot be split so is one chunk. Large
+chunks are blobs, others are part of the list itself (a file each would cost more).
 """
 
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,11 @@ from flightlog.model.errors import Invalid, NotFound, Unreadable
 from flightlog.model.exchange import BodyRef
 from flightlog.store.files import os_errors_as_unavailable, quarantine_file, replace_file
 
-BLOB_BYTES_MAX = 1 << 30
-_COMPRESS_BYTES_MIN = 256
-_PAYS_BELOW = 0.9
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-INLINE_BYTES_MAX = 4 << 10
+BLOB_BYTES_MAX = 1 << 30  # bounds the memory that a hostile compressed blob can take
+_COMPRESS_BYTES_MIN = 256  # shorter data hardly shrinks
+_COMPRESSED_SHARE_MAX = 0.9  # with less gain, reading plain bytes is worth more than the space
+_DIGEST = re.compile(r"[0-9a-f]{64}")  # SHA-256; also keeps paths out of file names
+INLINE_BYTES_MAX = 4 << 10  # a smaller file would take a block of the disk all the same
 _INLINE = "="
 _LISTS = frozenset({"messages", "system"})
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -35,15 +35,15 @@ _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def store_blob(root: Path, data: bytes, *, durable: bool = True) -> str:
-    """Keep `data` and return its digest; putting it again changes nothing."""
+    """Store `data` unless it is there and return its digest."""
     digest = hashlib.sha256(data).hexdigest()
-    held = _existing_path(root, digest)
-    if held is not None:
-        if _read_blob(held) == data:
+    path = _existing_path(root, digest)
+    if path is not None:
+        if _read_blob(path) == data:
             return digest
-        quarantine_file(held)
+        quarantine_file(path)
     packed = zstandard.compress(data) if len(data) >= _COMPRESS_BYTES_MIN else data
-    if len(packed) < len(data) * _PAYS_BELOW:
+    if len(packed) < len(data) * _COMPRESSED_SHARE_MAX:
         replace_file(_blob_path(root, digest, ".zst"), packed, durable=durable)
     else:
         replace_file(_blob_path(root, digest, ""), data, durable=durable)
@@ -51,21 +51,21 @@ def store_blob(root: Path, data: bytes, *, durable: bool = True) -> str:
 
 
 def load_blob(root: Path, digest: str) -> bytes:
-    """Return the bytes whose digest this is, checked."""
-    held = _existing_path(root, digest)
-    if held is None:
+    """Return the bytes with this digest; raise `Unreadable` if they do not match it."""
+    path = _existing_path(root, digest)
+    if path is None:
         raise NotFound(f"no such blob: {digest}", hint="flightlog doctor")
-    data = _read_blob(held)
+    data = _read_blob(path)
     if data is None or hashlib.sha256(data).hexdigest() != digest:
-        raise Unreadable(f"a blob is damaged: {held}", hint="flightlog doctor")
+        raise Unreadable(f"a blob is damaged: {path}", hint="flightlog doctor")
     return data
 
 
 def _existing_path(root: Path, digest: str) -> Path | None:
     if not _DIGEST.fullmatch(digest):
         raise Invalid(f"not a digest: {digest[:70]!r}", hint="a digest is 64 hexadecimal digits")
-    found = (_blob_path(root, digest, ending) for ending in (".zst", ""))
-    return next((path for path in found if path.is_file()), None)
+    paths = (_blob_path(root, digest, ending) for ending in (".zst", ""))
+    return next((path for path in paths if path.is_file()), None)
 
 
 def _blob_path(root: Path, digest: str, ending: str) -> Path:
@@ -73,7 +73,7 @@ def _blob_path(root: Path, digest: str, ending: str) -> Path:
 
 
 def _read_blob(path: Path) -> bytes | None:
-    """Read a blob back, or None where it is no longer what was written."""
+    """Return the content of a blob, or None if it cannot be decompressed."""
     with os_errors_as_unavailable(path):
         packed = path.read_bytes()
     if path.suffix != ".zst":
@@ -87,9 +87,10 @@ def _read_blob(path: Path) -> bytes | None:
 
 
 class StoredBody(Struct, frozen=True):
-    """A body that was kept: its pieces, their names, and how many it shares with the body it was held against.
+    """A stored body: its chunks, their names, and how many it shares with the body before.
 
-    `mark` is the state of its hash after so many pieces: the next body has the same beginning.
+    `mark` is a number of chunks and the state of the hash after them: the next body has the same
+    beginning.
     """
 
     parts: tuple[bytes, ...]
@@ -101,7 +102,7 @@ class StoredBody(Struct, frozen=True):
 
     @property
     def own_chunks(self) -> tuple[str, ...]:
-        """The names of the pieces that are not shared."""
+        """The names of the chunks that are not shared."""
         return self.names[self.keep : len(self.names) - self.tail]
 
 
@@ -109,15 +110,14 @@ NOTHING = StoredBody((), (), 0, 0, "", (0, hashlib.sha256()))
 
 
 class BodyStore:
-    """Where pieces are kept; what this process has put once it does not look at again."""
+    """Bodies as chunks in the blobs below `root`; each chunk is written once per process."""
 
     def __init__(self, root: Path) -> None:
-        """Keep blobs below `root`."""
         self.root = root
-        self._known: set[str] = set()
+        self._stored: set[str] = set()
 
     def store_body(self, data: bytes, before: StoredBody = NOTHING) -> StoredBody:
-        """Keep a body; where it repeats the one before, only what is new is looked at."""
+        """Store a body; only what differs from the body `before` is split and hashed."""
         keep, new, tail = split_changed_body(before.parts, data)
         end = len(before.parts) - tail
         names = before.names[:keep] + tuple(map(self._store_chunk, new)) + before.names[end:]
@@ -130,42 +130,40 @@ class BodyStore:
         return StoredBody(parts, names, keep, tail, whole.hexdigest(), (keep, beginning))
 
     def store_unsplit(self, data: bytes) -> BodyRef:
-        """Keep a body as one piece."""
+        """Store a body as one chunk."""
         return BodyRef(hashlib.sha256(data).hexdigest(), len(data), (self._store_chunk(data),))
 
-    def load_body(self, body: BodyRef, pieces: Iterable[str]) -> bytes:
-        """Return the bytes of a body, checked against its digest."""
+    def load_body(self, body: BodyRef, chunks: Iterable[str]) -> bytes:
+        """Return the bytes of a body; raise `Unreadable` if they do not match its digest."""
         data = b"".join(
-            each[1:].encode() if each.startswith(_INLINE) else load_blob(self.root, each) for each in pieces
+            name[1:].encode() if name.startswith(_INLINE) else load_blob(self.root, name) for name in chunks
         )
         if hashlib.sha256(data).hexdigest() != body.digest:
-            raise Unreadable(f"a body is not what was kept: {body.digest}", hint="flightlog doctor")
+            raise Unreadable(f"a body is damaged: {body.digest}", hint="flightlog doctor")
         return data
 
-    def _store_chunk(self, piece: bytes) -> str:
-        if len(piece) <= INLINE_BYTES_MAX:
-            try:
-                return _INLINE + piece.decode()
-            except UnicodeDecodeError:
-                pass
-        digest = hashlib.sha256(piece).hexdigest()
-        if digest not in self._known:
-            store_blob(self.root, piece, durable=False)
-            self._known.add(digest)
+    def _store_chunk(self, chunk: bytes) -> str:
+        if len(chunk) <= INLINE_BYTES_MAX:
+            with suppress(UnicodeDecodeError):
+                return _INLINE + chunk.decode()
+        digest = hashlib.sha256(chunk).hexdigest()
+        if digest not in self._stored:
+            store_blob(self.root, chunk, durable=False)
+            self._stored.add(digest)
         return digest
 
 
 def split_body(data: bytes) -> list[bytes]:
-    """Cut a body into pieces that joined are the body."""
+    """Split a body into chunks that joined are the body."""
     try:
-        pieces = list(_split_points(data))
+        chunks = list(_iter_chunks(data))
     except (msgspec.DecodeError, RecursionError):
         return [data]
-    return pieces if b"".join(pieces) == data else [data]
+    return chunks if b"".join(chunks) == data else [data]
 
 
 def split_changed_body(before: tuple[bytes, ...], data: bytes) -> tuple[int, list[bytes], int]:
-    """Cut a body: how many of the pieces before it begins with, its new pieces, how many it ends with."""
+    """Split a body; return how many chunks of `before` it begins with, new ones, end ones."""
     keep, tail, start, end = 0, 0, 0, len(data)
     while keep < len(before) and data.startswith(before[keep], start):
         start += len(before[keep])
@@ -176,13 +174,13 @@ def split_changed_body(before: tuple[bytes, ...], data: bytes) -> tuple[int, lis
     new = _split_inserted(data[start:end]) if keep else None
     if new is not None:
         return keep, new, tail
-    pieces = split_body(data)
-    keep, tail = count_shared_chunks(before, tuple(pieces))
-    return keep, pieces[keep : len(pieces) - tail], tail
+    chunks = split_body(data)
+    keep, tail = count_shared_chunks(before, tuple(chunks))
+    return keep, chunks[keep : len(chunks) - tail], tail
 
 
 def _split_inserted(data: bytes) -> list[bytes] | None:
-    """Cut what was put into a list, or give up."""
+    """Split what was inserted into a list; None if it is not whole elements."""
     comma = data[:1] if data.startswith(b",") else b""
     try:
         new = list(_iter_list_chunks(b"[" + data[len(comma) :] + b"]", comma))
@@ -191,7 +189,7 @@ def _split_inserted(data: bytes) -> list[bytes] | None:
     return new if b"".join(new) == data else None
 
 
-def _split_points(data: bytes) -> Iterator[bytes]:
+def _iter_chunks(data: bytes) -> Iterator[bytes]:
     before = b"{"
     for name, value in _members(data).items():
         head = before + msgspec.json.encode(name) + b":"
@@ -207,13 +205,13 @@ def _split_points(data: bytes) -> Iterator[bytes]:
 
 
 def _iter_list_chunks(raw: bytes, before: bytes = b"") -> Iterator[bytes]:
-    for each in _elements(raw):
-        yield before + bytes(each)
+    for element in _elements(raw):
+        yield before + bytes(element)
         before = b","
 
 
 def count_shared_chunks(one: tuple[bytes, ...], other: tuple[bytes, ...]) -> tuple[int, int]:
-    """Count the pieces two bodies share at their beginning, and after those at their end."""
+    """Return how many chunks two bodies share at their beginning, and after those at their end."""
     shorter = min(len(one), len(other))
     pairs = enumerate(zip(one, other, strict=False))
     keep = next((at for at, (a, b) in pairs if a != b), shorter)
@@ -223,5 +221,5 @@ def count_shared_chunks(one: tuple[bytes, ...], other: tuple[bytes, ...]) -> tup
 
 
 def expand_chunks(body: BodyRef, base: tuple[str, ...]) -> tuple[str, ...]:
-    """Return all pieces of a body, given those of the body it builds on."""
+    """Return all chunks of a body, given those of the body it builds on."""
     return base[: body.keep] + body.pieces + base[len(base) - body.tail :]

@@ -1,14 +1,14 @@
-"""Create whole, copy, migrate layouts, carry out retention.
+"""Create directories whole, copy them, migrate their layout, execute retention.
 
-A copy shares blocks with its source where the file system can. Knows no git: what a project
-ignores is copied too, so that whoever works in the copy finds what it needs.
+A copy shares blocks with its source if the file system can. Files that a project ignores are
+copied too, because the agent that works in the copy may need them.
 
-`layout.json` says which layout a directory has; one without it has the first. A step is killed or
-fails as it may: the copy is whole before the first file is changed, and the next try goes on with the
-files that still are what was copied. A directory of a later layout is never touched.
+`layout.json` says which layout a directory has; one without it has the first. A migration may be
+killed: its backup is complete before the first file is changed, and the next run converts the
+files that still equal their backup. A directory of a later layout is never written.
 
-May be killed anywhere and run again: what was done is not planned again, and nothing goes before
-its summary is on the disk. Never follows a symbolic link, never leaves its root.
+Retention may be killed and run again: what was done is not planned again, and nothing is deleted
+before its summary is on disk. It never follows a symbolic link and never leaves its root.
 """
 
 import json
@@ -33,17 +33,17 @@ from flightlog.store.files import (
 )
 from flightlog.store.locks import exclusive_lock
 
-_ASIDE = re.compile(r"\..+\.(?P<owner>\d+-\d+-[0-9a-f]+)\.making")
+_STAGING = re.compile(r"\..+\.(?P<owner>\d+-\d+-[0-9a-f]+)\.making")  # named by `staging_dir`
 MARK = "layout.json"
 BACKUPS = "backups"
-FIRST = 1
+FIRST = 1  # the layout of a directory without `layout.json`
 _WHOLE = "whole"
 _GOING = ".going-"
 Summarise = Callable[[str, Sequence[RetentionMove], bytes | None], bytes]
 
 
 def create_dir(path: Path) -> bool:
-    """Make the directory `path`, for its owner only; say whether it was not there before."""
+    """Make the directory `path`, for its owner only; return whether it is new."""
     ensure_dir(path.parent)
     with os_errors_as_unavailable(path):
         try:
@@ -55,41 +55,42 @@ def create_dir(path: Path) -> bool:
 
 
 def copy_tree(source: Path, into: Path) -> None:
-    """Copy everything in `source`, links as links, modes and times kept, into the new directory `into`."""
+    """Copy `source` to the new directory `into`: links as links, with modes and times."""
     ensure_dir(into.parent)
     with os_errors_as_unavailable(into):
         if into.exists():
-            raise Invalid(f"there is something already: {into}", hint="name a new directory")
+            raise Invalid(f"already exists: {into}", hint="name a new directory")
         try:
-            # `cp` clones blocks where it can; Python's own copy does not.
             import subprocess  # noqa: PLC0415 - a settle copies nothing
 
+            # `cp` clones blocks if the file system can; Python's own copy does not.
             done = subprocess.run(["cp", "-a", str(source), str(into)], capture_output=True, check=False)
         except FileNotFoundError:
             shutil.copytree(source, into, symlinks=True)
             return
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise Unavailable(f"the directory cannot be copied: {said[0] if said else source}", hint="free some space")
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise Unavailable(f"the directory cannot be copied: {lines[0] if lines else source}", hint="free some space")
 
 
 def set_aside(path: Path, into: Path) -> Path:
-    """Move `path` into the directory `into` under its own name, numbered when that is taken."""
+    """Move `path` into the directory `into`, with a number if its name exists there."""
     ensure_dir(into)
-    target = next(
-        place
-        for number in range(1, 10_000)
-        if not (place := into / (path.name if number == 1 else f"{path.name}.{number}")).exists()
-    )
-    with os_errors_as_unavailable(path):
-        path.rename(target)
-        sync_dir(into)
-        sync_dir(path.parent)
+    names = (path.name, *(f"{path.name}.{number}" for number in range(2, 10_000)))
+    target = next(into / name for name in names if not (into / name).exists())
+    _move_durably(path, target)
     return target
 
 
+def _move_durably(path: Path, target: Path) -> None:
+    with os_errors_as_unavailable(path):
+        path.rename(target)
+        sync_dir(target.parent)
+        sync_dir(path.parent)
+
+
 def remove_tree(path: Path) -> None:
-    """Remove a directory of ours with all that is in it; one that is not there is fine."""
+    """Remove a directory with its content, if it exists."""
     with os_errors_as_unavailable(path):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -97,7 +98,7 @@ def remove_tree(path: Path) -> None:
 
 @contextmanager
 def staging_dir(parent: Path, name: str) -> Iterator[Path]:
-    """Make a directory under a passing name; it is gone afterwards unless it was given its own with `appear`."""
+    """Make a temporary directory; it is removed afterwards unless `publish_dir` renamed it."""
     ensure_dir(parent)
     path = parent / f".{name}.{process_tag()}.making"
     with os_errors_as_unavailable(path):
@@ -110,7 +111,7 @@ def staging_dir(parent: Path, name: str) -> Iterator[Path]:
 
 
 def publish_dir(path: Path, final: Path) -> bool:
-    """Give a directory its name, with all that is in it; say whether that name was free."""
+    """Give a staging directory its final name; return whether that name was free."""
     with os_errors_as_unavailable(final):
         sync_dir(path)
         if final.exists():
@@ -126,21 +127,21 @@ def publish_dir(path: Path, final: Path) -> bool:
 
 
 def remove_abandoned_dirs(parent: Path) -> list[Path]:
-    """Remove what makers that died left unfinished."""
-    gone = []
+    """Remove staging directories of processes that died, and return their paths."""
+    removed = []
     with suppress(FileNotFoundError), os_errors_as_unavailable(parent):
         for path in sorted(parent.iterdir()):
-            named = _ASIDE.fullmatch(path.name)
-            if named and not is_running(named["owner"]):
+            match = _STAGING.fullmatch(path.name)
+            if match and not is_running(match["owner"]):
                 shutil.rmtree(path, ignore_errors=True)
-                gone.append(path)
-    return gone
+                removed.append(path)
+    return removed
 
 
 class LayoutMigration(Struct, frozen=True):
-    """From the layout before to layout `to`: which files change, and what each becomes.
+    """The step from the layout before to layout `to`: which files change, and how.
 
-    `convert` leaves alone what it has made: a directory that a newer version began has no mark yet.
+    `convert` is idempotent: a directory that a newer version created may have no `layout.json` yet.
     """
 
     to: int
@@ -150,76 +151,72 @@ class LayoutMigration(Struct, frozen=True):
 
 
 def layout_of(root: Path) -> int:
-    """Which layout a directory has."""
+    """Return which layout a directory has."""
     try:
-        said = json.loads((root / MARK).read_bytes())["layout"]
+        layout = json.loads((root / MARK).read_bytes())["layout"]
     except FileNotFoundError:
         return FIRST
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Unreadable(f"{MARK} cannot be read: {root / MARK}", hint="flightlog doctor") from error
-    if not isinstance(said, int) or said < FIRST:
+    if not isinstance(layout, int) or layout < FIRST:
         raise Unreadable(f"{MARK} names no layout: {root / MARK}", hint="flightlog doctor")
-    return said
+    return layout
 
 
 def ensure_writable(root: Path, known: int = FIRST) -> None:
-    """Raise `Misconfigured` when `root` has a layout this version does not know: then it is read and never written."""
+    """Raise `Misconfigured` if `root` has a layout later than `known`: it may only be read."""
     try:
         have = layout_of(root)
     except Unreadable as error:
         raise Misconfigured(f"{error.message}; nothing is written", hint="flightlog doctor") from error
     if have > known:
-        raise Misconfigured(
-            f"layout {have} needs a later flightlog, this one writes layout {known}; nothing is written: {root}",
-            hint="pip install --upgrade flightlog",
-        )
+        message = f"layout {have} needs a later flightlog, this one writes layout {known}; nothing is written"
+        raise Misconfigured(f"{message}: {root}", hint="pip install --upgrade flightlog")
 
 
 def newest_layout(steps: Iterable[LayoutMigration]) -> int:
-    """The layout that these steps lead to."""
+    """Return the layout that these steps lead to."""
     return max((step.to for step in steps), default=FIRST)
 
 
 def migrate_layout(root: Path, steps: Sequence[LayoutMigration]) -> list[tuple[LayoutMigration, Path]]:
-    """Take every step that is left, in order; return each with where its copy is."""
-    known = newest_layout(steps)
+    """Apply the missing steps in order; return each with the path of its backup."""
     with exclusive_lock(root / ".layout.lock", "another flightlog doctor"):
-        ensure_writable(root, known)
+        ensure_writable(root, newest_layout(steps))
         have = layout_of(root)
-        left = [step for step in sorted(steps, key=lambda one: one.to) if step.to > have]
-        return [(step, _back_up(root, step)) for step in left]
+        missing = [step for step in sorted(steps, key=lambda step: step.to) if step.to > have]
+        return [(step, _migrate_step(root, step)) for step in missing]
 
 
-def _back_up(root: Path, step: LayoutMigration) -> Path:
+def _migrate_step(root: Path, step: LayoutMigration) -> Path:
     copy = root / BACKUPS / f"before-layout-{step.to}"
-    paths = [
-        path for path in sorted(step.files(root)) if path.is_file() and BACKUPS not in path.relative_to(root).parts
-    ]
+    files = [path for path in sorted(step.files(root)) if path.is_file()]
+    paths = [path for path in files if BACKUPS not in path.relative_to(root).parts]
     if not (copy / _WHOLE).exists():
         for path in paths:
             replace_file(resolve_inside(copy, str(path.relative_to(root))), path.read_bytes())
         replace_file(copy / _WHOLE, f"{len(paths)}\n".encode())
     for path in paths:
         before = path.read_bytes()
-        kept = copy / path.relative_to(root)
-        # What is no longer as it was copied was changed by a try that died; what was not copied is newer than the copy.
-        if kept.is_file() and kept.read_bytes() == before:
+        backup = copy / path.relative_to(root)
+        # A file that differs from its backup was converted before a crash; one without is newer.
+        if backup.is_file() and backup.read_bytes() == before:
             after = step.convert(before)
-            assert step.convert(after) == after, f"layout {step.to}: a step leaves alone what it has made"
+            assert step.convert(after) == after, f"layout {step.to}: the conversion is not idempotent"
             replace_file(path, after)
     replace_file(root / MARK, json.dumps({"layout": step.to}).encode() + b"\n")
     return copy
 
 
 def carry_out_moves(root: Path, moves: Iterable[RetentionMove], summarise: Summarise) -> RetentionResult:
-    """Do what was planned and say what was done.
+    """Execute a retention plan and return what was done.
 
-    `summarise(name, moves, before)` returns the page `name` that tells of `moves`; `before` is what is there,
-    which may tell of some of them already, since a run may have been cut short.
+    `summarise(name, moves, before)` returns the file `name` that mentions `moves`; `before` is its
+    present content, which mentions some of them already if a run was killed.
     """
     done: list[RetentionMove] = []
     left: list[tuple[RetentionMove, str]] = []
-    written: list[str] = []
+    summaries: list[str] = []
     finish_deletions(root)
     groups: dict[str, list[RetentionMove]] = {}
     for move in moves:
@@ -228,7 +225,7 @@ def carry_out_moves(root: Path, moves: Iterable[RetentionMove], summarise: Summa
         try:
             if name:
                 _write_summary(root, name, group, summarise)
-                written.append(name)
+                summaries.append(name)
         except FlightlogError as error:
             left += [(move, f"no summary: {error.message}") for move in group]
             continue
@@ -240,11 +237,11 @@ def carry_out_moves(root: Path, moves: Iterable[RetentionMove], summarise: Summa
                 left.append((move, error.message))
             except FileNotFoundError:
                 left.append((move, "it is gone already"))
-    return RetentionResult(tuple(done), tuple(left), tuple(written))
+    return RetentionResult(tuple(done), tuple(left), tuple(summaries))
 
 
 def finish_deletions(root: Path) -> None:
-    """Remove what an earlier run had begun to delete."""
+    """Remove what a killed run had begun to delete."""
     for path in sorted(root.rglob(f"{_GOING}*")) if root.is_dir() else ():
         with os_errors_as_unavailable(path):
             _remove_path(path)
@@ -255,7 +252,7 @@ def _write_summary(root: Path, name: str, group: Sequence[RetentionMove], summar
     before = path.read_bytes() if path.is_file() else None
     body = summarise(name, group, before)
     if not body.strip():
-        raise Invalid(f"an empty summary: {name}", hint="nothing is deleted before it is summed up")
+        raise Invalid(f"an empty summary: {name}", hint="items are deleted only after they are summarized")
     if body != before:
         replace_file(path, body)
 
@@ -265,14 +262,11 @@ def _move_or_delete(root: Path, move: RetentionMove) -> None:
     if move.deed is RetentionAction.ARCHIVE:
         target = resolve_inside(root, move.target)
         if target.exists():
-            raise Invalid(f"there is one in the archive already: {move.target}", hint="move one of them away")
+            raise Invalid(f"already in the archive: {move.target}", hint="move one of them away")
         ensure_dir(target.parent)
-        with os_errors_as_unavailable(path):
-            path.rename(target)
-            sync_dir(target.parent)
-            sync_dir(path.parent)
+        _move_durably(path, target)
         return
-    # A directory disappears at once for every reader; what is left of it after a crash is told by its name.
+    # The rename hides a directory from readers at once, and its name marks the rest after a crash.
     going = path.with_name(f"{_GOING}{path.name}")
     with os_errors_as_unavailable(path):
         path.rename(going)

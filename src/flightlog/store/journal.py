@@ -1,8 +1,7 @@
-"""Journals: our own events, appended as lines and read back typed.
+"""Journals: events of a feature, appended as lines and read back typed.
 
-A journal knows the closed union of events of one room by its tags; what the events mean is the
-room's business. An event kind this version has not met is kept and counted, never dropped. Time
-and ids come from the caller.
+A journal has the closed union of events of one feature, distinguished by their tags. An event of an
+unknown kind is returned as `UnknownEvent`, never dropped. Time and ids come from the caller.
 """
 
 import json as plain_json
@@ -19,16 +18,17 @@ from flightlog.store import salvage
 from flightlog.store.files import replace_file
 from flightlog.store.jsonl import JsonlLine, Last, append_built_line, list_shards, read_together
 
+# The version of the line's header, checked by readers and writers.
 VERSION = 1
-_TAIL_BYTES = 1 << 12
-_TAIL_BYTES_MAX = 32 << 20
+_TAIL_BYTES = 1 << 12  # where the last number is looked for; most events are shorter
+_TAIL_BYTES_MAX = 32 << 20  # two lines of the greatest length
 _HEADER = frozenset({"v", "id", "seq", "ts"})
 
 E = TypeVar("E", bound=Struct)
 
 
 class JournalRecord(Struct, Generic[E], frozen=True):
-    """One event with its number, its time, and its place on disk."""
+    """One event with its number, its time, and its location on disk."""
 
     id: str
     seq: int
@@ -39,7 +39,7 @@ class JournalRecord(Struct, Generic[E], frozen=True):
 
 
 class UnknownEvent(Struct, frozen=True):
-    """A sound record of a kind this version has not met, as it was written."""
+    """A sound record of a kind that this version does not know, as it was written."""
 
     id: str
     seq: int
@@ -71,7 +71,7 @@ class Journal(Generic[E]):
     ) -> None:
         """Open the journal at `path` for `events`, a tagged struct or a union of them.
 
-        `allowed` is called with the file locked, before each line; what it raises keeps the line out.
+        `allowed` is called with the file locked, before each line; if it raises, nothing is written.
         """
         self.path = path
         kinds = get_args(events) or (events,)
@@ -83,21 +83,21 @@ class Journal(Generic[E]):
         self._allowed = allowed
 
     def append(self, event: E, *, durable: bool = False) -> JournalRecord[E]:
-        """Write `event` with the next number; it is kept when this returns."""
+        """Write `event` with the next number and return its record."""
         body = _encode_event(event)
-        made: list[_Header] = []
+        headers: list[_Header] = []
 
-        def line(last: Last) -> bytes:
+        def make_line(last: Last) -> bytes:
             self._allowed()
-            header = _Header(VERSION, self._new_id(), _last_seq(last, self.path) + 1, self._now())
-            made.append(header)
-            return json.encode(header)[:-1] + b"," + body[1:]
+            headers.append(_Header(VERSION, self._new_id(), _last_seq(last, self.path) + 1, self._now()))
+            return _join_header(headers[-1], body)
 
-        place = append_built_line(self.path, line, durable=durable)
-        return JournalRecord(made[-1].id, made[-1].seq, made[-1].ts, event, str(place.path), place.offset)
+        location = append_built_line(self.path, make_line, durable=durable)
+        header = headers[-1]
+        return JournalRecord(header.id, header.seq, header.ts, event, str(location.path), location.offset)
 
     def read_records(self) -> Iterator[JournalRecord[E] | UnknownEvent | Damage]:
-        """Read all that was ever written, each record once, and the damage between."""
+        """Yield every record once, and the damage between."""
         seen: set[str] = set()
         for item in read_together(self.path):
             entry = item if isinstance(item, Damage) else self._decode_record(item)
@@ -108,9 +108,10 @@ class Journal(Generic[E]):
             yield entry
 
     def rewrite_events(self, change: Callable[[E], E]) -> None:
-        """Replace each event by what `change` makes of it; its id, number and time stay, and so do all other lines.
+        """Replace each event by `change(event)`; ids, numbers, times and all other lines stay.
 
-        For the one process that may write, when a value has to leave the file. A reader sees the old file or the new.
+        For the one process that may write, when a value has to be removed. A reader sees the old
+        file or the new one.
         """
         self._allowed()
         for path in (self.path, *list_shards(self.path)):
@@ -125,7 +126,7 @@ class Journal(Generic[E]):
         except UNREADABLE:
             return line
         new = change(event)
-        return line if new == event else json.encode(header)[:-1] + b"," + _encode_event(new)[1:]
+        return line if new == event else _join_header(header, _encode_event(new))
 
     def _decode_record(self, line: JsonlLine) -> JournalRecord[E] | UnknownEvent | Damage:
         try:
@@ -133,35 +134,38 @@ class Journal(Generic[E]):
             kind = json.decode(line.data, type=dict[str, msgspec.Raw]).get(self._tag, msgspec.Raw(b'""'))
             name = str(json.decode(kind))
             if header.v != VERSION or name not in self._known:
-                place = (name, line.data, line.path, line.offset)
-                return UnknownEvent(header.id, header.seq, header.ts, *place)
+                return UnknownEvent(header.id, header.seq, header.ts, name, line.data, line.path, line.offset)
             event = self._decoder.decode(line.data)
         except UNREADABLE as error:
-            return Damage(line.path, line.offset, line.length, f"no record of this journal: {error}")
+            return Damage(line.path, line.offset, line.length, f"not a record of this journal: {error}")
         return JournalRecord(header.id, header.seq, header.ts, event, line.path, line.offset)
 
 
 def _tag_field(kinds: tuple[Any, ...]) -> str:
-    """The one field that names the kind; events leave the header's names alone."""
+    """Return the field that names the kind; check that events do not use the header's names."""
     tags = {kind.__struct_config__.tag_field for kind in kinds}
     assert len(tags) == 1, "the events of a journal share a tag field"
     assert None not in tags, "the events of a journal are tagged"
-    taken = {name for kind in kinds for name in kind.__struct_encode_fields__} | tags
-    assert not taken & _HEADER, f"an event may not use {sorted(taken & _HEADER)}"
+    names = {name for kind in kinds for name in kind.__struct_encode_fields__} | tags
+    assert not names & _HEADER, f"an event may not use {sorted(names & _HEADER)}"
     return str(tags.pop())
+
+
+def _join_header(header: _Header, body: bytes) -> bytes:
+    return json.encode(header)[:-1] + b"," + body[1:]
 
 
 def _encode_event(event: Struct) -> bytes:
     try:
         return json.encode(event)
     except UnicodeEncodeError:
-        # Half an emoji in foreign text: it becomes a replacement character here, not a crash there.
+        # Half an emoji in foreign text becomes a replacement character.
         escaped = plain_json.dumps(msgspec.to_builtins(event), separators=(",", ":")).encode()
         return salvage.repair_text(escaped)[0]
 
 
 def _last_seq(last: Last, path: Path) -> int:
-    """Return the number of the last sound record; raise `Misconfigured` when a later version wrote it."""
+    """Return the last sound record's number; raise `Misconfigured` for a later version."""
     count = _TAIL_BYTES
     while True:
         tail = last(count)

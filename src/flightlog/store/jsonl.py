@@ -1,16 +1,14 @@
-"""Lines: appended whole from many processes at once, read back whatever happened to the file.
+"""JSON lines: append them whole from many processes, read them back from damaged files.
 
-A writer that dies leaves at most half a line, which the next writer seals off, so it costs
-nobody else a record. A reader never stops at damage. Knows that a record is a JSON object on
-one line, and nothing about what it says.
+A writer that dies leaves at most half a line. The next writer terminates it, so no other record
+is lost. A reader never stops at damage. A record is a JSON object on one line.
 """
 
 import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from functools import partial
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,17 +19,19 @@ from flightlog.store import salvage
 from flightlog.store.files import ensure_dir, os_errors_as_unavailable, process_tag, sync_data, sync_dir
 from flightlog.store.locks import WAIT_S, LocksUnavailable, lock_file
 
-LINE_BYTES_MAX = 16 << 20
+LINE_BYTES_MAX = 16 << 20  # of our own lines; larger content belongs in a blob
+# Of foreign lines: images in transcripts make lines of many megabytes.
 READ_BYTES_MAX = 256 << 20
 TORN_TAIL = "torn at the end"
+# Bytes per read: large enough for speed, small enough to keep memory low.
 _CHUNK_BYTES = 1 << 20
 
-ReadAt = Callable[[int, int], bytes]
-Last = Callable[[int], bytes]
+ReadAt = Callable[[int, int], bytes]  # (offset, length)
+Last = Callable[[int], bytes]  # (length): the last bytes of the file
 
 
 class LineLocation(NamedTuple):
-    """Where a line was put."""
+    """Where a line was written."""
 
     path: Path
     offset: int
@@ -39,7 +39,7 @@ class LineLocation(NamedTuple):
 
 
 class JsonlLine(Struct, frozen=True):
-    """One sound record. `length` counts the bytes in the file; `data` differs only where text was mended."""
+    """One sound record. `length` counts bytes in the file; `data` differs only in repaired text."""
 
     path: str
     offset: int
@@ -48,44 +48,50 @@ class JsonlLine(Struct, frozen=True):
 
 
 def append_line(path: Path, line: bytes, *, durable: bool = False) -> LineLocation:
-    """Append `line`, sealing off what an earlier crash left half written."""
+    """Append `line`; if a crash left half a line before it, terminate that first."""
     return append_built_line(path, lambda _: line, durable=durable)
 
 
 def append_built_line(path: Path, make: Callable[[Last], bytes], *, durable: bool = False) -> LineLocation:
-    """Append the line `make` returns; it is called with the file locked and may look at its last bytes."""
+    """Append the line `make(last)` returns; it is called with the file locked."""
     while True:
         try:
             with os_errors_as_unavailable(path):
-                place = _append_under_lock(path, make, durable=durable)
+                location = _append_under_lock(path, make, durable=durable)
         except FileNotFoundError:
             ensure_dir(path.parent)
         else:
-            if place:
-                return place
+            if location:
+                return location
 
 
 def list_shards(path: Path) -> list[Path]:
-    """List the files that stand in for `path` where it could not be locked."""
+    """List the files that were written instead of `path` because it could not be locked."""
     return sorted(path.parent.glob(f"{path.name}.*.shard.jsonl"))
 
 
 def read_together(path: Path) -> Iterator[JsonlLine | Damage]:
-    """Read `path` and its shards as one."""
-    for each in [path, *list_shards(path)]:
+    """Yield the records and damage of `path`, then of its shards."""
+    for file in [path, *list_shards(path)]:
         with suppress(FileNotFoundError):
-            yield from read_lines(each)
+            yield from read_lines(file)
 
 
 def read_lines(path: Path, start: int = 0) -> Iterator[JsonlLine | Damage]:
-    """Read every sound record from the line that begins at `start`, and the damage between them.
+    """Yield every sound record from the line that begins at `start`, and the damage between them.
 
-    To follow a growing file, go on at the end of the last item, or at its offset if it is `TORN_TAIL`.
+    To follow a growing file, continue at the end of the last item, or at its offset if it is
+    `TORN_TAIL`.
     """
+
+    def read_at(offset: int, length: int) -> bytes:
+        with os_errors_as_unavailable(path):
+            return os.pread(file, length, offset)
+
     with os_errors_as_unavailable(path):
         file = os.open(path, os.O_RDONLY)
     try:
-        yield from scan_lines(str(path), partial(_read_at, path, file), start)
+        yield from scan_lines(str(path), read_at, start)
     finally:
         os.close(file)
 
@@ -93,7 +99,7 @@ def read_lines(path: Path, start: int = 0) -> Iterator[JsonlLine | Damage]:
 def scan_lines(
     name: str, read_at: ReadAt, start: int = 0, longest: int = READ_BYTES_MAX
 ) -> Iterator[JsonlLine | Damage]:
-    """Read lines through `read_at(offset, length)`, which answers short at the end only."""
+    """Yield records and damage; `read_at(offset, length)` returns less only at the end."""
     at = start
     while chunk := read_at(at, _CHUNK_BYTES):
         end = chunk.rfind(b"\n")
@@ -103,43 +109,34 @@ def scan_lines(
                 at += len(line) + 1
             continue
         del chunk
-        length, ended = _measure_line(read_at, at)
+        length, has_end = _measure_line(read_at, at)
         if length > longest:
             yield Damage(name, at, length, f"longer than {longest} bytes")
         else:
-            yield from _examine_line(name, at, read_at(at, length), is_tail=not ended)
-        at += length + ended
+            yield from _examine_line(name, at, read_at(at, length), is_tail=not has_end)
+        at += length + has_end
 
 
 def _append_under_lock(path: Path, make: Callable[[Last], bytes], *, durable: bool) -> LineLocation | None:
-    """Append under the file's lock, or to a shard of our own; None when the file was moved while we waited."""
-    file = _open_for_append(path)
-    try:
+    """Append under the file's lock; return None if the file was moved while we waited."""
+    with _open_for_append(path) as file:
         try:
             lock_file(file, path, limit_s=WAIT_S)
         except LocksUnavailable:
-            return _append_shard(path, make, durable=durable)
-        if not os.path.samestat(os.fstat(file), path.stat()):
-            return None
-        return _append_to_file(file, path, make, durable=durable)
-    finally:
-        os.close(file)
-
-
-def _append_shard(path: Path, make: Callable[[Last], bytes], *, durable: bool) -> LineLocation:
-    """Without locks, nobody else may share the file: each thread of each process has its own."""
+            pass
+        else:
+            is_moved = not os.path.samestat(os.fstat(file), path.stat())
+            return None if is_moved else _append_to_file(file, path, make, durable=durable)
+    # Without locks no file can be shared: each thread of each process has its own.
     path = path.with_name(f"{path.name}.{process_tag()}-{threading.get_native_id()}.shard.jsonl")
-    file = _open_for_append(path)
-    try:
+    with _open_for_append(path) as file:
         return _append_to_file(file, path, make, durable=durable)
-    finally:
-        os.close(file)
 
 
 def _append_to_file(file: int, path: Path, make: Callable[[Last], bytes], *, durable: bool) -> LineLocation:
     size = os.fstat(file).st_size
     if size == 0:
-        # Before the first byte, so that a file that holds bytes has a name that survives a power cut.
+        # Before the first byte, so that the name of a file with content survives a power cut.
         sync_dir(path.parent)
     line = make(lambda count: os.pread(file, count, max(0, size - count)))
     assert line, "a record is not empty"
@@ -152,11 +149,12 @@ def _append_to_file(file: int, path: Path, make: Callable[[Last], bytes], *, dur
 
 
 def _write_or_undo(file: int, size: int, data: bytes, *, durable: bool) -> None:
-    """Write `data` in one call; take it back when it did not all arrive."""
+    """Write `data` in one call; remove it again if it was not written whole."""
     written = 0
     try:
         written = os.write(file, data)
-        _require_all_written(written, data)
+        if written < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301 - undone below
         if durable:
             sync_data(file)
     except OSError:
@@ -166,23 +164,17 @@ def _write_or_undo(file: int, size: int, data: bytes, *, durable: bool) -> None:
         raise
 
 
-def _require_all_written(written: int, data: bytes) -> None:
-    if written < len(data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _open_for_append(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-
-
-def _read_at(path: Path, file: int, offset: int, length: int) -> bytes:
-    """Read `length` bytes, fewer only at the end of the file."""
-    with os_errors_as_unavailable(path):
-        return os.pread(file, length, offset)
+@contextmanager
+def _open_for_append(path: Path) -> Iterator[int]:
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        yield file
+    finally:
+        os.close(file)
 
 
 def _measure_line(read_at: ReadAt, start: int) -> tuple[int, bool]:
-    """Find how long the line at `start` is and whether it has an end, without holding it."""
+    """Return the length of the line at `start` and whether it has an end, without storing it."""
     at = start
     while chunk := read_at(at, _CHUNK_BYTES):
         end = chunk.find(b"\n")

@@ -1,8 +1,8 @@
-"""Locks between processes: every wait has a limit, and a refusal names the process that holds the lock.
+"""Locks between processes: every wait has a limit, and the error names the holder.
 
-A lock is an `flock` on a file that is never removed: two processes could otherwise each lock a file of that
-name. The kernel releases it when the last process that has the file open ends. `Lease` can also be taken over.
-Imports nothing slow: opening the index takes a lock, and the usage report opens the index.
+A lock is an `flock` on a file that is never removed: two processes could otherwise each lock a
+file of that name. The kernel releases it when the last process that has the file open ends. A
+`Lease` can also be taken over. Imports nothing slow, because a usage report takes a lock.
 """
 
 import errno
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
-# A lock is held for the length of one write or one git command; 30 s is what a very busy disk takes for that.
+# A lock is held for one write or one git command, which takes up to 30 s on a very busy disk.
 WAIT_S = 30.0
-# The first retries come soon, for locks held for one write; later ones leave the processor to the holder.
+# The first retries come soon, for locks held for one write; later ones leave the CPU to the holder.
 _RETRY_S, _RETRY_MAX_S = 0.001, 0.05
-_NOTE_BYTES = 200
-_COMMAND_CHARS = 80
+_NOTE_BYTES = 200  # a note is one phrase
+_COMMAND_CHARS = 80  # enough to recognize a program on one line
 _STATES = {"T": "stopped", "t": "stopped", "Z": "gone", "X": "gone", "x": "gone"}
 
 
@@ -35,7 +35,7 @@ class LocksUnavailable(Unavailable):
 
 
 class LockHolder(NamedTuple):
-    """The process that holds a lock: `pid` is 0 where the system does not say, `note` is what it wrote down."""
+    """The process that holds a lock; `pid` is 0 if unknown, `note` is what it wrote to the file."""
 
     pid: int
     command: str
@@ -45,15 +45,23 @@ class LockHolder(NamedTuple):
 
     def describe_holder(self) -> str:
         """Return one phrase with everything known: note, process, command, start, state."""
-        since = time.strftime("since %Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since_s)) if self.since_s else ""
-        process = f"process {self.pid}" if self.pid and f"process {self.pid}" not in self.note else ""
-        command = f"running {self.command}" if self.command else ""
-        said = (self.note, process, command, since, self.state if self.state != "running" else "")
-        return ", ".join(filter(None, said)) or "another process"
+        since = time.strftime("since %Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since_s))
+        process = f"process {self.pid}"
+        phrases = (
+            self.note,
+            process if self.pid and process not in self.note else "",
+            f"running {self.command}" if self.command else "",
+            since if self.since_s else "",
+            self.state if self.state != "running" else "",
+        )
+        return ", ".join(filter(None, phrases)) or "another process"
 
 
 def lock_file(file: int, path: "Path | str", *, limit_s: float = 0.0, shared: bool = False) -> None:
-    """Lock the open `file`; raise `Conflict` with its holder after `limit_s`, `NoLocks` where locks do not work."""
+    """Lock the open `file`; raise `Conflict` naming the holder if that takes longer than `limit_s`.
+
+    Raises `LocksUnavailable` if the file system has no locks.
+    """
     how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
     end, pause_s = time.monotonic() + limit_s, _RETRY_S
     while True:
@@ -62,8 +70,8 @@ def lock_file(file: int, path: "Path | str", *, limit_s: float = 0.0, shared: bo
         except BlockingIOError as error:
             if time.monotonic() >= end:
                 holder = _read_holder(file)
-                wake = f"kill -CONT {holder.pid}" if holder.state == "stopped" else "wait until it is done"
-                raise Conflict(f"held by {holder.describe_holder()}: {path}", hint=wake) from error
+                hint = f"kill -CONT {holder.pid}" if holder.state == "stopped" else "wait until it is done"
+                raise Conflict(f"held by {holder.describe_holder()}: {path}", hint=hint) from error
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _RETRY_MAX_S)
         except OSError as error:
@@ -73,9 +81,9 @@ def lock_file(file: int, path: "Path | str", *, limit_s: float = 0.0, shared: bo
 
 @contextmanager
 def exclusive_lock(path: "Path", who: str = "", *, limit_s: float = 0.0) -> Iterator[None]:
-    """Hold `path` alone, waiting up to `limit_s`; raise `Conflict` with its holder if another process has it.
+    """Hold an exclusive lock on `path`, or raise `Conflict` naming the holder after `limit_s`.
 
-    The note in the file is cleared at the end: one that is left belongs to a process that died holding the lock.
+    The note in the file is cleared at the end: if one is left, its process died holding the lock.
     """
     from flightlog.store.files import os_errors_as_unavailable  # noqa: PLC0415 - pathlib loads slowly
 
@@ -92,7 +100,7 @@ def exclusive_lock(path: "Path", who: str = "", *, limit_s: float = 0.0) -> Iter
 
 
 def was_interrupted(path: "Path") -> bool:
-    """Return whether the last holder of `path` died before it was done; only the holder of the lock may ask."""
+    """Return whether `path` has a note: its last holder died, or a process holds it now."""
     try:
         return path.stat().st_size > 0
     except OSError:
@@ -103,7 +111,7 @@ class Lease:
     """A lease on `path`, held until it is released or this process ends."""
 
     def __init__(self, path: "Path", who: str, *, steal: bool = False) -> None:
-        """Take the lease, or raise `Conflict` with its holder; with `steal`, take it over."""
+        """Take the lease, or raise `Conflict` naming the holder; with `steal`, take it over."""
         self.path = path
         self._file = _steal_lease(path, who) if steal else _acquire_lease(path, who)
 
@@ -114,7 +122,8 @@ class Lease:
         except FileNotFoundError:
             ours = False
         if not ours:
-            raise Conflict(f"taken over by {holder_note(self.path) or 'another process'}", hint="this one ends here")
+            holder = holder_note(self.path) or "another process"
+            raise Conflict(f"taken over by {holder}", hint="this one ends here")
 
     def release(self) -> None:
         """Release the lease; the file stays."""
@@ -131,13 +140,13 @@ class Lease:
 
 
 def holder_note(path: "Path") -> str:
-    """Return the note of the process that holds `path`, or nothing when it is free."""
-    held = find_holder(path)
-    return "" if held is None else held.note or held.describe_holder()
+    """Return the note of the process that holds `path`; empty if it is free."""
+    holder = find_holder(path)
+    return "" if holder is None else holder.note or holder.describe_holder()
 
 
 def find_holder(path: "Path | str") -> LockHolder | None:
-    """Return the process that holds `path`, or None when it is free, missing or cannot be looked at."""
+    """Return the process that holds `path`, or None if it is free, missing or unreadable."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
@@ -155,19 +164,19 @@ def find_holder(path: "Path | str") -> LockHolder | None:
 
 def _read_holder(file: int) -> LockHolder:
     note = os.pread(file, _NOTE_BYTES, 0).decode("utf-8", "replace").strip()
-    named = re.search(r"process (\d+)", note)
-    pid = _locking_pid(os.fstat(file).st_ino) or int(named[1] if named else 0)
+    match = re.search(r"process (\d+)", note)
+    pid = _locking_pid(os.fstat(file).st_ino) or int(match[1] if match else 0)
     state, started_s, command = _read_process(pid)
-    # The note is written when the lock is taken. A lock without one is at most as old as its process.
+    # The note is as old as the lock. A lock without one is at most as old as its process.
     return LockHolder(pid, command, os.fstat(file).st_mtime if note else started_s, state, note)
 
 
 def _locking_pid(inode: int) -> int:
-    """Return the process the kernel names for a lock on `inode`; 0 where the system has no such list."""
+    """Return the process that the kernel lists for a lock on `inode`; 0 if there is no list."""
     with suppress(OSError, ValueError, IndexError):
-        lines = [line.split() for line in _read_text("/proc/locks").splitlines()]
-        held = (words for words in lines if words[1] == "FLOCK" and words[5].endswith(f":{inode}"))
-        return max((int(words[4]) for words in held), default=0)
+        locks = [line.split() for line in _read_text("/proc/locks").splitlines()]
+        pids = (int(lock[4]) for lock in locks if lock[1] == "FLOCK" and lock[5].endswith(f":{inode}"))
+        return max(pids, default=0)
     return 0
 
 
@@ -175,11 +184,11 @@ def _read_process(pid: int) -> tuple[str, float, str]:
     """Return a process's state, its start in seconds since 1970, and its command line."""
     try:
         fields = _read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
-        started_s = (
-            time.time() - float(_read_text("/proc/uptime").split()[0]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-        )
-        # Interpreter, program and verb name the holder; what follows may be long, or hold a secret.
-        command = " ".join(" ".join(_read_text(f"/proc/{pid}/cmdline").split("\0")[:3]).split())[:_COMMAND_CHARS]
+        boot_s = time.time() - float(_read_text("/proc/uptime").split()[0])
+        started_s = boot_s + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        # Interpreter, program and verb name the holder; later words may be long, or a secret.
+        words = _read_text(f"/proc/{pid}/cmdline").split("\0")[:3]
+        command = " ".join(" ".join(words).split())[:_COMMAND_CHARS]
     except (OSError, ValueError, IndexError):
         return ("gone" if pid and os.path.exists("/proc/self") else "running"), 0.0, ""  # noqa: PTH110 - as above
     return _STATES.get(fields[0], "running"), started_s, command
@@ -217,7 +226,7 @@ def _acquire_lease(path: "Path", who: str) -> int:
         except BaseException:
             os.close(file)
             raise
-        os.close(file)  # it was taken over between our open and our lock
+        os.close(file)  # another process took it over between our open and our lock
 
 
 def _steal_lease(path: "Path", who: str) -> int:
@@ -225,7 +234,7 @@ def _steal_lease(path: "Path", who: str) -> int:
 
     with open_temporary(path) as (temp, file), os_errors_as_unavailable(path):
         os.pwrite(file, who.encode(), 0)
-        mine = os.dup(file)
-        lock_file(mine, path)
+        lease = os.dup(file)
+        lock_file(lease, path)
         temp.rename(path)
-    return mine
+    return lease

@@ -1,8 +1,8 @@
-"""What can be saved from one damaged line, as a pure function of its bytes.
+"""Salvage the records of one damaged line, as a pure function of its bytes.
 
-Knows JSON and the ways lines break in the field: torn, joined to the next record, filled with
-NUL bytes, not UTF-8, half an emoji. Knows no files. A record is a JSON object; what lies around
-it is damage with an offset. Time is linear in the line, whatever a hostile line holds.
+Lines break in known ways: torn, joined to the next record, filled with NUL bytes, not UTF-8,
+half an emoji. A record is a JSON object; everything around it is damage with an offset. The time
+is linear in the length, whatever a hostile line holds.
 """
 
 import codecs
@@ -16,12 +16,13 @@ from stringzilla import count
 from flightlog.model.errors import DEPTH_MAX
 
 BOM = codecs.BOM_UTF8
-_CHECK_BYTES = 1 << 20
+_CHECK_BYTES = 1 << 20  # decoded at once, to bound the memory a long line needs
+# A string, whose brackets do not count.
 _QUOTED = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_NO_MARKS = bytes(set(range(256)) - set(b"[]{}"))
-
-# `(?!)` gives up at once: Python 3.11.4 and older goes on from where the last choice of a possessive group gave up.
-_SPACE = re.compile(rb"[ \t\r]*+")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_SPACE = re.compile(rb"[ \t\r]*+")  # JSON's white space except the newline, which ends a line
+# One token. `(?!)` ends a repetition at once: Python 3.11.4 and older otherwise continues a
+# possessive group where its last alternative failed.
 _TOKEN = re.compile(
     rb"""[ \t\r]*+(?:
       (?P<string>"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(?!))*+")
@@ -30,7 +31,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-# What a token looks like when the line ends inside it.
+# A token that the end of the line cuts off.
 _CUT_TOKEN = re.compile(
     rb"""(?:
       "(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(?!))*+(?:\\(?:u[0-9a-fA-F]{0,3})?)?
@@ -39,9 +40,10 @@ _CUT_TOKEN = re.compile(
     )\Z""",
     re.VERBOSE,
 )
+# An escape; group 1 is a surrogate that is not half of a pair, which no decoder accepts.
 _ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
 
-# What may come next: each state names the token kinds it takes and the state they lead to.
+# The grammar: each state names the kinds of token it accepts and the state they lead to.
 _STEPS: dict[str, dict[str, str]] = {
     "value": {"string": "more", "plain": "more", "{": "first key", "[": "first item"},
     "first key": {"string": "colon", "}": "close"},
@@ -54,7 +56,7 @@ _OPENER = {"}": ord("{"), "]": ord("[")}
 
 
 class SalvagedSpan(NamedTuple):
-    """A stretch of the line: a record when `why` is empty, damage otherwise."""
+    """A part of the line: a record if `why` is empty, damage otherwise."""
 
     start: int
     end: int
@@ -62,7 +64,7 @@ class SalvagedSpan(NamedTuple):
 
 
 def is_sound(line: bytes) -> bool:
-    """Say whether `line` is one JSON object that any reader of ours can decode."""
+    """Return whether `line` is one JSON object that every reader of ours can decode."""
     try:
         json.decode(line, type=Raw)
     except (DecodeError, RecursionError):
@@ -73,19 +75,19 @@ def is_sound(line: bytes) -> bool:
 
 
 def _is_deep(line: bytes) -> bool:
-    """Whether sound JSON is nested deeper than we follow it; how deep Python itself goes depends on its version."""
+    """Return whether JSON is nested too deeply; Python's own limit depends on its version."""
     if count(line, b"{") + count(line, b"[") <= DEPTH_MAX:
         return False
-    marks = _QUOTED.sub(b"", line).translate(None, _NO_MARKS)
+    brackets = _QUOTED.sub(b"", line).translate(None, _NO_BRACKETS)
     for _ in range(DEPTH_MAX):
-        if not marks:
+        if not brackets:
             return False
-        marks = marks.replace(b"{}", b"").replace(b"[]", b"")
-    return bool(marks)
+        brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
+    return bool(brackets)
 
 
 def iter_spans(line: bytes) -> Iterator[SalvagedSpan]:
-    """Cut `line` into records and damage, in order; together they cover all but white space."""
+    """Split `line` into records and damage, in order; together they cover all but white space."""
     start = 0
     if line.startswith(BOM):
         yield SalvagedSpan(0, len(BOM), "byte order mark")
@@ -99,11 +101,11 @@ def iter_spans(line: bytes) -> Iterator[SalvagedSpan]:
 
 
 def repair_text(record: bytes) -> tuple[bytes, SalvagedSpan | None]:
-    """Return `record` with text any reader can decode, and the span that was no text."""
+    """Return `record` with text that every reader can decode, and the span that was replaced."""
     bad = _find_bad_utf8(record)
     if bad is not None:
         record = record.decode("utf-8", "replace").encode()
-    halves = [found.span() for found in _ESCAPE.finditer(record) if found.group(1)]
+    halves = [escape.span() for escape in _ESCAPE.finditer(record) if escape.group(1)]
     if not halves:
         return record, bad
     patched = bytearray(record)
@@ -116,8 +118,8 @@ def _resynchronize(line: bytes, start: int, end: int) -> Iterator[SalvagedSpan]:
     """Find the records in `line[start:end]`, which holds no NUL byte.
 
     A record that was torn and then joined stops being JSON at the joint or a few bytes past it,
-    so the place to go on is the last `{"` before the place where reading failed. What begins there
-    may be an inner object: it counts only when nothing but records follow.
+    so reading continues at the last `{"` before the failure. That may begin an inner object: it
+    is a record only if nothing but records follow.
     """
     lost = at = _skip_space(line, start, end)
     is_edge = start in {0, len(BOM)}
@@ -140,7 +142,7 @@ def _resynchronize(line: bytes, start: int, end: int) -> Iterator[SalvagedSpan]:
 
 
 def _scan_object(line: bytes, start: int, end: int) -> tuple[int, str]:
-    """Read one object: where reading stopped, and whether it is whole, cut by the end, or broken."""
+    """Read one object; return where reading stopped and whether it is whole, cut or broken."""
     if line[start] != ord("{"):
         return start, "broken"
     stack = bytearray()
@@ -172,27 +174,25 @@ def _classify_stop(line: bytes, at: int, end: int, state: str) -> tuple[int, str
 
 
 def _is_edge(line: bytes, at: int, end: int) -> bool:
-    """A record is followed by nothing or by the next record; an inner object is not."""
+    """Return whether nothing or the next record follows; after an inner object neither does."""
     at = _skip_space(line, at, end)
     return at == end or line.startswith(b'{"', at)
 
 
 def _skip_space(line: bytes, start: int, end: int) -> int:
-    found = _SPACE.match(line, start, end)
-    assert found is not None, "white space may be empty"
-    return found.end()
+    space = _SPACE.match(line, start, end)
+    assert space is not None, "white space may be empty"
+    return space.end()
 
 
 def _find_bad_utf8(data: bytes) -> SalvagedSpan | None:
-    """The span from the first to the last byte that is no UTF-8, without decoding it all at once."""
+    """Return the span from the first to the last byte that is not UTF-8."""
     first = last = -1
     start = 0
     while start < len(data):
+        part, is_last = data[start : start + _CHECK_BYTES], start + _CHECK_BYTES >= len(data)
         try:
-            _, used = codecs.utf_8_decode(
-                data[start : start + _CHECK_BYTES], "strict", start + _CHECK_BYTES >= len(data)
-            )
-            start += used
+            start += codecs.utf_8_decode(part, "strict", is_last)[1]
         except UnicodeDecodeError as error:
             first = start + error.start if first < 0 else first
             last = start + error.end

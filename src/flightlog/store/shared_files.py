@@ -1,12 +1,12 @@
 """Files that people or other programs edit too: exchange, back up, restore.
 
-They are not ours: their permissions stay, and where they are symbolic links (people keep them
-in a repository) the link stays and the file it names is replaced. Knows bytes, not settings.
+Their permissions stay, and if they are symbolic links (people keep them in a repository) the
+link stays and its target is replaced.
 
-A new file takes the old one's name by an exchange of names, so that whatever stood there is
-still in our hands: if it is not what we had read, somebody saved in between, and their file is
-put back. The one exchanged out is kept beside for a while, because an editor may still write
-into it. After a crash the name holds the old file or the new one, whole.
+`replace_if_unchanged` swaps the names of the new and the old file, so that the old content is
+not lost: if it is not what we had read, another program saved in between, and the names are
+swapped back. The old file is kept aside for a while, because an editor may still write to it.
+After a crash the name holds the old file or the new one, whole.
 """
 
 import ctypes
@@ -27,15 +27,15 @@ from flightlog.store.files import (
     write_all,
 )
 
-_NEW_FILE_MODE = 0o600
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
-_RENAME_SWAP = 2
+_NEW_FILE_MODE = 0o600  # settings may hold keys
+_AT_FDCWD = -100  # <fcntl.h>: paths are relative to the current directory
+_RENAME_EXCHANGE = 2  # <linux/fs.h>
+_RENAME_SWAP = 2  # <sys/stdio.h> of macOS
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP}
 
 
 def read_if_exists(path: Path) -> bytes | None:
-    """The bytes of `path`, or None when there is no such file."""
+    """Return the bytes of `path`, or None if it does not exist."""
     try:
         with os_errors_as_unavailable(path):
             return path.read_bytes()
@@ -44,7 +44,7 @@ def read_if_exists(path: Path) -> bytes | None:
 
 
 def replace_or_conflict(path: Path, old: bytes | None, new: bytes) -> None:
-    """Make `path` hold `new`, unless it no longer holds `old`: then somebody else was there."""
+    """Write `new` to `path`; raise `Conflict` if it no longer holds `old`."""
     target = path.resolve()
     with os_errors_as_unavailable(path):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def replace_or_conflict(path: Path, old: bytes | None, new: bytes) -> None:
         _write_new_file(temporary, new, mode)
         try:
             if read_if_exists(path) != old:
-                raise Conflict(f"changed by somebody else just now: {path}", hint="run the command again")
+                raise Conflict(f"changed by another program just now: {path}", hint="run the command again")
             temporary.rename(target)
         finally:
             temporary.unlink(missing_ok=True)
@@ -61,11 +61,11 @@ def replace_or_conflict(path: Path, old: bytes | None, new: bytes) -> None:
 
 
 def back_up(path: Path, data: bytes) -> Path:
-    """Keep `data` beside `path` under the next free number, unless it is kept there already."""
-    kept = list_backups(path)
-    if kept and kept[-1].read_bytes() == data:
-        return kept[-1]
-    number = int(kept[-1].name.rpartition("-")[2].removesuffix(".bak")) + 1 if kept else 1
+    """Write `data` to a new numbered backup of `path`, unless the last one is equal."""
+    backups = list_backups(path)
+    if backups and backups[-1].read_bytes() == data:
+        return backups[-1]
+    number = _backup_number(backups[-1]) + 1 if backups else 1
     copy = path.with_name(f"{path.name}.flightlog-{number}.bak")
     try:
         with os_errors_as_unavailable(copy):
@@ -77,13 +77,16 @@ def back_up(path: Path, data: bytes) -> Path:
 
 
 def list_backups(path: Path) -> list[Path]:
-    """The kept copies of `path`, oldest first."""
-    found = path.parent.glob(f"{path.name}.flightlog-*.bak")
-    return sorted(found, key=lambda copy: int(copy.name.rpartition("-")[2].removesuffix(".bak")))
+    """Return the backups of `path`, oldest first."""
+    return sorted(path.parent.glob(f"{path.name}.flightlog-*.bak"), key=_backup_number)
+
+
+def _backup_number(copy: Path) -> int:
+    return int(copy.name.rpartition("-")[2].removesuffix(".bak"))
 
 
 def remove_with_dir(path: Path) -> None:
-    """Take `path` away, and its directory when nothing else is in it."""
+    """Remove `path`, and its directory if that is empty then."""
     path.unlink(missing_ok=True)
     with suppress(OSError):
         path.parent.rmdir()
@@ -100,23 +103,27 @@ def _write_new_file(path: Path, data: bytes, mode: int) -> None:
 
 
 def replace_if_unchanged(path: Path, before: bytes | None, after: bytes, aside: Path, *, durable: bool = True) -> bool:
-    """Make `path` hold `after` if it holds `before`; otherwise leave it, and say so.
+    """Write `after` to `path` if it holds `before`, and return whether it did.
 
-    What stood there is moved to `aside`.
+    The old file is moved to `aside`.
     """
     with open_temporary(path) as (temp, file), os_errors_as_unavailable(path):
         write_all(file, after)
         if durable:
             os.fsync(file)
         if before is None:
-            return _try_create(temp, path)
+            try:
+                os.link(temp, path)  # fails if the file exists
+            except FileExistsError:
+                return False
+            return True
         if read_if_exists(path) != before:
             return False
         if not _swap_files(temp, path):
             commit_temporary(temp, file, path, durable=durable)
             return True
         if temp.read_bytes() != before:
-            # Somebody saved between our look and the exchange: theirs goes back.
+            # Another program saved between our read and the swap: its file goes back.
             _swap_files(temp, path)
             return False
         ensure_dir(aside.parent)
@@ -126,16 +133,8 @@ def replace_if_unchanged(path: Path, before: bytes | None, after: bytes, aside: 
     return True
 
 
-def _try_create(temp: Path, path: Path) -> bool:
-    try:
-        os.link(temp, path)
-    except FileExistsError:
-        return False
-    return True
-
-
 def _swap_files(one: Path, two: Path) -> bool:
-    """Exchange the names of two files at once; False where the system cannot."""
+    """Swap the names of two files atomically; return False if the system cannot."""
     library = ctypes.CDLL(None, use_errno=True)
     names = (os.fsencode(one), os.fsencode(two))
     if sys.platform == "darwin":

@@ -1,4 +1,4 @@
-"""Which recorded line of a response counts, and for which session.
+"""Attribute each response to one session and one of its recorded lines.
 
 One response is one message id, wherever and however often it was recorded. Its line with the
 most output counts whole (early lines of a stream carry a placeholder). Forks and resumed copies
@@ -6,16 +6,15 @@ repeat the messages of another session; those belong to the session that recorde
 The result does not depend on the order in which lines or files were read.
 """
 
-import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.model.usage import ModelResponse, Usage
+from flightlog.model.usage import ModelResponse
 
-_NEVER = -1  # sorts a session without a response of its own before the others
+_NEVER = -1  # sorts a session without a response of its own before the others: it is the original
 
 
 class Attribution(Struct, frozen=True):
@@ -27,7 +26,7 @@ class Attribution(Struct, frozen=True):
 
 
 def attribute_responses(lines: Iterable[ModelResponse], first_ms: Mapping[str, int]) -> Attribution:
-    """Give each response to one session; `first_ms` is the first timestamp of each session's files."""
+    """Give each response to one session; `first_ms` has the first timestamp of each session."""
     best: dict[str, dict[str, ModelResponse]] = defaultdict(dict)
     for line in lines:
         by_session = best[line.message_id]
@@ -38,7 +37,7 @@ def attribute_responses(lines: Iterable[ModelResponse], first_ms: Mapping[str, i
     responses = []
     copies: dict[str, list[ModelResponse]] = defaultdict(list)
     for by_session in best.values():
-        fullest = _best_copy(by_session.values())
+        fullest = min(by_session.values(), key=_copy_order)
         owner = min(by_session, key=age.__getitem__) if len(by_session) > 1 else fullest.session
         owned = replace(fullest, session=owner, project=by_session[owner].project)
         responses.append(owned)
@@ -46,24 +45,18 @@ def attribute_responses(lines: Iterable[ModelResponse], first_ms: Mapping[str, i
             if session != owner:
                 copies[session].append(owned)
     responses.sort(key=lambda response: (response.at_ms, response.message_id))
-    return Attribution(tuple(responses), {session: tuple(each) for session, each in copies.items()})
+    return Attribution(tuple(responses), {session: tuple(owned) for session, owned in copies.items()})
 
 
 def is_better_copy(line: ModelResponse, other: ModelResponse) -> bool:
     """Return whether `line` has more output, else is of the main thread, else is earlier."""
-    this = (line.usage.output, not line.lane, -line.at_ms)
-    that = (other.usage.output, not other.lane, -other.at_ms)
-    if this != that:
-        return this > that
-    return _other_fields(line) < _other_fields(other)
+    return _copy_order(line) < _copy_order(other)
 
 
-def _other_fields(line: ModelResponse) -> tuple[str, str, str, str, Usage, str, bool]:
-    return (line.session, line.request_id, line.lane, line.model, line.usage, line.project, line.aborted)
-
-
-def _best_copy(lines: Iterable[ModelResponse]) -> ModelResponse:
-    return functools.reduce(lambda other, line: line if is_better_copy(line, other) else other, lines)
+def _copy_order(line: ModelResponse) -> tuple[object, ...]:
+    """Return a sort key that puts the best copy first; the rest makes the order total."""
+    rest = (line.session, line.request_id, line.lane, line.model, line.usage, line.project, line.aborted)
+    return (-line.usage.output, bool(line.lane), line.at_ms, *rest)
 
 
 def _session_ages(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from array import array
 
 
-LEVEL = 1
+LEVEL = 1  # of the tables that several levels of the index share
 SCHEMA = IndexSchema(
     "usage",
     """
@@ -103,7 +103,7 @@ class UsageIndexUpdate:
             self._new_shares |= self._shares_with_stored()
 
     def stale_groups(self) -> list[SessionGroup]:
-        """Return the groups whose digests may have changed; their sessions count as stale from now on."""
+        """Return the groups whose digests may have changed, and mark all their sessions as stale."""
         if self._is_outdated:
             self._stale.update(row.session for row in self._files.values())
         neighbors = self._neighbors()
@@ -119,16 +119,16 @@ class UsageIndexUpdate:
 
     def load_usage(self, group: SessionGroup) -> list[SessionUsage]:
         """Return the rows and client totals of each session of a group, stored and new."""
-        return [self._load_session(session, self._ids_by_session[session]) for session in group]
+        return [self._load_session(session) for session in group]
 
     def digests(self) -> dict[str, bytes]:
         """Return the digest of every session that has files, in the order of their ids."""
         sessions = {row.session for row in self._files.values()}
-        every: dict[str, bytes] = {}
+        digests: dict[str, bytes] = {}
         if sessions - self._stale:
-            every = dict(self._database.execute("SELECT session, body FROM digests").fetchall())
-        every |= self.fresh
-        return {session: every[session] for session in sorted(every) if session in sessions}
+            digests = dict(self._database.execute("SELECT session, body FROM digests").fetchall())
+        digests |= self.fresh
+        return {session: digests[session] for session in sorted(digests) if session in sessions}
 
     def write(self, database: sqlite3.Connection) -> None:
         """Write the changes, unless another process wrote its own in the meantime."""
@@ -174,20 +174,21 @@ class UsageIndexUpdate:
             ids[row.session].append(row.id)
         return ids
 
-    def _load_session(self, session: str, files: Iterable[int]) -> SessionUsage:
+    def _load_session(self, session: str) -> SessionUsage:
         rows: list[UsageLine] = []
         totals: list[ClientTotals] = []
+        files = self._ids_by_session[session]
         for file in files:
-            for more_rows, more_totals in self._load_file(file):
-                rows += more_rows
-                totals += more_totals
+            for file_rows, file_totals in self._load_file(file):
+                rows += file_rows
+                totals += file_totals
         first = (self._files[file].first_ms for file in files)
         return SessionUsage(session, min(filter(None, first), default=0), rows, totals)
 
     def _load_file(self, file: int) -> Iterator[tuple[list[UsageLine], list[ClientTotals]]]:
         if file in self.plan.current:
-            ask = "SELECT body FROM chunks WHERE file = ? ORDER BY start"
-            for (body,) in self._database.execute(ask, (file,)):
+            query = "SELECT body FROM chunks WHERE file = ? ORDER BY start"
+            for (body,) in self._database.execute(query, (file,)):
                 yield unpack_rows(body)
         if file in self._scans:
             _, scan = self._scans[file]
@@ -196,9 +197,9 @@ class UsageIndexUpdate:
     def _neighbors(self) -> Mapping[str, set[str]]:
         neighbors: dict[str, set[str]] = defaultdict(set)
         stored = self._database.execute("SELECT session, other FROM shares")
-        for one, other in [*stored, *self._new_shares]:
-            neighbors[one].add(other)
-            neighbors[other].add(one)
+        for session, other in [*stored, *self._new_shares]:
+            neighbors[session].add(other)
+            neighbors[other].add(session)
         return neighbors
 
     def _find_shares(self, session: str, keys: bytes, first_owner: dict[int, str]) -> None:
@@ -221,8 +222,8 @@ class UsageIndexUpdate:
         row = self._database.execute("SELECT keys FROM response_keys WHERE level = ?", (LEVEL,)).fetchone()
         if row:
             return unpack_keys(row[0])
-        every = b"".join(keys for (keys,) in self._database.execute("SELECT keys FROM chunks"))
-        return unpack_keys(merge_sorted(set(unpack_keys(every)), unpack_keys(b"")))
+        keys = b"".join(chunk for (chunk,) in self._database.execute("SELECT keys FROM chunks"))
+        return unpack_keys(merge_sorted(set(unpack_keys(keys)), unpack_keys(b"")))
 
     def _shares_with_stored(self) -> set[tuple[str, str]]:
         shared = intersect_sorted(self._new_keys, self._stored_keys)
@@ -236,8 +237,8 @@ class UsageIndexUpdate:
         for file, keys in self._database.execute("SELECT file, keys FROM chunks"):
             if file in self.plan.current:
                 stored = self.plan.current[file].session
-                sharing = {one for key in shared if has_key(key, keys) for one in owners[key]}
-                pairs |= {(min(one, stored), max(one, stored)) for one in sharing if one != stored}
+                others = {owner for key in shared if has_key(key, keys) for owner in owners[key]}
+                pairs |= {(min(owner, stored), max(owner, stored)) for owner in others if owner != stored}
         return pairs
 
 

@@ -1,4 +1,4 @@
-"""The usage pipeline: list, plan, scan, merge, digest, report; saved after the report is printed.
+"""The usage pipeline: plan, scan, merge, digest, report; saved after the report is printed.
 
 Without an index, or with a damaged one, the report is the same and takes longer.
 """
@@ -19,7 +19,7 @@ from flightlog.sources.workers import TICKETS_MAX, may_fork, run_forked, scan_fi
 from flightlog.store.index.database import Index, Readable
 from flightlog.store.index.files import SCHEMA as FILES
 from flightlog.store.index.files import SyncStats
-from flightlog.usage.digest import UsageDigest, digest_sessions
+from flightlog.usage.digest import UsageDigest, best_rows, digest_sessions
 from flightlog.usage.index import SCHEMA, SessionGroup, UsageIndexUpdate
 from flightlog.usage.prices import PRICES_FROM
 from flightlog.usage.reconciliation import GapEvidence
@@ -28,7 +28,7 @@ from flightlog.usage.report import UsageFilter, UsageReport, build_report, filte
 # Stored digests of another version are made again: count up when a rule in `usage` changes.
 VERSION = f"3 {PRICES_FROM['source']} {PRICES_FROM['date']}"
 
-_FORK_FROM = 16  # groups; fewer are digested sooner than a process is started
+_FORK_FROM = 16  # groups; digesting fewer takes less time than starting a process
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(UsageDigest).decode
 _decode_digests = msgspec.msgpack.Decoder(dict[str, bytes]).decode
@@ -65,16 +65,10 @@ class UsagePipeline:
         self._sync()
         return [_decode(self._digests[session]) for session in sessions if session in self._digests]
 
-    def session_responses(self, session: str) -> list[UsageLine]:
+    def session_responses(self, session: str) -> Sequence[UsageLine]:
         """Return one row for each response in a session's own files, its fullest copy."""
-        best: dict[str, UsageLine] = {}
-        for file in self._files:
-            if file.session == session:
-                for row in scan_usage(file).rows:
-                    other = best.get(row.message_id)
-                    if other is None or row.output > other.output:
-                        best[row.message_id] = row
-        return list(best.values())
+        files = [file for file in self._files if file.session == session]
+        return best_rows([row for file in files for row in scan_usage(file).rows])
 
     def refresh(self) -> None:
         """Read what is new; `save` stores it."""
@@ -105,29 +99,29 @@ class UsagePipeline:
         return update
 
     def _digest_groups(self, update: UsageIndexUpdate, groups: Sequence[SessionGroup]) -> dict[str, bytes]:
-        """Digest groups of sessions, many of them on every processor.
+        """Return the digests of all groups; many groups are digested on all processors.
 
         A forked child must not use the database connection, so only a first report forks: all
         of its rows are in memory.
         """
-        made: dict[str, bytes] = {}
+        digests: dict[str, bytes] = {}
         workers = os.cpu_count() or 1
         many = _FORK_FROM <= len(groups) <= TICKETS_MAX
         if many and workers > 1 and not update.plan.current and may_fork():
             digest = lambda number: self._digest_group(update, groups[number])  # noqa: E731
-            for digests in run_forked(len(groups), digest, _decode_digests, workers):
-                made.update(digests)
+            for part in run_forked(len(groups), digest, _decode_digests, workers):
+                digests.update(part)
         for group in groups:
-            if group[0] not in made:
-                made.update(self._digest_group(update, group))
-        return made
+            if group[0] not in digests:
+                digests.update(self._digest_group(update, group))
+        return digests
 
     def _digest_group(self, update: UsageIndexUpdate, group: SessionGroup) -> Mapping[str, bytes]:
         usage = update.load_usage(group)
         return {digest.session: _encode(digest) for digest in digest_sessions(usage, self._find_evidence)}
 
-    def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - FindEvidence
-        from flightlog.agents.claude_code.evidence import find_evidence  # noqa: PLC0415 - few reports need it
+    def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - as FindEvidence
+        from flightlog.agents.claude_code.scan import find_evidence  # noqa: PLC0415 - few reports need it
 
         paths = (file.path for file in self._files if file.session == session)
         return GapEvidence(*find_evidence(paths, more=more))

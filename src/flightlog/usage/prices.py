@@ -1,4 +1,4 @@
-"""What a response costs by the public price list.
+"""The cost of a response by the public price list.
 
 Tiers: cache writes by life time, and the long-context prices of a response whose prompt is
 above the threshold. A model that is not in the table costs an unknown amount, never zero.
@@ -16,18 +16,18 @@ from flightlog.model.usage import ClientTotals, Cost, CostSource, ModelResponse,
 from flightlog.usage.price_table import ROWS, SOURCE, TAKEN, PriceList
 
 PRICES_FROM = {"source": SOURCE, "date": TAKEN}
-_VENDOR_END = r"-v\d+(:\d+)?$"
+_VENDOR_END = r"-v\d+(:\d+)?$"  # a cloud vendor's version of the model's name
 _UNKNOWN = Cost(None, CostSource.UNKNOWN)
 
 
 def price(model: str, usage: Usage, at_ms: int | None = None) -> Cost:
-    """Price `usage` of `model` as it was billed at `at_ms`, or now when that is not known."""
+    """Return the cost of `usage` of `model` by the prices at `at_ms`, or now if that is unknown."""
     threshold = long_context_threshold(model, at_ms)
     return price_at(model, usage, at_ms, long=bool(threshold) and usage.prompt > threshold)
 
 
 def price_at(model: str, usage: Usage, at_ms: int | None, *, long: bool) -> Cost:
-    """Price what several responses used together, all of them with a long prompt or none."""
+    """Return the cost of the summed usage of responses that all have a long prompt, or none."""
     lists = _lists(model)
     if not lists:
         return Cost(0.0, CostSource.TABLE) if not usage else _UNKNOWN
@@ -39,13 +39,13 @@ def price_at(model: str, usage: Usage, at_ms: int | None, *, long: bool) -> Cost
 
 
 def long_context_threshold(model: str, at_ms: int | None) -> int:
-    """Return the prompt tokens above which a response of `model` has long-context prices, 0 when there are none."""
+    """Return the prompt tokens above which long-context prices apply; 0 if there are none."""
     lists = _lists(model)
     return _in_force(lists, at_ms)[1] if lists else 0
 
 
 def is_priced(model: str) -> bool:
-    """Say whether the table knows `model`."""
+    """Return whether the table has prices of `model`."""
     return bool(_lists(model))
 
 
@@ -57,14 +57,14 @@ class PricedResponse(Struct, frozen=True):
 
 
 def price_responses(responses: Iterable[ModelResponse], totals: Mapping[str, ClientTotals]) -> list[PricedResponse]:
-    """Price each response.
+    """Return each response with its cost.
 
     Where the table has no price, share out the client's cost of that model in that session by
     tokens; `totals` are the clients' own totals by session.
     """
-    every = list(responses)
+    responses = list(responses)
     tokens: dict[tuple[str, str], int] = defaultdict(int)
-    for response in every:
+    for response in responses:
         if not is_priced(response.model):
             tokens[response.session, response.model] += response.usage.total
     client_usd = {
@@ -73,7 +73,7 @@ def price_responses(responses: Iterable[ModelResponse], totals: Mapping[str, Cli
         for model in client.models
         if model.cost_usd
     }
-    return [PricedResponse(response, _cost(response, tokens, client_usd)) for response in every]
+    return [PricedResponse(response, _cost(response, tokens, client_usd)) for response in responses]
 
 
 def _cost(
@@ -89,26 +89,25 @@ def _cost(
 
 @functools.cache
 def _lists(model: str) -> tuple[PriceList, ...]:
-    """Find a model; cloud vendors write `us.anthropic.claude-…-v1:0` or `claude-…@date`, the client adds `[1m]`."""
-    said = model.lower().removesuffix("[1m]")
-    name = said[max(said.find("claude"), 0) :]
+    """Return the price lists of a model, or nothing.
+
+    Cloud vendors write `us.anthropic.claude-…-v1:0` or `claude-…@date`, the client adds `[1m]`.
+    """
+    lower = model.lower().removesuffix("[1m]")
+    name = lower[max(lower.find("claude"), 0) :]
     plain = (re.sub(_VENDOR_END, "", name) if "-v" in name else name).replace("@", "-")
-    for clauses, lists in ROWS:
-        if any(_matches(kind, word, each) for kind, word in clauses for each in (name, plain)):
+    for patterns, lists in ROWS:
+        if any(_matches(pattern, name) or _matches(pattern, plain) for pattern in patterns.split()):
             return lists
     return ()
 
 
-def _matches(kind: str, word: str, name: str) -> bool:
-    match kind:
-        case "starts_with":
-            return name.startswith(word)
-        case "equals":
-            return name == word
-        case "contains":
-            return word in name
-        case _:
-            return re.search(word, name) is not None
+def _matches(pattern: str, name: str) -> bool:
+    if pattern.startswith("^"):
+        return re.search(pattern, name) is not None
+    if pattern.startswith("*"):
+        return pattern.strip("*") in name
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def _in_force(lists: tuple[PriceList, ...], at_ms: int | None) -> PriceList:

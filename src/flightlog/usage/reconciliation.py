@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.model.usage import ClientTotals, ModelResponse, Usage
+from flightlog.model.usage import ClientTotals, ModelResponse, ModelTotal, Usage
 
 
 class GapReason(enum.Enum):
@@ -37,7 +37,7 @@ FindEvidence = Callable[[str, bool], GapEvidence]
 
 
 class UsageGap(Struct, frozen=True):
-    """A part of the difference, with its reason; below zero when the client counted less than was recorded."""
+    """A part of the difference; below zero if the client counted less than was recorded."""
 
     session: str
     reason: GapReason
@@ -82,38 +82,34 @@ def latest_totals(totals: Iterable[ClientTotals]) -> ClientTotals:
 
 
 def own_client_totals(totals: SessionTotals, history: Mapping[str, Sequence[ClientTotals]]) -> ClientTotals:
-    """Return what the client counted in this session alone: a fork's total without the inherited part."""
+    """Return what the client counted in this session alone, without what a fork inherited."""
     client = latest_totals(history[totals.session])
     parent = _parent_totals(totals, client, history)
     before = {model.model: model for model in parent.models} if parent else {}
-    models = [
-        replace(model, usage=model.usage - known.usage, cost_usd=max(model.cost_usd - known.cost_usd, 0.0))
-        if (known := before.get(model.model))
-        else model
-        for model in client.models
-    ]
+    models = [_subtract(model, before[model.model]) if model.model in before else model for model in client.models]
     return replace(client, models=tuple(models))
+
+
+def _subtract(model: ModelTotal, inherited: ModelTotal) -> ModelTotal:
+    cost_usd = max(model.cost_usd - inherited.cost_usd, 0.0)
+    return replace(model, usage=model.usage - inherited.usage, cost_usd=cost_usd)
 
 
 def reconcile(
     totals: SessionTotals, history: Mapping[str, Sequence[ClientTotals]], evidence: FindEvidence
 ) -> Reconciliation:
-    """Compare one session's record with its client's total; `history` has the totals of every client, by session."""
+    """Compare a session's record with its client's total; `history` has all totals by session."""
     client = latest_totals(history[totals.session])
     parent = _parent_totals(totals, client, history)
     inherited, inherited_usd = (parent.usage, parent.total_usd) if parent else (Usage(), 0.0)
-    usd = totals.usd
-    gap = UsageGap(
-        totals.session,
-        GapReason.UNKNOWN,
-        client.usage - inherited - totals.usage,
-        client.total_usd - inherited_usd - (usd or 0.0),
-    )
+    gap_usage = client.usage - inherited - totals.usage
+    gap_usd = client.total_usd - inherited_usd - (totals.usd or 0.0)
+    gap = UsageGap(totals.session, GapReason.UNKNOWN, gap_usage, gap_usd)
     return Reconciliation(
         session=totals.session,
         client=client,
         recorded=totals.usage,
-        recorded_usd=usd,
+        recorded_usd=totals.usd,
         inherited=inherited,
         inherited_usd=inherited_usd,
         inherited_from=parent.session if parent else "",
@@ -124,7 +120,7 @@ def reconcile(
 def _parent_totals(
     totals: SessionTotals, client: ClientTotals, history: Mapping[str, Sequence[ClientTotals]]
 ) -> ClientTotals | None:
-    """Return the total a fork continued from, which has its start time; a copied file starts at zero."""
+    """Return the total a fork continued from: it has the same start; a copied file has none."""
     if not totals.copies:
         return None
     parent = max(totals.copies, key=lambda response: (response.at_ms, response.message_id)).session
@@ -152,15 +148,10 @@ def _explain_gap(
             rest, rest_usd = rest - usage, rest_usd - usd
     if rest:
         more = rest.total > 0
-        reason = _most_likely_reason(evidence(gap.session, more), more=more, interrupted=bool(aborted))
+        shown = evidence(gap.session, more)
+        reason = GapReason.INTERRUPTED if aborted else GapReason.UNKNOWN
+        if more and (shown.compactions or shown.cuts):
+            reason = GapReason.COMPACTION if shown.compactions else GapReason.CUT
+        elif shown.copied:
+            reason = GapReason.COPY
         yield UsageGap(gap.session, reason, rest, rest_usd)
-
-
-def _most_likely_reason(evidence: GapEvidence, *, more: bool, interrupted: bool) -> GapReason:
-    if more and evidence.compactions:
-        return GapReason.COMPACTION
-    if more and evidence.cuts:
-        return GapReason.CUT
-    if evidence.copied:
-        return GapReason.COPY
-    return GapReason.INTERRUPTED if interrupted else GapReason.UNKNOWN

@@ -7,6 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
+from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -17,7 +18,10 @@ from flightlog.usage.reconciliation import Reconciliation, UsageGap, unpack_reco
 
 
 class UsageReport(Struct, frozen=True):
-    """Rows and total of the recorded usage; `reconciled` are the digests of sessions whose client counted."""
+    """Rows and total of the recorded usage.
+
+    `reconciled` are the digests of the sessions whose client reported a total.
+    """
 
     by: Breakdown
     total: UsageRow
@@ -32,12 +36,12 @@ class UsageReport(Struct, frozen=True):
 
     @property
     def reconciliations(self) -> tuple[Reconciliation, ...]:
-        """Client total against record, for each session whose client counted."""
+        """Client total against record, for each session whose client reported one."""
         return tuple(unpack_reconciliation(digest.reconciliation) for digest in self.reconciled)
 
 
 class UsageFilter(Struct, frozen=True):
-    """The part of the usage to report: from a time on, and in projects whose path contains a text."""
+    """Selects usage since a time, of projects whose path contains a text."""
 
     since_ms: int = 0
     project: str = ""
@@ -62,7 +66,7 @@ def filter_digests(digests: Iterable[UsageDigest], only: UsageFilter | None) -> 
 
 
 def build_report(digests: Sequence[UsageDigest], by: Breakdown, zone: tzinfo, damaged: int) -> UsageReport:
-    """Return the whole report; a session without responses has a row in a report by session only."""
+    """Return the report; only one by session has rows for sessions without responses."""
     rows = break_down(digests, by, zone)
     total = _add_rows(rows, sum(1 for digest in digests if digest.buckets))
     if by is Breakdown.SESSION:
@@ -88,14 +92,14 @@ def total_row(digests: Iterable[UsageDigest]) -> UsageRow:
 
 
 def _row(items: Sequence[DigestBucket], key: str) -> UsageRow:
-    """Sum up in one pass: a report of a year is thousands of buckets."""
-    used: list[tuple[int, ...]] = []
+    """Return the sum of buckets, in one pass: a report of a year has thousands of them."""
+    usages: list[tuple[int, ...]] = []
     amounts: list[float] = []
     sessions, models, unpriced = set(), set(), set()
     responses, first_ms, last_ms = 0, sys.maxsize, 0
     source: CostSource | None = None
     for digest, bucket in items:
-        used.append(astuple(bucket.usage))
+        usages.append(astuple(bucket.usage))
         responses += bucket.responses
         sessions.add(digest.session)
         models.add(bucket.model)
@@ -110,7 +114,7 @@ def _row(items: Sequence[DigestBucket], key: str) -> UsageRow:
     cost = Cost(round(sum(amounts, 0.0), USD_DIGITS), source or CostSource.TABLE)
     return UsageRow(
         key=key,
-        usage=Usage(*map(sum, zip(*used, strict=True))),
+        usage=Usage(*map(sum, zip(*usages, strict=True))),
         cost=cost if amounts or not items else Cost(None, CostSource.UNKNOWN),
         responses=responses,
         sessions=len(sessions),
@@ -122,7 +126,7 @@ def _row(items: Sequence[DigestBucket], key: str) -> UsageRow:
 
 
 def _add_rows(rows: Sequence[UsageRow], sessions: int) -> UsageRow:
-    """Return the total of rows; a session may be in several, so `sessions` is counted by the caller."""
+    """Return the total of rows; a session may be in several, so the caller counts `sessions`."""
     cost = sum_costs(row.cost for row in rows)
     return UsageRow(
         key="",
@@ -140,19 +144,14 @@ def _add_rows(rows: Sequence[UsageRow], sessions: int) -> UsageRow:
 def _key_function(
     items: Sequence[DigestBucket], by: Breakdown, zone: tzinfo
 ) -> Callable[[UsageDigest, UsageBucket], str]:
-    match by:
-        case Breakdown.SESSION:
-            return lambda digest, _: digest.session
-        case Breakdown.MODEL:
-            return lambda _, bucket: bucket.model
-        case Breakdown.PROJECT:
-            return lambda digest, _: digest.project
-        case Breakdown.DAY:
-            return _date_key(10, zone)
-        case Breakdown.MONTH:
-            return _date_key(7, zone)
-        case Breakdown.BLOCK:
-            return _block_key(items)
+    if by is Breakdown.BLOCK:
+        return _block_key(items)
+    if by in {Breakdown.DAY, Breakdown.MONTH}:
+        return _date_key(len("2026-01-31" if by is Breakdown.DAY else "2026-01"), zone)
+    if by is Breakdown.MODEL:
+        return lambda _, bucket: bucket.model
+    name = attrgetter(by.value)  # session or project
+    return lambda digest, _: name(digest)
 
 
 def _date_key(length: int, zone: tzinfo) -> Callable[[UsageDigest, UsageBucket], str]:
@@ -169,16 +168,16 @@ def _date_key(length: int, zone: tzinfo) -> Callable[[UsageDigest, UsageBucket],
         offset = offsets[day]
         if offset is None:
             return _utc(quarter).astimezone(zone).date().isoformat()[:length]
-        there = (quarter + offset) // DAY_MS
-        if there not in days:
-            days[there] = _utc(there * DAY_MS).date().isoformat()[:length]
-        return days[there]
+        local_day = (quarter + offset) // DAY_MS
+        if local_day not in days:
+            days[local_day] = _utc(local_day * DAY_MS).date().isoformat()[:length]
+        return days[local_day]
 
     return key
 
 
 def _offset_ms(day: int, zone: tzinfo) -> int | None:
-    """What the zone adds on a day of UTC; None on a day on which that changes."""
+    """Return the zone's offset on a day of UTC; None if it changes on that day."""
     begin, end = (_utc(at * DAY_MS).astimezone(zone).utcoffset() for at in (day, day + 1))
     return None if begin is None or begin != end else int(begin.total_seconds() * 1000)
 
@@ -188,7 +187,11 @@ def _utc(at_ms: int) -> datetime:
 
 
 def _block_key(items: Sequence[DigestBucket]) -> Callable[[UsageDigest, UsageBucket], str]:
-    """A block begins at the full hour of the first response after the last one ended; quarters never straddle that."""
+    """Return a function that names the 5-hour block of a bucket.
+
+    A block begins at the full hour of the first response after the block before it, so a quarter
+    is never in two blocks.
+    """
     starts: dict[int, int] = {}
     start = end = 0
     for quarter in sorted({bucket.quarter_ms for _, bucket in items if bucket.quarter_ms}):
@@ -196,5 +199,5 @@ def _block_key(items: Sequence[DigestBucket]) -> Callable[[UsageDigest, UsageBuc
             start = quarter - quarter % HOUR_MS
             end = start + BLOCK_MS
         starts[quarter] = start
-    names = {each: _utc(begin).isoformat()[:-6] + "Z" for each, begin in starts.items()}
+    names = {quarter: _utc(start).isoformat()[:-6] + "Z" for quarter, start in starts.items()}
     return lambda _, bucket: names.get(bucket.quarter_ms, "")

@@ -11,7 +11,8 @@ from flightlog.usage.report import UsageReport
 def report_json(report: UsageReport, zone: str) -> dict[str, Any]:
     """Return a report as every interface and test sees it."""
     by_session = report.by is Breakdown.SESSION
-    clients = {each.session: reconciliation_json(each) for each in report.reconciliations} if by_session else {}
+    reconciliations = report.reconciliations if by_session else ()
+    clients = {item.session: reconciliation_json(item) for item in reconciliations}
     rows = [{report.by.value: row.key, **row_json(row), **clients.get(row.key, {})} for row in report.rows]
     return {
         "by": report.by.value,
@@ -51,24 +52,21 @@ def row_json(row: UsageRow) -> dict[str, Any]:
 
 def gap_json(gap: UsageGap) -> dict[str, Any]:
     """Return one part of the unrecorded usage, with its reason."""
-    return {
-        "session": gap.session,
-        "reason": gap.reason.value,
-        **tokens_json(gap.usage),
-        "cost_usd": gap.cost_usd,
-    }
+    about = {"session": gap.session, "reason": gap.reason.value}
+    return {**about, **tokens_json(gap.usage), "cost_usd": gap.cost_usd}
 
 
-def reconciliation_json(each: Reconciliation) -> dict[str, Any]:
+def reconciliation_json(reconciliation: Reconciliation) -> dict[str, Any]:
     """Return a session's client total against its record."""
+    client = reconciliation.client
     return {
-        "client": {**tokens_json(each.client.usage), "cost_usd": each.client.total_usd},
+        "client": {**tokens_json(client.usage), "cost_usd": client.total_usd},
         "inherited": {
-            **tokens_json(each.inherited),
-            "cost_usd": each.inherited_usd,
-            "from": each.inherited_from or None,
+            **tokens_json(reconciliation.inherited),
+            "cost_usd": reconciliation.inherited_usd,
+            "from": reconciliation.inherited_from or None,
         },
-        "unrecorded": unrecorded_json(each.gaps),
+        "unrecorded": unrecorded_json(reconciliation.gaps),
     }
 
 

@@ -1,6 +1,6 @@
 """JSON as every command prints it.
 
-Every command that prints JSON waits for this module, so it imports little.
+Every command that prints JSON imports this module, so it imports little.
 """
 
 import re
@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 
-_LONE = rb"\\ud[89a-f][0-9a-f]{2}"
+_LONE_SURROGATE = rb"\\ud[89a-f][0-9a-f]{2}"
 
 
 def as_json(value: Any) -> str:
-    """Write JSON that can be read anywhere and shown on a terminal: what could act there is escaped."""
+    """Return indented JSON; characters that could act on a terminal are escaped."""
     return _escape_unsafe(msgspec.json.format(_encode_json(value), indent=2))
 
 
 def as_json_line(value: Any) -> str:
-    """Write the same on one line."""
+    """Return JSON on one line, escaped like `as_json`."""
     return _escape_unsafe(_encode_json(value))
 
 
@@ -25,15 +25,15 @@ def _encode_json(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        import json  # noqa: PLC0415 - two milliseconds, hardly ever needed
+        import json  # noqa: PLC0415 - takes 2 ms and is hardly ever needed
 
-        # A file name that is not text; everything else was made text when it was decoded.
-        return re.sub(_LONE, rb"\\ufffd", json.dumps(msgspec.to_builtins(value)).encode())
+        # A file name that is not UTF-8; all other text was made valid when it was decoded.
+        return re.sub(_LONE_SURROGATE, rb"\\ufffd", json.dumps(msgspec.to_builtins(value)).encode())
 
 
 def _escape_unsafe(body: bytes) -> str:
     if body.isascii() and b"\x7f" not in body:
-        return body.decode()  # what else could act is escaped in any JSON
-    from flightlog.model.text import UNSAFE  # noqa: PLC0415 - its pattern takes a while to compile
+        return body.decode()  # JSON escapes the other control characters
+    from flightlog.model.text import UNSAFE  # noqa: PLC0415 - compiling its pattern is slow
 
-    return UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", body.decode())
+    return UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", body.decode())

@@ -1,7 +1,7 @@
-"""Facts for the first screen; session health.
+"""The facts of the first screen, and the health of a session.
 
-Counts what the record shows; it does not know whether the work was any good. A session with
-nothing to count is quiet, not healthy.
+Health comes from counts in the record, not from the quality of the work. A session without a
+model response is quiet, not good.
 """
 
 import enum
@@ -17,14 +17,14 @@ from flightlog.model.usage import DAY_MS, Cost, Usage, format_cost
 from flightlog.views.session.outline import SessionSummary, TurnCost
 from flightlog.views.transcript import format_timestamp
 
-FAILED_SHARE_BAD = 0.25
-FAILED_CALLS_BAD = 3
-CENT_FRACTION = 0.00005
-PROJECT_WIDTH = 500
+FAILED_SHARE_BAD = 0.25  # of the tool calls: agents recover from a few failures
+FAILED_CALLS_BAD = 3  # at least: one failure of two calls says little
+USD_SHOWN_MIN = 0.00005  # amounts below are $0.0000 when printed
+PROJECT_WIDTH = 500  # a hostile path does not fill the screen
 
 
 class HealthLevel(enum.Enum):
-    """From nothing to remark to something wrong."""
+    """How a session went; `LOOK` and `BAD` have reasons."""
 
     QUIET = "quiet"
     GOOD = "good"
@@ -33,36 +33,37 @@ class HealthLevel(enum.Enum):
 
 
 class HealthSummary(Struct, frozen=True):
-    """A word, and why."""
+    """A level and the reasons for it."""
 
     level: HealthLevel
     reasons: tuple[str, ...]
 
 
-def judge_health(told: SessionSummary) -> HealthSummary:
-    """Judge a session by its summary."""
+def judge_health(summary: SessionSummary) -> HealthSummary:
+    """Return how a session went, judged by the counts of its summary."""
     bad: list[str] = []
     look: list[str] = []
-    if told.damaged:
-        bad.append(f"{told.damaged:,} damaged {'span' if told.damaged == 1 else 'spans'} in the recording")
-    if told.failed_calls:
-        said = f"{told.failed_calls:,} of {told.tool_calls:,} tool calls failed"
-        often = told.failed_calls >= max(FAILED_CALLS_BAD, FAILED_SHARE_BAD * told.tool_calls)
-        (bad if often else look).append(said)
-    if told.compactions:
-        look.append(f"context compacted {told.compactions:,} {'time' if told.compactions == 1 else 'times'}")
-    if told.unknown_records:
-        look.append(f"{told.unknown_records:,} records of unknown type")
-    if told.cost.usd is None and told.steps:
+    if summary.damaged:
+        bad.append(f"{pluralize(summary.damaged, 'damaged span')} in the recording")
+    if summary.failed_calls:
+        is_often = summary.failed_calls >= max(FAILED_CALLS_BAD, FAILED_SHARE_BAD * summary.tool_calls)
+        reason = f"{summary.failed_calls:,} of {summary.tool_calls:,} tool calls failed"
+        (bad if is_often else look).append(reason)
+    if summary.compactions:
+        look.append(f"context compacted {pluralize(summary.compactions, 'time')}")
+    if summary.unknown_records:
+        look.append(f"{pluralize(summary.unknown_records, 'record')} of unknown type")
+    if summary.cost.usd is None and summary.steps:
         look.append("no price known for its model")
-    level = (
-        HealthLevel.BAD if bad else HealthLevel.LOOK if look else HealthLevel.GOOD if told.steps else HealthLevel.QUIET
-    )
-    return HealthSummary(level, (*bad, *look) or (("no model response on record",) if not told.steps else ()))
+    if bad or look:
+        return HealthSummary(HealthLevel.BAD if bad else HealthLevel.LOOK, (*bad, *look))
+    if summary.steps:
+        return HealthSummary(HealthLevel.GOOD, ())
+    return HealthSummary(HealthLevel.QUIET, ("no model response on record",))
 
 
 class ExpiringSession(Struct, frozen=True):
-    """A session the agent's own clean-up will delete, and when."""
+    """A session that the agent's own clean-up will delete, and when."""
 
     session: str
     title: str
@@ -70,7 +71,7 @@ class ExpiringSession(Struct, frozen=True):
 
 
 class ProjectShare(Struct, frozen=True):
-    """A project and how much of the work was done there."""
+    """A project and its part of the work."""
 
     project: str
     sessions: int
@@ -79,7 +80,7 @@ class ProjectShare(Struct, frozen=True):
 
 
 class Overview(Struct, frozen=True):
-    """What there is to say at a glance."""
+    """The figures of the first screen."""
 
     sessions: int
     projects: int
@@ -104,94 +105,103 @@ class Overview(Struct, frozen=True):
 def find_expiring_sessions(
     summaries: Sequence[SessionSummary], keep_days: int, now_ms: int, within_days: int
 ) -> tuple[ExpiringSession, ...]:
-    """Find the sessions that will be deleted within so many days, the first one first."""
-    until = now_ms + within_days * DAY_MS
-    found = [
-        ExpiringSession(told.session, told.title, told.changed_ms + keep_days * DAY_MS)
-        for told in summaries
-        if told.changed_ms + keep_days * DAY_MS <= until
+    """Return the sessions that will be deleted within `within_days`, the next one first."""
+    expiring = [
+        ExpiringSession(summary.session, summary.title, summary.changed_ms + keep_days * DAY_MS)
+        for summary in summaries
+        if summary.changed_ms + keep_days * DAY_MS <= now_ms + within_days * DAY_MS
     ]
-    return tuple(sorted(found, key=lambda each: (each.deleted_ms, each.session)))
+    return tuple(sorted(expiring, key=lambda session: (session.deleted_ms, session.session)))
 
 
 def rank_projects(summaries: Sequence[SessionSummary], most: int) -> tuple[ProjectShare, ...]:
-    """Rank projects by turns, then by cost."""
+    """Return the `most` projects with the most turns, then the highest cost."""
     sessions: Counter[str] = Counter()
     turns: Counter[str] = Counter()
     costs: dict[str, float] = defaultdict(float)
-    for told in summaries:
-        sessions[told.project] += 1
-        turns[told.project] += told.turns
-        costs[told.project] += told.cost.usd or 0.0
+    for summary in summaries:
+        sessions[summary.project] += 1
+        turns[summary.project] += summary.turns
+        costs[summary.project] += summary.cost.usd or 0.0
     shares = [ProjectShare(name, sessions[name], turns[name], costs[name]) for name in sessions if name]
     return tuple(sorted(shares, key=lambda share: (-share.turns, -share.cost_usd, share.project))[:most])
 
 
 def most_expensive_prompt(summaries: Sequence[SessionSummary]) -> TurnCost | None:
-    """The one prompt that cost most."""
-    told = [summary.dearest for summary in summaries if summary.dearest is not None]
-    return max(told, key=lambda each: (each.cost.usd or 0.0, each.steps, each.address), default=None)
+    """Return the prompt that cost most in all sessions."""
+    turns = [summary.dearest for summary in summaries if summary.dearest is not None]
+    return max(turns, key=lambda turn: (turn.cost.usd or 0.0, turn.steps, turn.address), default=None)
 
 
 class OverviewFact(Struct, frozen=True):
-    """One true thing, and the command that shows more of it."""
+    """A sentence, and the command that shows more."""
 
     text: str
     next: str
 
 
-def iter_facts(told: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
-    """Say it in words, the widest view first."""
-    flightlog = "flightlog --samples" if told.sample else "flightlog"
-    span = f"{format_timestamp(told.first_ms, zone, '%Y-%m-%d')} to {format_timestamp(told.last_ms, zone, '%Y-%m-%d')}"
-    counts = (pluralize(told.sessions, "session"), pluralize(told.projects, "project"), pluralize(told.turns, "turn"))
-    yield OverviewFact(f"{counts[0]} in {counts[1]}, {counts[2]}, {span}", f"{flightlog} session list")
-    cost = f"{format_cost(told.cost)} for {told.usage.total:,} tokens"
+def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
+    """Yield the facts of the first screen, the most general one first."""
+    flightlog = "flightlog --samples" if overview.sample else "flightlog"
+    first, last = (format_timestamp(at_ms, zone, "%Y-%m-%d") for at_ms in (overview.first_ms, overview.last_ms))
+    projects, turns = pluralize(overview.projects, "project"), pluralize(overview.turns, "turn")
+    yield OverviewFact(
+        f"{pluralize(overview.sessions, 'session')} in {projects}, {turns}, {first} to {last}",
+        f"{flightlog} session list",
+    )
+    cost = f"{format_cost(overview.cost)} for {overview.usage.total:,} tokens"
     yield OverviewFact(f"they cost {cost}, each response counted once", f"{flightlog} session usage")
-    if abs(told.unrecorded_usd) >= CENT_FRACTION:
-        more = f"${abs(told.unrecorded_usd):,.4f} {'more' if told.unrecorded_usd > 0 else 'less'} than is on record"
+    if abs(overview.unrecorded_usd) >= USD_SHOWN_MIN:
+        amount = f"${abs(overview.unrecorded_usd):,.4f} {'more' if overview.unrecorded_usd > 0 else 'less'}"
         yield OverviewFact(
-            f"the clients counted {more}; each difference has a reason", f"{flightlog} session usage --by session"
+            f"the clients counted {amount} than is on record; each difference has a reason",
+            f"{flightlog} session usage --by session",
         )
-    if told.dearest is not None:
-        price = f"{pluralize(told.dearest.steps, 'step')}, {format_cost(told.dearest.cost)}"
+    if overview.dearest is not None:
+        turn = overview.dearest
         yield OverviewFact(
-            f"dearest prompt: {told.dearest.prompt!r}, {price}",
-            f"{flightlog} session show {shlex.quote(told.dearest.address)}",
+            f"most expensive prompt: {turn.prompt!r}, {pluralize(turn.steps, 'step')}, {format_cost(turn.cost)}",
+            f"{flightlog} session show {shlex.quote(turn.address)}",
         )
-    for share in told.busiest:
+    for share in overview.busiest:
         work = f"{pluralize(share.sessions, 'session')}, {pluralize(share.turns, 'turn')}, ${share.cost_usd:,.2f}"
         name = one_line(share.project, PROJECT_WIDTH)
         yield OverviewFact(f"{name}: {work}", f"{flightlog} session list --project {shlex.quote(name)}")
-    if told.archived:
-        yield OverviewFact(f"{pluralize(told.archived, 'session')} archived (original deleted)", "flightlog status")
-    if told.damaged_sessions:
-        count = pluralize(len(told.damaged_sessions), "session")
-        yield OverviewFact(f"{count} damaged, {told.damaged_sessions[0]} first", "flightlog doctor --verify")
-    yield _retention_fact(told, zone)
-    if told.holding_secrets:
-        count = pluralize(len(told.holding_secrets), "session")
-        verb = "holds" if len(told.holding_secrets) == 1 else "hold"
-        yield OverviewFact(
-            f"{count} {verb} what looks like secrets", f"flightlog privacy scan {told.holding_secrets[0]} --secrets"
-        )
-    if told.unknown_records or told.damaged:
-        yield OverviewFact(
-            f"{told.unknown_records:,} records of unknown type, {told.damaged:,} damaged spans", "flightlog doctor"
-        )
+    yield from _recording_facts(overview, zone)
 
 
-def _retention_fact(told: Overview, zone: tzinfo) -> OverviewFact:
-    if told.sample:
+def _recording_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
+    """Yield what is archived, damaged, about to be deleted, private or unknown."""
+    if overview.archived:
+        yield OverviewFact(f"{pluralize(overview.archived, 'session')} archived (original deleted)", "flightlog status")
+    if overview.damaged_sessions:
+        count = pluralize(len(overview.damaged_sessions), "session")
+        yield OverviewFact(f"{count} damaged, {overview.damaged_sessions[0]} first", "flightlog doctor --verify")
+    yield _retention_fact(overview, zone)
+    if overview.holding_secrets:
+        sessions = overview.holding_secrets
+        verb = "holds" if len(sessions) == 1 else "hold"
+        yield OverviewFact(
+            f"{pluralize(len(sessions), 'session')} {verb} what looks like secrets",
+            f"flightlog privacy scan {sessions[0]} --secrets",
+        )
+    if overview.unknown_records or overview.damaged:
+        records = pluralize(overview.unknown_records, "record")
+        spans = pluralize(overview.damaged, "damaged span")
+        yield OverviewFact(f"{records} of unknown type, {spans}", "flightlog doctor")
+
+
+def _retention_fact(overview: Overview, zone: tzinfo) -> OverviewFact:
+    if overview.sample:
         return OverviewFact("see it work on a session made now", "flightlog demo")
-    if not told.doomed:
-        days = f"{told.keep_days}-day clean-up"
-        return OverviewFact(f"nothing is deleted within a week by Claude Code's {days}", "flightlog doctor")
-    first = told.doomed[0]
-    count = pluralize(len(told.doomed), "session")
-    when = format_timestamp(first.deleted_ms, zone, "%Y-%m-%d")
-    name = first.session
+    if not overview.doomed:
+        rule = f"Claude Code's {overview.keep_days}-day clean-up"
+        return OverviewFact(f"nothing is deleted within a week by {rule}", "flightlog doctor")
+    first = overview.doomed[0]
+    count = pluralize(len(overview.doomed), "session")
+    day = format_timestamp(first.deleted_ms, zone, "%Y-%m-%d")
+    rule = f"Claude Code's {overview.keep_days}-day rule"
     return OverviewFact(
-        f"deleted within a week by Claude Code's {told.keep_days}-day rule: {count}, first {first.title!r}, {when}",
-        f"flightlog session export {name} --format html --output {name}.html",
+        f"deleted within a week by {rule}: {count}, first {first.title!r}, {day}",
+        f"flightlog session export {first.session} --format html --output {first.session}.html",
     )

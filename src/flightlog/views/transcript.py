@@ -1,8 +1,8 @@
-"""A session as lines of text, tool arguments first.
+"""A session as transcript lines.
 
-Decides what is told and in what order; the face decides how it looks. Text is passed on as
-recorded, so every face must make it inert. Long text is cut with a word on how to see it
-all, unless it is asked for in full.
+Selects and orders what is shown; `transcript_formats` and the interfaces decide how it looks.
+The text is as recorded, so they must make it inert. Long text is cut, with the command that
+shows all of it, unless `full` is set.
 """
 
 import enum
@@ -21,10 +21,10 @@ from flightlog.model.usage import format_cost
 from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import find_lane, find_step, find_turn
 
-_TELLING = ("command", "file_path", "pattern", "url", "query", "prompt")
-LINES_MAX = 12
+_MAIN_ARGUMENTS = ("command", "file_path", "pattern", "url", "query", "prompt")
+LINES_MAX = 12  # of a text; a result of this length still leaves its call on the screen
 NOTE_LINES_MAX = 3
-LINE_WIDTH_MAX = 2_000
+LINE_WIDTH_MAX = 2_000  # characters; minified files have lines of megabytes
 _WHO = {
     PromptKind.HUMAN: "person",
     PromptKind.TASK: "background task",
@@ -33,20 +33,20 @@ _WHO = {
 }
 
 
-def format_arguments(given: dict[str, Any]) -> str:
-    """Write a tool's input."""
-    name = next((name for name in _TELLING if isinstance(given.get(name), str)), None)
+def format_arguments(arguments: dict[str, Any]) -> str:
+    """Return a tool's input: the main argument, the others as JSON, a file change as a diff."""
+    name = next((name for name in _MAIN_ARGUMENTS if isinstance(arguments.get(name), str)), None)
     if name is None:
-        return _to_json(given) if given else ""
-    body, shown = _format_body(given)
-    rest = {key: value for key, value in given.items() if key not in {name, "description", *shown}}
-    head = f"{given[name]} {_to_json(rest)}" if rest else str(given[name])
+        return _to_json(arguments) if arguments else ""
+    body, shown = _format_change(arguments)
+    rest = {key: value for key, value in arguments.items() if key not in {name, "description", *shown}}
+    head = f"{arguments[name]} {_to_json(rest)}" if rest else str(arguments[name])
     return f"{head}\n{body}" if body else head
 
 
-def _format_body(given: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """Show a change of a file line by line, as a diff does."""
-    old, new, content = given.get("old_string"), given.get("new_string"), given.get("content")
+def _format_change(arguments: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """Return a change of a file as diff lines, and the arguments it shows."""
+    old, new, content = (arguments.get(name) for name in ("old_string", "new_string", "content"))
     if isinstance(old, str) and isinstance(new, str):
         return f"{_mark_lines('-', old)}\n{_mark_lines('+', new)}", ("old_string", "new_string", "replace_all")
     if isinstance(content, str):
@@ -63,7 +63,7 @@ def _to_json(value: object) -> str:
 
 
 class TranscriptLineKind(enum.Enum):
-    """What a line of a story is."""
+    """The kind of a transcript line."""
 
     TITLE = "title"
     FACT = "fact"
@@ -80,7 +80,7 @@ class TranscriptLineKind(enum.Enum):
 
 
 class TranscriptLine(Struct, frozen=True):
-    """One paragraph of a story; `address` names the turn or step it belongs to."""
+    """One paragraph; `address` names the turn or step that it starts."""
 
     kind: TranscriptLineKind
     depth: int
@@ -89,158 +89,136 @@ class TranscriptLine(Struct, frozen=True):
 
 
 class RenderOptions(Struct, frozen=True):
-    """How to tell it; `spilled` finds an output that was too large for the transcript."""
+    """How to render; `spilled` reads an output that was too large for the transcript."""
 
     zone: tzinfo = UTC
     full: bool = False
     spilled: Callable[[str], str | None] | None = None
 
 
-def render_session(session: Session, telling: RenderOptions) -> Iterator[TranscriptLine]:
-    """Tell the whole session."""
+def render_session(session: Session, options: RenderOptions) -> Iterator[TranscriptLine]:
+    """Yield the lines of the whole session."""
     yield TranscriptLine(TranscriptLineKind.TITLE, 0, session.heading or "(no prompt)", session.id)
-    yield from _session_facts(session, telling)
-    teller = _TranscriptRenderer(session, telling)
+    yield from _session_facts(session, options.zone)
+    renderer = _TranscriptRenderer(session, options)
     for turn in session.turns:
-        yield from teller.render_turn(turn, Address(session.id, turn.number), 0)
-    for lane in teller.unrendered_subagents():
-        yield from teller.render_subagent(lane, 0)
+        yield from renderer.render_turn(turn, Address(session.id, turn.number), 0)
+    for subagent in session.lanes:
+        if subagent.id not in renderer.rendered:
+            yield from renderer.render_subagent(subagent, 0)
 
 
-def render_passage(session: Session, at: Address, telling: RenderOptions) -> Iterator[TranscriptLine]:
-    """Tell one turn, one step or one subagent."""
-    teller = _TranscriptRenderer(session, telling)
-    lane = find_lane(session, at)
+def render_passage(session: Session, at: Address, options: RenderOptions) -> Iterator[TranscriptLine]:
+    """Yield the lines of one turn, step or subagent."""
+    renderer = _TranscriptRenderer(session, options)
+    subagent = find_lane(session, at)
     if not at.turn:
-        assert lane is not None, "a whole session is a story, not a passage"
-        yield from teller.render_subagent(lane, 0)
+        assert subagent is not None, "a whole session is rendered by render_session"
+        yield from renderer.render_subagent(subagent, 0)
         return
-    home = Address(session.id, at.turn, lane=lane.id if lane else "")
-    turn = find_turn(session, at)
-    if not at.step:
-        yield from teller.render_turn(turn, home, 0)
-    else:
+    thread = subagent.id if subagent else ""
+    if at.step:
         step = find_step(session, at)
-        yield from teller.render_step(step, Address(home.session, home.turn, step.number, home.lane), 0)
+        yield from renderer.render_step(step, Address(session.id, at.turn, step.number, thread), 0)
+    else:
+        yield from renderer.render_turn(find_turn(session, at), Address(session.id, at.turn, lane=thread), 0)
 
 
 def format_timestamp(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """Write a time."""
+    """Return a time as text; `?` if it is unknown."""
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(zone).strftime(form) if at_ms is not None else "?"
 
 
-def _session_facts(session: Session, telling: RenderOptions) -> Iterator[TranscriptLine]:
+def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
     summary = outline_session(session).summary
-    place = session.cwd + (f" ({session.branch})" if session.branch else "")
-    yield TranscriptLine(TranscriptLineKind.FACT, 0, f"{session.agent} {session.version}, {place}")
-    yield TranscriptLine(
-        TranscriptLineKind.FACT,
-        0,
-        f"{format_timestamp(summary.started_ms, telling.zone)} to {format_timestamp(summary.ended_ms, telling.zone)}",
-    )
-    parts = [
+    counts = [
         pluralize(summary.turns, "turn"),
         pluralize(summary.steps, "step"),
         pluralize(summary.tool_calls, "tool call"),
     ]
-    parts += [f"{summary.failed_calls:,} failed"] if summary.failed_calls else []
-    parts += [pluralize(summary.subagents, "subagent")] if summary.subagents else []
-    yield TranscriptLine(
-        TranscriptLineKind.FACT, 0, f"{', '.join(parts)}; {summary.usage.total:,} tokens, {format_cost(summary.cost)}"
-    )
-    if session.client is not None:
-        yield TranscriptLine(TranscriptLineKind.FACT, 0, f"the client's own total: ${session.client.total_usd:.6f}")
-    for kind, count in session.unknown:
-        yield TranscriptLine(TranscriptLineKind.NOTE, 0, f"unknown record type {kind}, {count} times")
-    for name, count in session.unknown_fields:
-        yield TranscriptLine(TranscriptLineKind.NOTE, 0, f"unknown field {name}, {count} times")
+    counts += [f"{summary.failed_calls:,} failed"] if summary.failed_calls else []
+    counts += [pluralize(summary.subagents, "subagent")] if summary.subagents else []
+    branch = f" ({session.branch})" if session.branch else ""
+    facts = [
+        f"{session.agent} {session.version}, {session.cwd}{branch}",
+        f"{format_timestamp(summary.started_ms, zone)} to {format_timestamp(summary.ended_ms, zone)}",
+        f"{', '.join(counts)}; {summary.usage.total:,} tokens, {format_cost(summary.cost)}",
+    ]
+    facts += [f"the client's own total: ${session.client.total_usd:.6f}"] if session.client is not None else []
+    yield from (TranscriptLine(TranscriptLineKind.FACT, 0, fact) for fact in facts)
+    yield from (_note(0, f"unknown record type {kind}, {count} times") for kind, count in session.unknown)
+    yield from (_note(0, f"unknown field {name}, {count} times") for name, count in session.unknown_fields)
     for damage in session.damage:
-        yield TranscriptLine(
-            TranscriptLineKind.NOTE, 0, f"damaged: {damage.length} bytes at {damage.offset}: {damage.why}"
-        )
+        yield _note(0, f"damaged: {damage.length} bytes at {damage.offset}: {damage.why}")
+
+
+def _note(depth: int, text: str) -> TranscriptLine:
+    return TranscriptLine(TranscriptLineKind.NOTE, depth, text)
 
 
 class _TranscriptRenderer:
-    """Tells each subagent once, where it was started."""
+    """Renders each subagent once, below the call that started it."""
 
-    def __init__(self, session: Session, telling: RenderOptions) -> None:
+    def __init__(self, session: Session, options: RenderOptions) -> None:
         self._session = session
-        self._telling = telling
-        self._lanes = {lane.call_id: lane for lane in session.lanes if lane.call_id}
-        self._told: set[str] = set()
+        self._options = options
+        self._subagents = {subagent.call_id: subagent for subagent in session.lanes if subagent.call_id}
+        self.rendered: set[str] = set()
 
     def render_turn(self, turn: Turn, at: Address, depth: int) -> Iterator[TranscriptLine]:
-        taken_back = ", taken back" if turn.rewound else ""
-        when = format_timestamp(turn.at_ms, self._telling.zone, "%H:%M:%S")
+        rewound = ", taken back" if turn.rewound else ""
+        time = format_timestamp(turn.at_ms, self._options.zone, "%H:%M:%S")
         who = "task" if at.lane and turn.kind is PromptKind.HUMAN else _WHO.get(turn.kind, "client")
-        yield TranscriptLine(TranscriptLineKind.TURN, depth, f"{who}{taken_back}, {when}", str(at))
+        yield TranscriptLine(TranscriptLineKind.TURN, depth, f"{who}{rewound}, {time}", str(at))
         if turn.prompt:
             yield from self._render_content(turn.prompt, TranscriptLineKind.PROMPT, depth + 1, at)
         for item in turn.items:
             if isinstance(item, Note):
-                yield TranscriptLine(
-                    TranscriptLineKind.NOTE,
-                    depth + 1,
-                    f"{item.kind.value}: {self._truncate(item.text, at, NOTE_LINES_MAX)}",
-                )
+                text = self._truncate(item.text, at, NOTE_LINES_MAX)
+                yield _note(depth + 1, f"{item.kind.value}: {text}")
             else:
                 yield from self.render_step(item, Address(at.session, at.turn, item.number, at.lane), depth + 1)
 
     def render_step(self, step: Step, at: Address, depth: int) -> Iterator[TranscriptLine]:
-        cut = ", cut off" if step.aborted else ""
-        stop = f", {step.stop_reason}" if step.stop_reason not in {"", "end_turn", "tool_use"} else ""
-        facts = (
-            f"{step.model}, {step.usage.prompt:,} + {step.usage.output:,} tokens, {format_cost(step.cost)}{stop}{cut}"
-        )
-        yield TranscriptLine(TranscriptLineKind.STEP, depth, facts, str(at))
+        tokens = f"{step.usage.prompt:,} + {step.usage.output:,} tokens"
+        facts = [step.model, tokens, format_cost(step.cost)]
+        facts += [step.stop_reason] if step.stop_reason not in {"", "end_turn", "tool_use"} else []
+        facts += ["cut off"] if step.aborted else []
+        yield TranscriptLine(TranscriptLineKind.STEP, depth, ", ".join(facts), str(at))
         yield from self._render_content(step.content, TranscriptLineKind.TEXT, depth + 1, at)
         for call in step.calls:
             yield from self._render_call(call, at, depth + 1)
 
-    def render_subagent(self, lane: Subagent, depth: int) -> Iterator[TranscriptLine]:
-        self._told.add(lane.id)
-        kind = "warm-up" if lane.warmup else lane.agent_type or "subagent"
-        task = f": {lane.description}" if lane.description else ""
-        yield TranscriptLine(TranscriptLineKind.LANE, depth, f"{kind}{task}", f"{self._session.id}@{lane.id}")
-        for turn in lane.turns:
-            yield from self.render_turn(turn, Address(self._session.id, turn.number, lane=lane.id), depth + 1)
-
-    def unrendered_subagents(self) -> Iterator[Subagent]:
-        return (lane for lane in self._session.lanes if lane.id not in self._told)
+    def render_subagent(self, subagent: Subagent, depth: int) -> Iterator[TranscriptLine]:
+        self.rendered.add(subagent.id)
+        kind = "warm-up" if subagent.warmup else subagent.agent_type or "subagent"
+        task = f": {subagent.description}" if subagent.description else ""
+        address = f"{self._session.id}@{subagent.id}"
+        yield TranscriptLine(TranscriptLineKind.LANE, depth, f"{kind}{task}", address)
+        for turn in subagent.turns:
+            yield from self.render_turn(turn, Address(self._session.id, turn.number, lane=subagent.id), depth + 1)
 
     def _render_call(self, call: ToolCall, at: Address, depth: int) -> Iterator[TranscriptLine]:
-        yield TranscriptLine(
-            TranscriptLineKind.CALL, depth, f"{call.name} {self._truncate(format_arguments(call.input), at)}".rstrip()
-        )
+        arguments = self._truncate(format_arguments(call.input), at)
+        yield TranscriptLine(TranscriptLineKind.CALL, depth, f"{call.name} {arguments}".rstrip())
         if call.ran_input is not None:
-            yield TranscriptLine(
-                TranscriptLineKind.NOTE,
-                depth + 1,
-                f"a hook changed it to: {self._truncate(format_arguments(call.ran_input), at)}",
-            )
-        lane = self._lanes.get(call.id)
-        if lane is not None and lane.id not in self._told:
-            yield from self.render_subagent(lane, depth + 1)
+            arguments = self._truncate(format_arguments(call.ran_input), at)
+            yield _note(depth + 1, f"a hook changed it to: {arguments}")
+        subagent = self._subagents.get(call.id)
+        if subagent is not None and subagent.id not in self.rendered:
+            yield from self.render_subagent(subagent, depth + 1)
         if call.result is None:
-            yield TranscriptLine(TranscriptLineKind.NOTE, depth + 1, "no result on record")
+            yield _note(depth + 1, "no result on record")
             return
         if call.denied:
-            yield TranscriptLine(TranscriptLineKind.NOTE, depth + 1, f"denied: {call.denied}")
-        whole = (
-            self._telling.spilled(call.spilled)
-            if self._telling.full and self._telling.spilled and call.spilled
-            else None
-        )
-        result = call.result if whole is None else (Text(whole),)
-        yield from self._render_content(
-            result, TranscriptLineKind.FAILURE if call.is_error else TranscriptLineKind.RESULT, depth + 1, at
-        )
+            yield _note(depth + 1, f"denied: {call.denied}")
+        read_spilled = self._options.spilled if self._options.full else None
+        whole = read_spilled(call.spilled) if read_spilled and call.spilled else None
+        content = call.result if whole is None else (Text(whole),)
+        kind = TranscriptLineKind.FAILURE if call.is_error else TranscriptLineKind.RESULT
+        yield from self._render_content(content, kind, depth + 1, at)
         if call.spilled and whole is None:
-            yield TranscriptLine(
-                TranscriptLineKind.NOTE,
-                depth + 1,
-                f"the whole output lies in tool-results/{call.spilled.rsplit('/', 1)[-1]}",
-            )
+            yield _note(depth + 1, f"the whole output is in tool-results/{call.spilled.rsplit('/', 1)[-1]}")
 
     def _render_content(
         self, content: tuple[Block, ...], kind: TranscriptLineKind, depth: int, at: Address
@@ -250,27 +228,24 @@ class _TranscriptRenderer:
                 case Text():
                     yield TranscriptLine(kind, depth, self._truncate(block.text, at) or "(nothing)")
                 case Thinking():
-                    yield TranscriptLine(
-                        TranscriptLineKind.THINKING,
-                        depth,
-                        "(withheld)" if block.withheld else self._truncate(block.text, at) or "(not shown)",
-                    )
+                    text = "(withheld)" if block.withheld else self._truncate(block.text, at) or "(not shown)"
+                    yield TranscriptLine(TranscriptLineKind.THINKING, depth, text)
                 case Image():
                     yield TranscriptLine(kind, depth, f"[{block.media_type or 'image'}, {block.size:,} bytes]")
                 case UnknownBlock():
-                    yield TranscriptLine(
-                        TranscriptLineKind.NOTE,
-                        depth,
-                        f"unknown content {block.kind}: {self._truncate(block.text, at)}".rstrip(": "),
-                    )
+                    text = f"unknown content {block.kind}: {self._truncate(block.text, at)}"
+                    yield _note(depth, text.rstrip(": "))
 
-    def _truncate(self, text: str, at: Address, most: int = LINES_MAX) -> str:
+    def _truncate(self, text: str, at: Address, lines_max: int = LINES_MAX) -> str:
         text = text.strip("\n")
-        if self._telling.full:
+        if self._options.full:
             return text
         lines = text.split("\n")
-        width = LINE_WIDTH_MAX
-        kept = [line if len(line) <= width else line[:width] + f"… ({len(line):,} characters)" for line in lines[:most]]
-        if len(lines) > most:
-            kept.append(f"… {len(lines) - most} more lines: flightlog session show '{at}' --full")
-        return "\n".join(kept)
+        short = [_truncate_line(line) for line in lines[:lines_max]]
+        if len(lines) > lines_max:
+            short.append(f"… {len(lines) - lines_max} more lines: flightlog session show '{at}' --full")
+        return "\n".join(short)
+
+
+def _truncate_line(line: str) -> str:
+    return line if len(line) <= LINE_WIDTH_MAX else f"{line[:LINE_WIDTH_MAX]}… ({len(line):,} characters)"

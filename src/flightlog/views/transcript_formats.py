@@ -1,10 +1,10 @@
-"""Those lines as plain text, Markdown, HTML and follow output.
+"""Transcript lines as plain text, Markdown and HTML, and lines from single records for `--follow`.
 
-One record in, a few lines out, whatever the length of the session; so results stand where
-they arrived, not beside their calls as in `views.story`.
+`FollowFormatter` keeps no session in memory, so results come when they arrive, not below their
+calls as in `views.transcript`.
 
-Foreign text is inert in each: no control characters in text, fences no content can close in
-Markdown, escaping and no script in HTML.
+Recorded text is inert in every format: no control characters in text, fences that no content can
+close in Markdown, escaping and no script in HTML.
 """
 
 import re
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from flightlog.model.entries import (
     ApiError,
     AssistantReply,
+    Block,
     ClientNote,
     ContextCompacted,
     Entry,
@@ -43,7 +44,7 @@ from flightlog.views.transcript import (
     render_session,
 )
 
-LINES_MAX = 12
+LINES_MAX = 12  # as in a transcript
 _MARKS = {
     TranscriptLineKind.PROMPT: "> ",
     TranscriptLineKind.THINKING: "~ ",
@@ -52,6 +53,14 @@ _MARKS = {
     TranscriptLineKind.FAILURE: "✗ ",
     TranscriptLineKind.NOTE: "! ",
 }
+_MARKDOWN = {
+    TranscriptLineKind.TITLE: "# {text}\n",
+    TranscriptLineKind.TURN: "\n## {at}{text}\n",
+    TranscriptLineKind.FACT: "- {text}",
+    TranscriptLineKind.STEP: "\n### {at}{text}\n",
+    TranscriptLineKind.LANE: "\n### {at}{text}\n",
+    TranscriptLineKind.NOTE: "\n*{text}*\n",
+}  # the other kinds are fenced
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
@@ -77,15 +86,15 @@ p{margin:.35rem 0;white-space:pre-wrap;overflow-wrap:anywhere}
 
 
 class FollowFormatter:
-    """Remembers which responses were announced; nothing else."""
+    """Formats records one by one; remembers the ids of records and responses it has shown."""
 
     def __init__(self) -> None:
-        """Begin with nothing told."""
+        """Start without records."""
         self._announced: set[str] = set()
         self._seen: set[str] = set()
 
     def render_lines(self, entry: Entry) -> Iterator[TranscriptLine]:
-        """Tell what `entry` adds; a repeated record adds nothing."""
+        """Yield the lines of `entry`; a repeated record has none."""
         if entry.key in self._seen:
             return
         self._seen.add(entry.key)
@@ -98,140 +107,124 @@ class FollowFormatter:
             case ToolResult() as event:
                 yield from _render_result(event, depth + 2)
             case ContextCompacted() | ApiError() | ClientNote() | UnknownRecord() as event:
-                kind, said = describe_note(event)
-                yield TranscriptLine(TranscriptLineKind.NOTE, depth + 1, f"{kind.value}: {first_lines(said)}")
+                kind, text = describe_note(event)
+                yield TranscriptLine(TranscriptLineKind.NOTE, depth + 1, f"{kind.value}: {first_lines(text)}")
             case _:
                 pass
 
     def _render_reply(self, entry: Entry, event: AssistantReply, depth: int) -> Iterator[TranscriptLine]:
         if event.message_id not in self._announced and not event.synthetic:
             self._announced.add(event.message_id)
-            lane = f", subagent {entry.lane}" if entry.lane else ""
-            yield TranscriptLine(TranscriptLineKind.STEP, depth + 1, f"{event.model}{lane}")
+            subagent = f", subagent {entry.lane}" if entry.lane else ""
+            yield TranscriptLine(TranscriptLineKind.STEP, depth + 1, f"{event.model}{subagent}")
         for block in event.content:
-            match block:
-                case Text():
-                    yield TranscriptLine(
-                        TranscriptLineKind.NOTE if event.synthetic else TranscriptLineKind.TEXT,
-                        depth + 2,
-                        first_lines(block.text),
-                    )
-                case Thinking():
-                    yield TranscriptLine(
-                        TranscriptLineKind.THINKING, depth + 2, first_lines(block.text) or "(not shown)"
-                    )
-                case ToolUse():
-                    yield TranscriptLine(
-                        TranscriptLineKind.CALL,
-                        depth + 2,
-                        f"{block.name} {first_lines(format_arguments(block.input))}".rstrip(),
-                    )
-                case _:
-                    yield TranscriptLine(
-                        TranscriptLineKind.NOTE, depth + 2, f"content of kind {block.__struct_config__.tag}"
-                    )
+            kind, text = _describe_block(block)
+            if kind is TranscriptLineKind.TEXT and event.synthetic:
+                kind = TranscriptLineKind.NOTE
+            yield TranscriptLine(kind, depth + 2, text)
+
+
+def _describe_block(block: Block) -> tuple[TranscriptLineKind, str]:
+    match block:
+        case Text():
+            return TranscriptLineKind.TEXT, first_lines(block.text)
+        case Thinking():
+            return TranscriptLineKind.THINKING, first_lines(block.text) or "(not shown)"
+        case ToolUse():
+            return TranscriptLineKind.CALL, f"{block.name} {first_lines(format_arguments(block.input))}".rstrip()
+        case _:
+            return TranscriptLineKind.NOTE, f"content of kind {block.__struct_config__.tag}"
 
 
 def _render_prompt(entry: Entry, event: UserPrompt, depth: int) -> Iterator[TranscriptLine]:
     who = "person" if event.kind is PromptKind.HUMAN and not entry.lane else event.kind.value
-    yield TranscriptLine(TranscriptLineKind.TURN, depth, f"{who}, {format_timestamp(entry.at_ms, UTC, '%H:%M:%S')} UTC")
+    time = format_timestamp(entry.at_ms, UTC, "%H:%M:%S")
+    yield TranscriptLine(TranscriptLineKind.TURN, depth, f"{who}, {time} UTC")
     yield TranscriptLine(TranscriptLineKind.PROMPT, depth + 1, first_lines(text_of(event.content)))
 
 
 def _render_result(event: ToolResult, depth: int) -> Iterator[TranscriptLine]:
     images = sum(isinstance(block, Image) for block in event.content)
-    said = first_lines(text_of(event.content)) or (pluralize(images, "image") if images else "(nothing)")
-    yield TranscriptLine(TranscriptLineKind.FAILURE if event.is_error else TranscriptLineKind.RESULT, depth, said)
+    text = first_lines(text_of(event.content)) or (pluralize(images, "image") if images else "(nothing)")
+    yield TranscriptLine(TranscriptLineKind.FAILURE if event.is_error else TranscriptLineKind.RESULT, depth, text)
 
 
 def first_lines(text: str) -> str:
-    """Keep the first lines."""
+    """Return the first lines of `text`, and how many more there are."""
     lines = text.strip("\n").split("\n")
     more = [f"… {len(lines) - LINES_MAX} more lines"] if len(lines) > LINES_MAX else []
     return "\n".join([*lines[:LINES_MAX], *more])
 
 
+def export_session(session: Session, form: str, options: RenderOptions) -> str:
+    """Return a whole session as `md`, `html` or `json`."""
+    if form == "json":
+        return as_json(replace(session, title=session.heading)) + "\n"
+    lines = render_session(session, options)
+    return as_markdown(lines) if form == "md" else as_html(lines)
+
+
 def as_text(lines: Iterable[TranscriptLine]) -> str:
-    """Write plain text, indented by depth."""
-    return "".join(f"{line}\n" for each in lines for line in text_lines(each))
+    """Return plain text, indented by depth."""
+    return "".join(f"{line}\n" for paragraph in lines for line in text_lines(paragraph))
 
 
 def text_lines(line: TranscriptLine) -> list[str]:
-    """Write one paragraph as lines of text."""
+    """Return one paragraph as lines of text."""
     indent = "  " * line.depth
     mark = _MARKS.get(line.kind, "")
-    at = (
-        f"{make_inert(short_address(line.address))}  "
-        if line.address and line.kind is not TranscriptLineKind.TITLE
-        else ""
-    )
+    address = _shown_address(line)
     first, *rest = make_inert(line.text).split("\n")
-    told = [f"{indent}{mark}{at}{first}", *(f"{indent}{' ' * len(mark)}{more}" for more in rest)]
-    return ["", *told] if line.kind is TranscriptLineKind.TURN and not line.depth else told
+    text = [f"{indent}{mark}{address}{'  ' if address else ''}{first}"]
+    text += [f"{indent}{' ' * len(mark)}{more}" for more in rest]
+    return ["", *text] if line.kind is TranscriptLineKind.TURN and not line.depth else text
 
 
 def as_markdown(lines: Iterable[TranscriptLine]) -> str:
-    """Write Markdown."""
+    """Return Markdown."""
     return "\n".join(_render_markdown_line(line) for line in lines) + "\n"
 
 
 def as_html(lines: Iterable[TranscriptLine]) -> str:
-    """Write one self-contained page."""
-    told = list(lines)
+    """Return one self-contained page."""
+    lines = list(lines)
     page = Environment(autoescape=True, keep_trailing_newline=True).from_string(_PAGE)
     shown = [
         {
             "kind": line.kind,
             "depth": line.depth,
-            "at": make_inert(short_address(line.address)) if line.kind is not TranscriptLineKind.TITLE else "",
+            "at": _shown_address(line),
             "mark": _MARKS.get(line.kind, ""),
             "text": make_inert(line.text),
         }
-        for line in told
+        for line in lines
     ]
-    return page.render(title=make_inert(told[0].text) if told else "", lines=shown)
+    return page.render(title=make_inert(lines[0].text) if lines else "", lines=shown)
 
 
 def short_address(address: str) -> str:
-    """Leave out the session, which the reader knows."""
-    mark = min((place for place in (address.find("@"), address.find("#")) if place >= 0), default=0)
-    return address[mark:]
+    """Return an address without its session."""
+    starts = [position for position in (address.find("@"), address.find("#")) if position >= 0]
+    return address[min(starts, default=0) :]
+
+
+def _shown_address(line: TranscriptLine) -> str:
+    return make_inert(short_address(line.address)) if line.kind is not TranscriptLineKind.TITLE else ""
 
 
 def _render_markdown_line(line: TranscriptLine) -> str:
-    words = make_inert(line.text)
+    text = make_inert(line.text)
     at = f"`{make_inert(short_address(line.address))}` " if line.address else ""
-    match line.kind:
-        case TranscriptLineKind.TITLE:
-            return f"# {_escape_markdown(words)}\n"
-        case TranscriptLineKind.TURN:
-            return f"\n## {at}{_escape_markdown(words)}\n"
-        case TranscriptLineKind.FACT:
-            return f"- {_escape_markdown(words)}"
-        case TranscriptLineKind.STEP | TranscriptLineKind.LANE:
-            return f"\n### {at}{_escape_markdown(words)}\n"
-        case TranscriptLineKind.NOTE:
-            return f"\n*{_escape_markdown(words)}*\n"
-        case _:
-            return f"\n{line.kind.value}:\n\n{_fence_text(words)}"
+    if line.kind in _MARKDOWN:
+        return _MARKDOWN[line.kind].format(at=at, text=_escape_markdown(text))
+    return f"\n{line.kind.value}:\n\n{_fence_text(text)}"
 
 
-def _escape_markdown(words: str) -> str:
-    return re.sub(r"([\\`*_{}\[\]<>#|!&])", r"\\\1", " ".join(words.split()))
+def _escape_markdown(text: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>#|!&])", r"\\\1", " ".join(text.split()))
 
 
-def _fence_text(words: str) -> str:
-    longest = max((len(run) for run in re.findall(r"`+", words)), default=0)
+def _fence_text(text: str) -> str:
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{words}\n{fence}"
-
-
-def export_session(session: Session, form: str, telling: RenderOptions) -> str:
-    """Write a whole session as `md`, `html` or `json`."""
-    match form:
-        case "md":
-            return as_markdown(render_session(session, telling))
-        case "html":
-            return as_html(render_session(session, telling))
-        case _:
-            return as_json(replace(session, title=session.heading)) + "\n"
+    return f"{fence}text\n{text}\n{fence}"

@@ -26,8 +26,15 @@ from flightlog.model.session import Note, NoteKind, Session, Step, Turn
 from flightlog.model.text import one_line
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import fold_session
-from flightlog.views.session.outline import CHUNK_ROWS, RowRecord, SessionOutline, SubagentSummary, ThreadOutline
-from flightlog.views.session.timeline import RowKind, RowMark, TimelineBar, count_failures
+from flightlog.views.session.outline import (
+    CHUNK_ROWS,
+    RowRecord,
+    SessionOutline,
+    SubagentSummary,
+    ThreadOutline,
+    TimelineBar,
+)
+from flightlog.views.session.timeline import RowKind, RowMark, count_failures
 
 FILES_MAX = 1_000  # files listed for one thread
 KINDS = {RowMark.TURN: RowKind.TURN, RowMark.STEP: RowKind.STEP}

@@ -18,7 +18,7 @@ from flightlog.model.session import Note, NoteKind, Session
 from flightlog.model.text import describe_redaction
 from flightlog.privacy.redactor import Redactor
 from flightlog.views.session.summary import outline_session
-from flightlog.views.session.timeline import RowKind, TimelineRow, build_rows, row_bars
+from flightlog.views.session.timeline import RowKind, TimelineRow, build_rows
 from flightlog.web.templates import STATIC
 
 STYLES = ("base.css", "timeline.css", "share.css")
@@ -28,14 +28,15 @@ SCRIPT = "share.js"
 def render_share_page(document: Redacted[SessionDocument], redactor: Redactor, templates: Environment) -> Redacted[str]:
     """Return the page of a redacted session; `redactor`, which knows its values, scans it again."""
     session = document.value.session
+    outline = outline_session(session)
     rows, subagent_rows = _rows_of_each_subagent(session)
     removed = describe_redaction(document.secrets, document.personal)
     html = templates.get_template("share.html").render(
         session=session,
-        summary=outline_session(session).summary,
+        summary=outline.summary,
         rows=rows,
         lane_rows=subagent_rows,
-        bars=row_bars(rows),
+        bars=outline.threads[""].sum_bars(),
         total=len(rows),
         position=0,
         removed=removed,

@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from flightlog.agents.claude_code.evidence import UsageEvidence, find_evidence
+from flightlog.agents.claude_code.scan import UsageEvidence, find_evidence
 from flightlog.archive.archive import Archive
 from flightlog.store.recordings.recording import seal_recording
 

@@ -106,7 +106,7 @@ def test_a_file_that_is_gone_or_no_file_is_damage(tmp_path):
     (folder,) = read(tmp_path)
 
     assert gone.why == "No such file or directory"
-    assert folder.why == "the file system refuses: Is a directory"
+    assert folder.why == "file system error: Is a directory"
 
 
 def test_a_file_that_may_not_be_read_is_damage():
@@ -119,7 +119,7 @@ def test_a_file_that_may_not_be_read_is_damage():
     told = as_nobody(lambda: [item.why for item in read(path)])
     shutil.rmtree(root)
 
-    assert told == ["the file system refuses: Permission denied"]
+    assert told == ["file system error: Permission denied"]
 
 
 @pytest.mark.parametrize("body", ["", "[]", "nonsense", '{"agentType":1}', "\udcff"])

@@ -91,5 +91,5 @@ def test_a_proxy_of_the_environment_has_no_part_in_it(tmp_path, monkeypatch):
 
 
 def test_an_agent_that_never_rests_is_stopped(tmp_path):
-    with pytest.raises(Unavailable, match="did not rest"):
+    with pytest.raises(Unavailable, match="did not finish"):
         worked(tmp_path, *(tool("Bash", command="true") for _ in range(agent.STEPS_MAX + 1)))

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from flightlog.agents.scripted.scenario import parse_scenario
-from flightlog.agents.scripted.server import KEPT_HEADERS, serve_scenario
+from flightlog.agents.scripted.server import LOGGED_HEADERS, serve_scenario
 
 KEY = "sk-" + "canary-" + "1234567890"
 
@@ -217,7 +217,7 @@ def test_requests_are_kept_without_the_key():
 
     assert (seen.method, seen.status, seen.headers) == ("POST", 200, {"x-app": "cli"})
     assert KEY not in repr(seen)
-    assert not {"x-api-key", "authorization", "cookie"} & set(KEPT_HEADERS)
+    assert not {"x-api-key", "authorization", "cookie"} & set(LOGGED_HEADERS)
 
 
 def test_nothing_is_kept_unless_asked():

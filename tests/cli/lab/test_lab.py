@@ -88,7 +88,7 @@ def test_a_dry_run_says_what_would_be_run_and_makes_nothing(place):
         (("run", "bad.yaml"), 4, "did you mean `session_mode`"),
         (("run", "--resume", "absent"), 1, "no such run"),
         (("inspect", "absent"), 1, "no such run"),
-        (("inspect", "#1"), 2, "not a place in a run"),
+        (("inspect", "#1"), 2, "not an address in a run"),
         (("collect",), 2, "name a SESSION"),
     ],
 )

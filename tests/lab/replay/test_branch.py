@@ -21,8 +21,7 @@ PROMPT = "mind the licence"
 @pytest.fixture(scope="module")
 def prompted(ground):
     """A branch at turn 5 with a prompt."""
-    (book,) = branched(ground, [(1, 5)], prompt=PROMPT)
-    return book
+    return ground.branch("prompted_1_5", 1, 5, prompt=PROMPT)
 
 
 def branched(ground, places, **asked):

@@ -2,7 +2,8 @@
 
 import json
 
-from flightlog.lab.replay.branch import ReplayOptions, continue_any_run, prepare_branch
+from flightlog.lab.replay.branch import ReplayOptions, prepare_branch
+from flightlog.lab.runner.run import continue_run
 from labs import laid_out, tree
 from replays import fingerprint
 
@@ -11,9 +12,9 @@ def branched(ground, name, turn, **asked):
     source = ground.source(1)
     where = (ground.root / "runs" / name, 1)
     book = prepare_branch(
-        source.book, source.build_cursor_point(turn), ReplayOptions(cursor=True, **asked), where, ground.setting
+        source.run, source.build_cursor_point(turn), ReplayOptions(cursor=True, **asked), where, ground.setting
     )
-    return continue_any_run(book, ground.setting, again=False)
+    return continue_run(book, ground.setting, again=False)
 
 
 def test_recorded_answers_are_served_tools_run_again_and_the_turn_is_live(ground):
@@ -30,7 +31,7 @@ def test_recorded_answers_are_served_tools_run_again_and_the_turn_is_live(ground
     assert ground.count() - asked == len(told) + 2  # the subagent that comes later asks twice
     then = ground.source(1).build_branch_point(3).tree
     assert tree(laid_out(book, last.saved[2].tree, ground.root / "cursor-files")) == tree(
-        laid_out(ground.source(1).book, then, ground.root / "recorded-files")
+        laid_out(ground.source(1).run, then, ground.root / "recorded-files")
     )
     assert fingerprint(ground.work) == before
     steps = json.loads((book.path / "session_01/trajectory.json").read_bytes())["steps"]

@@ -16,8 +16,9 @@ from flightlog.agents.scripted.server import serve_scenario
 from flightlog.app.runtime import open_runtime
 from flightlog.lab import service
 from flightlog.lab.config import dump_run_config
-from flightlog.lab.replay.branch import ReplayOptions, continue_any_run, prepare_branch
+from flightlog.lab.replay.branch import ReplayOptions, prepare_branch
 from flightlog.lab.replay.source import ReplaySource
+from flightlog.lab.runner.run import continue_run
 from flightlog.model.errors import Invalid
 from labs import bash, config, environment, reconfigured, run, script
 from replays import fingerprint
@@ -36,7 +37,7 @@ def test_without_a_room_it_works_in_the_directory_and_puts_it_back(tmp_path):
     point = ReplaySource(book, 1, 0, os.environ["PATH"]).build_branch_point(2)
 
     branch = prepare_branch(book, point, ReplayOptions(), (tmp_path / "runs" / "b", 1), setting)
-    continue_any_run(branch, setting, again=False)
+    continue_run(branch, setting, again=False)
 
     last = branch.state.last_attempt("session_01")
     assert (last.stop_reason, last.certificate.verdict) == ("completed", "exact")
@@ -61,7 +62,7 @@ def test_a_store_that_is_the_persons_own_is_as_it_was(tmp_path):
         point = ReplaySource(book, 1, 0, os.environ["PATH"]).build_branch_point(2)
 
         branch = prepare_branch(book, point, ReplayOptions(), (tmp_path / "runs" / "b", 1), setting)
-        continue_any_run(branch, setting, again=False)
+        continue_run(branch, setting, again=False)
 
     assert branch.state.last_attempt("session_01").certificate.verdict == "exact"
     assert fingerprint(home / "projects") == before
@@ -75,10 +76,10 @@ from flightlog.agents.sandbox import IsolationMode
 from flightlog.app.runtime import open_runtime
 from flightlog.lab.service import prepare_run
 from flightlog.lab.store import RunStore
-from flightlog.lab.replay.branch import continue_any_run
+from flightlog.lab.runner.run import continue_run
 setting = replace(prepare_run(open_runtime(dict(os.environ)), lambda *_: None), means=IsolationMode.NONE, leash=())
 book = RunStore(Path(sys.argv[1]), now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
-continue_any_run(book, setting, again=False)
+continue_run(book, setting, again=False)
 """
 
 
@@ -107,6 +108,6 @@ def test_a_directory_a_killed_branch_worked_in_is_put_back_by_the_next_command(t
     assert not [
         pid for pid in processes() if "sleep 60" in command_line(pid) and str(tmp_path) in environ(pid).decode()
     ]
-    assert "as it was before b" in looked.stderr
+    assert "to its state before b" in looked.stderr
     assert not (branch.path / ".in_place").exists()
     assert not subprocess.run([FLIGHTLOG, "lab", "list"], cwd=tmp_path, env=env, capture_output=True, check=True).stderr

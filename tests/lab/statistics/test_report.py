@@ -68,5 +68,5 @@ def test_what_a_sample_says_is_words():
 def test_too_few_samples_are_told_and_not_judged():
     text = render_analysis("my-run", analyze_questions([question(4)]))
 
-    assert "too few samples to say anything (4 and 4)" in text
+    assert "too few samples to compare (4 and 4)" in text
     assert "finding" not in text.split("##", 1)[1]

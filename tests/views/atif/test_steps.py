@@ -130,14 +130,14 @@ def test_what_the_client_added_stands_at_its_time_and_what_has_no_time_comes_fir
     known = ThreadContext(
         system="Be kind.", context=(ContextItem("date", "today", 1500), ContextItem("old", "long ago"))
     )
-    document = build_trajectory(session(thread(spoke(1, Text("a")), spoke(2, Text("b")))), known={"": known}).main
+    document = build_trajectory(session(thread(spoke(1, Text("a")), spoke(2, Text("b")))), contexts={"": known}).main
 
     assert [step.message for step in document.steps] == ["Be kind.", "long ago", "go", "a", "today", "b"]
 
 
 def test_a_tool_of_the_models_own_side_is_defined_as_it_is():
     known = ThreadContext(tools=({"type": "web_search_20250305", "name": "web_search"},))
-    document = build_trajectory(session(thread()), known={"": known}).main
+    document = build_trajectory(session(thread()), contexts={"": known}).main
 
     assert document.agent.tool_definitions == [{"type": "web_search_20250305", "name": "web_search"}]
 

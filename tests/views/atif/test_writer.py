@@ -69,7 +69,7 @@ def test_turns_taken_back_stay_and_are_followed_by_a_boundary(tmp_path):
 def test_what_a_fork_copied_is_marked_and_counted_elsewhere(tmp_path):
     recorded = archive(tmp_path, "2.1.325/forked-session")
     session = recorded.read_session("cceeb00c")
-    document = build_trajectory(session, known=recorded.thread_contexts(session.id)).main
+    document = build_trajectory(session, contexts=recorded.thread_contexts(session.id)).main
     fresh = [step for step in document.steps if step.source == "agent" and step.is_copied_context is not True]
 
     assert [step.message for step in fresh] == ["t9"]

@@ -4,7 +4,9 @@ from flightlog.model.addresses import parse_address
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Session, Step, Subagent, Turn
 from flightlog.model.usage import Cost, CostSource, Usage
-from flightlog.views.session.timeline import RowKind, RowMark, build_rows, find_part, map_addresses, mark_of, row_bars
+from flightlog.views.session.outline import ThreadOutline
+from flightlog.views.session.summary import outline_session
+from flightlog.views.session.timeline import RowKind, RowMark, build_rows, find_part, map_addresses, mark_of
 from recordings import CASES, archive
 
 
@@ -53,7 +55,7 @@ def test_the_strip_sums_up_to_the_whole(tmp_path):
     session, told = laid(tmp_path, "2.1.325/multi-turn-tools")
 
     for most in (1, 3, 240):
-        bars = row_bars(told, most)
+        bars = outline_session(session).threads[""].sum_bars(most)
         assert len(bars) <= most
         assert sum(bar.count for bar in bars) == len(told)
         assert sum(bar.tokens for bar in bars) == sum(step.usage.total for step in session.steps)
@@ -61,7 +63,7 @@ def test_the_strip_sums_up_to_the_whole(tmp_path):
 
 
 def test_nothing_recorded_is_an_empty_strip():
-    assert row_bars([]) == []
+    assert ThreadOutline().sum_bars() == []
 
 
 @pytest.mark.parametrize("case", ["2.1.325/multi-turn-tools", "2.1.325/subagents-background", "1.0.128/subagent"])

@@ -1,1 +1,1 @@
-"""The API between a client and its model: captured by a proxy, read back, and rebuilt from transcripts."""
+"""Capture a client's API calls with a proxy, read them back, and rebuild them from transcripts."""

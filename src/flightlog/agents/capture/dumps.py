@@ -1,16 +1,12 @@
-"""The capture files of a session, as views of its exchanges: `api_captures.jsonl` and `raw_dumps/`.
+"""Build the capture files of a session from its exchanges: `api_captures.jsonl` and `raw_dumps/`.
 
-    for page in pages(exchanges):     # store.pages.publish puts them on disk
-        …
-
-Bodies repeat each other, so dumps are written out in full only while they fit in `full_bytes`;
-a request past that names its exchange and digest instead.
-Knows the source document's names for things; writes nothing.
+Request bodies repeat each other, so they are dumped in full only while they fit in `full_bytes`;
+after that a dump names the exchange and the digest instead.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -23,7 +19,7 @@ from flightlog.model.exchange import Exchange, RequestOrigin
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.store.exchanges import ExchangeStore
 
-FULL_BYTES = 8 << 20
+FULL_BYTES = 8 << 20  # the requests of an ordinary session; a long one would repeat gigabytes
 _CONTEXTS = {RequestOrigin.MAIN: "main", RequestOrigin.SUBAGENT: "subagent", RequestOrigin.SIDE: "sdk_internal"}
 _SAMPLING = ("temperature", "max_tokens", "top_p", "top_k")
 _USAGE = (
@@ -33,30 +29,26 @@ _USAGE = (
 
 
 def build_dump_files(exchanges: ExchangeStore, *, full_bytes: int = FULL_BYTES) -> Iterator[OutputFile]:
-    """Lay out every exchange on record; all of it is private."""
+    """Yield the files of every recorded exchange; all of them are private."""
     rows = []
     seen: set[str] = set()
     left = full_bytes
     for exchange in exchanges.read_exchanges():
-        sent, received = (
-            _read_or_empty(exchanges.sent_body, exchange),
-            _read_or_empty(exchanges.response_body, exchange),
-        )
+        sent = _read_or_empty(exchanges.sent_body, exchange)
+        received = _read_or_empty(exchanges.response_body, exchange)
         rows.append(json.dumps(_dump_row(exchange, sent, received, seen), ensure_ascii=False))
-        name = f"raw_dumps/{{}}_{exchange.index:03d}"
         is_full = len(sent) + len(received) <= left
         left -= len(sent) + len(received) if is_full else len(received)
-        yield _private_file(
-            name.format("request") + ".json", _decode_text(sent) if is_full else _body_reference(exchange)
-        )
-        yield _private_file(name.format("request") + "_headers.json", _to_json(_request_head(exchange)))
-        yield _private_file(name.format("response") + ".txt", _decode_text(received))
-        yield _private_file(name.format("response") + "_headers.json", _to_json(_response_head(exchange)))
+        request, response = (f"raw_dumps/{side}_{exchange.index:03d}" for side in ("request", "response"))
+        yield _private_file(f"{request}.json", _decode_text(sent) if is_full else _body_reference(exchange))
+        yield _private_file(f"{request}_headers.json", _to_json(_request_head(exchange)))
+        yield _private_file(f"{response}.txt", _decode_text(received))
+        yield _private_file(f"{response}_headers.json", _to_json(_response_head(exchange)))
     yield _private_file("api_captures.jsonl", "".join(row + "\n" for row in rows))
 
 
 def build_rebuilt_files(requests: Iterable[RebuiltRequest], *, full_bytes: int = FULL_BYTES) -> Iterator[OutputFile]:
-    """Lay out requests nobody captured, as the transcript's own log gives them, each with its grade."""
+    """Yield the files of requests rebuilt from the transcript's log, each with its fidelity."""
     rows = []
     seen: set[str] = set()
     left = full_bytes
@@ -85,15 +77,14 @@ def _rebuilt_row(index: int, request: RebuiltRequest, seen: set[str]) -> dict[st
         "message_count": len(body.get("messages") or ()),
         "rebuilt": {"fidelity": request.fidelity.value, "missing": list(request.missing)},
     }
-    for name, hashed, key in (("system_prompt", "system_prompt_hash", "system"), ("tools", "tools_hash", "tools")):
-        row |= _value_or_hash(name, hashed, body.get(key), seen)
-    return row
+    return row | _prompt_and_tools(body, seen)
 
 
 def _dump_row(exchange: Exchange, sent: bytes, received: bytes, seen: set[str]) -> dict[str, Any]:
     request, response = exchange.request, exchange.response
     body = _decode_object(sent)
-    answer = anthropic_messages.decode_response(received)
+    response_message = anthropic_messages.decode_response(received)
+    message = response_message.message or {}
     row: dict[str, Any] = {
         "timestamp": exchange.at,
         "request_index": exchange.index,
@@ -101,7 +92,7 @@ def _dump_row(exchange: Exchange, sent: bytes, received: bytes, seen: set[str]) 
         "agent_id": request.agent_id or None,
         "session_id": request.session_id or None,
         "request_id": response.request_id if response else None,
-        "message_id": (answer.message or {}).get("id"),
+        "message_id": message.get("id"),
         "status": response.status if response else None,
         "ending": response.ending.value if response else "open",
         "model": request.model,
@@ -113,23 +104,26 @@ def _dump_row(exchange: Exchange, sent: bytes, received: bytes, seen: set[str]) 
         row["compacted_messages"] = max(0, request.messages - 1)
     if body.get("context_management") is not None:
         row["context_management"] = body["context_management"]
-    for name, hashed, key in (("system_prompt", "system_prompt_hash", "system"), ("tools", "tools_hash", "tools")):
-        row |= _value_or_hash(name, hashed, body.get(key), seen)
-    row["usage"] = {name: answer.usage.get(name) for name in _USAGE}
-    row["stop_reason"] = (answer.message or {}).get("stop_reason")
+    row |= _prompt_and_tools(body, seen)
+    row["usage"] = {name: response_message.usage.get(name) for name in _USAGE}
+    row["stop_reason"] = message.get("stop_reason")
     return row
 
 
-def _value_or_hash(name: str, hashed: str, value: Any, seen: set[str]) -> dict[str, Any]:
-    """A prompt or tool list in full the first time it occurs, then by its hash."""
-    if value is None:
-        return {hashed: None}
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    digest = "sha256:" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
-    if digest in seen:
-        return {hashed: digest}
-    seen.add(digest)
-    return {name: value, hashed: digest}
+def _prompt_and_tools(body: dict[str, Any], seen: set[str]) -> dict[str, Any]:
+    """Return the system prompt and the tools, in full at their first occurrence, then by hash."""
+    fields: dict[str, Any] = {}
+    for name, value in (("system_prompt", body.get("system")), ("tools", body.get("tools"))):
+        if value is None:
+            fields[f"{name}_hash"] = None
+            continue
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        digest = "sha256:" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+        if digest not in seen:
+            seen.add(digest)
+            fields[name] = value
+        fields[f"{name}_hash"] = digest
+    return fields
 
 
 def _request_head(exchange: Exchange) -> dict[str, Any]:
@@ -141,9 +135,9 @@ def _response_head(exchange: Exchange) -> dict[str, Any]:
     response = exchange.response
     if response is None:
         return {"status": None, "headers": {}, "ending": "open"}
-    kept = asdict(response)
+    fields = asdict(response)
     names = ("status", "headers", "encoding", "first_byte_ms", "total_ms", "notes")
-    return {name: kept[name] for name in names} | {"ending": response.ending.value}
+    return {name: fields[name] for name in names} | {"ending": response.ending.value}
 
 
 def _body_reference(exchange: Exchange) -> str:
@@ -151,20 +145,20 @@ def _body_reference(exchange: Exchange) -> str:
     return _to_json({"flightlog_exchange": exchange.index, "sha256": sent.digest, "bytes": sent.size})
 
 
-def _read_or_empty(body: Any, exchange: Exchange) -> bytes:
-    """A body, or nothing where it is damaged: the other files are still worth having."""
+def _read_or_empty(read_body: Callable[[Exchange], bytes], exchange: Exchange) -> bytes:
+    """Return a body, or b"" if it is damaged: the other files are still useful."""
     try:
-        return bytes(body(exchange))
+        return bytes(read_body(exchange))
     except FlightlogError:
         return b""
 
 
 def _decode_object(data: bytes) -> dict[str, Any]:
     try:
-        said = msgspec.json.decode(data)
+        value = msgspec.json.decode(data)
     except UNREADABLE:
         return {}
-    return said if isinstance(said, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _private_file(path: str, body: str) -> OutputFile:

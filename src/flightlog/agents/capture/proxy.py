@@ -1,9 +1,8 @@
-"""The capture proxy: a client's calls to its model pass through, and a copy is kept.
+"""The capture proxy: forward a client's API calls to one upstream and record a copy of each.
 
-One upstream fixed at the start, one secret word in the path. The bytes of a response go to the
-client as they came, the first of them once the request is on record and the barrier has been
-passed. Whatever goes wrong with the copy, the call goes on. Knows HTTP; what is kept and how
-is the recorder's business.
+A secret token in the path keeps other local programs out. The client gets the bytes of a response
+unchanged, the first of them after the request is recorded and the barrier has passed. A failure to
+record never fails the call.
 """
 
 import asyncio
@@ -30,7 +29,8 @@ from flightlog.agents.dialects.anthropic_messages import RequestInfo
 from flightlog.model.errors import FlightlogError
 from flightlog.model.exchange import ApiRequest, ResponseOutcome
 
-BODY_BYTES_MAX = 256 << 20
+BODY_BYTES_MAX = 256 << 20  # far above any request the API accepts; bounds memory
+# A response reaches the recorder in few large parts: a model streams hundreds of small chunks.
 _FLUSH_S = 0.02
 _FLUSH_BYTES = 1 << 18
 _HOP = frozenset(
@@ -45,13 +45,12 @@ Rewrite = Callable[[RequestInfo, IncomingRequest], RewrittenRequest | ServedResp
 
 
 class ProxySettings(Struct, frozen=True):
-    """How to pass calls on.
+    """The upstream and what happens to each call.
 
-    `barrier` is awaited, with the request on record, while the upstream is already at work, and
-    before the first byte of its response is passed on. `rewrite` may put another body in the
-    place of the client's, or give an answer in the upstream's; when it refuses (a FlightlogError),
-    so does the proxy. `new_id` makes a request id where the upstream gives none. `proxy` is the
-    machine's own way out, for an upstream with TLS.
+    `barrier` is awaited after the request is recorded and before the first byte of the response is
+    forwarded; the upstream works meanwhile. `rewrite` may replace the client's body or give the
+    response itself; if it raises a FlightlogError, the proxy rejects the call. `new_id` makes a
+    request id if the upstream gives none. `proxy` is the machine's own proxy, for TLS upstreams.
     """
 
     upstream: str
@@ -65,10 +64,10 @@ class ProxySettings(Struct, frozen=True):
 
 
 class Proxy:
-    """Passes the calls of one client on; one for each session."""
+    """Forwards the calls of one session; `server.serve_proxy` runs it."""
 
     def __init__(self, settings: ProxySettings, recorder: ExchangeRecorder, upstream: Upstream) -> None:
-        """Take an open way to the upstream; `serving` is the way in."""
+        """Use an open upstream."""
         self._settings = settings
         self._recorder = recorder
         self._upstream = upstream
@@ -90,86 +89,92 @@ class Proxy:
             return await self._forward_exchange(request, IncomingRequest(request.method, path, headers, body))
         return await self._pass_through(request, path, body)
 
-    async def _forward_exchange(self, request: web.BaseRequest, arrived: IncomingRequest) -> web.StreamResponse:
-        """Pass a call on, with its request kept before and its response kept as it streams."""
-        began_at = self._loop.time()
+    async def _forward_exchange(self, request: web.BaseRequest, incoming: IncomingRequest) -> web.StreamResponse:
+        """Forward a call; its request is recorded first, its response as it streams."""
+        started_at = self._loop.time()
         index = self._recorder.next_index()
-        said, sent = None, None
+        info, rewritten = None, None
         if self._settings.rewrite is not None:
-            said = self._recorder.classify_request(arrived)
+            info = self._recorder.classify_request(incoming)
             try:
-                sent = self._settings.rewrite(said, arrived)
+                rewritten = self._settings.rewrite(info, incoming)
             except FlightlogError as error:
-                self._recorder.record_request(index, arrived, said, None)
-                return self._answer_with_error(index, 400, "invalid_request_error", str(error))
-        if isinstance(sent, ServedResponse):
-            return await self._serve_recorded(index, arrived, said, sent)
-        body = arrived.body if sent is None else sent.body
-        asked = self._recorder.record_request(index, arrived, said, sent)
-        barred = asyncio.ensure_future(self._wait_for_barrier(asked)) if self._settings.barrier is not None else None
+                self._recorder.record_request(index, incoming, info, None)
+                return self._respond_with_error(index, 400, "invalid_request_error", str(error))
+        if isinstance(rewritten, ServedResponse):
+            return await self._serve_recorded(index, incoming, info, rewritten)
+        body = incoming.body if rewritten is None else rewritten.body
+        stored = self._recorder.record_request(index, incoming, info, rewritten)
+        barrier = asyncio.ensure_future(self._wait_for_barrier(stored)) if self._settings.barrier is not None else None
         answer = None
         try:
             try:
-                answer = await self._upstream.send_request(
-                    request.method, arrived.path, _end_to_end_headers(request.headers), body
-                )
+                headers = _end_to_end_headers(request.headers)
+                answer = await self._upstream.send_request(request.method, incoming.path, headers, body)
             finally:
-                notes = await (barred or self._wait_until_recorded(asked))
+                notes = await (barrier or self._wait_until_recorded(stored))
         except (aiohttp.ClientError, OSError) as error:
-            return self._answer_with_error(
-                index, 502, "api_error", f"no answer from the upstream: {type(error).__name__}"
-            )
+            message = f"no answer from the upstream: {type(error).__name__}"
+            return self._respond_with_error(index, 502, "api_error", message)
         except asyncio.CancelledError:
-            if barred is not None:
-                barred.cancel()
+            if barrier is not None:
+                barrier.cancel()
             if answer is not None:
                 answer.release()
-            self._recorder.record_response_end(
-                index, ResponseStart(0, {}, "", 0.0), ResponseEnd(ResponseOutcome.LEFT, self._elapsed_ms(began_at))
-            )
+            end = ResponseEnd(ResponseOutcome.LEFT, self._elapsed_ms(started_at))
+            self._recorder.record_response_end(index, ResponseStart(0, {}, "", 0.0), end)
             raise
         head = self._response_headers(answer)
-        began = ResponseStart(answer.status, _lower_names(head), head["request-id"], self._elapsed_ms(began_at))
-        copy = _ResponseTee(self._recorder, index, began)
-        ending = ResponseOutcome.LEFT
+        lower_head = {name.lower(): value for name, value in head.items()}
+        start = ResponseStart(answer.status, lower_head, head["request-id"], self._elapsed_ms(started_at))
+        copy = _ResponseTee(self._recorder, index, start)
+        outcome = ResponseOutcome.LEFT
         try:
-            response, ending = await _pump_response(request, answer, head, copy)
+            response, outcome = await _pump_response(request, answer, head, copy)
         finally:
-            copy.finish_copy(ResponseEnd(ending, self._elapsed_ms(began_at), notes))
+            copy.finish_copy(ResponseEnd(outcome, self._elapsed_ms(started_at), notes))
         return response
 
     async def _serve_recorded(
-        self, index: int, arrived: IncomingRequest, said: RequestInfo | None, served: ServedResponse
+        self, index: int, incoming: IncomingRequest, info: RequestInfo | None, served: ServedResponse
     ) -> web.Response:
-        """Answer in the upstream's place; the request is on record and the barrier passed as with any other."""
-        notes = await self._wait_for_barrier(self._recorder.record_request(index, arrived, said, None))
+        """Respond without the upstream, after the request is recorded and the barrier has passed."""
+        notes = await self._wait_for_barrier(self._recorder.record_request(index, incoming, info, None))
         head = {"request-id": self._settings.new_id(), **served.headers}
-        began = ResponseStart(served.status, head, head["request-id"], 0.0)
-        self._recorder.record_chunk(index, began, served.body)
-        self._recorder.record_response_end(
-            index, began, ResponseEnd(ResponseOutcome.COMPLETE, 0.0, (*notes, "served from a recording"), served=True)
-        )
-        return web.Response(status=served.status, body=served.body, headers=head)
+        end = ResponseEnd(ResponseOutcome.COMPLETE, 0.0, (*notes, "served from a recording"), served=True)
+        return self._respond(index, served.status, head, served.body, end)
 
-    async def _wait_until_recorded(self, asked: "Future[ApiRequest]") -> tuple[str, ...]:
-        """Wait until a request is on record, though not for ever."""
-        if not asked.done():
-            await asyncio.wait((asyncio.wrap_future(asked),), timeout=self._settings.record_s)
-        return () if asked.done() else ("the request was not on record when its answer was passed on",)
+    def _respond_with_error(self, index: int, status: int, kind: str, message: str) -> web.Response:
+        body = json.dumps(_error_body(kind, f"flightlog: {message}")).encode()
+        head = {"content-type": "application/json", "request-id": self._settings.new_id()}
+        return self._respond(index, status, head, body, ResponseEnd(ResponseOutcome.UNANSWERED, 0.0))
 
-    async def _wait_for_barrier(self, asked: "Future[ApiRequest]") -> tuple[str, ...]:
-        """Wait until a request is on record and the barrier passed; neither can fail the call."""
-        late = await self._wait_until_recorded(asked)
-        if late or self._settings.barrier is None:
-            return late
+    def _respond(self, index: int, status: int, head: dict[str, str], body: bytes, end: ResponseEnd) -> web.Response:
+        """Return a response of our own and record it."""
+        start = ResponseStart(status, head, head["request-id"], 0.0)
+        self._recorder.record_chunk(index, start, body)
+        self._recorder.record_response_end(index, start, end)
+        return web.Response(status=status, body=body, headers=head)
+
+    async def _wait_until_recorded(self, stored: "Future[ApiRequest]") -> tuple[str, ...]:
+        """Wait until a request is recorded, at most `record_s`; return a note if it is not."""
+        if not stored.done():
+            await asyncio.wait((asyncio.wrap_future(stored),), timeout=self._settings.record_s)
+        return () if stored.done() else ("the response was forwarded before the request was recorded",)
+
+    async def _wait_for_barrier(self, stored: "Future[ApiRequest]") -> tuple[str, ...]:
+        """Wait until a request is recorded and the barrier has passed; return notes on failures."""
+        notes = await self._wait_until_recorded(stored)
+        if notes or self._settings.barrier is None:
+            return notes
         try:
-            await asyncio.wait_for(self._settings.barrier(asked.result()), self._settings.barrier_s)
-        except Exception as error:  # noqa: BLE001 - one request of the proxy: what waits beside a call never fails it
+            await asyncio.wait_for(self._settings.barrier(stored.result()), self._settings.barrier_s)
+        except Exception as error:  # noqa: BLE001 - one request of the proxy: a barrier never fails a call
             return (f"the barrier failed: {type(error).__name__}: {error}",)
         return ()
 
     async def _pass_through(self, request: web.BaseRequest, path: str, body: bytes) -> web.StreamResponse:
-        """Pass on what is no exchange."""
+        """Forward a request that is not recorded."""
         try:
             answer = await self._upstream.send_request(request.method, path, _end_to_end_headers(request.headers), body)
         except (aiohttp.ClientError, OSError):
@@ -185,65 +190,55 @@ class Proxy:
             head["request-id"] = self._settings.new_id()
         return head
 
-    def _answer_with_error(self, index: int, status: int, kind: str, message: str) -> web.Response:
-        """Answer in the upstream's place, and say so on record."""
-        body = json.dumps(_error_body(kind, f"flightlog: {message}")).encode()
-        request_id = self._settings.new_id()
-        head = {"content-type": "application/json", "request-id": request_id}
-        began = ResponseStart(status, head, request_id, 0.0)
-        self._recorder.record_chunk(index, began, body)
-        self._recorder.record_response_end(index, began, ResponseEnd(ResponseOutcome.UNANSWERED, 0.0))
-        return web.Response(status=status, body=body, headers=head)
-
     def _path_below_token(self, raw_path: str) -> str | None:
-        word, slash, rest = raw_path.removeprefix("/").partition("/")
-        right = hmac.compare_digest(word.encode("utf-8", "replace"), self._settings.token.encode())
-        return "/" + rest if right and slash else None
+        token, slash, rest = raw_path.removeprefix("/").partition("/")
+        matches = hmac.compare_digest(token.encode("utf-8", "replace"), self._settings.token.encode())
+        return "/" + rest if matches and slash else None
 
-    def _elapsed_ms(self, began_at: float) -> float:
-        return round((self._loop.time() - began_at) * 1000, 3)
+    def _elapsed_ms(self, started_at: float) -> float:
+        return round((self._loop.time() - started_at) * 1000, 3)
 
 
 class _ResponseTee:
-    """A response on its way to the recorder, in few large parts: the call does not wait for the disk."""
+    """Collects chunks for the recorder, so that the call does not wait for the disk."""
 
-    def __init__(self, recorder: ExchangeRecorder, index: int, began: ResponseStart) -> None:
+    def __init__(self, recorder: ExchangeRecorder, index: int, start: ResponseStart) -> None:
         self._recorder = recorder
         self._index = index
-        self._began = began
-        self._waiting: list[bytes] = []
+        self._start = start
+        self._chunks: list[bytes] = []
         self._bytes = 0
-        self._has_begun = False
-        # The head too goes to disk a moment later: written now, it would hold up the first byte.
+        self._is_started = False
+        # The head too goes to disk a moment later: written now, it would delay the first byte.
         self._timer: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(_FLUSH_S, self._flush_chunks)
 
     def add_chunk(self, chunk: bytes) -> None:
-        self._waiting.append(chunk)
+        self._chunks.append(chunk)
         self._bytes += len(chunk)
         if self._bytes >= _FLUSH_BYTES:
             self._flush_chunks()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_FLUSH_S, self._flush_chunks)
 
-    def finish_copy(self, ended: ResponseEnd) -> None:
+    def finish_copy(self, end: ResponseEnd) -> None:
         self._flush_chunks()
-        self._recorder.record_response_end(self._index, self._began, ended)
+        self._recorder.record_response_end(self._index, self._start, end)
 
     def _flush_chunks(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._has_begun:
-            self._has_begun = True
-            self._recorder.record_response_start(self._index, self._began)
-        if self._waiting:
-            self._recorder.record_chunk(self._index, self._began, b"".join(self._waiting))
-            self._waiting = []
+        if not self._is_started:
+            self._is_started = True
+            self._recorder.record_response_start(self._index, self._start)
+        if self._chunks:
+            self._recorder.record_chunk(self._index, self._start, b"".join(self._chunks))
+            self._chunks = []
             self._bytes = 0
 
 
 async def _read_body(request: web.BaseRequest) -> bytes | None:
-    """Read a body with no more copies of it than are needed; None where it is larger than is taken."""
+    """Return the body, copied once, or None if it is larger than `BODY_BYTES_MAX`."""
     parts, size = [], 0
     while part := await request.content.readany():
         parts.append(part)
@@ -256,7 +251,7 @@ async def _read_body(request: web.BaseRequest) -> bytes | None:
 async def _pump_response(
     request: web.BaseRequest, answer: UpstreamResponse, head: CIMultiDict[str], copy: _ResponseTee | None
 ) -> tuple[web.StreamResponse, ResponseOutcome]:
-    """Pass a response on, chunk by chunk, and end it as the upstream did."""
+    """Forward a response chunk by chunk and end it as the upstream did."""
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=head)
     try:
         await response.prepare(request)
@@ -264,12 +259,12 @@ async def _pump_response(
             try:
                 chunk = await answer.content.readany()
             except (aiohttp.ClientError, OSError):
-                # What had come before the break is the client's; aiohttp's own readers would drop it.
+                # Forward what arrived before the break; aiohttp's own readers would drop it.
                 if rest := answer.content._read_nowait(-1):  # noqa: SLF001
                     if copy is not None:
                         copy.add_chunk(rest)
                     await response.write(rest)
-                # The client shall see a broken answer as broken: no last chunk, just the end of the connection.
+                # Close without a last chunk, so that the client too sees a broken response.
                 if request.transport is not None:
                     request.transport.close()
                 return response, ResponseOutcome.CUT
@@ -287,15 +282,10 @@ async def _pump_response(
 
 
 def _end_to_end_headers(headers: "aiohttp.typedefs.LooseHeaders") -> CIMultiDict[str]:
-    """The headers that are not of one connection only (RFC 9110, 7.6.1)."""
-    given = CIMultiDict(headers)
-    named = {name.strip().lower() for value in given.getall("connection", []) for name in value.split(",")}
-    hop = _HOP | named if named else _HOP
-    return CIMultiDict((name, value) for name, value in given.items() if name.lower() not in hop)
-
-
-def _lower_names(headers: CIMultiDict[str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
+    """Return the headers that are not for one connection only (RFC 9110, 7.6.1)."""
+    fields = CIMultiDict(headers)
+    hop = _HOP.union(name.strip().lower() for value in fields.getall("connection", []) for name in value.split(","))
+    return CIMultiDict((name, value) for name, value in fields.items() if name.lower() not in hop)
 
 
 def _error_body(kind: str, message: str) -> dict[str, object]:

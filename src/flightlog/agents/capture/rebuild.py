@@ -1,9 +1,9 @@
-"""Requests rebuilt from a transcript, for sessions nobody captured.
+"""Rebuild requests from a transcript, for sessions that were not captured.
 
 Recent clients log each request as a difference from an earlier one, by hashes of its messages.
-Here the messages are found again (in the log's own blobs, or in the conversation's records),
-put together and hashed; a grade says how far the hashes vouch for the result. Older transcripts
-hold no such log and give nothing. Pure: records in, requests out.
+This module finds the messages (in the log's own blobs, or in the conversation's records), joins
+and hashes them; `RebuildFidelity` says how much of the result the hashes confirm. Older
+transcripts contain no such log and give no requests.
 """
 
 import enum
@@ -14,17 +14,19 @@ from typing import Any
 
 from msgspec import Struct
 
+from flightlog.sources.foreign_json import int_field
+
 Json = dict[str, Any]
 _TEXT = "text"
 
 
 class RebuildFidelity(enum.Enum):
-    """How far a rebuilt request is vouched for.
+    """How much of a rebuilt request the hashes confirm.
 
     `exact`: the digest of the whole request is the client's own, so all but `metadata`, `stream`
     and the billing line is as it was sent. `content`: every message, the prompt and the tools
     match their hashes, the whole does not (parameters or cache marks may differ). `partial`:
-    something the request held is not in the transcript; `missing` says what.
+    a part of the request is not in the transcript; `missing` names it.
     """
 
     EXACT = "exact"
@@ -33,7 +35,7 @@ class RebuildFidelity(enum.Enum):
 
 
 class RebuiltRequest(Struct, frozen=True):
-    """A request as the transcript tells it. `request_ids` are those of the responses it got."""
+    """A request as the transcript logs it; `request_ids` are those of its responses."""
 
     id: str
     at: str
@@ -49,7 +51,7 @@ class RebuiltRequest(Struct, frozen=True):
 
 
 def rebuild_requests(records: Iterable[Json]) -> list[RebuiltRequest]:
-    """Rebuild every request one transcript logs, in its order."""
+    """Return every request that one transcript logs, in its order."""
     log = _TranscriptLog()
     for record in records:
         log.add_record(record)
@@ -58,14 +60,14 @@ def rebuild_requests(records: Iterable[Json]) -> list[RebuiltRequest]:
 
 def hash_request(body: Mapping[str, Any], betas: Iterable[str]) -> str:
     """Return the client's own digest of a request body, captured or rebuilt."""
-    said = {key: value for key, value in body.items() if key not in {"metadata", "stream", "safeguards"}}
-    said["system"] = _without_billing_header(body.get("system"))
-    said["messages"] = [_with_block_content(message) for message in body.get("messages") or []]
-    return _hash_json({**said, "betas": list(betas)})
+    fields = {key: value for key, value in body.items() if key not in {"metadata", "stream", "safeguards"}}
+    fields["system"] = _without_billing_header(body.get("system"))
+    fields["messages"] = [_with_block_content(message) for message in body.get("messages") or []]
+    return _hash_json({**fields, "betas": list(betas)})
 
 
 class _TranscriptLog:
-    """The records of one transcript that requests are made of."""
+    """The records of one transcript from which requests are rebuilt."""
 
     def __init__(self) -> None:
         self._messages: dict[str, Json] = {}
@@ -77,8 +79,8 @@ class _TranscriptLog:
 
     def add_record(self, record: Json) -> None:
         match record:
-            case {"type": "api-request-blob", "hash": str(name), "message": dict(said)}:
-                self._messages[name] = said
+            case {"type": "api-request-blob", "hash": str(name), "message": dict(message)}:
+                self._messages[name] = message
             case {"type": "api-request-shape", "shapeHash": str(name), "shape": dict(shape)}:
                 self._shapes[name] = shape
             case {"type": "api-request", "id": str(name)}:
@@ -88,7 +90,9 @@ class _TranscriptLog:
                 self._record_answer(record)
             case {"type": "user", "message": {"role": str(role), "content": content}}:
                 self._store_message({"role": role, "content": content})
-                self._remember_results(content)
+                for block in content if isinstance(content, list) else []:
+                    if isinstance(block, dict) and block.get("type") == "tool_result":
+                        self._results[str(block.get("tool_use_id"))] = block
             case _:
                 pass
 
@@ -96,13 +100,14 @@ class _TranscriptLog:
         self._derive_messages()
         lists: dict[str, list[str]] = {}
         for name, record in self._requests.items():
-            kept = lists.get(str(record.get("base")), [])[: _int_or_zero(record.get("keep"))]
-            short = _int_or_zero(record.get("keep")) - len(kept)
-            lists[name] = [*kept, *("" for _ in range(short)), *map(str, record.get("tail") or [])]
+            keep = int_field(record, "keep")
+            base = lists.get(str(record.get("base")), [])[:keep]
+            # A missing base leaves empty hashes, which are reported as missing messages.
+            lists[name] = [*base, *[""] * (keep - len(base)), *map(str, record.get("tail") or [])]
             yield self._rebuild_request(record, lists[name])
 
     def _rebuild_request(self, record: Json, hashes: list[str]) -> RebuiltRequest:
-        missing = [f"message {at}" for at, each in enumerate(hashes) if each not in self._messages]
+        missing = [f"message {at}" for at, digest in enumerate(hashes) if digest not in self._messages]
         shape = self._shapes.get(str(record.get("shapeHash")))
         if shape is None:
             missing.append("system prompt and tools")
@@ -110,11 +115,10 @@ class _TranscriptLog:
             missing.append("system prompt or tools, as they were")
         params = dict(record.get("params") or {})
         betas = tuple(map(str, params.pop("betas", None) or ()))
-        body = {**params, **(shape or {}), "messages": [self._messages.get(each, {}) for each in hashes]}
+        body = {**params, **(shape or {}), "messages": [self._messages.get(digest, {}) for digest in hashes]}
         body = _restore_cache_control(body, record.get("cacheControl") or [])
-        whole = hash_request(body, betas)
-        exact = not missing and whole == record.get("requestDigest")
-        fidelity = RebuildFidelity.EXACT if exact else RebuildFidelity.PARTIAL if missing else RebuildFidelity.CONTENT
+        exact = hash_request(body, betas) == record.get("requestDigest")
+        fidelity = RebuildFidelity.PARTIAL if missing else RebuildFidelity.EXACT if exact else RebuildFidelity.CONTENT
         return RebuiltRequest(
             id=str(record["id"]),
             at=str(record.get("timestamp") or ""),
@@ -134,25 +138,20 @@ class _TranscriptLog:
         if isinstance(reference, str) and isinstance(request, str):
             self._answers.setdefault(reference, []).append(request)
 
-    def _remember_results(self, content: Any) -> None:
-        for block in content if isinstance(content, list) else []:
-            if isinstance(block, dict) and block.get("type") == "tool_result":
-                self._results[str(block.get("tool_use_id"))] = block
-
     def _derive_messages(self) -> None:
-        """Find the messages that the conversation's records hold in parts."""
+        """Add the messages that the conversation's records contain in parts."""
         for content in self._replies.values():
             self._store_message({"role": "assistant", "content": content})
             calls = [str(block.get("id")) for block in content if isinstance(block, dict) and "id" in block]
-            # One record per result; the request holds those of one reply in one message, as they
-            # were called or as they came back.
+            # The transcript has one record per result; the request has those of one reply in one
+            # message, in the order of the calls or of their return.
             for order in (calls, [call for call in self._results if call in calls]):
                 results = [self._results[call] for call in order if call in self._results]
                 for count in range(2, len(results) + 1):
                     self._store_message({"role": "user", "content": results[:count]})
         for name, message in list(self._messages.items()):
             if _message_hash(message) != name:
-                del self._messages[name]  # edited since: it no longer vouches for anything
+                del self._messages[name]  # the blob was edited later
 
     def _store_message(self, message: Json) -> None:
         if isinstance(message["content"], str | list):
@@ -160,23 +159,23 @@ class _TranscriptLog:
 
 
 def _restore_cache_control(body: Json, marks: list[Any]) -> Json:
-    """Put the cache marks where the log says they stood."""
+    """Return a copy of `body` with cache marks at the paths that the log names."""
     body = json.loads(json.dumps(_without_cache_control(body)))
     for mark in marks:
-        place: Any = body
+        node: Any = body
         for step in mark.get("path") or []:
-            if isinstance(place, dict) and step == "content" and isinstance(place.get("content"), str):
-                place["content"] = _with_block_content(place)["content"]
-            place = place[step] if _contains_step(place, step) else None
-        if isinstance(place, dict):
-            place["cache_control"] = mark.get("value")
+            if isinstance(node, dict) and step == "content" and isinstance(node.get("content"), str):
+                node["content"] = _with_block_content(node)["content"]
+            node = node[step] if _contains_step(node, step) else None
+        if isinstance(node, dict):
+            node["cache_control"] = mark.get("value")
     return dict(body)
 
 
-def _contains_step(place: Any, step: Any) -> bool:
-    if isinstance(place, dict):
-        return step in place
-    return isinstance(place, list) and isinstance(step, int) and 0 <= step < len(place)
+def _contains_step(node: Any, step: Any) -> bool:
+    if isinstance(node, dict):
+        return step in node
+    return isinstance(node, list) and isinstance(step, int) and 0 <= step < len(node)
 
 
 def _message_hash(message: Json) -> str:
@@ -184,27 +183,22 @@ def _message_hash(message: Json) -> str:
 
 
 def _with_block_content(message: Json) -> Json:
-    """A message whose content is a list of blocks, as the client hashes it."""
+    """Return the message with its content as a list of blocks, as the client hashes it."""
     content = message.get("content")
     return {**message, "content": [{"type": _TEXT, _TEXT: content}]} if isinstance(content, str) else message
 
 
 def _without_billing_header(system: Any) -> Any:
     blocks = system if isinstance(system, list) else []
-    return [each for each in blocks if not str(each.get(_TEXT, "")).startswith("x-anthropic-billing-header")]
+    return [block for block in blocks if not str(block.get(_TEXT, "")).startswith("x-anthropic-billing-header")]
 
 
 def _without_cache_control(value: Any) -> Any:
-    """A value without its cache marks."""
     if isinstance(value, dict):
-        return {key: _without_cache_control(each) for key, each in value.items() if key != "cache_control"}
-    return [_without_cache_control(each) for each in value] if isinstance(value, list) else value
+        return {key: _without_cache_control(item) for key, item in value.items() if key != "cache_control"}
+    return [_without_cache_control(item) for item in value] if isinstance(value, list) else value
 
 
 def _hash_json(value: Any) -> str:
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _int_or_zero(value: Any) -> int:
-    return value if isinstance(value, int) else 0

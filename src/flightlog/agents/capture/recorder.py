@@ -1,7 +1,7 @@
-"""Keeping what passes: the copy of an exchange, made beside the call and never in its way.
+"""Store a copy of each exchange without delaying the call.
 
-All disk work happens on one thread of its own, in order. Nothing here raises to the caller: what
-cannot be kept is counted and named in `losses`. Knows requests and bytes, not sockets.
+One thread does all disk work, in order. Nothing here raises to the caller: what cannot be stored
+is listed in `losses`.
 """
 
 import threading
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.agents.capture.sanitize import Scrubber, clean_request, decompress_body
+from flightlog.agents.capture.sanitize import MARK, Scrubber, clean_request, decompress_body
 from flightlog.agents.dialects import anthropic_messages
 from flightlog.agents.dialects.anthropic_messages import (
     REQUEST_HEADERS,
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class IncomingRequest(Struct, frozen=True):
-    """A request as it came: `path` without the token, header names in lower case."""
+    """A client's request: `path` without the token, header names in lower case."""
 
     method: str
     path: str
@@ -40,14 +40,14 @@ class IncomingRequest(Struct, frozen=True):
 
 
 class RewrittenRequest(Struct, frozen=True):
-    """What went upstream in its place, and what was replaced in it."""
+    """The body that was sent instead of the client's, and the names of what was replaced in it."""
 
     body: bytes
     replaced: tuple[str, ...] = ()
 
 
 class ServedResponse(Struct, frozen=True):
-    """An answer given in the upstream's place, which is not asked."""
+    """A response that the proxy gives itself, without calling the upstream."""
 
     status: int
     headers: dict[str, str]
@@ -73,132 +73,130 @@ class ResponseEnd(Struct, frozen=True):
 
 
 class ExchangeRecorder:
-    """Keeps the exchanges of one session."""
+    """Records the exchanges of one session."""
 
     def __init__(
         self, exchanges: ExchangeStore, secrets: tuple[str, ...] = (), ended: Callable[[bytes], None] | None = None
     ) -> None:
-        """Go on after the exchanges that are on record; `ended` is told the body of each answer of the upstream."""
+        """Continue after the stored exchanges; `ended` gets the body of each upstream response."""
         self.losses: list[str] = []
         self._exchanges = exchanges
-        self._told = ended
+        self._on_response = ended
         self._scrubber = Scrubber(secrets)
-        self._recogniser = RequestClassifier()
+        self._classifier = RequestClassifier()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="capture")
         self._lock = threading.Lock()
-        self._held: dict[int, bytes] = {}
-        self._next = self._run_or_record_loss(exchanges.last_index) or 0
+        self._unwritten: dict[int, bytes] = {}
+        self._last_index = self._run_or_record_loss(exchanges.last_index) or 0
 
     def next_index(self) -> int:
-        """Give out the number of a new exchange."""
+        """Return the number of a new exchange."""
         with self._lock:
-            self._next += 1
-            return self._next
+            self._last_index += 1
+            return self._last_index
 
-    def classify_request(self, arrived: IncomingRequest) -> RequestInfo:
-        """Say what a request is; once for each, in order."""
-        return self._recogniser.classify_request(arrived.headers, arrived.body)
+    def classify_request(self, request: IncomingRequest) -> RequestInfo:
+        """Classify a request; call it once for each, in order."""
+        return self._classifier.classify_request(request.headers, request.body)
 
     def record_request(
-        self, index: int, arrived: IncomingRequest, said: RequestInfo | None, sent: RewrittenRequest | None
+        self, index: int, request: IncomingRequest, info: RequestInfo | None, rewritten: RewrittenRequest | None
     ) -> "Future[ApiRequest]":
-        """Put a request on record and return it; it is returned also when it could not be kept."""
-        return self._thread.submit(self._store_request, index, arrived, said, sent)
+        """Store a request and return it, even if it could not be stored."""
+        return self._thread.submit(self._store_request, index, request, info, rewritten)
 
-    def record_response_start(self, index: int, began: ResponseStart) -> None:
-        """Put the head of a response on record."""
-        self._thread.submit(
-            self._run_or_record_loss, lambda: self._exchanges.record_response(self._make_response(index, began))
-        )
+    def record_response_start(self, index: int, start: ResponseStart) -> None:
+        """Store the head of a response."""
+        self._submit(lambda: self._exchanges.record_response(self._make_response(index, start)))
 
-    def record_chunk(self, index: int, began: ResponseStart, data: bytes) -> None:
-        """Keep more of a response."""
-        self._thread.submit(self._run_or_record_loss, lambda: self._write_chunk(index, began, data))
+    def record_chunk(self, index: int, start: ResponseStart, data: bytes) -> None:
+        """Store more of a response's body."""
+        self._submit(lambda: self._write_chunk(index, start, data))
 
-    def record_response_end(self, index: int, began: ResponseStart, ended: ResponseEnd) -> "Future[ApiResponse | None]":
-        """Put the end of a response on record."""
-        return self._thread.submit(self._run_or_record_loss, lambda: self._store_response(index, began, ended))
+    def record_response_end(self, index: int, start: ResponseStart, end: ResponseEnd) -> "Future[ApiResponse | None]":
+        """Store the end of a response."""
+        return self._submit(lambda: self._store_response(index, start, end))
 
     def close(self) -> None:
-        """Wait until all that was given is on disk."""
+        """Wait until everything is on disk."""
         self._thread.shutdown(wait=True)
 
     def _store_request(
-        self, index: int, arrived: IncomingRequest, said: RequestInfo | None, sent: RewrittenRequest | None
+        self, index: int, incoming: IncomingRequest, info: RequestInfo | None, rewritten: RewrittenRequest | None
     ) -> ApiRequest:
-        said = said or self.classify_request(arrived)
-        self._scrubber.learn_credentials(arrived.headers)
-        given, scrubbed = clean_request(self._scrubber, arrived.body)
-        headers = self._scrubber.clean_texts(filter_headers(arrived.headers, REQUEST_HEADERS))
-        own = {"path": arrived.path, "agent": said.agent_id, "session": said.session_id, "model": said.model}
-        own = self._scrubber.clean_texts(own)
+        info = info or self.classify_request(incoming)
+        self._scrubber.learn_credentials(incoming.headers)
+        original, scrubbed = clean_request(self._scrubber, incoming.body)
+        headers = self._scrubber.clean_texts(filter_headers(incoming.headers, REQUEST_HEADERS))
+        texts = {"path": incoming.path, "agent": info.agent_id, "session": info.session_id, "model": info.model}
+        texts = self._scrubber.clean_texts(texts)
         request = ApiRequest(
             index=index,
-            context=said.context,
-            method=arrived.method,
-            path=own["path"],
+            context=info.context,
+            method=incoming.method,
+            path=texts["path"],
             headers=headers,
             sent=_NO_BODY,
-            agent_id=own["agent"],
-            session_id=own["session"],
-            model=own["model"],
-            messages=said.messages,
-            is_compaction=said.is_compaction,
+            agent_id=texts["agent"],
+            session_id=texts["session"],
+            model=texts["model"],
+            messages=info.messages,
+            is_compaction=info.is_compaction,
             scrubbed=scrubbed,
         )
-        if sent is None:
-            return self._run_or_record_loss(lambda: self._exchanges.record_request(request, given)) or request
-        request = replace(request, replaced=sent.replaced)
-        body, _ = clean_request(self._scrubber, sent.body)
-        return self._run_or_record_loss(lambda: self._exchanges.record_request(request, body, given)) or request
+        if rewritten is None:
+            return self._run_or_record_loss(lambda: self._exchanges.record_request(request, original)) or request
+        request = replace(request, replaced=rewritten.replaced)
+        body, _ = clean_request(self._scrubber, rewritten.body)
+        return self._run_or_record_loss(lambda: self._exchanges.record_request(request, body, original)) or request
 
-    def _write_chunk(self, index: int, began: ResponseStart, data: bytes) -> None:
-        """Write what cannot be the beginning of a secret; the rest waits for what follows."""
-        if "content-encoding" in began.headers:
+    def _write_chunk(self, index: int, start: ResponseStart, data: bytes) -> None:
+        """Write all but the end, which may be half a secret and waits for the next chunk."""
+        if "content-encoding" in start.headers:
             self._exchanges.append_response_chunk(index, data)
             return
-        cleaned = self._scrubber.clean_bytes(self._held.pop(index, b"") + data)
-        back = self._scrubber.longest
-        if back:
-            cleaned, self._held[index] = cleaned[:-back], cleaned[-back:]
+        cleaned = self._scrubber.clean_bytes(self._unwritten.pop(index, b"") + data)
+        if length := self._scrubber.longest:
+            cleaned, self._unwritten[index] = cleaned[:-length], cleaned[-length:]
         if cleaned:
             self._exchanges.append_response_chunk(index, cleaned)
 
-    def _store_response(self, index: int, began: ResponseStart, ended: ResponseEnd) -> ApiResponse:
-        came = self._exchanges.read_response_so_far(index) + self._held.pop(index, b"")
-        body, stays = decompress_body(came, began.headers.get("content-encoding", ""))
+    def _store_response(self, index: int, start: ResponseStart, end: ResponseEnd) -> ApiResponse:
+        received = self._exchanges.read_response_so_far(index) + self._unwritten.pop(index, b"")
+        body, encoding = decompress_body(received, start.headers.get("content-encoding", ""))
         cleaned = self._rewrite_secret_events(self._scrubber.clean_bytes(body))
         response = replace(
-            self._make_response(index, began),
-            ending=ended.ending,
-            encoding=stays,
-            total_ms=ended.total_ms,
-            notes=tuple(map(self._scrubber.clean_text, ended.notes)),
-            scrubbed=("a credential",) if b"[scrubbed]" in cleaned and cleaned != came else (),
+            self._make_response(index, start),
+            ending=end.ending,
+            encoding=encoding,
+            total_ms=end.total_ms,
+            notes=tuple(map(self._scrubber.clean_text, end.notes)),
+            scrubbed=("a credential",) if MARK in cleaned and cleaned != received else (),
         )
-        kept = self._exchanges.record_response(response, cleaned)
-        if self._told is not None and not ended.served:
-            self._told(cleaned)
-        return kept
+        stored = self._exchanges.record_response(response, cleaned)
+        if self._on_response is not None and not end.served:
+            self._on_response(cleaned)
+        return stored
 
     def _rewrite_secret_events(self, body: bytes) -> bytes:
-        """A secret told in several events stands in no single one: such an answer is written anew."""
+        """Return the body without secrets that are split over several events."""
         if not self._scrubber.longest:
             return body
-        told = anthropic_messages.decode_response(body)
-        said = msgspec.json.encode(told.message)
-        cleaned = self._scrubber.clean_bytes(said)
-        return (
-            body
-            if cleaned == said
-            else anthropic_messages.render_events(replace(told, message=msgspec.json.decode(cleaned)))
+        response = anthropic_messages.decode_response(body)
+        message = msgspec.json.encode(response.message)
+        cleaned = self._scrubber.clean_bytes(message)
+        if cleaned == message:
+            return body
+        return anthropic_messages.render_events(replace(response, message=msgspec.json.decode(cleaned)))
+
+    def _make_response(self, index: int, start: ResponseStart) -> ApiResponse:
+        headers = self._scrubber.clean_texts(filter_headers(start.headers, RESPONSE_HEADERS))
+        return ApiResponse(
+            index, start.status, headers, start.request_id, ResponseOutcome.OPEN, first_byte_ms=start.first_byte_ms
         )
 
-    def _make_response(self, index: int, began: ResponseStart) -> ApiResponse:
-        headers = self._scrubber.clean_texts(filter_headers(began.headers, RESPONSE_HEADERS))
-        return ApiResponse(
-            index, began.status, headers, began.request_id, ResponseOutcome.OPEN, first_byte_ms=began.first_byte_ms
-        )
+    def _submit(self, work: Callable[[], T]) -> "Future[T | None]":
+        return self._thread.submit(self._run_or_record_loss, work)
 
     def _run_or_record_loss(self, work: Callable[[], T]) -> T | None:
         try:

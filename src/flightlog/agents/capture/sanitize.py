@@ -1,11 +1,10 @@
-"""Decompress copies, scrub credentials.
+"""Decompress captured bodies and scrub credentials from them; the traffic itself is not changed.
 
-A stream that was cut gives what can be read of it. A compression this installation cannot read
-leaves the bytes as they are, and is named.
+A cut stream gives its readable part. If a compression is not installed, the bytes stay compressed
+and its name is returned.
 
-The key a request carries is known, so wherever it stands (an agent that ran `env` puts it into
-its next request) it is replaced in the copy; the wire is not touched. Knows values and bytes,
-not headers' meaning: names of headers are kept by an allow-list (`wire`).
+Requests carry the key, so its value is known and is replaced wherever it occurs: an agent that
+ran `env` sends it in the body of its next request.
 """
 
 import zlib
@@ -17,7 +16,7 @@ import zstandard
 
 from flightlog.privacy.detect.known_values import KnownSecrets
 
-BYTES_MAX = 1 << 30
+BYTES_MAX = 1 << 30  # bounds what a decompression bomb can fill
 MARK = b"[scrubbed]"
 _CREDENTIALS = ("x-api-key", "authorization", "proxy-authorization", "cookie", "x-goog-api-key", "api-key")
 _METADATA = msgspec.Raw(b'{"user_id":"[scrubbed]"}')
@@ -25,11 +24,11 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class _Undecodable(Exception):
-    """Not what it says it is, or nobody here can read it."""
+    """The data is not in the declared compression, or its decoder is not installed."""
 
 
 def decompress_body(data: bytes, encoding: str) -> tuple[bytes, str]:
-    """Return `data` free of the compressions named, and the name of the first that stays."""
+    """Return `data` decompressed, and the names of the compressions that could not be removed."""
     names = [name.strip() for name in encoding.lower().split(",") if name.strip() not in {"", "identity"}]
     while names:
         decode = _DECODERS.get(names[-1])
@@ -61,7 +60,7 @@ def _decompress_zstd(data: bytes) -> bytes:
 
 def _decompress_brotli(data: bytes) -> bytes:
     try:
-        import brotli  # noqa: PLC0415 - an extra: the pages and most runs do without
+        import brotli  # noqa: PLC0415 - an optional extra
     except ImportError:
         raise _Undecodable from None
     try:
@@ -80,63 +79,61 @@ _DECODERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 class Scrubber:
-    """The secret values of one capture, learned as they pass."""
+    """The secret values of one capture; each request may add some."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        """Begin with the values that are known beforehand."""
-        self._values = frozenset(values)
-        self._known = KnownSecrets(self._values)
-        self.longest = self._longest_spelling()
+        """Start with the values that are known in advance."""
+        self._values: frozenset[str] = frozenset()
+        self._add_values(frozenset(values))
 
     def learn_credentials(self, headers: Mapping[str, str]) -> None:
-        """Remember the credentials a request carries."""
-        found = {
+        """Add the credentials in a request's headers."""
+        credentials = {
             part
             for name, value in headers.items()
             if name.lower() in _CREDENTIALS
             for part in (value, value.partition(" ")[2])
             if part
         }
-        if not found <= self._values:
-            self._values |= found
-            self._known = KnownSecrets(self._values)
-            self.longest = self._longest_spelling()
+        if not credentials <= self._values:
+            self._add_values(credentials)
 
     def clean_bytes(self, data: bytes) -> bytes:
-        """Return `data` with every known value replaced."""
-        return self._known.hide_values(data, MARK)
+        """Return `data` with every secret replaced."""
+        return self._secrets.hide_values(data, MARK)
 
     def clean_text(self, text: str) -> str:
-        """Return `text` with every known value replaced."""
+        """Return `text` with every secret replaced."""
         return self.clean_bytes(text.encode("utf-8", "replace")).decode()
 
     def clean_texts(self, texts: Mapping[str, str]) -> dict[str, str]:
-        """Return the texts with every known value replaced; where there is none they are looked at once, together."""
+        """Return the texts with every secret replaced; one search covers texts without secrets."""
         joined = "\n".join(texts.values())
-        if joined.isascii() and not self._known.is_in(joined.encode()):
+        if joined.isascii() and not self._secrets.is_in(joined.encode()):
             return dict(texts)
         return {name: self.clean_text(text) for name, text in texts.items()}
 
-    def _longest_spelling(self) -> int:
-        # Base64 is a third longer, an escaped address three times as long.
-        return max((3 * len(value.encode("utf-8", "replace")) for value in self._values), default=0)
+    def _add_values(self, values: set[str] | frozenset[str]) -> None:
+        self._values |= values
+        self._secrets = KnownSecrets(self._values)
+        # The longest spelling: base64 is a third longer, percent-encoding three times as long.
+        self.longest = max((3 * len(value.encode("utf-8", "replace")) for value in self._values), default=0)
 
 
 def clean_request(scrubber: Scrubber, data: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """Return a request body as it may be kept, and what was taken out of it."""
+    """Return a request body as it may be stored, and the kinds of what was removed."""
     cleaned = scrubber.clean_bytes(data)
-    taken = ["a credential"] if cleaned != data else []
+    removed = ["a credential"] if cleaned != data else []
     try:
         members: dict[str, Any] = _members(cleaned)
     except (msgspec.DecodeError, RecursionError):
-        return cleaned, tuple(taken)
+        return cleaned, tuple(removed)
     if "metadata" in members and bytes(members["metadata"]) != bytes(_METADATA):
-        old = bytes(members["metadata"])
-        written = b'"metadata":' + old
+        old = b'"metadata":' + bytes(members["metadata"])
         # Replaced in place, so that all other bytes stay as the client wrote them.
-        if cleaned.count(written) == 1:
-            cleaned = cleaned.replace(written, b'"metadata":' + bytes(_METADATA))
+        if cleaned.count(old) == 1:
+            cleaned = cleaned.replace(old, b'"metadata":' + bytes(_METADATA))
         else:
             cleaned = msgspec.json.encode({**members, "metadata": _METADATA})
-        taken.append("metadata")
-    return cleaned, tuple(taken)
+        removed.append("metadata")
+    return cleaned, tuple(removed)

@@ -1,11 +1,11 @@
-"""Running the capture proxy: on a loop that is there, or on a thread of its own.
+"""Run the capture proxy on the running event loop or on its own thread.
 
-    recorder = Recorder(Exchanges(folder, now=…, new_id=…), secrets=(key,))
-    with capturing(Settings("https://api.anthropic.com", token, new_id), recorder) as base_url:
+    recorder = ExchangeRecorder(ExchangeStore(folder, now=…, new_id=…), secrets=(key,))
+    with capture_in_thread(ProxySettings(upstream, token, new_id), recorder) as base_url:
         …  # run the client with ANTHROPIC_BASE_URL=base_url; one proxy per session
-    recorder.losses     # what could not be kept
+    recorder.losses     # what could not be stored
 
-When the block ends, all that passed is on disk.
+When the block ends, everything captured is on disk.
 """
 
 import asyncio
@@ -29,15 +29,15 @@ _Started = tuple[str, Callable[[], object]] | BaseException
 
 @contextmanager
 def capture_in_thread(settings: ProxySettings, recorder: ExchangeRecorder) -> Iterator[str]:
-    """Serve on a thread for the length of a block; the value is the client's base URL."""
+    """Serve on a thread for the length of a block; yields the client's base URL."""
     started: queue.SimpleQueue[_Started] = queue.SimpleQueue()
     thread = threading.Thread(target=_run_server, args=(settings, recorder, started), name="proxy", daemon=True)
     thread.start()
-    begun = started.get()
-    if isinstance(begun, BaseException):
+    result = started.get()
+    if isinstance(result, BaseException):
         thread.join()
-        raise Unavailable(f"the capture proxy cannot start: {begun}", hint="free a loopback port") from begun
-    url, stop = begun
+        raise Unavailable(f"the capture proxy cannot start: {result}", hint="free a loopback port") from result
+    url, stop = result
     try:
         yield url
     finally:
@@ -48,23 +48,17 @@ def capture_in_thread(settings: ProxySettings, recorder: ExchangeRecorder) -> It
 
 @asynccontextmanager
 async def serve_proxy(settings: ProxySettings, recorder: ExchangeRecorder) -> AsyncIterator[str]:
-    """Serve on the running loop; the value is the client's base URL."""
+    """Serve on the running loop; yields the client's base URL."""
     if not settings.upstream.startswith(("https://", "http://")):
         raise Invalid(f"not an address of an API: {settings.upstream[:80]!r}", hint="it begins with https://")
-    async with open_upstream(settings.upstream, settings.proxy) as way:
-        server = web.Server(
-            Proxy(settings, recorder, way).handle_request,
-            handler_cancellation=True,
-            auto_decompress=False,
-            access_log=None,
-        )
+    async with open_upstream(settings.upstream, settings.proxy) as upstream:
+        handle = Proxy(settings, recorder, upstream).handle_request
+        server = web.Server(handle, handler_cancellation=True, auto_decompress=False, access_log=None)
         runner = web.ServerRunner(server, shutdown_timeout=2.0)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, LOOPBACK, 0)
-            await site.start()
-            port = runner.addresses[0][1]
-            yield f"http://{LOOPBACK}:{port}/{settings.token}"
+            await web.TCPSite(runner, LOOPBACK, 0).start()
+            yield f"http://{LOOPBACK}:{runner.addresses[0][1]}/{settings.token}"
         finally:
             await runner.cleanup()
 
@@ -80,5 +74,5 @@ def _run_server(settings: ProxySettings, recorder: ExchangeRecorder, started: "q
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(main())
-    except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for it
+    except BaseException as error:  # noqa: BLE001 - the thread that started this one raises it
         started.put(error)

@@ -1,8 +1,7 @@
-"""The way to the model's API: connections kept open, a request written at once, the answer as it comes.
+"""Send requests to the model's API over persistent connections and return the undecoded responses.
 
-It stands on aiohttp's own connector (names, TLS, keeping alive) and response parser, and leaves out
-what a session of aiohttp does for each call besides (cookies, redirects, headers of its own), which
-costs more than the rest of the proxy. Bodies come as they were sent: nothing is decompressed.
+Uses aiohttp's connector (DNS, TLS, keep-alive) and response parser, but not its client session:
+cookies, redirects and default headers cost more than the rest of the proxy. Nothing is decompressed.
 """
 
 import asyncio
@@ -19,16 +18,16 @@ from yarl import URL
 
 from flightlog.model.exchange import is_loopback
 
-_BUFFER_BYTES = 1 << 18
-_CONNECT_S = 30.0
+_BUFFER_BYTES = 1 << 18  # aiohttp's parser pauses the socket above it
+_CONNECT_S = 30.0  # only for the connection: a model may think for minutes before the first byte
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 class UpstreamResponse:
-    """A response of which the head is here; `release` it when done, whether or not it was read to its end."""
+    """A response whose head has arrived; call `release` when done, even if `content` is unread."""
 
     def __init__(self, connection: Connection, message: RawResponseMessage, content: aiohttp.StreamReader) -> None:
-        """Take what the parser gave."""
+        """Wrap the results of aiohttp's parser."""
         self.status: int = message.code
         self.reason: str = message.reason
         self.headers: CIMultiDictProxy[str] = message.headers
@@ -37,32 +36,32 @@ class UpstreamResponse:
 
 
 class Upstream:
-    """One API, at one address."""
+    """One API at one address; made by `open_upstream`."""
 
-    def __init__(self, address: str, connector: aiohttp.TCPConnector, proxy: str = "") -> None:
-        """Take an open connector; `upstream` is the way in."""
+    def __init__(self, address: str, connector: aiohttp.BaseConnector, proxy: str = "") -> None:
+        """Use an open connector."""
         url = URL(address.rstrip("/"))
-        # A request only in name: it tells the connector where to connect and how.
-        way_out = URL(proxy) if proxy else None
-        self._door = aiohttp.ClientRequest("POST", url, loop=asyncio.get_running_loop(), proxy=way_out)
+        # Never sent: the connector takes host, TLS and proxy from a request object.
+        proxy_url = URL(proxy) if proxy else None
+        self._target = aiohttp.ClientRequest("POST", url, loop=asyncio.get_running_loop(), proxy=proxy_url)
         self._connector = connector
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
         self._base = url.raw_path.rstrip("/")
         self._host = f"Host: {url.host_port_subcomponent}\r\n"
 
     async def send_request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> UpstreamResponse:
-        """Send a request and return the answer once its head is here."""
+        """Send a request and return the response once its head has arrived."""
         head = [f"{method} {self._base}{path} HTTP/1.1\r\n", self._host]
         head += [f"{name}: {value}\r\n" for name, value in headers.items()]
         if body or method not in _WITHOUT_BODY:
             head.append(f"Content-Length: {len(body)}\r\n")
-        whole = "".join((*head, "\r\n")).encode("utf-8", "surrogateescape") + body
-        connection = await self._connector.connect(self._door, [], self._timeout)
+        data = "".join((*head, "\r\n")).encode("utf-8", "surrogateescape") + body
+        connection = await self._connector.connect(self._target, [], self._timeout)
         try:
-            return await _read_answer(connection, method, whole)
+            return await _exchange(connection, method, data)
         except HttpProcessingError as error:
             connection.close()
-            raise aiohttp.ClientPayloadError(f"not an answer: {error.message}") from error
+            raise aiohttp.ClientPayloadError(f"not an HTTP response: {error.message}") from error
         except BaseException:
             connection.close()
             raise
@@ -70,16 +69,15 @@ class Upstream:
 
 @asynccontextmanager
 async def open_upstream(address: str, proxy: str = "") -> AsyncIterator[Upstream]:
-    """Open the way for the length of a block; `proxy` is a `proxy_for` the address."""
-    connector = aiohttp.TCPConnector(limit=0)
-    async with connector:
+    """Open connections for the length of a block; `proxy` is the `proxy_for` the address."""
+    async with aiohttp.TCPConnector(limit=0) as connector:
         yield Upstream(address, connector, proxy)
 
 
 def proxy_for(address: str, environ: Mapping[str, str]) -> str:
-    """Return the proxy that leads to `address` from this machine, or nothing.
+    """Return this machine's proxy for `address`, or "".
 
-    Only an address with TLS gets one: the proxy then passes a tunnel on and never sees the key.
+    Only an address with TLS gets one: the proxy then forwards a tunnel and never sees the key.
     """
     proxy = environ.get("HTTPS_PROXY") or environ.get("https_proxy") or ""
     exempt = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
@@ -90,14 +88,14 @@ def proxy_for(address: str, environ: Mapping[str, str]) -> str:
     return proxy if "://" in proxy or not proxy else f"http://{proxy}"
 
 
-async def _read_answer(connection: Connection, method: str, whole: bytes) -> UpstreamResponse:
+async def _exchange(connection: Connection, method: str, data: bytes) -> UpstreamResponse:
     protocol, transport = connection.protocol, connection.transport
     if protocol is None or transport is None:
         raise aiohttp.ServerDisconnectedError
     protocol.set_response_params(
         skip_payload=method == "HEAD", read_until_eof=True, auto_decompress=False, read_bufsize=_BUFFER_BYTES
     )
-    transport.write(whole)
+    transport.write(data)
     while True:
         message, content = await protocol.read()
         if message.code >= 200:

@@ -1,6 +1,5 @@
 """The only code that knows Claude Code; exports AGENT."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -8,27 +7,49 @@ from msgspec import Struct
 from flightlog.agents.claude_code import files
 
 if TYPE_CHECKING:
-    from flightlog.agents.claude_code.source import ClaudeCodeSource
-    from flightlog.agents.protocol import Driver
+    from pathlib import Path
+
+    from flightlog.agents.protocol import Dialect, Driver, HookSettings
+    from flightlog.model.runtime import Runtime
+    from flightlog.sources.protocol import Source
 
 
 class ClaudeCodeAgent(Struct, frozen=True):
-    """Claude Code as the registry knows it."""
+    """Claude Code as `agents.protocol.Agent` describes it.
 
-    name: str = files.AGENT
+    Each part is imported on use: a usage report needs only `files` and `scan`.
+    """
+
+    name: str = files.AGENT_NAME
 
     @property
-    def source(self) -> "ClaudeCodeSource":
+    def source(self) -> "Source":
         """The reader of its transcripts."""
-        from flightlog.agents.claude_code.source import ClaudeCodeSource  # noqa: PLC0415 - a report scans bytes only
+        from flightlog.agents.claude_code.source import ClaudeCodeSource  # noqa: PLC0415 - as above
 
         return ClaudeCodeSource()
 
-    def driver(self, program: Path) -> "Driver":
+    def roots(self, runtime: "Runtime") -> tuple[str, ...]:
+        """Return the configuration directories."""
+        return tuple(files.find_config_dirs(runtime))
+
+    def driver(self, program: "Path") -> "Driver":
         """Return the driver of the client at `program`."""
-        from flightlog.agents.claude_code.driver import ClaudeCode  # noqa: PLC0415 - readers start nothing
+        from flightlog.agents.claude_code.driver import ClaudeCode  # noqa: PLC0415 - as above
 
         return ClaudeCode(program)
+
+    def hooks(self) -> "HookSettings":
+        """Return the module that knows hook events and settings files."""
+        from flightlog.agents.claude_code import hooks  # noqa: PLC0415 - as above
+
+        return hooks
+
+    def dialect(self) -> "Dialect":
+        """Return the decoders of the Messages API."""
+        from flightlog.agents.dialects import anthropic_messages  # noqa: PLC0415 - as above
+
+        return anthropic_messages
 
 
 AGENT = ClaudeCodeAgent()

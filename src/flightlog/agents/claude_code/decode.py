@@ -1,7 +1,7 @@
-"""One line of a Claude Code transcript, turned into an event every part of flightlog understands.
+"""Decode one line of a Claude Code transcript into entries of the common model.
 
-One decoder for all versions: fields are looked for, never required. Knows nothing of files,
-sessions or order; `transcript` reads files, `views.session` joins the events.
+One decoder serves all versions: every field is optional. It knows nothing of files, sessions or
+order; `source` reads files, `views.session` joins the entries.
 """
 
 import hashlib
@@ -39,8 +39,8 @@ from flightlog.sources.foreign_json import (
     text_field,
 )
 
-# Record types and fields met from 1.0.128 to 2.1.325. Anything else is kept, counted and shown as unknown, so
-# that a change of the format is noticed the day it appears.
+# Record types and fields of versions 1.0.128 to 2.1.325. All others are counted and shown as
+# unknown, so that a change of the format is noticed the day it appears.
 COMMON = frozenset(
     "agentId cwd entrypoint gitBranch isSidechain parentUuid sessionId session_id slug timestamp type userType uuid "
     "version".split()
@@ -94,17 +94,17 @@ ATTACHMENT_KINDS = frozenset(
 
 
 def decode_record(line: bytes, session: str = "") -> list[Entry] | None:
-    """Return what `line` says, or None when it is not a record.
+    """Return the entries of `line`, or None if it is not a record.
 
-    One record gives one entry, except a user record with several tool results. `session`
-    names the session of records that do not say it themselves.
+    One record gives one entry, except a user record with several tool results. `session` is the
+    session of records that do not name theirs.
     """
     record = parse_object(line)
     if record is None or not isinstance(record.get("type"), str):
         return None
     base = _make_entry(record, session)
     key = base.uuid or hashlib.blake2b(line.strip(), digest_size=12).hexdigest()
-    return [replace(base, event=event, key=f"{key}:{place}") for place, event in enumerate(_decode_events(record))]
+    return [replace(base, event=event, key=f"{key}:{index}") for index, event in enumerate(_decode_events(record))]
 
 
 def _make_entry(record: dict[str, Any], session: str) -> Entry:
@@ -168,9 +168,9 @@ def _decode_system(record: dict[str, Any]) -> Event:
     kind = text_field(record, "subtype")
     match kind:
         case "compact_boundary":
-            told = object_field(record, "compactMetadata")
+            counts = object_field(record, "compactMetadata")
             return ContextCompacted(
-                text_field(told, "trigger"), int_field(told, "preTokens"), int_field(told, "postTokens")
+                text_field(counts, "trigger"), int_field(counts, "preTokens"), int_field(counts, "postTokens")
             )
         case "api_error":
             return _decode_api_error(record)
@@ -178,16 +178,13 @@ def _decode_system(record: dict[str, Any]) -> Event:
             errors = [error for error in list_field(record, "hookErrors") if isinstance(error, str)]
             return ClientNote("hook", "; ".join(errors)) if errors else Ignored("system/stop_hook_summary")
         case "local_command" | "informational" | "model_refusal_no_fallback":
-            said = text_field(record, "content")
-            return ClientNote(kind, said) if _strip_output_tags(said) else Ignored(f"system/{kind}")
+            text = text_field(record, "content")
+            has_output = text.replace("<local-command-stdout>", "").replace("</local-command-stdout>", "").strip()
+            return ClientNote(kind, text) if has_output else Ignored(f"system/{kind}")
         case _ if kind in SYSTEM_KINDS:
             return Ignored(f"system/{kind}")
         case _:
             return UnknownRecord(f"system/{kind}", tuple(sorted(record)))
-
-
-def _strip_output_tags(said: str) -> str:
-    return said.replace("<local-command-stdout>", "").replace("</local-command-stdout>", "").strip()
 
 
 def _decode_api_error(record: dict[str, Any]) -> ApiError:
@@ -204,10 +201,8 @@ def _decode_attachment(record: dict[str, Any]) -> Event:
     if rewritten is not None:
         return ToolInputRewritten(text_field(attached, "toolUseID"), rewritten)
     if kind == "hook_blocking_error":
-        return ClientNote(
-            "hook",
-            text_field(object_field(attached, "blockingError"), "blockingError") or text_field(attached, "content"),
-        )
+        reason = text_field(object_field(attached, "blockingError"), "blockingError")
+        return ClientNote("hook", reason or text_field(attached, "content"))
     if kind not in ATTACHMENT_KINDS:
         return UnknownRecord(f"attachment/{kind}", tuple(sorted(attached)))
     rendered = [text_field(part, "content") for part in list_field(record, "rendered") if isinstance(part, dict)]
@@ -215,10 +210,8 @@ def _decode_attachment(record: dict[str, Any]) -> Event:
 
 
 def _rewritten_input(attached: dict[str, Any]) -> dict[str, Any] | None:
-    said = parse_object(text_field(attached, "stdout").encode("utf-8", "replace"))
-    if said is None:
-        return None
-    updated = object_field(said, "hookSpecificOutput").get("updatedInput")
+    output = parse_object(text_field(attached, "stdout").encode("utf-8", "replace")) or {}
+    updated = object_field(output, "hookSpecificOutput").get("updatedInput")
     return updated if isinstance(updated, dict) else None
 
 
@@ -229,8 +222,8 @@ def _decode_bookkeeping(kind: str, record: dict[str, Any]) -> Event:
         case "summary":
             return SessionSummarized(text_field(record, "leafUuid"), _title_text(text_field(record, "summary")))
         case "ai-title" | "custom-title":
-            words = text_field(record, "title") or text_field(record, "aiTitle") or text_field(record, "customTitle")
-            return SessionTitled(words, by_person=kind == "custom-title")
+            title = text_field(record, "title") or text_field(record, "aiTitle") or text_field(record, "customTitle")
+            return SessionTitled(title, by_person=kind == "custom-title")
         case "api-request":
             return RequestLogged(text_field(record, "id"))
         case _:
@@ -238,6 +231,6 @@ def _decode_bookkeeping(kind: str, record: dict[str, Any]) -> Event:
 
 
 def _title_text(summary: str) -> str:
-    """Some versions write the title as a JSON object."""
-    said = parse_object(summary.encode("utf-8", "replace")) if summary.startswith("{") else None
-    return text_field(said or {}, "title") or summary
+    # Some versions write the title as a JSON object.
+    fields = parse_object(summary.encode("utf-8", "replace")) if summary.startswith("{") else None
+    return text_field(fields or {}, "title") or summary

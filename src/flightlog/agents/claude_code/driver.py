@@ -1,10 +1,11 @@
-"""Driving Claude Code: find it, give it a sandbox of its own, run `-p` sessions.
+"""Find Claude Code, build its environment and arguments, run `-p` sessions.
 
-The client inherits a lot when it can (keys, hooks, a surrounding session), so it is always
-given its whole environment; `isolated_environment` makes one in which it can reach only `base_url` and
-writes only below the directories it is told.
+The client would inherit keys, hooks and a surrounding session, so every caller passes its whole
+environment. In `isolated_environment` it can reach only `base_url` and writes only to the
+directories of the sandbox.
 """
 
+import json
 import os
 import re
 import shutil
@@ -12,20 +13,30 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.claude_code.stream import read_session_id
 from flightlog.agents.process import AgentProcess
 from flightlog.agents.protocol import AgentPrompt, without_proxy
 from flightlog.model.errors import NotFound
 
 VERSION_TIMEOUT_S = 20
-_FOLDER_CHARS_MAX = 200
+EVERY_TOOL = "default"  # the client's own word for all of its tools
+# Stops the traffic that a client causes on its own: updates, telemetry, error reports.
+QUIET = dict.fromkeys(
+    (
+        *("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER"),
+        *("DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING"),
+    ),
+    "1",
+)
+_FOLDER_CHARS_MAX = 200  # the client cuts longer names and appends a hash
 _READING_TOOLS = ("Read", "Grep", "Glob")
 _OTHER_TOOLS = ("Write", "Edit", "MultiEdit", "NotebookEdit", "Bash", "WebFetch", "WebSearch", "Task", "Agent")
-_LEFT_BEHIND = re.compile(r"ANTHROPIC_|CLAUDE|AI_AGENT$|OTEL_|IS_SANDBOX$|MCP_|FLIGHTLOG_")
+_AGENT_VARIABLES = re.compile(r"ANTHROPIC_|CLAUDE|AI_AGENT$|OTEL_|IS_SANDBOX$|MCP_|FLIGHTLOG_")
 
 
 class ClientSandbox(Struct, frozen=True):
@@ -38,6 +49,19 @@ class ClientSandbox(Struct, frozen=True):
     retries: int = 2
 
 
+class SessionOptions(Struct, frozen=True):
+    """Model, limits, tools and prompt of a headless session; `agents` are definitions by name."""
+
+    model: str
+    max_turns: int
+    permission_mode: str
+    tools: tuple[str, ...]
+    budget_usd: float | None = None
+    system_prompt: str = ""
+    agents: Mapping[str, Mapping[str, Any]] = {}
+    project_settings: bool = False
+
+
 class ClaudeCode(Struct, frozen=True):
     """The Claude Code client at `program`."""
 
@@ -46,17 +70,17 @@ class ClaudeCode(Struct, frozen=True):
     @property
     def agent(self) -> str:
         """The name recordings are filed under."""
-        return AGENT
+        return AGENT_NAME
 
     def version(self, environment: Mapping[str, str]) -> str:
-        """Ask the client for its version, in a home of its own: it writes there even then."""
+        """Return the version that the client prints, or "" if it fails."""
+        # `--version` writes to the home directory too, so it gets a temporary one.
         with tempfile.TemporaryDirectory() as home:
             clean = {"PATH": environment.get("PATH", os.defpath), "HOME": home, "CLAUDE_CONFIG_DIR": home}
-            quiet = {"DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1"}
             try:
-                said = subprocess.run(
+                process = subprocess.run(
                     [str(self.program), "--version"],
-                    env=clean | quiet,
+                    env=clean | QUIET,
                     stdin=subprocess.DEVNULL,
                     capture_output=True,
                     timeout=VERSION_TIMEOUT_S,
@@ -64,31 +88,61 @@ class ClaudeCode(Struct, frozen=True):
                 )
             except (OSError, subprocess.TimeoutExpired):
                 return ""
-        found = re.match(rb"(\d+\.\d+\.\d+)\b", said.stdout)
-        return found[1].decode() if found else ""
+        version = re.match(rb"(\d+\.\d+\.\d+)\b", process.stdout)
+        return version[1].decode() if version else ""
 
-    def start(self, ask: AgentPrompt) -> AgentProcess:
+    def start(self, prompt: AgentPrompt) -> AgentProcess:
         """Start a `-p` session and return at once."""
-        command = [*ask.before, *_command(self.program, ask)]
-        environment = without_proxy(ask.environment)
-        return AgentProcess(command, cwd=ask.cwd, environment=environment, session_of=read_session_id)
+        command = [*prompt.before, str(self.program), "-p", "--output-format", "stream-json", "--verbose"]
+        if prompt.resume:
+            command += ["--resume", prompt.resume]
+        if prompt.fork:
+            command.append("--fork-session")
+        if prompt.session:
+            command += ["--session-id", prompt.session]
+        if prompt.read_only:
+            command += ["--allowedTools", ",".join(_READING_TOOLS), "--disallowedTools", ",".join(_OTHER_TOOLS)]
+        # The prompt comes last: it may begin with a dash, and options may take several words.
+        command += [*prompt.arguments, "--", prompt.prompt]
+        environment = without_proxy(prompt.environment)
+        return AgentProcess(command, cwd=prompt.cwd, environment=environment, session_of=read_session_id)
 
 
 def find(given: str, path: str) -> Path:
-    """Find the client: the one that was named, else `claude` on the search path `path`."""
-    found = shutil.which(given or "claude", path=path)
-    if found is None:
-        what = f"no program at {given}" if given else "no `claude` on the path"
+    """Return the client's program: `given`, else `claude` on the search path `path`."""
+    program = shutil.which(given or "claude", path=path)
+    if program is None:
+        detail = f"no program at {given}" if given else "no `claude` on the path"
         raise NotFound(
-            f"Claude Code was not found: {what}",
-            hint="install it, or say where it is: export FLIGHTLOG_CLAUDE=/path/to/claude",
+            f"Claude Code was not found: {detail}",
+            hint="install it, or name its path: export FLIGHTLOG_CLAUDE=/path/to/claude",
         )
-    return Path(found)
+    return Path(program)
+
+
+def session_arguments(options: SessionOptions, *, resumes: bool) -> list[str]:
+    """Return the client's options for a headless session."""
+    allowed = [tool for tool in options.tools if tool != EVERY_TOOL]
+    words = ["--model", options.model, "--max-turns", str(options.max_turns)]
+    words += ["--permission-mode", options.permission_mode, "--allowedTools", *allowed]
+    names = ",".join(dict.fromkeys(tool.partition("(")[0] for tool in options.tools))
+    words += ["--tools", EVERY_TOOL if EVERY_TOOL in options.tools else names]
+    if options.budget_usd is not None:
+        words += ["--max-budget-usd", f"{options.budget_usd:.6f}"]
+    if options.system_prompt:
+        # By default a resumed conversation keeps the system prompt it began with.
+        snapshot = ["--system-prompt-snapshot", "off"] if resumes else []
+        words += ["--system-prompt", options.system_prompt, *snapshot]
+    if options.agents:
+        words += ["--agents", json.dumps(options.agents)]
+    if not options.project_settings:
+        words += ["--setting-sources", "", "--strict-mcp-config"]
+    return words
 
 
 def isolated_environment(sandbox: ClientSandbox, path: str) -> dict[str, str]:
-    """The whole environment of a client that touches nothing outside `sandbox`."""
-    return {
+    """Return the whole environment of a client that touches nothing outside `sandbox`."""
+    return QUIET | {
         "PATH": path,
         "HOME": str(sandbox.home),
         "TMPDIR": str(sandbox.temporary),
@@ -97,21 +151,18 @@ def isolated_environment(sandbox: ClientSandbox, path: str) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "ANTHROPIC_BASE_URL": sandbox.base_url,
         "ANTHROPIC_API_KEY": sandbox.key,
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "DISABLE_AUTOUPDATER": "1",
-        "DISABLE_TELEMETRY": "1",
-        "DISABLE_ERROR_REPORTING": "1",
         "CLAUDE_CODE_MAX_RETRIES": str(sandbox.retries),
     }
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment without what a surrounding agent leaves in it: its keys, its session, its settings."""
-    return {name: value for name, value in environ.items() if not _LEFT_BEHIND.match(name)}
+    """Return the environment without the keys, session and settings of a surrounding agent."""
+    return {name: value for name, value in environ.items() if not _AGENT_VARIABLES.match(name)}
 
 
 def project_folder(path: str) -> str:
-    """Name the folder of a project's transcripts, as the client does; `path` is the real one."""
+    """Return the client's name for the directory of a project's transcripts; `path` is resolved."""
+    # The client is JavaScript: it counts and hashes UTF-16 code units, in 32-bit integers.
     units = path.encode("utf-16-le", "surrogatepass")
     codes = [int.from_bytes(units[at : at + 2], "little") for at in range(0, len(units), 2)]
     name = "".join(chr(code) if code < 128 and chr(code).isalnum() else "-" for code in codes)
@@ -129,17 +180,3 @@ def _base36(number: int) -> str:
         number, digit = divmod(number, 36)
         digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
     return digits or "0"
-
-
-def _command(program: Path, ask: AgentPrompt) -> list[str]:
-    command = [str(program), "-p", "--output-format", "stream-json", "--verbose"]
-    if ask.resume:
-        command += ["--resume", ask.resume]
-    if ask.fork:
-        command.append("--fork-session")
-    if ask.session:
-        command += ["--session-id", ask.session]
-    if ask.read_only:
-        command += ["--allowedTools", ",".join(_READING_TOOLS), "--disallowedTools", ",".join(_OTHER_TOOLS)]
-    # The prompt comes last: it may begin with a dash, and options before it may take several words.
-    return [*command, *ask.arguments, "--", ask.prompt]

@@ -1,8 +1,8 @@
-"""Finding Claude Code's transcripts below its configuration directory.
+"""Find Claude Code's transcripts below its configuration directories.
 
 Three layouts for subagents: inside the session's own file (1.x), beside it as
 `agent-<id>.jsonl` (2.0), and below `<session>/subagents/` (2.1). The project directory's name
-is a lossy encoding of a path and is never decoded: records say their `cwd`. A file's name,
+is a lossy encoding of a path and is never decoded: records carry their `cwd`. A file's name,
 not its content, decides which session it belongs to, as it does for the client itself.
 """
 
@@ -19,18 +19,35 @@ from flightlog.model.session import SessionFile
 from flightlog.sources.foreign_json import parse_object, text_field
 from flightlog.sources.protocol import FileListing
 
-AGENT = "claude-code"
+AGENT_NAME = "claude-code"
+# A 2.0 subagent file names its session in one of the first records; a line of them may be long.
 _HEAD_LINES = 20
 _HEAD_BYTES_MAX = 1 << 20
 
 
 def find_config_dirs(runtime: Runtime) -> list[str]:
-    """Return where Claude Code keeps its files: `CLAUDE_CONFIG_DIR` (a comma separates several), else home."""
+    """Return the directories in `CLAUDE_CONFIG_DIR` (comma-separated), else those below home."""
     given = [part.strip() for part in runtime.environ.get("CLAUDE_CONFIG_DIR", "").split(",")]
     if any(given):
         return [absolute_path("CLAUDE_CONFIG_DIR", part) for part in given if part]
     usual = [f"{runtime.home}/{name}" for name in (".claude", ".config/claude")]
-    return [path for path in usual if os.path.isdir(f"{path}/projects")] or usual[:1]  # noqa: PTH112 - plain text
+    return [path for path in usual if has_sessions(path)] or usual[:1]
+
+
+def projects_dir(config_dir: str | os.PathLike[str]) -> str:
+    """Return the directory below which the client writes its transcripts."""
+    return os.path.join(config_dir, "projects")  # noqa: PTH118 - plain text, as paths are here
+
+
+def has_sessions(config_dir: str | os.PathLike[str]) -> bool:
+    """Return whether the client ever wrote a transcript below `config_dir`."""
+    return os.path.isdir(projects_dir(config_dir))  # noqa: PTH112 - as above
+
+
+def config_dir_of(path: str) -> str:
+    """Return the configuration directory, given it or its directory of transcripts."""
+    parent, name = os.path.split(path)
+    return parent if name == "projects" else path
 
 
 def absolute_path(variable: str, given: str) -> str:
@@ -45,7 +62,7 @@ def absolute_path(variable: str, given: str) -> str:
 
 
 def normalize_path(path: str) -> str:
-    """Return an absolute path as pathlib writes it; two dots may lead through a link and stay."""
+    """Return an absolute path as pathlib writes it; `..` stays, as it may follow a link."""
     return "/" + "/".join(part for part in path.split("/") if part not in {"", "."})
 
 
@@ -53,28 +70,35 @@ def find_transcripts(config_dir: str) -> FileListing:
     """List the transcripts below `config_dir`, in the order of their paths."""
     transcripts: list[SessionFile] = []
     damage: list[Damage] = []
-    for folder in _list_folders(os.path.join(config_dir, "projects"), damage):  # noqa: PTH118 - hot: 10,000 sessions
-        transcripts.extend(_list_project(folder, damage))
-    return FileListing(tuple(sorted(transcripts, key=lambda item: item.path)), tuple(damage))
+    for project in _list_entries(projects_dir(config_dir), damage):
+        if os.path.isdir(project.path):  # noqa: PTH112 - hot: 10,000 sessions
+            transcripts.extend(_list_project(project.path, damage))
+    return FileListing(tuple(sorted(transcripts, key=lambda file: file.path)), tuple(damage))
+
+
+def find_session_dirs(config_dir: str, session: str) -> list[str]:
+    """Return the project directories that hold a session's transcript."""
+    name = f"{session}.jsonl"
+    projects = _list_entries(projects_dir(config_dir), [])
+    return [project.path for project in projects if os.path.exists(f"{project.path}/{name}")]  # noqa: PTH110
 
 
 def session_files(folder: str, session: str) -> list[SessionFile]:
-    """List the files of one session in its project's folder, as they are now."""
+    """List the files of one session in its project's directory, as they are now."""
     damage: list[Damage] = []
-    own = (f"{session}.jsonl", session)
-    found: list[SessionFile] = []
+    files: list[SessionFile] = []
     for entry in _list_entries(folder, damage):
-        if entry.name == own[1] and entry.is_dir(follow_symlinks=False):
-            found.extend(_list_subagents(entry, damage))
-        elif entry.name == own[0] or (entry.name.startswith("agent-") and entry.name.endswith(".jsonl")):
+        if entry.name == session and entry.is_dir(follow_symlinks=False):
+            files.extend(_list_subagents(entry, damage))
+        elif entry.name == f"{session}.jsonl" or (entry.name.startswith("agent-") and entry.name.endswith(".jsonl")):
             file = _find_transcript(entry, damage)
             if file is not None and file.session == session:
-                found.append(file)
-    return sorted(found, key=lambda file: (file.lane, file.path))
+                files.append(file)
+    return sorted(files, key=lambda file: (file.lane, file.path))
 
 
-def spilled_output_path(transcript: SessionFile, said: str) -> str:
-    """Return where a large tool result lies now: by name beside the transcript, wherever it was written."""
+def spilled_output_path(transcript: SessionFile, written_path: str) -> str:
+    """Return the path of a large tool result, which has its original name beside the transcript."""
     from pathlib import Path  # noqa: PLC0415 - a usage report does not wait for it
 
     root = Path(transcript.path)
@@ -82,11 +106,11 @@ def spilled_output_path(transcript: SessionFile, said: str) -> str:
         home = root.parent.parent
     else:
         home = root.with_suffix("") if root.stem == transcript.session else root.parent
-    return str(home / "tool-results" / Path(said).name)
+    return str(home / "tool-results" / Path(written_path).name)
 
 
 def subagent_info_path(transcript: SessionFile) -> str:
-    """Return the path of what the client notes beside a subagent's transcript."""
+    """Return the path of the client's notes beside a subagent's transcript."""
     return transcript.path.removesuffix(".jsonl") + ".meta.json"
 
 
@@ -94,10 +118,8 @@ def _list_project(folder: str, damage: list[Damage]) -> Iterator[SessionFile]:
     for entry in _list_entries(folder, damage):
         if entry.is_dir(follow_symlinks=False):
             yield from _list_subagents(entry, damage)
-        elif entry.name.endswith(".jsonl"):
-            found = _find_transcript(entry, damage)
-            if found is not None:
-                yield found
+        elif entry.name.endswith(".jsonl") and (file := _find_transcript(entry, damage)) is not None:
+            yield file
 
 
 def _find_transcript(entry: os.DirEntry[str], damage: list[Damage]) -> SessionFile | None:
@@ -105,14 +127,14 @@ def _find_transcript(entry: os.DirEntry[str], damage: list[Damage]) -> SessionFi
     if not is_safe(stem):
         damage.append(Damage(entry.path, 0, 0, "the file name is not a usable session id"))
         return None
-    found = _make_transcript(entry, stem, "", damage)
-    if found is None or not stem.startswith("agent-"):
-        return found
+    file = _make_transcript(entry, stem, "", damage)
+    if file is None or not stem.startswith("agent-"):
+        return file
     owner = _read_owner(entry.path)
     if not is_safe(owner):
-        damage.append(Damage(entry.path, 0, 0, "a subagent's file that does not say its session"))
+        damage.append(Damage(entry.path, 0, 0, "a subagent's file that does not name its session"))
         return None
-    return replace(found, session=owner, lane=stem.removeprefix("agent-"))
+    return replace(file, session=owner, lane=stem.removeprefix("agent-"))
 
 
 def _list_subagents(session: os.DirEntry[str], damage: list[Damage]) -> Iterator[SessionFile]:
@@ -128,37 +150,31 @@ def _list_subagents(session: os.DirEntry[str], damage: list[Damage]) -> Iterator
             continue
         if not is_safe(stem):
             damage.append(Damage(entry.path, 0, 0, "the file name is not a usable subagent id"))
-        else:
-            found = _make_transcript(entry, session.name, stem.removeprefix("agent-"), damage)
-            if found is not None:
-                yield found
+        elif (file := _make_transcript(entry, session.name, stem.removeprefix("agent-"), damage)) is not None:
+            yield file
 
 
 def _make_transcript(entry: os.DirEntry[str], session: str, lane: str, damage: list[Damage]) -> SessionFile | None:
     try:
-        told = entry.stat()
+        status = entry.stat()
     except OSError as error:
         damage.append(Damage(entry.path, 0, 0, _error_text(error)))
         return None
-    if not stat.S_ISREG(told.st_mode):
-        # A pipe would keep us waiting for ever.
+    if not stat.S_ISREG(status.st_mode):
+        # Opening a named pipe would block until a writer comes.
         damage.append(Damage(entry.path, 0, 0, "not a file"))
         return None
-    return SessionFile(entry.path, session, told.st_size, told.st_mtime_ns, lane, told.st_dev, told.st_ino)
+    return SessionFile(entry.path, session, status.st_size, status.st_mtime_ns, lane, status.st_dev, status.st_ino)
 
 
 def _read_owner(path: str) -> str:
-    """Read the session id off the first record of a 2.0 subagent file that says it."""
+    """Return the session id in the first records of a 2.0 subagent file, or nothing."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             head = [file.readline(_HEAD_BYTES_MAX) for _ in range(_HEAD_LINES)]
     except OSError:
         return ""
     return next((owner for line in head if (owner := text_field(parse_object(line) or {}, "sessionId"))), "")
-
-
-def _list_folders(root: str, damage: list[Damage]) -> list[str]:
-    return [entry.path for entry in _list_entries(root, damage) if os.path.isdir(entry.path)]  # noqa: PTH112
 
 
 def _list_entries(folder: str, damage: list[Damage]) -> list[os.DirEntry[str]]:

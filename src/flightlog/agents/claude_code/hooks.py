@@ -1,8 +1,8 @@
 """Hook events by version, hook and status payloads, settings keys.
 
-An event name a client does not know makes old ones drop the whole settings file, deny rules
-included, without a word. So only what was tried with a version is registered with it, and
-where the version is in doubt only what all of them know.
+An old client that does not know the name of an event silently drops its whole settings file, deny
+rules included. So a version gets only the events tested with it, and an unknown version only
+those that all versions know. This module is the `HookSettings` of the agent.
 """
 
 import json
@@ -16,15 +16,16 @@ from flightlog.agents.dialects.anthropic_messages import UsageFields
 from flightlog.model.entries import HookRecord
 from flightlog.model.errors import Invalid
 from flightlog.sources.foreign_json import parse_object, text_field
-from flightlog.sources.hook_log import StatusRecord, read_new_status_records
+from flightlog.sources.hook_log import STATUS, StatusRecord, read_new_records
 
-KEEP_DAYS_DEFAULT = 30  # how long Claude Code keeps transcripts if its settings do not say
-# All that every tried version knows.
+KEEP_DAYS_DEFAULT = 30  # after so many days Claude Code deletes transcripts if its settings name no number
+PROJECT_SETTINGS = ("settings.json", "settings.local.json")  # shared by all, and this machine's own
+# The events that every tested version knows.
 COMMON = (
     *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
     *("Stop", "SubagentStop", "PreCompact", "SessionEnd"),
 )
-# What each tried version knows beyond the one before it.
+# The events that each tested version added to those of the one before it.
 _SINCE: tuple[tuple[tuple[int, int, int], tuple[str, ...]], ...] = (
     ((1, 0, 128), (*COMMON, "Notification")),
     ((2, 0, 76), ("PermissionRequest", "PostToolUseFailure", "SubagentStart")),
@@ -38,33 +39,33 @@ _SINCE: tuple[tuple[tuple[int, int, int], tuple[str, ...]], ...] = (
     ),
     ((2, 1, 325), ("DirectoryAdded", "PostModelSwitch", "PreModelSwitch", "UserPromptExpansion")),
 )
-# Known to some version and never registered:
+# Events that some version knows and that are never registered, with the reason.
 LEFT_OUT = {
-    "MessageDisplay": "one event per piece of text shown: the agent would feel it",
+    "MessageDisplay": "one event per piece of text shown, which would slow the agent down",
     "PostToolBatch": "repeats every PostToolUse",
-    "WorktreeCreate": "a hook there takes the place of the client's own work",
-    "WorktreeRemove": "a hook there takes the place of the client's own work",
+    "WorktreeCreate": "a hook replaces the client's own work",
+    "WorktreeRemove": "a hook replaces the client's own work",
     "FileChanged": "makes the client watch files",
 }
 
 
 def events_for(versions: Collection[str]) -> tuple[str, ...]:
-    """The events to register for the clients that share a configuration; unknown versions are empty."""
-    told = {_version_numbers(version) for version in versions}
-    if len(told) != 1 or () in told:
+    """Return the events to register for clients that share settings; "" is an unknown version."""
+    numbers = {_version_numbers(version) for version in versions}
+    if len(numbers) != 1 or () in numbers:
         return COMMON
-    (version,) = told
+    (version,) = numbers
     if version < _SINCE[0][0]:
         oldest = ".".join(map(str, _SINCE[0][0]))
         raise Invalid(
-            f"Claude Code {'.'.join(map(str, version))} is older than {oldest}, the oldest tried",
+            f"Claude Code {'.'.join(map(str, version))} is older than {oldest}, the oldest tested version",
             hint="update Claude Code: an older one may drop its whole settings file, deny rules included",
         )
     return tuple(event for since, events in _SINCE if since <= version for event in events)
 
 
 def keep_days(config_dir: Path) -> int:
-    """Return after how many days Claude Code deletes transcripts; broken settings mean its default."""
+    """Return after how many days Claude Code deletes transcripts; 30 if settings are broken."""
     try:
         settings = json.loads((config_dir / "settings.json").read_text())
     except (OSError, ValueError, RecursionError):
@@ -74,8 +75,13 @@ def keep_days(config_dir: Path) -> int:
 
 
 def project_settings(project: Path) -> Path:
-    """Return the agent's settings of a project that are this machine's own."""
-    return project / ".claude" / "settings.local.json"
+    """Return the path of a project's settings that are this machine's own."""
+    return project_settings_files(project)[1]
+
+
+def project_settings_files(project: Path) -> list[Path]:
+    """Return the paths of a project's settings files."""
+    return [project / ".claude" / name for name in PROJECT_SETTINGS]
 
 
 def _version_numbers(version: str) -> tuple[int, ...]:
@@ -93,39 +99,39 @@ class StatusModel(Struct):
 
 
 class ContextWindow(Struct):
-    """How full the context is."""
+    """The size of the context window and the tokens in it."""
 
     context_window_size: int | None = None
     current_usage: UsageFields | None = None
 
 
 class StatusCost(Struct):
-    """What the client says the session cost."""
+    """The cost of the session by the client's own count."""
 
     total_cost_usd: float | None = None
 
 
 class StatusLimit(Struct):
-    """A window of the vendor's; `resets_at` is seconds since 1970."""
+    """One rate limit of the vendor; `resets_at` is seconds since 1970."""
 
     used_percentage: float | None = None
     resets_at: float | None = None
 
     @property
     def resets_ms(self) -> int:
-        """The end of the window in milliseconds, 0 when unknown."""
+        """The time of the reset in milliseconds, 0 if unknown."""
         return int((self.resets_at or 0) * 1000)
 
 
 class RateLimits(Struct):
-    """The windows of a subscription; an API key has none."""
+    """The rate limits of a subscription; an API key has none."""
 
     five_hour: StatusLimit | None = None
     seven_day: StatusLimit | None = None
 
 
 class Workspace(Struct):
-    """Where the agent works."""
+    """The directories in which the agent works."""
 
     current_dir: str | None = None
     project_dir: str | None = None
@@ -149,8 +155,8 @@ _decode_status = msgspec.json.Decoder(ClientStatus, strict=False).decode
 
 
 def read_new_status(folder: str, start: int) -> tuple[list[ClientStatus], int]:
-    """Return the status payloads logged for a session since byte `start`, and where the next read starts."""
-    return read_new_status_records(folder, start, _decode_status)
+    """Return the status records of a session since byte `start`, and where the next read starts."""
+    return read_new_records(f"{folder}/{STATUS}", start, _decode_status)
 
 
 def find_transcript_paths(records: Iterable[HookRecord]) -> set[str]:

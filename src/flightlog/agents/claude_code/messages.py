@@ -1,8 +1,7 @@
-"""The user side of a transcript: prompts of every origin, and what tools returned.
+"""Decode message content, and `user` records: prompts of every origin and tool results.
 
-A record of type `user` is seldom a person: tool results, command output, hook feedback,
-task notifications and the client's own reminders all arrive that way, and peers that count
-them as human turns get the story wrong.
+Most records of type `user` are not a person's prompt: tool results, command output, hook feedback,
+task notifications and the client's own reminders have that type too.
 """
 
 import base64
@@ -43,14 +42,14 @@ _INTERRUPTED = re.compile(r"\[Request interrupted by user[^\]]*\]")
 
 
 def decode_blocks(content: Any) -> tuple[Block, ...]:
-    """Read message content, which is a string or a list of blocks."""
+    """Return the blocks of message content, which is a string or a list."""
     if isinstance(content, str):
         return (Text(content),)
     return tuple(_decode_block(part) for part in content if isinstance(part, dict)) if isinstance(content, list) else ()
 
 
 def user_events(record: dict[str, Any]) -> list[Event]:
-    """Read a `user` record: the results of tools, and words if there are any beside them."""
+    """Return the events of a `user` record: its tool results, then a prompt if there is one."""
     content = object_field(record, "message").get("content")
     parts = content if isinstance(content, list) else []
     results = [part for part in parts if _is_result(part)]
@@ -75,7 +74,7 @@ def _decode_prompt(record: dict[str, Any], content: tuple[Block, ...]) -> UserPr
 def _decode_tool_result(record: dict[str, Any], result: dict[str, Any], *, alone: bool) -> ToolResult:
     content = decode_blocks(result.get("content"))
     spilled = _SPILLED.search(content[0].text) if content and isinstance(content[0], Text) else None
-    # The structured result belongs to the record; beside several results it is anybody's guess whose.
+    # The structured result belongs to the record; with several results its owner is unknown.
     detail = record.get("toolUseResult") if alone else None
     return ToolResult(
         call_id=text_field(result, "tool_use_id"),
@@ -113,29 +112,27 @@ def _decode_image(source: dict[str, Any]) -> Image:
     return Image(text_field(source, "media_type"), size, data)
 
 
-def _prompt_kind(record: dict[str, Any], said: str) -> PromptKind:
-    start = said.lstrip()
+def _prompt_kind(record: dict[str, Any], text: str) -> PromptKind:
+    start = text.lstrip()
     if record.get("isCompactSummary") is True:
         return PromptKind.SUMMARY
     if text_field(record, "interruptedMessageId") or _INTERRUPTED.fullmatch(start.rstrip()):
         return PromptKind.INTERRUPTION
     if text_field(record, "turnOrigin") == "task_notification":
         return PromptKind.TASK
-    marked = next((kind for mark, kind in _MARKS if start.startswith(mark)), None)
-    if marked is not None:
-        return marked
-    return PromptKind.CLIENT if record.get("isMeta") is True else PromptKind.HUMAN
+    default = PromptKind.CLIENT if record.get("isMeta") is True else PromptKind.HUMAN
+    return next((kind for mark, kind in _MARKS if start.startswith(mark)), default)
 
 
-def _command_text(said: str) -> str:
-    """Write a slash command as it was typed."""
-    typed = f"{_text_in_tag(said, 'command-name')} {_text_in_tag(said, 'command-args')}".strip()
-    return typed or f"! {_text_in_tag(said, 'bash-input') or said.strip()}"
+def _command_text(text: str) -> str:
+    """Return a slash command as the person typed it."""
+    typed = f"{_text_in_tag(text, 'command-name')} {_text_in_tag(text, 'command-args')}".strip()
+    return typed or f"! {_text_in_tag(text, 'bash-input') or text.strip()}"
 
 
-def _text_in_tag(said: str, tag: str) -> str:
-    """The words between a tag and its end; by search, as a pattern can be made to take for ever."""
-    inside, closed, _ = said.partition(f"<{tag}>")[2].partition(f"</{tag}>")
+def _text_in_tag(text: str, tag: str) -> str:
+    # No regular expression: crafted text can make one backtrack without end.
+    inside, closed, _ = text.partition(f"<{tag}>")[2].partition(f"</{tag}>")
     return inside.strip() if closed else ""
 
 

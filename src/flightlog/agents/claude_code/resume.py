@@ -1,9 +1,9 @@
 """Cut, rename and place transcripts, so that the client resumes before one model response.
 
-After a tool's result the client is resumed at that record; before a prompt it is resumed at the
-last message before it; where there is none, a new session begins. The history that the client then
-makes does not matter to the model (the lab sends the recorded one); it matters to the client itself,
-which knows from it which files it read.
+If a tool result precedes the response, the client resumes at that record; otherwise at the last
+message before the prompt; if there is none, a new session starts. The lab sends the recorded
+history to the model, so the client's own history does not reach it; the client needs its history
+to know which files it has read.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,13 +13,14 @@ from typing import Any
 from msgspec import Struct
 
 from flightlog.agents.claude_code.driver import project_folder
+from flightlog.agents.claude_code.files import projects_dir
 from flightlog.model.errors import NotFound
 from flightlog.sources.foreign_json import list_field, object_field, parse_object
 from flightlog.store.recordings.adoption import TRANSCRIPT
 
 
 class TranscriptCut(Struct, frozen=True):
-    """How many lines are kept, the record to resume at, and whether there is nothing to resume."""
+    """The number of lines to keep, the record to resume at, and whether a new session starts."""
 
     lines: int
     resume_at: str = ""
@@ -27,12 +28,12 @@ class TranscriptCut(Struct, frozen=True):
 
 
 def resume_arguments(resume_at: str) -> tuple[str, ...]:
-    """Return the client's options to resume at a record, none to resume at the end."""
+    """Return the client's options to resume at a record; without one it resumes at the end."""
     return ("--resume-session-at", resume_at) if resume_at else ()
 
 
 def cut_transcript_before(lines: Sequence[bytes], uuids: Collection[str]) -> TranscriptCut:
-    """Cut before the response whose records are `uuids`."""
+    """Return the cut before the response whose records are `uuids`."""
     records = [parse_object(line) or {} for line in lines]
     first = next((at for at, record in enumerate(records) if record.get("uuid") in uuids), None)
     if first is None:
@@ -55,17 +56,16 @@ def rename_session(lines: Sequence[bytes], old: str, new: str) -> bytes:
 
 def find_config_dir(environ: Mapping[str, str], home: Path) -> Path:
     """Return the configuration directory that the client itself chooses."""
-    given = environ.get("CLAUDE_CONFIG_DIR", "")
-    return Path(given) if given else home / ".claude"
+    return Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
 
 
 def project_dir(config_dir: Path, work_dir: Path) -> Path:
     """Return the directory of the transcripts of sessions in `work_dir`."""
-    return config_dir / "projects" / project_folder(str(work_dir))
+    return Path(projects_dir(config_dir), project_folder(str(work_dir)))
 
 
 def transcript_file(project: Path, session_id: str) -> Path:
-    """Return where the client looks for a session's transcript."""
+    """Return the path of a session's transcript."""
     return project / f"{session_id}.jsonl"
 
 

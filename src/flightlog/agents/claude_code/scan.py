@@ -1,15 +1,15 @@
-"""Scan a transcript for usage: only the lines that count tokens are decoded.
+"""Scan a transcript for usage, and for evidence of why the client counts differently.
 
-A byte search finds them, a typed decode takes the few fields that accounting needs, the rest is
-skipped. Blocks are read into one buffer, never mapped, except in a forked child: a file that
-shrinks while it is mapped kills the process. Which copy of a response counts is decided in
-`usage.attribution`; here only lines that repeat a response in the same thread become one row.
+A byte search finds the lines that matter, a typed decode takes the few fields that accounting
+needs, the rest is skipped. Blocks are read into one buffer, never mapped, except in a forked
+child: a file that shrinks while it is mapped kills the process. `usage.attribution` decides which
+copy of a response counts; here only lines that repeat a response in the same thread become one row.
 Serves the bar of a cold report: twice as fast as ccusage on 1 GB.
 """
 
-from collections.abc import Iterator
-from contextlib import closing
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from typing import Any, NamedTuple
 
 import msgspec
 import stringzilla as sz
@@ -36,17 +36,62 @@ from flightlog.store.index.files import fingerprint_file, fingerprint_mapped
 from flightlog.store.recordings.reader import Reader, map_file, open_reader, read_blocks
 
 BLOCK_BYTES = 1 << 20
-_HEAD_BYTES = 1 << 16
-_WINDOW_BYTES = 1 << 18
-# Without what may follow a space: other tools write JSON with one after the colon.
+_HEAD_BYTES = 1 << 16  # the first timestamp is in one of the first lines
+_WINDOW_BYTES = 1 << 18  # stays in the processor's cache from one search to the next
+# The value is not part of the needle: other tools write JSON with a space after the colon.
 _USAGE = b'"usage":'
 _TOTALS = b'"cost-state"'
 _STAMP = b'"timestamp":"'
 _NEWLINE = b"\n"
+_GAP_CAUSES = (b'"compact_boundary"', b'"StreamTruncated"')
+_REQUEST_REF, _REQUEST = b'"requestRef":"', b'"api-request"'
+
+
+class UsageEvidence(NamedTuple):
+    """Compactions, cut streams, and whether replies name requests that the session never logs."""
+
+    compactions: int
+    cuts: int
+    copied: bool
+
+
+def find_evidence(paths: Iterable[str], *, more: bool = True) -> UsageEvidence:
+    """Search the files of one session for what explains a difference.
+
+    Compactions and cuts explain only why a client counted `more`; otherwise the search skips them.
+    """
+    files = tuple(paths)
+    lines = set(_iter_evidence_lines(files, (*_GAP_CAUSES, _REQUEST_REF) if more else (_REQUEST_REF,)))
+    if any(_REQUEST_REF in line for line in lines):
+        lines.update(_iter_evidence_lines(files, (_REQUEST,)))
+    compactions = cuts = 0
+    logged: set[str] = set()
+    referenced: set[str] = set()
+    for line in lines:
+        record = parse_object(line) or {}
+        kind = text_field(record, "type")
+        subtype = text_field(record, "subtype") if kind == "system" else ""
+        connection = object_field(object_field(record, "error"), "connection")
+        compactions += subtype == "compact_boundary"
+        cuts += subtype == "api_error" and text_field(connection, "code") == "StreamTruncated"
+        if kind == "api-request":
+            logged.add(text_field(record, "id"))
+        elif kind == "assistant" and text_field(record, "requestRef"):
+            referenced.add(text_field(record, "requestRef"))
+    return UsageEvidence(compactions, cuts, bool(referenced - logged))
+
+
+def _iter_evidence_lines(paths: Iterable[str], needles: Sequence[bytes]) -> Iterator[bytes]:
+    buffer = bytearray(_WINDOW_BYTES)
+    for path in paths:
+        with suppress(OSError), closing(open_reader(path)) as file:
+            for block in read_blocks(file, 0, buffer):
+                for needle in needles:
+                    yield from map(bytes, iter_lines_with(needle, block.view, block.end))
 
 
 def scan_usage_mapped(file: SessionFile, start: int = 0) -> UsageScan:
-    """Scan one file through a memory map; a file that shrinks meanwhile ends the process."""
+    """Scan one file through a memory map; a file that shrinks meanwhile kills the process."""
     memory = map_file(file.path)
     if memory is None or len(memory) < start:
         return scan_usage(file, start)
@@ -57,7 +102,7 @@ def scan_usage_mapped(file: SessionFile, start: int = 0) -> UsageScan:
 
 
 def scan_usage(file: SessionFile, start: int = 0) -> UsageScan:
-    """Scan one file from byte `start`; `error` says why a file cannot be read."""
+    """Scan one file from byte `start`; the result's `error` says why it cannot be read."""
     scanner = _UsageScanner(file, start)
     try:
         with closing(open_reader(file.path)) as reader:
@@ -80,7 +125,7 @@ class _UsageScanner:
     def __init__(self, file: SessionFile, start: int) -> None:
         self.file = file
         self.result = UsageScan([], [], start)
-        # The first place a response was written in; lines of other places are few and kept one by one.
+        # The first thread a response appears in; lines of other threads are few and stay separate.
         self.best: dict[str, UsageRecord] = {}
         self.odd: list[UsageLine] = []
         self.as_of_ms = 0
@@ -101,7 +146,7 @@ class _UsageScanner:
         self.result.damaged += file.damaged
 
     def scan_view(self, view: memoryview) -> None:
-        """Go over everything, in windows that stay in the processor's cache for the second search."""
+        """Scan all complete lines in windows, then the incomplete one."""
         self.result.read = len(view)
         whole = sz.rfind(view, _NEWLINE, 0, len(view)) + 1
         if not self.result.end:
@@ -116,13 +161,13 @@ class _UsageScanner:
         self._tail(view, whole, len(view))
 
     def finish(self) -> UsageScan:
-        """Return the result, one row for each response and place."""
-        session, of_file = self.file.session, self.file.lane
-        self.result.rows = [to_row(said, session, of_file) for said in self.best.values()] + self.odd
+        """Return the result, one row for each response and thread."""
+        session, lane = self.file.session, self.file.lane
+        self.result.rows = [to_row(record, session, lane) for record in self.best.values()] + self.odd
         return self.result
 
     def _tail(self, block: memoryview, start: int, end: int) -> None:
-        """Take a last line without newline if it is whole; it will be read again."""
+        """Scan a last line without newline; the next scan repeats it, so damage does not count."""
         damaged = self.result.damaged
         self._block(block, start, end)
         self.result.damaged = damaged
@@ -141,39 +186,41 @@ class _UsageScanner:
             line = text[first:start]
             at = find(_USAGE, start, end)
             try:
-                said = decode(line)
+                record = decode(line)
             except UNREADABLE:
                 self._odd_line(bytes(block[first:start]))
                 continue
-            message = said.message
-            use, name = message.usage, message.id
-            if said.type != "assistant" or use is NO_USAGE or message.model == SYNTHETIC_MODEL:
+            message = record.message
+            usage, name = message.usage, message.id
+            if record.type != "assistant" or usage is NO_USAGE or message.model == SYNTHETIC_MODEL:
                 continue
-            known = best.get(name)
-            if known is None:
+            other = best.get(name)
+            if other is None:
                 if name:
-                    best[name] = said
+                    best[name] = record
                 else:
                     self._odd_line(bytes(block[first:start]))
-            elif said.request_id != known.request_id or (
-                (said.agent_id != known.agent_id or said.is_sidechain is not known.is_sidechain)
-                and thread_name(said) != thread_name(known)
+            elif record.request_id != other.request_id or (
+                (record.agent_id != other.agent_id or record.is_sidechain is not other.is_sidechain)
+                and thread_name(record) != thread_name(other)
             ):
-                self.odd.append(to_row(said, self.file.session, self.file.lane))
-            elif (use.output_tokens or 0) > (known.message.usage.output_tokens or 0) or (
-                not (said.timestamp and known.timestamp and said.timestamp > known.timestamp) and is_fuller(said, known)
-            ):  # asked about few: most are the next line of the same response
-                best[name] = said
+                self.odd.append(to_row(record, self.file.session, self.file.lane))
+            elif (usage.output_tokens or 0) > (other.message.usage.output_tokens or 0) or (
+                # Rules out most lines cheaply: they are later lines of the same response.
+                not (record.timestamp and other.timestamp and record.timestamp > other.timestamp)
+                and is_fuller(record, other)
+            ):
+                best[name] = record
         self.result.decoded += hits
         self._totals(block, whole, end)
 
     def _odd_line(self, line: bytes) -> None:
-        """Look again, with patience, at a line the typed decode refused."""
+        """Parse a line again, field by field, after the typed decode rejected it."""
         record = parse_object(line)
         if record is not None:
             self._odd_record(record)
             return
-        from flightlog.store.salvage import iter_spans  # noqa: PLC0415 - its patterns take a while to compile
+        from flightlog.store.salvage import iter_spans  # noqa: PLC0415 - its patterns compile slowly
 
         for span in iter_spans(line):
             inner = None if span.why else parse_object(line[span.start : span.end])
@@ -187,19 +234,24 @@ class _UsageScanner:
         name = text_field(message, "id") or text_field(record, "requestId") or text_field(record, "uuid")
         if text_field(record, "type") != "assistant" or not name or not object_field(message, "usage"):
             return
-        of_line = text_field(record, "agentId") or ("?" if record.get("isSidechain") is True else "")
         if text_field(message, "model") == SYNTHETIC_MODEL:
             return
-        said = decode_usage(message.get("usage"))
-        start = (name, self.file.session, text_field(message, "model"), *msgspec.structs.astuple(said))
-        rest = (text_field(record, "cwd"), text_field(record, "requestId"), self.file.lane or of_line)
-        aborted = record.get("isAbortedMidStream") is True
-        self.odd.append(
-            UsageLine._make((*start, parse_timestamp_ms(text_field(record, "timestamp")) or 0, *rest, aborted))
+        thread = text_field(record, "agentId") or ("?" if record.get("isSidechain") is True else "")
+        values = (
+            name,
+            self.file.session,
+            text_field(message, "model"),
+            *msgspec.structs.astuple(decode_usage(message.get("usage"))),
+            parse_timestamp_ms(text_field(record, "timestamp")) or 0,
+            text_field(record, "cwd"),
+            text_field(record, "requestId"),
+            self.file.lane or thread,
+            record.get("isAbortedMidStream") is True,
         )
+        self.odd.append(UsageLine._make(values))
 
     def _totals(self, block: memoryview, start: int, end: int) -> None:
-        """Take the client's own totals, each with the time of the record before it."""
+        """Read the client's own totals, each with the time of the record before it."""
         at = sz.find(block, _TOTALS, start, end)
         while at >= 0:
             self.result.decoded += 1
@@ -212,12 +264,12 @@ class _UsageScanner:
                 self.result.damaged += 1
             elif text_field(record, "type") == "cost-state":
                 self._look_back(block, first)
-                said = replace(client_totals(record), session=self.file.session, as_of_ms=self.as_of_ms)
-                self.result.totals.append(said)
+                totals = replace(client_totals(record), session=self.file.session, as_of_ms=self.as_of_ms)
+                self.result.totals.append(totals)
             at = sz.find(block, _TOTALS, start, end)
 
     def _look_back(self, block: memoryview, end: int) -> None:
-        """Take down the last time that stands before `end`."""
+        """Set the time of the last totals to the last timestamp before `end`."""
         stamp = sz.rfind(block, _STAMP, 0, end)
         if stamp >= 0:
             start = stamp + len(_STAMP)
@@ -225,7 +277,7 @@ class _UsageScanner:
 
 
 def iter_lines_with(needle: bytes, block: memoryview, end: int) -> Iterator[memoryview]:
-    """Yield the lines of `block[:end]` that hold `needle`, each once."""
+    """Yield the lines of `block[:end]` that contain `needle`, each once."""
     find, rfind = sz.find, sz.rfind
     floor = 0
     at = find(block, needle, 0, end)

@@ -1,8 +1,7 @@
-"""Every record of a transcript with its place and its words, for the index.
+"""Read every record of a transcript with its offset and its text, for the search index.
 
-A typed decode takes the text and skips the rest; tool output that a line holds twice is taken
-once. Lines the typed decode refuses are looked at again with patience. Knows nothing of
-meaning: it feeds search, and search shows the recording itself.
+A typed decode takes the text and skips the rest; tool output that a line contains twice is taken
+once. A line that the typed decode rejects is parsed again, field by field.
 """
 
 import os
@@ -14,14 +13,14 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.model.errors import UNREADABLE, Unreadable
-from flightlog.sources.foreign_json import parse_object, parse_timestamp_ms
+from flightlog.sources.foreign_json import object_field, parse_object, parse_timestamp_ms, text_field
 from flightlog.store.index.files import fingerprint_file
 from flightlog.store.index.records import IndexedRecord, RecordBatch
 from flightlog.store.recordings.reader import open_reader, raw_lines
 from flightlog.store.salvage import iter_spans
 
-WORDS_MAX = 1 << 20
-_REPEATING = frozenset({"api-request-blob", "last-prompt", "queue-operation"})  # what other records say already
+WORDS_MAX = 1 << 20  # characters of one column; only dumps of whole files are longer
+_REPEATING = frozenset({"api-request-blob", "last-prompt", "queue-operation"})  # repeat other records
 _PATHS = ("file_path", "path", "notebook_path")
 
 
@@ -33,7 +32,7 @@ def read_records(path: str, start: int) -> RecordBatch:
 
 
 def read_text_at(path: str, offset: int, length: int) -> str:
-    """Return the words of the record that stands there, or nothing when it is gone."""
+    """Return the text of the record at `offset`, or "" if it is gone."""
     try:
         with closing(open_reader(path)) as file:
             record = _decode_record(file.read(offset, length), offset)
@@ -91,7 +90,7 @@ def _iter_records(path: str, result: RecordBatch) -> Iterator[IndexedRecord]:
 
 
 def _salvage_records(line: bytes, offset: int, result: RecordBatch) -> Iterator[IndexedRecord]:
-    """Take the sound records out of a damaged line."""
+    """Yield the undamaged records in a damaged line."""
     for span in iter_spans(line.rstrip(b"\n")):
         record = None if span.why else _decode_record(line[span.start : span.end], offset + span.start)
         if record is None:
@@ -102,25 +101,28 @@ def _salvage_records(line: bytes, offset: int, result: RecordBatch) -> Iterator[
 
 def _decode_record(line: bytes, offset: int) -> IndexedRecord | None:
     try:
-        said = _decode(line)
+        record = _decode(line)
     except UNREADABLE:
-        patient = parse_object(line)
-        return None if patient is None else _record_of_unknown_shape(patient, offset, len(line))
+        fields = parse_object(line)
+        return None if fields is None else _record_of_unknown_shape(fields, offset, len(line))
     words = _WordCollector()
-    message = said.message
-    if said.type not in _REPEATING:
+    message = record.message
+    if record.type not in _REPEATING:
         if message is not None:
             words.add_content(message.content)
-        words.said += [text for text in (said.content, said.summary) if text]
+        words.text += [text for text in (record.content, record.summary) if text]
     return IndexedRecord(
         offset,
         len(line),
-        said.uuid or "",
-        said.type,
-        parse_timestamp_ms(said.timestamp or "") or 0,
-        *words.join_columns(),
+        record.uuid or "",
+        record.type,
+        parse_timestamp_ms(record.timestamp or "") or 0,
+        _join_text(words.text),
+        _join_text(words.output),
+        _join_text(words.tools),
+        _join_text(words.files),
         (message.model or "") if message is not None else "",
-        said.cwd or "",
+        record.cwd or "",
     )
 
 
@@ -128,35 +130,26 @@ class _WordCollector:
     """The words of one record, by column."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.text: list[str] = []
         self.output: list[str] = []
         self.tools: list[str] = []
         self.files: list[str] = []
 
     def add_content(self, content: str | list[_Block] | None) -> None:
         if isinstance(content, str):
-            self.said.append(content)
+            self.text.append(content)
             return
         for block in content or ():
             if block.type == "tool_use":
-                self._add_tool_use(block)
+                arguments = block.input or {}
+                self.tools.append(block.name)
+                self.text += _iter_strings(arguments.values())
+                self.files += [path for key in _PATHS if isinstance(path := arguments.get(key), str)]
             elif block.type == "tool_result":
-                self.output += _content_texts(block.content)
+                output = block.content
+                self.output += [output] if isinstance(output, str) else [part.text for part in output or ()]
             else:
-                self.said.append(block.text or block.thinking)
-
-    def join_columns(self) -> tuple[str, str, str, str]:
-        return _join_text(self.said), _join_text(self.output), _join_text(self.tools), _join_text(self.files)
-
-    def _add_tool_use(self, block: _Block) -> None:
-        given = block.input or {}
-        self.tools.append(block.name)
-        self.said += _iter_strings(given.values())
-        self.files += [path for key in _PATHS if isinstance(path := given.get(key), str)]
-
-
-def _content_texts(content: str | list[_Block] | None) -> list[str]:
-    return [content] if isinstance(content, str) else [block.text for block in content or ()]
+                self.text.append(block.text or block.thinking)
 
 
 def _join_text(parts: list[str]) -> str:
@@ -164,7 +157,7 @@ def _join_text(parts: list[str]) -> str:
 
 
 def _iter_strings(values: Iterable[Any]) -> Iterator[str]:
-    """Yield every string, however deep it lies."""
+    """Yield strings at any depth; without recursion, because hostile data may nest too deep."""
     stack = [iter(values)]
     while stack:
         for value in stack[-1]:
@@ -178,25 +171,8 @@ def _iter_strings(values: Iterable[Any]) -> Iterator[str]:
 
 
 def _record_of_unknown_shape(record: dict[str, Any], offset: int, length: int) -> IndexedRecord:
-    """Take every string of a record of unknown shape."""
-    message = record.get("message")
-    model = message.get("model") if isinstance(message, dict) else ""
-    said = "\n".join(_iter_strings([message, record.get("content"), record.get("summary")]))
-    kind, uuid, stamp, cwd = (_text_or_empty(record.get(key)) for key in ("type", "uuid", "timestamp", "cwd"))
-    return IndexedRecord(
-        offset,
-        length,
-        uuid,
-        kind,
-        parse_timestamp_ms(stamp) or 0,
-        said[:WORDS_MAX],
-        "",
-        "",
-        "",
-        _text_or_empty(model),
-        cwd,
-    )
-
-
-def _text_or_empty(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    text = "\n".join(_iter_strings([record.get("message"), record.get("content"), record.get("summary")]))
+    model = text_field(object_field(record, "message"), "model")
+    kind, uuid, timestamp, cwd = (text_field(record, key) for key in ("type", "uuid", "timestamp", "cwd"))
+    at_ms = parse_timestamp_ms(timestamp) or 0
+    return IndexedRecord(offset, length, uuid, kind, at_ms, text[:WORDS_MAX], "", "", "", model, cwd)

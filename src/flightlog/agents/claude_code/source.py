@@ -1,7 +1,7 @@
 """ClaudeCodeSource: entries, titles, thread contexts.
 
-The file is read in place and never written. Records without a time of their own get the
-time of the record before them, so that they keep their place when files are joined.
+Files are read in place and never written. A record without a timestamp gets that of the record
+before it, so that it keeps its position when files are merged.
 """
 
 import os
@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import stringzilla as sz
 from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.agents.claude_code.decode import decode_record
 from flightlog.agents.claude_code.files import find_transcripts, session_files, spilled_output_path, subagent_info_path
-from flightlog.agents.claude_code.scan import scan_usage
+from flightlog.agents.claude_code.scan import iter_lines_with, scan_usage
 from flightlog.agents.claude_code.search_text import read_records
 from flightlog.agents.dialects.anthropic_messages import decode_usage
 from flightlog.model.entries import ContextInjected, Entry, SessionSummarized, SubagentInfo
@@ -30,7 +29,7 @@ from flightlog.store.index.records import RecordBatch
 from flightlog.store.jsonl import JsonlLine
 from flightlog.store.recordings.reader import open_reader, raw_lines, read_new_lines, sound_lines
 
-# Found in the bytes of a line: a tail is read every few seconds, and most of it is not decoded.
+# Searched for in undecoded lines: a tail is read every few seconds, and most of it is not decoded.
 _ROLES = (("assistant", b'"type":"assistant"'), ("user", b'"type":"user"'))
 _SUMMARY = b'"summary"'
 _REQUESTS = (b'"requestRef"', b'"api-request')
@@ -39,7 +38,7 @@ _BLOCK_BYTES = 4 << 20
 
 
 def entries(transcript: SessionFile, start: int = 0) -> Iterator[Entry | Damage]:
-    """Yield what the transcript says from byte `start` on."""
+    """Yield the records of a transcript from byte `start` on."""
     last_ms = 0
     for line in _read_sound_lines(transcript.path, start):
         if isinstance(line, Damage):
@@ -62,16 +61,7 @@ def entries(transcript: SessionFile, start: int = 0) -> Iterator[Entry | Damage]
             )
 
 
-def entries_at(path: str, places: Iterable[tuple[int, int]]) -> Iterator[Entry]:
-    """Yield what the records at known places say; a file that changed meanwhile may say nothing."""
-    with suppress(OSError), closing(open_reader(path)) as file:
-        for offset, length in places:
-            for entry in decode_record(file.read(offset, length)) or ():
-                yield replace(entry, order_ms=entry.at_ms or 0, path=path, offset=offset, length=length)
-
-
 def _read_sound_lines(path: str, start: int) -> Iterator[JsonlLine | Damage]:
-    """Read the file; one that cannot be read is damage as well, and hides no other."""
     try:
         yield from sound_lines(path, start)
     except OSError as error:
@@ -81,18 +71,15 @@ def _read_sound_lines(path: str, start: int) -> Iterator[JsonlLine | Damage]:
 
 
 def read_subagent_info(transcript: SessionFile) -> SubagentInfo:
-    """Read what stands beside a subagent's transcript; absent or broken means nothing is known."""
-    try:
-        told = parse_object(Path(subagent_info_path(transcript)).read_bytes()) or {}
-    except OSError:
-        told = {}
-    return SubagentInfo(
-        transcript.lane, text_field(told, "agentType"), text_field(told, "description"), text_field(told, "toolUseId")
-    )
+    """Return the client's notes on a subagent; absent or broken notes give empty fields."""
+    notes: dict[str, Any] = {}
+    with suppress(OSError):
+        notes = parse_object(Path(subagent_info_path(transcript)).read_bytes()) or {}
+    return SubagentInfo(transcript.lane, *(text_field(notes, key) for key in ("agentType", "description", "toolUseId")))
 
 
 class ClaudeCodeSource:
-    """Reads transcripts of Claude Code 1.0 to 2.1; `sources.protocol.Source` says what each method does."""
+    """Read transcripts of Claude Code 1.0 to 2.1; `sources.protocol.Source` describes the methods."""
 
     fidelity = Fidelity(
         timestamps=True,
@@ -110,27 +97,31 @@ class ClaudeCodeSource:
         files = (file for listing in listings for file in listing.files)
         return FileListing(tuple(files), tuple(damage for listing in listings for damage in listing.damage))
 
-    def session_files(self, known: SessionFile) -> tuple[SessionFile, ...]:
-        """List the files of a session from its project's folder."""
-        folder = os.path.dirname(known.path)  # noqa: PTH120 - plain text, as paths are here
-        if known.lane and os.path.basename(folder) == "subagents":  # noqa: PTH119
+    def session_files(self, file: SessionFile) -> tuple[SessionFile, ...]:
+        """List the files of a session from its project's directory."""
+        folder = os.path.dirname(file.path)  # noqa: PTH120 - plain text, as paths are here
+        if file.lane and os.path.basename(folder) == "subagents":  # noqa: PTH119
             folder = os.path.dirname(os.path.dirname(folder))  # noqa: PTH120
-        return tuple(session_files(folder, known.session))
+        return tuple(session_files(folder, file.session))
 
     def entries(self, file: SessionFile, start: int = 0) -> Iterator[Entry | Damage | SubagentInfo]:
-        """Yield the records; the client may write its notes on a subagent late, so each read has them."""
+        """Yield the records, then the notes on a subagent, which the client may write late."""
         yield from entries(file, start)
         if file.lane:
             yield read_subagent_info(file)
 
     def entries_at(self, path: str, spans: Iterable[tuple[int, int]]) -> Iterator[Entry]:
         """Yield single records."""
-        return entries_at(path, spans)
+        with suppress(OSError), closing(open_reader(path)) as file:
+            for offset, length in spans:
+                for entry in decode_record(file.read(offset, length)) or ():
+                    yield replace(entry, order_ms=entry.at_ms or 0, path=path, offset=offset, length=length)
 
     def tail(self, path: str, start: int) -> TranscriptTail:
         """Summarize new lines; only the last one that counts tokens is decoded."""
         lines, end = read_new_lines(path, start)
-        messages = [(role, len(line)) for line in lines if (role := _role(line))]
+        roles = ((next((role for role, mark in _ROLES if mark in line), ""), len(line)) for line in lines)
+        messages = [message for message in roles if message[0]]
         last_role, last_bytes = messages[-1] if messages else ("", 0)
         model, tokens = next(_context_sizes(lines), ("", 0))
         return TranscriptTail(end, len(messages), last_role, last_bytes, model, tokens)
@@ -138,7 +129,7 @@ class ClaudeCodeSource:
     def titles(self, files: Iterable[SessionFile]) -> Iterator[Entry]:
         """Yield titles, which old versions wrote into the file they opened next.
 
-        The record names the title's session only by one of its messages.
+        Such a record identifies its session only by the id of one of the session's messages.
         """
         for file in files:
             with suppress(OSError):
@@ -152,15 +143,15 @@ class ClaudeCodeSource:
         return scan_usage(file, start)
 
     def index_records(self, file: SessionFile, start: int = 0) -> RecordBatch:
-        """Read records with their words."""
+        """Read records with their search text."""
         return read_records(file.path, start)
 
     def thread_contexts(self, files: Sequence[SessionFile]) -> dict[str, ThreadContext]:
         """Read what each thread's model was given.
 
-        Newer clients note every request they send. A response whose request is not among those noted
-        in the session's own files was given in another session and copied from there. Older clients
-        note nothing, and nothing is claimed of them.
+        Newer clients log every request they send. A response whose request is not logged in the
+        session's own files was copied from another session. Older clients log no requests, so none
+        of their responses counts as copied.
         """
         builder = _ContextBuilder()
         for file in files:
@@ -171,10 +162,6 @@ class ClaudeCodeSource:
     def tool_result_file(self, file: SessionFile, name: str) -> str:
         """Return the file below the session's `tool-results/`."""
         return spilled_output_path(file, name)
-
-
-def _role(line: bytes) -> str:
-    return next((role for role, mark in _ROLES if mark in line), "")
 
 
 def _context_sizes(lines: Sequence[bytes]) -> Iterator[tuple[str, int]]:
@@ -189,25 +176,15 @@ def _context_sizes(lines: Sequence[bytes]) -> Iterator[tuple[str, int]]:
 
 
 def _lines_with(path: str, needle: bytes) -> Iterator[bytes]:
-    """Yield the lines that hold `needle`; the file is read in blocks, however long it is."""
+    """Yield the lines that contain `needle`; the file is read in blocks."""
     rest = b""
     with open(path, "rb") as file:  # noqa: PTH123 - plain text, as above
         while block := file.read(_BLOCK_BYTES):
             data = rest + block
-            whole = data.rfind(b"\n") + 1
-            yield from _find_lines(data[:whole], needle)
-            rest = data[whole:]
-    yield from _find_lines(rest, needle)
-
-
-def _find_lines(data: bytes, needle: bytes) -> Iterator[bytes]:
-    at = sz.find(data, needle)
-    while at >= 0:
-        start = data.rfind(b"\n", 0, at) + 1
-        end = data.find(b"\n", at)
-        end = end if end >= 0 else len(data)
-        yield data[start:end]
-        at = sz.find(data, needle, end)
+            end = data.rfind(b"\n") + 1
+            yield from map(bytes, iter_lines_with(needle, memoryview(data), end))
+            rest = data[end:]
+    yield from map(bytes, iter_lines_with(needle, memoryview(rest), len(rest)))
 
 
 class _ContextMessage(Struct, gc=False):
@@ -255,7 +232,7 @@ class _ContextBuilder:
             if isinstance(tool, dict) and tool.get("name")
         }
         system = next((prompt for shape in shapes if (prompt := _system_prompt(shape))), "")
-        context = sorted(self.context[lane].values(), key=lambda given: given.at_ms or 0)
+        context = sorted(self.context[lane].values(), key=lambda item: item.at_ms or 0)
         return ThreadContext(tuple(tools.values()), system, frozenset(copied), tuple(context))
 
     def _add_request(self, line: _ContextLine, lane: str) -> None:

@@ -1,7 +1,7 @@
 """Read the records of a headless session: `-p --output-format stream-json`.
 
-Only the records of one attempt are read, so that a signal of an earlier run cannot count. Status
-words are matched as a status block or as JSON; a mention in passing is neither.
+Callers pass the records of one attempt, so that a signal of an earlier run cannot count. Status
+words count only at the start of a line or in a JSON object, not when a sentence mentions them.
 """
 
 import json
@@ -25,13 +25,12 @@ _LIMIT_WORDS = re.compile(r"(usage|session|rate|weekly) limit (reached|exceeded|
 _LIMIT_STATUS = frozenset({429, 529})  # too many requests; the API is overloaded
 _LOGIN_STATUS = frozenset({401, 403})
 _STOPPED = {"error_max_turns": "max_turns", "error_max_budget_usd": "budget_exhausted"}
-# A status block is at the end of an answer; one quoted earlier must not count.
-_TAIL_CHARS = 4000
-_ERROR_CHARS_MAX = 2000
+_TAIL_CHARS = 4000  # a status block is at the end of an answer; one quoted earlier must not count
+_ERROR_CHARS_MAX = 2000  # what a journal stores of an error
 
 
 class ModelCall(NamedTuple):
-    """One answer of a model, as far as the stream shows it."""
+    """One response of a model."""
 
     message_id: str
     model: str
@@ -55,7 +54,7 @@ class ResultRecord(Struct, frozen=True):
 
 
 class StreamResult(NamedTuple):
-    """What the end of a stream says; `tokens` and `usd` are the client's own totals."""
+    """The end of a stream; `tokens` and `usd` are the client's own totals."""
 
     failed: bool
     text: str
@@ -79,7 +78,7 @@ class AgentResult(Struct, frozen=True):
 
 
 class StreamToolCall(NamedTuple):
-    """A tool the model called, and what it returned if it did."""
+    """A tool call, and its output if it returned."""
 
     name: str
     input: dict[str, Any]
@@ -87,13 +86,13 @@ class StreamToolCall(NamedTuple):
 
 
 def read_session_id(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the session of a stream: the first `init` names it; records before it may carry another."""
-    named = [record for record in records if record.get("subtype") == "init"] or list(records)
-    return next((str(record["session_id"]) for record in named if record.get("session_id")), "")
+    """Return the session id of the first `init` record; records before it may carry another id."""
+    candidates = [record for record in records if record.get("subtype") == "init"] or records
+    return next((str(record["session_id"]) for record in candidates if record.get("session_id")), "")
 
 
 def read_model_call(record: dict[str, Any]) -> ModelCall | None:
-    """Return the model call that a record shows, if it shows one."""
+    """Return the model call of a record, or None if it is no response of a model."""
     message = object_field(record, "message")
     model = text_field(message, "model")
     if record.get("type") != "assistant" or not message.get("id") or model == SYNTHETIC_MODEL:
@@ -102,23 +101,23 @@ def read_model_call(record: dict[str, Any]) -> ModelCall | None:
 
 
 def has_reply(records: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether the model answered at all."""
+    """Return whether the model responded at all."""
     return any(record.get("type") == "assistant" for record in records)
 
 
 def read_tool_calls(records: Iterable[dict[str, Any]]) -> list[StreamToolCall]:
-    """Return the tools the model called, with their results."""
+    """Return the model's tool calls with their results."""
     blocks = [block for record in records for block in _blocks(record)]
     results = {block.get("tool_use_id"): block.get("content") for block in blocks if block.get("type") == "tool_result"}
-    calls = [block for block in blocks if block.get("type") == "tool_use"]
     return [
-        StreamToolCall(str(call.get("name")), dict(call.get("input") or {}), results.get(call.get("id")))
-        for call in calls
+        StreamToolCall(str(block.get("name")), dict(block.get("input") or {}), results.get(block.get("id")))
+        for block in blocks
+        if block.get("type") == "tool_use"
     ]
 
 
 def read_result(records: Sequence[dict[str, Any]]) -> ResultRecord | None:
-    """Return the last `result` record, or None when the client wrote none."""
+    """Return the last `result` record, or None if the client wrote none."""
     record = next((record for record in reversed(records) if record.get("type") == "result"), None)
     if record is None:
         return None
@@ -141,36 +140,37 @@ def read_result(records: Sequence[dict[str, Any]]) -> ResultRecord | None:
 def read_outcome(outcome: AgentOutcome) -> AgentResult:
     """Return how a session ended, by its last record and otherwise by its exit code."""
     if outcome.timed_out:
-        # Records written while the agent was being stopped do not count: its time was over.
-        return AgentResult("timeout", "the session took longer than it may")
+        # Records that the agent wrote while it was being stopped do not count.
+        return AgentResult("timeout", "the session exceeded its time limit")
     result = read_result(outcome.records)
-    complaint = f"exit code {outcome.exit_code}: {outcome.stderr.strip()[-_ERROR_CHARS_MAX:]}".rstrip(": ")
+    exit_error = f"exit code {outcome.exit_code}: {outcome.stderr.strip()[-_ERROR_CHARS_MAX:]}".rstrip(": ")
     if result is None:
-        return AgentResult("completed") if outcome.exit_code == 0 else AgentResult("error", complaint)
-    reason = _stop_reason(result)
-    error = (result.text or "; ".join(result.errors))[:_ERROR_CHARS_MAX] or complaint
-    error = "" if reason in {"completed", "max_turns"} else error
+        return AgentResult("completed") if outcome.exit_code == 0 else AgentResult("error", exit_error)
+    reason, error = _stop_reason(result), ""
+    if reason not in {"completed", "max_turns"}:
+        error = (result.text or "; ".join(result.errors))[:_ERROR_CHARS_MAX] or exit_error
     return AgentResult(reason, error, result.num_turns, result.cost_usd)
 
 
 def read_stream(records: Sequence[dict[str, Any]]) -> StreamResult:
-    """Read a whole stream: what the agent said last, and whether it was limited or calls itself done."""
+    """Return the agent's last text, whether it hit a limit, and whether it reports to be done."""
     result = read_result(records)
-    whole = (result.text if result else "") or _last_text(records)
-    tail = whole[-_TAIL_CHARS:]
+    text = (result.text if result else "") or _last_text(records)
+    tail = text[-_TAIL_CHARS:]
     resets = _rejected_until(records)
     limit = _LIMIT.search(tail)
     limited = resets is not None or limit is not None
     if result is not None:
         limited = limited or result.api_status in _LIMIT_STATUS
         limited = limited or (result.is_error and _LIMIT_WORDS.search(tail) is not None)
-    exits, indicators = _signs(tail)
+    exit_signal, indicators = _read_status_block(tail)
+    tools = {block.get("name") for record in records for block in _blocks(record) if block.get("type") == "tool_use"}
     return StreamResult(
         failed=result is None or result.is_error,
-        text=whole,
+        text=text,
         denials=result.denials if result else 0,
-        asked=_asks(records, tail),
-        exit_signal=exits,
+        asked="AskUserQuestion" in tools or tail.rstrip().endswith("?"),
+        exit_signal=exit_signal,
         indicators=indicators,
         limited=limited,
         resets_at=resets if resets is not None else float(limit[1]) if limit else None,
@@ -189,24 +189,20 @@ def _stop_reason(result: ResultRecord) -> str:
     return "rate_limited" if result.api_status == 429 else "error"
 
 
-def _signs(tail: str) -> tuple[bool, tuple[str, ...]]:
-    """Return the explicit exit flag, and what else says that the work is done."""
+def _read_status_block(tail: str) -> tuple[bool, tuple[str, ...]]:
+    """Return the explicit exit flag, and other indicators that the work is done."""
     block = _json_status(tail)
-    exits = [word.lower() == "true" for word in _EXIT.findall(tail)]
-    flag = block.get("exit_signal") if "exit_signal" in block else (exits[-1] if exits else False)
+    exit_flag = block["exit_signal"] if "exit_signal" in block else (_EXIT.findall(tail) or [""])[-1]
     status = str(block.get("status") or (_STATUS.findall(tail) or [""])[-1]).upper()
     tests = str(block.get("tests_status") or (_TESTS.findall(tail) or [""])[-1]).upper()
-    signs = [("status complete", status == "COMPLETE"), ("tests passing", tests == "PASSING")]
-    return flag is True or str(flag).lower() == "true", tuple(name for name, holds in signs if holds)
+    indicators = [("status complete", status == "COMPLETE"), ("tests passing", tests == "PASSING")]
+    return str(exit_flag).lower() == "true", tuple(name for name, is_set in indicators if is_set)
 
 
 def _json_status(tail: str) -> dict[str, Any]:
     """Return a status block written as JSON, alone or in a fence."""
-    start, end = tail.find("{"), tail.rfind("}")
-    if start < 0 or end < start:
-        return {}
     try:
-        block = json.loads(tail[start : end + 1])
+        block = json.loads(tail[max(tail.find("{"), 0) : tail.rfind("}") + 1])
     except ValueError:
         return {}
     if not isinstance(block, dict):
@@ -221,11 +217,6 @@ def _last_text(records: Sequence[dict[str, Any]]) -> str:
         if record.get("type") == "assistant" and texts:
             return "\n".join(texts)
     return ""
-
-
-def _asks(records: Sequence[dict[str, Any]], tail: str) -> bool:
-    tools = {block.get("name") for record in records for block in _blocks(record) if block.get("type") == "tool_use"}
-    return "AskUserQuestion" in tools or tail.rstrip().endswith("?")
 
 
 def _blocks(record: dict[str, Any]) -> list[dict[str, Any]]:

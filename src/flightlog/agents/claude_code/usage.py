@@ -1,7 +1,4 @@
-"""Usage fields, client totals, evidence for differences.
-
-A line the typed decode refuses is looked at again elsewhere, with patience.
-"""
+"""Usage records of a transcript, and the client's own totals."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -35,25 +32,25 @@ def model_totals(record: dict[str, Any]) -> tuple[ModelTotal, ...]:
     return tuple(_model_total(name, fields) for name, fields in models if isinstance(fields, dict))
 
 
-def _model_total(name: str, told: dict[str, Any]) -> ModelTotal:
+def _model_total(name: str, counts: dict[str, Any]) -> ModelTotal:
     fields = UsageFields(
-        int_field(told, "inputTokens"),
-        int_field(told, "outputTokens"),
-        int_field(told, "cacheReadInputTokens"),
-        int_field(told, "cacheCreationInputTokens"),
-        CacheCreationFields(int_field(told, "cacheCreationEphemeral1hInputTokens")),
-        ServerToolFields(int_field(told, "webSearchRequests")),
+        int_field(counts, "inputTokens"),
+        int_field(counts, "outputTokens"),
+        int_field(counts, "cacheReadInputTokens"),
+        int_field(counts, "cacheCreationInputTokens"),
+        CacheCreationFields(int_field(counts, "cacheCreationEphemeral1hInputTokens")),
+        ServerToolFields(int_field(counts, "webSearchRequests")),
     )
-    return ModelTotal(name, fields.usage(), _amount_or_zero(told.get("costUSD")))
+    return ModelTotal(name, fields.usage(), _amount_or_zero(counts.get("costUSD")))
 
 
 def _amount_or_zero(value: Any) -> float:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
-    return float(value) if good else 0.0
+    valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
+    return float(value) if valid else 0.0
 
 
 class UsageMessage(Struct, frozen=True, gc=False):
-    """The answer, without what it says."""
+    """The message of a response, without its content."""
 
     id: str = ""
     model: str = ""
@@ -79,25 +76,24 @@ class UsageRecord(Struct, frozen=True, gc=False, rename="camel"):
 decode = msgspec.json.Decoder(UsageRecord).decode
 
 
-def thread_name(said: UsageRecord) -> str:
-    """Name the thread a line belongs to; the main one has no name."""
-    return said.agent_id or ("?" if said.is_sidechain else "")
+def thread_name(record: UsageRecord) -> str:
+    """Return the name of the record's thread, which is empty for the main one."""
+    return record.agent_id or ("?" if record.is_sidechain else "")
 
 
-def is_fuller(said: UsageRecord, known: UsageRecord) -> bool:
-    """Say whether `said` is the better copy of a response: more output, else earlier."""
-    new, old = said.message.usage.output_tokens or 0, known.message.usage.output_tokens or 0
-    if new != old:
-        return new > old
-    return _tie_break_key(said) < _tie_break_key(known)
+def is_fuller(record: UsageRecord, other: UsageRecord) -> bool:
+    """Return whether `record` is the better copy of a response: more output, else earlier."""
+    tokens, other_tokens = record.message.usage.output_tokens or 0, other.message.usage.output_tokens or 0
+    if tokens != other_tokens:
+        return tokens > other_tokens
+    return _tie_break_key(record) < _tie_break_key(other)
 
 
-def to_row(said: UsageRecord, session: str, file_lane: str) -> UsageLine:
-    """Return what a line says as a row of `session`; a file of a lane's own names its lane."""
-    message, stamp = said.message, said.timestamp
-    at_ms = 0
-    if stamp:
-        since = stamp - _EPOCH
+def to_row(record: UsageRecord, session: str, file_lane: str) -> UsageLine:
+    """Return a record as a row of `session`; `file_lane` is the subagent of the whole file."""
+    message, at_ms = record.message, 0
+    if record.timestamp:
+        since = record.timestamp - _EPOCH
         at_ms = since.days * DAY_MS + since.seconds * 1000 + since.microseconds // 1000
     values = (
         message.id,
@@ -105,16 +101,16 @@ def to_row(said: UsageRecord, session: str, file_lane: str) -> UsageLine:
         message.model,
         *message.usage.counts(),
         at_ms if 0 <= at_ms < LATEST_MS else 0,
-        said.cwd or "",
-        said.request_id or "",
-        file_lane or thread_name(said),
-        said.is_aborted_mid_stream or False,
+        record.cwd or "",
+        record.request_id or "",
+        file_lane or thread_name(record),
+        record.is_aborted_mid_stream or False,
     )
     return tuple.__new__(UsageLine, values)
 
 
-def _tie_break_key(said: UsageRecord) -> tuple[float, str, tuple[int, ...], str]:
-    """Between equals the order of lines must not decide."""
-    use = said.message.usage
-    counts = (use.input_tokens or 0, use.cache_read_input_tokens or 0, use.cache_creation_input_tokens or 0)
-    return said.timestamp.timestamp() if said.timestamp else 0.0, said.message.model, counts, said.cwd or ""
+def _tie_break_key(record: UsageRecord) -> tuple[float, str, tuple[int, ...], str]:
+    # All fields that copies may differ in: the order of lines must not decide.
+    usage = record.message.usage
+    counts = (usage.input_tokens or 0, usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0)
+    return record.timestamp.timestamp() if record.timestamp else 0.0, record.message.model, counts, record.cwd or ""

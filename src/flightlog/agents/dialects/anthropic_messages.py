@@ -1,17 +1,14 @@
-"""Classify requests, assemble SSE, decode usage.
+"""Classify requests, assemble event streams, decode usage. This module is a `Dialect`.
 
-Reads what came, however it ended: a stream cut in the middle gives the message so far and says
-that it is not whole. Pure.
+A stream that was cut gives the message so far, marked as incomplete.
 
-Told from headers and body alone, never from counts or order: a subagent names itself in a
-header (older clients only by offering fewer tools under another prompt), a compaction by its
-instruction. Pure, but for the one thing `Recogniser` remembers: the main thread's prompt.
+A request is classified by its headers and body, never by counts or order: a subagent by a header
+(with older clients by another prompt and fewer tools), a compaction by its instruction.
 
-The byte scan decodes straight into `UsageFields`; all other readers have a mapping already and
-call `decode_usage`. Both give the same counts.
+The usage scan decodes bytes straight into `UsageFields`; all other readers have a mapping and call
+`decode_usage`. Both give the same counts.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -21,7 +18,7 @@ from msgspec import Meta, Struct
 from flightlog.model.errors import UNREADABLE
 from flightlog.model.exchange import RequestOrigin
 from flightlog.model.usage import Usage
-from flightlog.sources.foreign_json import int_field, object_field
+from flightlog.sources.foreign_json import int_field, object_field, text_field
 
 AGENT_ID = "x-claude-code-agent-id"
 SESSION_ID = "x-claude-code-session-id"
@@ -41,13 +38,13 @@ _COMPACTION = (
     "CRITICAL: Respond with TEXT ONLY",
     "Your task is to create a detailed summary of the conversation so far",
 )
-_SHORT_TOKENS = 1024
-_DELEGATES = frozenset({"Agent", "Task"})
+_SHORT_TOKENS = 1024  # side calls (titles, topics) allow at most this much output
+_DELEGATION_TOOLS = frozenset({"Agent", "Task"})
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
 
 
 class AssistantMessage(Struct, frozen=True):
-    """What a response body says: the message, whether all of it came, and an error said instead."""
+    """A response: the message, whether it is complete, and the error event if there was one."""
 
     message: dict[str, Any] | None
     is_whole: bool
@@ -55,13 +52,12 @@ class AssistantMessage(Struct, frozen=True):
 
     @property
     def usage(self) -> dict[str, Any]:
-        """The token counts of the response, empty when it has none."""
-        used = (self.message or {}).get("usage")
-        return used if isinstance(used, dict) else {}
+        """The token counts of the response, empty if it has none."""
+        return object_field(self.message or {}, "usage")
 
 
 def iter_events(data: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of an event stream; comments and half an event at the end say nothing."""
+    """Yield the JSON objects of an event stream, without comments and an incomplete last event."""
     lines: list[bytes] = []
     for line in data.replace(b"\r\n", b"\n").split(b"\n"):
         if line.startswith(b"data:"):
@@ -74,21 +70,19 @@ def iter_events(data: bytes) -> Iterator[dict[str, Any]]:
 
 
 def decode_response(data: bytes) -> AssistantMessage:
-    """Read a response body: an event stream, or one JSON object."""
+    """Decode a response body: an event stream, or one JSON object."""
     if data.lstrip()[:1] == b"{":
-        whole = _decode_object(data)
-        if whole is None or whole.get("type") == "error":
-            return AssistantMessage(None, is_whole=whole is not None, error=whole)
-        return AssistantMessage(whole, is_whole=True)
-    building = _MessageAssembler()
+        message = _decode_object(data)
+        if message is None or message.get("type") == "error":
+            return AssistantMessage(None, is_whole=message is not None, error=message)
+        return AssistantMessage(message, is_whole=True)
+    assembler = _MessageAssembler()
     for event in iter_events(data):
-        building.add_event(event)
-    return building.build_answer()
+        assembler.add_event(event)
+    return assembler.build_message()
 
 
 class _MessageAssembler:
-    """A message as its events add up."""
-
     def __init__(self) -> None:
         self._message: dict[str, Any] | None = None
         self._blocks: dict[int, dict[str, Any]] = {}
@@ -113,7 +107,7 @@ class _MessageAssembler:
             case _:
                 pass
 
-    def build_answer(self) -> AssistantMessage:
+    def build_message(self) -> AssistantMessage:
         if self._message is None:
             return AssistantMessage(None, is_whole=False, error=self._error)
         blocks = [_join_block(block, self._parts.get(index, {})) for index, block in sorted(self._blocks.items())]
@@ -122,8 +116,8 @@ class _MessageAssembler:
     def _add_delta(self, index: int, delta: dict[str, Any]) -> None:
         parts = self._parts.setdefault(index, {})
         for name in ("text", "thinking", "signature", "partial_json"):
-            if isinstance(said := delta.get(name), str):
-                parts.setdefault(name, []).append(said)
+            if isinstance(text := delta.get(name), str):
+                parts.setdefault(name, []).append(text)
         citation = delta.get("citation")
         if isinstance(citation, dict) and index in self._blocks:
             block = self._blocks[index]
@@ -142,51 +136,48 @@ class _MessageAssembler:
 
 
 def _join_block(block: dict[str, Any], parts: dict[str, list[str]]) -> dict[str, Any]:
-    whole = dict(block)
-    for name, said in parts.items():
-        text = "".join(said)
-        if name == "partial_json":
-            # Half an input stays as it was said.
-            whole["input"] = read if (read := _parse_json_text(text)) is not None else {"partial_json": text}
-        else:
-            whole[name] = str(block.get(name) or "") + text
-    return whole
-
-
-def _parse_json_text(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text) if text else {}
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return None
+    joined = dict(block)
+    for name, texts in parts.items():
+        text = "".join(texts)
+        if name != "partial_json":
+            joined[name] = str(block.get(name) or "") + text
+            continue
+        try:
+            value = msgspec.json.decode(text) if text else {}
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            value = None
+        # The input of a cut stream stays text.
+        joined["input"] = {"partial_json": text} if value is None else value
+    return joined
 
 
 def _decode_object(data: bytes) -> dict[str, Any] | None:
     try:
-        said = msgspec.json.decode(data)
+        value = msgspec.json.decode(data)
     except UNREADABLE:
         return None
-    return said if isinstance(said, dict) else None
+    return value if isinstance(value, dict) else None
 
 
-def render_events(told: AssistantMessage) -> bytes:
-    """Write a message as events again, each block in one delta."""
-    message = told.message or {}
-    said: list[dict[str, Any]] = [{"type": "message_start", "message": {**message, "content": []}}]
+def render_events(response: AssistantMessage) -> bytes:
+    """Return the response as an event stream, each block in one event."""
+    message = response.message or {}
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": {**message, "content": []}}]
     for index, block in enumerate(message.get("content") or []):
-        said.append({"type": "content_block_start", "index": index, "content_block": block})
-        said.append({"type": "content_block_stop", "index": index})
-    ended = {name: message[name] for name in ("stop_reason", "stop_sequence") if name in message}
-    said.append({"type": "message_delta", "delta": ended, "usage": told.usage})
-    said += [told.error] if told.error else []
-    said += [{"type": "message_stop"}] if told.is_whole else []
+        events.append({"type": "content_block_start", "index": index, "content_block": block})
+        events.append({"type": "content_block_stop", "index": index})
+    delta = {name: message[name] for name in ("stop_reason", "stop_sequence") if name in message}
+    events.append({"type": "message_delta", "delta": delta, "usage": response.usage})
+    events += [response.error] if response.error else []
+    events += [{"type": "message_stop"}] if response.is_whole else []
     return b"".join(
         b"event: " + str(event.get("type")).encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n"
-        for event in said
+        for event in events
     )
 
 
 class RequestInfo(Struct, frozen=True):
-    """What a request says about itself."""
+    """The class of a request, and the agent, session and model that it names."""
 
     context: RequestOrigin
     agent_id: str = ""
@@ -213,86 +204,81 @@ class _Body(Struct):
     max_tokens: int = 0
 
 
-# Made while only one thread imports: the first use of a type by two threads at once ends the process.
-_read = msgspec.json.Decoder(_Body).decode
+# Made at import, on one thread: msgspec crashes if two threads use a new type at the same time.
+_decode_body = msgspec.json.Decoder(_Body).decode
 
 
 class RequestClassifier:
-    """Tells the requests of one session apart."""
+    """Classifies the requests of one session; its state is the main thread's prompt."""
 
     def __init__(self) -> None:
-        """Begin without having seen anything."""
-        self._main = ""
+        """Start with an unknown main thread."""
+        self._main_prompt: str | None = None
         self._delegates = False
 
     def classify_request(self, headers: Mapping[str, str], data: bytes) -> RequestInfo:
-        """Say what one request is; `headers` have lower-case names."""
+        """Classify one request; `headers` have lower-case names."""
         agent, session = headers.get(AGENT_ID, ""), headers.get(SESSION_ID, "")
         try:
-            body = _read(data)
+            body = _decode_body(data)
         except UNREADABLE:
             return RequestInfo(RequestOrigin.SUBAGENT if agent else RequestOrigin.SIDE, agent, session)
         system = _system_text(body.system)
         last = _last_text(body.messages)
         compacts = any(last.startswith(start) for start in _COMPACTION)
-        context = (
-            RequestOrigin.SUBAGENT
-            if agent or _IS_SUBAGENT in system[:1000]
-            else self._classify_context(body, system, last)
-        )
+        if agent or _IS_SUBAGENT in system[:1000]:
+            context = RequestOrigin.SUBAGENT
+        else:
+            context = self._classify_context(body, system, last)
         if compacts and context is RequestOrigin.SIDE:
             context = RequestOrigin.MAIN
         return RequestInfo(context, agent, session, body.model, len(body.messages), compacts)
 
     def _classify_context(self, body: _Body, system: str, last: str) -> RequestOrigin:
         if not body.tools:
-            aside = body.output_config is not None and body.output_config.format is not None
-            aside = aside or 0 < body.max_tokens <= _SHORT_TOKENS or last == "Warmup"
-            cached = b'"cache_control"' in bytes(body.system)
-            return RequestOrigin.SIDE if aside or not cached else RequestOrigin.MAIN
-        digest = hashlib.sha256(_without_billing(system).encode("utf-8", "replace")).hexdigest()
-        delegates = any(tool.name in _DELEGATES for tool in body.tools)
-        if not self._main:
-            self._main, self._delegates = digest, delegates
-        # Clients that do not name their subagents: another prompt, and no tool to delegate further.
-        elif digest != self._main and self._delegates and not delegates:
+            is_side = body.output_config is not None and body.output_config.format is not None
+            is_side = is_side or 0 < body.max_tokens <= _SHORT_TOKENS or last == "Warmup"
+            is_side = is_side or b'"cache_control"' not in bytes(body.system)
+            return RequestOrigin.SIDE if is_side else RequestOrigin.MAIN
+        # The billing line differs from request to request.
+        prompt = system.partition("\n")[2] if system.startswith(_BILLING) else system
+        delegates = any(tool.name in _DELEGATION_TOOLS for tool in body.tools)
+        if self._main_prompt is None:
+            self._main_prompt, self._delegates = prompt, delegates
+        # A subagent of an old client: another prompt, and no tool to start further subagents.
+        elif prompt != self._main_prompt and self._delegates and not delegates:
             return RequestOrigin.SUBAGENT
         return RequestOrigin.MAIN
 
 
 def filter_headers(headers: Mapping[str, str], allowed: tuple[str, ...]) -> dict[str, str]:
-    """Return the headers that may be recorded, by lower-case name; what is not on the list is not kept."""
+    """Return the headers in `allowed`, and rate limits and client versions, by lower-case name."""
     lower = ((name.lower(), value) for name, value in headers.items())
     return {name: value for name, value in lower if name in allowed or name.startswith(_PREFIXES)}
 
 
 def _system_text(raw: msgspec.Raw) -> str:
-    said = msgspec.json.decode(raw)
-    if isinstance(said, str):
-        return said
-    return "\n".join(_block_text(block) for block in said) if isinstance(said, list) else ""
-
-
-def _without_billing(system: str) -> str:
-    return system.partition("\n")[2] if system.startswith(_BILLING) else system
+    system = msgspec.json.decode(raw)
+    if isinstance(system, str):
+        return system
+    return "\n".join(_block_text(block) for block in system) if isinstance(system, list) else ""
 
 
 def _last_text(messages: list[msgspec.Raw]) -> str:
-    """The last text of the last message."""
-    said = msgspec.json.decode(messages[-1]) if messages else {}
-    content = said.get("content") if isinstance(said, dict) else ""
+    """Return the last text of the last message."""
+    message = msgspec.json.decode(messages[-1]) if messages else {}
+    content = message.get("content") if isinstance(message, dict) else ""
     if isinstance(content, str):
         return content
     return _block_text(content[-1]) if isinstance(content, list) and content else ""
 
 
 def _block_text(block: Any) -> str:
-    text = block.get("text") if isinstance(block, dict) else ""
-    return text if isinstance(text, str) else ""
+    return text_field(block, "text") if isinstance(block, dict) else ""
 
 
 class CacheCreationFields(Struct, frozen=True, gc=False):
-    """The part of the cache writes that lives for an hour."""
+    """The cache writes that live for an hour."""
 
     ephemeral_1h_input_tokens: Count | None = 0
 
@@ -304,7 +290,7 @@ class ServerToolFields(Struct, frozen=True, gc=False):
 
 
 class UsageFields(Struct, frozen=True, gc=False):
-    """The API's `usage` object as it is written; a client may write null for any field."""
+    """The API's `usage` object; a client may write null for any field."""
 
     input_tokens: Count | None = 0
     output_tokens: Count | None = 0
@@ -316,8 +302,7 @@ class UsageFields(Struct, frozen=True, gc=False):
     def counts(self) -> tuple[int, int, int, int, int, int]:
         """Return the counts in the order of `Usage`.
 
-        `cache_creation_input_tokens` includes the 1-hour writes; the rest lives 5 minutes, and so
-        do writes whose life time is not given.
+        `cache_creation_input_tokens` includes the 1-hour writes; all others live 5 minutes.
         """
         writes = self.cache_creation_input_tokens or 0
         hour = (self.cache_creation.ephemeral_1h_input_tokens or 0) if self.cache_creation else 0
@@ -336,7 +321,7 @@ class UsageFields(Struct, frozen=True, gc=False):
 
 
 def decode_usage(value: Any) -> Usage:
-    """Return the tokens that a decoded `usage` object counts, zero where a field has the wrong type."""
+    """Return the tokens of a decoded `usage` object; a field of the wrong type counts zero."""
     fields = value if isinstance(value, dict) else {}
     return UsageFields(
         int_field(fields, "input_tokens"),

@@ -1,11 +1,10 @@
-"""A scripted model: real agents run against it offline, for tests, docs and the demo.
+"""A scripted model and agent that run offline, for tests, docs and the demo.
 
-    scenario = load(Path("hello.yaml"))
-    with serve(scenario) as model:
+    with serve_scenario(load_scenario(Path("hello.yaml"))) as model:
         ...  # point an agent's ANTHROPIC_BASE_URL at model.url
 
-`scenario` says what a script holds, `match` which reply a request gets, `sse` what goes over
-the wire, `server` listens. Nothing here starts an agent, and nothing reaches past loopback.
+`scenario` parses scripts and chooses replies, `responses` writes them as the API does, `server`
+listens on loopback, `agent` is an agent with real tools.
 """
 
 from flightlog.agents.scripted.scenario import Scenario, load_scenario, parse_scenario

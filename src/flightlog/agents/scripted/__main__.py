@@ -8,7 +8,7 @@ from flightlog.agents.scripted.server import serve_scenario
 
 
 def main(arguments: list[str]) -> int:
-    """Print the address, then serve until the caller closes our stdin."""
+    """Print the address, then serve until the caller closes stdin; return the exit code."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m flightlog.agents.scripted SCENARIO.yaml\n")
         return 2

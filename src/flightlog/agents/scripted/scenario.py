@@ -1,7 +1,7 @@
-"""Scenario file, rules and matching.
+"""Parse scenario files and choose replies.
 
-rules:
-      - when: {prompt: "greeting"}        # a regex; see `When` for the other conditions
+    rules:
+      - when: {prompt: "greeting"}        # a regex; see `RequestCondition` for other conditions
         replies:
           - blocks:
               - thinking: Look at the directory first.
@@ -9,18 +9,14 @@ rules:
               - {tool: Bash, input: {command: ls}}
           - text: Done.                   # short for one text block
 
-The n-th reply answers the request that has n assistant messages after the rule's prompt
-(`match`); past the end the last one repeats, so a single tool reply is an endless loop. A
-reply with `errors` fails that many times first; one that has nothing but errors never succeeds.
-This module knows neither HTTP nor agents.
+A rule starts at the last prompt that its `prompt` pattern matches, or at the first message if it
+has none. The rule that starts last answers; its n-th reply answers the request with n assistant
+messages after the start. Past the end the last reply repeats, so a single tool reply is an endless
+loop. There is no counter, so a resumed, forked or branched session gets the replies that fit its
+own history. A reply with `errors` fails that many times first; one with only errors never succeeds.
 
-A rule's place in the conversation is the last prompt its `prompt` pattern matches, or the
-start when it has none. The rule whose place is nearest to the end answers, and the number of
-assistant messages after that place says which of its replies. No counter is kept, so a resumed,
-forked or branched session gets the replies its own history asks for.
-
-Two kinds of request come from the client, not from a conversation, and have answers of their
-own: compaction («CRITICAL: Respond with TEXT ONLY») and side calls (titles, topics: no tools).
+Two kinds of request are the client's own and have default answers: compaction ("CRITICAL: Respond
+with TEXT ONLY") and side calls (titles, topics: no tools).
 """
 
 import json
@@ -33,11 +29,12 @@ import msgspec
 from msgspec import Struct
 from ruamel.yaml.error import YAMLError
 
+from flightlog.agents.dialects.anthropic_messages import AGENT_ID
 from flightlog.model.errors import Invalid, NotFound, read_yaml
 from flightlog.model.text import suggest_name
 
 _COMPACTION = "CRITICAL: Respond with TEXT ONLY"
-_ASIDE = "<system-reminder>"
+_REMINDER = "<system-reminder>"
 
 
 class ScriptedBlock(Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,7 +49,7 @@ class ScriptedBlock(Struct, frozen=True, forbid_unknown_fields=True):
     id: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a block that is two things at once, or none."""
+        """Reject a block that has several kinds, or none."""
         kinds = [kind for kind in (self.text, self.thinking, self.redacted, self.tool) if kind is not None]
         if len(kinds) != 1:
             raise ValueError("a block is one of text, thinking, redacted, tool")
@@ -70,7 +67,7 @@ class Failure(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reply(Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer of the model; times are in seconds, `chunk_chars` is how finely the stream is cut."""
+    """One reply of the model; `chunk_chars` is the length of the chunks of a stream."""
 
     text: str | None = None
     blocks: tuple[ScriptedBlock, ...] = ()
@@ -83,7 +80,7 @@ class Reply(Struct, frozen=True, forbid_unknown_fields=True):
     chunk_chars: int = 24
 
     def __post_init__(self) -> None:
-        """Refuse a reply that says nothing and a chunk size that never ends."""
+        """Reject an empty reply and a chunk size that would never end."""
         if not (self.content or self.errors):
             raise ValueError("a reply needs text, blocks or errors")
         if self.chunk_chars < 1:
@@ -91,15 +88,15 @@ class Reply(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def content(self) -> tuple[ScriptedBlock, ...]:
-        """The blocks, the short form `text` included."""
+        """The blocks, including that of the short form `text`."""
         return self.blocks if self.text is None else (*self.blocks, ScriptedBlock(text=self.text))
 
 
 class RequestCondition(Struct, frozen=True, forbid_unknown_fields=True):
-    """Conditions on a request, all of which must hold; words are regular expressions.
+    """Conditions on a request, all of which must hold; strings are regular expressions.
 
-    `prompt` looks at every prompt of the conversation, `first` at the first one. `side` and
-    `compaction` ask for the client's own calls, which a rule without them never answers.
+    `prompt` is matched with every prompt of the conversation, `first` with the first one. `side` and
+    `compaction` select the client's own calls, which other rules never answer.
     """
 
     prompt: str | None = None
@@ -112,7 +109,7 @@ class RequestCondition(Struct, frozen=True, forbid_unknown_fields=True):
     compaction: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a pattern that does not compile, here rather than in the middle of a session."""
+        """Reject an invalid pattern when the file is read, not in the middle of a session."""
         for pattern in (self.prompt, self.first, self.system, self.model, self.path):
             try:
                 re.compile(pattern or "")
@@ -121,14 +118,14 @@ class RequestCondition(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScenarioRule(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which requests, and what they get."""
+    """A condition, and the replies to requests that meet it."""
 
     replies: tuple[Reply, ...]
     when: RequestCondition = RequestCondition()
     name: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a rule that cannot answer."""
+        """Reject a rule without replies."""
         if not self.replies:
             raise ValueError("a rule needs at least one reply")
 
@@ -154,7 +151,7 @@ def load_scenario(path: Path) -> Scenario:
 
 
 def parse_scenario(data: object) -> Scenario:
-    """Make a scenario of plain dictionaries, or say what is wrong and where."""
+    """Return a scenario from plain dictionaries, or raise `Invalid` naming the wrong field."""
     try:
         return msgspec.convert(data, Scenario)
     except msgspec.ValidationError as error:
@@ -162,17 +159,11 @@ def parse_scenario(data: object) -> Scenario:
 
 
 def _nearest_field(message: str) -> str:
-    found = re.search(r"unknown field `(.+?)`", message)
-    if found is None:
+    unknown = re.search(r"unknown field `(.+?)`", message)
+    if unknown is None:
         return ""
-    known = sorted(
-        {
-            name
-            for kind in (Scenario, ScenarioRule, RequestCondition, Reply, Failure, ScriptedBlock)
-            for name in kind.__struct_fields__
-        }
-    )
-    return suggest_name(found[1], known)
+    kinds = (Scenario, ScenarioRule, RequestCondition, Reply, Failure, ScriptedBlock)
+    return suggest_name(unknown[1], sorted({name for kind in kinds for name in kind.__struct_fields__}))
 
 
 _SUMMARY = Reply(
@@ -183,7 +174,7 @@ _SIDE = Reply(text='{"title": "Scripted session", "isNewTopic": true}')
 
 
 class ScriptedRequest(Struct, frozen=True):
-    """A request to the Messages API, reduced to what rules ask about."""
+    """The parts of a request to the Messages API that rules test."""
 
     model: str
     path: str
@@ -196,7 +187,7 @@ class ScriptedRequest(Struct, frozen=True):
 
 
 class ScriptedReply(Struct, frozen=True):
-    """The reply to give, and for the log the rule and place it comes from."""
+    """The reply to give, and for the log its rule and index."""
 
     rule: str
     index: int
@@ -204,31 +195,32 @@ class ScriptedReply(Struct, frozen=True):
 
 
 def decode_request(path: str, headers: Mapping[str, str], body: Mapping[str, Any]) -> ScriptedRequest:
-    """Reduce a request to what rules ask about; `headers` has lower-case names."""
+    """Return the parts of a request that rules test; `headers` has lower-case names."""
     messages = [message for message in body.get("messages") or () if isinstance(message, dict)]
-    said = [(at, _prompt_texts(message)) for at, message in enumerate(messages) if message.get("role") == "user"]
-    prompts = tuple((at, "\n".join(words)) for at, words in said if words)
+    texts = [(at, _prompt_texts(message)) for at, message in enumerate(messages) if message.get("role") == "user"]
     system = "\n".join(_content_texts(body.get("system")))
     from_client = headers.get("user-agent", "").startswith("claude-cli")
     return ScriptedRequest(
         model=str(body.get("model", "")),
         path=path,
         system=system,
-        prompts=prompts,
+        prompts=tuple((at, "\n".join(parts)) for at, parts in texts if parts),
         replied=tuple(at for at, message in enumerate(messages) if message.get("role") == "assistant"),
-        subagent="x-claude-code-agent-id" in headers or "cc_is_subagent=true" in system,
+        subagent=AGENT_ID in headers or "cc_is_subagent=true" in system,
         side=from_client and not body.get("tools"),
-        compaction=bool(said) and any(words.startswith(_COMPACTION) for words in said[-1][1]),
+        compaction=bool(texts) and any(text.startswith(_COMPACTION) for text in texts[-1][1]),
     )
 
 
 def choose_reply(scenario: Scenario, request: ScriptedRequest) -> ScriptedReply | None:
-    """Pick the reply, or None when no rule has an answer."""
-    places = [(_reply_offset(rule.when, request), -at, rule) for at, rule in enumerate(scenario.rules)]
-    found = [(place, order, rule) for place, order, rule in places if place is not None]
-    if found:
-        place, order, rule = max(found, key=lambda one: one[:2])
-        return _nth_reply(rule, rule.name or f"rule {1 - order}", sum(at > place for at in request.replied))
+    """Return the reply, or None if no rule matches."""
+    starts = [(_rule_start(rule.when, request), -at, rule) for at, rule in enumerate(scenario.rules)]
+    matches = [(start, order, rule) for start, order, rule in starts if start is not None]
+    if matches:
+        start, order, rule = max(matches, key=lambda match: match[:2])
+        index = sum(at > start for at in request.replied)
+        reply = rule.replies[min(index, len(rule.replies) - 1)]
+        return ScriptedReply(rule.name or f"rule {1 - order}", index, reply)
     if request.compaction:
         return ScriptedReply("compaction", 0, _SUMMARY)
     if request.side:
@@ -236,12 +228,8 @@ def choose_reply(scenario: Scenario, request: ScriptedRequest) -> ScriptedReply 
     return None
 
 
-def _nth_reply(rule: ScenarioRule, name: str, index: int) -> ScriptedReply:
-    return ScriptedReply(name, index, rule.replies[min(index, len(rule.replies) - 1)])
-
-
-def _reply_offset(when: RequestCondition, request: ScriptedRequest) -> int | None:
-    """The message after which a rule's replies count, -1 for the start, None for no match."""
+def _rule_start(when: RequestCondition, request: ScriptedRequest) -> int | None:
+    """Return the index of the message at which a rule starts, -1 before all, None for no match."""
     if (when.side, when.compaction) != (request.side and not request.compaction, request.compaction):
         return None
     if when.subagent is not None and when.subagent != request.subagent:
@@ -260,8 +248,8 @@ def _matches_pattern(pattern: str | None, text: str) -> bool:
 
 
 def _prompt_texts(message: Mapping[str, Any]) -> list[str]:
-    """What a person or program said in a message: its texts without the client's reminders."""
-    return [text for text in _content_texts(message.get("content")) if not text.lstrip().startswith(_ASIDE)]
+    """Return the texts of a message without the client's reminders."""
+    return [text for text in _content_texts(message.get("content")) if not text.lstrip().startswith(_REMINDER)]
 
 
 def _content_texts(content: object) -> list[str]:

@@ -1,37 +1,32 @@
-"""The scripted model on a loopback port: HTTP in, one reply of the scenario out.
+"""Serve a scenario as the Messages API on a loopback port.
 
-It keeps one thing between requests: how often the same request came, so that a reply can fail
-twice and then succeed. Headers are kept by an allow-list, so no key ever stands in a log.
+The only state between requests is how often the same request came, so that a reply can fail twice
+and then succeed. Only the headers of an allow-list are logged, so no key gets into a log.
 """
 
 import json
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from msgspec import Struct
 
+from flightlog.agents.dialects.anthropic_messages import AGENT_ID, SESSION_ID
 from flightlog.agents.scripted import responses, scenario
 from flightlog.agents.scripted.scenario import Failure, Reply, Scenario
 
-KEPT_HEADERS = (
-    "anthropic-beta",
-    "anthropic-version",
-    "content-type",
-    "user-agent",
-    "x-app",
-    "x-claude-code-agent-id",
-    "x-claude-code-session-id",
-    "x-stainless-retry-count",
+LOGGED_HEADERS = (
+    *("anthropic-beta", "anthropic-version", "content-type", "user-agent", "x-app"),
+    *(AGENT_ID, SESSION_ID, "x-stainless-retry-count"),
 )
 _NO_RULE = Failure(status=400, message="no rule of the scenario matches this request")
 
 
 class ServedRequest(Struct, frozen=True):
-    """One request that arrived, and what it got."""
+    """One request, and the rule and status of its response."""
 
     method: str
     path: str
@@ -42,7 +37,7 @@ class ServedRequest(Struct, frozen=True):
 
 
 class ScriptedModel(Struct, frozen=True):
-    """A scripted model at work: where it is, and what it was asked (nothing unless `keep`)."""
+    """A running scripted model: its address, and its requests (none unless `keep`)."""
 
     url: str
     requests: list[ServedRequest]
@@ -51,15 +46,15 @@ class ScriptedModel(Struct, frozen=True):
 @contextmanager
 def serve_scenario(scenario: Scenario, *, keep: bool = True) -> Iterator[ScriptedModel]:
     """Serve `scenario` on a free loopback port for the length of a `with` block."""
-    stage = _ServerState(scenario, keep=keep)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), lambda *arguments: _Handler(stage, *arguments))
+    state = _ServerState(scenario, keep=keep)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), lambda *arguments: _Handler(state, *arguments))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
-        yield ScriptedModel(f"http://127.0.0.1:{server.server_port}", stage.seen)
+        yield ScriptedModel(f"http://127.0.0.1:{server.server_port}", state.requests)
     finally:
-        stage.closing.set()
+        state.closing.set()
         server.shutdown()
         server.server_close()
         thread.join()
@@ -70,47 +65,45 @@ class _ServerState:
 
     def __init__(self, scenario: Scenario, *, keep: bool) -> None:
         self.scenario = scenario
-        self.seen: list[ServedRequest] = []
+        self.requests: list[ServedRequest] = []
         self.closing = threading.Event()
         self._keep = keep
-        self._times: Counter[str] = Counter()
+        self._attempts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def count_attempt(self, body: Mapping[str, Any]) -> int:
-        """Count how often this very request came before."""
-        # A client that tries again may drop a parameter; what was said, and in which session, stays.
+        """Return how often the same request came before."""
+        # A client that retries may drop a parameter, but not the messages or the session.
         name = responses.hash_request({key: body.get(key) for key in ("model", "metadata", "messages")}, 0)
         with self._lock:
-            self._times[name] += 1
-            return self._times[name] - 1
+            self._attempts[name] += 1
+            return self._attempts[name] - 1
 
-    def record_request(self, seen: ServedRequest) -> None:
-        """Keep a request, when asked to."""
+    def record_request(self, request: ServedRequest) -> None:
         if self._keep:
             with self._lock:
-                self.seen.append(seen)
+                self.requests.append(request)
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 60
 
-    def __init__(self, stage: _ServerState, *arguments: Any) -> None:
-        self.stage = stage
+    def __init__(self, state: _ServerState, *arguments: Any) -> None:
+        self.state = state
         super().__init__(*arguments)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        """Say nothing on stderr."""
+        """Write no log to stderr."""
 
     def do_HEAD(self) -> None:
-        """Answer the client's «is anybody there»."""
+        """Answer the client's connectivity check."""
         self._send_json(200, {}, rule="probe")
 
     def do_GET(self) -> None:
         """Answer a probe."""
-        self._send_json(
-            200 if self.path.startswith(("/api/hello", "/?")) or self.path == "/" else 404, {}, rule="probe"
-        )
+        is_probe = self.path.startswith(("/api/hello", "/?")) or self.path == "/"
+        self._send_json(200 if is_probe else 404, {}, rule="probe")
 
     def do_POST(self) -> None:
         """Answer a request to the Messages API."""
@@ -126,48 +119,44 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_failure(Failure(status=404, message=f"nothing at {path}"), body, "unknown path", "")
 
     def _answer_messages(self, path: str, body: dict[str, Any]) -> None:
-        attempt = self.stage.count_attempt(body)
+        attempt = self.state.count_attempt(body)
         name = responses.hash_request(body, attempt)
         headers = {key.lower(): value for key, value in self.headers.items()}
-        chosen = scenario.choose_reply(self.stage.scenario, scenario.decode_request(path, headers, body))
-        if chosen is None:
+        choice = scenario.choose_reply(self.state.scenario, scenario.decode_request(path, headers, body))
+        if choice is None:
             return self._send_failure(_NO_RULE, body, "none", name)
-        reply = chosen.reply
-        self.stage.closing.wait(reply.delay_s)
+        reply = choice.reply
+        self.state.closing.wait(reply.delay_s)
         failure = _failure_of_attempt(reply, attempt)
         if failure is not None and failure.cut_after is None:
-            return self._send_failure(failure, body, chosen.rule, name)
-        whole = responses.build_message(reply, body, name)
-        given = {"request-id": responses.request_id(name), **reply.headers}
+            return self._send_failure(failure, body, choice.rule, name)
+        message = responses.build_message(reply, body, name)
+        head = {"request-id": responses.request_id(name), **reply.headers}
         if not body.get("stream"):
-            return self._send_json(200, whole, body=body, rule=chosen.rule, headers=given)
-        self._record_request(body, chosen.rule, 200)
-        return self._send_stream(reply, whole, given, failure.cut_after if failure else None)
+            return self._send_json(200, message, body=body, rule=choice.rule, headers=head)
+        self._record_request(body, choice.rule, 200)
+        return self._send_stream(reply, message, head, failure.cut_after if failure else None)
 
     def _send_stream(
-        self, reply: Reply, whole: dict[str, Any], headers: Mapping[str, str], cut_after: int | None
+        self, reply: Reply, message: dict[str, Any], headers: Mapping[str, str], cut_after: int | None
     ) -> None:
         self.close_connection = True
         self._send_headers(200, {"content-type": "text/event-stream", "connection": "close", **headers})
-        try:
-            for at, event in enumerate(responses.iter_events(whole, reply.chunk_chars)):
-                if at == cut_after or self.stage.closing.is_set():
+        with suppress(OSError):  # a killed agent closes the connection in the middle
+            for at, event in enumerate(responses.iter_events(message, reply.chunk_chars)):
+                if at == cut_after or self.state.closing.is_set():
                     return
                 self.wfile.write(responses.encode_event(event))
                 if reply.chunk_delay_s:
-                    self.stage.closing.wait(reply.chunk_delay_s)
-        except OSError:
-            # The client left in the middle, as a killed agent does.
-            return
+                    self.state.closing.wait(reply.chunk_delay_s)
 
     def _send_failure(self, failure: Failure, body: dict[str, Any], rule: str, name: str) -> None:
         request_id = responses.request_id(name)
         headers = {"request-id": request_id, **failure.headers}
         if failure.retry_after_s is not None:
             headers["retry-after"] = f"{failure.retry_after_s:g}"
-        self._send_json(
-            failure.status, responses.error_body(failure, request_id), body=body, rule=rule, headers=headers
-        )
+        answer = responses.error_body(failure, request_id)
+        self._send_json(failure.status, answer, body=body, rule=rule, headers=headers)
 
     def _send_json(
         self,
@@ -180,9 +169,8 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> None:
         data = b"" if self.command == "HEAD" else json.dumps(answer).encode()
         self._record_request(body or {}, rule, status)
-        self._send_headers(
-            status, {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
-        )
+        length = str(len(data))
+        self._send_headers(status, {"content-type": "application/json", "content-length": length, **(headers or {})})
         try:
             self.wfile.write(data)
         except OSError:
@@ -203,12 +191,12 @@ class _Handler(BaseHTTPRequestHandler):
         return body if isinstance(body, dict) else None
 
     def _record_request(self, body: dict[str, Any], rule: str, status: int) -> None:
-        headers = {name: self.headers[name] for name in KEPT_HEADERS if name in self.headers}
-        self.stage.record_request(ServedRequest(self.command, self.path, headers, body, rule, status))
+        headers = {name: self.headers[name] for name in LOGGED_HEADERS if name in self.headers}
+        self.state.record_request(ServedRequest(self.command, self.path, headers, body, rule, status))
 
 
 def _failure_of_attempt(reply: Reply, attempt: int) -> Failure | None:
-    """The failure of this attempt: each of `errors` once, and for ever when there is nothing else to say."""
+    """Return the failure of this attempt; without content the last error repeats."""
     if attempt < len(reply.errors):
         return reply.errors[attempt]
     return None if reply.content else reply.errors[-1]

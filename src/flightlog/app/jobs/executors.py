@@ -134,7 +134,7 @@ class LocalExecutor:
 
         if self._http is None:
             self._http = send.open_client()
-        came = await send.send_request(self._http, send.read_ask(job.payload), job.shared, os.environ)
+        came = await send.send_request(self._http, send.decode_call(job.payload), job.shared, os.environ)
         return msgspec.json.encode(came)
 
 

@@ -42,7 +42,7 @@ def run_session_job(payload: bytes) -> bytes:
     """Carry one session of a run out, in the run's directory."""
     from flightlog.app.runtime import open_runtime  # noqa: PLC0415 - a worker imports what it does
     from flightlog.lab import service  # noqa: PLC0415 - a worker imports what it does
-    from flightlog.lab.runner.session_job import execute_session_job  # noqa: PLC0415 - as above
+    from flightlog.lab.runner.run import execute_session_job  # noqa: PLC0415 - as above
 
     runtime = open_runtime()
     # The process that sent the job has asked for consent, here and below.
@@ -53,14 +53,14 @@ def run_replay_job(payload: bytes) -> bytes:
     """Carry one branch out; one that was in flight when its worker died is tried once more."""
     from flightlog.app.runtime import open_runtime  # noqa: PLC0415 - a worker imports what it does
     from flightlog.lab import service  # noqa: PLC0415 - a worker imports what it does
-    from flightlog.lab.replay.branch import continue_any_run  # noqa: PLC0415 - as above
+    from flightlog.lab.runner.run import continue_run  # noqa: PLC0415 - as above
 
     runtime = open_runtime()
     path = Path(payload.decode())
     book = service.open_run(runtime, path.parent, str(path))
     if book.state.ended is None:
         here = service.prepare_run(runtime, lambda *_: None, permit=lambda *_: None)
-        continue_any_run(book, here, again=bool(book.state.in_flight))
+        continue_run(book, here, again=bool(book.state.in_flight))
     return b""
 
 

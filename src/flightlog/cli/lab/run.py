@@ -108,8 +108,7 @@ def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: boo
     """Run the experiment of a configuration. Exit 1 if a session did not complete."""
     from flightlog.lab import service
     from flightlog.lab.layout import run_meta
-    from flightlog.lab.replay.branch import continue_any_run
-    from flightlog.lab.runner.run import start_run
+    from flightlog.lab.runner.run import continue_run, start_run
 
     runtime = open_runtime(on=arguments["on"])
     if (config is None) == (resume is None):
@@ -118,7 +117,7 @@ def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: boo
     if resume is not None:
         store = service.open_run(runtime, runs_dir, resume)
         with service.attach_executor(service.prepare_run(runtime, progress)) as context:
-            continue_any_run(store, context, again=arguments["again"])
+            continue_run(store, context, again=arguments["again"])
     else:
         assert config is not None
         frozen = service.read_config(config, _config_overrides(arguments, config))

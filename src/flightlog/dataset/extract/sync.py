@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.dataset.extract import commits
 from flightlog.dataset.extract.consent import permitted_rows, values_of
@@ -101,7 +102,7 @@ def _legacy_session(said: dict[str, Any]) -> Row:
         "chat_count": said.get("chat_count", said.get("exchanges", len(chats) if isinstance(chats, list) else 0)),
         "commits": _name_list(said, "commits"),
         "session": name,
-        "agent": str(said.get("agent") or "claude-code"),
+        "agent": str(said.get("agent") or AGENT_NAME),
         "rev": 0,
         "summary_chars": len(summary or ""),
     }

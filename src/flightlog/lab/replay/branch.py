@@ -1,11 +1,11 @@
-"""A branch at work: a run of its own, laid out at the branch point, its agent brought there, then live.
+"""Make a branch of a recorded session and start its agent at the branch point.
 
-    source run ─ read only ─→ .source/ (request, words until then) + tree ─→ room at the original path
-    client ─ sentinel as its prompt ─→ proxy: recorded context, certificate, then on to the model
+    source run (read only) -> .source/ (request, transcript up to the turn) + snapshot -> work tree
+    client (marker as its prompt) -> proxy: recorded context, certificate -> model
 
-Everything a branch needs is on record in its own directory before its agent starts, so that one whose
-process died is taken up as any run is. The source run, the directory it worked in and the agent's
-own store stay as they are.
+Everything a branch needs is in its own directory before its agent starts, so a branch whose process
+died is continued like any run. The source run, its work directory and the agent's own store stay
+unchanged.
 """
 
 import time
@@ -25,7 +25,7 @@ from flightlog.agents.sandbox import IsolationMode
 from flightlog.lab.config import RunConfig, SessionConfig, VerifierConfig
 from flightlog.lab.events import BranchCertified, BranchCreated
 from flightlog.lab.replay import certificate
-from flightlog.lab.replay.certificate import DIFFERS, RequestFacts, certify_request
+from flightlog.lab.replay.certificate import DIFFERS, Certificate, RequestFacts, certify_request
 from flightlog.lab.replay.recorded_context import (
     RecordedAnswer,
     RecordedAnswers,
@@ -33,34 +33,30 @@ from flightlog.lab.replay.recorded_context import (
     RecordedContext,
     RewrittenBody,
 )
-from flightlog.lab.replay.restore import IN_PLACE, MARK
+from flightlog.lab.replay.restore import SOURCE_GIT, TREE, work_in_place
 from flightlog.lab.replay.source import BranchPoint, decode_request
-from flightlog.lab.runner import run
 from flightlog.lab.runner.agent_setup import is_captured
 from flightlog.lab.runner.context import RunContext, RunEnvironment
-from flightlog.lab.runner.session import ResumePoint, transcript_dir
-from flightlog.lab.store import SOURCE, RunStore, create_run
+from flightlog.lab.runner.session import SessionStart, transcript_dir
+from flightlog.lab.store import SHADOW, SOURCE, RunStore, create_run
 from flightlog.model.errors import Conflict, Invalid, NotFound
-from flightlog.model.exchange import RequestOrigin as Lane
-from flightlog.store import files
+from flightlog.model.exchange import RequestOrigin
 from flightlog.store.directories import copy_tree, remove_tree
-from flightlog.store.files import process_tag
+from flightlog.store.files import ensure_dir, replace_file, resolve_inside
 from flightlog.store.git.repository import remove_stale
-from flightlog.store.git.snapshots import SnapshotDirs, open_trees
-from flightlog.store.locks import exclusive_lock
 from flightlog.store.recordings.adoption import TRANSCRIPT
 
 REQUEST = "request.json"
 AFTER = "after.json"
 SERVED = "served.json"
-ORIGINAL = "_original"
 TRUNCATED = "source_transcript_truncated.jsonl"
-_NAMES = uuid.UUID("6f2b0f0e-58c4-4b5c-9a53-0d3f7a1f6c10")
-_INIT_S = 2.0
+# Namespace of the ids below: the same attempt gets the same ids in every process.
+_NAMESPACE = uuid.UUID("6f2b0f0e-58c4-4b5c-9a53-0d3f7a1f6c10")
+_INIT_S = 2.0  # the client prints its tools before its first request; longer means it does not
 
 
 class ReplayOptions(msgspec.Struct, frozen=True):
-    """What a person asks of a replay."""
+    """Options of a replay, as a person gives them."""
 
     prompt: str = ""
     count: int = 1
@@ -71,272 +67,255 @@ class ReplayOptions(msgspec.Struct, frozen=True):
 
 
 def prepare_branch(
-    source: RunStore, point: BranchPoint, asked: ReplayOptions, where: tuple[Path, int], setting: RunEnvironment
+    source: RunStore, point: BranchPoint, options: ReplayOptions, where: tuple[Path, int], environment: RunEnvironment
 ) -> RunStore:
-    """Make the directory of a branch, `where` it is and its number, with all it takes from its source."""
+    """Create the directory of a branch with everything it takes from its source.
+
+    `where` is the branch's path and its number.
+    """
     path, number = where
-    # The branch takes over the source's configuration and is the person's own from then on.
-    setting.permit(source.config, source.path, source.config_digest)
-    if setting.means is IsolationMode.NONE and asked.count > 1:
-        raise Invalid(
-            "several branches need mount namespaces, which are not to be had here", hint="replay one at a time"
-        )
+    # The branch copies the source's configuration and counts as the person's own from then on.
+    environment.permit(source.config, source.path, source.config_digest)
+    if environment.means is IsolationMode.NONE and options.count > 1:
+        raise Invalid("several branches need mount namespaces, which are not available", hint="replay one at a time")
     if not Path(source.config.work_dir).is_dir():
-        raise NotFound(f"the work directory is gone: {source.config.work_dir}", hint="make it, empty, at that path")
-    config = _branch_config(source.config, point, asked, path.name)
-    book = create_run(
-        path, config, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id, remember=setting.remember
-    )
-    files.replace_file(files.resolve_inside(path, f"{SOURCE}/{TRANSCRIPT}"), b"".join(point.transcript))
-    if point.body:
-        files.replace_file(files.resolve_inside(path, f"{SOURCE}/{REQUEST}"), point.body)
-        files.replace_file(files.resolve_inside(path, f"{SOURCE}/{AFTER}"), point.after)
-    if asked.cursor:
-        files.replace_file(files.resolve_inside(path, f"{SOURCE}/{SERVED}"), point.served)
-    branched = BranchCreated(
+        hint = "create it, empty, at that path"
+        raise NotFound(f"the work directory does not exist: {source.config.work_dir}", hint=hint)
+    config, runtime = _branch_config(source.config, point, options, path.name), environment.runtime
+    run = create_run(path, config, now=runtime.clock.timestamp, new_id=runtime.new_id, remember=environment.remember)
+    contents = {TRANSCRIPT: b"".join(point.transcript)}
+    contents |= {REQUEST: point.body, AFTER: point.after} if point.body else {}
+    contents |= {SERVED: point.served} if options.cursor else {}
+    for name, data in contents.items():
+        replace_file(resolve_inside(path, f"{SOURCE}/{name}"), data)
+    created = BranchCreated(
         source_run=source.name,
         source_session=point.session.index,
         source_dir=point.session.name,
         source_session_id=point.session_id,
         turn=point.turn,
         number=number,
-        count=asked.count,
+        count=options.count,
         tree=point.tree,
         replicate=point.session.replicate,
-        prompt=asked.prompt,
+        prompt=options.prompt,
         resume_at=point.cut.resume_at,
         fresh=point.cut.fresh,
-        allow_drift=asked.allow_drift,
+        allow_drift=options.allow_drift,
         request=point.request,
         betas=point.betas,
         effects=point.effects,
         scrubbed=point.scrubbed,
         rebuilt=point.rebuilt,
-        cursor=asked.cursor,
+        cursor=options.cursor,
     )
-    book.append(branched, durable=True)
-    return book
+    run.append(created, durable=True)
+    return run
 
 
-def continue_any_run(book: RunStore, setting: RunEnvironment, *, again: bool) -> RunStore:
-    """Carry out or take up any run, a replay or not."""
-    return run.continue_run(book, setting, again=again, branching=Branch(book) if book.state.branch else None)
+@contextmanager
+def restored_work_tree(run: RunStore, environment: RunEnvironment) -> Iterator[Path]:
+    """Yield a copy of the work directory, restored to its state before the turn.
+
+    Files that snapshots leave out keep their present content. Without a mount namespace the work
+    directory itself is used, and restored at the end.
+    """
+    if environment.means is IsolationMode.NONE:
+        with work_in_place(run, environment) as work_dir:
+            _restore_branch_tree(run, environment, work_dir)
+            yield work_dir
+        return
+    tree = run.scratch_dir / TREE
+    remove_tree(tree)
+    copy_tree(Path(run.config.work_dir).resolve(), tree)
+    _restore_branch_tree(run, environment, tree)
+    yield tree
+
+
+def _restore_branch_tree(run: RunStore, environment: RunEnvironment, tree: Path) -> None:
+    copy = run.scratch_dir / SOURCE_GIT
+    if run.state.baseline is not None:
+        shadow, name = run.shadow_dir, run.state.baseline.tree
+    else:
+        # Restoring writes an index, and the source's own repository must stay unchanged.
+        branch = _branch_of(run)
+        shadow, name = copy, branch.tree
+        source = run.path.with_name(branch.source_run) / SHADOW
+        if not source.is_dir():
+            raise NotFound(f"the source run does not exist: {source.parent}", hint="put it beside the replay again")
+        remove_tree(copy)
+        copy_tree(source, copy)
+    environment.open_snapshots(shadow, tree, line="laid").restore_snapshot(name)
+    remove_tree(copy)
+
+
+def remove_placed_transcripts(context: RunContext) -> None:
+    """Delete transcripts of ended attempts from the agent's store, which may be the person's."""
+    folder = transcript_dir(context)
+    for attempts in context.run.state.attempts.values():
+        for attempt in attempts:
+            names = {attempt.session_id, _transcript_id(context.run, attempt.number)}
+            for name in names if attempt.ended is not None else ():
+                remove_stale(transcript_file(folder, name))
+                remove_tree(folder / name)
 
 
 class Branch:
-    """What makes a run a replay."""
+    """Turns the start of a session into that of a replayed session."""
 
-    def __init__(self, book: RunStore) -> None:
-        assert book.state.branch is not None, "only for a run that is a replay"
-        self._branch = book.state.branch
-        self._context: RecordedContext | None = None
+    def __init__(self, run: RunStore) -> None:
+        self._branch = _branch_of(run)
+        self._recorded: RecordedContext | None = None  # also for the sessions that follow
 
-    @contextmanager
-    def restored_work_tree(self, book: RunStore, setting: RunEnvironment) -> Iterator[Path]:
-        """Make a copy of the work directory what it was before the turn; what snapshots leave out is today's.
+    def session_start(self, context: RunContext, start: SessionStart) -> SessionStart:
+        """Return where a session of the branch starts.
 
-        Without a mount namespace it is the directory itself, held alone, saved first and put back in the end.
+        The first session starts at the branch point; sessions that continue its conversation get
+        the recorded context in their requests. Places files for the agent. Raises Conflict if the
+        branch cannot be compared with the recording and may not drift.
         """
-        work_dir = Path(book.config.work_dir).resolve()
-        if setting.means is not IsolationMode.NONE:
-            tree = book.scratch_dir / "tree"
-            remove_tree(tree)
-            copy_tree(work_dir, tree)
-            self._restore_tree(book, setting, tree)
-            yield tree
-            return
-        with exclusive_lock(book.path.with_name(IN_PLACE), who=f"process {process_tag()}"):
-            place = SnapshotDirs(book.shadow_dir, work_dir, setting.home, setting.runtime.program_path)
-            own = open_trees(place, now=setting.runtime.clock.now_s, line="original")
-            mark = book.path / MARK
-            if not mark.exists():
-                saved = own.save_snapshot(f"{ORIGINAL}_{book.state.taken}")
-                files.replace_file(mark, saved.name.encode())
-            try:
-                self._restore_tree(book, setting, work_dir)
-                yield work_dir
-            finally:
-                own.restore_snapshot(mark.read_text("utf-8"))
-                remove_stale(mark)
+        if start.planned.index == 1:
+            if self._branch.cursor:
+                return self._cursor_start(context, start)
+            return self._resumed_start(context, start)
+        return replace(start, rewrite=self._follower_rewriter(context)) if start.parent is not None else start
 
-    def _restore_tree(self, book: RunStore, setting: RunEnvironment, tree: Path) -> None:
-        if book.state.baseline is not None:
-            shadow, name = book.shadow_dir, book.state.baseline.tree
-        else:
-            # The source's own repository is never written to, and a restore writes an index.
-            shadow, name = book.scratch_dir / "source_git", self._branch.tree
-            source = book.path.with_name(self._branch.source_run) / ".shadow_git"
-            if not source.is_dir():
-                raise NotFound(f"the source run is gone: {source.parent}", hint="put it beside the replay again")
-            remove_tree(shadow)
-            copy_tree(source, shadow)
-        place = SnapshotDirs(shadow, tree, setting.home, setting.runtime.program_path)
-        open_trees(place, now=setting.runtime.clock.now_s, line="laid").restore_snapshot(name)
-        remove_tree(book.scratch_dir / "source_git")
+    def _cursor_start(self, context: RunContext, start: SessionStart) -> SessionStart:
+        run, branch = context.run, self._branch
+        self._write_source_transcript(run)
+        recorded = RecordedContext(decode_request((run.path / SOURCE / REQUEST).read_bytes()), "", branch.prompt)
+        answers = msgspec.json.decode((run.path / SOURCE / SERVED).read_bytes(), type=list[RecordedAnswer])
+        check = _FirstRequestCheck(context, start.attempt, branch, recorded)
+        server = RecordedAnswerServer(
+            RecordedAnswers(answers), recorded, check.check_first, allow_drift=branch.allow_drift
+        )
+        return replace(start, prompt=run.config.sessions[0].prompt, rewrite=server.rewrite_request)
 
-    def resume_point(self, stage: RunContext, attempt: int) -> ResumePoint:
-        """Put the words until the cut where the client looks for them, and say how it is to begin."""
-        book, branch = stage.book, self._branch
-        kept = (book.path / SOURCE / TRANSCRIPT).read_bytes()
-        files.replace_file(files.resolve_inside(book.path / "session_01", TRUNCATED), kept)
-        if branch.cursor:
-            context = RecordedContext(decode_request((book.path / SOURCE / REQUEST).read_bytes()), "", branch.prompt)
-            given = msgspec.json.decode((book.path / SOURCE / SERVED).read_bytes(), type=list[RecordedAnswer])
-            judge = _FirstRequestCheck(stage, attempt, branch, context)
-            serving = RecordedAnswerServer(
-                RecordedAnswers(given), context, judge.check_first, allow_drift=branch.allow_drift
-            )
-            return ResumePoint(book.config.sessions[0].prompt, "", (), serving.rewrite_request)
-        sentinel = _branch_point_marker(book, attempt)
-        resume = ""
-        words: tuple[str, ...] = ()
+    def _resumed_start(self, context: RunContext, start: SessionStart) -> SessionStart:
+        run, branch = context.run, self._branch
+        transcript = self._write_source_transcript(run)
         if not branch.fresh:
-            resume = _transcript_id(book, attempt)
-            text = rename_session(kept.splitlines(keepends=True), branch.source_session_id, resume)
-            files.ensure_dir(transcript_dir(stage))
-            files.replace_file(transcript_file(transcript_dir(stage), resume), text, durable=False)
-            words = resume_arguments(branch.resume_at)
-        prompt = f"{sentinel}\n{branch.prompt}" if branch.prompt else sentinel
-        request = book.path / SOURCE / REQUEST
-        if not request.exists() or not is_captured(book.config):
-            return ResumePoint(
-                branch.prompt or "Continue.", resume, words, _Uncompared(stage, attempt, self._branch).rewrite_request
-            )
-        self._context = self._recorded_context(book, attempt)
-        judge = _FirstRequestCheck(stage, attempt, branch, self._context)
-        return ResumePoint(prompt, resume, words, _ContextRewriter(judge, self._context).rewrite_request)
+            session_id, folder = _transcript_id(run, start.attempt), transcript_dir(context)
+            renamed = rename_session(transcript.splitlines(keepends=True), branch.source_session_id, session_id)
+            ensure_dir(folder)
+            replace_file(transcript_file(folder, session_id), renamed, durable=False)
+            start = replace(start, resume=session_id, arguments=resume_arguments(branch.resume_at))
+        if not (run.path / SOURCE / REQUEST).exists() or not is_captured(run.config):
+            why = "no request was recorded to compare it with"
+            _record_certificate(context, start.attempt, branch, Certificate(DIFFERS, certificate.RESUMED, why))
+            return replace(start, prompt=branch.prompt or "Continue.")
+        self._recorded = self._load_recorded(run, start.attempt)
+        check = _FirstRequestCheck(context, start.attempt, branch, self._recorded)
+        marker = _branch_point_marker(run, start.attempt)
+        prompt = f"{marker}\n{branch.prompt}" if branch.prompt else marker
+        return replace(start, prompt=prompt, rewrite=_context_rewriter(check, self._recorded))
 
-    def rewriter_for_followers(self, stage: RunContext) -> Rewrite:
-        """Send the recorded context also where a later session goes on with the branch's conversation."""
-        first = stage.book.state.last_attempt("session_01")
-        if self._context is None and (stage.book.path / SOURCE / REQUEST).exists() and first is not None:
-            self._context = self._recorded_context(stage.book, first.number)
-            self._context.mark_resumed()
-        context = self._context
+    def _write_source_transcript(self, run: RunStore) -> bytes:
+        transcript = (run.path / SOURCE / TRANSCRIPT).read_bytes()
+        replace_file(resolve_inside(run.path / "session_01", TRUNCATED), transcript)
+        return transcript
 
-        def rewrite(said: RequestInfo, arrived: IncomingRequest) -> RewrittenRequest | None:
-            if context is None or said.context is Lane.SIDE:
+    def _follower_rewriter(self, context: RunContext) -> Rewrite:
+        first = context.run.state.last_attempt("session_01")
+        if self._recorded is None and (context.run.path / SOURCE / REQUEST).exists() and first is not None:
+            self._recorded = self._load_recorded(context.run, first.number)
+            self._recorded.mark_resumed()
+        recorded = self._recorded
+
+        def rewrite(request: RequestInfo, incoming: IncomingRequest) -> RewrittenRequest | None:
+            if recorded is None or request.context is RequestOrigin.SIDE:
                 return None
-            spliced = context.splice_context(msgspec.json.decode(arrived.body), compacts=True)
+            spliced = recorded.splice_context(msgspec.json.decode(incoming.body), compacts=True)
             return RewrittenRequest(spliced.data, spliced.replaced) if spliced else None
 
         return rewrite
 
-    def _recorded_context(self, book: RunStore, attempt: int) -> RecordedContext:
-        folder = book.path / SOURCE
-        after = msgspec.json.decode((folder / AFTER).read_bytes())
-        body = decode_request((folder / REQUEST).read_bytes())
-        return RecordedContext(body, _branch_point_marker(book, attempt), self._branch.prompt, after)
-
-    def remove_placed_transcripts(self, stage: RunContext) -> None:
-        """Leave nothing in a store that is the person's own."""
-        for tries in stage.book.state.attempts.values():
-            for attempt in tries:
-                names = {attempt.session_id, _transcript_id(stage.book, attempt.number)}
-                for name in names if attempt.ended is not None else ():
-                    remove_stale(transcript_file(transcript_dir(stage), name))
-                    remove_tree(transcript_dir(stage) / name)
+    def _load_recorded(self, run: RunStore, attempt: int) -> RecordedContext:
+        after = msgspec.json.decode((run.path / SOURCE / AFTER).read_bytes())
+        body = decode_request((run.path / SOURCE / REQUEST).read_bytes())
+        return RecordedContext(body, _branch_point_marker(run, attempt), self._branch.prompt, after)
 
 
-class _ContextRewriter:
-    """The recorded context in every request of the branch; the first one is judged before it is sent."""
+def _context_rewriter(check: "_FirstRequestCheck", recorded: RecordedContext) -> Rewrite:
+    """Put the recorded context into every request; certify the first one before it is sent."""
 
-    def __init__(self, judge: "_FirstRequestCheck", context: RecordedContext) -> None:
-        self._judge = judge
-        self._context = context
-
-    def rewrite_request(self, said: RequestInfo, arrived: IncomingRequest) -> RewrittenRequest | None:
-        if said.context is Lane.SIDE:
+    def rewrite(request: RequestInfo, incoming: IncomingRequest) -> RewrittenRequest | None:
+        if request.context is RequestOrigin.SIDE:
             return None
-        spliced = self._context.splice_context(msgspec.json.decode(arrived.body), compacts=said.is_compaction)
-        if said.context is Lane.MAIN or self._judge.has_certificate:
-            self._judge.check_first(spliced, arrived)
+        spliced = recorded.splice_context(msgspec.json.decode(incoming.body), compacts=request.is_compaction)
+        if request.context is RequestOrigin.MAIN or check.is_done:
+            check.check_first(spliced, incoming)
         return RewrittenRequest(spliced.data, spliced.replaced) if spliced else None
+
+    return rewrite
 
 
 class _FirstRequestCheck:
-    """Certifies the first request of the main thread, and refuses what is not to go on."""
+    """Certifies the first request of the main thread; refuses all requests after a drift."""
 
-    def __init__(self, stage: RunContext, attempt: int, branch: BranchCreated, context: RecordedContext) -> None:
-        self._stage = stage
+    def __init__(self, context: RunContext, attempt: int, branch: BranchCreated, recorded: RecordedContext) -> None:
+        self._context = context
         self._attempt = attempt
         self._branch = branch
-        self._context = context
-        self._certificate: certificate.Certificate | None = None
+        self._recorded = recorded
+        self._certificate: Certificate | None = None
 
     @property
-    def has_certificate(self) -> bool:
+    def is_done(self) -> bool:
         return self._certificate is not None
 
-    def check_first(self, spliced: RewrittenBody | None, arrived: IncomingRequest) -> None:
-        """Judge the first request; keep out that and all others where it differs and may not."""
-        self._certificate = self._certificate or self._certify_first(spliced, arrived)
-        if self._certificate.verdict == DIFFERS and not self._branch.allow_drift:
-            _raise_drift(self._certificate.first_difference)
+    def check_first(self, spliced: RewrittenBody | None, incoming: IncomingRequest) -> None:
+        if self._certificate is None:
+            self._certificate = self._certify(spliced, incoming)
+            _record_certificate(self._context, self._attempt, self._branch, self._certificate)
+        _raise_if_drifted(self._certificate, self._branch)
 
-    def _certify_first(self, spliced: RewrittenBody | None, arrived: IncomingRequest) -> certificate.Certificate:
+    def _certify(self, spliced: RewrittenBody | None, incoming: IncomingRequest) -> Certificate:
+        branch = self._branch
         facts = RequestFacts(
-            betas=arrived.headers.get("anthropic-beta", ""),
-            recorded_betas=self._branch.betas,
+            betas=incoming.headers.get("anthropic-beta", ""),
+            recorded_betas=branch.betas,
             tools=self._available_tools(),
-            scrubbed=("a credential",) if self._branch.scrubbed else (),
-            rebuilt=self._branch.rebuilt,
+            scrubbed=("a credential",) if branch.scrubbed else (),
+            rebuilt=branch.rebuilt,
         )
-        method = certificate.FRESH if self._branch.fresh else certificate.SPLICED
-        method = certificate.CURSOR if self._branch.cursor else method
-        method += certificate.REBUILT if self._branch.rebuilt else ""
-        found = certify_request(self._context, spliced, facts, method)
-        _record_certificate(
-            self._stage, self._attempt, found, refused=found.verdict == DIFFERS and not self._branch.allow_drift
-        )
-        return found
+        method = certificate.FRESH if branch.fresh else certificate.SPLICED
+        method = certificate.CURSOR if branch.cursor else method
+        return certify_request(self._recorded, spliced, facts, method + (certificate.REBUILT if branch.rebuilt else ""))
 
     def _available_tools(self) -> frozenset[str]:
-        """The tools the client says it has, in the first thing it says."""
-        says = self._stage.book.config.engine == "claude_code"
-        until = time.monotonic() + (_INIT_S if says else 0.0)
+        """Return the tools that the client announces in its first record, if any."""
+        announces = self._context.run.config.engine == "claude_code"
+        until = time.monotonic() + (_INIT_S if announces else 0.0)
         while time.monotonic() < until:
-            for record in self._stage.agent_records("session_01"):
+            for record in self._context.agent_records("session_01"):
                 if record.get("subtype") == "init" and isinstance(record.get("tools"), list):
                     return frozenset(map(str, record["tools"]))
             time.sleep(0.02)
         return frozenset()
 
 
-class _Uncompared:
-    """A branch of a session whose requests were not recorded: there is nothing it could be exact to."""
-
-    def __init__(self, stage: RunContext, attempt: int, branch: BranchCreated) -> None:
-        why = "no request was recorded that it could be compared with"
-        found = certificate.Certificate(DIFFERS, certificate.RESUMED, why)
-        _record_certificate(stage, attempt, found, refused=not branch.allow_drift)
-        if not branch.allow_drift:
-            _raise_drift(why)
-
-    def rewrite_request(self, said: RequestInfo, arrived: IncomingRequest) -> RewrittenRequest | None:
-        """Leave the request alone."""
-        del said, arrived
-        return None
+def _record_certificate(context: RunContext, attempt: int, branch: BranchCreated, result: Certificate) -> None:
+    """Write the certificate to the journal; raise Conflict if the branch drifted and may not."""
+    refused = result.verdict == DIFFERS and not branch.allow_drift
+    facts = (result.verdict, result.method, result.first_difference, result.replaced, refused)
+    context.run.append(BranchCertified("session_01", attempt, *facts), durable=True)
+    _raise_if_drifted(result, branch)
 
 
-def _record_certificate(stage: RunContext, attempt: int, found: certificate.Certificate, *, refused: bool) -> None:
-    facts = (found.verdict, found.method, found.first_difference, found.replaced, refused)
-    stage.book.append(BranchCertified("session_01", attempt, *facts), durable=True)
+def _raise_if_drifted(result: Certificate, branch: BranchCreated) -> None:
+    if result.verdict == DIFFERS and not branch.allow_drift:
+        why = f"the branch differs from the recording: {result.first_difference}"
+        raise Conflict(why, hint="continue anyway, labeled as differing, with --allow-drift")
 
 
-def _raise_drift(why: str) -> None:
-    raise Conflict(
-        f"the branch is not where the recording was: {why}", hint="go on all the same, labelled so, with --allow-drift"
-    )
-
-
-def _branch_config(config: RunConfig, point: BranchPoint, asked: ReplayOptions, name: str) -> RunConfig:
-    """The source's settings, for the sessions a replay has; what ran around its sessions is not run again."""
+def _branch_config(config: RunConfig, point: BranchPoint, options: ReplayOptions, name: str) -> RunConfig:
+    """Return the source's settings for the replayed sessions, without the commands around them."""
     first = replace(config.sessions[point.session.index - 1], session_index=1, count=1, fork_from=None)
     sessions = [first]
-    if asked.continue_sessions:
+    if options.continue_sessions:
         later = config.sessions[point.session.index :]
-        sessions += [_shift_session(each, point.session.index - 1) for each in later]
+        sessions += [_shift_session(session, point.session.index - 1) for session in later]
     return replace(
         config,
         run_name=name,
@@ -346,21 +325,26 @@ def _branch_config(config: RunConfig, point: BranchPoint, asked: ReplayOptions, 
         memory_file=None,
         pre_run_commands=(),
         post_run_commands=(),
-        verifiers=(*config.verifiers, *(VerifierConfig(command, name=command) for command in asked.verify)),
+        verifiers=(*config.verifiers, *(VerifierConfig(command, name=command) for command in options.verify)),
     )
 
 
-def _shift_session(session: SessionConfig, gone: int) -> SessionConfig:
-    """A session after the one that is replayed; one that forked from before it forks from the branch."""
-    forked = max(session.fork_from - gone, 1) if session.fork_from else None
-    return replace(session, session_index=session.session_index - gone, fork_from=forked)
+def _shift_session(session: SessionConfig, offset: int) -> SessionConfig:
+    """Renumber a later session; one that forked from before the branch forks from the branch."""
+    fork_from = max(session.fork_from - offset, 1) if session.fork_from else None
+    return replace(session, session_index=session.session_index - offset, fork_from=fork_from)
 
 
-def _branch_point_marker(book: RunStore, attempt: int) -> str:
-    """What marks the branch point in the client's requests; later sessions know it by the same words."""
-    return f"[flightlog branch point {uuid.uuid5(_NAMES, f'mark/{book.name}/{attempt}')}]"
+def _branch_of(run: RunStore) -> BranchCreated:
+    assert run.state.branch is not None, "only for a run that is a replay"
+    return run.state.branch
 
 
-def _transcript_id(book: RunStore, attempt: int) -> str:
-    """The id under which the words until the cut are put into the client's store: the same for one attempt always."""
-    return str(uuid.uuid5(_NAMES, f"{book.name}/{attempt}"))
+def _branch_point_marker(run: RunStore, attempt: int) -> str:
+    """Return the text that marks the branch point in requests, also in those of later sessions."""
+    return f"[flightlog branch point {uuid.uuid5(_NAMESPACE, f'mark/{run.name}/{attempt}')}]"
+
+
+def _transcript_id(run: RunStore, attempt: int) -> str:
+    """Return the id of the truncated transcript in the client's store, fixed for an attempt."""
+    return str(uuid.uuid5(_NAMESPACE, f"{run.name}/{attempt}"))

@@ -1,8 +1,8 @@
-"""Compare first request; replay_meta.json; own trajectory.
+"""Certify a branch's first request; build `replay_meta.json`; trim trajectories.
 
-exact           the request is the recorded one, but for who asks
-    exact+prompt    the same, and after it the prompt of the branch
-    differs         it is not, or the client could not do what the model may ask; the first reason is named
+    exact           the request is the recorded one, except for the caller's identity
+    exact+prompt    the same, followed by the prompt of the branch
+    differs         it is not, or the client lacks a tool the model may call; names the first reason
 
 Pure.
 """
@@ -21,7 +21,7 @@ from flightlog.lab.replay.recorded_context import RecordedContext, RewrittenBody
 from flightlog.lab.replay.request_diff import find_differences
 from flightlog.lab.state import RunState
 from flightlog.model.output_files import OutputFile, Tier
-from flightlog.views.atif.document import AtifStep, FinalMetrics, Trajectory
+from flightlog.views.atif.document import AtifStep, FinalMetrics
 from flightlog.views.atif.steps import number_steps
 from flightlog.views.atif.writer import MAIN, TrajectoryBundle
 
@@ -31,13 +31,13 @@ FRESH = "new session; recorded context sent by the proxy"
 REBUILT = ", rebuilt from the transcript"
 CURSOR = "recorded answers served up to the turn, tools run again; messages as the client makes them"
 RESUMED = "resumed at the cut; context as the client makes it"
-# A place holder the client offers for tools that are looked up later; nothing it runs.
+# A placeholder for tools that the client looks up later; it never runs.
 _NEVER_ANNOUNCED = frozenset({"DeferredToolPlaceholder"})
 _MARK = re.compile(r"\[flightlog branch point [0-9a-f-]+\]\n?")
 
 
 class Certificate(Struct, frozen=True):
-    """A verdict, how the branch got there, and what was in the way."""
+    """The verdict, how the branch reached its start, and the first difference."""
 
     verdict: str
     method: str
@@ -46,7 +46,7 @@ class Certificate(Struct, frozen=True):
 
 
 class RequestFacts(Struct, frozen=True):
-    """What else is known of the first request: betas, tools the client has (none: unknown), what was scrubbed."""
+    """Other facts about the first request; empty `tools` means that they are unknown."""
 
     betas: str = ""
     recorded_betas: str = ""
@@ -58,7 +58,7 @@ class RequestFacts(Struct, frozen=True):
 def certify_request(
     context: RecordedContext, spliced: RewrittenBody | None, facts: RequestFacts, method: str
 ) -> Certificate:
-    """Compare what would be sent with what was recorded."""
+    """Return the certificate of a request by comparing it with the recorded one."""
     if spliced is None:
         return Certificate(DIFFERS, method, "the branch point is not in the client's first request")
     first = _first_difference(context, spliced, facts)
@@ -69,39 +69,38 @@ def certify_request(
 def _first_difference(context: RecordedContext, spliced: RewrittenBody, facts: RequestFacts) -> str:
     sent = _without_prompt(spliced.body, context.prompt)
     if facts.rebuilt:
-        # A transcript tells neither; both say who asks and how.
+        # A transcript records neither; both only identify the caller and the transport.
         sent = {key: value for key, value in sent.items() if key != "stream"}
-        sent["system"] = [each for each in sent.get("system") or () if not is_billing(each)]
-    named = next(find_differences(sent, context.recorded, ignored={"metadata"}), "")
-    if named:
-        return named
+        sent["system"] = [block for block in sent.get("system") or () if not is_billing(block)]
+    difference = next(find_differences(sent, context.recorded, ignored={"metadata"}), "")
+    if difference:
+        return difference
     if facts.rebuilt not in {"", "exact"}:
-        return "the recorded request is rebuilt, and its digest does not vouch for the whole of it"
+        return "the recorded request is rebuilt, and its digest does not confirm all of it"
     if facts.scrubbed:
         return "the recorded request holds a credential that was scrubbed"
     if facts.recorded_betas and facts.betas != facts.recorded_betas:
         return "header anthropic-beta"
     recorded = {str(tool.get("name")) for tool in context.recorded.get("tools") or () if "input_schema" in tool}
     # The client announces its tool for subagents under an older name than it offers it by.
-    known = facts.tools | _NEVER_ANNOUNCED | ({"Agent"} if "Task" in facts.tools else set())
-    lost = sorted(recorded - known) if facts.tools else []
-    return f"tools.{lost[0]} (the client does not have it)" if lost else ""
+    available = facts.tools | _NEVER_ANNOUNCED | ({"Agent"} if "Task" in facts.tools else set())
+    missing = sorted(recorded - available) if facts.tools else []
+    return f"tools.{missing[0]} (the client does not have it)" if missing else ""
 
 
 def _without_prompt(body: Mapping[str, Any], prompt: str) -> dict[str, Any]:
-    """The request as it would be without the prompt that was asked for."""
     messages = list(body.get("messages") or ())
     last = messages[-1] if prompt and messages else None
     if isinstance(last, dict) and isinstance(last.get("content"), list):
         content = list(last["content"])
         if content and isinstance(content[-1], dict) and content[-1].get("text") == prompt:
-            kept = [{**last, "content": content[:-1]}] if content[:-1] else []
-            messages = [*messages[:-1], *kept]
+            remaining = [{**last, "content": content[:-1]}] if content[:-1] else []
+            messages = [*messages[:-1], *remaining]
     return {**body, "messages": messages}
 
 
 def replay_meta(state: RunState) -> dict[str, Any]:
-    """Everything about a replay's origin, in the source document's words; the source is named, not located."""
+    """Return all facts about a replay's origin, under the keys of the source document."""
     branch = state.branch
     assert branch is not None, "only for a run that is a replay"
     last = state.last_attempt("session_01")
@@ -127,57 +126,53 @@ def replay_meta(state: RunState) -> dict[str, Any]:
         },
         "certificate": certificate_fields(state),
         "allow_drift": branch.allow_drift,
-        "side_effects_not_restored": [msgspec.to_builtins(each) for each in branch.effects],
+        "side_effects_not_restored": [msgspec.to_builtins(effect) for effect in branch.effects],
     }
 
 
 def certificate_fields(state: RunState) -> dict[str, Any] | None:
-    """The certificate of a replay, as long as there is one."""
+    """Return the certificate of a replay as a mapping; None without one."""
     last = state.last_attempt("session_01")
-    found = last.certificate if last else None
-    if found is None:
+    certified = last.certificate if last else None
+    if certified is None:
         return None
     return {
-        "verdict": found.verdict,
-        "method": found.method,
-        "first_difference": found.first_difference or None,
-        "replaced": list(found.replaced),
-        "refused": found.refused,
+        "verdict": certified.verdict,
+        "method": certified.method,
+        "first_difference": certified.first_difference or None,
+        "replaced": list(certified.replaced),
+        "refused": certified.refused,
     }
 
 
 def replay_page(state: RunState) -> OutputFile:
-    """The page of that."""
     return OutputFile("replay_meta.json", Tier.PRIVATE, as_json(replay_meta(state)))
 
 
 def trim_to_branch(bundle: TrajectoryBundle, branch: BranchCreated) -> TrajectoryBundle:
-    """Leave out what was copied from the source, and the mark that stood for it."""
+    """Return the trajectories without the steps copied from the source and without the marker."""
     main = bundle.documents[MAIN]
     steps = list(main.steps)
     if branch.cursor:
-        # It was told everything anew: what stands before its first own response is the source's.
-        first = next((at for at, each in enumerate(steps) if each.source == "agent" and not each.is_copied_context), 0)
-        steps = steps[first:]
-    kept = [step for each in steps if (step := _own_step(each)) is not None]
-    if not any(step.source == "agent" for step in kept):
-        kept = kept or main.steps[-1:]
-    said = f"Goes on from turn {branch.turn} of {branch.source_run}/{branch.source_dir}; the steps before it are there."
+        # The agent started over, so everything before its first own response belongs to the source.
+        own = (index for index, step in enumerate(steps) if step.source == "agent" and not step.is_copied_context)
+        steps = steps[next(own, 0) :]
+    own_steps = [step for candidate in steps if (step := _own_step(candidate)) is not None]
+    if not any(step.source == "agent" for step in own_steps):
+        own_steps = own_steps or main.steps[-1:]
+    source = f"{branch.source_run}/{branch.source_dir}"
+    notes = f"Continues at turn {branch.turn} of {source}, which has the steps before it."
     extra = main.extra if isinstance(main.extra, dict) else {}
     origin = {"source_run": branch.source_run, "source_session": branch.source_dir, "source_turn": branch.turn}
     sums = main.final_metrics
     made = replace(
         main,
-        steps=number_steps(kept),
-        notes=said,
-        final_metrics=replace(sums, total_steps=len(kept)) if isinstance(sums, FinalMetrics) else UNSET,
+        steps=number_steps(own_steps),
+        notes=notes,
+        final_metrics=replace(sums, total_steps=len(own_steps)) if isinstance(sums, FinalMetrics) else UNSET,
         extra=extra | {"replay": origin},
     )
-    return replace(bundle, documents=bundle.documents | {MAIN: made} | _other_documents(bundle))
-
-
-def _other_documents(bundle: TrajectoryBundle) -> dict[str, Trajectory]:
-    return {name: document for name, document in bundle.documents.items() if name != MAIN}
+    return replace(bundle, documents=bundle.documents | {MAIN: made})
 
 
 def _own_step(step: AtifStep) -> AtifStep | None:
@@ -185,5 +180,5 @@ def _own_step(step: AtifStep) -> AtifStep | None:
         return None
     if step.source != "user" or not isinstance(step.message, str):
         return step
-    said = _MARK.sub("", step.message)
-    return replace(step, message=said) if said else None
+    text = _MARK.sub("", step.message)
+    return replace(step, message=text) if text else None

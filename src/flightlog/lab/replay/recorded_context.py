@@ -1,17 +1,18 @@
-"""Recorded messages or answers in place of the client's own.
+"""Put recorded messages or recorded answers in place of the client's own.
 
-A client says things of its own in between (how long it has been silent, say), from counters that
-begin anew when it resumes. While the model says what it said then (tools may answer otherwise), what
-the client said is taken from the recording too; from the first other word on it is the client's own. Pure.
+`RecordedContext`: a client that resumes rebuilds its history, and not always the same. Its prompt
+is a marker, which is in every request from then on. Everything up to the marker is replaced by the
+messages of the recorded request, verbatim; system prompt, tools and settings are the recorded ones
+too. Messages after the marker are the client's own.
 
-A client that resumes makes its history anew, and not always the same. It is given a sentinel as its
-prompt, which stands in each of its requests from then on. Everything up to the sentinel is replaced
-by the messages of the recorded request, verbatim; system prompt, tools and settings are the recorded
-ones too. What follows the sentinel is the client's and is left alone. Pure.
+`insert_reminders`: a client adds reminders of its own (how long it was idle, say) from counters
+that restart when it resumes. As long as the model repeats what it said in the recording (tools may
+answer differently), reminders are taken from the recording too; after the first difference they are
+the client's own.
 
-For agents that cannot resume. Their messages stay their own, prompt, tools and settings are the recorded
-ones; whether they came to the same place is decided when they ask for the turn itself. Until then
-nothing is asked of a model.
+`RecordedAnswerServer`: for agents that cannot resume. Their messages stay their own; prompt, tools
+and settings are the recorded ones. No model is called before the branch turn; the request for that
+turn shows whether the agent arrived at the same state. Pure.
 """
 
 import hashlib
@@ -30,54 +31,44 @@ from flightlog.model.exchange import RequestOrigin as Lane
 from flightlog.store.exchanges import ExchangeStore
 
 _IDS = frozenset({"id", "tool_use_id", "signature"})
-_MARK = {"cache_control": {"type": "ephemeral"}}
-# Who asks is the asker's own to say.
+_CACHE_MARKER = {"cache_control": {"type": "ephemeral"}}
+# These identify the caller or concern the transport, so they stay the client's.
 _OWN = frozenset({"messages", "metadata", "stream"})
 _HEADERS = ("content-type", "request-id", "retry-after", "x-should-retry")
 
 
 def insert_reminders(suffix: Sequence[Any], recorded: Sequence[Any]) -> list[Any]:
-    """Put the recorded reminders into what a client sends after the branch point; `recorded` is what came then."""
-    told: list[Any] = []
-    place = 0
-    left = list(suffix)
-    while left:
-        while place < len(recorded) and _is_reminder(recorded[place]):
-            told.append(recorded[place])
-            place += 1
-        while left and _is_reminder(left[0]):
-            left.pop(0)
-        if not left:
+    """Return the client's messages after the branch point with the recorded reminders."""
+    merged: list[Any] = []
+    position = 0
+    remaining = list(suffix)
+    while remaining:
+        while position < len(recorded) and _is_reminder(recorded[position]):
+            merged.append(recorded[position])
+            position += 1
+        while remaining and _is_reminder(remaining[0]):
+            remaining.pop(0)
+        if not remaining:
             break
-        if place >= len(recorded) or _comparable_message(recorded[place]) != _comparable_message(left[0]):
+        if position >= len(recorded) or _comparable_message(recorded[position]) != _comparable_message(remaining[0]):
             return list(suffix)
-        told.append(left.pop(0))
-        place += 1
-    while told and place < len(recorded) and _is_reminder(recorded[place]):
-        told.append(recorded[place])
-        place += 1
-    return _mark_last_block(told)
+        merged.append(remaining.pop(0))
+        position += 1
+    while merged and position < len(recorded) and _is_reminder(recorded[position]):
+        merged.append(recorded[position])
+        position += 1
+    return _mark_last_block(merged)
 
 
 def _mark_last_block(messages: list[Any]) -> list[Any]:
-    """The cache mark on the last block of all, as the client puts it."""
+    """Move the cache marker to the last block, as the client does."""
     if not messages or not _is_reminder(messages[-1]):
         return messages
     *before, last = messages
-    plain = [_strip_cache_marks(each) for each in before]
-    content = last["content"]
-    blocks: list[dict[str, Any]]
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [dict(each) for each in content]
+    blocks = [dict(block) for block in _content_blocks(last["content"])]
     if blocks:
-        blocks[-1] |= _MARK
-    return [*plain, {**last, "content": blocks}]
-
-
-def _strip_cache_marks(message: Any) -> Any:
-    content = message.get("content")
-    if not isinstance(content, list):
-        return message
-    return {**message, "content": [{key: each[key] for key in each if key != "cache_control"} for each in content]}
+        blocks[-1] |= _CACHE_MARKER
+    return [*_strip_all_cache_marks(before), {**last, "content": blocks}]
 
 
 def _is_reminder(message: Any) -> bool:
@@ -85,7 +76,7 @@ def _is_reminder(message: Any) -> bool:
 
 
 def _comparable_message(message: Any) -> Any:
-    """What the model said, whatever ids it got this time; of an answer to it only that it is one."""
+    """Return the model's words without ids; for other messages only their role."""
     if not isinstance(message, dict) or message.get("role") != "assistant":
         return message.get("role") if isinstance(message, dict) else message
     return _without_ids(canonical_value(message))
@@ -93,29 +84,28 @@ def _comparable_message(message: Any) -> Any:
 
 def _without_ids(value: Any) -> Any:
     if isinstance(value, list):
-        return [_without_ids(each) for each in value]
+        return [_without_ids(item) for item in value]
     if isinstance(value, dict):
-        return {key: _without_ids(each) for key, each in value.items() if key not in _IDS}
+        return {key: _without_ids(item) for key, item in value.items() if key not in _IDS}
     return value
 
 
 class RewrittenBody(Struct, frozen=True):
-    """A request as it is sent, and each place in which the client's own was another."""
+    """A request as it is sent, and every place where the client's own differed."""
 
     body: dict[str, Any]
     replaced: tuple[str, ...]
 
     @property
     def data(self) -> bytes:
-        """The bytes of it."""
         return msgspec.json.encode(self.body)
 
 
 class RecordedContext:
-    """What was recorded up to a branch point, and the mark that stands for it."""
+    """The recorded context up to a branch point, and the marker that represents it."""
 
     def __init__(self, recorded: Mapping[str, Any], sentinel: str, prompt: str = "", after: Sequence[Any] = ()) -> None:
-        """Take the body of the recorded request; `prompt` is said right after it, `after` is what came then."""
+        """Take the recorded request, the prompt to append, and the messages recorded after it."""
         self.recorded = dict(recorded)
         self.prompt = prompt
         self._sentinel = sentinel
@@ -126,90 +116,89 @@ class RecordedContext:
         self._is_first = True
 
     def mark_resumed(self) -> None:
-        """Know that the first request was another process's: what the client added to it can no longer be told."""
+        """Note that another process sent the first request: the client's additions are unknown."""
         self._is_first = False
 
     def splice_context(self, body: Mapping[str, Any], *, compacts: bool = False) -> RewrittenBody | None:
-        """Put the recorded context into a request; None when it does not go on from the branch point."""
+        """Return the request with the recorded context; None if it does not contain the marker."""
         messages = list(body.get("messages") or ())
-        at = next((place for place, each in enumerate(messages) if self._has_sentinel(each)), None)
-        if at is None:
+        marker_index = next((index for index, message in enumerate(messages) if self._has_sentinel(message)), None)
+        if marker_index is None:
             return None
-        own = [*messages[:at], *self._without_mark(messages[at])]
+        client_messages = [*messages[:marker_index], *self._without_mark(messages[marker_index])]
         if self._before is None:
-            self._before = canonical_value(own)
-            self._added = canonical_value(messages[at + 1 :]) if self._is_first else []
-        elif canonical_value(own) != self._before:
-            # The client rewrote its history (it compacted): the recorded one is no longer what it goes on from.
-            return RewrittenBody({**body, "messages": [*own, *messages[at + 1 :]]}, ("sentinel",))
-        rest = messages[at + 1 :]
+            self._before = canonical_value(client_messages)
+            self._added = canonical_value(messages[marker_index + 1 :]) if self._is_first else []
+        elif canonical_value(client_messages) != self._before:
+            # The client compacted its history, so it no longer continues the recorded one.
+            return RewrittenBody({**body, "messages": [*client_messages, *messages[marker_index + 1 :]]}, ("sentinel",))
+        rest = messages[marker_index + 1 :]
         if canonical_value(rest[: len(self._added)]) == self._added:
             rest = rest[len(self._added) :]
         rest = insert_reminders(rest, self._after) if self._after else rest
-        told = {**body, "messages": [*(_strip_all_cache_marks(self._messages) if rest else self._messages), *rest]}
+        rewritten = {**body, "messages": [*(_strip_all_cache_marks(self._messages) if rest else self._messages), *rest]}
         if not compacts:
-            told = self.apply_recorded_settings(told)
-        compared = self.recorded | {"messages": self._messages}
-        client = {**body, "messages": [*own, *self._added]}
-        if isinstance(client.get("system"), list) and not self._has_billing:
-            client["system"] = [each for each in client["system"] if not is_billing(each)]
-        return RewrittenBody(told, tuple(find_differences(client, compared, ignored={"metadata", "stream"})))
+            rewritten = self.apply_recorded_settings(rewritten)
+        recorded = self.recorded | {"messages": self._messages}
+        client_body = {**body, "messages": [*client_messages, *self._added]}
+        if isinstance(client_body.get("system"), list) and not self._has_billing:
+            client_body["system"] = [block for block in client_body["system"] if not is_billing(block)]
+        return RewrittenBody(rewritten, tuple(find_differences(client_body, recorded, ignored={"metadata", "stream"})))
 
     @property
     def _has_billing(self) -> bool:
-        """Whether the recorded prompt says who pays, as every captured one does and none from a transcript."""
+        """Whether the recorded prompt has the billing block; transcripts do not record it."""
         system = self.recorded.get("system")
         return not isinstance(system, list) or any(map(is_billing, system))
 
     def apply_recorded_settings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """In the recorded order, with the recorded settings; what says who asks stays."""
-        told = {name: body.get(name, value) if name in _OWN else value for name, value in self.recorded.items()}
-        told |= {name: body[name] for name in _OWN if name in body and name not in told}
-        billing = [each for each in body.get("system") or () if is_billing(each)]
+        """Return the body with the recorded settings and order; the caller's identity stays."""
+        settings = {name: body.get(name, value) if name in _OWN else value for name, value in self.recorded.items()}
+        settings |= {name: body[name] for name in _OWN if name in body and name not in settings}
+        billing = [block for block in body.get("system") or () if is_billing(block)]
         if billing and not self._has_billing:
-            told["system"] = [*billing, *told["system"]]
-        return told
+            settings["system"] = [*billing, *settings["system"]]
+        return settings
 
     def _has_sentinel(self, message: Any) -> bool:
         return isinstance(message, dict) and any(self._sentinel in text for text in _message_texts(message))
 
     def _without_mark(self, message: Mapping[str, Any]) -> list[Any]:
-        """The message the sentinel came in, without it; nothing when it held nothing else."""
+        """Return the message that held the marker without it; nothing if it held nothing else."""
         content = message.get("content")
         blocks = content if isinstance(content, list) else []
-        kept = [block for block in blocks if self._sentinel not in str(block.get("text", ""))]
-        kept += [{"type": "text", "text": self.prompt}] if self.prompt else []
-        return [{**message, "content": kept}] if kept else []
+        remaining = [block for block in blocks if self._sentinel not in str(block.get("text", ""))]
+        remaining += [{"type": "text", "text": self.prompt}] if self.prompt else []
+        return [{**message, "content": remaining}] if remaining else []
 
 
 def is_billing(block: Any) -> bool:
-    """Whether a block of a system prompt only says who pays; a transcript does not tell it."""
+    """Return whether a block of a system prompt is the billing header, which transcripts omit."""
     return isinstance(block, dict) and str(block.get("text", "")).startswith("x-anthropic-billing-header")
 
 
 def append_prompt(messages: list[Any], prompt: str) -> list[Any]:
-    """Say the prompt as the client would: as one more text of the last user message, where the cache mark moves to."""
+    """Append the prompt as the client does: to the last user message, with the cache marker."""
     if not prompt:
         return messages
-    said = {"type": "text", "text": prompt, "cache_control": {"type": "ephemeral"}}
+    block = {"type": "text", "text": prompt} | _CACHE_MARKER
     plain = _strip_all_cache_marks(messages)
     last = plain[-1] if plain else {}
     if last.get("role") != "user":
-        return [*plain, {"role": "user", "content": [said]}]
-    return [*plain[:-1], {**last, "content": [*_content_blocks(last["content"]), said]}]
+        return [*plain, {"role": "user", "content": [block]}]
+    return [*plain[:-1], {**last, "content": [*_content_blocks(last["content"]), block]}]
 
 
 def _strip_all_cache_marks(messages: Sequence[Any]) -> list[Any]:
-    """The messages without marks for the cache, written as the client writes them then."""
-    return [_without_cache_control(each) for each in messages]
+    return [_without_cache_control(message) for message in messages]
 
 
 def _without_cache_control(message: Any) -> Any:
     content = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(content, list) or not any(isinstance(each, dict) and "cache_control" in each for each in content):
+    if not isinstance(content, list) or not any(isinstance(item, dict) and "cache_control" in item for item in content):
         return message
     blocks = [{key: value for key, value in block.items() if key != "cache_control"} for block in content]
-    # A system message of one text is written as that text once the mark has moved on.
+    # The client writes a system message of one text as a plain string once the marker moved on.
     if message.get("role") == "system" and len(blocks) == 1 and set(blocks[0]) == {"type", "text"}:
         return {**message, "content": blocks[0]["text"]}
     return {**message, "content": blocks}
@@ -228,7 +217,7 @@ def _message_texts(message: Mapping[str, Any]) -> list[str]:
 
 
 class RecordedAnswer(Struct, frozen=True):
-    """One recorded answer, and what it answered: `asked` tells requests of subagents apart."""
+    """One recorded answer; `asked` identifies the request of a subagent ("" in the main thread)."""
 
     lane: str
     asked: str
@@ -241,25 +230,26 @@ class RecordedAnswers:
     """The recorded answers that were not served yet."""
 
     def __init__(self, answers: Iterable[RecordedAnswer]) -> None:
-        """Begin before the first."""
-        self._left = list(answers)
+        self._remaining = list(answers)
 
     @property
     def is_on(self) -> bool:
-        """Whether the main thread has answers left."""
-        return any(each.lane == Lane.MAIN.value for each in self._left)
+        return any(answer.lane == Lane.MAIN.value for answer in self._remaining)
 
     def pop_answer(self, lane: Lane, body: Mapping[str, Any]) -> RecordedAnswer | None:
-        """The answer to a request: the main thread's in their order, others by what they ask."""
-        asked = _request_key(lane, body)
-        found = next((each for each in self._left if each.lane == lane.value and each.asked == asked), None)
-        if found is not None:
-            self._left.remove(found)
-        return found
+        """Return the answer to a request: in order for the main thread, else by content."""
+        key = _request_key(lane, body)
+        answer = next(
+            (candidate for candidate in self._remaining if candidate.lane == lane.value and candidate.asked == key),
+            None,
+        )
+        if answer is not None:
+            self._remaining.remove(answer)
+        return answer
 
 
 class RecordedAnswerServer:
-    """What becomes of the requests of such a branch; `judge` is shown the first that is not served, and may refuse."""
+    """Serves recorded answers; `judge` checks the first request that has none, and may raise."""
 
     def __init__(
         self,
@@ -269,62 +259,60 @@ class RecordedAnswerServer:
         *,
         allow_drift: bool,
     ) -> None:
-        """Take the answers, and the recorded request of the turn with the prompt that is said there."""
+        """Take the answers, and the recorded request of the turn with its prompt."""
         self._cursor = cursor
         self._context = context
         self._judge = judge
         self._allow_drift = allow_drift
         self._length = 0
 
-    def rewrite_request(self, said: RequestInfo, arrived: IncomingRequest) -> RewrittenRequest | ServedResponse | None:
-        """Serve, or pass on."""
-        body = msgspec.json.decode(arrived.body)
-        given = self._cursor.pop_answer(said.context, body)
-        if given is not None:
-            return ServedResponse(given.status, given.headers, given.body)
-        if said.context is not Lane.MAIN:
+    def rewrite_request(
+        self, request: RequestInfo, incoming: IncomingRequest
+    ) -> RewrittenRequest | ServedResponse | None:
+        """Return the recorded answer, or the request to send."""
+        body = msgspec.json.decode(incoming.body)
+        answer = self._cursor.pop_answer(request.context, body)
+        if answer is not None:
+            return ServedResponse(answer.status, answer.headers, answer.body)
+        if request.context is not Lane.MAIN:
             if self._cursor.is_on and not self._allow_drift:
-                what = f"a request of a {said.context.value} the recording does not have"
+                what = f"it has a {request.context.value} request that was not recorded"
                 raise Conflict(
-                    f"the branch left the recording: {what}", hint="go on all the same, labelled so, with --allow-drift"
+                    f"the branch differs from the recording: {what}",
+                    hint="continue anyway, labeled as differing, with --allow-drift",
                 )
             return None
         self._length = self._length or len(body.get("messages") or ())
-        told = self._apply_recorded_settings(body)
-        self._judge(told, arrived)
-        return RewrittenRequest(told.data, told.replaced)
+        rewritten = self._apply_recorded_settings(body)
+        self._judge(rewritten, incoming)
+        return RewrittenRequest(rewritten.data, rewritten.replaced)
 
     def _apply_recorded_settings(self, body: dict[str, Any]) -> RewrittenBody:
-        """The request with the recorded settings, and the prompt where it was first said: the client knows neither."""
+        """Return the request with the recorded settings and the prompt of the branch."""
         messages = list(body.get("messages") or ())
-        said = [*append_prompt(messages[: self._length], self._context.prompt), *messages[self._length :]]
-        told = self._context.apply_recorded_settings({**body, "messages": said})
-        own = {"messages", "metadata", "stream"}
-        return RewrittenBody(told, tuple(find_differences(body, self._context.recorded, ignored=own)))
+        prompted = [*append_prompt(messages[: self._length], self._context.prompt), *messages[self._length :]]
+        rewritten = self._context.apply_recorded_settings({**body, "messages": prompted})
+        ignored = {"messages", "metadata", "stream"}
+        return RewrittenBody(rewritten, tuple(find_differences(body, self._context.recorded, ignored=ignored)))
 
 
 def list_recorded_answers(calls: Sequence[ApiCall], exchanges: ExchangeStore, before: int) -> list[RecordedAnswer]:
-    """List what was answered before request `before`, in order."""
-    return [
-        _recorded_answer(each, exchanges)
-        for each in calls
-        if each.index < before and each.exchange.response is not None
-    ]
-
-
-def _recorded_answer(call: ApiCall, exchanges: ExchangeStore) -> RecordedAnswer:
-    exchange = call.exchange
-    assert exchange.response is not None, "only what was answered"
-    headers = {name: value for name, value in exchange.response.headers.items() if name in _HEADERS}
-    headers["request-id"] = exchange.response.request_id
-    lane = exchange.request.context
-    asked = _request_key(lane, msgspec.json.decode(exchanges.sent_body(exchange)))
-    return RecordedAnswer(lane.value, asked, exchange.response.status, headers, exchanges.response_body(exchange))
+    """Return the answers before request `before`, in order."""
+    answers = []
+    for exchange in (call.exchange for call in calls if call.index < before):
+        response, lane = exchange.response, exchange.request.context
+        if response is None:
+            continue
+        headers = {name: value for name, value in response.headers.items() if name in _HEADERS}
+        headers["request-id"] = response.request_id
+        key = _request_key(lane, msgspec.json.decode(exchanges.sent_body(exchange)))
+        answers.append(RecordedAnswer(lane.value, key, response.status, headers, exchanges.response_body(exchange)))
+    return answers
 
 
 def _request_key(lane: Lane, body: Mapping[str, Any]) -> str:
     if lane is Lane.MAIN:
         return ""
     messages = body.get("messages") or []
-    said = msgspec.json.encode([canonical_value(messages[:1]), len(messages)], order="sorted")
-    return hashlib.sha256(said).hexdigest()
+    key = msgspec.json.encode([canonical_value(messages[:1]), len(messages)], order="sorted")
+    return hashlib.sha256(key).hexdigest()

@@ -1,48 +1,51 @@
-"""In which places two requests differ, named as a person would: `tools.Bash.description`, `messages[3].content[0]`.
+"""Name the differences between two requests, as in `messages[3].content[0]`.
 
-Marks for the cache and the two ways to write a single text are the same thing to a model, and are
-not told apart. Pure.
+Cache markers and the two spellings of a single text are the same to a model, so they do not count
+as differences. Pure.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-NAMED_MAX = 40
+NAMED_MAX = 40  # about one screen
 
 
 def canonical_value(value: Any) -> Any:
-    """A value without marks for the cache, every message's content as blocks."""
+    """Return a value without cache markers, with the content of every message as blocks."""
     if isinstance(value, list):
-        return [canonical_value(each) for each in value]
+        return [canonical_value(item) for item in value]
     if not isinstance(value, dict):
         return value
-    told = {key: canonical_value(each) for key, each in value.items() if key != "cache_control"}
-    if "role" in told and isinstance(told.get("content"), str):
-        told["content"] = [{"type": "text", "text": told["content"]}]
-    return told
+    mapping = {key: canonical_value(item) for key, item in value.items() if key != "cache_control"}
+    if "role" in mapping and isinstance(mapping.get("content"), str):
+        mapping["content"] = [{"type": "text", "text": mapping["content"]}]
+    return mapping
 
 
 def find_differences(
     one: Mapping[str, Any], other: Mapping[str, Any], *, ignored: Collection[str] = ()
 ) -> Iterator[str]:
-    """Name the places in which `one` is not `other`, in the order of `other`; not more than a screen of them."""
-    mine, theirs = (
+    """Yield the names of places where `one` differs from `other`, in the order of `other`.
+
+    Stops with "and more" after `NAMED_MAX` names.
+    """
+    left, right = (
         {
             name: _tools_by_name(name, value)
-            for name, value in canonical_value(dict(each)).items()
+            for name, value in canonical_value(dict(request)).items()
             if name not in ignored
         }
-        for each in (one, other)
+        for request in (one, other)
     )
-    for number, place in enumerate(_iter_differences(mine, theirs, "")):
+    for number, name in enumerate(_iter_differences(left, right, "")):
         if number == NAMED_MAX:
             yield "and more"
             return
-        yield place
+        yield name
 
 
 def _tools_by_name(name: str, value: Any) -> Any:
-    """Tools by their names, so that one more does not make every other look changed."""
+    """Key tools by name, so that an added tool does not make every other look changed."""
     if name != "tools" or not isinstance(value, list):
         return value
     return {str(tool.get("name", at)) if isinstance(tool, dict) else str(at): tool for at, tool in enumerate(value)}

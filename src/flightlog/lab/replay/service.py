@@ -1,4 +1,4 @@
-"""Wiring of replay: which branches are made, how they are named, and several of them at once."""
+"""Replays as the command line and the pages start them: name the branches and run them."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -6,61 +6,56 @@ from pathlib import Path
 
 from flightlog.lab import service
 from flightlog.lab.collect import make_run_from_session
-from flightlog.lab.replay.branch import ReplayOptions, continue_any_run, prepare_branch
+from flightlog.lab.replay.branch import ReplayOptions, prepare_branch
 from flightlog.lab.replay.source import ReplaySource
-from flightlog.lab.runner.context import RunEnvironment, Tell
+from flightlog.lab.runner.context import Tell
+from flightlog.lab.runner.run import continue_run
 from flightlog.lab.store import RunStore
 from flightlog.model.errors import NotFound
 from flightlog.model.runtime import Job, JobExecutors, Runtime
 
 
-def open_replay_source(runtime: Runtime, runs_dir: Path, run: str, session: int, replicate: int) -> ReplaySource:
-    """Open the session of a run to go back into, or any recorded session whose files were saved."""
+def open_replay_source(runtime: Runtime, runs_dir: Path, name: str, session: int, replicate: int) -> ReplaySource:
+    """Open a session of a run for replay, or any recorded session whose files were saved."""
     try:
-        book = service.open_run(runtime, runs_dir, run)
+        run = service.open_run(runtime, runs_dir, name)
     except NotFound as no_run:
         try:
-            book = make_run_from_session(runtime, run, runs_dir)
+            run = make_run_from_session(runtime, name, runs_dir)
         except NotFound:
             raise no_run from None
-    return ReplaySource(book, session, replicate, runtime.program_path)
+    return ReplaySource(run, session, replicate, runtime.program_path)
 
 
 def replay_session(
-    runtime: Runtime, found: ReplaySource, turn: int, asked: ReplayOptions, tell: Tell
+    runtime: Runtime, source: ReplaySource, turn: int, options: ReplayOptions, tell: Tell
 ) -> list[RunStore]:
-    """Make the branches and carry them out, several at once in rooms of their own, here or elsewhere."""
-    point = found.build_cursor_point(turn) if asked.cursor else found.build_branch_point(turn)
+    """Create the branches of a replay and run them in parallel, here or as jobs elsewhere."""
+    point = source.build_cursor_point(turn) if options.cursor else source.build_branch_point(turn)
     stamp = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%S%fZ")
-    setting = service.prepare_run(runtime, tell)
-    paths = [
-        found.book.path.with_name(
-            f"replay_{found.book.name}_s{point.session.index:02d}_t{turn:02d}_r{number:02d}_{stamp}"
-        )
-        for number in range(1, asked.count + 1)
-    ]
-    # All are on record before the first one runs: one that never began can be taken up too.
-    books = [prepare_branch(found.book, point, asked, (path, number), setting) for number, path in enumerate(paths, 1)]
+    environment = service.prepare_run(runtime, tell)
+    base = f"replay_{source.run.name}_s{point.session.index:02d}_t{turn:02d}"
+    # All branches are on record before the first one runs, so each can be continued.
+    runs = []
+    for number in range(1, options.count + 1):
+        path = source.run.path.with_name(f"{base}_r{number:02d}_{stamp}")
+        runs.append(prepare_branch(source.run, point, options, (path, number), environment))
     if runtime.jobs is not None and not runtime.jobs.is_local:
-        return _run_branches_remotely(runtime, books, runtime.jobs)
-    if len(books) == 1:
-        return [continue_any_run(books[0], setting, again=False)]
-    with ThreadPoolExecutor(min(found.book.config.max_parallel, len(books)), thread_name_prefix="branch") as pool:
+        return _run_branches_remotely(runtime, runs, runtime.jobs)
+    if len(runs) == 1:
+        return [continue_run(runs[0], environment, again=False)]
+    with ThreadPoolExecutor(min(source.run.config.max_parallel, len(runs)), thread_name_prefix="branch") as pool:
         try:
-            return list(pool.map(lambda book: _run_branch(book, setting), books))
+            return list(pool.map(lambda run: continue_run(run, environment, again=False), runs))
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def _run_branches_remotely(runtime: Runtime, books: list[RunStore], executors: JobExecutors) -> list[RunStore]:
-    """Branches as jobs: each machine sees the runs directory, and a branch is known by its own."""
+def _run_branches_remotely(runtime: Runtime, runs: list[RunStore], executors: JobExecutors) -> list[RunStore]:
+    """Run branches as jobs; each machine sees the runs directory and finds a branch by its path."""
     with executors.open_in_thread(service.JOBS_AT_ONCE) as submit:
-        jobs = [Job(f"flightlog-replay-{book.name}", "replay", str(book.path).encode()) for book in books]
+        jobs = [Job(f"flightlog-replay-{run.name}", "replay", str(run.path).encode()) for run in runs]
         for future in [submit(job) for job in jobs]:
             future.result()
-    return [service.open_run(runtime, book.path.parent, str(book.path)) for book in books]
-
-
-def _run_branch(book: RunStore, setting: RunEnvironment) -> RunStore:
-    return continue_any_run(book, setting, again=False)
+    return [service.open_run(runtime, run.path.parent, str(run.path)) for run in runs]

@@ -1,4 +1,4 @@
-"""What a replay goes back to: one turn of one session of a run, with its request, its words and its files.
+"""Read the turn of a session that a replay goes back to: its request, transcript and files.
 
 Reads the source run and writes nothing there. A turn is the N-th model response of the main thread
 that is the session's own.
@@ -22,7 +22,7 @@ from flightlog.lab.replay.recorded_context import list_recorded_answers
 from flightlog.lab.replay.request_diff import canonical_value
 from flightlog.lab.run_reader import RunSession, trees_of
 from flightlog.lab.run_session import ApiCall, rebuilt_of
-from flightlog.lab.store import PlannedSession, RunStore
+from flightlog.lab.store import PlannedSession, RunStore, find_planned_session
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Step
 from flightlog.model.text import one_line
@@ -32,7 +32,7 @@ _TEXT_CHARS_MAX = 100
 
 
 class ReplayTurn(Struct, frozen=True):
-    """One turn as a list shows it; `why_not` says why it cannot be gone back to exactly."""
+    """One turn in a list; `why_not` says why a replay of it cannot be exact."""
 
     turn: int
     at_ms: int | None
@@ -64,25 +64,24 @@ class BranchPoint(Struct, frozen=True):
 
 
 class ReplaySource:
-    """One session of a run, as something to go back into."""
+    """One session of a run, to be replayed."""
 
-    def __init__(self, book: RunStore, session: int, replicate: int, programs: str) -> None:
-        """Find the session; replicate 0 is the first one."""
-        self.book = book
-        self.planned = _find_planned_session(book, session, replicate)
-        self._trees = trees_of(book, programs)
-        self.read = RunSession(book, self.planned, self._trees)
+    def __init__(self, run: RunStore, session: int, replicate: int, programs: str) -> None:
+        """Find the session; replicate 0 means the first one."""
+        self.run = run
+        self.planned = find_planned_session(run, session, replicate)
+        self._trees = trees_of(run, programs)
+        self.read = RunSession(run, self.planned, self._trees)
 
     def list_turns(self) -> list[ReplayTurn]:
-        """List the turns of the session."""
         return [self._build_turn(number, step) for number, step in enumerate(self.read.own_steps(), 1)]
 
     def build_branch_point(self, turn: int) -> BranchPoint:
-        """Gather what going back to before `turn` takes."""
+        """Return what a branch before `turn` needs; raise if the turn or its files are missing."""
         steps = self.read.own_steps()
         if not 1 <= turn <= len(steps):
             hint = f"it has turns 1 to {len(steps)}" if steps else "it has none"
-            raise NotFound(f"{self.planned.name} of {self.book.name} has no turn {turn}", hint=hint)
+            raise NotFound(f"{self.planned.name} of {self.run.name} has no turn {turn}", hint=hint)
         step = steps[turn - 1]
         tree = self._tree_before(turn, step)
         if not tree or self._trees is None:
@@ -92,7 +91,7 @@ class ReplaySource:
             )
         lines = (self.read.folder / TRANSCRIPT).read_bytes().splitlines(keepends=True)
         cut = cut_transcript_before(lines, step.uuids)
-        if self.book.config.engine != "claude_code":
+        if self.run.config.engine != "claude_code":
             # An agent that cannot resume gets its whole history from the proxy.
             cut = TranscriptCut(cut.lines, fresh=True)
         base = BranchPoint(
@@ -108,7 +107,7 @@ class ReplaySource:
         return self._add_captured_request(base, call) if call else self._add_rebuilt_request(base, step)
 
     def build_cursor_point(self, turn: int) -> BranchPoint:
-        """Gather what coming to `turn` by the recorded answers takes."""
+        """Return what a branch needs that reaches `turn` through recorded answers."""
         point = self.build_branch_point(turn)
         call = self._find_request(self.read.own_steps()[turn - 1])
         if call is None:
@@ -119,49 +118,50 @@ class ReplaySource:
         )
 
     def _add_captured_request(self, point: BranchPoint, call: ApiCall) -> BranchPoint:
-        asked = call.exchange.request
+        request = call.exchange.request
         return replace(
             point,
             request=call.index,
             body=self.read.exchanges.sent_body(call.exchange),
-            betas=asked.headers.get("anthropic-beta", ""),
-            scrubbed="a credential" in asked.scrubbed,
+            betas=request.headers.get("anthropic-beta", ""),
+            scrubbed="a credential" in request.scrubbed,
             after=self._messages_after(call),
         )
 
     def _add_rebuilt_request(self, point: BranchPoint, step: Step) -> BranchPoint:
-        """Where no request was captured: the one the transcript's own log gives, as far as its hashes vouch for it."""
-        told = [each for each in self._rebuilt_requests if each.fidelity is not RebuildFidelity.PARTIAL]
-        own = next((each for each in told if step.request_id and step.request_id in each.request_ids), None)
-        if own is None:
+        """Add the request rebuilt from the transcript, if its hashes confirm it."""
+        rebuilt = [request for request in self._rebuilt_requests if request.fidelity is not RebuildFidelity.PARTIAL]
+        match = next((item for item in rebuilt if step.request_id and step.request_id in item.request_ids), None)
+        if match is None:
             return point
-        later = told[told.index(own) + 1 :]
-        after = _messages_following(own.body, [each.body for each in reversed(later) if each.agent_id == own.agent_id])
+        later = rebuilt[rebuilt.index(match) + 1 :]
+        after = _messages_following(
+            match.body, [item.body for item in reversed(later) if item.agent_id == match.agent_id]
+        )
         return replace(
             point,
-            body=json.dumps(own.body).encode(),
-            betas=",".join(own.betas),
-            rebuilt=own.fidelity.value,
+            body=json.dumps(match.body).encode(),
+            betas=",".join(match.betas),
+            rebuilt=match.fidelity.value,
             after=after,
         )
 
     def suggest_branches(self) -> list[BranchSuggestion]:
-        """Propose turns worth going back to."""
         return branch_points(self.read.own_steps(), self._path_versions())
 
     def _path_versions(self) -> Iterator[Written]:
-        """What stood at each changed path, first as the session found it, then after each turn that changed it."""
+        """Yield the object id at each changed path, at the start and after each turn."""
         if self._trees is None:
             return
         steps = self.read.own_steps()
         trees = [self._tree_before(turn, step) for turn, step in enumerate(steps, 1)]
         ended = self.read.attempt.ended
         trees.append(ended.tree if ended else "")
-        began: set[str] = set()
+        seen: set[str] = set()
         for turn, (before, after) in enumerate(pairwise(trees), 1):
             for change in self._trees.diff_snapshots(before, after) if before and after else ():
-                if change.path not in began:
-                    began.add(change.path)
+                if change.path not in seen:
+                    seen.add(change.path)
                     yield 0, change.path, "" if change.kind == "renamed" else change.old_id
                 yield turn, change.path, change.id
 
@@ -172,15 +172,15 @@ class ReplaySource:
         why_not = why_not or (
             "" if call or step.request_id in self._rebuildable_ids else "its request was not captured"
         )
-        words = " ".join(block.text for block in step.content if hasattr(block, "text"))
+        text = " ".join(block.text for block in step.content if hasattr(block, "text"))
         return ReplayTurn(
             number,
             step.at_ms,
-            tuple(each.name for each in step.calls),
-            one_line(words, _TEXT_CHARS_MAX),
+            tuple(tool_call.name for tool_call in step.calls),
+            one_line(text, _TEXT_CHARS_MAX),
             tree,
             call.index if call else 0,
-            any(each.is_error for each in step.calls),
+            any(tool_call.is_error for tool_call in step.calls),
             why_not,
         )
 
@@ -190,32 +190,38 @@ class ReplaySource:
 
     @functools.cached_property
     def _rebuildable_ids(self) -> frozenset[str]:
-        """The responses whose requests the transcript's own log vouches for."""
-        told = [each for each in self._rebuilt_requests if each.fidelity is RebuildFidelity.EXACT]
-        return frozenset(name for each in told for name in each.request_ids)
+        exact = [request for request in self._rebuilt_requests if request.fidelity is RebuildFidelity.EXACT]
+        return frozenset(request_id for request in exact for request_id in request.request_ids)
 
     def _find_request(self, step: Step) -> ApiCall | None:
         return self.read.lineage.find_request(step) if self.read.lineage else None
 
     def _tree_before(self, turn: int, step: Step) -> str:
-        """The files before a turn: saved while its request was on its way, or after the tools before it."""
+        """Return the snapshot at the request of a turn, or after the tools before it."""
         attempt, call = self.read.attempt, self._find_request(step)
         if call is not None:
-            return next((each.tree for each in attempt.saved if each.request == call.index and not each.call_id), "")
-        before = {each.id for one in self.read.own_steps()[: turn - 1] for each in one.calls}
+            return next(
+                (
+                    snapshot.tree
+                    for snapshot in attempt.saved
+                    if snapshot.request == call.index and not snapshot.call_id
+                ),
+                "",
+            )
+        before = {tool_call.id for earlier in self.read.own_steps()[: turn - 1] for tool_call in earlier.calls}
         saved = [
-            each.tree
-            for each in attempt.saved
-            # Without a call it was saved at a prompt: by then a person may have changed the files.
-            if each.call_id in before or (not each.call_id and _is_before(each.at_ms, step.at_ms))
+            snapshot.tree
+            for snapshot in attempt.saved
+            # Without a call it was saved at a prompt: a person may have changed files.
+            if snapshot.call_id in before or (not snapshot.call_id and _is_before(snapshot.at_ms, step.at_ms))
         ]
         return saved[-1] if saved else attempt.tree
 
     def _messages_after(self, call: ApiCall) -> bytes:
-        """What came after a request, as the last one that goes on from it tells."""
-        later = [each for each in self.read.calls if each.index > call.index and each.lane == call.lane]
+        """Return the messages recorded after a request, from the last request that continues it."""
+        later = [other for other in self.read.calls if other.index > call.index and other.lane == call.lane]
         bodies = [
-            self.read.exchanges.sent_body(each.exchange) for each in later if not each.exchange.request.is_compaction
+            self.read.exchanges.sent_body(other.exchange) for other in later if not other.exchange.request.is_compaction
         ]
         return _messages_following(
             decode_request(self.read.exchanges.sent_body(call.exchange)), map(decode_request, reversed(bodies))
@@ -224,45 +230,30 @@ class ReplaySource:
     def _side_effects(self, turn: int, tree: str) -> tuple[SideEffect, ...]:
         steps = self.read.own_steps()
         until = steps[turn - 1].at_ms
-        told = list(enumerate(steps[: turn - 1], 1))
+        steps_before: list[tuple[int, Step]] = list(enumerate(steps[: turn - 1], 1))
         for lane in self.read.list_threads():
             if lane:
-                told += [(0, each) for each in self.read.own_steps(lane) if _is_before(each.at_ms, until)]
-        left = self._trees.find_snapshot(tree).left_out if self._trees else ()
-        kept = [SideEffect(0, "left out of snapshots", f"{each.path}: {each.why}") for each in left]
-        return (*iter_side_effects(told, self.book.config.work_dir), *kept)
+                steps_before += [(0, step) for step in self.read.own_steps(lane) if _is_before(step.at_ms, until)]
+        left_out = self._trees.find_snapshot(tree).left_out if self._trees else ()
+        omitted = [SideEffect(0, "left out of snapshots", f"{file.path}: {file.why}") for file in left_out]
+        return (*iter_side_effects(steps_before, self.run.config.work_dir), *omitted)
 
 
 def _messages_following(body: dict[str, Any], later: Iterable[dict[str, Any]]) -> bytes:
-    """What came after a request: the rest of the first of `later`, the last one first, that goes on from it."""
+    """Return what the first continuation of `body` in `later` (newest first) adds, as JSON."""
     messages = canonical_value(body.get("messages"))
-    for each in later:
-        told = each.get("messages") or []
-        if canonical_value(told[: len(messages)]) == messages:
-            return json.dumps(told[len(messages) :]).encode()
+    for candidate in later:
+        following = candidate.get("messages") or []
+        if canonical_value(following[: len(messages)]) == messages:
+            return json.dumps(following[len(messages) :]).encode()
     return b"[]"
 
 
 def decode_request(body: bytes) -> dict[str, Any]:
-    """A recorded request, decoded."""
-    told = json.loads(body)
-    assert isinstance(told, dict), "a request to a model is an object"
-    return told
+    request = json.loads(body)
+    assert isinstance(request, dict), "a request to a model is an object"
+    return request
 
 
 def _is_before(one: int | None, other: int | None) -> bool:
     return one is not None and other is not None and one < other
-
-
-def _find_planned_session(book: RunStore, session: int, replicate: int) -> PlannedSession:
-    same = [each for each in book.planned_sessions() if each.index == session]
-    if not same:
-        hint = f"it has sessions 1 to {len(book.config.sessions)}"
-        raise NotFound(f"{book.name} has no session {session}", hint=hint)
-    if not replicate:
-        return same[0]
-    found = next((each for each in same if each.replicate == replicate), None)
-    if found is None:
-        hint = f"it has {len(same)}" if len(same) > 1 else "it has none: leave --replicate out"
-        raise NotFound(f"session {session} of {book.name} has no replicate {replicate}", hint=hint)
-    return found

@@ -1,1 +1,1 @@
-"""Asking a model again what it was asked before, as it was or with one thing changed, many times over."""
+"""Send recorded requests to a model again, unchanged or edited, many times."""

@@ -1,13 +1,13 @@
-"""Where samples lie in a session's directory, and how their files are named.
+"""Names of the files of samples in a session's directory.
 
-    resamples/request_005/sample_01.json              an answer, as it came
-                          sample_02_error.json        what came instead of one
-    resamples/request_005_v01/variant.json            what was changed, and by whom
+    resamples/request_005/sample_01.json              an answer, as received
+                          sample_02_error.json        what came instead of an answer
+    resamples/request_005_v01/variant.json            the edits, and their origin
                               request.json            the whole request as it is sent
                               sample_01.json
-    .resamples.jsonl                                  in the run: what was sent, paid and left (`events`)
+    .resamples.jsonl                                  in the run: the journal (`state`)
 
-Variant 0 is the request as recorded. Pure: names in, names out.
+Variant 0 is the request as recorded.
 """
 
 import re
@@ -26,7 +26,7 @@ _SAMPLE = re.compile(r"sample_(?P<number>\d{2,7})(?P<error>_error)?\.json", re.A
 
 
 class SampleItem(Struct, frozen=True, order=True):
-    """One sample: of which request in which session's directory, in which variant, and its number from 1."""
+    """One sample: the session's directory, the request, the variant, and its number from 1."""
 
     session: str
     request: int
@@ -35,35 +35,33 @@ class SampleItem(Struct, frozen=True, order=True):
 
     @property
     def answer_file(self) -> str:
-        """Where its answer is, from the run's directory."""
         return f"{sample_dir(self.session, self.request, self.variant)}/sample_{self.number:02d}.json"
 
     @property
     def error_file(self) -> str:
-        """Where it is told that no answer came."""
         return f"{sample_dir(self.session, self.request, self.variant)}/sample_{self.number:02d}_error.json"
 
 
 def sample_dir(session: str, request: int, variant: int = 0) -> str:
-    """The directory of the samples of a request, from the run's."""
+    """Return the directory of the samples of a request, relative to the run."""
     return f"{session}/{RESAMPLES}/request_{request:03d}" + (f"_v{variant:02d}" if variant else "")
 
 
 def iter_sample_dirs(run: Path) -> Iterator[tuple[str, int, int, Path]]:
-    """Yield session, request, variant and path of every directory of samples in a run, in order."""
-    found = []
+    """Yield session, request, variant and path of every directory of samples, in order."""
+    folders = []
     for path in run.glob(f"session_*/{RESAMPLES}/request_*"):
-        named = _FOLDER.fullmatch(path.name)
-        if named and path.is_dir():
-            found.append((path.parent.parent.name, int(named["request"]), int(named["variant"] or 0), path))
-    yield from sorted(found)
+        match = _FOLDER.fullmatch(path.name)
+        if match and path.is_dir():
+            folders.append((path.parent.parent.name, int(match["request"]), int(match["variant"] or 0), path))
+    yield from sorted(folders)
 
 
 def iter_sample_files(path: Path) -> Iterator[tuple[int, bool, Path]]:
     """Yield number, whether it is an error, and path of every sample in a directory, in order."""
-    found = []
-    for each in path.iterdir() if path.is_dir() else ():
-        named = _SAMPLE.fullmatch(each.name)
-        if named and each.is_file():
-            found.append((int(named["number"]), bool(named["error"]), each))
-    yield from sorted(found)
+    files = []
+    for file in path.iterdir() if path.is_dir() else ():
+        match = _SAMPLE.fullmatch(file.name)
+        if match and file.is_file():
+            files.append((int(match["number"]), bool(match["error"]), file))
+    yield from sorted(files)

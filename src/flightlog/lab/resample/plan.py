@@ -1,6 +1,6 @@
-"""Targets, grids and sweeps.
+"""Plan samples: sweeps, variants, targets.
 
-turns: [3, 7]                      # or requests: [5, 12]
+    turns: [3, 7]                      # or requests: [5, 12]
     models: [claude-opus-5-5, claude-haiku-4-5]
     variants:
       - {label: cold, set: {temperature: 0}}
@@ -9,25 +9,26 @@ turns: [3, 7]                      # or requests: [5, 12]
     count: 10
     max_budget_usd: 5
 
-Without `models` the recorded one is asked; `as_recorded: false` leaves the unchanged request out.
-Text in, a value out, or a word on what is wrong. Pure.
-
+Without `models` the recorded model is used; `as_recorded: false` leaves the unchanged request out.
 Nothing is sent here.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 from ruamel.yaml.error import YAMLError
 
 from flightlog.agents.capture.sanitize import Scrubber
 from flightlog.lab.config import RunConfig
+from flightlog.lab.layout import as_json
 from flightlog.lab.replay.source import ReplaySource
-from flightlog.lab.resample.layout import sample_dir
+from flightlog.lab.resample.layout import REQUEST, VARIANT, sample_dir
 from flightlog.lab.resample.requests import (
     SampleRequest,
     build_sample_request,
@@ -37,36 +38,36 @@ from flightlog.lab.resample.requests import (
     request_of_turn,
     without_thinking,
 )
+from flightlog.lab.resample.samples import list_variants
 from flightlog.lab.resample.state import BatchLimits, BatchStarted, BatchState, BatchStore, SampleTarget
-from flightlog.lab.resample.variants import VariantLabel, make_variant
 from flightlog.lab.runner import agent_setup
 from flightlog.lab.store import RunStore
 from flightlog.model.errors import Invalid, Misconfigured, read_yaml
-from flightlog.model.text import suggest_name
+from flightlog.model.text import one_line, suggest_name
+from flightlog.store.files import replace_file, resolve_inside
 from flightlog.usage.prices import is_priced
 
-SAMPLES_MAX = 100_000
+_LABEL_CHARS_MAX = 80
+SAMPLES_MAX = 100_000  # more is a mistake in the grid, and would cost a fortune
 
 
 class SweepVariant(Struct, frozen=True, forbid_unknown_fields=True):
-    """One variant of a sweep: values put at places of the request, thinking kept or left out."""
+    """One variant of a sweep: values to set, and whether thinking is dropped."""
 
     label: str
     set: dict[str, Any] = {}
     drop_thinking: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a variant that changes nothing."""
         if not self.set and not self.drop_thinking:
             raise ValueError("a variant has `set` or `drop_thinking`")
 
     def apply_to(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Make the change."""
         return replace_values(without_thinking(body) if self.drop_thinking else body, self.set)
 
 
 class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked, of whom, how often. `numbers` are variants that are there already; 0 is as recorded."""
+    """What to sample, with which models, how often. `numbers` are existing variants."""
 
     session: int = 1
     replicate: int = 0
@@ -82,8 +83,8 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
     per_minute: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a grid without a row, and one that nobody can mean."""
-        labels = [each.label for each in self.variants]
+        """Raise ValueError for duplicate labels, numbers below 1, and too many samples."""
+        labels = [variant.label for variant in self.variants]
         if len(set(labels)) < len(labels):
             raise ValueError("two variants have the same label")
         if min((self.session, self.count, *self.requests, *self.turns)) < 1:
@@ -93,13 +94,12 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def sample_count(self) -> int:
-        """How many samples it has at least."""
-        kinds = len(self.variants) + len(set(self.numbers) | ({0} if self.as_recorded else set()))
-        return (len(self.requests) + len(self.turns)) * max(len(self.models), 1) * kinds * self.count
+        """The number of samples, if no turns share a request."""
+        variant_count = len(self.variants) + len(set(self.numbers) | ({0} if self.as_recorded else set()))
+        return (len(self.requests) + len(self.turns)) * max(len(self.models), 1) * variant_count * self.count
 
 
 def parse_sweep(text: str) -> Sweep:
-    """Read a sweep from YAML."""
     try:
         data = read_yaml(text)
     except YAMLError as error:
@@ -109,15 +109,15 @@ def parse_sweep(text: str) -> Sweep:
     except msgspec.ValidationError as error:
         raise Misconfigured(f"the sweep cannot be used: {error}", hint=_unknown_field_hint(str(error))) from error
     if not sweep.requests and not sweep.turns:
-        raise Misconfigured("the sweep names nothing to ask", hint="it needs `turns` or `requests`")
+        raise Misconfigured("the sweep names no request", hint="it needs `turns` or `requests`")
     return sweep
 
 
 def _unknown_field_hint(message: str) -> str:
-    found = re.search(r"unknown field `(.+?)`", message)
+    unknown = re.search(r"unknown field `(.+?)`", message)
     kind = SweepVariant if "`$.variants" in message else Sweep
-    every = "every field: docs/how-to/ask-again.md"
-    return suggest_name(found[1], kind.__struct_fields__, every) if found else every
+    all_fields = "every field: docs/how-to/ask-again.md"
+    return suggest_name(unknown[1], kind.__struct_fields__, all_fields) if unknown else all_fields
 
 
 class PlannedSamples(Struct, frozen=True):
@@ -130,11 +130,11 @@ class PlannedSamples(Struct, frozen=True):
     count: int
 
 
-Make = Callable[[str, int, SweepVariant], int]  # session's directory, request, what is changed: the variant's number
+Make = Callable[[str, int, SweepVariant], int]  # session, request, change -> its number
 
 
 def plan_samples(source: ReplaySource, sweep: Sweep, make: Make) -> list[PlannedSamples]:
-    """Every cell of a sweep; `make` gives its variants their numbers."""
+    """Return every cell of a sweep; `make` returns the number of a variant."""
     session = source.planned.name
     requests = dict.fromkeys((*sweep.requests, *(request_of_turn(source, turn) for turn in sweep.turns)))
     cells = []
@@ -146,76 +146,126 @@ def plan_samples(source: ReplaySource, sweep: Sweep, make: Make) -> list[Planned
     return cells
 
 
-def variant_maker(ledger: BatchStore, book: RunStore, told: tuple[VariantLabel, Scrubber]) -> Make:
-    """Make variants on disk, those that are not there."""
-    label, scrubber = told
+class VariantLabel(Struct, frozen=True):
+    """The label of a variant, its origin, and its time."""
+
+    label: str
+    source: str
+    created_at: str
+
+
+def make_variant(
+    store: BatchStore, run: RunStore, of: tuple[str, int], edited: dict[str, Any], origin: tuple[VariantLabel, Scrubber]
+) -> int:
+    """Create a variant of request `of` (session's directory, number) and return its number.
+
+    The same edit under the same label is the same variant, so sampling it again adds samples. The
+    edited request is written first; `variant.json` completes the variant.
+    """
+    session, request = of
+    label, scrubber = origin
+    name = one_line(label.label, _LABEL_CHARS_MAX)
+    if not name:
+        raise Invalid("a variant needs a label", hint="give it one with --label")
+    cleaned = json.loads(scrubber.clean_bytes(json.dumps(edited).encode()))
+    edits = find_edits(load_recorded_body(run, session, request), cleaned)
+    body = as_json(cleaned).encode()
+    for variant in list_variants(run.path):
+        if (variant.session, variant.request, variant.label) == (session, request, name) and _has_body(
+            run.path / variant.path, body
+        ):
+            return variant.number
+    number = store.next_variant(session, request)
+    folder = sample_dir(session, request, number)
+    replace_file(resolve_inside(run.path, f"{folder}/{REQUEST}"), body)
+    fields = {
+        "label": name,
+        "base_request_index": request,
+        "edits": to_builtins(edits),
+        "created_at": label.created_at,
+        "source": label.source,
+    }
+    replace_file(resolve_inside(run.path, f"{folder}/{VARIANT}"), as_json(fields).encode())
+    return number
+
+
+def _has_body(path: Path, body: bytes) -> bool:
+    try:
+        return (path / REQUEST).read_bytes() == body
+    except OSError:
+        return False
+
+
+def variant_maker(store: BatchStore, run: RunStore, origin: tuple[VariantLabel, Scrubber]) -> Make:
+    """Return a function that creates missing variants on disk."""
+    label, scrubber = origin
 
     def make(session: str, request: int, change: SweepVariant) -> int:
-        edited = change.apply_to(load_recorded_body(book, session, request))
-        own = VariantLabel(change.label, label.source, label.created_at)
-        return make_variant(ledger, book, (session, request), edited, (own, scrubber))
+        edited = change.apply_to(load_recorded_body(run, session, request))
+        variant_label = VariantLabel(change.label, label.source, label.created_at)
+        return make_variant(store, run, (session, request), edited, (variant_label, scrubber))
 
     return make
 
 
-def variant_previewer(ledger: BatchStore, book: RunStore) -> Make:
-    """Only say which numbers they would have, and refuse what would be refused."""
-    given: dict[tuple[str, int], int] = {}
+def variant_previewer(store: BatchStore, run: RunStore) -> Make:
+    """Return a function that only predicts variant numbers and rejects invalid edits."""
+    numbers: dict[tuple[str, int], int] = {}
 
     def make(session: str, request: int, change: SweepVariant) -> int:
-        body = load_recorded_body(book, session, request)
+        body = load_recorded_body(run, session, request)
         find_edits(body, change.apply_to(body))
-        number = given.get((session, request)) or ledger.next_variant(session, request)
-        given[session, request] = number + 1
+        number = numbers.get((session, request)) or store.next_variant(session, request)
+        numbers[session, request] = number + 1
         return number
 
     return make
 
 
-def number_samples(ledger: BatchStore, cells: list[PlannedSamples]) -> tuple[SampleTarget, ...]:
-    """Give samples their numbers, after those there are."""
-    taken: dict[tuple[str, int, int], int] = {}
+def number_samples(store: BatchStore, cells: list[PlannedSamples]) -> tuple[SampleTarget, ...]:
+    """Assign numbers to samples, after the existing ones."""
+    next_numbers: dict[tuple[str, int, int], int] = {}
     targets = []
     for cell in cells:
-        place = (cell.session, cell.request, cell.variant)
-        first = taken.get(place) or ledger.next_number(*place)
-        taken[place] = first + cell.count
-        targets.append(SampleTarget(*place, cell.model, first, cell.count))
+        key = (cell.session, cell.request, cell.variant)
+        first = next_numbers.get(key) or store.next_number(*key)
+        next_numbers[key] = first + cell.count
+        targets.append(SampleTarget(*key, cell.model, first, cell.count))
     return tuple(targets)
 
 
 def build_sample_requests(
-    book: RunStore, targets: tuple[SampleTarget, ...], limits: BatchLimits
+    run: RunStore, targets: tuple[SampleTarget, ...], limits: BatchLimits
 ) -> dict[SampleTarget, SampleRequest]:
-    """What is sent for each target; a budget for a model without a price is refused, as nobody could keep it."""
-    found = {target: build_sample_request(book, target) for target in targets}
-    for each in found.values():
-        if limits.max_budget_usd is not None and not is_priced(each.model):
+    """Return what is sent for each target; raise Invalid for a budget with an unpriced model."""
+    requests = {target: build_sample_request(run, target) for target in targets}
+    for request in requests.values():
+        if limits.max_budget_usd is not None and not is_priced(request.model):
             hint = "leave the budget out, or ask another model"
-            raise Invalid(f"a budget cannot be kept: the price of {each.model[:60]!r} is not known", hint=hint)
-    return found
+            raise Invalid(f"the budget cannot be enforced: no price for {request.model[:60]!r}", hint=hint)
+    return requests
 
 
-def start_batch(ledger: BatchStore, name: str, targets: tuple[SampleTarget, ...], limits: BatchLimits) -> BatchState:
-    """Put a batch on record."""
-    ledger.append(BatchStarted(name, targets, limits), durable=True)
-    return ledger.batches[name]
+def start_batch(store: BatchStore, name: str, targets: tuple[SampleTarget, ...], limits: BatchLimits) -> BatchState:
+    store.append(BatchStarted(name, targets, limits), durable=True)
+    return store.batches[name]
 
 
-def resolve_sample_upstream(config: RunConfig, named: str, environ: Mapping[str, str]) -> str:
-    """Where samples of a run are sent."""
+def resolve_sample_upstream(config: RunConfig, base_url: str, environ: Mapping[str, str]) -> str:
+    """Return the address for a run's samples."""
     if config.provider not in agent_setup.UPSTREAMS:
         raise Invalid(
-            f"samples cannot be asked of provider {config.provider}",
-            hint="ask another run: the requests of this provider are signed",
+            f"samples cannot be sent to provider {config.provider}",
+            hint="use another run: requests of this provider are signed",
         )
-    # An address named on the command line is a person's own word on where the key goes.
-    said = {"ANTHROPIC_BASE_URL": named} if named else environ
-    return agent_setup.resolve_upstream(replace(config, base_url="", provider="anthropic") if named else config, said)
+    # An address on the command line is the person's explicit choice for the key.
+    environment = {"ANTHROPIC_BASE_URL": base_url} if base_url else environ
+    return agent_setup.resolve_upstream(
+        replace(config, base_url="", provider="anthropic") if base_url else config, environment
+    )
 
 
 def batch_report(state: BatchState, reason: str) -> dict[str, object]:
-    """How a batch stands, for whoever asked."""
     return {
         "batch": state.name,
         "stop_reason": reason,
@@ -230,7 +280,7 @@ def batch_report(state: BatchState, reason: str) -> dict[str, object]:
 
 def _target_fields(state: BatchState, target: SampleTarget) -> Iterator[tuple[str, object]]:
     items = set(target.items)
-    errors = [each.error for item, each in sorted(state.failed.items()) if item in items]
+    errors = [failed.error for item, failed in sorted(state.failed.items()) if item in items]
     costs = [usd for item, usd in state.answered.items() if item in items]
     yield "session", target.session
     yield "request", target.request
@@ -240,5 +290,5 @@ def _target_fields(state: BatchState, target: SampleTarget) -> Iterator[tuple[st
     yield "first", target.first
     yield "count", target.count
     yield "samples", len(costs)
-    yield "cost_usd", None if None in costs else round(sum(each or 0.0 for each in costs), 9)
+    yield "cost_usd", None if None in costs else round(sum(cost or 0.0 for cost in costs), 9)
     yield "errors", errors

@@ -1,10 +1,10 @@
-"""Samples and variants of a run, read: what was asked, what came, what it cost.
+"""Read the samples and variants of a run.
 
-    for sample in samples(run):           # every sample of every request, errors too
+    for sample in list_samples(run):      # every sample of every request, errors too
         sample.request, sample.variant, sample.model, sample.content
 
-Reads the files of the run and its journal of samples; writes nothing. A sample whose journal is
-gone is still read: its model is then the one that answered.
+Reads the run's files and its journal of samples; writes nothing. A sample without a journal entry
+is still read: its model is then the one that answered.
 """
 
 import json
@@ -24,7 +24,7 @@ from flightlog.usage.prices import price
 
 
 class RequestEdit(Struct, frozen=True):
-    """One thing that was changed: where, what stood there, what stands there now; absent is None."""
+    """One edit: the path, the original value, the new value; None means absent."""
 
     path: tuple[str | int, ...]
     original: Any
@@ -32,7 +32,7 @@ class RequestEdit(Struct, frozen=True):
 
 
 class Variant(Struct, frozen=True):
-    """A request with something changed. `path` is its directory, from the run's."""
+    """An edited request. `path` is its directory, relative to the run."""
 
     session: str
     request: int
@@ -45,10 +45,10 @@ class Variant(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """One sample. `variant` 0 is the request as recorded; `error` is empty where an answer came.
+    """One sample. `variant` 0 is the request as recorded; `error` is "" if an answer came.
 
-    `model` is the one that was asked, `content` the blocks of the answer, `path` its file from the
-    run's directory.
+    `model` is the one that was asked for, `content` the blocks of the answer, `path` its file
+    relative to the run.
     """
 
     session: str
@@ -69,106 +69,87 @@ class Sample(Struct, frozen=True):
 
 def list_samples(run: Path) -> list[Sample]:
     """Return every sample of the run at `run`, by session, request, variant and number."""
-    asked = _models_by_item(run)
-    return [_read_sample(item, asked.get(item), is_error, path, run) for item, is_error, path in _iter_run_samples(run)]
+    results = (event for event in journal_events(run) if isinstance(event, SampleAnswered | SampleFailed))
+    models = {event.item: event.model for event in results}
+    samples = []
+    for session, request, variant, folder in layout.iter_sample_dirs(run):
+        files = list(layout.iter_sample_files(folder))
+        answered = {number for number, is_error, _ in files if not is_error}
+        for number, is_error, path in files:
+            if not is_error or number not in answered:
+                item, name = SampleItem(session, request, variant, number), str(path.relative_to(run))
+                answer = _read_json_object(path)
+                read = _failed_sample if is_error or not answer else _answered_sample
+                samples.append(read(item, models.get(item, ""), answer, name))
+    return samples
 
 
 def list_variants(run: Path) -> list[Variant]:
-    """Return every variant of the run, by session, request and number."""
-    found = []
-    for session, request, number, path in layout.iter_sample_dirs(run):
-        if number:
-            found.append(_read_variant(session, request, number, path))
-    return found
+    return [_read_variant(*entry) for entry in layout.iter_sample_dirs(run) if entry[2]]
 
 
 def journal_events(run: Path) -> Iterator[SampleEvent]:
-    """Yield what is on record of samples."""
     journal: Journal[SampleEvent] = Journal(run / layout.JOURNAL, SampleEvent, now=str, new_id=str)
     if journal.path.exists():
         yield from (entry.event for entry in journal.read_records() if isinstance(entry, JournalRecord))
 
 
-def _models_by_item(run: Path) -> dict[SampleItem, str]:
-    return {
-        event.item: event.model for event in journal_events(run) if isinstance(event, SampleAnswered | SampleFailed)
-    }
+def _failed_sample(item: SampleItem, model: str, answer: Mapping[str, Any], name: str) -> Sample:
+    where, status = (item.session, item.request, item.variant, item.number), answer.get("status")
+    error = str(answer.get("error") or ("unknown" if answer else "the file holds no JSON object"))
+    status = status if isinstance(status, int) else 0
+    return Sample(*where, model, (), "", Usage(), None, error, name, status=status)
 
 
-def _iter_run_samples(run: Path) -> Iterator[tuple[SampleItem, bool, Path]]:
-    for session, request, variant, folder in layout.iter_sample_dirs(run):
-        listed = list(layout.iter_sample_files(folder))
-        answered = {number for number, is_error, _ in listed if not is_error}
-        for number, is_error, path in listed:
-            if not (is_error and number in answered):
-                yield SampleItem(session, request, variant, number), is_error, path
-
-
-def _read_sample(item: SampleItem, asked: str | None, is_error: bool, path: Path, run: Path) -> Sample:  # noqa: FBT001 - from a file's name
-    said = _read_json_object(path)
-    place = str(path.relative_to(run))
-    broken = "" if said else "the file holds no JSON object"
-    if is_error or broken:
-        status = said.get("status")
-        return Sample(
-            *(item.session, item.request, item.variant, item.number),
-            asked or "",
-            (),
-            "",
-            Usage(),
-            None,
-            str(said.get("error") or broken or "unknown"),
-            place,
-            status=status if isinstance(status, int) else 0,
-        )
-    content = said.get("content")
-    answered_by = _text_field(said, "model")
-    tokens = decode_usage(said.get("usage"))
+def _answered_sample(item: SampleItem, model: str, answer: Mapping[str, Any], name: str) -> Sample:
+    content = answer.get("content")
+    answered_by = _text_field(answer, "model")
+    tokens = decode_usage(answer.get("usage"))
     return Sample(
         *(item.session, item.request, item.variant, item.number),
-        asked or answered_by,
-        tuple(each for each in content if isinstance(each, dict)) if isinstance(content, list) else (),
-        _text_field(said, "stop_reason"),
+        model or answered_by,
+        tuple(block for block in content if isinstance(block, dict)) if isinstance(content, list) else (),
+        _text_field(answer, "stop_reason"),
         tokens,
         price(answered_by, tokens).usd,
         "",
-        place,
-        _text_field(said, "id"),
+        name,
+        _text_field(answer, "id"),
         answered_by,
     )
 
 
 def _read_variant(session: str, request: int, number: int, path: Path) -> Variant:
-    said = _read_json_object(path / layout.VARIANT)
-    edits = said.get("edits")
+    fields = _read_json_object(path / layout.VARIANT)
+    edits = fields.get("edits")
     return Variant(
         session,
         request,
         number,
-        _text_field(said, "label"),
-        tuple(_decode_edit(each) for each in edits if isinstance(each, dict)) if isinstance(edits, list) else (),
-        _text_field(said, "created_at"),
-        _text_field(said, "source"),
+        _text_field(fields, "label"),
+        tuple(_decode_edit(edit) for edit in edits if isinstance(edit, dict)) if isinstance(edits, list) else (),
+        _text_field(fields, "created_at"),
+        _text_field(fields, "source"),
         layout.sample_dir(session, request, number),
     )
 
 
-def _decode_edit(said: Mapping[str, Any]) -> RequestEdit:
-    path = said.get("path")
+def _decode_edit(fields: Mapping[str, Any]) -> RequestEdit:
+    path = fields.get("path")
     parts = path if isinstance(path, list) else [path]
     return RequestEdit(
-        tuple(each for each in parts if isinstance(each, str | int)), said.get("original"), said.get("replacement")
+        tuple(part for part in parts if isinstance(part, str | int)), fields.get("original"), fields.get("replacement")
     )
 
 
 def _read_json_object(path: Path) -> dict[str, Any]:
     try:
-        said = json.loads(path.read_bytes())
+        value = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def _text_field(said: Mapping[str, Any], name: str) -> str:
-    value = said.get(name)
+def _text_field(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
     return value if isinstance(value, str) else ""

@@ -1,11 +1,8 @@
-"""One call, rate limit, stopping rule.
+"""Send one request; limit the rate and the budget; decide when a target has enough samples.
 
-Both live on one event loop, whoever sends: the senders on other machines wait for their turn here.
-
-The key stands in the header and nowhere else: what comes back is freed of it before anybody sees it.
-Knows HTTP; when to send, and whether to send again, is decided in `batch`.
-
-Reads each answer once, when it is first asked about after that came.
+Rate and budget are kept on one event loop, also for senders on other machines, which wait for their
+turn here. The key is only ever in a request header: it is scrubbed from everything that comes back.
+When to send, and whether to retry, is decided in `batch`.
 """
 
 import asyncio
@@ -26,65 +23,62 @@ from flightlog.lab.resample.state import SampleTarget
 from flightlog.lab.statistics.groups import action_of_response
 from flightlog.lab.statistics.inference import has_enough_samples
 
-NOT_SENT = 0
+NOT_SENT = 0  # the status of a request without a response
 _ERROR_CHARS_MAX = 500
-_CONNECT_S = 30.0
+_CONNECT_S = 30.0  # nothing is paid yet, so this may fail early and be tried again
 
 
 class RateLimiter:
-    """Gives out turns: no more than so many a minute, and none while the API asks to wait."""
+    """Limits requests to a rate per minute, and pauses all while the API asks to wait."""
 
     def __init__(self, per_minute: float | None, clock: Callable[[], float]) -> None:
-        """Begin at once; no rate is as fast as it goes."""
         self._every_s = 60.0 / per_minute if per_minute else 0.0
         self._clock = clock
         self._next = 0.0
 
     async def wait_turn(self) -> None:
-        """Wait for a turn."""
         now = self._clock()
-        at = max(self._next, now)
-        self._next = at + self._every_s
-        while at > now:
-            await asyncio.sleep(at - now)
+        turn = max(self._next, now)
+        self._next = turn + self._every_s
+        while turn > now:
+            await asyncio.sleep(turn - now)
             now = self._clock()
 
     def delay_turns(self, seconds: float) -> None:
-        """Give nobody a turn for so long."""
+        """Pause all senders for `seconds`."""
         self._next = max(self._next, self._clock() + seconds)
 
 
 class BatchBudget:
-    """A budget that is kept: what is on its way counts as much as the dearest answer so far."""
+    """A budget that also counts requests in flight, each as the most expensive answer so far."""
 
     def __init__(self, limit_usd: float | None, spent_usd: float) -> None:
-        """Begin with what earlier processes spent."""
         self._limit = limit_usd
         self.spent_usd = spent_usd
-        self._promised = 0.0
+        self._reserved = 0.0
         self._returned = asyncio.Event()
 
     async def reserve_cost(self, expected: Callable[[], float]) -> float | None:
-        """Set aside what a sample is expected to cost, when that may be spent; None when it never may."""
+        """Reserve the expected cost of a sample, waiting if needed; None if it can never fit."""
         while True:
             usd = expected()
-            if self._limit is None or self.spent_usd + self._promised + usd <= self._limit:
-                self._promised += usd
+            if self._limit is None or self.spent_usd + self._reserved + usd <= self._limit:
+                self._reserved += usd
                 return usd
-            if not self._promised:
+            if not self._reserved:
                 return None
             self._returned.clear()
             await self._returned.wait()
 
-    def commit(self, promised: float, usd: float | None) -> None:
-        """Count what a sample did cost, in place of what was set aside."""
-        self._promised = max(self._promised - promised, 0.0) if self._promised - promised > 1e-12 else 0.0
+    def commit(self, reserved: float, usd: float | None) -> None:
+        """Replace a reservation by the real cost."""
+        self._reserved = max(self._reserved - reserved, 0.0) if self._reserved - reserved > 1e-12 else 0.0
         self.spent_usd += usd or 0.0
         self._returned.set()
 
 
 class SampleCall(Struct, frozen=True):
-    """Where a request goes and how; its body travels beside it."""
+    """Where and how a request is sent; its body is passed beside it."""
 
     url: str
     headers: dict[str, str]
@@ -94,103 +88,92 @@ class SampleCall(Struct, frozen=True):
 
 
 class SampleResult(Struct, frozen=True):
-    """What came back. Status 0: nothing did, and `error` says why; `is_final` says that trying again is no use."""
+    """The result of a request. Status 0 means no response; `is_final` means do not retry."""
 
     status: int
     body: bytes = b""
     error: str = ""
     retry_after_s: float | None = None
     is_final: bool = False
+    is_keyless: bool = False
 
 
-# Made while only one thread imports: the first use of a type by two threads at once ends the process.
-read_ask = msgspec.json.Decoder(SampleCall).decode
-read_came = msgspec.json.Decoder(SampleResult).decode
+# Built at import, by one thread: msgspec crashes if two threads use a type first at the same time.
+decode_call = msgspec.json.Decoder(SampleCall).decode
+decode_result = msgspec.json.Decoder(SampleResult).decode
 
 
 def credential_headers(provider: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The headers that say who pays, from the environment of this moment."""
-    if provider == "openrouter":
-        key = environ.get("OPENROUTER_API_KEY", "")
-        return {"authorization": f"Bearer {key}"} if key else {}
-    if key := environ.get("ANTHROPIC_API_KEY", ""):
+    is_anthropic = provider != "openrouter"
+    if is_anthropic and (key := environ.get("ANTHROPIC_API_KEY", "")):
         return {"x-api-key": key}
-    token = environ.get("ANTHROPIC_AUTH_TOKEN", "")
+    token = environ.get("ANTHROPIC_AUTH_TOKEN" if is_anthropic else "OPENROUTER_API_KEY", "")
     return {"authorization": f"Bearer {token}"} if token else {}
 
 
 def open_client() -> aiohttp.ClientSession:
-    """Open what requests are sent with."""
+    """Return an HTTP client without cookies and without proxies from the environment."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
     )
 
 
 async def send_request(
-    http: aiohttp.ClientSession, ask: SampleCall, body: bytes, environ: Mapping[str, str]
+    http: aiohttp.ClientSession, call: SampleCall, body: bytes, environ: Mapping[str, str]
 ) -> SampleResult:
-    """Send a request once and return what came; nothing is raised for what a network does."""
-    paying = credential_headers(ask.provider, environ)
-    if not paying and ask.needs_key:
-        return SampleResult(
-            NOT_SENT, error="there is no key in the environment of the place it is sent from", is_final=True
-        )
-    scrubber = _key_scrubber(*paying.items())
-    timeout = aiohttp.ClientTimeout(total=ask.timeout_s, sock_connect=min(_CONNECT_S, ask.timeout_s))
-    url = URL(ask.url, encoded=True)
+    """Send a request once and return the result; network errors are results, not exceptions."""
+    credentials = credential_headers(call.provider, environ)
+    if not credentials and call.needs_key:
+        why = "there is no key in the environment of the sending machine"
+        return SampleResult(NOT_SENT, error=why, is_final=True, is_keyless=True)
+    scrubber = _key_scrubber(*credentials.items())
+    timeout = aiohttp.ClientTimeout(total=call.timeout_s, sock_connect=min(_CONNECT_S, call.timeout_s))
+    url, proxy, headers = URL(call.url, encoded=True), proxy_for(call.url, environ) or None, call.headers | credentials
     try:
         async with http.post(
-            url,
-            data=body,
-            headers=ask.headers | paying,
-            timeout=timeout,
-            allow_redirects=False,
-            proxy=proxy_for(ask.url, environ) or None,
-        ) as answer:
-            came = await answer.read()
-            return SampleResult(
-                answer.status,
-                scrubber.clean_bytes(came),
-                retry_after_s=_parse_seconds(answer.headers.get("retry-after")),
-            )
+            url, data=body, headers=headers, timeout=timeout, allow_redirects=False, proxy=proxy
+        ) as response:
+            data = scrubber.clean_bytes(await response.read())
+            delay_s = _parse_seconds(response.headers.get("retry-after"))
+            return SampleResult(response.status, data, retry_after_s=delay_s)
     except TimeoutError:
-        # It may be paid for by now, so it is not sent again.
-        return SampleResult(NOT_SENT, error=f"no answer within {ask.timeout_s:g} s", is_final=True)
+        # The model may have answered and charged by now, so it is not sent again.
+        return SampleResult(NOT_SENT, error=f"no answer within {call.timeout_s:g} s", is_final=True)
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        said = f"{type(error).__name__}: {error}"
-        return SampleResult(NOT_SENT, error=scrubber.clean_text(said)[:_ERROR_CHARS_MAX])
+        message = f"{type(error).__name__}: {error}"
+        return SampleResult(NOT_SENT, error=scrubber.clean_text(message)[:_ERROR_CHARS_MAX])
 
 
 def run_send_job(payload: bytes, body: bytes, environ: Mapping[str, str]) -> bytes:
-    """The same as a job on another machine: bytes in, bytes out, a connection of its own."""
+    """Send a request as a job on another machine, over a connection of its own."""
 
     async def once() -> SampleResult:
         async with open_client() as http:
-            return await send_request(http, read_ask(payload), body, environ)
+            return await send_request(http, decode_call(payload), body, environ)
 
     return msgspec.json.encode(asyncio.run(once()))
 
 
 @functools.lru_cache(maxsize=4)
-def _key_scrubber(*paying: tuple[str, str]) -> Scrubber:
-    """What finds a key in an answer; made once for each key, as it is not cheap."""
+def _key_scrubber(*credentials: tuple[str, str]) -> Scrubber:
+    """Return a scrubber for a key; cached, as building one is slow."""
     scrubber = Scrubber()
-    scrubber.learn_credentials(dict(paying))
+    scrubber.learn_credentials(dict(credentials))
     return scrubber
 
 
-def _parse_seconds(said: str | None) -> float | None:
+def _parse_seconds(header: str | None) -> float | None:
     try:
-        return max(float(said), 0.0) if said is not None else None
+        return max(float(header), 0.0) if header is not None else None
     except ValueError:
         return None
 
 
 class StoppingRule:
-    """The counts of each target so far."""
+    """Decides from the answers so far whether a target needs more samples."""
 
     def __init__(self, run: Path, width: float, work_dir: str) -> None:
-        """Look at the answers of the run at `run`."""
+        """Read the answers of the run at `run`, each once."""
         self._run = run
         self._width = width
         self._work_dir = work_dir
@@ -198,7 +181,7 @@ class StoppingRule:
         self._counts: dict[SampleTarget, Counter[str]] = {}
 
     def needs_more_samples(self, target: SampleTarget) -> bool:
-        """Whether another sample would tell something."""
+        """Return whether the interval of some action is still wider than wanted."""
         seen = self._seen.setdefault(target, set())
         counts = self._counts.setdefault(target, Counter())
         for item in target.items:
@@ -209,9 +192,9 @@ class StoppingRule:
 
     def _read_action_key(self, file: str) -> str:
         try:
-            said = json.loads((self._run / file).read_bytes())
+            answer = json.loads((self._run / file).read_bytes())
         except (OSError, ValueError):
             return ""
-        content = said.get("content") if isinstance(said, dict) else None
-        blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
-        return action_of_response(blocks, str(said.get("stop_reason") or ""), self._work_dir).key if blocks else ""
+        content = answer.get("content") if isinstance(answer, dict) else None
+        blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+        return action_of_response(blocks, str(answer.get("stop_reason") or ""), self._work_dir).key if blocks else ""

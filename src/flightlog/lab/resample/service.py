@@ -1,4 +1,4 @@
-"""Wiring of samples: what a batch is given of this machine, where it is sent from, and how it is stopped."""
+"""Sample requests as the command line does: run batches, resume them, stop them with Ctrl-C."""
 
 import asyncio
 import signal
@@ -21,7 +21,7 @@ from flightlog.lab.layout import meta_page
 from flightlog.lab.replay.source import ReplaySource
 from flightlog.lab.resample import plan
 from flightlog.lab.resample.batch import SampleBatch, SendOptions, Tell, recover_answered
-from flightlog.lab.resample.plan import Sweep, parse_sweep
+from flightlog.lab.resample.plan import Sweep, VariantLabel, make_variant, parse_sweep
 from flightlog.lab.resample.requests import RequestListing, SampleRequest, list_session_requests, load_recorded_body
 from flightlog.lab.resample.send import StoppingRule, credential_headers
 from flightlog.lab.resample.state import (
@@ -33,7 +33,6 @@ from flightlog.lab.resample.state import (
     SampleTarget,
     lock_batches,
 )
-from flightlog.lab.resample.variants import VariantLabel, make_variant
 from flightlog.lab.runner.context import Tell as Telling
 from flightlog.lab.runner.run import add_replicates
 from flightlog.lab.store import RunStore
@@ -44,25 +43,22 @@ from flightlog.store.output_files import write_output_files
 
 
 class SamplingOptions(Struct, frozen=True):
-    """How a person wants samples sent: to where, with which limits; `tell` hears how far it is."""
+    """Limits and address of a batch; `tell` receives the progress."""
 
     limits: BatchLimits
     tell: Tell
     base_url: str = ""
 
 
-def dump_request(book: RunStore, session: int, replicate: int, request: int) -> dict[str, Any]:
-    """A recorded request as a person edits it."""
-    return load_recorded_body(book, ReplaySource(book, session, replicate, "").planned.name, request)
+def dump_request(run: RunStore, session: int, replicate: int, request: int) -> dict[str, Any]:
+    return load_recorded_body(run, ReplaySource(run, session, replicate, "").planned.name, request)
 
 
-def list_requests(runtime: Runtime, book: RunStore, session: int, replicate: int) -> list[RequestListing]:
-    """The requests of a session that can be asked again."""
-    return list_session_requests(ReplaySource(book, session, replicate, runtime.program_path))
+def list_requests(runtime: Runtime, run: RunStore, session: int, replicate: int) -> list[RequestListing]:
+    return list_session_requests(ReplaySource(run, session, replicate, runtime.program_path))
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a grid from a file."""
     try:
         return parse_sweep(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -70,150 +66,141 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def resample_grid(
-    runtime: Runtime, book: RunStore, sweep: Sweep, sent: SamplingOptions, *, dry_run: bool
+    runtime: Runtime, run: RunStore, sweep: Sweep, options: SamplingOptions, *, dry_run: bool
 ) -> dict[str, Any]:
-    """Ask for every cell of a grid as one batch."""
+    """Send every cell of a sweep as one batch, or with `dry_run` estimate it."""
     if not dry_run:
-        service.check_permission(runtime, book)
-    with _lock_ledger(runtime, book) as ledger:
-        source = ReplaySource(book, sweep.session, sweep.replicate, runtime.program_path)
+        service.check_permission(runtime, run)
+    with _locked_store(runtime, run) as store:
+        source = ReplaySource(run, sweep.session, sweep.replicate, runtime.program_path)
         if dry_run:
-            targets = plan.number_samples(
-                ledger, plan.plan_samples(source, sweep, plan.variant_previewer(ledger, book))
-            )
-            return _estimate_batch(book, targets, sent)
-        told = (VariantLabel("", "sweep", runtime.clock.timestamp()), _make_scrubber(runtime, book))
-        return _run_batch(
-            runtime, book, ledger, plan.plan_samples(source, sweep, plan.variant_maker(ledger, book, told)), sent
-        )
+            targets = plan.number_samples(store, plan.plan_samples(source, sweep, plan.variant_previewer(store, run)))
+            return _estimate_batch(run, targets, options)
+        origin = (VariantLabel("", "sweep", runtime.clock.timestamp()), _make_scrubber(runtime, run))
+        cells = plan.plan_samples(source, sweep, plan.variant_maker(store, run, origin))
+        return _run_batch(runtime, run, store, cells, options)
 
 
-def resample_edited(  # noqa: PLR0913 - what is asked, and how it is sent
-    runtime: Runtime, book: RunStore, sweep: Sweep, body: dict[str, Any], label: str, *, sent: SamplingOptions
+def resample_edited(  # noqa: PLR0913 - the request, and how it is sent
+    runtime: Runtime, run: RunStore, sweep: Sweep, body: dict[str, Any], label: str, *, sent: SamplingOptions
 ) -> dict[str, Any]:
-    """Make a variant of the one request a sweep names, and ask for samples of it."""
-    service.check_permission(runtime, book)
-    with _lock_ledger(runtime, book) as ledger:
-        session = ReplaySource(book, sweep.session, sweep.replicate, "").planned.name
-        told = (VariantLabel(label, "cli", runtime.clock.timestamp()), _make_scrubber(runtime, book))
-        number = make_variant(ledger, book, (session, sweep.requests[0]), body, told)
-        cells = [
-            plan.PlannedSamples(session, sweep.requests[0], number, model, sweep.count)
-            for model in sweep.models or ("",)
-        ]
-        return _run_batch(runtime, book, ledger, cells, sent)
+    """Create a variant of the one request that a sweep names, and sample it."""
+    service.check_permission(runtime, run)
+    with _locked_store(runtime, run) as store:
+        session = ReplaySource(run, sweep.session, sweep.replicate, "").planned.name
+        origin = (VariantLabel(label, "cli", runtime.clock.timestamp()), _make_scrubber(runtime, run))
+        request = sweep.requests[0]
+        number = make_variant(store, run, (session, request), body, origin)
+        models = sweep.models or ("",)
+        cells = [plan.PlannedSamples(session, request, number, model, sweep.count) for model in models]
+        return _run_batch(runtime, run, store, cells, sent)
 
 
 def resume_batch(
-    runtime: Runtime, book: RunStore, name: str, sent: SamplingOptions, limits: Mapping[str, Any]
+    runtime: Runtime, run: RunStore, name: str, sent: SamplingOptions, limits: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Go on with a batch that was left, within the limits it had but for those that are said anew."""
-    service.check_permission(runtime, book)
-    with _lock_ledger(runtime, book) as ledger:
-        state = ledger.open_batch(name)
+    """Resume a batch with its own limits, except for those given in `limits`."""
+    service.check_permission(runtime, run)
+    with _locked_store(runtime, run) as store:
+        state = store.open_batch(name)
         state.limits = replace(state.limits, **limits)
-        return _carry_out_batch(
-            runtime, book, ledger, state, plan.build_sample_requests(book, state.targets, state.limits), sent=sent
-        )
+        bodies = plan.build_sample_requests(run, state.targets, state.limits)
+        return _execute_batch(runtime, run, store, state, bodies, sent=sent)
 
 
 def rerun_session(  # noqa: PLR0913 - one parameter per option
-    runtime: Runtime, book: RunStore, session: int, count: int, *, budget_usd: float | None, tell: Telling
+    runtime: Runtime, run: RunStore, session: int, count: int, *, budget_usd: float | None, tell: Telling
 ) -> RunStore:
-    """Run a whole session so many times more, with what may be spent on that."""
-    with service.attach_executor(service.prepare_run(runtime, tell)) as setting:
-        return add_replicates(book, session, count, setting, budget_usd)
+    """Run a whole session `count` more times, within a budget."""
+    with service.attach_executor(service.prepare_run(runtime, tell)) as environment:
+        return add_replicates(run, session, count, environment, budget_usd)
 
 
-def list_unfinished_batches(runtime: Runtime, book: RunStore) -> list[BatchState]:
-    """Batches that still have something to ask for."""
-    ledger = BatchStore(book.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
-    return [each for each in ledger.batches.values() if each.remaining_samples]
+def list_unfinished_batches(runtime: Runtime, run: RunStore) -> list[BatchState]:
+    store = BatchStore(run.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
+    return [batch for batch in store.batches.values() if batch.remaining_samples]
 
 
 @contextmanager
-def _lock_ledger(runtime: Runtime, book: RunStore) -> Iterator[BatchStore]:
-    with lock_batches(book.path, f"process {process_tag()}"):
-        ledger = BatchStore(book.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
-        for state in ledger.batches.values():
-            if not state.reason:  # its process died: what it paid for counts all the same
-                recover_answered(ledger, state)
-                ledger.append(BatchEnded(state.name, "interrupted"))
-                _update_run_totals(book, state)
-        yield ledger
+def _locked_store(runtime: Runtime, run: RunStore) -> Iterator[BatchStore]:
+    with lock_batches(run.path, f"process {process_tag()}"):
+        store = BatchStore(run.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
+        for state in store.batches.values():
+            if not state.reason:  # its process died: its answers are paid and count
+                recover_answered(store, state)
+                store.append(BatchEnded(state.name, "interrupted"))
+                _update_run_totals(run, state)
+        yield store
 
 
 def _run_batch(
-    runtime: Runtime, book: RunStore, ledger: BatchStore, cells: list[plan.PlannedSamples], sent: SamplingOptions
+    runtime: Runtime, run: RunStore, store: BatchStore, cells: list[plan.PlannedSamples], sent: SamplingOptions
 ) -> dict[str, Any]:
-    targets = plan.number_samples(ledger, cells)
-    bodies = plan.build_sample_requests(book, targets, sent.limits)
-    _choose_upstream(runtime, book, sent)  # what cannot be sent is said before anything is on record
-    state = plan.start_batch(ledger, runtime.new_id(), targets, sent.limits)
-    return _carry_out_batch(runtime, book, ledger, state, bodies, sent=sent)
+    targets = plan.number_samples(store, cells)
+    bodies = plan.build_sample_requests(run, targets, sent.limits)
+    _choose_upstream(runtime, run, sent)  # raises for a missing key before anything is on record
+    state = plan.start_batch(store, runtime.new_id(), targets, sent.limits)
+    return _execute_batch(runtime, run, store, state, bodies, sent=sent)
 
 
-def _estimate_batch(book: RunStore, targets: tuple[SampleTarget, ...], sent: SamplingOptions) -> dict[str, Any]:
-    """What would be asked; a variant that is not made yet costs about what its request does."""
-    here = [replace(each, variant=0) for each in targets]
-    bodies = plan.build_sample_requests(book, tuple(here), sent.limits)
-    costs = [bodies[each].expected_usd for each in here for _ in each.items]
+def _estimate_batch(run: RunStore, targets: tuple[SampleTarget, ...], sent: SamplingOptions) -> dict[str, Any]:
+    """Report what would be sent; a new variant is priced as its request."""
+    unchanged = [replace(target, variant=0) for target in targets]
+    bodies = plan.build_sample_requests(run, tuple(unchanged), sent.limits)
+    costs = [bodies[target].expected_usd for target in unchanged for _ in target.items]
     expected = None if None in costs else round(sum(usd or 0.0 for usd in costs), 6)
     return plan.batch_report(BatchState("", targets, sent.limits, ""), "dry run") | {"expected_usd": expected}
 
 
-def _choose_upstream(runtime: Runtime, book: RunStore, sent: SamplingOptions) -> tuple[str, bool]:
-    """Where samples go, and whether a key is needed there; a scripted model is served here and needs none."""
-    if book.config.scenario is not None and not sent.base_url:
+def _choose_upstream(runtime: Runtime, run: RunStore, sent: SamplingOptions) -> tuple[str, bool]:
+    """Return the address for samples ("" for a scripted model), and whether it needs a key."""
+    if run.config.scenario is not None and not sent.base_url:
         return "", False
     jobs = _executors(runtime)
-    address = plan.resolve_sample_upstream(book.config, sent.base_url, runtime.environ)
-    if jobs.is_local and not credential_headers(book.config.provider, runtime.environ):
-        name = "OPENROUTER_API_KEY" if book.config.provider == "openrouter" else "ANTHROPIC_API_KEY"
-        raise Misconfigured("there is no key to ask a model with", hint=f"set it for this command: export {name}=…")
+    address = plan.resolve_sample_upstream(run.config, sent.base_url, runtime.environ)
+    if jobs.is_local and not credential_headers(run.config.provider, runtime.environ):
+        name = "OPENROUTER_API_KEY" if run.config.provider == "openrouter" else "ANTHROPIC_API_KEY"
+        raise Misconfigured("no API key is set", hint=f"set it for this command: export {name}=…")
     return address, True
 
 
-def _carry_out_batch(  # noqa: PLR0913 - what is asked, and how it is sent
+def _execute_batch(  # noqa: PLR0913 - the batch, its requests and how they are sent
     runtime: Runtime,
-    book: RunStore,
-    ledger: BatchStore,
+    run: RunStore,
+    store: BatchStore,
     state: BatchState,
     bodies: dict[Any, SampleRequest],
     *,
     sent: SamplingOptions,
 ) -> dict[str, Any]:
-    address, needs_key = _choose_upstream(runtime, book, sent)
+    address, needs_key = _choose_upstream(runtime, run, sent)
     jobs = _executors(runtime)
-    recover_answered(ledger, state)
-    ledger.append(BatchResumed(state.name, process_tag(), state.limits))
-    scripted = book.config.scenario if not address else None
-    stopping = _InterruptHandler()
+    recover_answered(store, state)
+    store.append(BatchResumed(state.name, process_tag(), state.limits))
+    interrupt = _InterruptHandler()
     reason = "interrupted"
-    # Retries are on record in the journal; nobody needs them on stderr as well.
+    # Retries are in the journal, so stamina need not log them to stderr.
     stamina.instrumentation.set_on_retry_hooks([])
 
     async def main(url: str) -> str:
-        async with jobs.open(state.limits.parallel) as there:
-            way = SendOptions(there, url, book.config.provider, needs_key, sent.tell)
+        async with jobs.open(state.limits.parallel) as executor:
+            options = SendOptions(executor, url, run.config.provider, needs_key, sent.tell)
             if state.limits.until_width is not None:
-                way = replace(
-                    way,
-                    goes_on=StoppingRule(book.path, state.limits.until_width, book.config.work_dir).needs_more_samples,
-                )
-            batch = SampleBatch(ledger, state, bodies, way)
-            stopping.attach(batch)
+                rule = StoppingRule(run.path, state.limits.until_width, run.config.work_dir)
+                options = replace(options, goes_on=rule.needs_more_samples)
+            batch = SampleBatch(store, state, bodies, options)
+            interrupt.attach(batch)
             return await batch.run_batch()
 
     try:
-        with ExitStack() as held_open:
-            if scripted is not None:
-                address = held_open.enter_context(serve_scenario(scripted, keep=False)).url
-            runner = held_open.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
+        with ExitStack() as stack:
+            if run.config.scenario is not None and not address:
+                address = stack.enter_context(serve_scenario(run.config.scenario, keep=False)).url
+            runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
             reason = runner.run(main(address))
     finally:
-        _update_run_totals(book, state)
-    if stopping.asked:
+        _update_run_totals(run, state)
+    if interrupt.was_asked:
         raise KeyboardInterrupt
     return plan.batch_report(state, reason)
 
@@ -223,26 +210,26 @@ def _executors(runtime: Runtime) -> JobExecutors:
     return runtime.jobs
 
 
-def _update_run_totals(book: RunStore, state: BatchState) -> None:
-    """Keep the run's own totals true, whatever else was written there meanwhile."""
-    book.reload()
+def _update_run_totals(run: RunStore, state: BatchState) -> None:
+    """Record the totals of a batch in the run and rewrite its meta file."""
+    run.reload()
     facts = (len(state.answered), len(state.failed), round(state.cost_usd, 9), state.unpriced_count)
-    book.append(SamplesUpdated(state.name, *facts))
-    write_output_files(book.path, [meta_page(book.name, book.config, book.state)], durable=False)
+    run.append(SamplesUpdated(state.name, *facts))
+    write_output_files(run.path, [meta_page(run.name, run.config, run.state)], durable=False)
 
 
-def _make_scrubber(runtime: Runtime, book: RunStore) -> Scrubber:
+def _make_scrubber(runtime: Runtime, run: RunStore) -> Scrubber:
     scrubber = Scrubber()
-    scrubber.learn_credentials(credential_headers(book.config.provider, runtime.environ))
+    scrubber.learn_credentials(credential_headers(run.config.provider, runtime.environ))
     return scrubber
 
 
 class _InterruptHandler:
-    """The first Ctrl-C sends nothing more and waits for what is on its way; the second does not wait."""
+    """On the first Ctrl-C stops sending and waits for answers; on the second interrupts at once."""
 
     def __init__(self) -> None:
         self._batch: SampleBatch | None = None
-        self.asked = False
+        self.was_asked = False
 
     def attach(self, batch: SampleBatch) -> None:
         self._batch = batch
@@ -250,9 +237,9 @@ class _InterruptHandler:
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_batch)
 
     def _stop_batch(self) -> None:
-        if self.asked or self._batch is None:
+        if self.was_asked or self._batch is None:
             asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
             return
-        self.asked = True
+        self.was_asked = True
         self._batch.stop_sending("interrupted")

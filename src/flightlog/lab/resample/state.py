@@ -1,10 +1,9 @@
-"""Batch events and their fold.
+"""Events of the batches of samples of a run, and the state folded from them.
 
-A sample is on record as sent before it is sent, and as answered after its file is there. One that
-was sent and has neither file nor end was in flight when the process died: it is asked for again.
+A sample is on record as sent before it is sent, and as answered after its file exists. A sample
+that was sent and has no file and no end was in flight when its process died, and is sent again.
 
-One process at a time asks for samples of a run: it holds `.resamples.lock`. What it wrote is
-enough for the next one to go on.
+One process at a time sends samples of a run: it holds `.resamples.lock`.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ WIDTH = "width_reached"
 
 
 class SampleTarget(Struct, frozen=True):
-    """Samples of one request in one variant by one model; no model means the one that was asked then."""
+    """Samples of one request in one variant by one model; "" means the recorded model."""
 
     session: str
     request: int
@@ -35,13 +34,12 @@ class SampleTarget(Struct, frozen=True):
 
     @property
     def items(self) -> list[SampleItem]:
-        """Each of them."""
         numbers = range(self.first, self.first + self.count)
         return [SampleItem(self.session, self.request, self.variant, number) for number in numbers]
 
 
 class BatchLimits(Struct, frozen=True):
-    """How a batch is to be carried out."""
+    """Limits of a batch: budget, parallelism, rate, retries, timeouts, stopping width."""
 
     max_budget_usd: float | None = None
     parallel: int = 8
@@ -53,20 +51,20 @@ class BatchLimits(Struct, frozen=True):
 
 
 class BatchEventBase(Struct, frozen=True, tag_field="kind", tag="event"):
-    """What all of them have in common: a tag, and the batch."""
+    """Base of all events: the tag, and the batch."""
 
     batch: str
 
 
 class BatchStarted(BatchEventBase, frozen=True, tag="batch_begun"):
-    """Samples were asked for, and their numbers are taken; nothing was sent yet."""
+    """Samples were requested and their numbers reserved; nothing was sent yet."""
 
     targets: tuple[SampleTarget, ...]
     limits: BatchLimits
 
 
 class BatchResumed(BatchEventBase, frozen=True, tag="batch_taken"):
-    """A process took the batch up, the first one or one after a crash, within these limits."""
+    """A process started to work on the batch: the first one, or one after a crash."""
 
     process: str
     limits: BatchLimits
@@ -80,7 +78,7 @@ class SampleSent(BatchEventBase, frozen=True, tag="sending"):
 
 
 class SampleAnswered(BatchEventBase, frozen=True, tag="answered"):
-    """The answer is in its file. `model` is the one that was asked."""
+    """The answer is in its file. `model` is the one that was asked for."""
 
     item: SampleItem
     model: str
@@ -89,7 +87,7 @@ class SampleAnswered(BatchEventBase, frozen=True, tag="answered"):
 
 
 class SampleFailed(BatchEventBase, frozen=True, tag="failed"):
-    """No answer came, after all tries; what came instead is in its file."""
+    """No answer came after all attempts; what came instead is in its file."""
 
     item: SampleItem
     model: str
@@ -98,7 +96,7 @@ class SampleFailed(BatchEventBase, frozen=True, tag="failed"):
 
 
 class BatchEnded(BatchEventBase, frozen=True, tag="batch_ended"):
-    """Nothing more is sent for this batch until it is taken up again; `completed` is its end."""
+    """Nothing more is sent for this batch until it is resumed; `completed` is final."""
 
     reason: str
 
@@ -107,8 +105,6 @@ SampleEvent = BatchStarted | BatchResumed | SampleSent | SampleAnswered | Sample
 
 
 class BatchState(Struct):
-    """One batch as it stands."""
-
     name: str
     targets: tuple[SampleTarget, ...]
     limits: BatchLimits
@@ -120,29 +116,27 @@ class BatchState(Struct):
 
     @property
     def cost_usd(self) -> float:
-        """What its answers cost, those of known price."""
-        return sum(each or 0.0 for each in self.answered.values())
+        """The cost of its answers with a known price."""
+        return sum(usd or 0.0 for usd in self.answered.values())
 
     @property
     def unpriced_count(self) -> int:
-        """How many answers have no known price."""
-        return sum(each is None for each in self.answered.values())
+        return sum(usd is None for usd in self.answered.values())
 
     @property
     def remaining_samples(self) -> list[tuple[SampleTarget, SampleItem]]:
-        """What it still has to ask for, one sample of each target after the other."""
+        """The samples still to send, alternating between the targets."""
         if self.reason == WIDTH:
             return []
-        every = [(at, target, item) for target in self.targets for at, item in enumerate(target.items)]
-        every.sort(key=lambda each: each[0])
+        every = [(position, target, item) for target in self.targets for position, item in enumerate(target.items)]
+        every.sort(key=lambda entry: entry[0])
         return [(target, item) for _, target, item in every if item not in self.answered and item not in self.failed]
 
 
 class BatchStore:
-    """The journal of a run's samples, and how its batches stand."""
+    """The journal of a run's samples, and the state of its batches."""
 
     def __init__(self, run: Path, *, now: Callable[[], str], new_id: Callable[[], str]) -> None:
-        """Read what is on record."""
         self.run = run
         self._journal: Journal[SampleEvent] = Journal(run / layout.JOURNAL, SampleEvent, now=now, new_id=new_id)
         self.batches: dict[str, BatchState] = {}
@@ -152,40 +146,42 @@ class BatchStore:
                     _apply_event(self.batches, entry)
 
     def append(self, event: SampleEvent, *, durable: bool = False) -> None:
-        """Write down what happened, and know it from now on."""
+        """Append an event to the journal and apply it to the state."""
         _apply_event(self.batches, self._journal.append(event, durable=durable))
 
     def next_number(self, session: str, request: int, variant: int) -> int:
-        """The first number that no sample has, on disk or promised to a batch."""
+        """Return the first sample number that is neither on disk nor reserved by a batch."""
         path = self.run / layout.sample_dir(session, request, variant)
         taken = [number for number, _, _ in layout.iter_sample_files(path)]
         for batch in self.batches.values():
-            same = (session, request, variant)
+            place = (session, request, variant)
             taken += [
-                one.first + one.count - 1 for one in batch.targets if (one.session, one.request, one.variant) == same
+                target.first + target.count - 1
+                for target in batch.targets
+                if (target.session, target.request, target.variant) == place
             ]
         return max(taken, default=0) + 1
 
     def next_variant(self, session: str, request: int) -> int:
-        """The first number that no variant of a request has."""
-        taken = [each for name, of, each, _ in layout.iter_sample_dirs(self.run) if (name, of) == (session, request)]
+        taken = [
+            variant for name, of, variant, _ in layout.iter_sample_dirs(self.run) if (name, of) == (session, request)
+        ]
         return max(taken, default=0) + 1
 
-    def open_batch(self, written: str) -> BatchState:
-        """Find a batch that is not over, by the beginning of its name; without one, the only one there is."""
-        left = [each for each in self.batches.values() if each.remaining_samples]
-        found = [each for each in left if each.name.startswith(written)]
-        if not found:
-            raise NotFound("no batch of samples is left to go on with", hint="ask for new ones with --count")
-        if len(found) > 1:
-            names = ", ".join(each.name[:8] for each in found[:5])
-            raise Invalid("several batches are left to go on with", hint=f"name one: --batch {names}")
-        return found[0]
+    def open_batch(self, prefix: str) -> BatchState:
+        """Return the unfinished batch whose name starts with `written`; with "" the only one."""
+        unfinished = [batch for batch in self.batches.values() if batch.remaining_samples]
+        matches = [batch for batch in unfinished if batch.name.startswith(prefix)]
+        if not matches:
+            raise NotFound("no batch of samples is unfinished", hint="ask for new samples with --count")
+        if len(matches) > 1:
+            names = ", ".join(batch.name[:8] for batch in matches[:5])
+            raise Invalid("several batches are unfinished", hint=f"name one: --batch {names}")
+        return matches[0]
 
 
 @contextmanager
 def lock_batches(run: Path, who: str) -> Iterator[None]:
-    """Ask for samples of a run alone."""
     with exclusive_lock(run / layout.LOCK, who=who):
         yield
 
@@ -197,7 +193,7 @@ def _apply_event(batches: dict[str, BatchState], record: JournalRecord[SampleEve
         return
     batch = batches.get(event.batch)
     if batch is None:
-        return  # The line that began it was damaged; its files are still there and keep their numbers.
+        return  # Its first line was damaged; its files still exist and keep their numbers.
     match event:
         case BatchResumed():
             batch.reason, batch.limits = "", event.limits

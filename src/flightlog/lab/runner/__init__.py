@@ -1,1 +1,1 @@
-"""Carrying a run out: sessions in order and in parallel, in their trees, within a budget, through any crash."""
+"""Run the sessions of an experiment, in order or in parallel, within a budget."""

@@ -1,11 +1,11 @@
-"""Proxy and hook that save the tree at each request or tool call.
+"""Save the work tree at each request, or after each tool call where requests are not captured.
 
-The tree is saved while the model already works, and the answer waits for it: what changed since the
-request before is what the step before did. Before each request the purse is asked, after each
-answer it is told.
+The proxy saves the tree while the model already works, and holds the response back until the
+snapshot is saved: what changed since the previous request was done by the previous step. The budget
+is checked before each request and charged after each response.
 
-The hook puts what it was told into a directory and waits until the file is renamed, which says that
-the tree is saved; after ten seconds it waits no longer. It exits 0 whatever happens.
+Without capture, a hook of the client writes its payload into a directory and waits until the file
+is renamed, which means that the tree is saved; it gives up after ten seconds and always exits 0.
 """
 
 import asyncio
@@ -24,8 +24,7 @@ from flightlog.agents.capture.server import capture_in_thread
 from flightlog.agents.capture.upstream import proxy_for
 from flightlog.agents.dialects.anthropic_messages import RequestInfo, decode_response, decode_usage
 from flightlog.lab.events import CostRecorded, SnapshotSaved
-from flightlog.lab.runner.agent_setup import UPSTREAMS, agent_credentials, is_captured
-from flightlog.lab.runner.agent_setup import resolve_upstream as address_of
+from flightlog.lab.runner.agent_setup import UPSTREAMS, agent_credentials, is_captured, resolve_upstream
 from flightlog.lab.runner.context import RunContext
 from flightlog.model.errors import FlightlogError, Unavailable
 from flightlog.model.exchange import ApiRequest
@@ -35,7 +34,7 @@ from flightlog.store.git.snapshots import WorkTreeSnapshots
 from flightlog.usage.prices import price
 
 _EVENTS = ("PostToolUse", "PostToolUseFailure")
-_LOOK_S = 0.01
+_POLL_S = 0.01  # the agent waits for the snapshot after each tool, so look often
 _HOOK = b"""\
 d=$1
 cat > "$d/.$$" && mv "$d/.$$" "$d/ask.$$"
@@ -47,7 +46,7 @@ exit 0
 
 
 class CaptureTarget(Struct, frozen=True):
-    """Whose line it is, and the tree that is saved along it."""
+    """The attempt that is captured, and the trees that are saved for it."""
 
     session: str
     attempt: int
@@ -57,91 +56,93 @@ class CaptureTarget(Struct, frozen=True):
 
 @contextmanager
 def capture_session(
-    stage: RunContext, line: CaptureTarget, upstream: str, rewrite: Rewrite | None = None
+    context: RunContext, target: CaptureTarget, upstream: str, rewrite: Rewrite | None = None
 ) -> Iterator[tuple[str, list[str]]]:
-    """Give the address the agent is to use, and what could not be kept; nothing where it is to use its own."""
-    config = stage.book.config
-    setting = stage.setting
-    upstream = upstream or address_of(config, setting.environ)
+    """Yield the address the agent must use ("" for its default), and the list of lost records."""
+    config = context.run.config
+    environment = context.environment
+    upstream = upstream or resolve_upstream(config, environment.environ)
     if not is_captured(config):
         yield "" if upstream == UPSTREAMS["anthropic"] else upstream, []
         return
-    exchanges = ExchangeStore(line.folder, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
+    exchanges = ExchangeStore(target.folder, now=environment.runtime.clock.timestamp, new_id=environment.runtime.new_id)
     recorder = ExchangeRecorder(
-        exchanges, tuple(agent_credentials(config, setting.environ).values()), _cost_recorder(stage, line)
+        exchanges, tuple(agent_credentials(config, environment.environ).values()), _cost_recorder(context, target)
     )
     settings = ProxySettings(
         upstream,
-        setting.runtime.new_id().replace("-", ""),
-        lambda: f"req_{setting.runtime.new_id().replace('-', '')[:24]}",
-        barrier=_tree_saver(stage, line),
-        rewrite=_within_budget(stage, rewrite),
-        proxy=proxy_for(upstream, setting.environ),
+        environment.runtime.new_id().replace("-", ""),
+        lambda: f"req_{environment.runtime.new_id().replace('-', '')[:24]}",
+        barrier=_tree_saver(context, target),
+        rewrite=_within_budget(context, rewrite),
+        proxy=proxy_for(upstream, environment.environ),
     )
     with capture_in_thread(settings, recorder) as base_url:
         yield base_url, recorder.losses
 
 
 def snapshot_name(session: str, attempt: int, request: int) -> str:
-    """Name the snapshot taken at a request; the name is a tag of the shadow repository."""
+    """Return the name of the snapshot at a request; it is a tag in the shadow repository."""
     again = f"_a{attempt}" if attempt > 1 else ""
     return f"_step_{session.removeprefix('session_')}{again}_{request:03d}"
 
 
-def _cost_recorder(stage: RunContext, line: CaptureTarget) -> Callable[[bytes], None]:
-    """Tell the purse and the journal what an answer cost."""
+def _cost_recorder(context: RunContext, target: CaptureTarget) -> Callable[[bytes], None]:
+    """Return a callback that charges the budget and records the cost of a response."""
 
-    def paid(body: bytes) -> None:
-        said = decode_response(body)
-        if not said.usage or said.message is None:
+    def record(body: bytes) -> None:
+        response = decode_response(body)
+        if not response.usage or response.message is None:
             return
-        usd = price(str(said.message.get("model", "")), decode_usage(said.usage)).usd
-        stage.purse.charge(usd)
+        usd = price(str(response.message.get("model", "")), decode_usage(response.usage)).usd
+        context.budget.charge(usd)
         if usd:
-            stage.book.append(CostRecorded(line.session, line.attempt, usd, str(said.message.get("id", ""))))
-        stage.setting.tell(line.session, "", stage.purse.spent_usd)
+            context.run.append(CostRecorded(target.session, target.attempt, usd, str(response.message.get("id", ""))))
+        context.environment.tell(target.session, "", context.budget.spent_usd)
 
-    return paid
+    return record
 
 
-def _tree_saver(stage: RunContext, line: CaptureTarget) -> Callable[[ApiRequest], "asyncio.Future[None]"]:
+def _tree_saver(context: RunContext, target: CaptureTarget) -> Callable[[ApiRequest], "asyncio.Future[None]"]:
     def save(request: ApiRequest) -> None:
-        saved = stage.ground.save_tree(line.trees, snapshot_name(line.session, line.attempt, request.index))
-        if saved is not None:
-            at_ms = int(stage.setting.runtime.clock.now_s() * 1000)
+        snapshot = context.work_tree.save_tree(
+            target.trees, snapshot_name(target.session, target.attempt, request.index)
+        )
+        if snapshot is not None:
+            at_ms = int(context.environment.runtime.clock.now_s() * 1000)
             lane = request.agent_id
-            stage.book.append(SnapshotSaved(line.session, line.attempt, saved.name, request.index, lane, at_ms))
+            context.run.append(SnapshotSaved(target.session, target.attempt, snapshot.name, request.index, lane, at_ms))
 
     return lambda request: asyncio.get_running_loop().run_in_executor(None, save, request)
 
 
-def _within_budget(stage: RunContext, rewrite: Rewrite | None) -> Rewrite:
-    def check(said: RequestInfo, arrived: IncomingRequest) -> RewrittenRequest | ServedResponse | None:
-        if stage.purse.is_empty:
+def _within_budget(context: RunContext, rewrite: Rewrite | None) -> Rewrite:
+    def check(request: RequestInfo, incoming: IncomingRequest) -> RewrittenRequest | ServedResponse | None:
+        if context.budget.is_empty:
             raise Unavailable("the budget of this run is spent", hint="raise max_budget_usd")
-        return rewrite(said, arrived) if rewrite is not None else None
+        return rewrite(request, incoming) if rewrite is not None else None
 
     return check
 
 
 @contextmanager
-def snapshot_hook(stage: RunContext, line: CaptureTarget) -> Iterator[tuple[str, ...]]:
-    """Give the words that make the client wait after each tool, and save the tree whenever it does."""
-    config = stage.book.config
-    if is_captured(config) or config.engine != "claude_code" or line.trees is None:
+def snapshot_hook(context: RunContext, target: CaptureTarget) -> Iterator[tuple[str, ...]]:
+    """Yield the agent's arguments for a hook that waits after each tool until the tree is saved."""
+    config = context.run.config
+    if is_captured(config) or config.engine != "claude_code" or target.trees is None:
         yield ()
         return
-    folder = stage.book.scratch_dir / "hooks" / f"{line.session}_{line.attempt}"
+    folder = context.run.scratch_dir / "hooks" / f"{target.session}_{target.attempt}"
     ensure_dir(folder)
     script = folder.parent / "wait.sh"
     replace_file(script, _HOOK, durable=False)
-    over = threading.Event()
-    watcher = threading.Thread(target=_serve_hooks, args=(stage, line, folder, over), name="hooks", daemon=True)
+    is_over = threading.Event()
+    watcher = threading.Thread(target=_serve_hooks, args=(context, target, folder, is_over), name="hooks", daemon=True)
     watcher.start()
     try:
         yield ("--settings", _hook_settings(script, folder))
     finally:
-        over.set()
+        is_over.set()
         watcher.join()
 
 
@@ -151,25 +152,25 @@ def _hook_settings(script: Path, folder: Path) -> str:
     return json.dumps({"hooks": {event: [hook] for event in _EVENTS}})
 
 
-def _serve_hooks(stage: RunContext, line: CaptureTarget, folder: Path, over: threading.Event) -> None:
-    """Save the tree for each hook that waits, in the order they are seen."""
+def _serve_hooks(context: RunContext, target: CaptureTarget, folder: Path, is_over: threading.Event) -> None:
+    """Save the tree for each waiting hook, in the order they are seen."""
     number = 0
-    while not over.wait(_LOOK_S):
-        for asked in sorted(folder.glob("ask.*"), key=lambda path: path.stat().st_mtime_ns):
+    while not is_over.wait(_POLL_S):
+        for payload in sorted(folder.glob("ask.*"), key=lambda path: path.stat().st_mtime_ns):
             number += 1
             try:
-                _save_tree(stage, line, asked, number)
+                _save_tree(context, target, payload, number)
             finally:
-                rename_file(asked, asked.name.replace("ask.", "done."))
+                rename_file(payload, payload.name.replace("ask.", "done."))
 
 
-def _save_tree(stage: RunContext, line: CaptureTarget, asked: Path, number: int) -> None:
+def _save_tree(context: RunContext, target: CaptureTarget, payload: Path, number: int) -> None:
     try:
-        told = json.loads(asked.read_bytes())
-        saved = stage.ground.save_tree(line.trees, snapshot_name(line.session, line.attempt, number))
+        event = json.loads(payload.read_bytes())
+        snapshot = context.work_tree.save_tree(target.trees, snapshot_name(target.session, target.attempt, number))
     except (FlightlogError, ValueError, OSError):
-        return  # The agent does not wait for what cannot be saved; the change shows in the next tree.
-    if saved is not None and isinstance(told, dict):
-        at_ms = int(stage.setting.runtime.clock.now_s() * 1000)
-        lane, call = str(told.get("agent_id") or ""), str(told.get("tool_use_id") or "")
-        stage.book.append(SnapshotSaved(line.session, line.attempt, saved.name, number, lane, at_ms, call))
+        return  # The agent must not hang on a failed snapshot; the change shows in the next one.
+    if snapshot is not None and isinstance(event, dict):
+        at_ms = int(context.environment.runtime.clock.now_s() * 1000)
+        lane, call = str(event.get("agent_id") or ""), str(event.get("tool_use_id") or "")
+        context.run.append(SnapshotSaved(target.session, target.attempt, snapshot.name, number, lane, at_ms, call))

@@ -1,7 +1,7 @@
-"""Putting a run's pages on disk: each session's when it ended, the run's after each wave.
+"""Write the output files of a run: a session's when it ended, the run's after each wave.
 
-Everything written here can be written again from the journal, the transcripts, the exchanges and
-the shadow repository; what is missing after a crash is made when the run is taken up.
+Everything here can be written again from the journal, the transcripts, the exchanges and the shadow
+repository; files missing after a crash are written when the run is continued.
 """
 
 import json
@@ -13,7 +13,6 @@ from flightlog.lab.replay.certificate import replay_page
 from flightlog.lab.run_reader import RunSession
 from flightlog.lab.run_session import rebuilt_of
 from flightlog.lab.runner.context import RunContext
-from flightlog.lab.store import final_session
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.store.files import replace_file, resolve_inside
 from flightlog.store.git.snapshots import WorkTreeSnapshots
@@ -23,86 +22,82 @@ from flightlog.views.atif.writer import MAIN
 CHANGES = ".changes.jsonl"
 
 
-def publish_session(stage: RunContext, name: str) -> None:
-    """Write the pages of one ended session and put on record what it amounts to."""
-    book = stage.book
-    last = book.state.last_attempt(name)
+def publish_session(context: RunContext, name: str) -> None:
+    """Write the output files of one ended session and record its summary."""
+    run = context.run
+    last = run.state.last_attempt(name)
     if last is None or last.ended is None:
         return
-    planned = next(each for each in book.planned_sessions() if each.name == name)
-    read = RunSession(book, planned, stage.ground.main)
-    if read.calls:
-        write_output_files(read.folder, dumps.build_dump_files(read.exchanges), durable=False)
-    else:
-        write_output_files(
-            read.folder, dumps.build_rebuilt_files(rebuilt_of(read.folder, last.session_id)), durable=False
-        )
-    for path, data in read.bundle.iter_files() if read.bundle else ():
-        if path == MAIN or book.config.capture_subagent_trajectories:
-            replace_file(resolve_inside(read.folder, path), data, durable=False)
-    if read.lineage is not None:
+    planned = next(session for session in run.planned_sessions() if session.name == name)
+    session = RunSession(run, planned, context.work_tree.main)
+    captured = dumps.build_dump_files(session.exchanges) if session.calls else None
+    rebuilt = () if captured else dumps.build_rebuilt_files(rebuilt_of(session.folder, last.session_id))
+    write_output_files(session.folder, captured or rebuilt, durable=False)
+    for path, data in session.bundle.iter_files() if session.bundle else ():
+        if path == MAIN or run.config.capture_subagent_trajectories:
+            replace_file(resolve_inside(session.folder, path), data, durable=False)
+    if session.lineage is not None:
         page = OutputFile(
-            "uuid_map.json", Tier.PRIVATE, as_json(read.lineage.build_uuid_map(read.inherited_message_ids))
+            "uuid_map.json", Tier.PRIVATE, as_json(session.lineage.build_uuid_map(session.inherited_message_ids))
         )
-        write_output_files(read.folder, [page], durable=False)
-    writes = _write_changes(stage.ground.main, read)
+        write_output_files(session.folder, [page], durable=False)
+    writes = _write_changes(context.work_tree.main, session)
     if last.counted is None:
-        book.append(_count_session(read, writes), durable=True)
+        run.append(_count_session(session, writes), durable=True)
 
 
-def publish_run(stage: RunContext) -> None:
-    """Write the pages of the run as it stands."""
-    book = stage.book
-    for planned in book.planned_sessions():
-        last = book.state.last_attempt(planned.name)
+def publish_run(context: RunContext) -> None:
+    """Write the output files of the run in its present state."""
+    run = context.run
+    for planned in run.planned_sessions():
+        last = run.state.last_attempt(planned.name)
         if last is not None and last.ended is not None and last.counted is None:
-            publish_session(stage, planned.name)
-    write_output_files(book.path, [meta_page(book.name, book.config, book.state)])
-    if book.state.branch is not None:
-        write_output_files(book.path, [replay_page(book.state)])
-    trees, baseline = stage.ground.main, book.state.baseline
+            publish_session(context, planned.name)
+    write_output_files(run.path, [meta_page(run.name, run.config, run.state)])
+    if run.state.branch is not None:
+        write_output_files(run.path, [replay_page(run.state)])
+    trees, baseline = context.work_tree.main, run.state.baseline
     if trees is None or baseline is None or not baseline.tree:
         return
-    ended = [each for each in book.planned_sessions() if (last := book.state.last_attempt(each.name)) and last.ended]
-    parts = [book.path / each.name / CHANGES for each in ended]
+    parts = [run.path / planned.name / CHANGES for planned in run.ended_sessions()]
     lines = b"".join(path.read_bytes() for path in parts if path.is_file())
-    replace_file(book.path / "state_changelog.jsonl", lines, durable=False)
-    last = book.state.last_attempt(final_session(ended).name) if ended else None
-    final = last.ended.tree if last and last.ended else baseline.tree
-    replace_file(book.path / "full_diff.patch", trees.patch_between(baseline.tree, final), durable=False)
+    replace_file(run.path / "state_changelog.jsonl", lines, durable=False)
+    replace_file(run.path / "full_diff.patch", trees.patch_between(baseline.tree, run.final_tree), durable=False)
 
 
-def _write_changes(trees: WorkTreeSnapshots | None, read: RunSession) -> int:
-    """Write the session's part of the changelog and its patch; return how many files were written."""
-    ended = read.attempt.ended
+def _write_changes(trees: WorkTreeSnapshots | None, session: RunSession) -> int:
+    """Write the session's changelog and patch; return the number of changed files."""
+    ended = session.attempt.ended
     if trees is None or ended is None:
         return 0
-    lines = [json.dumps(entry).encode() + b"\n" for entry in read.iter_changes()]
-    replace_file(read.folder / CHANGES, b"".join(lines), durable=False)
+    lines = [json.dumps(entry).encode() + b"\n" for entry in session.iter_changes()]
+    replace_file(session.folder / CHANGES, b"".join(lines), durable=False)
     replace_file(
-        read.folder / "session_diff.patch", trees.patch_between(read.attempt.tree or None, ended.tree), durable=False
+        session.folder / "session_diff.patch",
+        trees.patch_between(session.attempt.tree or None, ended.tree),
+        durable=False,
     )
     return len(lines)
 
 
-def _count_session(read: RunSession, writes: int) -> RunSessionSummarized:
-    attempt, session = read.attempt, read.session
-    own = [step for lane in read.list_threads() for step in read.own_steps(lane)]
-    costs = [step.cost.usd for step in own if step.cost.usd is not None]
+def _count_session(run_session: RunSession, writes: int) -> RunSessionSummarized:
+    attempt, session = run_session.attempt, run_session.session
+    steps = [step for lane in run_session.list_threads() for step in run_session.own_steps(lane)]
+    costs = [step.cost.usd for step in steps if step.cost.usd is not None]
     spent = attempt.spent_usd
     cost = spent or (sum(costs) if costs else None)
     source = "captured responses, price table" if spent else "transcript, price table"
     return RunSessionSummarized(
         session=attempt.session,
         attempt=attempt.number,
-        step_count=len(read.bundle.main.steps) if read.bundle else 0,
-        turn_count=len(read.own_steps()),
-        tool_call_count=sum(len(step.calls) for step in own),
-        compaction_count=read.compaction_count,
+        step_count=len(run_session.bundle.main.steps) if run_session.bundle else 0,
+        turn_count=len(run_session.own_steps()),
+        tool_call_count=sum(len(step.calls) for step in steps),
+        compaction_count=run_session.compaction_count,
         subagent_count=len(session.lanes) if session else 0,
         file_writes=writes,
         cost_usd=cost,
         cost_source=source if cost is not None else "unknown",
         has_transcript=session is not None,
-        captured_requests=len(read.calls),
+        captured_requests=len(run_session.calls),
     )

@@ -1,347 +1,339 @@
-"""A whole run: begun, carried out, taken up again after any end.
+"""Start a run, carry it out, and continue it after any end.
 
-Sessions that wait for nothing run together, each in a room of its own, the others one after the
-other. What is on record as ended is never run again by itself; what was in flight when the process
-died is marked, and run again only when asked. The pages are written after each wave.
+Sessions that depend on nothing run in parallel, each in its own copy of the work directory; the
+others run one after the other. A session that ended is not run again unless asked; a session that
+was in flight when its process died is recorded as interrupted first. Output files are written
+after each wave.
+
+A wave can also be submitted as jobs to machines that see the run's directory. A job names the run,
+the session and the attempt: a job that is executed twice, as after the death of a worker, records
+the interrupted attempt and tries once more, and does not repeat an attempt that ended.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from msgspec.structs import replace
+import msgspec
+from msgspec import Struct
 
 from flightlog import __version__
-from flightlog.agents.capture.proxy import Rewrite
-from flightlog.agents.process import end_process_tree
 from flightlog.agents.protocol import Driver
 from flightlog.agents.sandbox import IsolationMode
 from flightlog.agents.scripted.server import serve_scenario
+from flightlog.lab import events
 from flightlog.lab.config import RunConfig
-from flightlog.lab.events import (
-    BaselineSaved,
-    ReplicatesAdded,
-    RunEnded,
-    RunResumed,
-    RunSessionEnded,
-    RunSessionSkipped,
-    RunStarted,
-    WorkTreeRestored,
-)
+from flightlog.lab.replay.branch import Branch, remove_placed_transcripts, restored_work_tree
 from flightlog.lab.runner import agent_setup
 from flightlog.lab.runner.commands import run_commands
-from flightlog.lab.runner.context import Elsewhere, RunContext, RunEnvironment, RunWorkTree
+from flightlog.lab.runner.context import RunContext, RunEnvironment, RunWorkTree, SubmitJob
 from flightlog.lab.runner.publish import publish_run, publish_session
-from flightlog.lab.runner.session import ResumePoint, SessionStart, collect_output, last_tree, run_session
+from flightlog.lab.runner.session import SessionStart, collect_output, kill_agent, last_tree, run_session
 from flightlog.lab.state import SessionAttempt
-from flightlog.lab.store import ATTEMPTS, LOCK, PlannedSession, RunStore, create_run, final_session, ready_sessions
+from flightlog.lab.store import ATTEMPTS, LOCK, PlannedSession, RunStore, create_run, ready_sessions
 from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.runtime import Job
 from flightlog.store.directories import remove_tree, set_aside
-from flightlog.store.files import is_running, process_tag
+from flightlog.store.files import process_tag
 from flightlog.store.locks import exclusive_lock
 
 BASELINE = "baseline"
-# The sessions that follow would fail the same way; they stay pending, for another day.
-_STOPS_ALL = frozenset({"auth_error", "rate_limited", "budget_exhausted", "interrupted"})
-_TRUSTED = frozenset({"completed", "max_turns"})
-_LOOK_S = 0.2
+SESSION_JOB = "session"
+# Later sessions would fail for the same reason, so they stay pending until the run is continued.
+_FATAL_REASONS = frozenset({"auth_error", "rate_limited", "budget_exhausted", "interrupted"})
+# Only after these may a later session continue the conversation.
+_TRUSTED_REASONS = frozenset({"completed", "max_turns"})
+_POLL_S = 0.2  # how long Ctrl-C may wait while sessions run in other threads
 
 
-class Branching(Protocol):
-    """What a replay adds to a run: its own tree, and the way into its first session."""
-
-    def restored_work_tree(self, book: RunStore, setting: RunEnvironment) -> AbstractContextManager[Path]:
-        """Lay the files out and say where, for as long as the run is at work."""
-
-    def resume_point(self, stage: RunContext, attempt: int) -> ResumePoint:
-        """Bring the agent to the branch point."""
-
-    def rewriter_for_followers(self, stage: RunContext) -> Rewrite:
-        """What is made of the requests of sessions that go on from it."""
-
-    def remove_placed_transcripts(self, stage: RunContext) -> None:
-        """Take back what was put into the agent's own store."""
-
-
-def start_run(path: Path, config: RunConfig, setting: RunEnvironment) -> RunStore:
-    """Make a run and carry it out."""
-    agent_setup.select_driver(config, setting)  # an agent that cannot be found is said before anything is made
-    setting.permit(config, path, "")
-    book = create_run(
-        path, config, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id, remember=setting.remember
-    )
-    return continue_run(book, setting, again=False)
+def start_run(path: Path, config: RunConfig, environment: RunEnvironment) -> RunStore:
+    agent_setup.select_driver(config, environment)  # raises if the agent is missing
+    environment.permit(config, path, "")
+    runtime = environment.runtime
+    run = create_run(path, config, now=runtime.clock.timestamp, new_id=runtime.new_id, remember=environment.remember)
+    return continue_run(run, environment, again=False)
 
 
 def add_replicates(
-    book: RunStore, index: int, count: int, setting: RunEnvironment, budget_usd: float | None
+    run: RunStore, index: int, count: int, environment: RunEnvironment, budget_usd: float | None
 ) -> RunStore:
-    """Run `count` more sessions that start where session `index` did; what the run left stays as it is."""
-    ran = [each for each in book.planned_sessions() if each.index == index and not each.added]
-    if not ran:
-        raise NotFound(f"{book.name} has no session {index}", hint=f"it has sessions 1 to {len(book.config.sessions)}")
-    first = book.state.last_attempt(ran[0].name)
+    """Run `count` more sessions that start where session `index` did, each in its own copy."""
+    planned = next((each for each in run.planned_sessions() if each.index == index and not each.added), None)
+    if planned is None:
+        raise NotFound(f"{run.name} has no session {index}", hint=f"it has sessions 1 to {len(run.config.sessions)}")
+    first = run.state.last_attempt(planned.name)
     if first is None or first.ended is None:
-        raise NotFound(
-            f"{ran[0].name} of {book.name} did not come to an end yet", hint=f"flightlog lab run --resume {book.name}"
-        )
-    if setting.means is IsolationMode.NONE or not book.config.track_changes:
+        raise NotFound(f"{planned.name} of {run.name} has not ended yet", hint=f"flightlog lab run --resume {run.name}")
+    if environment.means is IsolationMode.NONE or not run.config.track_changes:
         raise Invalid(
-            "the session cannot be run again in files of its own here",
+            "the session cannot run again in its own copy of the files",
             hint="that needs mount namespaces, and a run with track_changes",
         )
-    agent_setup.select_driver(book.config, setting)
-    setting.permit(book.config, book.path, book.config_digest)
-    book.append(ReplicatesAdded(index, count), durable=True)
-    return continue_run(book, setting, again=False, more_usd=budget_usd)
+    agent_setup.select_driver(run.config, environment)
+    environment.permit(run.config, run.path, run.config_digest)
+    run.append(events.ReplicatesAdded(index, count), durable=True)
+    return _execute_run(run, environment, None, again=False, more_usd=budget_usd)
 
 
-def continue_run(
-    book: RunStore,
-    setting: RunEnvironment,
-    *,
-    again: bool,
-    branching: Branching | None = None,
-    more_usd: float | None = None,
+def continue_run(run: RunStore, environment: RunEnvironment, *, again: bool) -> RunStore:
+    """Run what is left of a run or replay; `again` repeats interrupted and failed sessions."""
+    return _execute_run(run, environment, Branch(run) if run.state.branch else None, again=again)
+
+
+def _execute_run(
+    run: RunStore, environment: RunEnvironment, branch: Branch | None, *, again: bool, more_usd: float | None = None
 ) -> RunStore:
-    """Carry a run out from where it stands; `again` runs what was interrupted or failed once more.
-
-    `more_usd` is what may be spent from here on, in place of the run's own budget.
-    """
-    setting.permit(book.config, book.path, book.config_digest)
-    with ExitStack() as held:
-        held.enter_context(exclusive_lock(book.path / LOCK, who=f"process {process_tag()}"))
-        config = book.config
-        driver = agent_setup.select_driver(config, setting)
-        if book.state.started is None:
-            book.append(_run_started_event(book, setting, driver), durable=True)
-        book.append(RunResumed(process_tag()), durable=True)
-        tree = held.enter_context(branching.restored_work_tree(book, setting)) if branching else None
-        ground = RunWorkTree(
-            book, Path(config.work_dir), (setting.home, setting.runtime.program_path), setting.runtime.clock.now_s, tree
-        )
-        stage = RunContext(book, ground, setting, driver, more_usd)
-        for attempt in book.state.in_flight:
-            mark_interrupted(stage, attempt)
-        with scripted_model(config) as upstream:
+    """Carry out what is left of a run; `more_usd` replaces the run's own budget from here on."""
+    environment.permit(run.config, run.path, run.config_digest)
+    with ExitStack() as stack:
+        stack.enter_context(exclusive_lock(run.path / LOCK, who=f"process {process_tag()}"))
+        driver = agent_setup.select_driver(run.config, environment)
+        if run.state.started is None:
+            run.append(_run_started_event(run, environment, driver), durable=True)
+        run.append(events.RunResumed(process_tag()), durable=True)
+        tree = stack.enter_context(restored_work_tree(run, environment)) if branch else None
+        context = RunContext(run, RunWorkTree(run, environment, tree), environment, driver, more_usd)
+        for attempt in run.state.in_flight:
+            _mark_interrupted(context, attempt)
+        with _scripted_model(run.config) as upstream:
             try:
-                _prepare_baseline(stage)
-                _run_sessions(stage, upstream, again=again, branching=branching)
+                _prepare_baseline(context)
+                _run_sessions(context, upstream, branch, again=again)
             except KeyboardInterrupt:
-                stage.stop_all("interrupted")
+                context.stop_all("interrupted")
                 raise
             finally:
-                if branching:
-                    branching.remove_placed_transcripts(stage)
-                _finish_run(stage)
-    return book
+                if branch:
+                    remove_placed_transcripts(context)
+                _finish_run(context)
+    return run
 
 
-def _run_started_event(book: RunStore, setting: RunEnvironment, driver: Driver) -> RunStarted:
-    config = book.config
-    permission = agent_setup.choose_permission(config, is_root=os.geteuid() == 0)
+def _run_started_event(run: RunStore, environment: RunEnvironment, driver: Driver) -> events.RunStarted:
+    permission = agent_setup.choose_permission(run.config, is_root=os.geteuid() == 0)
     note = ""
-    if setting.means is IsolationMode.NONE:
-        note = "no mount namespace is to be had here: sessions run one after the other"
-    elif not config.track_changes:
-        note = "changes are not tracked: sessions run one after the other, in the directory as they find it"
-    version = driver.version(setting.environ)
-    names = (book.name, __version__, driver.agent, version, permission.mode, permission.note)
-    return RunStarted(*names, setting.means.value, note)
+    if environment.means is IsolationMode.NONE:
+        note = "mount namespaces are not available: sessions run one after the other"
+    elif not run.config.track_changes:
+        note = "changes are not tracked: sessions run one after the other, each in the directory as it is then"
+    version = driver.version(environment.environ)
+    names = (run.name, __version__, driver.agent, version, permission.mode, permission.note)
+    return events.RunStarted(*names, environment.means.value, note)
 
 
-def _prepare_baseline(stage: RunContext) -> None:
-    book = stage.book
-    if book.state.baseline is None:
-        run_commands(stage, "pre", book.config.pre_run_commands)
-        stage.ground.write_memory_file()
-        saved = stage.ground.ensure_baseline(BASELINE)
-        notes = [f"{each.path}: {each.why}" for each in saved.left_out] if saved else []
-        notes += [f"{each}: a repository inside, taken as plain files" for each in saved.nested] if saved else []
-        book.append(BaselineSaved(saved.name if saved else "", tuple(notes)), durable=True)
+def _prepare_baseline(context: RunContext) -> None:
+    run = context.run
+    if run.state.baseline is None:
+        run_commands(context, "pre", run.config.pre_run_commands)
+        context.work_tree.write_memory_file()
+        snapshot = context.work_tree.ensure_baseline(BASELINE)
+        notes = [f"{left_out.path}: {left_out.why}" for left_out in snapshot.left_out] if snapshot else []
+        notes += [f"{path}: a nested repository, saved as plain files" for path in snapshot.nested] if snapshot else []
+        run.append(events.BaselineSaved(snapshot.name if snapshot else "", tuple(notes)), durable=True)
 
 
-def mark_interrupted(stage: RunContext, attempt: SessionAttempt) -> None:
-    """Put on record that a session was in flight when its process died, with everything it left."""
-    if attempt.process and is_running(attempt.process):
-        end_process_tree(int(attempt.process.partition("-")[0]))
-    collect_output(stage, attempt.session, attempt.session_id)
-    trees = stage.ground.reopen_copy(attempt.session) if attempt.private else stage.ground.main
-    late = f"_left_{stage.book.state.taken}"
-    tree = last_tree(stage, attempt.session, attempt.number, trees, late) or attempt.tree
-    why = "the process that ran it died"
-    stage.book.append(RunSessionEnded(attempt.session, attempt.number, "interrupted", tree, error=why), durable=True)
-    publish_session(stage, attempt.session)
+def _mark_interrupted(context: RunContext, attempt: SessionAttempt) -> None:
+    """Record that a session was in flight when its process died, and collect what it left."""
+    kill_agent(attempt)
+    collect_output(context, attempt.session, attempt.session_id)
+    trees = context.work_tree.reopen_copy(attempt.session) if attempt.private else context.work_tree.main
+    suffix = f"_left_{context.run.state.taken}"
+    tree = last_tree(context, attempt.session, attempt.number, trees, suffix) or attempt.tree
+    ended = events.RunSessionEnded(
+        attempt.session, attempt.number, "interrupted", tree, error="the process that ran it died"
+    )
+    context.run.append(ended, durable=True)
+    publish_session(context, attempt.session)
 
 
-def _run_sessions(stage: RunContext, upstream: str, *, again: bool, branching: Branching | None) -> None:
+def _run_sessions(context: RunContext, upstream: str, branch: Branch | None, *, again: bool) -> None:
     """Run wave after wave until nothing is ready."""
-    planned = stage.book.planned_sessions()
-    left = {each.name for each in planned if _is_left(stage, each, again=again)}
-    # Sessions that were added later work in files of their own: the directory is no longer the run's.
-    stage.is_apart = bool(left) and all(each.added for each in planned if each.name in left)
-    while left and not stage.stop_reason:
-        if stage.purse.is_empty:
-            stage.stop_all("budget_exhausted")
+    planned = context.run.planned_sessions()
+    left = {session.name for session in planned if _is_left(context, session, again=again)}
+    # Added sessions work in their own copies: the directory may hold a person's later work by now.
+    context.is_apart = bool(left) and all(session.added for session in planned if session.name in left)
+    while left and not context.stop_reason:
+        if context.budget.is_empty:
+            context.stop_all("budget_exhausted")
             return
-        wave = ready_sessions(planned, [each.name for each in planned if each.name not in left], left)
-        assert wave, "a plan has no circle"
-        left -= {each.name for each in wave}
-        _run_wave(stage, [each for each in wave if _may_start(stage, each)], upstream, branching)
+        wave = ready_sessions(planned, [session.name for session in planned if session.name not in left], left)
+        assert wave, "a plan has no cycle"
+        left -= {session.name for session in wave}
+        _run_wave(context, [session for session in wave if _may_start(context, session)], upstream, branch)
 
 
-def _is_left(stage: RunContext, planned: PlannedSession, *, again: bool) -> bool:
-    last = stage.book.state.last_attempt(planned.name)
-    if last is None:
+def _is_left(context: RunContext, planned: PlannedSession, *, again: bool) -> bool:
+    last = context.run.state.last_attempt(planned.name)
+    return last is None or (again and last.stop_reason not in _TRUSTED_REASONS)
+
+
+def _may_start(context: RunContext, planned: PlannedSession) -> bool:
+    """Return whether a session can start; record the reason if it cannot."""
+    parent = context.run.state.last_attempt(planned.parent) if planned.parent else None
+    if planned.added and context.environment.means is IsolationMode.NONE:
+        why = "mount namespaces are not available"
+    elif planned.parent and (parent is None or parent.stop_reason not in _TRUSTED_REASONS):
+        why = f"{planned.parent}, which it continues: {parent.stop_reason if parent else 'did not run'}"
+    else:
         return True
-    return again and last.stop_reason not in _TRUSTED
-
-
-def _may_start(stage: RunContext, planned: PlannedSession) -> bool:
-    """A conversation is gone on from only where it came to an end of its own."""
-    if planned.added and stage.setting.means is IsolationMode.NONE:
-        stage.book.append(RunSessionSkipped(planned.name, "no mount namespace is to be had here"))
-        return False
-    if not planned.parent:
-        return True
-    parent = stage.book.state.last_attempt(planned.parent)
-    if parent is not None and parent.stop_reason in _TRUSTED:
-        return True
-    why = f"{planned.parent}, which it goes on from, {parent.stop_reason if parent else 'did not run'}"
-    stage.book.append(RunSessionSkipped(planned.name, why))
+    context.run.append(events.RunSessionSkipped(planned.name, why))
     return False
 
 
-def _run_wave(stage: RunContext, wave: Sequence[PlannedSession], upstream: str, branching: Branching | None) -> None:
-    config, means = stage.book.config, stage.setting.means
-    may = means is not IsolationMode.NONE and config.track_changes
-    together = (len(wave) > 1 and may and config.max_parallel > 1) or any(each.added for each in wave)
-    if not together:
+def _run_wave(context: RunContext, wave: Sequence[PlannedSession], upstream: str, branch: Branch | None) -> None:
+    config, environment = context.run.config, context.environment
+    can_copy = environment.means is not IsolationMode.NONE and config.track_changes
+    in_parallel = len(wave) > 1 and can_copy and config.max_parallel > 1
+    private = in_parallel or any(planned.added for planned in wave)
+
+    def prepare(planned: PlannedSession) -> SessionStart:
+        start = _prepare_start(context, planned, private=private)
+        return branch.session_start(context, start) if branch else start
+
+    def run_prepared(start: SessionStart) -> None:
+        _stop_if_fatal(context, run_session(context, start, upstream))
+
+    if private and environment.elsewhere is not None and branch is None:
+        _submit_wave(context, wave, environment.elsewhere)
+    elif private:
+        with ThreadPoolExecutor(min(config.max_parallel, len(wave)), thread_name_prefix="session") as pool:
+            # Copying is safe while others run: no session works in the original directory.
+            _await_all(context, [pool.submit(run_prepared, prepare(planned)) for planned in wave])
+        _remove_copies(context, wave)
+    else:
         for planned in wave:
-            if not stage.stop_reason:
-                start = _apply_branch(stage, prepare_start(stage, planned, private=False), branching)
-                _stop_if_fatal(stage, run_session(stage, start, upstream))
-                publish_session(stage, planned.name)
-        publish_run(stage)
-        return
-
-    def played(start: SessionStart) -> str:
-        return _stop_if_fatal(stage, run_session(stage, start, upstream))
-
-    if stage.setting.elsewhere is not None and branching is None:
-        _submit_wave(stage, wave, stage.setting.elsewhere)
-        return
-    with ThreadPoolExecutor(min(config.max_parallel, len(wave)), thread_name_prefix="session") as pool:
-        # Copies are made of a directory nobody works in: those at work are in copies of their own.
-        _await_all(
-            stage,
-            [
-                pool.submit(played, _apply_branch(stage, prepare_start(stage, each, private=True), branching))
-                for each in wave
-            ],
-        )
-    _publish_wave(stage, wave)
+            if not context.stop_reason:
+                run_prepared(prepare(planned))
+                publish_session(context, planned.name)
+    publish_run(context)
 
 
-def _submit_wave(stage: RunContext, wave: Sequence[PlannedSession], submit: Elsewhere) -> None:
-    """Have the sessions carried out by other processes, which write into the run's directory."""
-    from flightlog.lab.runner.session_job import jobs_of  # noqa: PLC0415 - it carries out what is defined here
-
-    futures = [submit(job) for job in jobs_of(stage, wave)]
+def _submit_wave(context: RunContext, wave: Sequence[PlannedSession], submit: SubmitJob) -> None:
+    """Have other processes run the sessions; they write into the run's directory."""
+    futures = [submit(job) for job in _session_jobs(context, wave)]
     try:
-        _await_all(stage, futures)
+        _await_all(context, futures)
     finally:
-        spent = stage.purse.spent_usd
-        stage.book.reload()
-        stage.purse.charge(stage.book.state.spent_usd - spent)
+        spent = context.budget.spent_usd
+        context.run.reload()
+        context.budget.charge(context.run.state.spent_usd - spent)
     for future in futures:
-        _stop_if_fatal(stage, future.result().decode())
-    _publish_wave(stage, wave)
+        _stop_if_fatal(context, future.result().decode())
+    _remove_copies(context, wave)
 
 
-def _publish_wave(stage: RunContext, wave: Sequence[PlannedSession]) -> None:
-    """Lay out what the sessions of a wave left."""
+def _remove_copies(context: RunContext, wave: Sequence[PlannedSession]) -> None:
     for planned in wave:
-        publish_session(stage, planned.name)
-        remove_tree(stage.ground.copy_of(planned.name))
-    publish_run(stage)
+        publish_session(context, planned.name)
+        remove_tree(context.work_tree.copy_of(planned.name))
 
 
-def _await_all(stage: RunContext, futures: "Sequence[Future[Any]]") -> None:
-    """Wait for all; whoever interrupts stops all first."""
+def _await_all(context: RunContext, futures: "Sequence[Future[Any]]") -> None:
+    """Wait for all sessions; Ctrl-C stops them first and waits for their end."""
     try:
-        while wait(futures, timeout=_LOOK_S).not_done:
+        while wait(futures, timeout=_POLL_S).not_done:
             pass
     except KeyboardInterrupt:
-        stage.stop_all("interrupted")
+        context.stop_all("interrupted")
         wait(futures)
         raise
     for future in futures:
         future.result()
 
 
-def _stop_if_fatal(stage: RunContext, reason: str) -> str:
-    own = reason == "budget_exhausted" and not stage.purse.is_empty  # a session's own limit, not the run's
-    if reason in _STOPS_ALL and not own:
-        stage.stop_all(reason)
-    return reason
+def _stop_if_fatal(context: RunContext, reason: str) -> None:
+    is_own_limit = reason == "budget_exhausted" and not context.budget.is_empty  # the session's
+    if reason in _FATAL_REASONS and not is_own_limit:
+        context.stop_all(reason)
 
 
-def prepare_start(stage: RunContext, planned: PlannedSession, *, private: bool) -> SessionStart:
-    """Where a session begins: its files laid out, what an earlier attempt left set aside."""
-    state = stage.book.state
-    before = state.attempts.get(planned.name, [])
-    attempt = len(before) + 1
-    folder = stage.book.path / planned.name
-    if before and folder.exists():
-        set_aside(folder, stage.book.path / ATTEMPTS / f"{planned.name}_a{attempt - 1}")
-    of = state.last_attempt(planned.tree_of) if planned.tree_of else None
-    tree = of.ended.tree if of and of.ended else (state.baseline.tree if state.baseline else "")
+def _prepare_start(context: RunContext, planned: PlannedSession, *, private: bool) -> SessionStart:
+    """Restore the files of a session and set an earlier attempt aside; return its start."""
+    run, state = context.run, context.run.state
+    earlier = state.attempts.get(planned.name, [])
+    attempt = len(earlier) + 1
+    folder = run.path / planned.name
+    if earlier and folder.exists():
+        set_aside(folder, run.path / ATTEMPTS / f"{planned.name}_a{attempt - 1}")
+    previous = state.last_attempt(planned.tree_of) if planned.tree_of else None
+    tree = state.baseline.tree if state.baseline else ""
+    tree = previous.ended.tree if previous and previous.ended else tree
     parent = state.last_attempt(planned.parent) if planned.parent else None
-    if private:
-        return SessionStart(planned, attempt, tree, stage.ground.copy_for_session(planned.name, tree), private, parent)
-    stage.ground.restore_tree(tree, f"_before_{planned.name.removeprefix('session_')}_{attempt}_{state.taken}")
-    return SessionStart(planned, attempt, tree, stage.ground.main, private, parent)
+    trees = context.work_tree.copy_for_session(planned.name, tree) if private else context.work_tree.main
+    if not private:
+        name = f"_before_{planned.name.removeprefix('session_')}_{attempt}_{state.taken}"
+        context.work_tree.restore_tree(tree, name)
+    return SessionStart(planned, attempt, tree, trees, private, parent)
 
 
-def _apply_branch(stage: RunContext, start: SessionStart, branching: Branching | None) -> SessionStart:
-    """In a replay: the way into the first session, and the recorded context in those that go on from it."""
-    if branching is None:
-        return start
-    if start.planned.index == 1:
-        return replace(start, way=branching.resume_point(stage, start.attempt))
-    return replace(start, rewrite=branching.rewriter_for_followers(stage) if start.parent is not None else None)
-
-
-def _finish_run(stage: RunContext) -> None:
-    """Leave the work directory as the run left it, or as it was; say that the run is over; lay out the pages."""
-    book = stage.book
-    state = book.state
-    done = [each for each in book.planned_sessions() if (last := state.last_attempt(each.name)) and last.ended]
-    last = state.last_attempt(final_session(done).name) if done else None
-    tree = last.ended.tree if last and last.ended else (state.baseline.tree if state.baseline else "")
-    settled = state.baseline.tree if book.config.revert_work_dir and state.baseline else tree
-    if not stage.is_apart:
-        stage.ground.restore_tree(settled, f"_before_end_{state.taken}")
-        book.append(WorkTreeRestored(settled))
+def _finish_run(context: RunContext) -> None:
+    """Restore the work directory, run the last commands, record the end, write output files."""
+    run, state = context.run, context.run.state
+    tree = run.final_tree
+    restored = state.baseline.tree if run.config.revert_work_dir and state.baseline else tree
+    if not context.is_apart:
+        context.work_tree.restore_tree(restored, f"_before_end_{state.taken}")
+        run.append(events.WorkTreeRestored(restored))
     try:
-        if not stage.is_apart:
-            run_commands(stage, "post", book.config.post_run_commands)
+        if not context.is_apart:
+            run_commands(context, "post", run.config.post_run_commands)
     finally:
-        whole = all((one := state.last_attempt(each.name)) and one.ended for each in book.planned_sessions())
-        reason = stage.stop_reason or ("completed" if whole else "incomplete")
-        book.append(RunEnded(reason, tree), durable=True)
-        publish_run(stage)
-        remove_tree(book.scratch_dir)
+        is_complete = len(run.ended_sessions()) == len(run.planned_sessions())
+        reason = context.stop_reason or ("completed" if is_complete else "incomplete")
+        run.append(events.RunEnded(reason, tree), durable=True)
+        publish_run(context)
+        remove_tree(run.scratch_dir)
 
 
 @contextmanager
-def scripted_model(config: RunConfig) -> Iterator[str]:
-    """The scripted model where the configuration has one; its address is the upstream."""
-    with ExitStack() as stack:
-        yield (
-            stack.enter_context(serve_scenario(config.scenario, keep=False)).url if config.scenario is not None else ""
-        )
+def _scripted_model(config: RunConfig) -> Iterator[str]:
+    """Serve the scripted model of a configuration and yield its address; without one, yield ""."""
+    if config.scenario is None:
+        yield ""
+        return
+    with serve_scenario(config.scenario, keep=False) as server:
+        yield server.url
+
+
+class SessionJob(Struct, frozen=True):
+    """Payload of a job: one attempt at one session, and its share of the budget."""
+
+    run: str
+    session: str
+    attempt: int
+    budget_usd: float | None = None
+
+
+def _session_jobs(context: RunContext, wave: Sequence[PlannedSession]) -> Iterator[Job]:
+    left = context.budget.remaining_usd
+    share = None if left is None else left / len(wave)
+    for planned in wave:
+        attempt = len(context.run.state.attempts.get(planned.name, [])) + 1
+        payload = msgspec.json.encode(SessionJob(str(context.run.path), planned.name, attempt, share))
+        key = f"flightlog-{SESSION_JOB}-{context.environment.runtime.new_id()}-{planned.name}-{attempt}"
+        yield Job(key, SESSION_JOB, payload)
+
+
+def execute_session_job(payload: bytes, environment: RunEnvironment) -> bytes:
+    """Run the session of a job and return why it stopped."""
+    job = msgspec.json.decode(payload, type=SessionJob)
+    path = Path(job.run)
+    if not path.is_dir():
+        hint = "keep runs where all machines see them, at the same path"
+        raise NotFound(f"this machine does not see the run: {path}", hint=hint)
+    run = RunStore(path, now=environment.runtime.clock.timestamp, new_id=environment.runtime.new_id)
+    with exclusive_lock(run.scratch_dir / f"{job.session}.lock", who=f"process {process_tag()}"):
+        run.reload()
+        last = run.state.last_attempt(job.session)
+        if last is not None and last.ended is not None and last.number >= job.attempt:
+            return last.stop_reason.encode()
+        driver = agent_setup.select_driver(run.config, environment)
+        context = RunContext(run, RunWorkTree(run, environment), environment, driver, job.budget_usd)
+        if last is not None and last.ended is None:
+            _mark_interrupted(context, last)
+        planned = next(each for each in run.planned_sessions() if each.name == job.session)
+        with _scripted_model(run.config) as upstream:
+            return run_session(context, _prepare_start(context, planned, private=True), upstream).encode()

@@ -1,13 +1,12 @@
-"""Run one session, here or as a job.
+"""Run one session, and collect what its agent wrote.
 
-The run's copy is the agent's own bytes but for the credentials it was given, which never stand in
-a run. A session that goes on from another finds its transcript again by the copy in the run, so
-a run that was moved can be taken up on another machine.
+The order of records makes a crash visible: session started -> the agent works, each request saves
+the tree -> its files are collected -> the last tree is saved -> session ended. A session without an
+end on record was in flight when its process died.
 
-started (on record) → the agent works, each request saving the tree → its files are taken in →
-    the last tree is saved → ended (on record)
-
-What was not recorded as ended did not end: whoever takes the run up again finds it in flight.
+The run's copy of a transcript is the agent's own bytes without the credentials the agent was given.
+A session that continues another finds that session's transcript through this copy, so a run that
+was moved can be continued on another machine.
 """
 
 from pathlib import Path
@@ -17,9 +16,10 @@ from msgspec import Struct
 from flightlog.agents import source_of
 from flightlog.agents.capture.proxy import Rewrite
 from flightlog.agents.capture.sanitize import Scrubber
-from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.claude_code.resume import find_config_dir, list_output, project_dir, transcript_file
 from flightlog.agents.claude_code.stream import AgentResult, read_outcome
+from flightlog.agents.process import end_process_tree
 from flightlog.agents.protocol import AgentOutcome, AgentPrompt
 from flightlog.agents.sandbox import BindMount, IsolationMode, isolation_prefix
 from flightlog.archive.session_reader import list_session_folder
@@ -27,67 +27,66 @@ from flightlog.lab.config import SessionConfig
 from flightlog.lab.events import AgentStarted, RunSessionEnded, RunSessionStarted, SnapshotSaved
 from flightlog.lab.run_session import EXCHANGES
 from flightlog.lab.runner import agent_setup
-from flightlog.lab.runner.agent_setup import agent_credentials, config_dir, has_own_config_dir
 from flightlog.lab.runner.capture import CaptureTarget, capture_session, snapshot_hook
 from flightlog.lab.runner.commands import run_verifiers
 from flightlog.lab.runner.context import RunContext
 from flightlog.lab.state import SessionAttempt
-from flightlog.lab.store import PlannedSession, RunStore
+from flightlog.lab.store import PlannedSession
 from flightlog.model.text import pluralize
-from flightlog.store.files import ensure_dir, process_name, replace_file, resolve_inside
+from flightlog.store.files import ensure_dir, is_running, process_name, replace_file, resolve_inside
 from flightlog.store.git.snapshots import WorkTreeSnapshots
 from flightlog.store.recordings.adoption import TRANSCRIPT
 
-_FOR_EVER_S = 7 * 24 * 3600.0
+_NO_TIMEOUT_S = 7 * 24 * 3600.0  # a week: waiting needs some number, and no session takes that long
 
 
-def collect_output(stage: RunContext, session: str, session_id: str) -> bool:
-    """Copy what the agent wrote into the session's directory; say whether there was a transcript."""
-    scrub = Scrubber(agent_credentials(stage.book.config, stage.setting.environ).values())
-    folder = stage.book.path / session
-    found = False
-    for name, path in list_output(transcript_dir(stage), session_id):
+def collect_output(context: RunContext, session: str, session_id: str) -> bool:
+    """Copy the agent's output into the session's directory; return whether it has a transcript."""
+    scrub = Scrubber(agent_setup.agent_credentials(context.run.config, context.environment.environ).values())
+    folder = context.run.path / session
+    has_transcript = False
+    for name, path in list_output(transcript_dir(context), session_id):
         data = path.read_bytes()
         replace_file(resolve_inside(folder, name), scrub.clean_bytes(data), durable=True)
-        found = found or name == TRANSCRIPT
-    return found
+        has_transcript = has_transcript or name == TRANSCRIPT
+    return has_transcript
 
 
-def place_transcript(stage: RunContext, parent: SessionAttempt) -> None:
-    """Put the transcript a session goes on from where its agent looks for it."""
-    there = transcript_file(transcript_dir(stage), parent.session_id)
-    kept = stage.book.path / parent.session / TRANSCRIPT
-    if not there.exists() and kept.exists():
-        ensure_dir(there.parent)
-        replace_file(there, kept.read_bytes(), durable=False)
+def place_transcript(context: RunContext, parent: SessionAttempt) -> None:
+    """Put the transcript that a session continues where its agent looks for it."""
+    target = transcript_file(transcript_dir(context), parent.session_id)
+    copy = context.run.path / parent.session / TRANSCRIPT
+    if not target.exists() and copy.exists():
+        ensure_dir(target.parent)
+        replace_file(target, copy.read_bytes(), durable=False)
 
 
 def client_cost(folder: Path) -> float:
-    """Return what the client says a session had cost at its end, which a fork of it begins with."""
+    """Return the client's own total at the end of a session; a fork of it starts with that."""
     main = [file for file in list_session_folder(folder, "") if not file.lane]
-    totals = [total for file in main for total in source_of(AGENT).scan_usage(file).totals]
+    totals = [total for file in main for total in source_of(AGENT_NAME).scan_usage(file).totals]
     return totals[-1].total_usd if totals else 0.0
 
 
-def transcript_dir(stage: RunContext) -> Path:
-    """Return where the agent keeps the transcripts of the work directory."""
-    config, setting = stage.book.config, stage.setting
-    own = has_own_config_dir(config, setting.environ)
-    root = config_dir(stage.book.scratch_dir) if own else find_config_dir(setting.environ, setting.home)
-    return project_dir(root, stage.ground.work_dir)
-
-
-class ResumePoint(Struct, frozen=True):
-    """Another way into a session than its configuration's: what is said first, and what is made of its requests."""
-
-    prompt: str
-    resume: str
-    words: tuple[str, ...]
-    rewrite: Rewrite
+def transcript_dir(context: RunContext) -> Path:
+    """Return the directory of the agent's transcripts of the work directory."""
+    config, environment = context.run.config, context.environment
+    own = agent_setup.has_own_config_dir(config, environment.environ)
+    root = (
+        agent_setup.config_dir(context.run.scratch_dir)
+        if own
+        else find_config_dir(environment.environ, environment.home)
+    )
+    return project_dir(root, context.work_tree.work_dir)
 
 
 class SessionStart(Struct, frozen=True):
-    """Where a session begins: its tree, its own trees if it has some, and whose words it goes on from."""
+    """Where one attempt at a session starts.
+
+    `tree` is the snapshot its files begin with, `trees` its snapshots, `parent` the attempt whose
+    conversation it continues. In a replay `prompt` replaces the configured prompt, `resume` is the
+    transcript to resume, `arguments` go to the agent, and `rewrite` edits each request.
+    """
 
     planned: PlannedSession
     attempt: int
@@ -95,129 +94,124 @@ class SessionStart(Struct, frozen=True):
     trees: WorkTreeSnapshots | None
     private: bool
     parent: SessionAttempt | None = None
-    way: ResumePoint | None = None
+    prompt: str = ""
+    resume: str = ""
+    arguments: tuple[str, ...] = ()
     rewrite: Rewrite | None = None
 
 
-def run_session(stage: RunContext, start: SessionStart, upstream: str) -> str:
+def run_session(context: RunContext, start: SessionStart, upstream: str) -> str:
     """Run one session to its end and return why it stopped."""
-    book, planned = stage.book, start.planned
-    session_id = stage.setting.runtime.new_id()
+    run, planned, budget = context.run, start.planned, context.budget
+    session_id = context.environment.runtime.new_id()
     parent_id = start.parent.session_id if start.parent else ""
-    began = RunSessionStarted(
+    started = RunSessionStarted(
         planned.name, start.attempt, session_id, start.tree, planned.parent, parent_id, start.private
     )
-    book.append(began, durable=True)
-    stage.setting.tell(planned.name, "started", stage.purse.spent_usd)
-    folder = book.path / planned.name
+    run.append(started, durable=True)
+    context.environment.tell(planned.name, "started", budget.spent_usd)
+    folder = run.path / planned.name
     ensure_dir(folder)
-    line = CaptureTarget(planned.name, start.attempt, start.trees, folder / EXCHANGES)
-    rewrite = start.way.rewrite if start.way else start.rewrite
-    with capture_session(stage, line, upstream, rewrite) as (base_url, losses), snapshot_hook(stage, line) as words:
-        outcome = _run_agent(stage, start, session_id, base_url, words)
-    said = read_outcome(outcome)
-    reason, error = _stop_reason(stage, said), said.error
-    collect_output(stage, planned.name, session_id)
-    tree = last_tree(stage, start.planned.name, start.attempt, start.trees) or start.tree
-    run_verifiers(stage, planned.name, start.attempt, start.trees)
-    notes = [error, *(f"not kept: {loss}" for loss in losses)]
-    if stage.purse.unpriced and stage.purse.remaining_usd is not None:
-        notes.append(
-            f"{pluralize(stage.purse.unpriced, 'answer')} without a known price: the budget could not be watched"
-        )
-    secrets = tuple(agent_setup.agent_credentials(book.config, stage.setting.environ).values())
-    ended = RunSessionEnded(
-        planned.name,
-        start.attempt,
-        reason,
-        tree,
-        outcome.exit_code,
-        _scrub_secrets("; ".join(note for note in notes if note), secrets),
-        said.num_turns,
-        said.cost_usd,
-        session_id,
-    )
-    book.append(ended, durable=True)
-    stage.setting.tell(planned.name, f"ended: {reason}", stage.purse.spent_usd)
+    target = CaptureTarget(planned.name, start.attempt, start.trees, folder / EXCHANGES)
+    with (
+        capture_session(context, target, upstream, start.rewrite) as (base_url, losses),
+        snapshot_hook(context, target) as hook_arguments,
+    ):
+        outcome = _run_agent(context, start, session_id, base_url, hook_arguments)
+    result = read_outcome(outcome)
+    reason = _stop_reason(context, result)
+    collect_output(context, planned.name, session_id)
+    tree = last_tree(context, planned.name, start.attempt, start.trees) or start.tree
+    run_verifiers(context, planned.name, start.attempt, start.trees)
+    notes = [result.error, *(f"not kept: {loss}" for loss in losses)]
+    if budget.unpriced and budget.remaining_usd is not None:
+        answers = pluralize(budget.unpriced, "answer")
+        notes.append(f"{answers} of unknown price: the budget could not be enforced")
+    error = "; ".join(note for note in notes if note)
+    for secret in agent_setup.agent_credentials(run.config, context.environment.environ).values():
+        error = error.replace(secret, "[scrubbed]") if secret else error
+    outcome_fields = (outcome.exit_code, error, result.num_turns, result.cost_usd, session_id)
+    run.append(RunSessionEnded(planned.name, start.attempt, reason, tree, *outcome_fields), durable=True)
+    context.environment.tell(planned.name, f"ended: {reason}", budget.spent_usd)
     return reason
 
 
-def last_tree(stage: RunContext, session: str, attempt: int, trees: WorkTreeSnapshots | None, late: str = "") -> str:
-    """Save the tree a session left and return its name; `late` makes it another than the one a dead process gave."""
+def kill_agent(attempt: SessionAttempt) -> None:
+    """Kill the agent of an attempt whose own process died, if it still runs."""
+    if attempt.process and is_running(attempt.process):
+        end_process_tree(int(attempt.process.partition("-")[0]))
+
+
+def last_tree(
+    context: RunContext, session: str, attempt: int, trees: WorkTreeSnapshots | None, suffix: str = ""
+) -> str:
+    """Save the tree that a session left and return its name ("" if untracked).
+
+    `suffix` keeps the name apart from one that a dead process may have used.
+    """
     again = f"_a{attempt}" if attempt > 1 else ""
-    saved = stage.ground.save_tree(trees, session + again + late)
+    saved = context.work_tree.save_tree(trees, session + again + suffix)
     if saved is None:
         return ""
-    stage.book.append(
-        SnapshotSaved(session, attempt, saved.name, 0, at_ms=int(stage.setting.runtime.clock.now_s() * 1000))
+    context.run.append(
+        SnapshotSaved(session, attempt, saved.name, 0, at_ms=int(context.environment.runtime.clock.now_s() * 1000))
     )
     return saved.name
 
 
 def _run_agent(
-    stage: RunContext, start: SessionStart, session_id: str, base_url: str, more: tuple[str, ...]
+    context: RunContext, start: SessionStart, session_id: str, base_url: str, hook_arguments: tuple[str, ...]
 ) -> AgentOutcome:
-    book, setting = stage.book, stage.setting
-    given = book.config.sessions[start.planned.index - 1]
-    scratch = book.scratch_dir
-    for folder in (scratch / "tmp", scratch / "config"):
+    run, environment = context.run, context.environment
+    config, work_dir = run.config, context.work_tree.work_dir
+    session = config.sessions[start.planned.index - 1]
+    for folder in (run.scratch_dir / "tmp", run.scratch_dir / "config"):
         ensure_dir(folder)
-    environ = agent_setup.agent_environment(book.config, setting, scratch, base_url)
+    environ = agent_setup.agent_environment(config, environment, run.scratch_dir, base_url)
+    if config.engine == "command":
+        environ |= {"HARNESS_RUN_DIR": str(run.path), "HARNESS_WORK_DIR": str(work_dir)}
+        environ |= {"HARNESS_SESSION_ID": session_id}
     if start.parent is not None:
-        place_transcript(stage, start.parent)
-    budget = _session_budget(stage, given, start.parent)
-    resumes = start.parent or (start.way and start.way.resume)
-    words = agent_setup.agent_arguments(book.config, given, stage.mode, budget_usd=budget, resumes=bool(resumes))
-    parent, prompt = start.parent.session_id if start.parent else "", given.prompt
-    if start.way is not None:
-        parent, prompt, more = start.way.resume, start.way.prompt, (*start.way.words, *more)
-    ask = AgentPrompt(
-        prompt,
-        stage.ground.work_dir,
-        environ | _harness_environment(book, stage.ground.work_dir, session_id),
+        place_transcript(context, start.parent)
+    resume = start.resume or (start.parent.session_id if start.parent else "")
+    budget_usd = _session_budget(context, session, start.parent)
+    arguments = agent_setup.agent_arguments(config, session, context.mode, budget_usd=budget_usd, resumes=bool(resume))
+    prompt = AgentPrompt(
+        start.prompt or session.prompt,
+        work_dir,
+        environ,
         session_id,
-        parent,
-        bool(parent),
-        (*words, *more),
-        _command_prefix(stage, start),
+        resume,
+        bool(resume),
+        (*arguments, *start.arguments, *hook_arguments),
+        _command_prefix(context, start),
     )
-    running = stage.driver.start(ask)
-    book.append(AgentStarted(start.planned.name, start.attempt, process_name(running.pid)))
-    with stage.track_agent(start.planned.name, running):
-        return running.wait(book.config.session_timeout_seconds or _FOR_EVER_S)
+    agent = context.driver.start(prompt)
+    run.append(AgentStarted(start.planned.name, start.attempt, process_name(agent.pid)))
+    with context.track_agent(start.planned.name, agent):
+        return agent.wait(config.session_timeout_seconds or _NO_TIMEOUT_S)
 
 
-def _command_prefix(stage: RunContext, start: SessionStart) -> tuple[str, ...]:
-    """The agent's room: a private tree at the shared path, or at least an end that comes with ours."""
-    setting, work_dir = stage.setting, stage.ground.work_dir
+def _command_prefix(context: RunContext, start: SessionStart) -> tuple[str, ...]:
+    """Return the command that isolates the agent, or lets it die with its parent."""
+    means, work_dir = context.environment.means, context.work_tree.work_dir
     if start.trees is not None and start.trees.work_tree != work_dir:
-        return isolation_prefix(setting.means, [BindMount(start.trees.work_tree, work_dir)], work_dir)
-    return isolation_prefix(setting.means, (), work_dir) if setting.means is IsolationMode.ROOT else setting.leash
+        return isolation_prefix(means, [BindMount(start.trees.work_tree, work_dir)], work_dir)
+    return isolation_prefix(means, (), work_dir) if means is IsolationMode.ROOT else context.environment.leash
 
 
-def _session_budget(stage: RunContext, given: SessionConfig, parent: SessionAttempt | None) -> float | None:
-    """What the agent itself may count up to: a fork begins with what its parent had spent."""
-    limits = [each for each in (stage.purse.remaining_usd, given.max_budget_usd) if each is not None]
+def _session_budget(context: RunContext, session: SessionConfig, parent: SessionAttempt | None) -> float | None:
+    """Return the limit for the agent's own counter, which in a fork starts at its parent's cost."""
+    limits = [usd for usd in (context.budget.remaining_usd, session.max_budget_usd) if usd is not None]
     if not limits:
         return None
-    return min(limits) + (client_cost(stage.book.path / parent.session) if parent else 0.0)
+    return min(limits) + (client_cost(context.run.path / parent.session) if parent else 0.0)
 
 
-def _stop_reason(stage: RunContext, said: AgentResult) -> str:
-    """The run's own reason to stop has the last word over what a stopped agent says."""
-    if said.stop_reason == "completed":
+def _stop_reason(context: RunContext, result: AgentResult) -> str:
+    """Return why a session stopped; the run's own reason overrides what a stopped agent reports."""
+    if result.stop_reason == "completed":
         return "completed"
-    if stage.purse.is_empty:
+    if context.budget.is_empty:
         return "budget_exhausted"
-    return stage.stop_reason or said.stop_reason
-
-
-def _harness_environment(book: RunStore, work_dir: Path, session_id: str) -> dict[str, str]:
-    names = {"HARNESS_RUN_DIR": book.path, "HARNESS_WORK_DIR": work_dir, "HARNESS_SESSION_ID": session_id}
-    return {name: str(value) for name, value in names.items()} if book.config.engine == "command" else {}
-
-
-def _scrub_secrets(text: str, secrets: tuple[str, ...]) -> str:
-    for secret in secrets:
-        text = text.replace(secret, "[scrubbed]") if secret else text
-    return text
+    return context.stop_reason or result.stop_reason

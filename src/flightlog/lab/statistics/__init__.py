@@ -1,1 +1,1 @@
-"""What samples and replicates mean: shares, amounts, differences, each with how sure it is. Pure."""
+"""Estimates and tests over samples and replicates: shares, means, differences, with intervals."""

@@ -1,12 +1,10 @@
-"""Compare groups; result values.
+"""Compare groups of trials.
 
-An action that was seen fewer than five times in both groups together is not tested; the sum of both
-decides on that, so it favours nobody. Where a stopping rule decided how many trials there are, only tests
-that hold then are made: shares, not amounts. Pure given a seed.
-
-Every test that is made counts in one family under Holm's rule, so that a sweep without any effect
-finds something in at most one of twenty. With fewer than five trials on either side there is no test
-and no verdict. Pure given a seed.
+All tests of an analysis are one family under Holm's rule, so an analysis without any effect reports
+a finding at most one time in twenty. With fewer than five trials on either side there is no test
+and no verdict. An action seen fewer than five times in both groups together is not tested; the sum
+of both decides that, so neither group is favored. If a stopping rule decided the number of trials,
+only tests that hold under it are made: shares, not amounts. Pure for a given seed.
 """
 
 from collections import Counter
@@ -19,25 +17,9 @@ from msgspec.structs import replace
 
 from flightlog.lab.statistics import inference
 from flightlog.lab.statistics.groups import ComparisonQuestion, Trial, TrialGroup
-from flightlog.lab.statistics.inference import (
-    CONFIDENCE,
-    FISHER,
-    HOLM,
-    ConfidenceInterval,
-    HitCount,
-    MeanEstimate,
-    adjust_p_values,
-    compare_kinds,
-    compare_means,
-    difference_interval,
-    estimate_difference,
-    estimate_mean,
-    fisher_p_value,
-    share_interval,
-)
 
-SAMPLES_MIN = 5
-FINDING = 0.05
+SAMPLES_MIN = 5  # with fewer, no test can reach the level
+FINDING = 0.05  # the usual level, after adjustment
 DIFFERS, NONE, FEW = "differs", "no difference found", "too few samples"
 SEQUENTIAL = "always-valid likelihood test"
 AMOUNTS: Mapping[str, Callable[[Trial], float | None]] = {
@@ -49,22 +31,23 @@ _TESTED_AMOUNTS = ("output_tokens", "cost_usd")
 
 
 class ShareEstimate(Struct, frozen=True):
-    """How often one thing was seen in a group, and in which trials."""
+    """How often something was seen in a group, and in which trials."""
 
     name: str
     hits: int
     n: int
     share: float
-    interval: ConfidenceInterval
+    interval: inference.ConfidenceInterval
     places: tuple[str, ...]
     label: str = ""
 
 
 class GroupSummary(Struct, frozen=True):
-    """One group: what was done, how it ended, what it took.
+    """One group: its actions, outcomes and amounts.
 
-    `agreement` is the chance that two of its trials do the same; `as_recorded` the share that did what
-    was done then. `failed` are trials that gave no answer: they count nowhere.
+    `agreement` is the probability that two of its trials take the same action; `as_recorded` the
+    share that took the recorded action. `failed` are trials without an answer; they are not
+    counted.
     """
 
     name: str
@@ -76,19 +59,19 @@ class GroupSummary(Struct, frozen=True):
     agreement: float | None
     as_recorded: ShareEstimate | None
     outcomes: tuple[ShareEstimate, ...]
-    amounts: dict[str, MeanEstimate | None]
+    amounts: dict[str, inference.MeanEstimate | None]
     places: tuple[str, ...]
     failed: tuple[str, ...]
 
 
 class Comparison(Struct, frozen=True):
-    """One comparison of a group with the first. `effect` is a difference of shares or of means."""
+    """One test of a group against the first. `effect` is a difference of shares or of means."""
 
     group: str
     what: str
     of: str
     effect: float
-    interval: ConfidenceInterval | None
+    interval: inference.ConfidenceInterval | None
     test: str
     p: float
     p_adjusted: float = 1.0
@@ -96,12 +79,12 @@ class Comparison(Struct, frozen=True):
 
     @property
     def is_finding(self) -> bool:
-        """Whether it stands after Holm's rule."""
+        """Whether it is significant after Holm's rule."""
         return self.p_adjusted <= FINDING
 
 
 class GroupComparison(Struct, frozen=True):
-    """One group against the first: the tests that were made, and what they amount to."""
+    """One group against the first: the tests, and their verdict."""
 
     group: str
     base: str
@@ -110,8 +93,6 @@ class GroupComparison(Struct, frozen=True):
 
 
 class QuestionResult(Struct, frozen=True):
-    """One question, answered as far as it can be."""
-
     name: str
     groups: tuple[GroupSummary, ...]
     against: tuple[GroupComparison, ...]
@@ -119,28 +100,27 @@ class QuestionResult(Struct, frozen=True):
 
 
 class ExperimentAnalysis(Struct, frozen=True):
-    """Every question of an experiment, and the rules they were answered by."""
+    """The results of every question of an experiment, and the rules of the analysis."""
 
     answers: tuple[QuestionResult, ...]
     tests: int
-    rule: str = HOLM
+    rule: str = inference.HOLM
     level: float = FINDING
-    confidence: float = CONFIDENCE
+    confidence: float = inference.CONFIDENCE
     samples_min: int = SAMPLES_MIN
     seed: int = 0
 
 
 def as_wire(analysis: ExperimentAnalysis) -> Any:
-    """The analysis as JSON shows it."""
     return msgspec.to_builtins(analysis)
 
 
 def compare_groups(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[Comparison]:
-    """Compare `group` with `base` in every way that is open."""
+    """Yield every test of `group` against `base` that is possible."""
     yield from _compare_actions(base, group, seed)
     for verifier in list_verifiers([base, group]):
         one, other = (
-            [each.outcomes[verifier] for each in side.trials if verifier in each.outcomes] for side in (base, group)
+            [trial.outcomes[verifier] for trial in side.trials if verifier in trial.outcomes] for side in (base, group)
         )
         if min(len(one), len(other)) >= SAMPLES_MIN:
             yield _compare_shares("outcome", verifier, (base, group), ((sum(one), len(one)), (sum(other), len(other))))
@@ -149,24 +129,23 @@ def compare_groups(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[C
 
 
 def list_verifiers(groups: Iterable[TrialGroup]) -> list[str]:
-    """The verifiers that were asked of any of the trials."""
-    return list(dict.fromkeys(name for group in groups for each in group.trials for name in each.outcomes))
+    return list(dict.fromkeys(name for group in groups for trial in group.trials for name in trial.outcomes))
 
 
 def trial_amounts(trials: Iterable[Trial], name: str) -> list[float]:
-    """One amount of each trial that has it."""
-    return [value for each in trials if (value := AMOUNTS[name](each)) is not None]
+    return [value for trial in trials if (value := AMOUNTS[name](trial)) is not None]
 
 
 def _compare_actions(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[Comparison]:
-    one, other = ([each.action.key for each in side.trials if each.action] for side in (base, group))
+    one, other = ([trial.action.key for trial in side.trials if trial.action] for side in (base, group))
     if min(len(one), len(other)) < SAMPLES_MIN:
         return
     if not (base.stopped or group.stopped):
-        p, name = compare_kinds(one, other, seed)
-        yield Comparison(
-            group.name, "actions", "all", _total_variation(one, other), None, name, p, places=_trial_paths(base, group)
-        )
+        p, name = inference.compare_kinds(one, other, seed)
+        a, b = Counter(one), Counter(other)
+        # Total variation: half the sum of the differences of the shares; 0 equal, 1 disjoint.
+        effect = sum(abs(a[key] / len(one) - b[key] / len(other)) for key in {*a, *b}) / 2
+        yield Comparison(group.name, "actions", "all", effect, None, name, p, places=_trial_paths(base, group))
     for key, seen in sorted(Counter([*one, *other]).items()):
         if seen >= SAMPLES_MIN:
             pairs = (one.count(key), len(one)), (other.count(key), len(other))
@@ -177,59 +156,52 @@ def _compare_amounts(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator
     for name in _TESTED_AMOUNTS:
         one, other = (trial_amounts(side.trials, name) for side in (base, group))
         if min(len(one), len(other)) >= SAMPLES_MIN:
-            p, test = compare_means(one, other, seed)
-            shown = estimate_difference(one, other, seed)
-            yield Comparison(
-                group.name, "amount", name, shown.mean, shown.interval, test, p, places=_trial_paths(base, group)
-            )
+            p, test = inference.compare_means(one, other, seed)
+            mean = inference.estimate_difference(one, other, seed)
+            places = _trial_paths(base, group)
+            yield Comparison(group.name, "amount", name, mean.mean, mean.interval, test, p, places=places)
 
 
 def _compare_shares(
     what: str, of: str, groups: tuple[TrialGroup, TrialGroup], pairs: tuple[tuple[int, int], tuple[int, int]]
 ) -> Comparison:
-    stopped = any(each.stopped for each in groups)
-    one, other = (HitCount(hits, n, stopped) for hits, n in pairs)
-    p = inference.sequential_p_value(*pairs) if stopped else fisher_p_value(*pairs)
-    name = SEQUENTIAL if stopped else FISHER
-    interval = difference_interval(one, other)
+    stopped = any(group.stopped for group in groups)
+    one, other = (inference.HitCount(hits, n, stopped) for hits, n in pairs)
+    p = inference.sequential_p_value(*pairs) if stopped else inference.fisher_p_value(*pairs)
+    name = SEQUENTIAL if stopped else inference.FISHER
+    interval = inference.difference_interval(one, other)
     return Comparison(
         groups[1].name, what, of, other.share - one.share, interval, name, p, places=_trial_paths(*groups)
     )
 
 
-def _total_variation(one: Sequence[str], other: Sequence[str]) -> float:
-    """Half the sum of how far the shares are apart: 0 the same, 1 nothing in common."""
-    a, b = Counter(one), Counter(other)
-    return sum(abs(a[key] / len(one) - b[key] / len(other)) for key in {*a, *b}) / 2
-
-
 def _trial_paths(*groups: TrialGroup) -> tuple[str, ...]:
-    return tuple(each.place for group in groups for each in group.trials)
+    return tuple(trial.place for group in groups for trial in group.trials)
 
 
 def analyze_questions(questions: Sequence[ComparisonQuestion], seed: int = 0) -> ExperimentAnalysis:
     """Answer every question; all tests are one family."""
-    made = [
-        [(each, list(compare_groups(question.groups[0], each, seed))) for each in question.groups[1:]]
+    comparisons = [
+        [(other, list(compare_groups(question.groups[0], other, seed))) for other in question.groups[1:]]
         for question in questions
     ]
-    flat = [test for pairs in made for _, some in pairs for test in some]
-    adjusted = iter(adjust_p_values([test.p for test in flat]))
+    tests = [test for compared in comparisons for _, group_tests in compared for test in group_tests]
+    adjusted = iter(inference.adjust_p_values([test.p for test in tests]))
     answers = []
-    for question, pairs in zip(questions, made, strict=True):
+    for question, compared in zip(questions, comparisons, strict=True):
         against = []
-        for group, some in pairs:
-            judged = tuple(replace(test, p_adjusted=next(adjusted)) for test in some)
-            against.append(GroupComparison(group.name, question.groups[0].name, _judge_comparisons(judged), judged))
-        groups = tuple(summarize_group(each, question, seed) for each in question.groups)
+        for group, group_tests in compared:
+            final = tuple(replace(test, p_adjusted=next(adjusted)) for test in group_tests)
+            verdict = (DIFFERS if any(test.is_finding for test in final) else NONE) if final else FEW
+            against.append(GroupComparison(group.name, question.groups[0].name, verdict, final))
+        groups = tuple(summarize_group(other, question, seed) for other in question.groups)
         recorded = question.recorded.label if question.recorded else ""
         answers.append(QuestionResult(question.name, groups, tuple(against), recorded))
-    return ExperimentAnalysis(tuple(answers), len(flat), seed=seed)
+    return ExperimentAnalysis(tuple(answers), len(tests), seed=seed)
 
 
 def summarize_group(group: TrialGroup, question: ComparisonQuestion, seed: int) -> GroupSummary:
-    """Count one group."""
-    actions = Counter(each.action.key for each in group.trials if each.action)
+    actions = Counter(trial.action.key for trial in group.trials if trial.action)
     recorded = question.recorded
     return GroupSummary(
         group.name,
@@ -240,46 +212,35 @@ def summarize_group(group: TrialGroup, question: ComparisonQuestion, seed: int) 
         tuple(_action_shares(group, actions)),
         _agreement_rate(list(actions.values())),
         _estimate_share(group, ("as recorded", ""), _action_predicate(recorded.key)) if recorded and actions else None,
-        tuple(_outcome_shares(group)),
-        {name: estimate_mean(trial_amounts(group.trials, name), seed) for name in AMOUNTS},
-        tuple(each.place for each in group.trials),
+        tuple(_estimate_share(group, (name, ""), _outcome_predicate(name)) for name in list_verifiers([group])),
+        {name: inference.estimate_mean(trial_amounts(group.trials, name), seed) for name in AMOUNTS},
+        tuple(trial.place for trial in group.trials),
         group.failed,
     )
 
 
 def _action_shares(group: TrialGroup, actions: Counter[str]) -> Iterator[ShareEstimate]:
-    labels = {each.action.key: each.action.label for each in group.trials if each.action}
+    labels = {trial.action.key: trial.action.label for trial in group.trials if trial.action}
     for key, _ in sorted(actions.items(), key=lambda pair: (-pair[1], pair[0])):
         yield _estimate_share(group, (key, labels[key]), _action_predicate(key))
 
 
 def _action_predicate(key: str) -> Callable[[Trial], bool | None]:
-    return lambda each: each.action.key == key if each.action else None
-
-
-def _outcome_shares(group: TrialGroup) -> Iterator[ShareEstimate]:
-    for name in list_verifiers([group]):
-        yield _estimate_share(group, (name, ""), _outcome_predicate(name))
+    return lambda trial: trial.action.key == key if trial.action else None
 
 
 def _outcome_predicate(name: str) -> Callable[[Trial], bool | None]:
-    return lambda each: each.outcomes.get(name)
+    return lambda trial: trial.outcomes.get(name)
 
 
 def _estimate_share(group: TrialGroup, named: tuple[str, str], is_hit: Callable[[Trial], bool | None]) -> ShareEstimate:
-    """Count the hits among the trials of which it can be said."""
-    said = [(each.place, hit) for each in group.trials if (hit := is_hit(each)) is not None]
-    hits = tuple(place for place, hit in said if hit)
-    count = HitCount(len(hits), len(said), group.stopped)
-    return ShareEstimate(named[0], count.hits, count.n, count.share, share_interval(count), hits, named[1])
+    """Estimate the share of hits among the trials for which `is_hit` is known."""
+    known = [(trial.place, hit) for trial in group.trials if (hit := is_hit(trial)) is not None]
+    hits = tuple(path for path, hit in known if hit)
+    count = inference.HitCount(len(hits), len(known), group.stopped)
+    return ShareEstimate(named[0], count.hits, count.n, count.share, inference.share_interval(count), hits, named[1])
 
 
 def _agreement_rate(counts: Sequence[int]) -> float | None:
     n = sum(counts)
-    return sum(each * (each - 1) for each in counts) / (n * (n - 1)) if n > 1 else None
-
-
-def _judge_comparisons(judged: Sequence[Comparison]) -> str:
-    if not judged:
-        return FEW
-    return DIFFERS if any(each.is_finding for each in judged) else NONE
+    return sum(count * (count - 1) for count in counts) / (n * (n - 1)) if n > 1 else None

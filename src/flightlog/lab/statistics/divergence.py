@@ -1,7 +1,7 @@
-"""Where sessions part.
+"""Find where sessions diverge.
 
-Sessions that take the same action from the same place share a node. A branch begins where it went
-back to: it shares the nodes of its source up to that turn. Pure.
+Sessions that take the same actions from the start share nodes of a tree. A branch shares the nodes
+of its source up to the turn it goes back to. Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,15 +12,16 @@ from flightlog.lab.statistics.analysis import ShareEstimate
 from flightlog.lab.statistics.groups import Action
 from flightlog.model.text import one_line
 
+# Bounds for one page: deeper or wider trees are cut.
 STEPS_MAX = 400
 OUTLINE_MAX = 400
 _Begins = tuple[str, str, int]
-CELLS = 24
+CELLS = 24  # one cell is about 4 percentage points
 _LINES_MAX = 60
 
 
 class ActionPath(Struct, frozen=True):
-    """What one session did; `begins` names the run, session and number of steps it goes on from."""
+    """The actions of one session; `begins` is the run, session and step count that it continues."""
 
     run: str
     session: str
@@ -29,12 +30,11 @@ class ActionPath(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """How it is named."""
         return f"{self.run}/{self.session}"
 
 
 class PathNode(Struct):
-    """An action at a depth, the ways that came by, and those that ended here."""
+    """An action at a depth, the paths through it, and the paths that end at it."""
 
     action: Action
     depth: int
@@ -43,34 +43,34 @@ class PathNode(Struct):
     below: list["PathNode"] = field(default_factory=list)
 
 
-def build_path_tree(ways: Iterable[ActionPath]) -> PathNode:
-    """Lay the ways over each other; the root is where all begin."""
+def build_path_tree(paths: Iterable[ActionPath]) -> PathNode:
+    """Merge paths into a tree; the root is the common start."""
     root = PathNode(Action("", "", ""), 0)
-    given = sorted(ways, key=lambda each: (each.begins is not None, each.label))
-    known = {(way.run, way.session): way for way in given}
-    for way in given:
-        steps = (*_inherited_actions(way, known), *way.steps)[:STEPS_MAX]
+    ordered = sorted(paths, key=lambda path: (path.begins is not None, path.label))
+    by_session = {(path.run, path.session): path for path in ordered}
+    for path in ordered:
+        steps = (*_inherited_actions(path, by_session), *path.steps)[:STEPS_MAX]
         node = root
-        node.places.append(way.label)
+        node.places.append(path.label)
         for action in steps:
             node = _find_or_add_child(node, action)
-            node.places.append(way.label)
-        node.ends.append(way.label)
+            node.places.append(path.label)
+        node.ends.append(path.label)
     return root
 
 
 def iter_forks(root: PathNode) -> Iterator[PathNode]:
-    """The nodes after which the ways go on differently, or some end; from the root down."""
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
+    """Yield the nodes after which paths diverge, or some end, from the root down."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
         if len(node.below) > 1 or (node.below and node.ends):
             yield node
-        waiting += reversed(node.below)
+        stack += reversed(node.below)
 
 
 class PathSegment(Struct, frozen=True):
-    """Steps that some ways take one after the other without parting; `level` says how often they parted before."""
+    """Steps that some paths take without diverging; `level` counts the divergences before."""
 
     level: int
     first: PathNode
@@ -78,50 +78,49 @@ class PathSegment(Struct, frozen=True):
 
     @property
     def step_range(self) -> str:
-        """Which steps these are."""
         one = self.first.depth == self.last.depth
         return f"step {self.first.depth}" if one else f"steps {self.first.depth} to {self.last.depth}"
 
 
 def list_segments(root: PathNode, most: int = OUTLINE_MAX) -> list[PathSegment]:
-    """The stretches of a tree, each followed by those that go on from it; at most so many."""
-    told: list[PathSegment] = []
-    waiting = [(0, node) for node in reversed(root.below)]
-    while waiting and len(told) < most:
-        level, first = waiting.pop()
+    """Return the segments of a tree, each followed by those after it; at most `most`."""
+    segments: list[PathSegment] = []
+    stack = [(0, node) for node in reversed(root.below)]
+    while stack and len(segments) < most:
+        level, first = stack.pop()
         last = first
         while len(last.below) == 1 and not last.ends:
             last = last.below[0]
-        told.append(PathSegment(level, first, last))
-        waiting += [(level + 1, child) for child in reversed(last.below)]
-    return told
+        segments.append(PathSegment(level, first, last))
+        stack += [(level + 1, child) for child in reversed(last.below)]
+    return segments
 
 
-def _inherited_actions(way: ActionPath, known: Mapping[tuple[str, str], ActionPath]) -> tuple[Action, ...]:
-    """What was done before the way begins: by its source, by the source of that, and so on."""
-    before: tuple[Action, ...] = ()
-    seen = {way.label}
-    while way.begins is not None:
-        run, session, count = way.begins
-        source = known.get((run, session))
+def _inherited_actions(path: ActionPath, by_session: Mapping[tuple[str, str], ActionPath]) -> tuple[Action, ...]:
+    """Return the actions before a path begins: of its source, that one's source, and so on."""
+    inherited: tuple[Action, ...] = ()
+    seen = {path.label}
+    while path.begins is not None:
+        run, session, count = path.begins
+        source = by_session.get((run, session))
         if source is None or source.label in seen:
-            return before
-        before = (*source.steps[:count], *before)
+            return inherited
+        inherited = (*source.steps[:count], *inherited)
         seen.add(source.label)
-        way = source
-    return before
+        path = source
+    return inherited
 
 
 def _find_or_add_child(node: PathNode, action: Action) -> PathNode:
-    found = next((each for each in node.below if each.action.key == action.key), None)
-    if found is None:
-        found = PathNode(action, node.depth + 1)
-        node.below.append(found)
-    return found
+    child = next((candidate for candidate in node.below if candidate.action.key == action.key), None)
+    if child is None:
+        child = PathNode(action, node.depth + 1)
+        node.below.append(child)
+    return child
 
 
 def draw_share_bar(share: ShareEstimate, cells: int = CELLS) -> str:
-    """Draw the share as filled cells, where the true one may lie as shaded ones."""
+    """Draw a share as filled cells, with its interval as shaded ones."""
 
     def cell(at: float) -> str:
         may_be = share.interval.low <= at <= share.interval.high
@@ -131,11 +130,12 @@ def draw_share_bar(share: ShareEstimate, cells: int = CELLS) -> str:
 
 
 def iter_path_lines(root: PathNode, width: int = 100) -> Iterator[str]:
-    """Tell where the ways part, one line for each stretch, by its first step."""
-    told = list_segments(root, _LINES_MAX + 1)
-    for each in told[:_LINES_MAX]:
-        ends = f", {len(each.last.ends)} end" if each.last.ends else ""
-        head = f"{'  ' * min(each.level, 20)}{each.step_range}  {len(each.first.places)} of {len(root.places)}{ends}"
-        yield f"{head}  {one_line(each.first.action.label, width)}"
-    if len(told) > _LINES_MAX:
+    """Yield one line for each segment, labeled with its first step."""
+    segments = list_segments(root, _LINES_MAX + 1)
+    for segment in segments[:_LINES_MAX]:
+        ends = f", {len(segment.last.ends)} end" if segment.last.ends else ""
+        indent, count = "  " * min(segment.level, 20), len(segment.first.places)
+        head = f"{indent}{segment.step_range}  {count} of {len(root.places)}{ends}"
+        yield f"{head}  {one_line(segment.first.action.label, width)}"
+    if len(segments) > _LINES_MAX:
         yield "…"

@@ -1,9 +1,8 @@
-"""Trials, groups, actions.
+"""Sort samples, sessions and branches into groups of comparable trials.
 
-Two responses take the same action when they call the same tools with the same arguments, in the
-same order, once what does not change what is done is put aside: the order of keys, a tool's free
-description of itself, the name of the work directory, spaces at the ends of lines. Words, thoughts and
-ids do not count. Pure.
+Two responses take the same action when they call the same tools with the same arguments in the same
+order, ignoring what does not change the effect: the order of keys, a tool's free description, the
+path of the work directory, trailing spaces. Text, thinking and ids do not count. Pure.
 """
 
 import json
@@ -30,7 +29,7 @@ AS_RECORDED = "as recorded"
 
 
 class Action(Struct, frozen=True, order=True):
-    """An action: its `tool` (or tools), and `key`, by which it is counted; `label` is for people."""
+    """An action: its `tool` (or tools), the `key` it is counted by, and a `label` for people."""
 
     tool: str
     key: str
@@ -38,17 +37,16 @@ class Action(Struct, frozen=True, order=True):
 
 
 def action_of_response(content: Iterable[Mapping[str, Any]], stop_reason: str, work_dir: str = "") -> Action:
-    """The action of a response as the API gives it."""
     blocks = list(content)
-    used = [each for each in blocks if each.get("type") == "tool_use"]
-    calls = [(str(each.get("name") or "?"), each.get("input")) for each in used]
-    has_words = any(str(each.get("text") or "").strip() for each in blocks if each.get("type") == "text")
-    return _build_action([(name, given if isinstance(given, dict) else {}) for name, given in calls], stop_reason,
-                   work_dir, has_words=has_words)  # fmt: skip
+    calls = []
+    for block in (block for block in blocks if block.get("type") == "tool_use"):
+        arguments = block.get("input")
+        calls.append((str(block.get("name") or "?"), arguments if isinstance(arguments, dict) else {}))
+    has_words = any(str(block.get("text") or "").strip() for block in blocks if block.get("type") == "text")
+    return _build_action(calls, stop_reason, work_dir, has_words=has_words)
 
 
 def action_of_step(step: Step, work_dir: str = "") -> Action:
-    """The action of a recorded step."""
     has_words = any(getattr(block, "text", "").strip() for block in step.content)
     return _build_action(
         [(call.name, call.input) for call in step.calls], step.stop_reason, work_dir, has_words=has_words
@@ -56,7 +54,6 @@ def action_of_step(step: Step, work_dir: str = "") -> Action:
 
 
 def action_by_tool(action: Action) -> Action:
-    """The same action, told by its tools alone."""
     return Action(action.tool, action.tool, action.tool)
 
 
@@ -64,30 +61,30 @@ def _build_action(calls: Sequence[tuple[str, dict[str, Any]]], stop: str, work_d
     if not calls:
         word = {"max_tokens": CUT, "refusal": REFUSED}.get(stop, TEXT if has_words else NOTHING)
         return Action(word, word, word)
-    plain = [(name, _normalize_argument(given, work_dir.rstrip("/"))) for name, given in calls]
-    keys = [f"{name} {json.dumps(given, sort_keys=True, ensure_ascii=False)}" for name, given in plain]
-    labels = [f"{name} {format_arguments(given)}".strip() for name, given in plain]
-    return Action(_BETWEEN.join(name for name, _ in plain), _BETWEEN.join(keys), _BETWEEN.join(labels))
+    normalized = [(name, _normalize_argument(arguments, work_dir.rstrip("/"))) for name, arguments in calls]
+    keys = [f"{name} {json.dumps(arguments, sort_keys=True, ensure_ascii=False)}" for name, arguments in normalized]
+    labels = [f"{name} {format_arguments(arguments)}".strip() for name, arguments in normalized]
+    return Action(_BETWEEN.join(name for name, _ in normalized), _BETWEEN.join(keys), _BETWEEN.join(labels))
 
 
 def _normalize_argument(value: Any, work_dir: str) -> Any:
     if isinstance(value, dict):
-        return {str(key): _normalize_argument(each, work_dir) for key, each in value.items() if key not in _ASIDE}
+        return {str(key): _normalize_argument(item, work_dir) for key, item in value.items() if key not in _ASIDE}
     if isinstance(value, list):
-        return [_normalize_argument(each, work_dir) for each in value]
+        return [_normalize_argument(item, work_dir) for item in value]
     if not isinstance(value, str):
         return value
     if work_dir:
         value = re.sub(
-            rf"{re.escape(work_dir)}(?:/|(?![^\s/'\";:,)]))", lambda found: "./" if found[0][-1] == "/" else ".", value
+            rf"{re.escape(work_dir)}(?:/|(?![^\s/'\";:,)]))", lambda match: "./" if match[0][-1] == "/" else ".", value
         )
     return _ENDS.sub("", value).strip()
 
 
 class Trial(Struct, frozen=True):
-    """One answer or one session; `place` is its file or directory from the run's, by which it is shown.
+    """One answer or one session; `place` is its file or directory relative to the run.
 
-    `action` is None for a whole session; `outcomes` says of each verifier whether it passed.
+    `action` is None for a whole session; `outcomes` says for each verifier whether it passed.
     """
 
     place: str
@@ -99,7 +96,7 @@ class Trial(Struct, frozen=True):
 
 
 class TrialGroup(Struct, frozen=True):
-    """Trials that were asked the same. `stopped` says that a stopping rule decided how many there are."""
+    """Trials of the same request; `stopped` means that a stopping rule decided their number."""
 
     name: str
     trials: tuple[Trial, ...]
@@ -110,7 +107,7 @@ class TrialGroup(Struct, frozen=True):
 
 
 class ComparisonQuestion(Struct, frozen=True):
-    """Groups that can be compared: the first is the one as recorded. `recorded` is what was done then."""
+    """Groups to compare, the unchanged one first; `recorded` is the recorded action."""
 
     name: str
     groups: tuple[TrialGroup, ...]
@@ -119,78 +116,86 @@ class ComparisonQuestion(Struct, frozen=True):
 
 
 class RecordedAction(Struct, frozen=True):
-    """What was done when a request was first answered, and by which model."""
+    """The action of the recorded answer, and its model."""
 
     action: Action
     model: str
 
 
 class SampleContext(Struct, frozen=True):
-    """What else bears on samples: what was recorded, which variants there are, where a stopping rule decided."""
+    """Facts for grouping samples: recorded actions, variants, and where a stopping rule applied."""
 
     recorded: Mapping[Where, RecordedAction]
     variants: Sequence[Variant]
     stopped: Collection[tuple[str, int, int]]
     work_dir: str
     prefix: str
-    told_by: Callable[[Action], Action]
+    normalize: Callable[[Action], Action]
 
 
-def questions_from_samples(samples: Iterable[Sample], known: SampleContext) -> list[ComparisonQuestion]:
-    """One question for each request that was asked again; its groups are variants and models."""
+def questions_from_samples(samples: Iterable[Sample], facts: SampleContext) -> list[ComparisonQuestion]:
+    """Return one question for each sampled request; its groups are variants and models."""
     requests: dict[Where, dict[tuple[int, str], list[Sample]]] = {}
-    for each in samples:
-        groups = requests.setdefault((each.session, each.request), {})
-        groups.setdefault((each.variant, each.model), []).append(each)
-    return [_build_question(where, groups, known) for where, groups in sorted(requests.items())]
+    for sample in samples:
+        groups = requests.setdefault((sample.session, sample.request), {})
+        groups.setdefault((sample.variant, sample.model), []).append(sample)
+    return [_build_question(where, groups, facts) for where, groups in sorted(requests.items())]
 
 
 def _build_question(
-    where: Where, found: Mapping[tuple[int, str], list[Sample]], known: SampleContext
+    request: Where, samples: Mapping[tuple[int, str], list[Sample]], facts: SampleContext
 ) -> ComparisonQuestion:
-    then = known.recorded.get(where)
-    order = sorted(found, key=lambda each: (each[0], then is not None and each[1] != then.model, each[1]))
+    recorded_answer = facts.recorded.get(request)
+    order = sorted(
+        samples, key=lambda key: (key[0], recorded_answer is not None and key[1] != recorded_answer.model, key[1])
+    )
     if not order or order[0][0]:
-        order.insert(0, (0, then.model if then else ""))  # Nobody asked it as it was: there is nothing to compare with.
+        order.insert(
+            0, (0, recorded_answer.model if recorded_answer else "")
+        )  # An empty base group: the unchanged request was not sampled.
     base_model = order[0][1]
-    labels = {each.number: each.label for each in known.variants if (each.session, each.request) == where}
+    labels = {item.number: item.label for item in facts.variants if (item.session, item.request) == request}
     groups = []
     for variant, model in order:
-        name = sample_dir(*where, variant).rpartition("/")[2] + (f" {model}" if model != base_model else "")
+        name = sample_dir(*request, variant).rpartition("/")[2] + (f" {model}" if model != base_model else "")
         label = labels.get(variant, "") if variant else AS_RECORDED
-        groups.append(_build_group(name, (label, model), found.get((variant, model), []), (*where, variant), known))
-    recorded = known.told_by(then.action) if then else None
+        groups.append(_build_group(name, (label, model), samples.get((variant, model), []), (*request, variant), facts))
+    recorded = facts.normalize(recorded_answer.action) if recorded_answer else None
     return ComparisonQuestion(
-        f"{known.prefix.strip('./')} {where[0]} request {where[1]}".strip(), tuple(groups), recorded
+        f"{facts.prefix.strip('./')} {request[0]} request {request[1]}".strip(), tuple(groups), recorded
     )
 
 
 def _build_group(
-    name: str, said: tuple[str, str], samples: Sequence[Sample], where: tuple[str, int, int], known: SampleContext
+    name: str,
+    label_and_model: tuple[str, str],
+    samples: Sequence[Sample],
+    key: tuple[str, int, int],
+    facts: SampleContext,
 ) -> TrialGroup:
-    answered = [each for each in samples if not each.error]
-    failed = tuple(known.prefix + each.path for each in samples if each.error)
-    trials = tuple(_sample_trial(each, known) for each in answered)
-    return TrialGroup(name, trials, *said, where in known.stopped, failed)
+    answered = [sample for sample in samples if not sample.error]
+    failed = tuple(facts.prefix + sample.path for sample in samples if sample.error)
+    trials = tuple(_sample_trial(sample, facts) for sample in answered)
+    return TrialGroup(name, trials, *label_and_model, key in facts.stopped, failed)
 
 
-def _sample_trial(sample: Sample, known: SampleContext) -> Trial:
-    action = known.told_by(action_of_response(sample.content, sample.stop_reason, known.work_dir))
-    used = sample.usage
-    return Trial(known.prefix + sample.path, action, {}, used.prompt, used.output, sample.cost_usd)
+def _sample_trial(sample: Sample, facts: SampleContext) -> Trial:
+    action = facts.normalize(action_of_response(sample.content, sample.stop_reason, facts.work_dir))
+    usage = sample.usage
+    return Trial(facts.prefix + sample.path, action, {}, usage.prompt, usage.output, sample.cost_usd)
 
 
 def question_from_sessions(runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], index: int) -> ComparisonQuestion:
-    """One session of several runs, its replicates as trials; `runs` are names and what their pages say of sessions."""
+    """Return the question about one session of several runs; `runs` are names and meta rows."""
     groups = []
     for name, sessions in runs:
-        rows = [each for each in sessions if each["session_index"] == index and each["finished_at"]]
-        groups.append(TrialGroup(name, tuple(_session_trial(name, each) for each in rows)))
+        rows = [session for session in sessions if session["session_index"] == index and session["finished_at"]]
+        groups.append(TrialGroup(name, tuple(_session_trial(name, row) for row in rows)))
     return ComparisonQuestion(f"session {index}", tuple(groups))
 
 
 class BranchTrial(Struct, frozen=True):
-    """A replay, as much of it as is counted: where it went back to, with which prompt, and what it did first."""
+    """The counted facts of a replay: its source turn, its prompt, its first action."""
 
     run: str
     source: tuple[str, str, int]
@@ -201,22 +206,22 @@ class BranchTrial(Struct, frozen=True):
 
 
 def questions_from_branches(branches: Iterable[BranchTrial]) -> list[ComparisonQuestion]:
-    """One question for each turn that was gone back to; the branches without a prompt are the first group."""
+    """Return one question for each source turn; branches without a prompt come first."""
     turns: dict[tuple[str, str, int], dict[str, list[BranchTrial]]] = {}
-    for each in branches:
-        turns.setdefault(each.source, {}).setdefault(each.prompt, []).append(each)
-    made = []
+    for branch in branches:
+        turns.setdefault(branch.source, {}).setdefault(branch.prompt, []).append(branch)
+    questions = []
     for (run, session, turn), prompts in sorted(turns.items()):
         groups = []
         for number, prompt in enumerate(sorted({"", *prompts})):
-            found = prompts.get(prompt, [])
-            trials = tuple(_session_trial(each.run, each.session, each.action) for each in found)
+            trials_of_prompt = prompts.get(prompt, [])
+            trials = tuple(_session_trial(branch.run, branch.session, branch.action) for branch in trials_of_prompt)
             groups.append(TrialGroup(f"prompt {number}" if prompt else "no prompt", trials, prompt))
-        recorded = next((each.recorded for some in prompts.values() for each in some if each.recorded), None)
-        made.append(ComparisonQuestion(f"branches of {run} {session} turn {turn}", tuple(groups), recorded))
-    return made
+        recorded = next((branch.recorded for group in prompts.values() for branch in group if branch.recorded), None)
+        questions.append(ComparisonQuestion(f"branches of {run} {session} turn {turn}", tuple(groups), recorded))
+    return questions
 
 
-def _session_trial(run: str, said: Mapping[str, Any], action: Action | None = None) -> Trial:
-    outcomes = {str(each["name"]): bool(each["passed"]) for each in said["verifiers"]}
-    return Trial(f"../{run}/{said['session_dir']}", action, outcomes, cost_usd=said["total_cost_usd"])
+def _session_trial(run: str, meta: Mapping[str, Any], action: Action | None = None) -> Trial:
+    outcomes = {str(verifier["name"]): bool(verifier["passed"]) for verifier in meta["verifiers"]}
+    return Trial(f"../{run}/{meta['session_dir']}", action, outcomes, cost_usd=meta["total_cost_usd"])

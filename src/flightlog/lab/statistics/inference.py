@@ -1,30 +1,27 @@
-"""Wilson, bootstrap-t, Fisher, permutation, Holm, confidence sequence.
+"""Intervals and tests for shares and means, and Holm's rule.
 
-Looking after each sample and stopping when it looks good spoils an ordinary interval. The interval
-here is a confidence sequence: it holds at *every* number of samples at once, so it holds at the one
-where somebody stops, whatever made them stop. For a true share p, after n samples with s hits,
+Shares: Wilson's interval with a continuity correction. Without the correction it holds its level on
+average only: for rare actions and few samples the plain interval covers in as few as 83 of 100
+experiments; corrected it stays at its level or above for every share and every number of samples
+(`tests/lab/statistics/test_shares.py` computes this exactly).
+
+Shares under a stopping rule: looking after each sample and stopping when the result looks good
+invalidates an ordinary interval. The confidence sequence holds at *every* number of samples at
+once, so it holds wherever sampling stops. For a true share p, after n samples with s hits,
 
     M(p) = B(s + 1/2, n - s + 1/2) / B(1/2, 1/2)  /  p^s (1 - p)^(n - s)
 
-is a non-negative martingale that begins at 1 (the likelihood of the samples under a mixture of
-shares over that under p); by Ville's inequality it ever reaches 1/a with a chance of at most a. The
-interval is every p for which it did not. Its price: about three times the samples a count fixed
-beforehand would take to the same width. Pure functions of counts, without numpy.
+is a non-negative martingale that starts at 1 (the likelihood of the samples under a mixture of
+shares over that under p). By Ville's inequality it reaches 1/a with a probability of at most a. The
+interval is every p for which it did not. It needs about three times the samples of a fixed number.
 
-The interval is Wilson's with a continuity correction. Without the correction it holds its promise on
-average only: for rare actions and few samples the plain one covers in as few as 83 of 100
-experiments; corrected it stays at its level or above for every share and every number of samples
-(`tests/lab/statistics/test_shares.py` works this out exactly). Where a stopping rule decided how many
-samples there are, the interval is that of `stopping`. Pure; numbers in, numbers out.
+Means: the studentized bootstrap (bootstrap-t). Each draw is measured in its own standard errors,
+which keeps the level also for few and skewed samples, where plain percentiles are too narrow. If so
+many values are equal that draws have no spread, no interval is given.
 
-The interval is the studentised bootstrap (bootstrap-t): each draw is measured in its own standard
-errors, which keeps the promise also for few and lopsided samples, where plain percentiles are too
-narrow. Where so many values are equal that draws have no spread there is no honest interval, and none
-is given. Pure given a seed; numpy is imported when it is needed.
-
-Fisher's test is worked out in whole numbers. A permutation test deals the pooled values out again
-in every way there is, or, where those are too many, in `DRAWS` ways drawn with a seed and counting
-the one that was seen, which keeps its level exactly. Pure; numpy is imported when it is needed.
+Tests: Fisher's test is computed with integers. A permutation test uses every split of the pooled
+values, or, if those are too many, splits drawn with a seed plus the observed one, which keeps its
+level exactly. Pure for a given seed; numpy is imported only when needed, as it takes 0.1 s.
 """
 
 import functools
@@ -36,8 +33,8 @@ from typing import Any
 
 from msgspec import Struct
 
-_PRIOR = 0.5
-_HALVINGS = 60
+_PRIOR = 0.5  # Jeffreys' prior, the 1/2 in the formula above
+_HALVINGS = 60  # more than the 52 bits of a float's fraction
 STOPPING_SAMPLES_MIN = 5
 CONFIDENCE = 0.95
 WILSON = "Wilson, continuity-corrected"
@@ -46,29 +43,29 @@ NEWCOMBE = "Newcombe, from Wilson limits"
 BOTH = "from two confidence sequences"
 BOOTSTRAP = "bootstrap-t, 1,999 draws"
 BOOTSTRAP_DRAWS = 1_999
-SAMPLES_MIN = 5
-WAYS_MAX = 13_000
+SAMPLES_MIN = 5  # below that, draws repeat so often that the interval means nothing
+WAYS_MAX = 13_000  # every split of 8 and 8 (12,870) is still enumerated
 PERMUTATION_DRAWS = 9_999
 FISHER = "Fisher's exact test"
 PERMUTED = "permutation test"
 EVERY = "exact permutation test"
 HOLM = "Holm"
-_TIE = 1e-9
+_TIE = 1e-9  # relative: equal distances may differ by rounding
 
 
 def has_enough_samples(counts: Iterable[int], width: float, confidence: float = 0.95) -> bool:
-    """Whether each share of `counts` (how often each action was seen) is known to `width`, with five at least."""
-    seen = list(counts)
-    n = sum(seen)
+    """Return whether each share in `counts` is known to `width`, with at least five samples."""
+    hits = list(counts)
+    n = sum(hits)
     if n < STOPPING_SAMPLES_MIN:
         return False
-    # The share nearest to one half is the widest; nothing else needs to be looked at.
-    low, high = sequential_interval(min(seen, key=lambda count: abs(2 * count - n)), n, confidence)
+    # The share nearest to one half has the widest interval, so it alone decides.
+    low, high = sequential_interval(min(hits, key=lambda count: abs(2 * count - n)), n, confidence)
     return high - low <= width
 
 
 def sequential_interval(hits: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Say where the true share lies, however it was decided to stop at `n`."""
+    """Return the interval of a share that holds under any stopping rule."""
     assert 0 <= hits <= n, "a part is at most the whole"
     if n == 0:
         return 0.0, 1.0
@@ -80,10 +77,10 @@ def sequential_interval(hits: int, n: int, confidence: float = 0.95) -> tuple[fl
 
 
 def sequential_p_value(one: tuple[int, int], other: tuple[int, int]) -> float:
-    """How well two groups `(hits, n)` agree with one share: a p-value that holds wherever either was stopped.
+    """Return a p-value for equal shares of two groups `(hits, n)`, valid under any stopping rule.
 
-    The product of two such martingales is one, for each common share; the smallest over all shares is
-    at the share of both together.
+    The product of two such martingales is one, for each common share; its smallest value over all
+    shares is at the pooled share.
     """
     hits, n = one[0] + other[0], one[1] + other[1]
     if n == 0:
@@ -93,7 +90,7 @@ def sequential_p_value(one: tuple[int, int], other: tuple[int, int]) -> float:
 
 
 def _find_bound(hits: int, n: int, bound: float, between: tuple[float, float]) -> float:
-    """The share between one outside and one inside the interval where the martingale meets its bound."""
+    """Return where the martingale crosses `bound`, by bisection between outside and inside."""
     mixture = _log_mixture(hits, n)
     outside, inside = between
     for _ in range(_HALVINGS):
@@ -120,7 +117,7 @@ def _log_likelihood(hits: int, n: int, share: float) -> float:
 
 
 class ConfidenceInterval(Struct, frozen=True):
-    """Where a number lies; `method` names the interval."""
+    """Limits of an estimate; `method` names the interval."""
 
     low: float
     high: float
@@ -129,7 +126,7 @@ class ConfidenceInterval(Struct, frozen=True):
 
 
 class HitCount(Struct, frozen=True):
-    """So many `hits` of `n`; `stopped` says that a stopping rule decided on `n`."""
+    """`hits` of `n`; `stopped` means that a stopping rule decided `n`."""
 
     hits: int
     n: int
@@ -137,28 +134,23 @@ class HitCount(Struct, frozen=True):
 
     @property
     def share(self) -> float:
-        """The share seen."""
         return self.hits / self.n
 
 
 def share_interval(count: HitCount, confidence: float = CONFIDENCE) -> ConfidenceInterval:
-    """Say where the true share lies."""
     if count.stopped:
         return ConfidenceInterval(*sequential_interval(count.hits, count.n, confidence), ALWAYS, confidence)
     return ConfidenceInterval(*_wilson_bounds(count.hits, count.n, confidence), WILSON, confidence)
 
 
 def difference_interval(one: HitCount, other: HitCount, confidence: float = CONFIDENCE) -> ConfidenceInterval:
-    """Say where the difference of two shares lies, the second less the first."""
+    """Return the interval of the difference of two shares, the second minus the first."""
     if one.stopped or other.stopped:
-        half = (1 + confidence) / 2  # Each errs half as often, so that both together hold what is promised.
-        a, b = (
-            sequential_interval(one.hits, one.n, half),
-            sequential_interval(other.hits, other.n, half),
-        )
+        half = (1 + confidence) / 2  # Bonferroni: each may fail half as often.
+        a, b = (sequential_interval(one.hits, one.n, half), sequential_interval(other.hits, other.n, half))
         return ConfidenceInterval(max(b[0] - a[1], -1.0), min(b[1] - a[0], 1.0), BOTH, confidence)
     (low_one, high_one), (low_other, high_other) = (
-        _wilson_bounds(each.hits, each.n, confidence) for each in (one, other)
+        _wilson_bounds(count.hits, count.n, confidence) for count in (one, other)
     )
     difference = other.share - one.share
     below = hypot(other.share - low_other, high_one - one.share)
@@ -178,7 +170,7 @@ def _wilson_bounds(hits: int, n: int, confidence: float) -> tuple[float, float]:
 
 
 class MeanEstimate(Struct, frozen=True):
-    """A mean of `n` values; without an interval where nothing honest can be said."""
+    """A mean of `n` values; without an interval where none is valid."""
 
     mean: float
     n: int
@@ -186,33 +178,34 @@ class MeanEstimate(Struct, frozen=True):
 
 
 def estimate_mean(values: Sequence[float], seed: int, confidence: float = CONFIDENCE) -> MeanEstimate | None:
-    """The mean of what was measured, and where the true one lies."""
     return MeanEstimate(fmean(values), len(values), _bootstrap_interval([values], seed, confidence)) if values else None
 
 
 def estimate_difference(
     one: Sequence[float], other: Sequence[float], seed: int, confidence: float = CONFIDENCE
 ) -> MeanEstimate:
-    """How much more the second takes than the first."""
+    """Return the second mean minus the first, and its interval."""
     interval = _bootstrap_interval([one, other], seed, confidence)
     return MeanEstimate(fmean(other) - fmean(one), len(one) + len(other), interval)
 
 
 def _bootstrap_interval(groups: Sequence[Sequence[float]], seed: int, confidence: float) -> ConfidenceInterval | None:
-    if any(len(each) < SAMPLES_MIN for each in groups):
+    if any(len(group) < SAMPLES_MIN for group in groups):
         return None
-    import numpy as np  # noqa: PLC0415 - a tenth of a second, and not every command counts
+    import numpy as np  # noqa: PLC0415 - 0.1 s to import, and few commands need it
 
-    seen = [np.asarray(each, dtype=float) for each in groups]
-    mean, error = _mean_and_error([each[None, :] for each in seen])
+    samples = [np.asarray(group, dtype=float) for group in groups]
+    mean, error = _mean_and_error([sample[None, :] for sample in samples])
     rng = np.random.default_rng(seed)
-    drawn = [each[rng.integers(0, len(each), (BOOTSTRAP_DRAWS, len(each)))] for each in seen]
+    drawn = [sample[rng.integers(0, len(sample), (BOOTSTRAP_DRAWS, len(sample)))] for sample in samples]
     means, errors = _mean_and_error(drawn)
     if not error[0]:
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
-        apart = np.where(errors > 0, (means - mean) / errors, np.where(means == mean, 0.0, np.inf * (means - mean)))
-    low, high = np.quantile(apart, [(1 - confidence) / 2, (1 + confidence) / 2], method="inverted_cdf")
+        studentized = np.where(
+            errors > 0, (means - mean) / errors, np.where(means == mean, 0.0, np.inf * (means - mean))
+        )
+    low, high = np.quantile(studentized, [(1 - confidence) / 2, (1 + confidence) / 2], method="inverted_cdf")
     if not (np.isfinite(low) and np.isfinite(high)):
         return None
     middle, unit = float(mean[0]), float(error[0])
@@ -220,63 +213,65 @@ def _bootstrap_interval(groups: Sequence[Sequence[float]], seed: int, confidence
 
 
 def _mean_and_error(groups: Sequence[Any]) -> tuple[Any, Any]:
-    """The mean of the last group less that of the first one, if there are two, and its standard error, row by row."""
-    means = [each.mean(axis=1) for each in groups]
-    spread = sum(each.var(axis=1, ddof=1) / each.shape[1] for each in groups)
+    """Return the mean (with two groups: second minus first) and its standard error, row by row."""
+    means = [group.mean(axis=1) for group in groups]
+    spread = sum(group.var(axis=1, ddof=1) / group.shape[1] for group in groups)
     return (means[0] if len(groups) == 1 else means[1] - means[0]), spread**0.5
 
 
 def fisher_p_value(one: tuple[int, int], other: tuple[int, int]) -> float:
-    """Two-sided p-value for the same share in two groups `(hits, n)`."""
+    """Return the two-sided p-value for equal shares of two groups `(hits, n)`."""
     hits, n = one[0] + other[0], one[1] + other[1]
-    ways = {
+    tables = {
         k: comb(one[1], k) * comb(other[1], hits - k) for k in range(max(0, hits - other[1]), min(hits, one[1]) + 1)
     }
-    return sum(each for each in ways.values() if each <= ways[one[0]]) / comb(n, hits)
+    return sum(count for count in tables.values() if count <= tables[one[0]]) / comb(n, hits)
 
 
 def compare_means(one: Sequence[float], other: Sequence[float], seed: int) -> tuple[float, str]:
-    """P-value for the same mean, and which test it is."""
-    return _permutation_test([[each] for each in (*one, *other)], len(one), _mean_distance, seed)
+    """Return the p-value for equal means, and the name of the test."""
+    return _permutation_test([[value] for value in (*one, *other)], len(one), _mean_distance, seed)
 
 
 def compare_kinds(one: Sequence[str], other: Sequence[str], seed: int) -> tuple[float, str]:
-    """P-value for the same distribution over kinds, and which test it is; far is how far shares are apart in all."""
+    """Return the p-value for equal distributions over kinds, and the name of the test."""
     kinds = sorted({*one, *other})
-    rows = [[float(each == kind) for kind in kinds] for each in (*one, *other)]
+    rows = [[float(value == kind) for kind in kinds] for value in (*one, *other)]
     return _permutation_test(rows, len(one), _mean_distance, seed)
 
 
 def adjust_p_values(values: Sequence[float]) -> list[float]:
-    """Adjust p-values for their number: what stays below a level is found with that chance of *any* false finding."""
+    """Return p-values adjusted by Holm's rule for the chance of any false finding."""
     adjusted = [1.0] * len(values)
-    least = 0.0
-    for rank, place in enumerate(sorted(range(len(values)), key=values.__getitem__)):
-        least = max(least, min(1.0, (len(values) - rank) * values[place]))
-        adjusted[place] = least
+    adjusted_min = 0.0
+    for rank, index in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+        adjusted_min = max(adjusted_min, min(1.0, (len(values) - rank) * values[index]))
+        adjusted[index] = adjusted_min
     return adjusted
 
 
 def _permutation_test(
-    rows: Sequence[Sequence[float]], first: int, far: Callable[..., Any], seed: int
+    rows: Sequence[Sequence[float]], first: int, distance: Callable[..., Any], seed: int
 ) -> tuple[float, str]:
-    import numpy as np  # noqa: PLC0415 - a tenth of a second, and not every command tests
+    import numpy as np  # noqa: PLC0415 - 0.1 s to import, and few commands need it
 
     pooled = np.asarray(rows)
-    every = comb(len(rows), first) <= WAYS_MAX
-    chosen = _all_splits(len(rows), first) if every else _draw_splits(len(rows), first, seed)
-    seen = np.zeros(len(rows))
-    seen[:first] = 1
-    distances = far(chosen, pooled, first)
-    as_far = distances >= far(seen[None, :], pooled, first)[0] - _TIE * (1 + np.abs(pooled).max(initial=0))
-    if every:
-        return float(as_far.mean()), EVERY
-    return float((1 + as_far.sum()) / (1 + len(chosen))), PERMUTED
+    is_exact = comb(len(rows), first) <= WAYS_MAX
+    splits = _all_splits(len(rows), first) if is_exact else _draw_splits(len(rows), first, seed)
+    observed = np.zeros(len(rows))
+    observed[:first] = 1
+    distances = distance(splits, pooled, first)
+    at_least_as_far = distances >= distance(observed[None, :], pooled, first)[0] - _TIE * (
+        1 + np.abs(pooled).max(initial=0)
+    )
+    if is_exact:
+        return float(at_least_as_far.mean()), EVERY
+    return float((1 + at_least_as_far.sum()) / (1 + len(splits))), PERMUTED
 
 
-def _mean_distance(chosen: Any, pooled: Any, first: int) -> Any:
-    """How far apart the means of the two groups are, added up over the columns, for each way to choose the first."""
-    sums = chosen @ pooled
+def _mean_distance(splits: Any, pooled: Any, first: int) -> Any:
+    """Return the distance of the group means, summed over columns, for each split."""
+    sums = splits @ pooled
     others = pooled.sum(axis=0) - sums
     return abs(sums / first - others / (len(pooled) - first)).sum(axis=1)
 
@@ -285,15 +280,15 @@ def _mean_distance(chosen: Any, pooled: Any, first: int) -> Any:
 def _all_splits(total: int, first: int) -> Any:
     import numpy as np  # noqa: PLC0415 - as above
 
-    ways = np.zeros((comb(total, first), total))
-    for row, places in enumerate(combinations(range(total), first)):
-        ways[row, list(places)] = 1
-    return ways
+    splits = np.zeros((comb(total, first), total))
+    for row, members in enumerate(combinations(range(total), first)):
+        splits[row, list(members)] = 1
+    return splits
 
 
 def _draw_splits(total: int, first: int, seed: int) -> Any:
     import numpy as np  # noqa: PLC0415 - as above
 
-    ways = np.zeros((PERMUTATION_DRAWS, total))
-    ways[:, :first] = 1
-    return np.random.default_rng(seed).permuted(ways, axis=1)
+    splits = np.zeros((PERMUTATION_DRAWS, total))
+    splits[:, :first] = 1
+    return np.random.default_rng(seed).permuted(splits, axis=1)

@@ -1,6 +1,6 @@
-"""`analysis.md`: what an analysis says, in sentences, each with the samples it stands on. Pure.
+"""Render `analysis.md`: the results in sentences, each with a footnote to its samples. Pure.
 
-What the samples say is foreign text: it stands in code spans, on one line.
+Text from samples is foreign: it is shown in code spans, on one line.
 """
 
 import re
@@ -29,118 +29,119 @@ AMOUNT_NAMES = {"output_tokens": "output tokens", "input_tokens": "input tokens"
 
 
 class _Footnotes:
-    """The footnotes: which samples a sentence stands on, each set once."""
+    """Footnotes that list the samples behind a sentence, each set once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, ...], int] = {}
+        self._numbers: dict[tuple[str, ...], int] = {}
 
     def __call__(self, sentence: str, places: Sequence[str]) -> str:
-        assert places, "a sentence stands on samples"
-        number = self._known.setdefault(tuple(places), len(self._known) + 1)
+        assert places, "a sentence needs samples"
+        number = self._numbers.setdefault(tuple(places), len(self._numbers) + 1)
         return f"{sentence}[^{number}]"
 
     def render_lines(self) -> Iterator[str]:
-        for places, number in self._known.items():
-            yield f"[^{number}]: " + ", ".join(f"[{each.removesuffix('.json')}](<{quote(each)}>)" for each in places)
+        for places, number in self._numbers.items():
+            yield f"[^{number}]: " + ", ".join(f"[{place.removesuffix('.json')}](<{quote(place)}>)" for place in places)
 
 
 def render_analysis(name: str, analysis: ExperimentAnalysis, root: PathNode | None = None) -> str:
-    """Write the page; `root` is the tree of what the sessions did."""
+    """Return the page; `root` is the tree of the sessions' actions."""
     notes = _Footnotes()
     body = [line for answer in analysis.answers for line in _render_answer(answer, notes)]
-    seen = sum(group.n for answer in analysis.answers for group in answer.groups)
-    every = [place for answer in analysis.answers for group in answer.groups for place in group.places]
+    sample_count = sum(group.n for answer in analysis.answers for group in answer.groups)
+    places = [place for answer in analysis.answers for group in answer.groups for place in group.places]
     rules = (
-        f"{seen} samples: intervals hold with {analysis.confidence:.0%}, {analysis.tests} comparisons were made, "
+        f"{sample_count} samples: intervals hold with {analysis.confidence:.0%}, "
+        f"{analysis.tests} comparisons were made, "
         f"a finding is one that {analysis.rule}'s rule over all of them leaves at or below {analysis.level:g}, "
-        f"and nothing is said of groups with fewer than {analysis.samples_min} (seed {analysis.seed})."
+        f"and groups with fewer than {analysis.samples_min} samples are not compared (seed {analysis.seed})."
     )
-    head = [f"# Analysis of {_escape_markdown(name)}", "", MARK, "", notes(rules, every), ""]
-    parted = list(_render_paths(root, notes)) if root is not None and len(root.places) > 1 else []
-    return "\n".join([*head, *body, *parted, "## Samples", "", *notes.render_lines(), ""])
+    head = [f"# Analysis of {_escape_markdown(name)}", "", MARK, "", notes(rules, places), ""]
+    divergence = list(_render_paths(root, notes)) if root is not None and len(root.places) > 1 else []
+    return "\n".join([*head, *body, *divergence, "## Samples", "", *notes.render_lines(), ""])
 
 
 def _render_answer(answer: QuestionResult, notes: _Footnotes) -> Iterator[str]:
     yield f"## {_escape_markdown(answer.name)}"
     yield ""
     for against in answer.against:
-        yield from (f"- {each}" for each in _render_comparison(against, answer, notes))
+        yield from (f"- {line}" for line in _render_comparison(against, answer, notes))
     for group in answer.groups:
         if group.n:
-            yield from (f"- {each}" for each in _render_group(group, notes))
+            yield from (f"- {line}" for line in _render_group(group, notes))
             yield from _render_bars(group)
         if group.failed:
             yield "- " + notes(
-                f"{len(group.failed)} of {_group_title(group)} gave no answer and count nowhere.", group.failed
+                f"{len(group.failed)} of {_group_title(group)} gave no answer and are not counted.", group.failed
             )
     yield ""
 
 
 def _render_bars(group: GroupSummary) -> Iterator[str]:
-    """Shares as bars; indented, so that no word of a sample is anything but a word."""
+    """Yield shares as bars, indented so that Markdown shows text of samples verbatim."""
     shown = (*group.actions[:_SHARES_MAX], *group.outcomes)
     if shown:
         yield ""
         yield from (
-            f"      {draw_share_bar(each)}  {each.hits:>3}  {one_line(each.label or each.name, 60)}" for each in shown
+            f"      {draw_share_bar(share)}  {share.hits:>3}  {one_line(share.label or share.name, 60)}"
+            for share in shown
         )
         yield ""
 
 
 def _render_paths(root: PathNode, notes: _Footnotes) -> Iterator[str]:
-    said = f"{len(root.places)} sessions, laid over each other: they part after each line that has lines below it."
-    yield from ("## Where ways part", "", notes(said, [f"../{place}" for place in root.places]), "")
+    sentence = f"{len(root.places)} sessions in one tree: they diverge after each line that has lines below it."
+    yield from ("## Divergence", "", notes(sentence, [f"../{place}" for place in root.places]), "")
     yield from (f"    {line}" for line in iter_path_lines(root))
     yield ""
 
 
 def _render_group(group: GroupSummary, notes: _Footnotes) -> Iterator[str]:
-    named = _group_title(group)
+    title = _group_title(group)
     for share in group.actions[:_SHARES_MAX]:
-        said = (
-            f"{named}: {inline_code(share.label or share.name)} in {share.hits} of {share.n} ({format_share(share)})."
+        sentence = (
+            f"{title}: {inline_code(share.label or share.name)} in {share.hits} of {share.n} ({format_share(share)})."
         )
-        yield notes(said, share.places)
+        yield notes(sentence, share.places)
     rest = group.actions[_SHARES_MAX:]
     if rest:
-        places = [place for each in rest for place in each.places]
-        yield notes(f"{named}: {len(rest)} other actions in {len(places)} samples.", places)
+        places = [place for other in rest for place in other.places]
+        yield notes(f"{title}: {len(rest)} other actions in {len(places)} samples.", places)
     if group.agreement is not None:
-        yield notes(f"{named}: two samples agree with a chance of {group.agreement:.0%}.", group.places)
+        yield notes(f"{title}: two samples agree with a probability of {group.agreement:.0%}.", group.places)
     if group.as_recorded is not None:
         share = group.as_recorded
-        said = f"{named}: {share.hits} of {share.n} do what was done when it was recorded ({format_share(share)})."
-        yield notes(said, share.places or group.places)
+        sentence = f"{title}: {share.hits} of {share.n} take the recorded action ({format_share(share)})."
+        yield notes(sentence, share.places or group.places)
     for share in group.outcomes:
-        said = f"{named}: {inline_code(share.name)} passed in {share.hits} of {share.n} ({format_share(share)})."
-        yield notes(said, share.places or group.places)
+        sentence = f"{title}: {inline_code(share.name)} passed in {share.hits} of {share.n} ({format_share(share)})."
+        yield notes(sentence, share.places or group.places)
     for name, amount in group.amounts.items():
         if amount is not None:
-            yield notes(f"{named}: {format_mean(name, amount)}.", group.places)
+            yield notes(f"{title}: {format_mean(name, amount)}.", group.places)
 
 
 def _render_comparison(against: GroupComparison, answer: QuestionResult, notes: _Footnotes) -> Iterator[str]:
-    base = next(each for each in answer.groups if each.name == against.base)
-    group = next(each for each in answer.groups if each.name == against.group)
+    groups = {group.name: group for group in answer.groups}
+    base, group = groups[against.base], groups[against.group]
     places = (*base.places, *group.places)
     if not places:
         return
     pair = f"{_group_title(group)} against {_group_title(base)}"
     if against.verdict == FEW:
-        yield notes(f"{pair}: too few samples to say anything ({base.n} and {group.n}).", places)
+        yield notes(f"{pair}: too few samples to compare ({base.n} and {group.n}).", places)
         return
     if against.verdict != DIFFERS:
         yield notes(f"{pair}: no difference was found, which does not mean that there is none.", places)
-    labels = {share.name: share.label for each in (base, group) for share in each.actions}
+    labels = {share.name: share.label for side in (base, group) for share in side.actions}
     for test in against.tests:
-        said = (
+        sentence = (
             f"{pair}: {describe_effect(test, labels)}; {test.test}, p = {test.p:.3g}, {test.p_adjusted:.3g} after Holm"
         )
-        yield notes(f"{said}: {'a finding' if test.is_finding else 'not a finding'}.", test.places)
+        yield notes(f"{sentence}: {'a finding' if test.is_finding else 'not a finding'}.", test.places)
 
 
 def describe_effect(test: Comparison, labels: dict[str, str]) -> str:
-    """Say how large a difference is."""
     if test.what == "actions":
         return f"the actions as a whole are {test.effect:.0%} apart"
     span = f" ({_format_interval(test.interval, percents=test.what != 'amount')})" if test.interval else ""
@@ -150,12 +151,10 @@ def describe_effect(test: Comparison, labels: dict[str, str]) -> str:
 
 
 def format_share(share: ShareEstimate) -> str:
-    """Say a share with its interval."""
     return f"{share.share:.0%}, {_format_interval(share.interval, percents=True)}"
 
 
 def format_mean(name: str, amount: MeanEstimate) -> str:
-    """Say an amount with its interval."""
     span = f" ({_format_interval(amount.interval, percents=False)})" if amount.interval else ", no interval"
     return f"{amount.mean:.4g} {AMOUNT_NAMES[name]} on average over {amount.n}{span}"
 
@@ -167,16 +166,16 @@ def _format_interval(interval: ConfidenceInterval, *, percents: bool) -> str:
 
 
 def _group_title(group: GroupSummary) -> str:
-    said = f" {inline_code(group.label)}" if group.label and group.label != "as recorded" else ""
-    return f"{_escape_markdown(group.name)}{said}"
+    label = f" {inline_code(group.label)}" if group.label and group.label != "as recorded" else ""
+    return f"{_escape_markdown(group.name)}{label}"
 
 
 def inline_code(text: str) -> str:
-    """Foreign words in Markdown, as words and nothing else."""
+    """Return foreign text as a Markdown code span on one line."""
     line = one_line(text, _LABEL_CHARS_MAX) or " "
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     pad = " " if line[0] == "`" or line[-1] == "`" else ""
-    return f"{fence}{pad}{line}{pad}{fence}"
+    return f"{ticks}{pad}{line}{pad}{ticks}"
 
 
 def _escape_markdown(name: str) -> str:

@@ -1,7 +1,4 @@
-"""Which questions a run raises.
-
-The trees of actions come from here too: how far replicates and branches go the same way.
-"""
+"""Derive questions from runs, answer them, and write the analysis."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,23 +12,11 @@ from flightlog.lab.resample.samples import Sample, journal_events, list_samples,
 from flightlog.lab.resample.state import BatchStarted
 from flightlog.lab.run_reader import RunSession, trees_of
 from flightlog.lab.run_session import exchanges_of
+from flightlog.lab.statistics import groups
 from flightlog.lab.statistics.analysis import ExperimentAnalysis, analyze_questions
 from flightlog.lab.statistics.divergence import ActionPath, PathNode, build_path_tree
-from flightlog.lab.statistics.groups import (
-    Action,
-    BranchTrial,
-    ComparisonQuestion,
-    RecordedAction,
-    SampleContext,
-    action_by_tool,
-    action_of_response,
-    action_of_step,
-    question_from_sessions,
-    questions_from_branches,
-    questions_from_samples,
-)
 from flightlog.lab.statistics.report import MARK, NAME, render_analysis
-from flightlog.lab.store import PlannedSession, RunStore
+from flightlog.lab.store import RunStore
 from flightlog.model.errors import Conflict, FlightlogError, NotFound, optional_import
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.model.runtime import Runtime
@@ -42,98 +27,84 @@ BY = ("arguments", "tool")
 
 
 class ComparisonOptions(Struct, frozen=True):
-    """How actions are told apart, and where programs are."""
+    """How actions are distinguished, and the search path for programs."""
 
-    told_by: Callable[[Action], Action]
+    normalize: Callable[[groups.Action], groups.Action]
     programs: str
 
 
-def sample_questions(book: RunStore, taste: ComparisonOptions, *, prefix: str = "") -> list[ComparisonQuestion]:
-    """The requests of a run that were asked again; `prefix` leads from where the places are read to the run."""
-    found = list_samples(book.path)
-    if not found:
+def sample_questions(run: RunStore, options: ComparisonOptions, *, prefix: str = "") -> list[groups.ComparisonQuestion]:
+    """Return questions about the sampled requests of a run; `prefix` is put before each path."""
+    samples = list_samples(run.path)
+    if not samples:
         return []
     stopped = {
         (target.session, target.request, target.variant)
-        for event in journal_events(book.path)
+        for event in journal_events(run.path)
         if isinstance(event, BatchStarted) and event.limits.until_width is not None
         for target in event.targets
     }
-    known = SampleContext(
-        _load_recorded_actions(book, found),
-        list_variants(book.path),
-        stopped,
-        book.config.work_dir,
-        prefix,
-        taste.told_by,
-    )
-    return questions_from_samples(found, known)
+    recorded, variants = _load_recorded_actions(run, samples), list_variants(run.path)
+    facts = groups.SampleContext(recorded, variants, stopped, run.config.work_dir, prefix, options.normalize)
+    return groups.questions_from_samples(samples, facts)
 
 
-def session_questions(books: Sequence[RunStore]) -> list[ComparisonQuestion]:
-    """The sessions of several runs, or of one with replicates, that ended more than once."""
-    told = [(book.name, run_meta(book.name, book.config, book.state)["sessions"]) for book in books]
-    last = max((len(book.config.sessions) for book in books), default=0)
-    questions = [question_from_sessions(told, index) for index in range(1, last + 1)]
-    return [each for each in questions if sum(len(group.trials) for group in each.groups) >= PAIR]
+def session_questions(runs: Sequence[RunStore]) -> list[groups.ComparisonQuestion]:
+    """Return questions about sessions that ended more than once in these runs."""
+    sessions_by_run = [(run.name, run_meta(run.name, run.config, run.state)["sessions"]) for run in runs]
+    last = max((len(run.config.sessions) for run in runs), default=0)
+    questions = [groups.question_from_sessions(sessions_by_run, index) for index in range(1, last + 1)]
+    return [question for question in questions if sum(len(group.trials) for group in question.groups) >= PAIR]
 
 
-def branch_questions(books: Sequence[RunStore], taste: ComparisonOptions) -> list[ComparisonQuestion]:
-    """The turns that some of these runs go back to."""
-    return questions_from_branches(_iter_branches(books, taste))
+def branch_questions(runs: Sequence[RunStore], options: ComparisonOptions) -> list[groups.ComparisonQuestion]:
+    return groups.questions_from_branches(_iter_branches(runs, options))
 
 
-def iter_action_paths(books: Sequence[RunStore], taste: ComparisonOptions) -> Iterator[ActionPath]:
-    """What each session of these runs did, action by action, with its place."""
-    for book in books:
-        trees = trees_of(book, taste.programs)
-        for planned in book.planned_sessions():
-            if book.state.last_attempt(planned.name) is not None:
-                yield _build_action_path(book, planned, RunSession(book, planned, trees), taste)
+def iter_action_paths(runs: Sequence[RunStore], options: ComparisonOptions) -> Iterator[ActionPath]:
+    for run in runs:
+        trees = trees_of(run, options.programs)
+        for planned in run.planned_sessions():
+            if run.state.last_attempt(planned.name) is not None:
+                own_steps = RunSession(run, planned, trees).own_steps()
+                steps = tuple(options.normalize(groups.action_of_step(step, run.config.work_dir)) for step in own_steps)
+                branch = run.state.branch if planned.index == 1 else None
+                begins = (branch.source_run, branch.source_dir, branch.turn - 1) if branch else None
+                yield ActionPath(run.name, planned.name, steps, begins)
 
 
-def _build_action_path(
-    book: RunStore, planned: PlannedSession, read: RunSession, taste: ComparisonOptions
-) -> ActionPath:
-    branch = book.state.branch if planned.index == 1 else None
-    steps = tuple(taste.told_by(action_of_step(each, book.config.work_dir)) for each in read.own_steps())
-    begins = (branch.source_run, branch.source_dir, branch.turn - 1) if branch else None
-    return ActionPath(book.name, planned.name, steps, begins)
-
-
-def _iter_branches(books: Sequence[RunStore], taste: ComparisonOptions) -> Iterator[BranchTrial]:
-    names = {book.name: book for book in books}
-    for book in books:
-        branch = book.state.branch
+def _iter_branches(runs: Sequence[RunStore], options: ComparisonOptions) -> Iterator[groups.BranchTrial]:
+    by_name = {run.name: run for run in runs}
+    for run in runs:
+        branch = run.state.branch
         if branch is None:
             continue
-        said = run_meta(book.name, book.config, book.state)["sessions"][0]
-        if not said["finished_at"]:
-            continue
-        first = _action_at_turn(book, book.planned_sessions()[0].name, 1, taste)
-        source = names.get(branch.source_run)
-        then = _action_at_turn(source, branch.source_dir, branch.turn, taste) if source else None
-        yield BranchTrial(
-            book.name, (branch.source_run, branch.source_dir, branch.turn), branch.prompt, said, first, then
-        )
+        meta = run_meta(run.name, run.config, run.state)["sessions"][0]
+        if meta["finished_at"]:
+            first = _action_at_turn(run, run.planned_sessions()[0].name, 1, options)
+            point = (branch.source_run, branch.source_dir, branch.turn)
+            source = by_name.get(branch.source_run)
+            recorded = _action_at_turn(source, branch.source_dir, branch.turn, options) if source else None
+            yield groups.BranchTrial(run.name, point, branch.prompt, meta, first, recorded)
 
 
-def _action_at_turn(book: RunStore, session: str, turn: int, taste: ComparisonOptions) -> Action | None:
-    planned = next((each for each in book.planned_sessions() if each.name == session), None)
-    if planned is None or book.state.last_attempt(session) is None:
+def _action_at_turn(run: RunStore, session: str, turn: int, options: ComparisonOptions) -> groups.Action | None:
+    planned = next((candidate for candidate in run.planned_sessions() if candidate.name == session), None)
+    if planned is None or run.state.last_attempt(session) is None:
         return None
-    steps = RunSession(book, planned, trees_of(book, taste.programs)).own_steps()
-    return taste.told_by(action_of_step(steps[turn - 1], book.config.work_dir)) if turn <= len(steps) else None
+    steps = RunSession(run, planned, trees_of(run, options.programs)).own_steps()
+    return (
+        options.normalize(groups.action_of_step(steps[turn - 1], run.config.work_dir)) if turn <= len(steps) else None
+    )
 
 
-def _load_recorded_actions(book: RunStore, found: Sequence[Sample]) -> dict[tuple[str, int], RecordedAction]:
-    """What each request that was asked again was answered with the first time."""
+def _load_recorded_actions(run: RunStore, samples: Sequence[Sample]) -> dict[tuple[str, int], groups.RecordedAction]:
     wanted: dict[str, set[int]] = {}
-    for each in found:
-        wanted.setdefault(each.session, set()).add(each.request)
-    told = {}
+    for sample in samples:
+        wanted.setdefault(sample.session, set()).add(sample.request)
+    recorded = {}
     for session, requests in wanted.items():
-        exchanges = exchanges_of(book.path / session)
+        exchanges = exchanges_of(run.path / session)
         for exchange in exchanges.read_exchanges():
             if exchange.index in requests:
                 try:
@@ -141,75 +112,62 @@ def _load_recorded_actions(book: RunStore, found: Sequence[Sample]) -> dict[tupl
                 except FlightlogError:
                     message = None
                 if message:
-                    told[session, exchange.index] = _recorded_action(message, book.config.work_dir)
-    return told
+                    recorded[session, exchange.index] = _recorded_action(message, run.config.work_dir)
+    return recorded
 
 
-def _recorded_action(message: dict[str, object], work_dir: str) -> RecordedAction:
+def _recorded_action(message: dict[str, object], work_dir: str) -> groups.RecordedAction:
     content = message.get("content")
-    blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
-    action = action_of_response(blocks, str(message.get("stop_reason") or ""), work_dir)
-    return RecordedAction(action, str(message.get("model") or ""))
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    action = groups.action_of_response(blocks, str(message.get("stop_reason") or ""), work_dir)
+    return groups.RecordedAction(action, str(message.get("model") or ""))
 
 
-def analyze_runs(runtime: Runtime, books: Sequence[RunStore], by: str = BY[0], seed: int = 0) -> ExperimentAnalysis:
-    """Answer what these runs can be asked; of a single one also what the branches beside it say."""
-    taste = ComparisonOptions(action_by_tool if by == "tool" else _group_by_tool, runtime.program_path)
-    many = len(books) > 1
+def analyze_runs(runtime: Runtime, runs: Sequence[RunStore], by: str = BY[0], seed: int = 0) -> ExperimentAnalysis:
+    """Answer the questions of these runs; for a single run also those of its branches."""
+    options = _comparison_options(runtime, by)
+    many = len(runs) > 1
     questions = [
-        each for book in books for each in sample_questions(book, taste, prefix=f"../{book.name}/" if many else "")
+        question
+        for run in runs
+        for question in sample_questions(run, options, prefix=f"../{run.name}/" if many else "")
     ]
-    questions += branch_questions(books if many else list_run_family(runtime, books[0]), taste)
-    questions += session_questions(books)
+    questions += branch_questions(runs if many else list_run_family(runtime, runs[0]), options)
+    questions += session_questions(runs)
     with optional_import():
         return analyze_questions(questions, seed)
 
 
-def list_run_family(runtime: Runtime, book: RunStore) -> list[RunStore]:
-    """A run with every branch of it that lies beside it, and the branches of those."""
-    beside, _ = service.open_readable_runs(runtime, book.path.parent)
-    found = {book.name: book}
+def list_run_family(runtime: Runtime, run: RunStore) -> list[RunStore]:
+    """Return a run with all its branches beside it, and their branches."""
+    candidates, _ = service.open_readable_runs(runtime, run.path.parent)
+    family = {run.name: run}
     while True:
-        more = {
-            each.name: each
-            for each in beside
-            if each.state.branch and each.state.branch.source_run in found and each.name not in found
+        children = {
+            candidate.name: candidate
+            for candidate in candidates
+            if candidate.state.branch and candidate.state.branch.source_run in family and candidate.name not in family
         }
-        if not more:
-            return list(found.values())
-        found |= more
+        if not children:
+            return list(family.values())
+        family |= children
 
 
-def build_divergence_tree(runtime: Runtime, books: Sequence[RunStore], by: str = BY[0]) -> PathNode:
-    """Lay what the sessions of these runs did over each other."""
-    return build_path_tree(
-        iter_action_paths(
-            books, ComparisonOptions(action_by_tool if by == "tool" else _group_by_tool, runtime.program_path)
-        )
-    )
+def build_divergence_tree(runtime: Runtime, runs: Sequence[RunStore], by: str = BY[0]) -> PathNode:
+    return build_path_tree(iter_action_paths(runs, _comparison_options(runtime, by)))
 
 
-def write_analysis(runtime: Runtime, book: RunStore, analysis: ExperimentAnalysis) -> Path:
-    """Write the analysis of a run beside its other pages; what a person wrote there is left alone."""
+def write_analysis(runtime: Runtime, run: RunStore, analysis: ExperimentAnalysis) -> Path:
+    """Write the analysis into the run; raise Conflict instead of replacing a person's file."""
     if not any(group.n for answer in analysis.answers for group in answer.groups):
-        raise NotFound(
-            f"{book.name} has no samples, replicates or branches", hint=f"flightlog lab resample {book.name}"
-        )
-    path = book.path / NAME
+        raise NotFound(f"{run.name} has no samples, replicates or branches", hint=f"flightlog lab resample {run.name}")
+    path = run.path / NAME
     if path.exists() and MARK not in path.read_text("utf-8", "replace"):
-        raise Conflict(f"{NAME} of {book.name} was written by a person", hint=f"rename it first: {path}")
-    write_output_files(
-        book.path,
-        [
-            OutputFile(
-                NAME,
-                Tier.PRIVATE,
-                render_analysis(book.name, analysis, build_divergence_tree(runtime, list_run_family(runtime, book))),
-            )
-        ],
-    )
+        raise Conflict(f"{NAME} of {run.name} was written by hand", hint=f"rename it first: {path}")
+    tree = build_divergence_tree(runtime, list_run_family(runtime, run))
+    write_output_files(run.path, [OutputFile(NAME, Tier.PRIVATE, render_analysis(run.name, analysis, tree))])
     return path
 
 
-def _group_by_tool(action: Action) -> Action:
-    return action
+def _comparison_options(runtime: Runtime, by: str) -> ComparisonOptions:
+    return ComparisonOptions(groups.action_by_tool if by == "tool" else lambda action: action, runtime.program_path)

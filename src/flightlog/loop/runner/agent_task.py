@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from flightlog.agents.claude_code.driver import ClaudeCode, find
-from flightlog.agents.claude_code.files import AGENT
+from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.claude_code.stream import StreamResult, read_model_call, read_stream
 from flightlog.agents.process import AgentProcess, scripted_driver
 from flightlog.agents.protocol import AgentOutcome, AgentPrompt, Driver
@@ -271,7 +271,7 @@ class AgentTask:
     @contextmanager
     def _open_driver(self, run: TaskRun) -> Iterator[tuple[Driver, dict[str, str]]]:
         """The driver of an agent, and what its environment needs besides."""
-        if run.agent == AGENT:
+        if run.agent == AGENT_NAME:
             named = self._runtime.environ.get("FLIGHTLOG_CLAUDE", "")
             yield ClaudeCode(find(named, self._runtime.program_path)), {}
             return
@@ -280,4 +280,4 @@ class AgentTask:
                 here = {"ANTHROPIC_BASE_URL": model.url, "CLAUDE_CONFIG_DIR": str(self._options.config_dir)}
                 yield scripted_driver(run.model or MODEL, VERSION), here
             return
-        raise Invalid(f"no driver for the agent {run.agent!r}", hint=f"one of: {AGENT}, {SCRIPTED}")
+        raise Invalid(f"no driver for the agent {run.agent!r}", hint=f"one of: {AGENT_NAME}, {SCRIPTED}")

@@ -1,1 +1,1 @@
-"""Finding what is secret or personal in text: rules as data, views, and one linear-time engine."""
+"""Find secrets and personal data in text: rules as data, decodings, and one linear-time engine."""

@@ -1,7 +1,7 @@
-"""What stands after a word for a secret: the secret, or code, prose or a stand-in for it.
+"""Judge the value after a word for a secret: a secret, or code, prose or a placeholder.
 
-Reads one name, the marks after it and the value, in any language's syntax: INI, JSON, YAML,
-XML, shell, flags, headers, calls, cookies, connection strings. Knows no providers.
+Reads a name, the marks after it and the value, in any language's syntax: INI, JSON, YAML, XML,
+shell, flags, headers, calls, cookies, connection strings. Providers are in `named_values`.
 """
 
 import functools
@@ -9,7 +9,7 @@ import re
 import string
 from typing import NamedTuple
 
-from flightlog.privacy.detect import quotes, randomness, rules
+from flightlog.privacy.detect import randomness, rules
 from flightlog.privacy.detect.candidates import LOW, MEDIUM, Candidate
 from flightlog.privacy.detect.line_wraps import (
     BARE,
@@ -17,6 +17,7 @@ from flightlog.privacy.detect.line_wraps import (
     NEXT_FIELD,
     WRAPPED_MAX,
     extend_with_lone_line,
+    find_quoted_value,
     unwrap_lines,
     unwrap_value,
 )
@@ -24,100 +25,117 @@ from flightlog.privacy.detect.line_wraps import (
 PASSWORDS = ("passphrase", "password", "passwd", "passw", "pass", "pwd", "psk", "securestring", "mnemonic")
 STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
 WEAK = (
-    "sessid",
-    "sessionid=",
-    "connect.sid",
-    "cookie",
-    "webhook",
-    "salt",
-    "license_key",
-    "licensekey",
-    "license-key",
-    "license key",
-    "_session=",
+    *("sessid", "sessionid=", "connect.sid", "cookie", "webhook", "salt"),
+    *("license_key", "licensekey", "license-key", "license key", "_session="),
 )
 WORDS = (*PASSWORDS, *STRONG, *WEAK)
 _HEADER = ("authorization", "authorisation")
-# Letters that make another word of it: tokens, keyword, author.
+# Letters after a word that make it another word: tokens, keyword, author.
 _NOT_NEXT = {"token": "si", "pass": "a-z", "key": "swb", "auth": "o", "salt": "es"}
-NAME_MAX = 40
+NAME_MAX = 40  # bytes of a name before and after the word: longer than names in code
 _NAME_BYTES = (string.ascii_letters + string.digits + "_-.").encode()
-_GAP_MAX = 40
-_FILLERS_MAX = 5
-_VALUE_MAX = 560
-_TELLING = 150
-# How far after a word is looked to tell whether it is worth a judgement: the word itself, and half a value.
-WORTH_MAX = 60 + _TELLING
+_GAP_MAX = 40  # marks between a name and its value: an indented next line fits
+_FILLERS_MAX = 5  # words of the language among those marks: types, `const`, `Bearer`
+_VALUE_MAX = 560  # no key in one line is longer; longer ones are found by their frame (PEM)
+_DIGIT_REACH = 150  # a key has a digit within this many bytes after the word
+# Bytes after a word that decide whether it is worth a judgement: the word, and half a value.
+WORTH_MAX = 60 + _DIGIT_REACH
+# Words of languages, formats and headers that may come between a name and its value.
 _FILLERS = (
-    "b|r|u|f|value|val|default|string|str|char|text|basic|bearer|token|apikey|const|final|type|content|plaintext|asplaintext"
-    "|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly|optional|raw|identified|is|fmt|sprintf|s|base64"
+    "b|r|u|f|value|val|default|string|str|char|text|basic|bearer|token|apikey|const|final|type|content"
+    "|plaintext|asplaintext|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly"
+    "|optional|raw|identified|is|fmt|sprintf|s|base64"
 )
-# Of one character class, or over a few bytes: the standard library is linear here, and quicker to call.
+# One character class, or a few bytes: the standard library is linear here, and its call is faster.
 _TAIL = rules.quick_pattern(rb"[\w.\-]*")
-_MARKS = rules.quick_pattern(rb"[^A-Za-z0-9\x00]+")
-_NUMBER = rules.quick_pattern(rb"[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+)[ \t]*")
-_FILLER = rules.linear_pattern(f"(?i)(?:{_FILLERS})\\b".encode())
+_MARKS = rules.quick_pattern(rb"[^A-Za-z0-9\x00]+")  # anything between words of one record
+_NUMBER = rules.quick_pattern(rb"[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+)[ \t]*")  # a line number of `cat -n`
+_FILLER = rules.linear_pattern(f"(?i)(?:{_FILLERS})\\b".encode())  # one of those words
+# The longest word for a secret that begins here.
 _WORD = rules.quick_pattern("(?i:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode())
-# Each word for a secret holds one of these.
+# Every word for a secret contains one of these.
 _LEAST_WORD = rules.quick_pattern(
-    b"|".join(re.escape(word.encode()) for word in WORDS if not any(each in word for each in WORDS if each != word))
+    b"|".join(re.escape(word.encode()) for word in WORDS if not any(part in word for part in WORDS if part != word))
 )
+# What assigns in some language; ` - ` does in lists of notes.
 _OPERATOR = rules.quick_pattern(rb"[=:>(|,]|<-|\s-\s")
-_MASKED = rules.quick_pattern(rb"[#*.]{3,}\s")
-_OPENED = rules.quick_pattern(rb"(?:[\"'`]|&quot;)\s*$")
+_MASKED = rules.quick_pattern(rb"[#*.]{3,}\s")  # `password: ****`
+_OPENED = rules.quick_pattern(rb"(?:[\"'`]|&quot;)\s*$")  # a quote without an operator before it
+# Names that contain a word for a secret and are something else.
 _BORING = rules.linear_pattern(
-    rb"(?i)(?-i:[a-z]p[sS]k)|pub(?:lic)?[_.-]?(?:key|token)|key[_.-]?(?:words?|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
-    rb"|code|s?tore|ring|s\b|map|chain|less|note|noun|down|up\b|left|right|selector|mesh|pair|alias|id\b|vault|tab|ing)"
+    rb"(?i)(?-i:[a-z]p[sS]k)|pub(?:lic)?[_.-]?(?:key|token)"
+    rb"|key[_.-]?(?:words?|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
+    rb"|code|s?tore|ring|s\b|map|chain|less|note|noun|down|up\b|left|right|selector|mesh|pair|alias"
+    rb"|id\b|vault|tab|ing)"
     rb"|monkeys?\b|monkey[_-]|turkey|hockey|donkey|whiskey|jockey|mickey"
-    rb"|(?:primary|foreign|cache|sort|partition|hash|index|idx|hot|bucket|schema|sequence|natural|issuer|package).?key"
-    rb"|short.?cut|key.?event"
-    rb"|tokeniz|token.?(?:type|count|limit|usage|url|uri|endpoint|path|name|enum|kind|budget|len|file)|tokens|csrf|author\b|passive"
-    rb"|pass(?:ed|ing|es|age|enger|ion|port)|bypass|compass|surpass|secretar|accessib|accessor|access.?log"
-    rb"|session.?(?:id|dir|path|file|name|count|s\b)|sessions|sha(?:1|256|384|512)|checksum|hash|digest|integrity"
-    rb"|fingerprint|auth.?(?:type|method|url|uri|endpoint|mode|source|results|enticat)|api.?(?:version|url|path|base"
-    rb"|host|endpoint|group|doc|name)|signature.?(?:algo|version|method)|uuid|guid|thinking|tool.?use|etag|nonce|seeds|cookies"
-    rb"|request.?id|stylesheet|accession|secrets?.?(?:name|id|len|size)|credentials?.?(?:id|url|uri|endpoint)|withcredentials"
+    rb"|(?:primary|foreign|cache|sort|partition|hash|index|idx|hot|bucket|schema|sequence|natural|issuer"
+    rb"|package).?key"
+    rb"|short.?cut|key.?event|tokeniz"
+    rb"|token.?(?:type|count|limit|usage|url|uri|endpoint|path|name|enum|kind|budget|len|file)"
+    rb"|tokens|csrf|author\b|passive|pass(?:ed|ing|es|age|enger|ion|port)|bypass|compass|surpass|secretar"
+    rb"|accessib|accessor|access.?log|session.?(?:id|dir|path|file|name|count|s\b)|sessions"
+    rb"|sha(?:1|256|384|512)|checksum|hash|digest|integrity|fingerprint"
+    rb"|auth.?(?:type|method|url|uri|endpoint|mode|source|results|enticat)"
+    rb"|api.?(?:version|url|path|base|host|endpoint|group|doc|name)|signature.?(?:algo|version|method)"
+    rb"|uuid|guid|thinking|tool.?use|etag|nonce|seeds|cookies|request.?id|stylesheet|accession"
+    rb"|secrets?.?(?:name|id|len|size)|credentials?.?(?:id|url|uri|endpoint)|withcredentials"
     rb"|license.?(?:file|type|url)"
 )
-# It opens something where it is drawn at random, and else is the name of a secret.
+# A `secret_id` is a credential only if its value looks random; otherwise it is an identifier.
 _SECRET_ID = rules.quick_pattern(rb"(?i)secret[_-]id\Z")
 _NEED_NO_DIGIT = (*(word.encode() for word in PASSWORDS), b"secret")
-_DIGIT = rules.quick_pattern(rb"[0-9]")
-# As many as the least length of a key, `_FILLER_MIN`.
-_REPEATED = rules.quick_pattern(rb"([A-Za-z])\1{15}")
-_TYPED = rules.quick_pattern(rb"[0-9!@#$%^&*+=?~-]")
-_HUMPED = rules.linear_pattern(rb"[a-z][A-Z].*[a-z][A-Z]")
-_PROSE = rules.quick_pattern(rb"[A-Za-z]{1,14}[.:!?]?\Z")
-# Other marks make it another thing than a key; a percent sign only as addresses write it.
+_DIGIT = rules.quick_pattern(rb"[0-9]")  # every key has one
+_REPEATED = rules.quick_pattern(rb"([A-Za-z])\1{15}")  # as many as the shortest key, `_FILLER_MIN`
+_TYPED = rules.quick_pattern(rb"[0-9!@#$%^&*+=?~-]")  # what passwords have and words do not
+_HUMPED = rules.linear_pattern(rb"[a-z][A-Z].*[a-z][A-Z]")  # two capitals inside
+_PROSE = rules.quick_pattern(rb"[A-Za-z]{1,14}[.:!?]?\Z")  # one word, with the end of a sentence
+# The name of a user and a value for it.
 _USER = rules.quick_pattern(rb"(?i)(?:user|uid|login)[\w ]{0,12}[\"']?\s*(?:=>|[=:>])\s*[^\s=]")
-_USER_REACH = 120
-# In YAML and notes a word alone after `password:` ends its line; types in code are followed by a mark or have humps.
+_USER_REACH = 120  # the line before the password fits
+# In YAML and notes a single word after `password:` ends its line; types in code are followed by a
+# mark or have capitals inside.
 _LAST_WORD = rules.quick_pattern(rb"[A-Za-z][a-z]{5,30}(?: {0,2}\n|\r|\Z|\0|\"(?:[,}]|\Z))")
 # Types, selectors, variables, pages about passwords.
 _NO_PASSWORD = rules.quick_pattern(
-    rb"(?i)^(?:string|str|text|bool(?:ean)?|number|int(?:eger)?|none|null|true|false|undefined|required|optional|any|bytes"
-    rb"|object|secretstr|field|varchar|hidden|input|password|passwd)\b|(?-i:^[A-Z0-9_]*(?:PASSW|PWD)[A-Z0-9_]*$)|^!vault\b|^[#.][a-z-]+$|^\$[a-z_]|passw.*/|/.*passw"
+    rb"(?i)^(?:string|str|text|bool(?:ean)?|number|int(?:eger)?|none|null|true|false|undefined|required"
+    rb"|optional|any|bytes|object|secretstr|field|varchar|hidden|input|password|passwd)\b"
+    rb"|(?-i:^[A-Z0-9_]*(?:PASSW|PWD)[A-Z0-9_]*$)|^!vault\b|^[#.][a-z-]+$|^\$[a-z_]|passw.*/|/.*passw"
 )
+# The characters of keys; a percent sign only as addresses write it.
 _ALPHABET = rules.quick_pattern(rb"(?:[A-Za-z0-9_+/=.:-]|%[0-9A-Fa-f]{2})+")
+# One to three words, then a key.
 _LATER = rules.quick_pattern(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,400})(?=[\s\"'`<>,;}\])]|\Z)")
-_LATER_MAX = 460
+_LATER_MAX = 460  # three short words and the longest key of `_LATER`
+_LATER_KEY_MIN = 16  # after other words only the length of a vendor's key counts
+# Words after which a random value is a hash or a version.
 _HASHY = rules.quick_pattern(rb"(?i)sha|hash|commit|digest|md5|revision|checksum|version")
-_NAMED_NEXT = rules.quick_pattern(rb"[\w.-]+ ?[=:]")
-# A mere `key` names entries of caches, stores and lists: short ids, paths, and slugs such as `Linux-pip-<hash>`.
+_NAMED_NEXT = rules.quick_pattern(rb"[\w.-]+ ?[=:]")  # the next line assigns something else
+# A mere `key` names entries of caches, stores and lists: short ids, paths, and slugs such as
+# `Linux-pip-<hash>`.
 _BARE_KEY_MIN = 16  # ids of lists have 12 or fewer characters
+# A slug that ends with a hash, a path of directories, a file name.
 _SLUG = rules.quick_pattern(
     rb"[A-Za-z]{2,}[0-9.]*[-/:](?:[A-Za-z0-9._]+[-/:])*[0-9a-f]{32,}|[a-z]{3,}/.*/|/[^/]*\.[a-z]{2,4}$"
 )
 _ASSIGNS = (b"=", b":", b">")
-# Marks that some vendors draw keys with, beside letters and digits; without them it must look random all the same.
+# Marks that some vendors use in keys, beside letters and digits; the rest must look random, too.
 _KEY_MARKS = b"\\%"
-# Names under which even a repeated character or a number counts; a mere `key` or `token` has numbers as ids.
+# Names under which even a repeated character or a number counts: a mere `key` or `token` may be
+# a numeric id.
 _SURE_NAMES = (b"secret", b"api", b"access", b"auth", b"private")
+_UUID_NAMES = (b"secret", b"token", b"apikey", b"api_key", b"api-key", b"authoriz")
 _FILLER_MIN = 16  # the shortest keys of vendors
 _NUMBER_MAX = 20  # digits of the largest number of 64 bits
 _FILLER_LETTERS = 3  # one repeated character, and up to two marks between
-_NOISE = rules.linear_pattern(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]")
-_HEX = rules.quick_pattern(rb"[0-9a-fA-F]{16,}")
+_NOISE = rules.linear_pattern(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]")  # three marks
+_HEX = rules.quick_pattern(rb"[0-9a-fA-F]{16,}")  # hex keys have 64 bits or more
+# Bits per character. Weak words and values full of marks need more than `RANDOM_ENTROPY`; hex has
+# at most 4 and short keys repeat less, so they need less.
+_WEAK_ENTROPY, _SHORT_ENTROPY, _HEX_ENTROPY = 3.5, 2.9, 2.8
+_LONG_KEY = 20  # from here on a key must have `RANDOM_ENTROPY`
+# English letter pairs: names in lists of code have over half of them, `urllib2` and
+# `category-table` too; passwords with marks have fewer.
+_WORD_PAIRS = 0.5
 
 
 class _AssignedValue(NamedTuple):
@@ -126,16 +144,16 @@ class _AssignedValue(NamedTuple):
     text: bytes
     quoted: bool
     operator: bytes
-    told: bool = False
+    certain: bool = False  # the syntax says that it is a password, whatever it looks like
 
 
 def find_words(low: bytes) -> tuple[str, ...]:
-    """Return the words for secrets that stand in a text of small letters."""
+    """Return the words for secrets that occur in a text of small letters."""
     return tuple(word for word in (*WORDS, *_HEADER) if word.encode() in low)
 
 
 def assignment_pattern(among: tuple[str, ...] = WORDS) -> str:
-    """Return a pattern for a word for a secret, of those `among` them, and the beginning of a value after it."""
+    """Return a pattern for one of the words `among` and the beginning of a value after it."""
     words = []
     for word in sorted(set(among) - set(_HEADER), key=len, reverse=True):
         barred = _NOT_NEXT.get(word, "")
@@ -144,7 +162,7 @@ def assignment_pattern(among: tuple[str, ...] = WORDS) -> str:
     more = rf"(?:(?:{_FILLERS})[^A-Za-z0-9\x00]+)*"
     chars = r"[A-Za-z0-9_\-+/~.$!@#%^&*]"
     numbered = r"(?:[0-9]{1,6}(?:[ \t]|\xe2)[^A-Za-z0-9\x00]+)?"
-    # Marks that assign, then anything; or a mere blank, then something with a digit, as after a flag.
+    # Marks that assign, then anything; or only a blank, then something with a digit, as after a flag.
     typed = rf"(?:(?:[ :\r\n-]|\\[rn])+(?:{_FILLERS}))?"
     marks = r"[^A-Za-z0-9\x00]*"
     value = rf"(?:{chars}{{6}}|{chars}{{2,5}}{LINE_END})"
@@ -160,64 +178,71 @@ def word_end(view: bytes, start: int) -> int:
 
 
 def contains_word(text: bytes) -> bool:
-    """Say whether a word for a secret stands somewhere in `text`."""
+    """Return whether a word for a secret occurs in `text`."""
     return _LEAST_WORD.search(text.lower()) is not None
 
 
 def is_worth_judging(view: bytes, start: int) -> bool:
-    """Say, of text with its escapes, whether the word at `start` may introduce a secret: most do not."""
+    """Return whether the word at `start` of raw text may introduce a secret: most do not."""
     end = word_end(view, start)
-    word = view[start:end].lower()
-    if not word.startswith(_NEED_NO_DIGIT) and not _may_be_key(view, end):
-        return False
-    tail = _TAIL.match(view, end, end + NAME_MAX)
-    return not _is_boring(_name_before(view, start) + view[start : tail.end() if tail else end])
+    return _may_be_key(view, start, end) and not _is_boring(_name_around(view, start, end)[0])
 
 
-def _may_be_key(view: bytes, end: int) -> bool:
-    """Return whether something within reach has a digit, or repeats a letter as fillers of keys do."""
-    stop = end + _TELLING
+def _may_be_key(view: bytes, start: int, end: int) -> bool:
+    """Return whether the word needs no digit, or a digit or a letter repeated as in fillers is near."""
+    if view[start:end].lower().startswith(_NEED_NO_DIGIT):
+        return True
+    stop = end + _DIGIT_REACH
     return _DIGIT.search(view, end, stop) is not None or _REPEATED.search(view, end, stop) is not None
 
 
-def judge_assignment(view: bytes, start: int, end: int) -> Candidate | None:
-    """Return the secret value that the word at `start`:`end` introduces, if it does."""
-    word = view[start:end].lower()
-    if not word.startswith(_NEED_NO_DIGIT) and not _may_be_key(view, end):
-        return None
+def _name_around(view: bytes, start: int, end: int) -> tuple[bytes, int]:
+    """Return the whole name that the word at `start`:`end` is part of, and where it ends."""
+    before = view[max(0, start - NAME_MAX) : start]
     tail = _TAIL.match(view, end, end + NAME_MAX).end()
-    name = _name_before(view, start) + view[start:tail]
+    return before[len(before.rstrip(_NAME_BYTES)) :] + view[start:tail], tail
+
+
+def judge_assignment(view: bytes, start: int, end: int) -> Candidate | None:
+    """Return the secret value that the word at `start`:`end` introduces, or None."""
+    if not _may_be_key(view, start, end):
+        return None
+    word = view[start:end].lower()
+    name, tail = _name_around(view, start, end)
     if _is_boring(name):
         return None
     high = _gap_end(view, tail)
     value = _find_value(view, tail, high, name)
     if _SECRET_ID.search(name) and not (value and randomness.is_uuid(value.text)):
         return None
-    if value is not None and not value.quoted and word.decode("latin-1").startswith(PASSWORDS):
-        end, text = extend_with_lone_line(view, value.end, value.text)
-        value = value._replace(end=end, text=text)
-    if value is not None and word.decode("latin-1").startswith(PASSWORDS):
-        value = value._replace(told=_is_certain_password(view, start, value, name))
+    if value is not None and _is_password_word(word):
+        if not value.quoted:
+            end, text = extend_with_lone_line(view, value.end, value.text)
+            value = value._replace(end=end, text=text)
+        value = value._replace(certain=_is_certain_password(view, start, value, name))
     weight = _weigh_value(word, name.lower(), value) if value is not None and value.text else 0
     if value is None or not weight:
         return _find_later_key(view, word, tail, high)
     return Candidate(value.start, value.end, _rule_for_word(word), value.text, weight)
 
 
+def _is_password_word(word: bytes) -> bool:
+    return word.decode("latin-1").startswith(PASSWORDS)
+
+
 def _find_later_key(view: bytes, word: bytes, low: int, high: int) -> Candidate | None:
-    """Return a key that stands a few words after the mark: `<secret>{vendor kind KEY}`, `token: use KEY`."""
+    """Return a key a few words after the mark: `<secret>{vendor kind KEY}`, `token: use KEY`."""
     operator = _OPERATOR.search(view, low, high)
-    if operator is None or operator.group() not in (b"=", b":", b">") or word.decode("latin-1") not in STRONG:
+    if operator is None or operator.group() not in _ASSIGNS or word.decode("latin-1") not in STRONG:
         return None
     later = _LATER.match(view, high, high + _LATER_MAX)
     if later is None or _HASHY.search(view, high, later.start(1)):
         return None
     stop, text = unwrap_value(view, *later.span(1))
-    if len(text) < 16:
+    if len(text) < _LATER_KEY_MIN:
         return None
-    random = (
-        randomness.is_random(text) if not randomness.is_uuid(text) else view[later.start() - 1 : later.start()] == b"{"
-    )
+    braced = view[later.start() - 1 : later.start()] == b"{"
+    random = braced if randomness.is_uuid(text) else randomness.is_random(text)
     return Candidate(later.start(1), stop, _rule_for_word(word), text, MEDIUM) if random else None
 
 
@@ -227,7 +252,7 @@ def _is_boring(name: bytes) -> bool:
 
 
 def _gap_end(view: bytes, at: int) -> int:
-    """Return where the marks after a name end, with words of the language among them."""
+    """Return where the marks after a name end, with `_FILLERS` among them."""
     for _ in range(_FILLERS_MAX):
         marks = _MARKS.match(view, at, at + _GAP_MAX)
         if marks is None:
@@ -244,35 +269,34 @@ def _gap_end(view: bytes, at: int) -> int:
     return at
 
 
-def _name_before(view: bytes, start: int) -> bytes:
-    before = view[max(0, start - NAME_MAX) : start]
-    return before[len(before.rstrip(_NAME_BYTES)) :]
-
-
 def _find_value(view: bytes, low: int, high: int, name: bytes) -> _AssignedValue | None:
     gap = view[low:high]
     operator = _OPERATOR.search(gap)
-    # An empty or masked value, or a list: what follows is something else.
-    marks = gap.replace(b"\\", b"")
-    empty = b'""' in marks or b"''" in marks or _MASKED.search(gap) is not None or (b"[" in gap and b"," in gap)
-    if empty or (operator is None and not (name.startswith(b"-") or gap.strip() == b"" or _OPENED.search(gap))):
+    # After an empty or masked value, or in a list, the next text is something else.
+    unescaped = gap.replace(b"\\", b"")
+    empty = b'""' in unescaped or b"''" in unescaped or _MASKED.search(gap) is not None
+    listed = b"[" in gap and b"," in gap
+    assigned = operator or name.startswith(b"-") or gap.strip() == b"" or _OPENED.search(gap)
+    if empty or listed or not assigned:
         return None
     marks = operator.group() if operator else b""
-    # Passwords may begin with a mark that the gap took: the value begins after the quote or the blank.
-    opened = quotes.find_quoted_value(view, low, gap, operator.end() if operator else 0)
+    # Passwords may begin with a mark of the gap: the value begins after the quote or the blank.
+    opened = find_quoted_value(view, low, gap, operator.end() if operator else 0)
     if b"\n" in gap and opened is None and _NAMED_NEXT.match(view, high, high + NAME_MAX):
-        return None  # nothing was assigned, and the next line begins with a name of its own
+        return None  # nothing was assigned, and the next line begins with another name
     if opened is not None:
         return _value_in_quotes(view, low + opened[0], opened[1], marks)
     if gap.endswith((b"{", b"[")):
         return None  # a field of a template, or a subscript
-    begin = low + len(gap.rstrip(b"$!@#%^&*+/.~-_?")) if gap.rstrip(b"$!@#%^&*+/.~-_?") else high
+    before = gap.rstrip(b"$!@#%^&*+/.~-_?")
+    begin = low + len(before) if before else high
     bare = BARE.match(view, begin, begin + _VALUE_MAX)
     if bare is None:
         return None
-    # In the query of an address the next name ends it.
-    query = NEXT_FIELD.search(view, begin, bare.end()) if marks == b"=" or name.endswith(b"=") else None
-    return _make_unwrapped_value(view, begin, query.start() if query else bare.end(), marks)
+    is_query = marks == b"=" or name.endswith(b"=")
+    next_field = NEXT_FIELD.search(view, begin, bare.end()) if is_query else None
+    stop, text = unwrap_value(view, begin, next_field.start() if next_field else bare.end())
+    return _AssignedValue(begin, stop, text, quoted=False, operator=marks)
 
 
 def _value_in_quotes(view: bytes, start: int, quote: bytes, marks: bytes) -> _AssignedValue | None:
@@ -282,18 +306,11 @@ def _value_in_quotes(view: bytes, start: int, quote: bytes, marks: bytes) -> _As
         bare = BARE.match(view, start, start + _VALUE_MAX)
         return _AssignedValue(start, bare.end(), bare.group(), quoted=False, operator=marks) if bare else None
     if line >= 0 and (close < 0 or line < close):
-        text, back = unwrap_lines(view, start, WRAPPED_MAX)
-        end = text.find(quote)
-        whole = text[:end].rstrip(b"\\") if end >= 0 else b""
-        end = len(whole)
-        return _AssignedValue(start, back(end), whole, quoted=True, operator=marks) if whole.strip() else None
+        lines, back = unwrap_lines(view, start, WRAPPED_MAX)
+        text = lines.partition(quote)[0].rstrip(b"\\") if quote in lines else b""
+        return _AssignedValue(start, back(len(text)), text, quoted=True, operator=marks) if text.strip() else None
     text = view[start:close].rstrip(b"\\")
     return _AssignedValue(start, start + len(text), text, quoted=True, operator=marks)
-
-
-def _make_unwrapped_value(view: bytes, start: int, end: int, marks: bytes) -> _AssignedValue:
-    stop, text = unwrap_value(view, start, end)
-    return _AssignedValue(start, stop, text, quoted=False, operator=marks)
 
 
 def _weigh_value(word: bytes, name: bytes, value: _AssignedValue) -> int:
@@ -302,51 +319,48 @@ def _weigh_value(word: bytes, name: bytes, value: _AssignedValue) -> int:
     attribute = not value.quoted and text.endswith(b"=") and text[:-1].isalpha()
     if len(text) < 4 or text.endswith(b":") or attribute or randomness.is_reference(text) or b"\0" in text:
         return 0
-    if word.decode("latin-1").startswith(PASSWORDS):
-        told = value.operator != b"|" and (word != b"pass" or value.operator in (b"=", b":", b">"))
-        return _weigh_password(text, value) if told and text.lower().rstrip(b":*?") not in name else 0
-    if b"secret" in name and b" " not in text and len(text) >= 20 and _NOISE.search(text):
-        written = value.quoted or (value.operator in (b"=", b":") and not randomness.is_code(text))
-        return MEDIUM if written and randomness.shannon_entropy(text) >= 3.5 else 0
+    if _is_password_word(word):
+        assigned = value.operator != b"|" and (word != b"pass" or value.operator in _ASSIGNS)
+        return _weigh_password(text, value) if assigned and text.lower().rstrip(b":*?") not in name else 0
+    if b"secret" in name and b" " not in text and len(text) >= _LONG_KEY and _NOISE.search(text):
+        literal = value.quoted or (value.operator in (b"=", b":") and not randomness.is_code(text))
+        return MEDIUM if literal and randomness.shannon_entropy(text) >= _WEAK_ENTROPY else 0
     if value.operator in _ASSIGNS and not randomness.is_code(text):
         text = text.translate(None, _KEY_MARKS)
     listed = name.strip(b"_-.") == b"key" and (len(text) < _BARE_KEY_MIN or _SLUG.search(text))
     if listed or b" " in text or len(text) < 10 or (randomness.is_code(text) and not randomness.is_headed(text)):
         return 0
-    return MEDIUM if _is_key(word.decode("latin-1") in STRONG, name, value._replace(text=text)) else 0
+    return MEDIUM if _is_key(word, name, text, value.operator) else 0
 
 
-def _is_key(strong: bool, name: bytes, value: _AssignedValue) -> bool:  # noqa: FBT001 - a fact about the word
-    if randomness.is_uuid(value.text):
-        named = any(mark in name for mark in (b"secret", b"token", b"apikey", b"api_key", b"api-key", b"authoriz"))
-        return named and len(set(value.text)) > _FILLER_LETTERS  # the nil UUID stands for none
-    if value.operator in _ASSIGNS and _is_filler(value.text):
-        return any(mark in name for mark in _SURE_NAMES) or len(value.text) > _NUMBER_MAX
-    if _ALPHABET.fullmatch(value.text) is None or (value.operator and randomness.is_grouped(value.text)):
-        return _ALPHABET.fullmatch(value.text) is not None
-    if not strong:
-        return len(value.text) >= 16 and value.operator != b"" and randomness.is_random(value.text, floor=3.5)
-    if _HEX.fullmatch(value.text):
-        return randomness.shannon_entropy(value.text) >= 2.8
-    return randomness.is_random(value.text, floor=3.0 if len(value.text) >= 20 else 2.9)
-
-
-def _is_filler(text: bytes) -> bool:
-    """Return whether `text` is as long as a key, but one repeated character or a mere number."""
-    return len(text) >= _FILLER_MIN and (text.isdigit() or len(set(text)) <= _FILLER_LETTERS)
+def _is_key(word: bytes, name: bytes, text: bytes, operator: bytes) -> bool:
+    if randomness.is_uuid(text):
+        named = any(mark in name for mark in _UUID_NAMES)
+        return named and len(set(text)) > _FILLER_LETTERS  # the nil UUID means no value
+    is_filler = text.isdigit() or len(set(text)) <= _FILLER_LETTERS
+    if operator in _ASSIGNS and len(text) >= _FILLER_MIN and is_filler:
+        return any(mark in name for mark in _SURE_NAMES) or len(text) > _NUMBER_MAX
+    if _ALPHABET.fullmatch(text) is None:
+        return False
+    if operator and randomness.is_grouped(text):
+        return True
+    if word.decode("latin-1") not in STRONG:
+        return len(text) >= _FILLER_MIN and operator != b"" and randomness.is_random(text, floor=_WEAK_ENTROPY)
+    floor = randomness.RANDOM_ENTROPY if len(text) >= _LONG_KEY else _SHORT_ENTROPY
+    is_hex = _HEX.fullmatch(text) is not None
+    return randomness.shannon_entropy(text) >= _HEX_ENTROPY if is_hex else randomness.is_random(text, floor=floor)
 
 
 def _weigh_password(text: bytes, value: _AssignedValue) -> int:
-    listed = value.operator[:1] in (b"(", b",") and not value.told
-    # Names in lists of code have over half of their letter pairs usual, `urllib2` and `category-table` too.
-    mixed = value.quoted and _TYPED.search(text) and randomness.english_pair_share(text) < 0.5
+    listed = value.operator[:1] in (b"(", b",") and not value.certain
+    mixed = value.quoted and _TYPED.search(text) and randomness.english_pair_share(text) < _WORD_PAIRS
     if randomness.is_code(text) or _NO_PASSWORD.search(text) or (listed and not mixed):
         return 0
     if value.quoted:
         return LOW if len(text) >= 5 and text.count(b" ") <= 4 and not _is_sentence(text) else 0
-    if value.told and len(text) >= 5:
+    if value.certain and len(text) >= 5:
         return LOW
-    if value.operator == b">" or (value.operator == b"=" and randomness.english_pair_share(text) < 0.5):
+    if value.operator == b">" or (value.operator == b"=" and randomness.english_pair_share(text) < _WORD_PAIRS):
         return LOW if (len(text) >= 6 and not _PROSE.match(text[:20])) or _HUMPED.search(text) else 0
     if not value.operator and len(text) < 8:
         return 0
@@ -354,7 +368,7 @@ def _weigh_password(text: bytes, value: _AssignedValue) -> int:
 
 
 def _is_certain_password(view: bytes, start: int, value: _AssignedValue, name: bytes) -> bool:
-    """Say whether any word after `password` is one: beside a user's name, or in an environment's syntax."""
+    """Return whether the syntax makes any word a password: beside a user's name, or in a `.env` file."""
     if value.quoted:  # the last argument of a call; in lists of names more follow
         return view[value.end : value.end + 4].lstrip(b"\\\"'`")[:1] == b")"
     before, user = view[value.start - 1 : value.start], _USER.search(view, max(0, start - _USER_REACH), start)
@@ -370,11 +384,11 @@ def _is_certain_password(view: bytes, start: int, value: _AssignedValue, name: b
 def _is_sentence(text: bytes) -> bool:
     if text.count(b" ") == 0 or _TYPED.search(text):
         return False
-    # Small letters alone are a passphrase, unless grammar holds the words together.
-    return randomness.english_pair_share(text) > 0.5 and (
-        randomness.is_prose(text) or not text.replace(b" ", b"").islower()
-    )
+    if randomness.english_pair_share(text) <= _WORD_PAIRS:
+        return False
+    # Small letters alone are a passphrase, unless they have words of grammar.
+    return randomness.is_prose(text) or not text.replace(b" ", b"").islower()
 
 
 def _rule_for_word(word: bytes) -> str:
-    return "password" if word.decode("latin-1").startswith(PASSWORDS) else "generic-secret"
+    return "password" if _is_password_word(word) else "generic-secret"

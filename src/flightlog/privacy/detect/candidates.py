@@ -1,11 +1,12 @@
-"""A suspected span with weight; bounded work per byte.
+"""Candidates, judgements, and the budget that bounds the work per byte.
 
-Ordinary text uses a small part of it. Where somebody piled up beginnings of secrets, the
-credit runs out, and nothing more is weighed in that record: the rest of it is taken out
-unseen. A hostile text so loses words, never time, hides nothing, and stays as it then is.
-What was weighed once is remembered, so that looking again at the same words costs little.
+Ordinary text uses a small part of the budget. A hostile text that piles up beginnings of
+secrets uses it up; then the rest of that record is replaced without being judged. Such a text
+loses words, but it costs bounded time and hides nothing.
+Judgements are cached, so that searching the same words again costs little.
 """
 
+import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,51 +15,63 @@ import stringzilla as sz
 
 SECRET = "secret"  # noqa: S105 - a kind, not a password
 PERSON = "person"
-HIGH, MEDIUM, LOW = 3, 2, 1
-# Detectors read bytes: one byte, one offset. The bound on memory bounds the automaton's cache.
+HIGH, MEDIUM, LOW = 3, 2, 1  # how sure a candidate is; the surest of those that overlap wins
+# Detectors read bytes: one byte is one offset. `max_mem` bounds the cache of the automaton.
 LATIN = re2.Options()
 LATIN.encoding = re2.Options.Encoding.LATIN1
-LATIN.max_mem = 64 << 20
+LATIN.max_mem = 64 << 20  # the tables of all rules fit
+# The first stretch of a search, and the longest: see `search_in_stretches`.
 _STRETCH = 8 << 10
-_STRETCH_MAX = 128 << 10
-_OVERLAP = 512
-# Where a needle stands in a text from a place on, or -1: eight times quicker over a megabyte than `find`.
+_STRETCH_MAX = 128 << 10  # bounds the time that a match which does not come costs
+_OVERLAP = 512  # a match over the end of a stretch begins at most this far before it
+# Returns the offset of a needle from an offset on, or -1: eight times faster than `bytes.find`
+# over a megabyte.
 where: Callable[[bytes, bytes, int], int] = sz.find
 UNJUDGED = "unjudged"
+# The credit that a text begins with, and the most that it can save up.
 _CREDIT_MAX = 384 << 10
-_REMEMBERED_MAX = 10_000
-# One judgement may cost more than is left: so much at most.
+_CACHED_MAX = 10_000  # judgements; bounds the memory of a long document
+# The last judgement may cost more than is left; no judgement costs more than this.
 DEBT_MAX = 1_000
-# So much credit grows for each byte: as the text stands, and read in another way.
-_PLAIN, _ANOTHER = 0.75, 0.3
+# Credit per byte of text: as written, and of a decoded text (there are several of those).
+_RAW_CREDIT, _DECODED_CREDIT = 0.75, 0.3
+
+
+class TextForm(enum.Enum):
+    """How the searched bytes were made from the document."""
+
+    RAW = "raw"
+    DECODED = "decoded"  # personal data was already searched in the raw text
+    UNESCAPED = "unescaped"  # unescaped marks can complete an address, so search personal data too
 
 
 def contains_needle(data: bytes, needle: bytes) -> bool:
-    """Say whether `needle` stands in `data`."""
+    """Return whether `needle` occurs in `data`."""
     return where(data, needle, 0) >= 0
 
 
 def search_in_stretches(pattern: Any, data: bytes, at: int, vain: int = 0) -> Any:
-    """Return the next match from `at` on, looked for in stretches.
+    """Return the next match from `at` on, or None.
 
-    What could be the beginning of a long match is followed to its end before a short one inside
-    it is told: over a whole text of such, time would grow with the square of its length. So each
-    stretch is short, or at most as long as what was looked through in `vain` just before it.
+    The automaton follows the possible beginning of a long match to its end before it reports a
+    short match inside; over a whole text of such beginnings, time would grow with the square of
+    the length. So each stretch is short, or at most as long as the `vain` bytes that were
+    searched without a match just before.
     """
     width, size = min(max(vain, _STRETCH), _STRETCH_MAX), len(data)
     while True:
         limit = at + width
-        found = pattern.search(data, at, limit)
-        if limit >= size or (found is not None and found.end() < limit):
-            return found
-        if found is None:
+        match = pattern.search(data, at, limit)
+        if limit >= size or (match is not None and match.end() < limit):
+            return match
+        if match is None:
             at, width = limit - _OVERLAP, min(2 * width, _STRETCH_MAX)
-        else:  # it may go on
-            at, width = found.start(), 4 * max(_STRETCH, limit - found.start())
+        else:  # it may go on after the stretch
+            at, width = match.start(), 4 * max(_STRETCH, limit - match.start())
 
 
 class Candidate(NamedTuple):
-    """One suspected value in a view, `value` as it reads there."""
+    """A suspected value; `value` is without line ends and escapes that cut it."""
 
     start: int
     end: int
@@ -69,7 +82,7 @@ class Candidate(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What came of a judgement: how much of the text it is about, what is private in it, and what it cost."""
+    """The result of a judgement: bytes of text it covers, the private value if any, and its cost."""
 
     length: int
     hit: Candidate | None
@@ -80,30 +93,30 @@ Memory = dict[tuple[object, int, bytes], Judgement]
 
 
 class WorkBudget:
-    """Credit that grows with the place in the text and is spent by looks at it."""
+    """Credit that grows with the offset in the text and is spent by examining bytes."""
 
     def __init__(self, memory: Memory | None = None) -> None:
-        """Begin with full credit, and with what was judged before."""
+        """Start with full credit and with the judgements cached in `memory`."""
         self._credit: float = _CREDIT_MAX
         self._at = 0
-        self._rate = _PLAIN
+        self._rate = _RAW_CREDIT
         self._memory: Memory = {} if memory is None else memory
         self.spent = 0
         self.granted: float = _CREDIT_MAX
 
-    def reset(self, *, another: bool = False) -> None:
-        """Go back to the beginning: another search, or `another` reading of the text."""
+    def reset(self, form: TextForm = TextForm.RAW) -> None:
+        """Go back to offset 0, for another search of a text of this form."""
         self._at = 0
-        self._rate = _ANOTHER if another else _PLAIN
+        self._rate = _RAW_CREDIT if form is TextForm.RAW else _DECODED_CREDIT
 
     def unjudged_rest(self, view: bytes, start: int) -> Candidate:
-        """Return the rest of the record from `start` on, to be taken out as it is."""
+        """Return the rest of the record from `start` on as one candidate."""
         stop = view.find(b"\0", start)
         end = stop if stop >= 0 else len(view)
         return Candidate(start, end, UNJUDGED, view[start:end], LOW)
 
     def try_spend(self, at: int, cost: int) -> bool:
-        """Say whether `cost` more bytes may be examined at `at`, and count them."""
+        """Spend `cost` for work at offset `at`, or return False if the credit is too low."""
         if at > self._at:
             more = (at - self._at) * self._rate
             self._at = at
@@ -116,16 +129,16 @@ class WorkBudget:
         return True
 
     def spend(self, cost: int) -> None:
-        """Count `cost` bytes that were examined, even where it leaves a debt."""
+        """Spend `cost` even if it leaves a debt."""
         self._credit -= cost
         self.spent += cost
 
     def recall_judgment(self, key: tuple[object, int, bytes]) -> Judgement | None:
-        """Return what was judged before of the same words."""
+        """Return the cached judgement of the same words."""
         return self._memory.get(key)
 
-    def store_judgment(self, key: tuple[object, int, bytes], judged: Judgement) -> None:
-        """Keep what was judged; what is kept has a bound."""
-        if len(self._memory) >= _REMEMBERED_MAX:
+    def store_judgment(self, key: tuple[object, int, bytes], judgement: Judgement) -> None:
+        """Cache a judgement; a full cache is emptied first."""
+        if len(self._memory) >= _CACHED_MAX:
             self._memory.clear()
-        self._memory[key] = judged
+        self._memory[key] = judgement

@@ -1,14 +1,16 @@
-"""The same text read another way: unescaped, without colours, decoded, re-assembled.
+"""Decode a text: unescaped, without colors, from base64, joined from stream events.
 
-A secret in a transcript is seldom plain: it is inside JSON inside JSON, coloured, percent
-encoded, in base64 or split over stream events. Each view is bytes to be searched and the
-way back from its offsets to spans of the original. `flat` keeps every offset.
+A secret in a transcript is seldom plain: it is inside JSON inside JSON, colored, percent
+encoded, in base64 or split over stream events. A `DecodedText` is bytes to be searched, with
+the spans of the original that they come from.
 """
 
 import base64
 import binascii
 import functools
+import itertools
 import json
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -18,41 +20,53 @@ from typing import Any, NamedTuple
 import msgspec
 
 from flightlog.privacy.detect import rules
-from flightlog.privacy.detect.candidates import contains_needle
+from flightlog.privacy.detect.candidates import TextForm, contains_needle
 
+# Colors and other terminal sequences, the escape character also as JSON, C and shells write it.
 _ANSI = rules.linear_pattern(
-    rb"(?:(?:\x1b|\\+u001[bB]|\\+x1[bB]|\\+033|\\+e)\[[0-9;:?]*[A-Za-z]|\x1b[@-Z\\-_]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\))+"
+    rb"(?:(?:\x1b|\\+u001[bB]|\\+x1[bB]|\\+033|\\+e)\[[0-9;:?]*[A-Za-z]|\x1b[@-Z\\-_]"
+    rb"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\))+"
 )
-_PERCENT = rules.linear_pattern(rb"%[0-9A-Fa-f]{2}")
+_PERCENT = rules.linear_pattern(rb"%[0-9A-Fa-f]{2}")  # RFC 3986
+# Percent codes of marks (`:`, `=`, `"`, `@`, brackets): encoded text has them, a format string does not.
 TELLING_PERCENT = rb"%(?:3[aAdD]|2[0-9a-fA-F]|40|5[bB]|7[bB])"
-_TELLING_PERCENT = rules.linear_pattern(TELLING_PERCENT)
-# Marks and letters of ASCII as JSON and HTML may write them, and what such text always holds.
-_WRITTEN = rules.quick_pattern(
-    rb"\\{1,3}u00[2-7][0-9a-fA-F]|&(?:quot|apos|lt|gt|amp|#(?:[xX][2-7][0-9a-fA-F]|3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6]));"
+_TELLING_PERCENT = rules.linear_pattern(TELLING_PERCENT)  # the same, compiled
+# Escapes of ASCII characters in JSON and HTML.
+_ASCII_ESCAPE = rules.quick_pattern(
+    rb"\\{1,3}u00[2-7][0-9a-fA-F]"
+    rb"|&(?:quot|apos|lt|gt|amp|#(?:[xX][2-7][0-9a-fA-F]|3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6]));"
 )
-# A run of them, or an escaped backslash, after which a `u` is a letter.
-_ESCAPES = rules.quick_pattern(rb"\\\\|(?:\\u(?!00[0-7])[0-9a-fA-F]{4})+")
+# A run of escapes beyond ASCII, or an escaped backslash, after which a `u` is a letter.
+_UNICODE_RUN = rules.quick_pattern(rb"\\\\|(?:\\u(?!00[0-7])[0-9a-fA-F]{4})+")
 _NAMED = {b"&quot;": b'"', b"&apos;": b"'", b"&lt;": b"<", b"&gt;": b">", b"&amp;": b"&"}
-WRITTEN_MARKS = (b"\\u00", b"&quot;", b"&gt;", b"&#")
-# Other characters, as JSON in ASCII writes them; a character beyond the first plane is a pair.
+# One of these is in every text with `_ASCII_ESCAPE` that matters: a secret has a quote or a mark near.
+ESCAPE_MARKS = (b"\\u00", b"&quot;", b"&gt;", b"&#")
+# One character beyond ASCII as JSON escapes it; one beyond the first plane is a surrogate pair.
 _WIDE = rules.quick_pattern(
     rb"\\u(?:[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?!00[0-7])[0-9a-fA-F]{4})"
 )
-# In base64 of plain ASCII the first three characters of each group have one bit clear.
-BASE64_TEXT = rb"(?:[CI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]){5,}[A-Za-z0-9+/_-]*"
-_BASE64_TEXT = rules.linear_pattern(BASE64_TEXT)
+# In base64 of plain ASCII the first three characters of each group have one bit clear. Five groups
+# are 15 characters: the shortest text that is worth decoding.
+BASE64_TEXT = (
+    rb"(?:[CI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]){5,}"
+    rb"[A-Za-z0-9+/_-]*"
+)
+_BASE64_TEXT = rules.linear_pattern(BASE64_TEXT)  # the same, compiled
+_DECODED_MIN = 12  # shorter decoded texts hold no secret with its name
+_PRINTABLE_CHARS = 60  # binary data has an unprintable character among so many
+# The fields of streamed text in the formats of Anthropic and OpenAI.
 _DELTAS = frozenset(
     ("text", "partial_json", "thinking", "content", "arguments", "delta", "reasoning_content", "input_json")
 )
-
-
+_EVENT_DEPTH_MAX = 5  # objects around a delta: no format nests it deeper
 _CURLY, _CLOSING = "“".encode(), "”".encode()
+# Bytes of text kept on each side of a decoded character: a name and its value fit.
 _AROUND = 400
-_at = itemgetter(0)
+_at = itemgetter(0)  # of a segment
 
 
 class DecodedSegment(NamedTuple):
-    """A stretch of a view and where it comes from; of equal length unless it was decoded."""
+    """A stretch of decoded text and its source, of equal length unless it was decoded."""
 
     at: int
     source: int
@@ -66,37 +80,37 @@ class DecodedText(NamedTuple):
 
     data: bytes
     segments: tuple[DecodedSegment, ...]
-    split: bool = False
-    persons: bool = False  # personal details are looked for, too
+    split: bool = False  # joined from several pieces, so that a span may be several of the source
+    form: TextForm = TextForm.DECODED
 
     def source_spans(self, start: int, end: int) -> tuple[tuple[int, int], ...]:
-        """Return the spans of the original that `start`:`end` of this view was read from."""
+        """Return the spans of the original that `start`:`end` of this text was decoded from."""
         first = bisect_right(self.segments, start, key=_at) - 1
         last = bisect_right(self.segments, end - 1, first, key=_at) - 1
         if not self.split:
             return ((_source_span(self.segments[first], start)[0], _source_span(self.segments[last], end - 1)[1]),)
-        found = []
-        for index in range(first, last + 1):
-            part = self.segments[index]
-            low, high = max(start, part.at), min(end, part.at + part.length)
+        spans = []
+        for segment in self.segments[first : last + 1]:
+            low, high = max(start, segment.at), min(end, segment.at + segment.length)
             if low < high:
-                found.append((_source_span(part, low)[0], _source_span(part, high - 1)[1]))
-        return tuple(found)
+                spans.append((_source_span(segment, low)[0], _source_span(segment, high - 1)[1]))
+        return tuple(spans)
 
 
-def _source_span(part: DecodedSegment, offset: int) -> tuple[int, int]:
-    if part.is_base64:
-        group = (offset - part.at) // 3 * 4
-        return part.source + group, part.source + min(group + 4, part.source_length)
-    if part.length == part.source_length:
-        return part.source + offset - part.at, part.source + offset - part.at + 1
-    return part.source, part.source + part.source_length
+def _source_span(segment: DecodedSegment, offset: int) -> tuple[int, int]:
+    if segment.is_base64:
+        group = (offset - segment.at) // 3 * 4
+        return segment.source + group, segment.source + min(group + 4, segment.source_length)
+    if segment.length == segment.source_length:
+        start = segment.source + offset - segment.at
+        return start, start + 1
+    return segment.source, segment.source + segment.source_length
 
 
 def blank_json_escapes(data: bytes) -> bytes:
-    """Return `data` with the line ends and tabs of JSON blanked out and curly quotes straight, each offset kept."""
+    """Blank out the line ends and tabs of JSON and make curly quotes straight, keeping every offset."""
     if contains_needle(data, _CURLY[:2]):
-        # An escaped quote is two here (`widened`). Single ones stay: most of them are apostrophes.
+        # `decode_escapes_in_place` doubles an escaped quote. Single quotes stay: most are apostrophes.
         data = data.replace(2 * _CURLY, b'     "').replace(_CURLY, b'  "')
         data = data.replace(2 * _CLOSING, b'"     ').replace(_CLOSING, b'"  ')
     if b"\\" not in data:
@@ -109,16 +123,23 @@ def blank_json_escapes(data: bytes) -> bytes:
 
 
 def decode_escapes_in_place(data: bytes) -> bytes:
-    """Return `data` with escaped characters beyond ASCII in UTF-8, each repeated to keep every offset."""
+    """Decode escaped characters beyond ASCII to UTF-8, each repeated to keep every offset."""
     if not contains_needle(data, b"\\u"):
         return data
-    # Two, three or four bytes fill the six or twelve of the escape exactly; half a pair stays as it is.
-    return _WIDE.sub(lambda one: (read := _decode_unicode_run(one[0])) * (len(one[0]) // len(read)), data)  # type: ignore[no-any-return]
+    return _WIDE.sub(_fill_escape, data)  # type: ignore[no-any-return]
+
+
+def _fill_escape(escape: re.Match[bytes]) -> bytes:
+    # Two, three or four bytes fill the six or twelve of the escape exactly; half a pair stays.
+    character = _decode_unicode_run(escape[0])
+    return character * (len(escape[0]) // len(character))
 
 
 def decode_unicode_escapes(lines: list[bytes]) -> list[bytes]:
     """Return lines of JSON with escaped characters beyond ASCII in UTF-8."""
-    return [_ESCAPES.sub(lambda run: _decode_unicode_run(run[0]), line) if b"\\u" in line else line for line in lines]
+    return [
+        _UNICODE_RUN.sub(lambda run: _decode_unicode_run(run[0]), line) if b"\\u" in line else line for line in lines
+    ]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -129,26 +150,29 @@ def _decode_unicode_run(run: bytes) -> bytes:
         return run
 
 
-def _decode_mark(text: bytes) -> bytes:
-    if text.startswith(b"&#"):
-        return bytes((int(text[3:-1], 16) if text[2:3] in b"xX" else int(text[2:-1]),))
-    return _NAMED.get(text) or bytes((int(text[-2:], 16),))
+def _decode_ascii_escape(escape: bytes) -> bytes:
+    if escape.startswith(b"&#"):
+        return bytes((int(escape[3:-1], 16) if escape[2:3] in b"xX" else int(escape[2:-1]),))
+    return _NAMED.get(escape) or bytes((int(escape[-2:], 16),))
 
 
 def iter_other_views(data: bytes) -> Iterator[DecodedText]:
-    """Yield the views that this text needs, but for base64: most need none."""
+    """Yield the decodings that this text needs, except base64: most texts need none."""
     if b"\x1b" in data or b"1b[" in data:
         yield replace_with_meaning(data, _ANSI, lambda _: b"")
     if b"%" in data and _TELLING_PERCENT.search(data) is not None:
         yield replace_with_meaning(data, _PERCENT, lambda code: bytes((int(code[1:], 16),)))
-    if any(mark in data for mark in WRITTEN_MARKS):
-        yield replace_with_meaning(data, _WRITTEN, _decode_mark)._replace(persons=True)
+    if any(mark in data for mark in ESCAPE_MARKS):
+        yield replace_with_meaning(data, _ASCII_ESCAPE, _decode_ascii_escape)._replace(form=TextForm.UNESCAPED)
     if b"data: {" in data or b"data:{" in data:
         yield from _iter_stream_views(data)
 
 
 def replace_with_meaning(data: bytes, pattern: Any, meaning: Callable[[bytes], bytes]) -> DecodedText:
-    """Replace what `pattern` finds by its meaning, keeping only the text around: the rest is as it was."""
+    """Replace each match of `pattern` by its meaning, and keep only the text around matches.
+
+    The rest of `data` is the same in any decoding, so it needs no second search.
+    """
     parts: list[bytes] = []
     segments: list[DecodedSegment] = []
     at = source = 0
@@ -160,9 +184,9 @@ def replace_with_meaning(data: bytes, pattern: Any, meaning: Callable[[bytes], b
             source = start - _AROUND
         if start > source:
             at, source = _append_segment(parts, segments, at, source, data[source:start])
-        read = meaning(data[start:end])
-        if read:
-            parts.append(read)
+        decoded = meaning(data[start:end])
+        if decoded:
+            parts.append(decoded)
             segments.append(DecodedSegment(at, start, 1, end - start))
             at += 1
         source = end
@@ -179,7 +203,7 @@ def _append_segment(
 
 
 def _iter_stream_views(data: bytes) -> Iterator[DecodedText]:
-    """Join the text of server-sent events, per field: a model's words come in pieces."""
+    """Join the text of server-sent events per field: a model's words come in pieces."""
     pieces: dict[str, list[tuple[int, bytes]]] = {}
     for low, body in _iter_event_json(data):
         # Half a surrogate pair is not UTF-8, yet a stream may split a pair.
@@ -190,16 +214,19 @@ def _iter_stream_views(data: bytes) -> Iterator[DecodedText]:
             continue
         for field, text in _iter_deltas(event):
             inside = json.dumps(text).encode()[1:-1] if halves else msgspec.json.encode(text)[1:-1]
-            place = body.rfind(b'"' + inside + b'"')
-            if inside and place >= 0:
-                pieces.setdefault(field, []).append((low + place + 1, inside))
+            offset = body.rfind(b'"' + inside + b'"')
+            if inside and offset >= 0:
+                pieces.setdefault(field, []).append((low + offset + 1, inside))
     for parts in pieces.values():
         if len(parts) > 1:
-            yield _join_deltas(parts)
+            starts = itertools.accumulate((len(text) for _, text in parts), initial=0)
+            placed = zip(starts, parts, strict=False)
+            segments = (DecodedSegment(at, low, len(text), len(text)) for at, (low, text) in placed)
+            yield DecodedText(b"".join(text for _, text in parts), tuple(segments), split=True)
 
 
 def _iter_event_json(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield where the JSON of each event begins, and the JSON."""
+    """Yield the offset and the JSON of each event."""
     at = 0
     for line in data.split(b"\n"):
         if line.startswith((b"data: {", b"data:{")):
@@ -210,16 +237,8 @@ def _iter_event_json(data: bytes) -> Iterator[tuple[int, bytes]]:
         at += len(line) + 1
 
 
-def _join_deltas(parts: list[tuple[int, bytes]]) -> DecodedText:
-    segments, at = [], 0
-    for source, text in parts:
-        segments.append(DecodedSegment(at, source, len(text), len(text)))
-        at += len(text)
-    return DecodedText(b"".join(text for _, text in parts), tuple(segments), split=True)
-
-
 def _iter_deltas(event: object, depth: int = 0) -> Iterator[tuple[str, str]]:
-    if depth > 5:
+    if depth > _EVENT_DEPTH_MAX:
         return
     if isinstance(event, dict):
         for key, value in event.items():
@@ -233,7 +252,7 @@ def _iter_deltas(event: object, depth: int = 0) -> Iterator[tuple[str, str]]:
 
 
 class Delta(NamedTuple):
-    """A piece of a content block: in which record it is, by which keys it is reached, and what it says."""
+    """A piece of a content block: the number of its record, the keys to it, and its text."""
 
     record: int
     path: tuple[str | int, ...]
@@ -241,9 +260,10 @@ class Delta(NamedTuple):
 
 
 def iter_delta_blocks(records: Iterable[object]) -> Iterator[list[Delta]]:
-    """Yield the deltas of each content block that came in several records, as `stream-json` and raw events write them.
+    """Yield the deltas of each content block that is split over several records.
 
-    A block belongs to a session, a subagent and a place in its message, and ends where the next begins.
+    Reads records of `stream-json` and raw API events. A block belongs to a session, a subagent
+    and an index in its message, and ends where the next begins.
     """
     blocks: dict[tuple[object, ...], list[Delta]] = {}
     messages: Counter[tuple[object, ...]] = Counter()
@@ -265,7 +285,7 @@ def iter_delta_blocks(records: Iterable[object]) -> Iterator[list[Delta]]:
 
 
 def replace_text_at(record: Any, path: tuple[str | int, ...], text: str) -> Any:
-    """Return a copy of `record` that says `text` at `path`."""
+    """Return a copy of `record` with `text` at `path`."""
     if not path:
         return text
     changed: Any = dict(record) if isinstance(record, dict) else list(record)
@@ -274,7 +294,7 @@ def replace_text_at(record: Any, path: tuple[str | int, ...], text: str) -> Any:
 
 
 def iter_base64_views(data: bytes) -> Iterator[DecodedText]:
-    """Yield one view of the texts behind all runs of base64 that hold plain ASCII, a NUL between them."""
+    """Yield one text of all runs of base64 that decode to plain ASCII, with NULs between them."""
     parts: list[bytes] = []
     segments: list[DecodedSegment] = []
     at = 0
@@ -297,6 +317,6 @@ def _decode_base64(run: bytes) -> bytes:
         text = base64.b64decode(run)
     except binascii.Error:
         return b""
-    printable = text[:60].replace(b"\n", b" ").replace(b"\t", b" ").replace(b"\r", b" ")
-    fine = len(text) >= 12 and printable.isascii() and printable.decode().isprintable()
-    return text if fine else b""
+    sample = text[:_PRINTABLE_CHARS].replace(b"\n", b" ").replace(b"\t", b" ").replace(b"\r", b" ")
+    is_text = len(text) >= _DECODED_MIN and sample.isascii() and sample.decode().isprintable()
+    return text if is_text else b""

@@ -1,7 +1,8 @@
-"""Lines joined again where a terminal, a mail or a pager cut a long value.
+"""Find where a value begins and ends: quotes, and line ends that cut a long value.
 
-What a tool puts before a line (diff marks, line numbers, quote marks, indentation) is taken
-out with the line end. Local: joins a bounded stretch from one position on.
+A terminal, a mail or a pager wraps long lines. The prefix that a tool puts before a line (diff
+marks, line numbers, quote marks, indentation) is removed with the line end. Each function joins
+a bounded stretch from one offset on.
 """
 
 from bisect import bisect_right
@@ -10,51 +11,63 @@ from typing import Any
 
 from flightlog.privacy.detect import randomness, rules
 
-_LINE_MAX = 2_000
-_RAGGED = 8
-_BLANK = b" \t"
-# Tried at the beginning of a line alone, over a few bytes.
+_LINE_MAX = 2_000  # bounds the search for the beginning of the line
+_RAGGED = 8  # wrapped lines differ in length by at most this: some tools wrap between words
+_BLANK = b" \t"  # indentation
+# Prefixes of lines, matched over a few bytes: a line number (`cat -n`, an arrow, `grep -n`), a diff
+# sign, a quote mark of a mail or a table.
 _NUMBER = rules.quick_pattern(rb"[ \t]*[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+|[:|] ?| {2,})")
-_SIGN = rules.quick_pattern(rb"[ \t]*[+-] ?")
-_QUOTE = rules.quick_pattern(rb"[ \t]*[>|] ?")
-_LEADS = {b"+": _SIGN, b"-": _SIGN, b">": _QUOTE, b"|": _QUOTE}
-_LEAD_MAX = 12
+_SIGN = rules.quick_pattern(rb"[ \t]*[+-] ?")  # diff
+_QUOTE = rules.quick_pattern(rb"[ \t]*[>|] ?")  # mail, tables
+_PREFIXES = {b"+": _SIGN, b"-": _SIGN, b">": _QUOTE, b"|": _QUOTE}
+_PREFIX_MAX = 12  # six digits, blanks before them and an arrow of three bytes
 _ENDS = (b"\n", b"\r", b"\\")
 
 # A line end, also as raw JSON writes it: part of a pattern.
 LINE_END = r"\\{0,2}(?:\\r)?(?:\\n|\r?\n)"
 
-# A bare value, and in the query of an address the next name, which ends it.
+# A value without quotes ends at a blank, a quote or a closing mark.
 BARE = rules.quick_pattern(rb"[^\s\"'`<>,;\x00\\)\]}]+")
+# The next name in the query of an address, which ends the value before it.
 NEXT_FIELD = rules.quick_pattern(rb"&(?:amp;)?[\w.\[\]-]{1,40}=")
 # The next line begins with a run of a value, not with a name and its own value.
 _NEXT_LINE = rules.linear_pattern(
-    rb"\\?[ \t]*\r?\n[ \t]*(?:[0-9]{1,6}\t[ \t]*)?[+>|-]?[ \t]*[A-Za-z0-9_+/.~-]+(?:=*$|=*[^A-Za-z0-9_+/.~:=-])"
+    rb"\\?[ \t]*\r?\n[ \t]*(?:[0-9]{1,6}\t[ \t]*)?[+>|-]?[ \t]*[A-Za-z0-9_+/.~-]+"
+    rb"(?:=*$|=*[^A-Za-z0-9_+/.~:=-])"
 )
-_LINE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0", b"&", b"}")
+_VALUE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0", b"&", b"}")
+# The lengths of MD5, SHA-1, SHA-256, SHA-384 and SHA-512: such a line is complete.
 _HEX_WHOLE = rules.quick_pattern(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}")
-_HEX_LINE = rules.quick_pattern(rb"\s+[0-9a-fA-F]{16}")
+_HEX_LINE = rules.quick_pattern(rb"\s+[0-9a-fA-F]{16}")  # a list of hashes goes on
+# Small and capital letters, or digits on both sides of a letter: no word is so mixed.
 _MIXED = rules.quick_pattern(rb"[a-z].*[A-Z]|[A-Z].*[a-z]|[0-9].*[a-zA-Z].*[0-9]")
+# A line of one word without marks of syntax, up to the length of a password.
 _LONE = rules.quick_pattern(rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})(?=[ \t\r\n\"'<;\\\x00]|\Z)")
-_NETRC = frozenset(b"default machine login account macdef".split())
-WRAPPED_MAX = 300
-_MARKED = rules.quick_pattern(rb"[0-9#!@%^*]")
-_DENSE_HEX = rules.quick_pattern(rb"[0-9a-fA-F]{16,}")
+_NETRC = frozenset(b"default machine login account macdef".split())  # they begin an entry of a .netrc
+WRAPPED_MAX = 300  # bytes joined for one value: more than the keys that are not found by their frame
+_MARKED = rules.quick_pattern(rb"[0-9#!@%^*]")  # what passwords have and words do not
+_DENSE_HEX = rules.quick_pattern(rb"[0-9a-fA-F]{16,}")  # half of an MD5: shorter runs are ids
 _LONE_MAX = 80  # a line of a terminal
+# Bits per character of the rest of a value: lower than for whole keys, since it is shorter.
+_REST_ENTROPY = 2.5
+# English letter pairs of the rest of a value: the limit for values with digits (`randomness`).
+_REST_PAIRS = 0.62
+_QUOTED_MAX = 200  # how far the closing quote of a value that begins with a backtick is searched
+_VALUE_MARKS = b"$!@#%^&*+/.~-_?<{[("  # marks that a password may begin with
 
 Back = Callable[[int], int]
 
 
 def unwrap_lines(view: bytes, start: int, width: int) -> tuple[bytes, Back]:
-    """Return the `width` bytes from `start` with line ends taken out, and the way back to offsets of `view`."""
+    """Return the `width` bytes from `start` without line ends, and a function from its offsets to `view`'s."""
     stop = view.find(b"\0", start, start + width)
     lines = view[start : stop if stop >= 0 else start + width].split(b"\n")
     parts, ends, cuts, at = [], [0], [0], 0
-    for part, gone in _iter_unwrapped_lines(view, start, lines):
+    for part, removed in _iter_unwrapped_lines(view, start, lines):
         parts.append(part)
         at += len(part)
         ends.append(at)
-        cuts.append(cuts[-1] + gone)
+        cuts.append(cuts[-1] + removed)
 
     def back(end: int) -> int:
         # An end exactly at a cut belongs to the line before it.
@@ -64,18 +77,17 @@ def unwrap_lines(view: bytes, start: int, width: int) -> tuple[bytes, Back]:
 
 
 def ends_line(view: bytes, end: int) -> bool:
-    """Say whether what ends at `end` ends with its line."""
+    """Return whether a line ends at `end`, blanks aside."""
     return view[end : end + 6].lstrip(b" \t")[:1] in _ENDS
 
 
 def unwrap_around(view: bytes, at: int, before: int, width: int) -> tuple[bytes, Back, int]:
-    """Return the same for a stretch that begins up to `before` bytes earlier, and where in it `at` is."""
+    """Unwrap a stretch that begins up to `before` bytes before `at`; return also where `at` is in it."""
     low = max(0, at - before)
     low = max(low, view.rfind(b"\0", low, at) + 1)
     text, back = unwrap_lines(view, low, at - low + width)
-    first = 0
-    last = len(text)
-    while first < last:  # the first place in the text that comes from `at` or after it
+    first, last = 0, len(text)
+    while first < last:  # bisect for the first offset in the text that comes from `at` or after it
         middle = (first + last) // 2
         if back(middle + 1) - 1 < at:
             first = middle + 1
@@ -85,45 +97,36 @@ def unwrap_around(view: bytes, at: int, before: int, width: int) -> tuple[bytes,
 
 
 def _iter_unwrapped_lines(view: bytes, start: int, lines: list[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Yield what is left of each line, and how many bytes are gone between it and the next."""
+    """Yield the rest of each line, and how many bytes are removed between it and the next."""
     if len(lines) == 1:
         yield lines[0], 0
         return
     begin = view.rfind(b"\n", max(0, start - _LINE_MAX), start) + 1
-    lead = _line_lead_pattern(view, begin)
-    width = 0
-    skip = 0
+    # The first line's prefix is probably that of the next lines, too.
+    prefix = _PREFIXES.get(view[begin : begin + 1])
+    if _NUMBER.match(view, begin, begin + _PREFIX_MAX):
+        prefix = _NUMBER
+    width = skip = 0
     for index, line in enumerate(lines[:-1]):
-        whole = line.rstrip(b" \t\r")
-        whole = whole.removesuffix(b"\\")
-        whole = whole[skip:]
+        whole = line.rstrip(b" \t\r").removesuffix(b"\\")[skip:]
         if index and len(whole) < width - _RAGGED:
-            # A line shorter than the first was not cut: what comes after it is something else.
+            # A line shorter than the first was not cut: the next line is something else.
             yield b"\n".join([line[skip:], *lines[index + 1 :]]), 0
             return
         width = width or len(whole) + start - begin
-        after = _lead_length(lines[index + 1], lead)
+        after = _prefix_length(lines[index + 1], prefix)
         yield whole, len(line) - skip - len(whole) + 1 + after
         skip = after
     yield lines[-1][skip:], 0
 
 
-def _line_lead_pattern(view: bytes, begin: int) -> Any:
-    """Return what stands before the line that begins at `begin`, and so perhaps before the lines after it."""
-    if _NUMBER.match(view, begin, begin + _LEAD_MAX):
-        return _NUMBER
-    return _LEADS.get(view[begin : begin + 1])
-
-
-def _lead_length(line: bytes, lead: Any) -> int:
-    """Return how much at the beginning of `line` is not of the text."""
-    marks = lead.match(line, 0, _LEAD_MAX + _RAGGED) if lead else None
-    at = marks.end() if marks else 0
-    return at + len(line) - at - len(line[at:].lstrip(_BLANK))
+def _prefix_length(line: bytes, prefix: Any) -> int:
+    match = prefix.match(line, 0, _PREFIX_MAX + _RAGGED) if prefix else None
+    return len(line) - len(line[match.end() if match else 0 :].lstrip(_BLANK))
 
 
 def unwrap_value(view: bytes, start: int, end: int) -> tuple[int, bytes]:
-    """Return where the bare value at `start`:`end` ends and how it reads if the next lines go on with it."""
+    """Return the end and the text of the bare value at `start`:`end`, with the lines that continue it."""
     plain = view[start:end]
     if not ends_line(view, end) or len(plain) < 2 or _NEXT_LINE.match(view, end, end + 160) is None:
         return end, plain
@@ -134,42 +137,67 @@ def unwrap_value(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     query = NEXT_FIELD.search(longer)
     longer = longer[: query.start()] if query and query.start() > len(plain) else longer
     stop, extra = back(len(longer)), longer[len(plain) :]
-    # The next line goes on with the value only if it holds nothing else.
-    after = view[stop : stop + 1]
-    after = b"\n" if after == b" " and ends_line(view, stop) else after  # blanks stand where JSON wrote a line end
+    # The next line continues the value only if there is nothing else on it. A line end that JSON
+    # escaped was blanked out, so a blank may come first.
+    after = b"\n" if view[stop : stop + 1] == b" " and ends_line(view, stop) else view[stop : stop + 1]
     ends = (
-        after in _LINE_ENDS
+        after in _VALUE_ENDS
         or view[stop : stop + 3] == b" --"
-        or randomness.is_random(extra, floor=2.5)
+        or randomness.is_random(extra, floor=_REST_ENTROPY)
         or _is_rest(plain, extra)
     )
-    alone = extra and ends and not randomness.is_code(extra)
-    if (
-        alone
-        and _DENSE_HEX.fullmatch(longer)
-        and (not _HEX_WHOLE.fullmatch(plain) or _is_half(view, stop, plain, extra))
-    ):
+    if not extra or not ends or randomness.is_code(extra):
+        return end, plain
+    if _DENSE_HEX.fullmatch(longer) and (not _HEX_WHOLE.fullmatch(plain) or _is_half(view, stop, plain, extra)):
         return stop, longer
-    digits = randomness.count_digits(extra)
-    more = len(extra) < 4 or digits * 8 >= len(extra) or randomness.english_pair_share(extra) < 0.62
-    return (stop, longer) if alone and more and randomness.is_random(longer) else (end, plain)
+    more = (
+        len(extra) < 4
+        or randomness.count_digits(extra) * 8 >= len(extra)
+        or randomness.english_pair_share(extra) < _REST_PAIRS
+    )
+    return (stop, longer) if more and randomness.is_random(longer) else (end, plain)
 
 
 def _is_rest(plain: bytes, extra: bytes) -> bool:
-    """Say whether `extra`, with more on its line, is the rest of a key: no word is so mixed."""
-    return len(plain) >= 16 and len(extra) >= 4 and bool(randomness.count_digits(extra)) and bool(_MIXED.search(extra))
+    """Return whether `extra`, with more text on its line, is mixed enough to be the rest of a key."""
+    if len(plain) < 16 or len(extra) < 4 or not randomness.count_digits(extra):
+        return False
+    return _MIXED.search(extra) is not None
 
 
 def _is_half(view: bytes, stop: int, plain: bytes, extra: bytes) -> bool:
-    """Say whether two lines of equal length are one number in hex: a list of such would go on."""
+    """Return whether two lines of equal length are one hex number: a list of hashes would go on."""
     return len(plain) == len(extra) and _HEX_LINE.match(view, stop, stop + len(plain) + 8) is None
 
 
 def extend_with_lone_line(view: bytes, end: int, text: bytes) -> tuple[int, bytes]:
-    """Return where the typed value ends and how it reads with the next line, if that is one word without a mark."""
+    """Return the end and the text of a typed value, with the next line if that is a single word."""
     lone = _LONE.match(view, end, end + _LONE_MAX) if len(text) >= 2 else None
     if lone is None or lone[1].lower() in _NETRC:
         return end, text
     if view[lone.end() : lone.end() + 1] in (b" ", b"\t") and not _MARKED.search(lone[1]):
         return end, text
     return lone.end(1), text + lone[1]
+
+
+def find_quoted_value(view: bytes, low: int, gap: bytes, at: int) -> tuple[int, bytes] | None:
+    """Return where in `gap` a quoted value begins, and its quote, or None.
+
+    `gap` are the marks between a name and its value, at offset `low` of `view`; the search
+    begins at `at` in it.
+    """
+    for index in range(at, len(gap)):
+        mark = gap[index : index + 1]
+        if mark in b"\"'`" and not gap[index + 1 :].strip(_VALUE_MARKS):
+            if mark == b"`" and _begins_with_backtick(view, low + index, gap[index - 1 : index]):
+                return index, gap[index - 1 : index]
+            return index + 1, mark
+    return None
+
+
+def _begins_with_backtick(view: bytes, tick: int, outer: bytes) -> bool:
+    """Return whether the backtick at `tick` belongs to a value in `outer` quotes; two quote a command."""
+    if outer not in (b'"', b"'"):
+        return False
+    close = view.find(outer, tick, tick + _QUOTED_MAX)
+    return close >= 0 and b"`" not in view[tick + 1 : close] and b"\n" not in view[tick:close]

@@ -1,7 +1,7 @@
-"""Personal data: addresses, numbers and names that point at a person or a machine.
+"""Judge personal data: addresses, numbers and names of a person or a machine.
 
-Checksums decide where there are any (cards, IBAN); addresses that only exist in documents,
-on loopback or in private networks are left alone. No names of people are guessed from prose.
+Checksums decide where a format has one (cards, IBAN). Reserved, loopback and private addresses
+do not count. Names of people are not guessed from prose.
 """
 
 import functools
@@ -11,10 +11,14 @@ from flightlog.privacy.detect import rules
 from flightlog.privacy.detect.candidates import HIGH, MEDIUM, PERSON, Candidate, where
 
 HOME = "home-path"
-LOOK = 90
+LOOK_COST = 90  # of one judgement, in bytes examined
+# In this order: email, home directories (Unix, Windows, as slugs of Claude Code's project
+# directories), IPv4, phone numbers, US social security numbers, cards, IBAN, IPv6, internal hosts,
+# ids of accounts and devices.
 PATTERN = (
     rb"[A-Za-z0-9][A-Za-z0-9._%+-]*@[A-Za-z0-9][A-Za-z0-9-]*\.[A-Za-z0-9.-]*[A-Za-z0-9]"
-    rb"|/(?:(?:mnt/)?[a-z]/Users|(?:srv|export|var|data|nfs)/homes?|home|Users)/[A-Za-z0-9._-]+|[A-Za-z]:(?:\\+|/)Users(?:\\+|/)[A-Za-z0-9._-]+|-(?:home|Users)-[a-z][a-z0-9]+"
+    rb"|/(?:(?:mnt/)?[a-z]/Users|(?:srv|export|var|data|nfs)/homes?|home|Users)/[A-Za-z0-9._-]+"
+    rb"|[A-Za-z]:(?:\\+|/)Users(?:\\+|/)[A-Za-z0-9._-]+|-(?:home|Users)-[a-z][a-z0-9]+"
     rb"|\b[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\b"
     rb"|\+[1-9][0-9]{0,2}[ .(-]{0,2}[0-9][0-9 .()-]{6,14}[0-9]|\([2-9][0-9]{2}\) ?[0-9]{3}-[0-9]{4}"
     rb"|\b[2-9][0-9]{2}-[2-9][0-9]{2}-[0-9]{4}\b|\b[0-9]{3}-[0-9]{2}-[0-9]{4}\b"
@@ -27,37 +31,43 @@ PATTERN = (
 )
 _BEFORE_SLUG = (b"/", b"\\", b'"', b" ", b"")
 _INSIDE_PATH = (b".", b"-", b"_", b"~")
+# A path that goes on with one of these is another, longer name.
 _AFTER_SLUG = frozenset(bytes((byte,)) for byte in b"abcdefghijklmnopqrstuvwxyz0123456789")
-_AFTER_HOME = _AFTER_SLUG | {bytes((byte,)) for byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ._-"}
-# RFC 2606: these domains and all below them never receive mail. Compared by labels: `myexample.com` is a real one.
+_AFTER_HOME = _AFTER_SLUG | {bytes((byte,)) for byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ._-"}  # of a path
+# RFC 2606: these domains and all below them never receive mail. Compared by labels, since
+# `myexample.com` is a real domain.
 _RESERVED = ((b"example", b"com"), (b"example", b"net"), (b"example", b"org"))
 _RESERVED_TOP = frozenset(b"example test invalid localhost".split())
-# Four numbers after such words are a version or the number of a section; 20 bytes hold the word and its marks.
+# Four numbers after such words are a version or the number of a section.
 _COUNTED = rules.linear_pattern(
     rb"(?i)(?:version|\bver|release|section|sect|chapter|clause|appendix|\bsec|\bv|\xc2\xa7)[\"'(:=. ]{0,4}$"
     rb"|[a-z_]/$|[^0-9]-$"
 )
-_COUNTED_REACH = 20
+_COUNTED_REACH = 20  # the longest of these words and its marks fit
 # The commands of SVG path data, with numbers that share their dots: `c.5.3.2.1`.
 _DRAWN = rules.linear_pattern(rb"(?i)(?:^|[^a-z])[mlhvcsqta] ?[-.0-9][-., 0-9]*$|\.$")
+# A longer version number, or the name of a package's file.
 _PACKAGED = rules.quick_pattern(rb"\.(?:[0-9]|(?:jar|tar|t?gz|zip|whl|deb|rpm|exe|msi|dll|so|nupkg)\b)")
-# One in 4,000 public addresses has only such small numbers; most section numbers have no others.
+# One in 4,000 public addresses has only numbers below this; most section numbers have no others.
 _SMALL = 32
+# Words and marks before the address of a machine.
 _ADDRESSED = rules.linear_pattern(
     rb"(?i)(?:://|@|\b(?:ip|host|server|addr(?:ess)?|ssh|ping|peer|from|to|client|dns)\b\W{0,4})$"
 )
-# Luhn's digit lets every tenth number pass: groups of four or a word near it must say that it is a card.
+# Every tenth number has the right check digit, so a card also needs groups of digits or a word.
 _CARD_WORDS = rules.linear_pattern(rb"(?i)card|visa|amex|american express|discover|credit|debit|\bpan\b|\bcc\b|payment")
-_CARD_REACH = 40
+_CARD_REACH = 40  # bytes before a number in which that word counts
+_NUMBER_REACH = 30  # bytes before a phone or social security number in which a word for it counts
+# Before the name of a package in code.
 _IMPORTED = rules.linear_pattern(rb"(?i)(?:\b(?:import|from|package|module|require|include|use|using)\b[ (\"']*)$")
 _FUNCTION_BOXES = frozenset(b"noreply no-reply git donotreply".split())
-_DOCUMENT_NET = ipaddress.ip_network("2001:db8::/32")
+_DOCUMENT_NET = ipaddress.ip_network("2001:db8::/32")  # RFC 3849
 _DOUBLED = bytes.maketrans(b"0123456789", b"0246813579")  # twice a digit, its own digits added up
 _WELL_KNOWN = (b"8.8.8.8", b"8.8.4.4", b"1.1.1.1", b"1.0.0.1")
 
 
 def judge_personal_value(text: bytes, start: int, view: bytes) -> Candidate | None:
-    """Return what at `start` points at a person or a machine, if it does."""
+    """Return the personal data at `start`, or None; `text` is the match of `PATTERN` there."""
     if b"@" in text:
         return _judge_email(text, start, view)
     if text[:1] in b"/-" or b"Users" in text[:12]:
@@ -94,16 +104,15 @@ def _judge_number_or_name(text: bytes, start: int, view: bytes) -> Candidate | N
         return _make_person_candidate(text, start, "ip", MEDIUM) if _is_public(text) else None
     if text.endswith((b".internal", b".corp", b".lan", b".intranet", b".ts.net")):
         return _make_person_candidate(text, start, "host", MEDIUM) if _is_host(text, start, view) else None
-    return (
-        _make_person_candidate(text, start, "device-id")
-        if text.startswith(b"user_")
-        else _judge_account_id(text, start)
-    )
+    if text.startswith(b"user_"):
+        return _make_person_candidate(text, start, "device-id")
+    return _judge_account_id(text, start)
 
 
 def _is_host(text: bytes, start: int, view: bytes) -> bool:
-    """Return whether `text` is a machine and not a package that code imports: `hypothesis.internal`."""
-    before, after = view[max(0, start - _COUNTED_REACH) : start], view[start + len(text) : start + len(text) + 2]
+    """Return whether `text` is a machine, not a package that code imports (`hypothesis.internal`)."""
+    end = start + len(text)
+    before, after = view[max(0, start - _COUNTED_REACH) : start], view[end : end + 2]
     if not text.endswith(b".internal"):
         return True
     if _IMPORTED.search(before) or (after[:1] == b"." and after[1:].isalpha()) or after[:1] == b"(":
@@ -113,14 +122,15 @@ def _is_host(text: bytes, start: int, view: bytes) -> bool:
 
 
 def _judge_number(text: bytes, digits: bytes, start: int, view: bytes) -> Candidate | None:
-    before = view[max(0, start - 30) : start].lower()
+    before = view[max(0, start - _NUMBER_REACH) : start].lower()
     if len(text) == 12 and text.count(b"-") == 2:
-        spoken = b"call" in before or b"phone" in before or b"tel" in before
-        return _make_person_candidate(text, start, "phone", MEDIUM) if spoken else None
+        named = b"call" in before or b"phone" in before or b"tel" in before
+        return _make_person_candidate(text, start, "phone", MEDIUM) if named else None
     if len(text) == 11 and text.count(b"-") == 2:
         return _make_person_candidate(text, start, "ssn", MEDIUM) if b"ssn" in before or b"social" in before else None
-    named = len(digits) < len(text) or _CARD_WORDS.search(view, max(0, start - _CARD_REACH), start)
-    return _make_person_candidate(text, start, "card") if named and before[-1:] != b"." and _is_card(digits) else None
+    is_card = len(digits) < len(text) or _CARD_WORDS.search(view, max(0, start - _CARD_REACH), start)
+    is_card = is_card and before[-1:] != b"." and _is_card(digits)
+    return _make_person_candidate(text, start, "card") if is_card else None
 
 
 def _judge_account_id(text: bytes, start: int) -> Candidate | None:
@@ -139,37 +149,32 @@ def _judge_email(text: bytes, start: int, view: bytes) -> Candidate | None:
     if b"." not in host or not host.rsplit(b".", 1)[1].isalpha() or host.endswith((b".local", b".py", b".js", b".ts")):
         return None
     labels = tuple(host.split(b"."))
-    if (
-        labels[-2:] in _RESERVED
-        or labels[-1] in _RESERVED_TOP
-        or box.lower() in _FUNCTION_BOXES
-        or view[start - 3 : start] == b"://"
-    ):
+    if labels[-2:] in _RESERVED or labels[-1] in _RESERVED_TOP or box.lower() in _FUNCTION_BOXES:
         return None
-    if view[start + len(text) : start + len(text) + 1] == b"/" or host.split(b".")[0].isdigit():
-        return None  # a package and its version, or an address with a user
-    return _make_person_candidate(text, start, "email")
+    # A user in a URL, a package and its version, or a version after an `@`.
+    is_url = view[start - 3 : start] == b"://" or view[start + len(text) : start + len(text) + 1] == b"/"
+    return None if is_url or labels[0].isdigit() else _make_person_candidate(text, start, "email")
 
 
 def _judge_home_path(text: bytes, start: int, view: bytes) -> Candidate | None:
-    # A path inside an address or another directory is none.
-    known = text[:1] not in b"/-" or _begins_path(text[:1], view[max(0, start - 2) : start])
-    return _make_person_candidate(text, start, HOME) if known else None
+    # A path inside an address or another directory does not count.
+    begins = text[:1] not in b"/-" or _begins_path(text[:1], view[max(0, start - 2) : start])
+    return _make_person_candidate(text, start, HOME) if begins else None
 
 
 def anonymous_home(path: bytes) -> bytes:
-    """Return what a home directory is called instead."""
+    """Return the replacement for a home directory."""
     return b"-~" if path[:1] == b"-" else b"~"
 
 
 def strip_owner(data: bytes, path: bytes, name: bytes = b"") -> bytes:
-    """Return `data` with a home directory met before renamed, just where it would be found."""
+    """Replace a known home directory in `data`, exactly where a detector would find it."""
     first, bounds, usual = (b"-", _AFTER_SLUG, b"/") if path[:1] == b"-" else (b"/", _AFTER_HOME, b'"')
     parts: list[bytes] = []
     at, start = 0, where(data, path, 0)
     while start >= 0:
         end = start + len(path)
-        # Nearly all stand after the usual mark.
+        # Nearly all come after the usual mark.
         begins = data[start - 1 : start] == usual or _begins_path(first, data[max(0, start - 2) : start])
         if begins and data[end : end + 1] not in bounds:
             parts.append(data[at:start])
@@ -197,19 +202,19 @@ def _is_public(text: bytes) -> bool:
 
 
 def _is_public_four(text: bytes) -> bool:
-    """Say the same of an address of four numbers, of which a text may hold very many."""
+    """Return whether an IPv4 address is public: faster than `ipaddress`, a text may have very many."""
     try:
-        one, two, three, _ = numbers = tuple(map(int, text.split(b".")))
+        first, second, third, _ = numbers = tuple(map(int, text.split(b".")))
     except ValueError:
         return False
-    if max(numbers) > 255 or one in (0, 10, 127) or one >= 224 or text in _WELL_KNOWN:
+    if max(numbers) > 255 or first in (0, 10, 127) or first >= 224 or text in _WELL_KNOWN:
         return False
-    if one in (100, 169, 172, 192, 198, 203):
+    if first in (100, 169, 172, 192, 198, 203):
         return not (
-            (one == 100 and 64 <= two < 128)
-            or (one, two) in ((169, 254), (192, 168), (198, 18), (198, 19))
-            or (one == 172 and 16 <= two < 32)
-            or (one, two, three) in ((192, 0, 0), (192, 0, 2), (198, 51, 100), (203, 0, 113))
+            (first == 100 and 64 <= second < 128)
+            or (first, second) in ((169, 254), (192, 168), (198, 18), (198, 19))
+            or (first == 172 and 16 <= second < 32)
+            or (first, second, third) in ((192, 0, 0), (192, 0, 2), (198, 51, 100), (203, 0, 113))
         )
     return True
 

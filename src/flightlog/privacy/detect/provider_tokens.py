@@ -1,8 +1,8 @@
-"""Tokens that are known by their own shape: `ghp_…`, `AKIA…`, JSON web tokens.
+"""Judge tokens that are recognized by their own shape: `ghp_…`, `AKIA…`, JSON web tokens.
 
-One alternation of all heads finds where to look, at the speed of one pass however many
-rules there are; then only the forms with that head are tried. A token cut by a line end is
-tried again with the lines joined.
+One alternation of all heads finds where to judge, in one pass for any number of rules; then
+only the forms with that head are tried. A token cut by a line end is tried again with the lines
+joined.
 """
 
 import functools
@@ -17,28 +17,30 @@ from flightlog.privacy.detect.candidates import HIGH, LATIN, Candidate, contains
 from flightlog.privacy.detect.line_wraps import LINE_END, ends_line, unwrap_around, unwrap_lines
 from flightlog.privacy.detect.rules import TokenRule, load_rules
 
-_WIDTH_MAX = 700
-# The shorter the head, the more must follow before it is worth a look.
+_WIDTH_MAX = 700  # bytes examined for a token, with its line ends; longer ones only in one line
+# Characters that must follow a head, by its length: a short head alone is frequent in other text.
 _WANTED = {1: 20, 2: 13, 3: 12}
-_WANTED_ELSE = 1
-# Where a line ends before that, less is enough: the value may go on in the next.
+_WANTED_ELSE = 1  # after a longer head
+# If the line ends before that, fewer are enough: the value may go on in the next line.
 _WANTED_CUT = {1: 6, 2: 4, 3: 3}
-_HEAD_CHARS = 2
+_HEAD_CHARS = 2  # forms are grouped by the first characters of their head
 # `AKIA`, `ghp_`, `xoxb-`: shorter heads (`SK`, `6L`, `sk-`) begin hashes and words as well.
 _PREFIX_MIN = 4
-# Of a token with its mark in the middle, what comes after the mark is looked at alone if it is as long as this.
+# If the head is inside the token, a tail of this length is judged without the text before the head.
 _TAIL_MIN = 20
 # A tail of up to three different characters (`xxxx`, `aaaa-aaaa`) is filler, not a name.
 _FILLER_LETTERS = 3
-# A token is no name of a file.
+# A token is not the name of a file.
 _FILE = rules.quick_pattern(rb"\.(?:png|jpe?g|gif|svg|ico|webp|css|js|html?)\b")
-
-
-_ADDRESS_LEAD = rules.quick_pattern(rb"(?:https?://)?[A-Za-z0-9.-]{0,40}\Z")
+_ADDRESS_LEAD = rules.quick_pattern(rb"(?:https?://)?[A-Za-z0-9.-]{0,40}\Z")  # scheme and host
+# The characters of tokens after and before the head, and of the text that they are embedded in.
 _RUN = rules.quick_pattern(rb"[A-Za-z0-9_.$/+=:|~%?&@;!,*-]*")
-_RUN_BEFORE = rules.quick_pattern(rb"[A-Za-z0-9_.$/+=:|~%?&@;!-]*\Z")
-_LOOK = 100
-_PADDED_MIN = 30
+_RUN_BEFORE = rules.quick_pattern(rb"[A-Za-z0-9_.$/+=:|~%?&@;!-]*\Z")  # without list marks
+_LOOK = 100  # the cost of trying a form, and how far a run around a head is followed
+_AROUND = (120, 200)  # bytes before and after a head that is inside its token
+_PADDED_MIN = 30  # a token that ends with a field of this length may have base64 padding after it
+# English letter pairs: words have over half of them. A whole tail is words only if it clearly is.
+_WORD_PAIRS, _TAIL_PAIRS = 0.5, 0.55
 
 
 _Joined = tuple[bytes, Callable[[int], int]]
@@ -47,7 +49,7 @@ _Joined = tuple[bytes, Callable[[int], int]]
 class _TokenForm(NamedTuple):
     rule: TokenRule
     text: str
-    head: bytes  # literal text the trigger finds; not at the start for a form that begins with a field
+    head: bytes  # the literal text that triggers find; inside a form that begins with a field
     lead: bool  # the head is the beginning
 
 
@@ -60,43 +62,41 @@ def _forms_by_head() -> dict[bytes, list[_TokenForm]]:
 
 
 def find_forms(data: bytes) -> "tuple[_TokenForm, ...]":
-    """Return the forms whose heads stand in `data`."""
-    standing = {head for head in _token_heads() if contains_needle(data, head)}
-    return tuple(form for form in _load_token_forms() if form.head in standing)
+    """Return the forms whose heads occur in `data`."""
+    present = {head for head in _token_heads() if contains_needle(data, head)}
+    return tuple(form for form in _load_token_forms() if form.head in present)
 
 
-def token_head_patterns(among: "tuple[_TokenForm, ...] | None" = None) -> tuple[str, str]:
-    """Return patterns for the heads of tokens: those telling by themselves, and those with what must follow.
+def token_head_patterns(among: "Iterable[_TokenForm] | None" = None) -> tuple[str, str]:
+    """Return patterns for the distinctive heads of tokens, and for the others with what must follow.
 
-    Apart, since heads and counts in one automaton have more states than a hostile text leaves room for.
+    They are separate, since heads and counts in one automaton have more states than its memory
+    allows on a hostile text.
     """
-    every = _load_token_forms() if among is None else among
-    plain, counted = (
-        join_alternatives(_build_head_patterns(form for form in every if _is_distinctive_head(form) is telling))
-        for telling in (True, False)
-    )
-    return plain, counted
+    forms = list(_load_token_forms() if among is None else among)
+    plain = (form for form in forms if _is_distinctive_head(form))
+    counted = (form for form in forms if not _is_distinctive_head(form))
+    return join_alternatives(_build_head_patterns(plain)), join_alternatives(_build_head_patterns(counted))
 
 
-def _build_head_patterns(among: "Iterable[_TokenForm]") -> list[str]:
-    """Return patterns for the heads of `among`, those with the same text after them as one: that is made sooner."""
+def _build_head_patterns(forms: "Iterable[_TokenForm]") -> list[str]:
+    """Return one pattern per text that must follow, with all its heads: it compiles faster."""
     shared: dict[tuple[str, str], set[str]] = {}
-    for form in among:
+    for form in forms:
         bound, head, after = _head_pattern(form)
         shared.setdefault((bound, after), set()).add(head)
     return [f"{bound}(?:{'|'.join(sort_for_pattern(heads))}){after}" for (bound, after), heads in shared.items()]
 
 
 def sort_for_pattern(texts: Iterable[str]) -> list[str]:
-    """Return `texts` with those that begin alike side by side, the longer first: `re2` then reads it once."""
+    """Sort `texts` so that common beginnings are adjacent, longer first: `re2` then factors them out."""
     return sorted(texts, reverse=True)
 
 
-def join_alternatives(patterns: Iterable[str]) -> str:
-    """Return one pattern for any of `patterns`; those that begin a word share that condition."""
-    every = list(patterns)
-    bound = [pattern.removeprefix(r"\b") for pattern in every if pattern.startswith(r"\b")]
-    free = [pattern for pattern in every if not pattern.startswith(r"\b")]
+def join_alternatives(patterns: list[str]) -> str:
+    r"""Return one pattern for any of `patterns`; those that begin with `\b` share it."""
+    bound = [pattern.removeprefix(r"\b") for pattern in patterns if pattern.startswith(r"\b")]
+    free = [pattern for pattern in patterns if not pattern.startswith(r"\b")]
     return "|".join([*free, *([rf"\b(?:{'|'.join(bound)})"] if bound else [])])
 
 
@@ -124,9 +124,9 @@ def _make_token_form(rule: TokenRule, text: str) -> _TokenForm:
 
 
 def _head_pattern(form: _TokenForm) -> tuple[str, str, str]:
-    """Return patterns for what stands before the head, the head, and as much after it as makes it telling.
+    """Return patterns for the edge before the head, the head, and the beginning of the value.
 
-    Not for all of it: a line may end there.
+    The whole value is not in the pattern: a line end may cut it.
     """
     head = form.head.decode()
     after = form.text[form.text.index(head) + len(head) :]
@@ -138,22 +138,22 @@ def _head_pattern(form: _TokenForm) -> tuple[str, str, str]:
 
 
 def _prefix_pattern(form: str, wanted: int, cut: int) -> str:
-    """Return a pattern for the `wanted` first characters of `form`, or for as few as `cut` and the end of a line."""
+    """Return a pattern for the first `wanted` characters of `form`, or for `cut` and a line end."""
     field = rules.FIELD.search(form)
     if field is None:
         return re.escape(form)
-    made, rest = re.escape(form[: field.start()]), form[field.end() :]
+    literal, rest = re.escape(form[: field.start()]), form[field.end() :]
     if field["name"] == "uuid":
-        return f"{made}(?:[0-9a-fA-F]{{8}}-|[0-9a-fA-F]{{{min(cut, 7)},7}}{LINE_END})"
+        return f"{literal}(?:[0-9a-fA-F]{{8}}-|[0-9a-fA-F]{{{min(cut, 7)},7}}{LINE_END})"
     least, members = int(field["low"]), f"[{rules.CLASSES[field['name']]}]"
     if least < wanted:
         whole = rules.form_pattern(field.group()) + _prefix_pattern(rest, wanted - least, max(0, cut - least))
         fewer = f"{members}{{{cut},{least - 1}}}"
     else:
-        # Where as many follow, the whole is found: an upper bound would say the same and make the pattern larger.
+        # The whole is found where as many follow: an upper bound would only make the pattern larger.
         whole, least = f"{members}{{{wanted}}}", wanted
         fewer = f"{members}{{{cut},}}" if cut + 1 < wanted else f"{members}{{{cut}}}"
-    return f"{made}(?:{whole}|{fewer}{LINE_END})" if cut < least else made + whole
+    return f"{literal}(?:{whole}|{fewer}{LINE_END})" if cut < least else literal + whole
 
 
 @functools.cache
@@ -162,39 +162,31 @@ def _compile_form(form: str) -> object:
 
 
 def has_head(data: bytes, start: int) -> bool:
-    """Say whether a token may begin at `start`."""
+    """Return whether a token may begin at `start`."""
     return bool(_forms_at(data, start))
 
 
 def judgment_cost(data: bytes, start: int) -> int:
-    """Return how many bytes a judgement at `start` may examine."""
+    """Return how many bytes the judgement at `start` may examine."""
     return _LOOK * max(1, len(_forms_at(data, start))) + _WIDTH_MAX
 
 
 def judge_token(view: bytes, start: int) -> Candidate | None:
-    """Return the token known by its own shape whose head begins at `start`."""
+    """Return the longest token whose head begins at `start`, or None."""
     run_end = _RUN.match(view, start, start + _WIDTH_MAX).end()
-    return _best_token(view, start, _forms_at(view, start), wrapped=ends_line(view, run_end))
+    lines = unwrap_lines(view, start, _WIDTH_MAX) if ends_line(view, run_end) else None
+    best: Candidate | None = None
+    for form in _forms_at(view, start):
+        hit = _try_form(view, start, form, lines)
+        if best is None or (hit is not None and hit.end - hit.start > best.end - best.start):
+            best = hit
+    return best
 
 
 def _forms_at(data: bytes, start: int) -> list[_TokenForm]:
     heads = _forms_by_head()
-    tried = (*heads.get(data[start : start + _HEAD_CHARS], ()), *heads.get(data[start : start + 1], ()))
-    return [form for form in tried if data.startswith(form.head, start)]
-
-
-def _best_token(view: bytes, start: int, tried: list[_TokenForm], *, wrapped: bool) -> Candidate | None:
-    best: Candidate | None = None
-    lines = unwrap_lines(view, start, _WIDTH_MAX) if wrapped else None
-    for form in tried:
-        best = _choose_longer_token(best, _try_form(view, start, form, lines))
-    return best
-
-
-def _choose_longer_token(one: Candidate | None, other: Candidate | None) -> Candidate | None:
-    if one is None or other is None:
-        return one or other
-    return other if other.end - other.start > one.end - one.start else one
+    forms = (*heads.get(data[start : start + _HEAD_CHARS], ()), *heads.get(data[start : start + 1], ()))
+    return [form for form in forms if data.startswith(form.head, start)]
 
 
 def _try_form(view: bytes, start: int, form: _TokenForm, lines: _Joined | None) -> Candidate | None:
@@ -214,7 +206,7 @@ def _try_form(view: bytes, start: int, form: _TokenForm, lines: _Joined | None) 
 
 
 def _begins_inside_word(view: bytes, start: int, form: _TokenForm) -> bool:
-    """Return whether the head is the end of a longer word or hash: `task_test_…`, `publico-…`, `sha512-6L…`."""
+    """Return whether the head ends a longer word or hash: `task_test_…`, `publico-…`, `sha512-6L…`."""
     before = view[start - 1 : start] if start else b""
     if len(form.head) < _PREFIX_MIN and before in (b"-", b"+"):
         return True
@@ -235,20 +227,19 @@ def _match_joined_lines(lines: _Joined, start: int, form: _TokenForm, pattern: o
 
 
 def _is_words(value: bytes) -> bool:
-    return randomness.count_digits(value) < 2 and randomness.english_pair_share(value) >= 0.55
+    return randomness.count_digits(value) < 2 and randomness.english_pair_share(value) >= _TAIL_PAIRS
 
 
 def _continues_next_line(view: bytes, hit: Candidate, whole: Candidate) -> bool:
-    """Say whether a token that could end with its line goes on in the next, which then holds nothing else."""
+    """Return whether a token that could end with its line goes on alone in the next."""
     extra = whole.value[len(hit.value) :]
-    alone = view[whole.end : whole.end + 1] in (*(b"%c" % byte for byte in b"\n\r\"'`<\\\0;, "), b"")
-    return (
-        alone and len(extra) >= 4 and (randomness.count_digits(extra) > 1 or randomness.english_pair_share(extra) < 0.5)
-    )
+    if len(extra) < 4 or view[whole.end : whole.end + 1] not in b"\n\r\"'`<\\\0;, ":
+        return False
+    return randomness.count_digits(extra) > 1 or randomness.english_pair_share(extra) < _WORD_PAIRS
 
 
 def _extend_over_padding(view: bytes, hit: Candidate | None, form: _TokenForm) -> Candidate | None:
-    """Return a long token with the marks that fill up its base64."""
+    """Return a long token with the `=` that pad its base64."""
     if hit is None or not form.text.endswith("}") or len(hit.value) < _PADDED_MIN:
         return hit
     end = hit.end
@@ -258,7 +249,7 @@ def _extend_over_padding(view: bytes, hit: Candidate | None, form: _TokenForm) -
 
 
 def _extend_to_scheme(view: bytes, hit: Candidate | None, head: bytes) -> Candidate | None:
-    """Return a hit in an address from where the address begins: its host names the owner."""
+    """Return a hit in a URL from the beginning of the URL: its host names the owner."""
     if hit is None or b"/" not in head or b"." not in head or head.startswith(b"http"):
         return hit
     lead = _ADDRESS_LEAD.search(view, max(0, hit.start - 50), hit.start)
@@ -266,8 +257,8 @@ def _extend_to_scheme(view: bytes, hit: Candidate | None, head: bytes) -> Candid
 
 
 def _match_around(view: bytes, at: int, form: _TokenForm, pattern: object) -> Candidate | None:
-    low = max(0, at - 120)
-    for match in pattern.finditer(view, low, at + 200):  # type: ignore[attr-defined]
+    before_head, after_head = _AROUND
+    for match in pattern.finditer(view, max(0, at - before_head), at + after_head):  # type: ignore[attr-defined]
         before = view[match.start() - 1 : match.start()] if match.start() else b""
         if (
             match.start() <= at < match.end()
@@ -279,38 +270,38 @@ def _match_around(view: bytes, at: int, form: _TokenForm, pattern: object) -> Ca
 
 
 def _match_around_joined_lines(view: bytes, at: int, form: _TokenForm, pattern: object) -> Candidate | None:
-    """Return the same where a line end stands in the token, before or after what tells it."""
+    """Return the token around the head at `at` if a line end cuts it, before or after the head."""
     end = _RUN.match(view, at, at + _LOOK).end()
-    begin = _RUN_BEFORE.search(view, max(0, at - _LOOK), at)
-    begun = begin.start() if begin else at
-    if not (ends_line(view, end) or view[:begun].endswith((b"\n", b"\n ", b"\n\t", b"\n+", b"\n  ", b"> "))):
+    run = _RUN_BEFORE.search(view, max(0, at - _LOOK), at)
+    begin = run.start() if run else at
+    if not (ends_line(view, end) or view[:begin].endswith((b"\n", b"\n ", b"\n\t", b"\n+", b"\n  ", b"> "))):
         return None
-    text, back, middle = unwrap_around(view, at, 120, 200)
+    text, back, middle = unwrap_around(view, at, *_AROUND)
     hit = _match_around(text, middle, form, pattern)
     return hit._replace(start=back(hit.start + 1) - 1, end=back(hit.end)) if hit else None
 
 
 def _ends_token(form: str, after: bytes) -> bool:
-    return not (after.isalnum() or (after in b"_" and after != b"")) if not form.endswith("-}") else True
+    return form.endswith("-}") or not (after.isalnum() or after == b"_")
 
 
 def _make_token_candidate(value: bytes, start: int, end: int, form: _TokenForm) -> Candidate | None:
     tail = value[value.find(form.head) + len(form.head) :]
     tail = tail if form.lead or len(tail) >= _TAIL_MIN else value
-    # A vendor's prefix vouches for an invented value, too; a head that other text has does not.
+    # After a vendor's prefix an invented value counts, too; after a head that other text has it does not.
     if not _is_prefix(form) and (randomness.shannon_entropy(value) < form.rule.entropy or _is_stand_in(value)):
         return None
     if randomness.is_reference(tail) or _is_code_name(tail, form.head):
         return None
     if value[1:2] in b"._-" and not randomness.count_digits(value):
-        return None  # a head of one letter tells little
+        return None  # a head of one letter is weak evidence
     if value[3:4] == b"." and _is_words(value[4:]):
-        return None  # nor does one of three before a dot, which code has
+        return None  # and so are three letters before a dot: code has them
     return Candidate(start, end, form.rule.id, value, HIGH)
 
 
 def _is_code_name(tail: bytes, head: bytes) -> bool:
-    """Return whether a head goes on as a name of code or prose: `test_…`, `key…`, `ptr_…` begin such as well."""
+    """Return whether a head begins a name in code or a word: `test_…`, `key…`, `ptr_…`."""
     wordy = len(set(tail)) > _FILLER_LETTERS and _is_words(tail)
     return wordy and (head.islower() or not randomness.count_digits(tail))
 
@@ -321,5 +312,5 @@ def _is_stand_in(value: bytes) -> bool:
 
 
 def _is_prefix(form: _TokenForm) -> bool:
-    """Return whether the head is a vendor's own mark: four characters or more that end no word of a language."""
+    """Return whether the head is a vendor's own prefix: four characters or more that are no word."""
     return form.lead and len(form.head) >= _PREFIX_MIN and (form.head.isupper() or not form.head.isalpha())

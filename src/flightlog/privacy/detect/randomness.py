@@ -1,7 +1,7 @@
-"""Telling values drawn at random from typed words and from placeholders.
+"""Distinguish random values from words, code and placeholders.
 
-Pure questions about one value. English letter pairs tell identifiers from tokens better
-than entropy alone: `client-vpn-endpoint-id` has the entropy of a key and the pairs of words.
+Pure functions of one value. English letter pairs separate identifiers from tokens better than
+entropy alone: `client-vpn-endpoint-id` has the entropy of a key and the letter pairs of words.
 """
 
 import itertools
@@ -10,7 +10,7 @@ import string
 
 from flightlog.privacy.detect import rules
 
-# Which letters usually follow a letter in English.
+# The letters that usually follow a letter in English.
 _FOLLOWS = {
     "a": "bcdgilmnprsty",
     "b": "aeiloru",
@@ -36,44 +36,63 @@ _FOLLOWS = {
     "w": "aehio",
     "y": "es",
 }
-# A change from small to capital begins a word in camelCase, but at random it comes at every other letter.
+# A capital after a small letter is unusual: camelCase has few of them, random values one at every
+# other letter.
 _USUAL = {
-    (one, two): two.lower() in _FOLLOWS.get(one.lower(), "") and not (one.islower() and two.isupper())
-    for one in string.ascii_letters
-    for two in string.ascii_letters
+    (first, second): second.lower() in _FOLLOWS.get(first.lower(), "") and not (first.islower() and second.isupper())
+    for first in string.ascii_letters
+    for second in string.ascii_letters
 }
+# Values up to this length take their logarithms from a table; nearly all values are shorter.
 _SHORT_MAX = 300
-_TELLING_CHARS = 100
+# The share of usual pairs changes little after this many characters, so the rest is not examined.
+_PAIR_CHARS_MAX = 100
+# n * log2(n), with 0 for n = 0.
 _N_LOG_N = [0.0, *(n * math.log2(n) for n in range(1, _SHORT_MAX + 1))]
 _LETTERS = string.ascii_letters.encode()
-# Where a value comes from, or a mask over it: never the value, whatever name it is assigned to.
+# Bits per character: a value of mixed characters below it repeats too few of them to be a key.
+RANDOM_ENTROPY = 3.0
+# Shares of English letter pairs. Words have over 0.5, values drawn from letters about 0.25. A value
+# without digits, or one that begins as code does, must be clearly below words. With digits, a
+# higher share is still random: the more digits and runs of them, the higher.
+_LETTERS_PAIRS, _FEW_DIGITS_PAIRS, _DIGITS_PAIRS, _SCATTERED_PAIRS = 0.45, 0.55, 0.62, 0.8
+# Variables, template fields and masks: never a value, whatever name they are assigned to.
 _REFERENCE = rules.linear_pattern(
-    rb"(?i)\*\*\*|\.\.\.|<[^>]*>|\$\{|\$\(|\{\{|%\(\w|^%[a-z]|^\$[A-Za-z_]+$|#\{|redacted|undefined|process\.env|environ"
-    rb"|getenv|^env[.(\[]|secrets\.|<secret:|<person:"
+    rb"(?i)\*\*\*|\.\.\.|<[^>]*>|\$\{|\$\(|\{\{|%\(\w|^%[a-z]|^\$[A-Za-z_]+$|#\{|redacted|undefined"
+    rb"|process\.env|environ|getenv|^env[.(\[]|secrets\.|<secret:|<person:"
 )
+# Words and sequences of invented values in documentation and tests.
 _PLACEHOLDER = rules.linear_pattern(
     rb"(?i)example|place.?holder|change.?me|(?-i:your|Your|YOUR)|(?-i:xxxx|XXXX)|dummy|sample|insert"
     rb"|replace.?(?:me|with|this)|not.?a.?real|fake|my.?(?:secret|token|key|pass)|todo|fixme"
     rb"|abcdef123|123456789|00000000|abcdefgh"
 )
+# Words of sentences about a password; passphrases are made of other words.
 _GRAMMAR = frozenset(
-    b"the your you a an is are was be to of for and or in on at by with must may not no this that it if from as please"
-    b" enter new old use set has have can will password passphrase".split()
+    b"the your you a an is are was be to of for and or in on at by with must may not no this that it"
+    b" if from as please enter new old use set has have can will password passphrase".split()
 )
-# One character class each: the standard library is linear here, and quicker to call.
+# One or two character classes: the standard library is linear here, and its call is faster.
 _DIGIT_RUN = rules.quick_pattern(rb"[0-9]+")
-_HUMP = rules.quick_pattern(rb"[a-z][A-Z]")
+_HUMP = rules.quick_pattern(rb"[a-z][A-Z]")  # a word begins inside a name in camelCase
+# A UUID in either case, without braces.
 _UUID = rules.linear_pattern(rb"(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+# Attribute access, calls and subscripts, paths, addresses, file and host names.
 _CODE = rules.linear_pattern(
-    rb"^[A-Za-z_$][\w$]*(?:(?:\.|::|->)[A-Za-z_$][\w$]*)+[();,\[\]]*$|[({\[]|^/|^\.{1,2}/|^~/|^[a-z]+://|^[@&*]"
-    rb"|^[\w.-]+\.(?:py|js|ts|go|rs|c|h|md|json|ya?ml|toml|txt|html?|css|sh|pem|crt|key|internal|local|com|org|net|io)$"
+    rb"^[A-Za-z_$][\w$]*(?:(?:\.|::|->)[A-Za-z_$][\w$]*)+[();,\[\]]*$"
+    rb"|[({\[]|^/|^\.{1,2}/|^~/|^[a-z]+://|^[@&*]"
+    rb"|^[\w.-]+\.(?:py|js|ts|go|rs|c|h|md|json|ya?ml|toml|txt|html?|css|sh|pem|crt|key"
+    rb"|internal|local|com|org|net|io)$"
 )
-# A name of code with a digit among ten letters is not so long.
+# Names in code that have a digit among ten characters are shorter than this.
 _LONG = 40
+# The characters of dotted names and of tokens in parts.
 _RUN = rules.quick_pattern(rb"[A-Za-z0-9_.-]+")
-# One key in 64 begins with a slash, as paths do.
+# A short word and a dot, or a slash: one key in 64 begins with a slash, as paths do.
 _HEADED = rules.quick_pattern(rb"(?:[a-z]{1,8}\.|/)([A-Za-z0-9_+/=-]{24,200})")
+# Product keys: groups of capitals and digits.
 _GROUPS = rules.quick_pattern(rb"[A-Z0-9]{3,8}(?:-[A-Z0-9]{3,8}){3,7}")
+# Dates, version numbers and ranges, and hashes with the name of their algorithm.
 _DATE = rules.linear_pattern(
     rb"^\d{4}-\d\d-\d\d|^\d+(?:\.\d+)+$|^[v^~<>=]{0,2}\d+\.\d+\.\d+|^(?i:sha(?:1|256|384|512)|md5)[=:-]"
 )
@@ -85,55 +104,59 @@ def shannon_entropy(value: bytes) -> float:
     counts = map(value.count, set(value))
     if size > _SHORT_MAX:
         return math.log2(size) - sum(n * math.log2(n) for n in counts) / size
-    return math.log2(size) - sum(map(_N_LOG_N.__getitem__, counts)) / size if size else 0.0
+    return math.log2(size) - sum(map(_N_LOG_N.__getitem__, counts)) / size if size else 0
 
 
 def is_reference(value: bytes) -> bool:
-    """Return whether `value` is a variable, a template field or a mask instead of a value."""
+    """Return whether `value` is a variable, a template field or a mask."""
     return _REFERENCE.search(value) is not None
 
 
 def is_placeholder(value: bytes) -> bool:
-    """Return whether `value` is a reference or reads as invented: a veto where no name vouches for it."""
+    """Return whether `value` is a reference or an invented example."""
     return is_reference(value) or _PLACEHOLDER.search(value) is not None or len(set(value)) <= 3
 
 
 def is_prose(value: bytes) -> bool:
-    """Return whether words are a sentence about something: a passphrase holds no words of grammar."""
+    """Return whether `value` is a sentence: it has words of grammar, a passphrase has none."""
     return not _GRAMMAR.isdisjoint(value.lower().split())
 
 
 def is_uuid(value: bytes) -> bool:
-    """Say whether `value` is a UUID, which names things far more often than it opens them."""
+    """Return whether `value` is a UUID: far more often an identifier than a credential."""
     return _UUID.fullmatch(value) is not None
 
 
 def is_code(value: bytes) -> bool:
-    """Say whether `value` reads as code, a path, an address, a date or a version."""
+    """Return whether `value` is code, a path, an address, a date or a version."""
     return _CODE.search(value) is not None or _DATE.search(value) is not None
 
 
 def is_headed(value: bytes) -> bool:
-    """Return whether `value` is a key that begins as code or a path does: `hvs.…`, `/…`."""
+    """Return whether `value` is a key that begins like code or a path: `hvs.…`, `/…`."""
     headed = _HEADED.fullmatch(value)
     if headed is None or count_digits(headed[1]) * 8 < len(headed[1]):
         return False
-    return english_pair_share(headed[1]) < 0.45 and is_random(headed[1])
+    return english_pair_share(headed[1]) < _LETTERS_PAIRS and is_random(headed[1])
 
 
 def english_pair_share(value: bytes) -> float:
-    """Return the share of letter pairs that are usual in English; words have over a half. A part tells enough."""
-    pairs = [_USUAL[pair] for pair in itertools.pairwise(value[:_TELLING_CHARS].decode("latin-1")) if pair in _USUAL]
-    return sum(pairs) / len(pairs) if pairs else 0.0
+    """Return the share of letter pairs that are usual in English: over a half in words."""
+    text = value[:_PAIR_CHARS_MAX].decode("latin-1")
+    pairs = [_USUAL[pair] for pair in itertools.pairwise(text) if pair in _USUAL]
+    return sum(pairs) / len(pairs) if pairs else 0
 
 
 def count_digits(value: bytes) -> int:
-    """Return how many digits `value` has."""
+    """Return the number of ASCII digits in `value`."""
     return len(value) - len(value.translate(None, b"0123456789"))
 
 
-def is_random(value: bytes, *, floor: float = 3.0) -> bool:
-    """Return whether `value` looks drawn at random: mixed, dense and not made of words. Counting values do, too."""
+def is_random(value: bytes, *, floor: float = RANDOM_ENTROPY) -> bool:
+    """Return whether `value` looks random: mixed characters, no words, entropy of at least `floor`.
+
+    Sequences such as `a1b2c3d4` look random, too.
+    """
     digits = count_digits(value)
     letters = len(value) - len(value.translate(None, _LETTERS))
     if letters < 2 or shannon_entropy(value) < floor or not _has_long_part(value):
@@ -145,7 +168,7 @@ def is_random(value: bytes, *, floor: float = 3.0) -> bool:
 
 
 def is_grouped(value: bytes) -> bool:
-    """Say whether `value` is a key in groups, as on a label: `4NR5Z-OG9JH-M6DVG-BBZFL`."""
+    """Return whether `value` is a product key in groups: `4NR5Z-OG9JH-M6DVG-BBZFL`."""
     return _GROUPS.fullmatch(value) is not None and count_digits(value) >= 3 and not value.replace(b"-", b"").isdigit()
 
 
@@ -156,10 +179,34 @@ def _has_long_part(value: bytes) -> bool:
 def _is_mixed(value: bytes, digits: int) -> bool:
     humps = len(_HUMP.findall(value))
     if not digits:
-        return len(value) >= 16 and humps >= 3 and english_pair_share(value) < 0.45
-    # Digits in several places, or a capital every few letters, are rare among names.
+        return len(value) >= 16 and humps >= 3 and english_pair_share(value) < _LETTERS_PAIRS
+    # Names seldom have digits in several positions or a capital every few letters.
     runs = len(_DIGIT_RUN.findall(value))
     if runs >= 4 and digits * 5 >= len(value):
         return True
-    most = 0.8 if runs >= 3 or humps >= 5 else 0.62 if digits * 8 > len(value) else 0.55
-    return english_pair_share(value) < most
+    if runs >= 3 or humps >= 5:
+        return english_pair_share(value) < _SCATTERED_PAIRS
+    return english_pair_share(value) < (_DIGITS_PAIRS if digits * 8 > len(value) else _FEW_DIGITS_PAIRS)
+
+
+# Words that passwords and the names of users and machines share with ordinary text.
+COMMON_WORDS = frozenset(
+    b"""
+    access account active admin administrator another api-key apikey application argument basic bearer before boolean
+    browser builder button cancel change changeit changeme channel client command common config configuration content
+    context cookie create created current custom database debian default delete description desktop developer
+    development disabled docker document domain editor element enabled encrypted environment error example expected
+    expired export external false filter folder format function github gitlab global header hidden hostname hunter
+    import input internal invalid jenkins kubernetes length letmein library localhost locked machine manager master
+    message method missing module monitor mysecret mypassword nobody number object operator option optional options
+    oracle output package parameter passwd password password1 passphrase people person placeholder player please
+    plugin policy postgres prefix present private process production profile project prompt properties property
+    provider public python qwerty random readonly reader record redacted redis reference regular release remote
+    removed request required reserved resource response result return runner sample sandbox schema script search
+    secret secrets secure select server service session setting settings simple single source staging standard start
+    status storage stream string student subject submit support switch symbol system target template temporary
+    testing testuser thread ticket token tokens traffic ubuntu undefined unique unknown update upload user username
+    users validate value values vagrant variable version vscode warning website welcome window windows worker
+    workspace writer yourpassword
+    """.split()
+)

@@ -1,14 +1,15 @@
-"""Provider rule data, token forms, lazily compiled patterns.
+"""Provider rules, token forms, and lazily compiled patterns.
 
-A form is literal text with fields: `ghp_{alnum:36}`, `{hex:32}`, `{uuid}`, `{url:20-60}`, `{b64:40-}`.
-From a form come the pattern that finds the token and examples made at run time, so that no
-example of a secret ever stands in the source. Knows nothing of rules, keywords or text around.
+A form is literal text with fields: `ghp_{alnum:36}`, `{hex:32}`, `{uuid}`, `{url:20-60}`,
+`{b64:40-}`. The pattern that finds a token is made from its form, and so are examples for
+tests: the source contains no example of a secret.
 
-A command that redacts a few lines would else spend most of its time on patterns it does not need.
+A rule with `near` words counts only beside one of them; a rule without is recognized by its
+own shape. `names.json` lists providers whose tokens have no public shape: beside those names,
+any value that looks random counts.
 
-A rule with `near` words counts only beside one of them; a rule without is known by its own
-shape. `names.json` lists providers whose tokens have no public shape: there any value that
-looks drawn at random counts. Patterns and examples are made from forms (`forms`).
+Patterns are compiled on first use: a command that redacts a few lines would otherwise spend
+most of its time on patterns that it does not need.
 """
 
 import functools
@@ -24,6 +25,7 @@ from flightlog.privacy.detect.candidates import LATIN
 if TYPE_CHECKING:
     from random import Random
 
+# The characters of each kind of field, as in brackets of a regular expression.
 CLASSES = {
     "hex": "0-9a-f",
     "HEX": "0-9A-F",
@@ -51,11 +53,16 @@ CLASSES = {
     "bech": "02-9ac-hj-np-z",
     "BECH": "02-9AC-HJ-NP-Z",
 }
+# A field of a form: `{name}`, `{name:8}`, `{name:8-}` or `{name:8-20}`.
 FIELD = re.compile(r"\{(?P<name>\w+)(?::(?P<low>\d+)(?P<open>-)?(?P<high>\d+)?)?\}")
+# Vendors write UUIDs in small and in capital letters.
 _UUID = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
-# re2 refuses counts above 1,000 and large ones make it slow; past this many characters a run is simply long.
+# re2 refuses counts above 1,000, and large counts are slow: longer fields repeat a count of 300.
 _COUNT_MAX = 300
-_OPEN_EXTRA = 6
+_OPEN_EXTRA = 6  # an example of an open field (`{b64:40-}`) is up to this much longer than it must be
+_MIXED_MIN = 8  # shorter examples may be digits or letters alone, as vendors' short fields are
+# Bits per character: below it, a value of a vendor's form repeats a few characters, as fillers do.
+_FORM_ENTROPY = 2.0
 
 
 def form_pattern(form: str) -> str:
@@ -74,24 +81,23 @@ def form_head(form: str) -> str:
 
 
 def make_random(seed: str) -> "Random":
-    """Return what examples are drawn with."""
-    from random import Random  # noqa: PLC0415 - nobody who redacts makes examples
+    """Return the random generator for examples."""
+    from random import Random  # noqa: PLC0415 - only tests and the benchmark make examples
 
     return Random(seed)  # noqa: S311 - examples, not keys
 
 
 def make_example(form: str, chance: "Random") -> str:
-    """Make a text of this form; fields of two or more kinds of characters hold both letters and digits."""
+    """Make a text of this form; a field of letters and digits gets both."""
     return FIELD.sub(lambda field: _field_example(field, chance), form)
 
 
 def make_short_example(form: str, chance: "Random") -> str:
-    """Make a text that is near this form but too short to be of it."""
-    fields = list(FIELD.finditer(form))
-    last = max(fields, key=lambda field: int(field["low"] or 0))
-    low = int(last["low"] or 36)
-    cut = form[: last.start()] + "{" + f"{last['name'] if last['low'] else 'hex'}:{max(low // 3, 1)}" + "}"
-    return make_example(cut, chance)
+    """Make a text that resembles this form but is too short for it."""
+    longest = max(FIELD.finditer(form), key=lambda field: int(field["low"] or 0))
+    low = int(longest["low"] or 36)
+    name = longest["name"] if longest["low"] else "hex"
+    return make_example(f"{form[: longest.start()]}{{{name}:{max(low // 3, 1)}}}", chance)
 
 
 def _field_pattern(field: re.Match[str]) -> str:
@@ -114,7 +120,8 @@ def _repeat_pattern(members: str, count: int) -> str:
 def _field_example(field: re.Match[str], chance: "Random") -> str:
     if field["name"] == "uuid":
         digits = "".join(chance.choices("0123456789abcdef", k=32))
-        return "-".join((digits[:8], digits[8:12], "4" + digits[13:16], "a" + digits[17:20], digits[20:]))
+        groups = digits[:8], digits[8:12], "4" + digits[13:16], "a" + digits[17:20], digits[20:]
+        return "-".join(groups)
     low = int(field["low"])
     count = low + (chance.randrange(_OPEN_EXTRA) if field["open"] and not field["high"] else 0)
     members = _expand_character_class(CLASSES[field["name"]])
@@ -122,42 +129,45 @@ def _field_example(field: re.Match[str], chance: "Random") -> str:
         text = "".join(chance.choices(members, k=count))
         mixed = any(c.isdigit() for c in text) and any(c.isalpha() for c in text)
         edges = text[0].isalnum() and text[-1].isalnum()
-        if count < 8 or (edges and (mixed or members.isdigit() or members.isalpha())):
+        if count < _MIXED_MIN or (edges and (mixed or members.isdigit() or members.isalpha())):
             return text
 
 
 def _expand_character_class(spec: str) -> str:
-    found, at = [], 0
+    members, at = [], 0
     while at < len(spec):
         if spec[at + 1 : at + 2] == "-" and at + 2 < len(spec):
-            found += [chr(c) for c in range(ord(spec[at]), ord(spec[at + 2]) + 1)]
+            members += [chr(c) for c in range(ord(spec[at]), ord(spec[at + 2]) + 1)]
             at += 3
         else:
-            found.append(spec[at])
+            members.append(spec[at])
             at += 1
-    return "".join(found)
+    return "".join(members)
 
 
 class _LazyPattern:
-    """A pattern that is not compiled yet; from its first use on, its methods are those of the compiled one."""
+    """A pattern compiled on first use; then its methods are those of the compiled pattern."""
 
-    def __init__(self, compile_: Any, *what: Any) -> None:
-        self._compile, self._what = compile_, what
+    def __init__(self, compile_: Any, *arguments: Any) -> None:
+        self._compile, self._arguments = compile_, arguments
 
     def __getattr__(self, name: str) -> Any:
-        made = self._compile(*self._what)
+        compiled = self._compile(*self._arguments)
         for method in ("search", "match", "fullmatch", "finditer", "findall", "sub"):
-            self.__dict__[method] = getattr(made, method)
-        return getattr(made, name)
+            self.__dict__[method] = getattr(compiled, method)
+        return getattr(compiled, name)
 
 
 def linear_pattern(pattern: bytes) -> Any:
-    """Return a pattern whose time is linear in the text, whatever the text."""
+    """Return a pattern that takes linear time on any text."""
     return _LazyPattern(re2.compile, pattern, LATIN)
 
 
 def quick_pattern(pattern: bytes) -> Any:
-    """Return a pattern that is quicker to call, for bounded stretches or one class of characters."""
+    """Return a pattern of the standard library: a faster call than `re2`.
+
+    Use it only over a bounded stretch or for one class of characters, where it is linear, too.
+    """
     return _LazyPattern(re.compile, pattern)
 
 
@@ -168,10 +178,10 @@ class TokenRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     provider: str
     forms: tuple[str, ...] = ()
     near: tuple[str, ...] = ()
-    entropy: float = 2.0
+    entropy: float = _FORM_ENTROPY
 
     def make_examples(self, seed: int = 0) -> list[str]:
-        """Make texts that must be found by this rule, one or more per form."""
+        """Make texts that this rule must find, one or more per form."""
         chance = make_random(f"{self.id}/{seed}")
         values = [make_example(form, chance) for form in self.forms or ("{alnum:32}",)]
         if not self.near:
@@ -179,26 +189,26 @@ class TokenRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [f'{word}_token = "{value}"' for value in values for word in self.near]
 
     def make_negatives(self, seed: int = 0) -> list[str]:
-        """Make texts that this rule must leave alone: its forms cut short, and never by its word alone."""
+        """Make texts that this rule must not find: its forms cut short, beside its words."""
         chance = make_random(f"{self.id}/not/{seed}")
-        cut = (make_short_example(form, chance) for form in self.forms or ("{alnum:32}",))
-        values = [text for text in cut if not any(re.search(form_pattern(form), text) for form in self.forms)]
+        short = (make_short_example(form, chance) for form in self.forms or ("{alnum:32}",))
+        patterns = [form_pattern(form) for form in self.forms]
+        values = [text for text in short if not any(re.search(form, text) for form in patterns)]
         return [f"{word} {value}" for value in values for word in self.near or ("",)]
 
 
 @functools.cache
 def load_rule_families() -> dict[str, tuple[TokenRule, ...]]:
-    """Return all rules by family, read from the package's data once."""
-    folder = Path(__file__).with_name("rules")
-    found = {}
-    for file in sorted(folder.iterdir(), key=lambda file: file.name):
-        family = file.name.removesuffix(".json")
-        if family == "names":
-            names = msgspec.json.decode(file.read_bytes(), type=tuple[str, ...])
-            found[family] = tuple(TokenRule(f"{name}-credential", name, near=(name,)) for name in names)
-        elif file.name.endswith(".json"):
-            found[family] = msgspec.json.decode(file.read_bytes(), type=tuple[TokenRule, ...])
-    return found
+    """Return all rules by family, read once from the package's data."""
+    families = {}
+    for file in sorted(Path(__file__).with_name("rules").glob("*.json")):
+        data = file.read_bytes()
+        if file.stem == "names":
+            names = msgspec.json.decode(data, type=tuple[str, ...])
+            families[file.stem] = tuple(TokenRule(f"{name}-credential", name, near=(name,)) for name in names)
+        else:
+            families[file.stem] = msgspec.json.decode(data, type=tuple[TokenRule, ...])
+    return families
 
 
 @functools.cache

@@ -1,14 +1,13 @@
-"""Where to look: three passes over a text, as it stands, find every beginning of something private.
+"""Find every beginning of a private value in three passes over the raw text.
 
-One automaton holds the words for secrets and what points at a person, one the heads of tokens
-that need more after them, one the telling heads and the providers' names. Patterns read raw
-text, escapes and all; each match is judged in a small window with the escapes blanked out, so
-that the cost is that of three searches and of the few judgements, not of the text. What makes
-a text be read another way (colours, streams, base64, PEM) is reported as a place.
+One automaton has the words for secrets and personal data, one the heads of tokens that need
+more after them, one the distinctive heads and the providers' names. The patterns match raw text
+with its escapes; each match is judged in a small window with the escapes blanked out. So the
+cost is three searches and a few judgements. A match that needs decoding (colors, streams,
+base64, PEM) is reported as a region.
 """
 
 import functools
-import itertools
 import re
 import string
 from collections.abc import Iterator
@@ -25,43 +24,50 @@ from flightlog.privacy.detect import (
     rules,
     structured,
 )
-from flightlog.privacy.detect.candidates import LATIN, UNJUDGED, Candidate, WorkBudget, search_in_stretches, where
+from flightlog.privacy.detect.candidates import (
+    LATIN,
+    UNJUDGED,
+    Candidate,
+    TextForm,
+    WorkBudget,
+    search_in_stretches,
+    where,
+)
 
-_BEFORE = 160
-_AFTER = 800
-_TOKEN_AFTER = 3_200
-_LONG = 200
-# Up to so many bytes a text is short; after so many of them, everything is made ready.
-_SHORT = 32 << 10
-_PARTS_MAX = 12
-_PLACE_LOOK = 60
-# Half of what the engine reads after a place, so that each mark in between has as much read after it.
-_WRITTEN_STEP = 600
-# Text behind base64 is decoded and searched three times more.
-_BASE64_LOOK = 240
-_BASE64_MIN = 20
+# Bytes of a window before and after a match: a name and its value, wrapped lines included. Tokens
+# are longer (JSON web tokens).
+_BEFORE, _AFTER, _TOKEN_AFTER = 160, 800, 3_200
+_LONG = 200  # no name with its value matches more; a longer match is a run of words
+# Up to this many bytes a text is short. After a few short texts with different needs it is faster
+# to compile all patterns once.
+_SHORT, _SHORT_TABLES_MAX = 32 << 10, 12
+_REGION_COST = 60  # of a decoded region, in bytes examined
+# Half of what the engine reads after a region, so that each mark in between has as much read after it.
+_ESCAPE_STEP = 600
+_BASE64_COST = 240  # base64 is decoded and searched three more times
+_BASE64_MIN = 20  # the shortest match of `decodings.BASE64_TEXT`
 _EVENT = b"data:"
-# Events of a stream so far apart are read together.
-EVENTS_REACH = 1 << 20
+EVENTS_REACH = 1 << 20  # stream events that are at most this far apart are joined
 _BASE64 = (string.ascii_letters + string.digits + "+/_-").encode()
-# What is found has to be placed, weighed against others, named and replaced.
-_FOUND = 60
-_KNOWN_LOOK = 40
-_REMEMBERED_MAX = 10_000
+_HIT_COST = 60  # a hit is placed, weighed against others, tagged and replaced
+_CACHED_COST = 40  # of a cached judgement
+_CACHED_MAX = 10_000  # classified words; bounds the memory of one text
+# As the patterns of all detectors write "any mark", and the escapes of JSON that are marks, too.
 _MARK = rb"[^A-Za-z0-9\x00]"
-_ESCAPED = rb"\\[nt]"
-# Text to be read in another way before it is searched.
-OTHER_VIEWS = rb"\x1b|1b\[|" + decodings.TELLING_PERCENT
-_WORD_MAX = 11
+_ESCAPED = rb"\\[nt]"  # a line end and a tab
+# Text that must be decoded before it is searched: colors and percent codes.
+_ENCODED = rb"\x1b|1b\[|" + decodings.TELLING_PERCENT
+_WORD_MAX = 11  # the longest word for a secret that can begin at the end of a match
+# First letters of the words for secrets, and of `authorization`.
 _WORD_FIRST = frozenset(
     b"".join(word[:1].lower().encode() + word[:1].upper().encode() for word in assignments.WORDS) + b"Aa"
 )
-_SCHEME = re.compile(rb"://|(?i:bearer|basic|ssws) ")
-_INSIDE = re.compile(rb"[@0-9/+(:]|-[hU]")
+_SCHEME = re.compile(rb"://|(?i:bearer|basic|ssws) ")  # a token may follow at once
+_INSIDE = re.compile(rb"[@0-9/+(:]|-[hU]")  # personal data may begin here: addresses, numbers, paths
 
 
 class DecodedRegion(NamedTuple):
-    """Where a text must be read another way, and what was found there."""
+    """A stretch of text that must be decoded, and the text that matched."""
 
     start: int
     end: int
@@ -69,7 +75,7 @@ class DecodedRegion(NamedTuple):
 
 
 class TriggerMatches(NamedTuple):
-    """What one look over a text brought: hits, and places for another look."""
+    """The result of one scan: candidates, and regions to decode and search again."""
 
     hits: list[Candidate]
     places: list[DecodedRegion]
@@ -82,28 +88,28 @@ class _Tables(NamedTuple):
     rare: Any
 
 
-_RARE = rb"|".join((structured.SPECIAL_PATTERN, decodings.BASE64_TEXT, OTHER_VIEWS))
+# Syntax of its own and encoded text: rare, so one alternation reports where to decode.
+_RARE = rb"|".join((structured.SPECIAL_PATTERN, decodings.BASE64_TEXT, _ENCODED))
 
 
 def _choose_tables(data: bytes) -> _Tables:
-    """Return what to look for: everything, or for a few short texts what could stand in them, which is made sooner."""
-    parts = _short_text_tables()
-    if len(data) > _SHORT or _full_tables.cache_info().currsize or len(parts) >= _PARTS_MAX:
+    """Return all patterns, or for a few short texts only those that can match: they compile faster."""
+    tables_by_need = _short_text_tables()
+    if len(data) > _SHORT or _full_tables.cache_info().currsize or len(tables_by_need) >= _SHORT_TABLES_MAX:
         return _full_tables()
     low = data.lower()
-    wanted = assignments.find_words(low), provider_tokens.find_forms(data), named_values.find_names(low)
-    needed = frozenset(itertools.chain(*wanted))
-    for held, tables in parts:
-        if needed <= held:
+    words, forms, names = assignments.find_words(low), provider_tokens.find_forms(data), named_values.find_names(low)
+    needed: frozenset[object] = frozenset((*words, *forms, *names))
+    for covered, tables in tables_by_need:
+        if needed <= covered:
             return tables
-    words, forms, names = wanted
-    made = _compile_tables(
+    tables = _compile_tables(
         assignments.assignment_pattern(words) if words else "",
         provider_tokens.token_head_patterns(forms),
         named_values.provider_name_pattern(names),
     )
-    parts.append((needed, made))
-    return made
+    tables_by_need.append((needed, tables))
+    return tables
 
 
 @functools.cache
@@ -115,7 +121,7 @@ def _full_tables() -> _Tables:
 
 @functools.cache
 def _short_text_tables() -> list[tuple[frozenset[object], _Tables]]:
-    """Return what was made ready for short texts: what each looks for, and the patterns."""
+    """Return the cached patterns for short texts, each with the words, forms and names it covers."""
     return []
 
 
@@ -132,7 +138,7 @@ def _compile_tables(word: str, heads: tuple[str, str], name: str) -> _Tables:
 
 
 def _compile_for_raw_json(pattern: bytes) -> Any:
-    r"""Compile a pattern that finds in raw JSON whatever `pattern` finds where `\n` and `\t` are blanked out."""
+    r"""Compile `pattern` so that it matches raw JSON as it matches text with `\n` and `\t` blanked out."""
     return re2.compile(_escape_tolerant_pattern(pattern), LATIN)
 
 
@@ -142,33 +148,31 @@ def _escape_tolerant_pattern(pattern: bytes) -> bytes:
     return raw.replace(rb"[ \t]", rb"(?:[ \t]|" + _ESCAPED + rb")")
 
 
-def scan_triggers(data: bytes, meter: WorkBudget, *, another: bool = False, persons: bool = True) -> TriggerMatches:
-    """Return what is private in `data` at first sight, and where another look is needed.
-
-    `another` says that it is a text read in another way; `persons`, whether to look for personal details.
-    """
+def scan_triggers(data: bytes, meter: WorkBudget, form: TextForm = TextForm.RAW) -> TriggerMatches:
+    """Return the candidates in `data`, and the regions that must be decoded."""
     tables = _choose_tables(data)
-    looker = _MatchJudge(data, meter, tables)
+    match_judge = _MatchJudge(data, meter, tables)
+    persons = form is not TextForm.DECODED
     places: list[DecodedRegion] = []
     hits: list[Candidate] = []
     for pattern, judge in (
-        (tables.words, lambda start, end: looker.judge_word_or_person(start, end, persons=persons)),
-        (tables.named, looker.judge_token_or_name),
-        (tables.shapes, lambda start, end: looker.judge_token_or_location(start, end, places)),
+        (tables.words, lambda start, end: match_judge.judge_word_or_person(start, end, persons=persons)),
+        (tables.named, match_judge.judge_token_or_name),
+        (tables.shapes, lambda start, end: match_judge.judge_token_or_location(start, end, places)),
     ):
         if pattern is None:
             continue
-        looker.data = data = _blank_unjudged(data, hits)
-        meter.reset(another=another)
+        match_judge.data = data = _blank_unjudged(data, hits)
+        meter.reset(form)
         hits += _scan_pattern(data, pattern, judge)
     places += _iter_stream_events(data)
-    if not another:
+    if form is TextForm.RAW:
         places += _iter_escaped_marks(data)
     return TriggerMatches(hits, places)
 
 
 def _iter_stream_events(data: bytes) -> Iterator[DecodedRegion]:
-    """Yield where events of a stream begin; those of one record that are read together once."""
+    """Yield where stream events begin: one region for events of a record that are joined."""
     at = where(data, _EVENT, 0)
     while at >= 0:
         text = data[at : at + 7]
@@ -181,33 +185,33 @@ def _iter_stream_events(data: bytes) -> Iterator[DecodedRegion]:
 
 
 def _iter_escaped_marks(data: bytes) -> Iterator[DecodedRegion]:
-    """Yield where marks are written as JSON or HTML may write them, once for what is read together."""
-    for mark in decodings.WRITTEN_MARKS:
+    """Yield where JSON or HTML escapes marks: one region for marks that are decoded together."""
+    for mark in decodings.ESCAPE_MARKS:
         at = where(data, mark, 0)
         while at >= 0:
             yield DecodedRegion(at, at + len(mark), mark)
-            at = where(data, mark, at + _WRITTEN_STEP)
+            at = where(data, mark, at + _ESCAPE_STEP)
 
 
 def _blank_unjudged(data: bytes, hits: list[Candidate]) -> bytes:
-    """Return `data` with what was given up blanked out, so that nobody looks there again."""
-    given_up = [hit for hit in hits if hit.rule == UNJUDGED and data[hit.start] != 0]
-    if not given_up:
+    """Blank out the unjudged parts of `data`, so that the next passes skip them."""
+    unjudged = [hit for hit in hits if hit.rule == UNJUDGED and data[hit.start] != 0]
+    if not unjudged:
         return data
     blanked = bytearray(data)
-    for hit in given_up:
+    for hit in unjudged:
         blanked[hit.start : hit.end] = bytes(hit.end - hit.start)
     return bytes(blanked)
 
 
 def _scan_pattern(data: bytes, pattern: Any, judge: Any) -> Iterator[Candidate]:
     at = vain = 0
-    while (found := search_in_stretches(pattern, data, at, vain)) is not None:
-        start, end = found.span()
+    while (match := search_in_stretches(pattern, data, at, vain)) is not None:
+        start, end = match.span()
         vain = start - at
         after, hit = judge(start, end)
         if end - start > 2 * _LONG:
-            # Longer than any name and its value: a run of words. Go on near its end, lest it be read again and again.
+            # A run of words: go on near its end, to not read it again from each of them.
             after = max(after, end - _LONG)
         if hit is not None:
             yield hit
@@ -215,7 +219,7 @@ def _scan_pattern(data: bytes, pattern: Any, judge: Any) -> Iterator[Candidate]:
 
 
 class _MatchJudge:
-    """Judges matches in one text; what repeats, in a transcript or a hostile text, is judged once."""
+    """Judges the matches in one text; repeated words are judged once."""
 
     def __init__(self, data: bytes, meter: WorkBudget, tables: _Tables) -> None:
         self.data = data
@@ -235,34 +239,33 @@ class _MatchJudge:
             return (judged if hit else after), hit
         if not persons:
             return end, None
-        if not self._meter.try_spend(start, personal_data.LOOK):
+        if not self._meter.try_spend(start, personal_data.LOOK_COST):
             return self._give_up_record(start)
         low = self._window_start(start)
-        hit = personal_data.judge_personal_value(self.data[start:end], start - low, self.data[low : end + 8])
-        # A word for a secret may begin inside.
         text = self.data[start:end]
-        lettered = text.lower() != text.upper()
+        hit = personal_data.judge_personal_value(text, start - low, self.data[low : end + 8])
+        # A word for a secret may begin inside.
         inside = None
-        if lettered and assignments.contains_word(text):
+        if text.lower() != text.upper() and assignments.contains_word(text):
             inside = self._tables.words.search(self.data, start + 1, end + 64)
         return (end if inside is None else max(start + 1, min(end, inside.start()))), _shift_candidate(hit, low)
 
     def _classify_word(self, start: int, end: int) -> tuple[bool, int, bool]:
-        """Say whether a word for a secret begins here, where to go on, and whether it is worth a judgement."""
+        """Return whether a word for a secret begins here, where to go on, and whether to judge it."""
         low = max(0, start - assignments.NAME_MAX)
         key = start - low, end - start, self.data[low : max(start + assignments.WORTH_MAX, end + _WORD_MAX)]
-        known = self._words.get(key)
-        if known is None:
-            known = self._classify_new_word(start, end)
-            if len(self._words) < _REMEMBERED_MAX:
-                self._words[key] = known
-        return known[0], start + known[1], known[2]
+        cached = self._words.get(key)
+        if cached is None:
+            cached = self._classify_new_word(start, end)
+            if len(self._words) < _CACHED_MAX:
+                self._words[key] = cached
+        return cached[0], start + cached[1], cached[2]
 
     def _classify_new_word(self, start: int, end: int) -> tuple[bool, int, bool]:
         word = assignments.word_end(self.data, start)
         if not word:
             return False, 0, False
-        # What the match took after the word may begin something else.
+        # Another private value may begin in the rest of the match.
         rest = self.data[word : end + _WORD_MAX]
         after = word if _INSIDE.search(rest) or assignments.contains_word(rest) else end
         return True, after - start, assignments.is_worth_judging(self.data, start)
@@ -293,17 +296,18 @@ class _MatchJudge:
                 return after, None
             end = rare.end()
         marked = end - start < _BASE64_MIN or self.data[start:end].translate(None, _BASE64) != b""
-        if not self._meter.try_spend(start, _PLACE_LOOK if marked else _BASE64_LOOK):
+        if not self._meter.try_spend(start, _REGION_COST if marked else _BASE64_COST):
             return self._give_up_record(start)
         text = self.data[start : min(end, start + 40)]
         places.append(DecodedRegion(start, end, text))
-        # What follows a scheme may be a token of its own.
         scheme = _SCHEME.match(text)
         return max(start + 1, start + scheme.end() if scheme else end), None
 
     def _skip_escape(self, start: int, end: int) -> int:
-        """Return where a match begins without the line end or tab before it, as JSON writes it."""
-        return start + 2 if end - start > 2 and self.data[start] == 92 and self.data[start + 1] in b"nt" else start
+        r"""Return where a match begins without the `\n` or `\t` of JSON before it."""
+        if end - start > 2 and self.data[start] == 92 and self.data[start + 1] in b"nt":
+            return start + 2
+        return start
 
     def _judge_token_at(self, start: int) -> tuple[int, Candidate | None]:
         if not self._meter.try_spend(start, provider_tokens.judgment_cost(self.data, start)):
@@ -317,16 +321,16 @@ class _MatchJudge:
         low = self._window_start(start)
         window = self._slice(low, start + _AFTER)
         key = judge, start - low, window
-        answer = self._meter.recall_judgment(key)
-        if not self._meter.try_spend(start, _KNOWN_LOOK):
+        judgement = self._meter.recall_judgment(key)
+        if not self._meter.try_spend(start, _CACHED_COST):
             return self._give_up_record(start)
-        if answer is None:
-            answer = judge(decodings.blank_json_escapes(window), start - low)
-            self._meter.spend(answer.cost)
-            self._meter.store_judgment(key, answer)
-        if answer.hit is not None:
-            self._meter.spend(_FOUND)
-        return start + max(answer.length, 1), _shift_candidate(answer.hit, low)
+        if judgement is None:
+            judgement = judge(decodings.blank_json_escapes(window), start - low)
+            self._meter.spend(judgement.cost)
+            self._meter.store_judgment(key, judgement)
+        if judgement.hit is not None:
+            self._meter.spend(_HIT_COST)
+        return start + max(judgement.length, 1), _shift_candidate(judgement.hit, low)
 
     def _give_up_record(self, start: int) -> tuple[int, Candidate]:
         hit = self._meter.unjudged_rest(self.data, start)

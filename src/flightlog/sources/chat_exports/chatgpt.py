@@ -1,7 +1,7 @@
-"""Conversations of a ChatGPT export: a tree of nodes, told as a main thread and its branches.
+"""Decode conversations of a ChatGPT export: a tree of nodes becomes a main thread and branches.
 
-Takes what it knows (texts, code, transcribed speech, canvases, attachments) and names what it does
-not; hidden system messages are left out.
+Text, code, transcribed speech, canvases and attachments are decoded; of other content only the type
+is stored. Hidden system messages are left out.
 """
 
 import hashlib
@@ -72,34 +72,28 @@ _DECODER = msgspec.json.Decoder(_ChatGptConversation)
 
 def decode_chat(data: bytes) -> Conversation:
     """Decode one element of `conversations.json`."""
-    told = _DECODER.decode(data)
-    threads = list(_iter_threads(told))
-    said = tuple(
-        each for lane, nodes in threads for node in nodes if (each := _decode_message(told.mapping[node], lane))
-    )
-    name = told.conversation_id or told.id or ""
-    times = [each.at_ms for each in said if each.at_ms is not None]
+    chat = _DECODER.decode(data)
+    threads = list(_iter_threads(chat))
+    decoded = (_decode_message(chat.mapping[node], lane) for lane, nodes in threads for node in nodes)
+    messages = tuple(message for message in decoded if message is not None)
+    chat_id = chat.conversation_id or chat.id or ""
+    times = [message.at_ms for message in messages if message.at_ms is not None]
     return Conversation(
-        name if is_safe(name) else _name_by_content(data),
+        chat_id if is_safe(chat_id) else f"chatgpt-{hashlib.blake2b(data, digest_size=8).hexdigest()}",
         SOURCE,
-        told.title or "",
-        _seconds_to_ms(told.create_time) or min(times, default=None),
-        _seconds_to_ms(told.update_time) or max(times, default=None),
-        said,
+        chat.title or "",
+        _seconds_to_ms(chat.create_time) or min(times, default=None),
+        _seconds_to_ms(chat.update_time) or max(times, default=None),
+        messages,
         branches=len(threads) - 1,
-        deleted=not told.mapping,
+        deleted=not chat.mapping,
     )
 
 
-def _name_by_content(data: bytes) -> str:
-    """Name a conversation that has no usable id by what it says; the same in every process."""
-    return f"chatgpt-{hashlib.blake2b(data, digest_size=8).hexdigest()}"
-
-
-def _iter_threads(told: _ChatGptConversation) -> Iterator[tuple[str, list[str]]]:
-    """Yield the current thread, then the nodes beside it, branch by branch, each node once."""
-    nodes = told.mapping
-    current = told.current_node if told.current_node in nodes else next(reversed(nodes), None)
+def _iter_threads(chat: _ChatGptConversation) -> Iterator[tuple[str, list[str]]]:
+    """Yield the current thread, then the other nodes, branch by branch, each node once."""
+    nodes = chat.mapping
+    current = chat.current_node if chat.current_node in nodes else next(reversed(nodes), None)
     main: list[str] = []
     seen: set[str] = set()
     while current in nodes and current not in seen:
@@ -134,32 +128,28 @@ def _decode_message(node: _Node, lane: str) -> ChatMessage | None:
     if role is None or meta.is_visually_hidden_from_conversation:
         return None
     text, other = _content_text(message.content)
-    files = tuple(each.name or each.id or "" for each in meta.attachments or ())
+    files = tuple(file.name or file.id or "" for file in meta.attachments or ())
     canvas = _canvas_title(text) if (message.recipient or "").startswith(_CANVAS) else ""
     if not (text or other or files):
         return None
-    return ChatMessage(
-        role, text, _seconds_to_ms(message.create_time), lane, meta.model_slug or "", files, canvas, other
-    )
+    at_ms = _seconds_to_ms(message.create_time)
+    return ChatMessage(role, text, at_ms, lane, meta.model_slug or "", files, canvas, other)
 
 
 def _content_text(content: _Content) -> tuple[str, tuple[str, ...]]:
-    """Return the words of some content, and the kinds of what is in it besides."""
-    words = [text for text in (content.text, content.result) if text]
+    """Return the text of a message's content, and the types of its other parts."""
+    texts = [content.text, content.result]
     other = []
     for part in content.parts or ():
-        if isinstance(part, str):
-            words.append(part)
+        text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, str):
+            texts.append(text)
         elif isinstance(part, dict):
-            said = part.get("text")
-            words += [said] if isinstance(said, str) else []
-            if not isinstance(said, str):
-                other.append(str(part.get("content_type", "unknown")))
-    return "\n".join(word for word in words if word), tuple(other)
+            other.append(str(part.get("content_type", "unknown")))
+    return "\n".join(text for text in texts if text), tuple(other)
 
 
 def _canvas_title(text: str) -> str:
-    """Return the title of a document written beside the conversation."""
     try:
         return str(msgspec.json.decode(text.encode(), type=dict[str, Any]).get("name") or "canvas")
     except UNREADABLE:

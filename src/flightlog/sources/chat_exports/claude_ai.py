@@ -1,6 +1,6 @@
-"""Conversations of a Claude.ai export: a list of messages, with parents where the export tells them.
+"""Decode conversations of a Claude.ai export: a list of messages, some exports with parents.
 
-A conversation that was deleted stays as an empty one with its id; it is told as deleted.
+A deleted conversation remains in the export as an empty one with its id.
 """
 
 import hashlib
@@ -46,24 +46,23 @@ _DECODER = msgspec.json.Decoder(_ClaudeAiConversation)
 
 def decode_chat(data: bytes) -> Conversation:
     """Decode one element of `conversations.json`."""
-    told = _DECODER.decode(data)
-    lanes = _branch_names(told.chat_messages)
-    ordered = sorted(zip(told.chat_messages, lanes, strict=True), key=lambda pair: pair[1])
-    said = tuple(each for message, lane in ordered if (each := _decode_message(message, lane)))
+    chat = _DECODER.decode(data)
+    lanes = _branch_names(chat.chat_messages)
+    ordered = sorted(zip(chat.chat_messages, lanes, strict=True), key=lambda pair: pair[1])
     return Conversation(
-        told.uuid if is_safe(told.uuid) else f"claude-{hashlib.blake2b(data, digest_size=8).hexdigest()}",
+        chat.uuid if is_safe(chat.uuid) else f"claude-{hashlib.blake2b(data, digest_size=8).hexdigest()}",
         SOURCE,
-        told.name or "",
-        _timestamp_to_ms(told.created_at),
-        _timestamp_to_ms(told.updated_at),
-        said,
+        chat.name or "",
+        _timestamp_to_ms(chat.created_at),
+        _timestamp_to_ms(chat.updated_at),
+        tuple(_decode_message(message, lane) for message, lane in ordered),
         branches=len(set(lanes) - {""}),
-        deleted=not told.chat_messages,
+        deleted=not chat.chat_messages,
     )
 
 
 def _branch_names(messages: Sequence[_ClaudeAiMessage]) -> list[str]:
-    """Name each message's branch: the thread of the last message is the main one."""
+    """Return each message's branch; the thread of the last message is the main one, ""."""
     if not any(message.parent_message_uuid for message in messages):
         return [""] * len(messages)
     parents = {message.uuid: message.parent_message_uuid or _ROOT for message in messages}
@@ -74,10 +73,10 @@ def _branch_names(messages: Sequence[_ClaudeAiMessage]) -> list[str]:
         if message.uuid in main:
             names[message.uuid] = ""
             continue
-        above = names.get(parents[message.uuid], "")
-        if not above:
+        branch = names.get(parents[message.uuid], "")
+        if not branch:
             count += 1
-        names[message.uuid] = above or f"branch-{count}"
+        names[message.uuid] = branch or f"branch-{count}"
     return [names[message.uuid] for message in messages]
 
 
@@ -89,33 +88,26 @@ def _iter_ancestors(name: str, parents: dict[str, str]) -> Iterator[str]:
         name = parents[name]
 
 
-def _decode_message(message: _ClaudeAiMessage, lane: str) -> ChatMessage | None:
-    text, other, canvas = _message_text(message)
-    files = tuple(each.file_name or "unnamed" for each in [*(message.attachments or ()), *(message.files or ())])
-    role = PERSON if message.sender == "human" else AGENT
-    deleted = not (text or other or files)
-    return ChatMessage(role, text, _timestamp_to_ms(message.created_at), lane, "", files, canvas, other, deleted)
-
-
-def _message_text(message: _ClaudeAiMessage) -> tuple[str, tuple[str, ...], str]:
-    words, other, canvas = [], [], ""
+def _decode_message(message: _ClaudeAiMessage, lane: str) -> ChatMessage:
+    texts, other, canvas = [], [], ""
     for block in message.content or ():
         kind = block.get("type")
         if kind == "text" and isinstance(block.get("text"), str):
-            words.append(block["text"])
+            texts.append(block["text"])
         else:
             other.append(str(kind))
-            given = block.get("input")
-            if isinstance(given, dict) and block.get("name") == "artifacts":
-                canvas = str(given.get("title") or given.get("id") or "artifact")
-    text = "\n".join(words) or message.text or ""
-    return text, tuple(other), canvas
+            arguments = block.get("input")
+            if isinstance(arguments, dict) and block.get("name") == "artifacts":
+                canvas = str(arguments.get("title") or arguments.get("id") or "artifact")
+    text = "\n".join(texts) or message.text or ""
+    files = tuple(file.file_name or "unnamed" for file in [*(message.attachments or ()), *(message.files or ())])
+    role = PERSON if message.sender == "human" else AGENT
+    at_ms = _timestamp_to_ms(message.created_at)
+    return ChatMessage(role, text, at_ms, lane, "", files, canvas, tuple(other), not (text or other or files))
 
 
-def _timestamp_to_ms(written: str | None) -> int | None:
-    if not written:
-        return None
+def _timestamp_to_ms(timestamp: str | None) -> int | None:
     try:
-        return int(datetime.fromisoformat(written).timestamp() * 1000)
+        return int(datetime.fromisoformat(timestamp or "").timestamp() * 1000)
     except ValueError:
         return None

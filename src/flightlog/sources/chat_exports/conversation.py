@@ -1,7 +1,7 @@
-"""A conversation of an export as a value, the same for every vendor.
+"""Conversation: one conversation of an export, the same for every vendor.
 
-Says nothing of what it means: `retro` reduces it. Branches are lanes: the thread that was current
-when the export was made is the main one, every message elsewhere carries the name of its branch.
+The thread that was current when the export was made is the main one; every message outside it
+carries the name of its branch as its lane.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ PERSON, AGENT, TOOL = "user", "assistant", "tool"
 
 
 class ChatMessage(Struct, frozen=True):
-    """One message; `files` are names of attachments, `canvas` the title of a document it wrote."""
+    """One message; `files` are names of attachments, `canvas` is the title of a document."""
 
     role: str
     text: str
@@ -28,7 +28,7 @@ class ChatMessage(Struct, frozen=True):
 
 
 class Conversation(Struct, frozen=True):
-    """One conversation; `deleted` when only its name is left."""
+    """One conversation; `deleted` if only its name is left."""
 
     id: str
     source: str
@@ -41,13 +41,13 @@ class Conversation(Struct, frozen=True):
 
 
 def iter_addressed_messages(chat: Conversation) -> Iterator[tuple[str, ChatMessage]]:
-    """Yield each message with its address: a person's words begin a turn, each answer is a step of it."""
+    """Yield each message with its address: a person's starts a turn, any other is a step."""
     turns: dict[str, int] = {}
     steps: dict[str, int] = {}
-    for said in chat.said:
-        lane = said.lane
-        if said.role == PERSON or lane not in turns:
+    for message in chat.said:
+        lane = message.lane
+        if message.role == PERSON or lane not in turns:
             turns[lane], steps[lane] = turns.get(lane, 0) + 1, 0
-        if said.role != PERSON:
+        if message.role != PERSON:
             steps[lane] += 1
-        yield str(Address(chat.id, turns[lane], steps[lane], lane)), said
+        yield str(Address(chat.id, turns[lane], steps[lane], lane)), message

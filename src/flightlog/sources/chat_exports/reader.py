@@ -1,12 +1,12 @@
-"""Open a zip or JSON, split the array, conversations one by one.
+"""Open an export (zip or JSON), split its array, yield conversations one by one.
 
-Knows brackets and strings, not what an element says: a piece may turn out not to be JSON, which is
-for the decoder to find out. Elements of one export begin alike, so the next beginning is searched for
-and what lies before it is taken if it is JSON from end to end: no beginning of an object is an object.
-Where that does not help, brackets are counted; each byte is then looked at once, however long a string is.
+Splitting only knows brackets and strings; whether an element is valid is left to its decoder.
+All elements of one export begin with the same key, so the splitter searches for the next such
+beginning and takes what precedes it if that is a complete JSON object: no proper prefix of an
+object is one. If this fails, it counts brackets, looking at each byte once.
 
-Never unpacks to disk and holds one conversation at a time. An element that is no conversation is
-damage, counted; the others are read.
+Nothing is unpacked to disk, and one conversation at a time is in memory. An element that is no
+conversation counts as damage; the others are read.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -25,10 +26,10 @@ from flightlog.sources.chat_exports import chatgpt, claude_ai
 from flightlog.sources.chat_exports.conversation import Conversation
 
 CHUNK_BYTES = 4 << 20
-PIECE_BYTES_MAX = 32 << 20  # a conversation of 10,000 long answers; two copies and what follows are in memory
-PIECE_DEPTH_MAX = 100_000  # brackets are counted one by one, a million in half a second; no vendor nests deeper than 20
-# Everything up to the next bracket that is not the border of a flat object or array. Python 3.11.4 and older goes on
-# from where the last choice of a possessive group gave up, so that one has to give up at once.
+PIECE_BYTES_MAX = 32 << 20  # a conversation of 10,000 long answers; memory holds two copies of it
+PIECE_DEPTH_MAX = 100_000  # no vendor nests deeper than 20; counting a million brackets takes half a second
+# Everything up to the next bracket that is not the border of a flat object or array. Python 3.11.4
+# and older continue where the last choice of a possessive group failed: here it fails at once.
 _NONE = rb"|(?!)"
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+' + _NONE + rb')*+"'
 _PLAIN = rb'[^"{}\[\]]++'
@@ -38,15 +39,19 @@ _DEEP: Any = re.compile(rb"(?:" + _PLAIN + rb"|" + _STRING + rb"|" + _FLAT + _NO
 _SHALLOW: Any = re.compile(_WORDS + rb"([{}\[\]])", re.DOTALL)
 _OPENING = frozenset(b"{[")
 _FIRST_KEY = re.compile(rb'\{\s*"[^"\\]{1,40}"')
-_GUESSES = 3
-_TRUST = 8
+_GUESSES = 3  # beginnings to try for one element; nested objects may begin with the same key
+_TRUST = 8  # after so many elements without a right guess, only brackets are counted
 Read = Callable[[int], bytes]
 _HEAD_BYTES = 1 << 20
 _HASH_HEX = 16
-# Chats compress to a tenth or a fifth, very repetitive ones to a thirtieth; a bomb of equal bytes to a thousandth.
+# Chats compress to a tenth or a fifth, very repetitive ones to a thirtieth; a bomb to a thousandth.
 _RATIO_MAX = 50
-_SMALL_BYTES = 1 << 20  # no harm whatever the ratio
+_SMALL_BYTES = 1 << 20  # harmless at any ratio
 _ACCOUNT_BYTES_MAX = 1 << 20  # one account takes a few hundred bytes
+_READ_HINT = "name a zip or JSON file"
+_AGAIN_HINT = "download the export again"
+_MEMBER = re.compile(r"(?:^|/)conversations[^/]*\.json$")
+_ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, RuntimeError)
 _ACCOUNT_FIELDS = ("full_name", "name", "email_address", "email", "verified_phone_number", "phone_number")
 DECODERS: dict[str, Callable[[bytes], Conversation]] = {
     chatgpt.SOURCE: chatgpt.decode_chat,
@@ -55,89 +60,80 @@ DECODERS: dict[str, Callable[[bytes], Conversation]] = {
 
 
 class ArrayElement(NamedTuple):
-    """One element: where it begins in the stream, and its bytes."""
+    """One element: its offset in the stream, and its bytes."""
 
     offset: int
     data: bytes
 
 
 def split_export(read: Read) -> Iterator[ArrayElement]:
-    """Yield the objects of the top array, or objects that follow each other when there is no array."""
+    """Yield the objects of the top array, or consecutive objects if there is no array."""
     buffer = read(CHUNK_BYTES).removeprefix(b"\xef\xbb\xbf")
     first = buffer.lstrip()[:1]
     if first not in {b"[", b"{"}:
         raise Invalid("no JSON array or object at the beginning", hint="name the zip or the conversations.json in it")
-    cutter = _ArraySplitter(0 if first == b"{" else 1)
-    wanted = CHUNK_BYTES
+    splitter = _ArraySplitter(0 if first == b"{" else 1)
     while buffer:
-        yield from cutter.split(buffer)
-        buffer = cutter.remaining_bytes(buffer)
+        yield from splitter.split(buffer)
+        buffer = splitter.remaining_bytes(buffer)
         if len(buffer) > PIECE_BYTES_MAX:
-            raise Invalid("an element of the export is longer than 32 MB", hint="ask for the export again")
-        # A long string is looked at again from its beginning, so each look takes in twice as much.
-        wanted = max(CHUNK_BYTES, len(buffer))
-        more = read(wanted)
+            raise Invalid("an element of the export is longer than 32 MB", hint=_AGAIN_HINT)
+        # A long string is searched again from its beginning, so each round doubles the buffer.
+        more = read(max(CHUNK_BYTES, len(buffer)))
         if not more:
-            cutter.check_complete(buffer)
+            splitter.check_complete(buffer)
             return
         buffer += more
 
 
 class _AnyObject(Struct):
-    """Any object: its fields are passed over, but have to be JSON."""
+    """Any object: its fields are skipped, but must be valid JSON."""
 
 
-_CHECK = msgspec.json.Decoder(_AnyObject)
+_decode_any = msgspec.json.Decoder(_AnyObject).decode
 
 
 class _ArraySplitter:
-    """Where in the nesting the stream is, between two chunks."""
+    """The position in the nesting, between two chunks; `base` is the depth of the elements."""
 
     def __init__(self, base: int) -> None:
         self._base = base
         self._depth = 0
-        self._began: int | None = None
+        self._start: int | None = None
         self._read = 0
         self._passed = 0
         self._trust = _TRUST
 
     def split(self, buffer: bytes) -> Iterator[ArrayElement]:
         """Yield the elements that end in `buffer`."""
-        at = self._read
-        while True:
-            inside = self._depth > self._base
-            found = (_DEEP if inside else _SHALLOW).match(buffer, at)
-            if found is None:
-                break
-            at = found.end()
+        while (bracket := (_DEEP if self._depth > self._base else _SHALLOW).match(buffer, self._read)) is not None:
+            self._read = at = bracket.end()
             if buffer[at - 1] in _OPENING:
                 if self._depth == self._base:
                     if (end := self._guess_end(buffer, at - 1)) is not None:
                         yield ArrayElement(self._passed + at - 1, buffer[at - 1 : end])
-                        self._read = at = end
+                        self._read = end
                         continue
-                    self._began = at - 1
+                    self._start = at - 1
                 self._depth += 1
                 if self._depth > PIECE_DEPTH_MAX:
-                    raise Invalid("an element of the export is nested too deeply", hint="ask for the export again")
+                    raise Invalid("an element of the export is nested too deeply", hint=_AGAIN_HINT)
             else:
                 self._depth -= 1
-                if self._depth == self._base and self._began is not None:
-                    yield ArrayElement(self._passed + self._began, buffer[self._began : at])
-                    self._began = None
-            self._read = at
-        self._read = at
+                if self._depth == self._base and self._start is not None:
+                    yield ArrayElement(self._passed + self._start, buffer[self._start : at])
+                    self._start = None
 
     def _guess_end(self, buffer: bytes, start: int) -> int | None:
-        """Return the end of the element at `start` if another begins after it as it does, and nothing when in doubt."""
+        """Return the end of the element at `start` if another with the same key follows."""
         key = _FIRST_KEY.match(buffer, start) if self._trust > 0 else None
         if key is None:
             return None
         border = re.compile(rb"\}\s*,\s*" + re.escape(key[0]))
-        for _, found in zip(range(_GUESSES), border.finditer(buffer, start), strict=False):
-            end = found.start() + 1
+        for match in islice(border.finditer(buffer, start), _GUESSES):
+            end = match.start() + 1
             try:
-                _CHECK.decode(memoryview(buffer)[start:end])
+                _decode_any(memoryview(buffer)[start:end])
             except UNREADABLE:
                 continue
             self._trust = _TRUST
@@ -146,28 +142,28 @@ class _ArraySplitter:
         return None
 
     def remaining_bytes(self, buffer: bytes) -> bytes:
-        """Return what is still needed of `buffer`."""
-        keep = self._read if self._began is None else self._began
-        self._passed += keep
-        self._read -= keep
-        self._began = None if self._began is None else 0
-        return buffer[keep:]
+        """Return the part of `buffer` that is still needed."""
+        cut = self._read if self._start is None else self._start
+        self._passed += cut
+        self._read -= cut
+        self._start = None if self._start is None else 0
+        return buffer[cut:]
 
     def check_complete(self, buffer: bytes) -> None:
-        """Refuse a stream that ends inside an element or before the array does."""
-        if self._depth > 0 or self._began is not None or buffer.strip():
-            raise Invalid("the export ends in the middle", hint="it was not downloaded whole: get it again")
+        """Raise `Invalid` if the stream ends inside an element or before the array does."""
+        if self._depth > 0 or self._start is not None or buffer.strip():
+            raise Invalid("the export ends in the middle", hint="the download was incomplete: download it again")
 
 
 class ExportFingerprint(Struct, frozen=True):
-    """How an export is known again: the hash its state file names, and what a copy with other content would change."""
+    """The hash in the name of the state file, and a fingerprint of the content."""
 
     file_hash: str
     fingerprint: str
 
 
 class ExportedConversation(Struct, frozen=True):
-    """One conversation as it stands in the export."""
+    """One undecoded conversation of an export."""
 
     member: str
     offset: int
@@ -176,12 +172,12 @@ class ExportedConversation(Struct, frozen=True):
 
     @property
     def content_hash(self) -> str:
-        """A short name for these very bytes."""
+        """A hash of the bytes."""
         return hashlib.blake2b(self.data, digest_size=12).hexdigest()
 
 
 def fingerprint_export(path: Path) -> ExportFingerprint:
-    """Look at both ends of the file, its size and time, not at the gigabyte between."""
+    """Return a fingerprint of both ends of the file, its size and time; reads 2 MB."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -189,14 +185,14 @@ def fingerprint_export(path: Path) -> ExportFingerprint:
             file.seek(max(0, size - _HEAD_BYTES))
             tail = file.read(_HEAD_BYTES)
     except OSError as error:
-        raise NotFound(f"the export cannot be read: {error.strerror}: {path}", hint="name a zip or JSON file") from None
+        raise NotFound(f"the export cannot be read: {error.strerror}: {path}", hint=_READ_HINT) from None
     file_hash = hashlib.sha256(head + str(size).encode()).hexdigest()[:_HASH_HEX]
     stamp = f"{size}-{path.stat().st_mtime_ns}-{hashlib.sha256(tail).hexdigest()[:_HASH_HEX]}"
     return ExportFingerprint(file_hash, f"{file_hash}-{stamp}")
 
 
 def check_export(path: Path) -> None:
-    """Refuse what cannot be read, is no export, or is neither vendor's; looks at the beginning alone."""
+    """Raise an error if `path` is no export of a known vendor; reads only the beginning."""
     fingerprint_export(path)
     next(iter_elements(path), None)
 
@@ -206,28 +202,31 @@ def iter_elements(path: Path) -> Iterator[ExportedConversation]:
     for name, opened in _iter_members(path):
         source = ""
         with opened as stream:
-            for piece in _split_member(name, stream):
-                source = source or _recognize_vendor(piece.data)
-                yield ExportedConversation(name, piece.offset, piece.data, source)
+            for element in _split_member(name, stream):
+                source = source or _recognize_vendor(element.data)
+                yield ExportedConversation(name, element.offset, element.data, source)
 
 
 def account_names(path: Path) -> list[str]:
-    """Return the names, addresses and numbers that a zip says of its owner, in `users.json` or `user.json`."""
+    """Return the owner's names, addresses and numbers in `users.json` or `user.json` of a zip."""
     if not zipfile.is_zipfile(path):
         return []
-    found: list[str] = []
-    with zipfile.ZipFile(path) as box, suppress(*UNREADABLE, zipfile.BadZipFile, NotImplementedError, RuntimeError):
-        for name in box.namelist():
+    values: list[str] = []
+    with zipfile.ZipFile(path) as archive, suppress(*UNREADABLE, *_ZIP_ERRORS):
+        for name in archive.namelist():
             if name.rpartition("/")[2] in {"user.json", "users.json"}:
-                with box.open(name) as file:
-                    said = msgspec.json.decode(file.read(_ACCOUNT_BYTES_MAX))
-                people = [each for each in (said if isinstance(said, list) else [said]) if isinstance(each, dict)]
-                found += [str(each[field]) for each in people for field in _ACCOUNT_FIELDS if each.get(field)]
-    return found
+                with archive.open(name) as file:
+                    content = msgspec.json.decode(file.read(_ACCOUNT_BYTES_MAX))
+                accounts = content if isinstance(content, list) else [content]
+                accounts = [account for account in accounts if isinstance(account, dict)]
+                values += [
+                    str(account[field]) for account in accounts for field in _ACCOUNT_FIELDS if account.get(field)
+                ]
+    return values
 
 
 def decode_element(element: ExportedConversation) -> Conversation | Damage:
-    """Return the conversation of an element, or what is wrong with it."""
+    """Return the conversation of an element, or its damage."""
     try:
         return DECODERS[element.source](element.data)
     except UNREADABLE as error:
@@ -235,29 +234,25 @@ def decode_element(element: ExportedConversation) -> Conversation | Damage:
 
 
 def element_at(path: Path, member: str, offset: int) -> ExportedConversation | None:
-    """Return one conversation again, from where it was found."""
-    return next((each for each in iter_elements(path) if each.member == member and each.offset == offset), None)
+    """Return the conversation at `offset` of a member, or None if none starts there."""
+    elements = iter_elements(path)
+    return next((element for element in elements if (element.member, element.offset) == (member, offset)), None)
 
 
 def _iter_members(path: Path) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]]]]:
     if not zipfile.is_zipfile(path):
         yield path.name, _open_export(path)
         return
-    with zipfile.ZipFile(path) as box:
-        names = sorted(name for name in box.namelist() if _holds_chats(name))
+    with zipfile.ZipFile(path) as archive:
+        names = sorted(name for name in archive.namelist() if _MEMBER.search(name))
         if not names:
             raise Invalid("no conversations in this zip", hint="name the export as it was downloaded")
-        # Against the file's own size: what its table says about compressed sizes may be wrong, or overlap.
-        whole = sum(box.getinfo(name).file_size for name in names)
-        if whole > max(_SMALL_BYTES, _RATIO_MAX * path.stat().st_size):
-            raise Unreadable("the zip unpacks to more than 50 times its size", hint="get the export again")
+        # Compared with the size of the file: the sizes in its table may be wrong or overlap.
+        total = sum(archive.getinfo(name).file_size for name in names)
+        if total > max(_SMALL_BYTES, _RATIO_MAX * path.stat().st_size):
+            raise Unreadable("the zip unpacks to more than 50 times its size", hint=_AGAIN_HINT)
         for name in names:
-            yield name, _open_member(box, name)
-
-
-def _holds_chats(name: str) -> bool:
-    last = name.rpartition("/")[2]
-    return last.startswith("conversations") and last.endswith(".json")
+            yield name, _open_member(archive, name)
 
 
 @contextmanager
@@ -266,16 +261,16 @@ def _open_export(path: Path) -> Iterator[IO[bytes]]:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise NotFound(f"the export cannot be read: {error.strerror}: {path}", hint="name a zip or JSON file") from None
+        raise NotFound(f"the export cannot be read: {error.strerror}: {path}", hint=_READ_HINT) from None
 
 
 @contextmanager
-def _open_member(box: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
+def _open_member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
     try:
-        with box.open(name) as file:
+        with archive.open(name) as file:
             yield file
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        raise Unreadable(f"the zip is damaged: {error}: {name}", hint="get the export again") from error
+    except _ZIP_ERRORS as error:
+        raise Unreadable(f"the zip is damaged: {error}: {name}", hint=_AGAIN_HINT) from error
 
 
 def _split_member(name: str, stream: IO[bytes]) -> Iterator[ArrayElement]:
@@ -286,7 +281,7 @@ def _split_member(name: str, stream: IO[bytes]) -> Iterator[ArrayElement]:
 
 
 def _recognize_vendor(data: bytes) -> str:
-    """Tell a vendor by the fields of a conversation."""
+    """Return the vendor, recognized by the fields of a conversation."""
     try:
         fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     except UNREADABLE:

@@ -1,7 +1,7 @@
 """Start git. No other module does; `tests/test_shape.py` checks that.
 
-`PersonGit` runs git in a repository that belongs to a person and may be a hostile clone: what its own configuration
-could make git run is overridden.
+`PersonGit` runs git in a repository that belongs to a person and may be a hostile clone: settings
+of the repository that could make git run a program are overridden.
 """
 
 import functools
@@ -21,30 +21,31 @@ if TYPE_CHECKING:
     import subprocess
 
 
-_READ_LIMIT_S = 60.0
-_NETWORK_LIMIT_S = 300.0  # a push runs the person's hooks, which may test
+_READ_LIMIT_S = 60.0  # a log of a large repository takes some seconds
+_NETWORK_LIMIT_S = 300.0  # a push runs the person's hooks, which may run tests
 _CONFIG_BYTES_MAX = 1 << 20  # a configuration file of a person has some kilobytes
-# The first version that knows `safe.bareRepository`: an older one takes any directory that looks like a bare
-# repository for one, and runs what its configuration says.
+# The first version with `safe.bareRepository`: an older one takes any directory that looks like a
+# bare repository for one, and runs what its configuration says.
 SAFE_VERSION = (2, 38)
 _ALWAYS = ("-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
 _READING = ("-c", "log.showSignature=false", "-c", "submodule.recurse=false")
 _NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 _READING_ENVIRONMENT = {
     "GIT_OPTIONAL_LOCKS": "0",
-    # No protocol at all: reading a partial clone fetches what is missing, and so runs what the clone configures.
+    # No protocol: reading a partial clone would fetch, and so run what the clone configures.
     "GIT_ALLOW_PROTOCOL": "",
     "GIT_NO_LAZY_FETCH": "1",
 }
 _CHANGING = frozenset(
     ("commit-tree", "fetch", "hash-object", "push", "read-tree", "update-index", "update-ref", "write-tree")
 )
+# Variables with which a person makes git sign in at a remote.
 _SIGN_IN = re.compile(
     r"GIT_(ASKPASS|SSH|SSH_\w+|TERMINAL_PROMPT|SSL_\w+|PROXY_\w+|HTTP_\w+|CONFIG_(COUNT|KEY_\d+|VALUE_\d+))"
 )
 _NO_DIFF_PROGRAMS = ("--no-ext-diff", "--no-textconv", "--submodule=short", "--ignore-submodules=dirty")
-# Options that keep a command from running what a repository names. Git looks into a submodule with that one's own
-# configuration, and of two values of `remote.*.uploadpack` it takes the first: neither can be overridden.
+# Options that keep a command from running what a repository names, where no setting can: git reads
+# a submodule with its own configuration, and takes the first value of `remote.*.uploadpack`.
 _OPTIONS = {
     **dict.fromkeys(("diff", "diff-tree", "log", "show"), _NO_DIFF_PROGRAMS),
     "blame": ("--no-textconv",),
@@ -52,8 +53,8 @@ _OPTIONS = {
     "fetch": ("--upload-pack=git-upload-pack", "--no-recurse-submodules"),
     "push": ("--receive-pack=git-receive-pack", "--recurse-submodules=no"),
 }
-# What can make git run a program, as `git config --list` writes the names. Those that only start with a merge, a
-# difftool or an editor are left alone: no command here does.
+# Settings that make git run a program, as `git config --list` writes the names. Those of merges,
+# difftools and editors are missing: no command here starts one.
 _RUNS_PROGRAMS = re.compile(
     r"""filter\..*\.(?:clean|smudge|process|required) | diff\.external | diff\..*\.(?:command|textconv)
     | core\.(?:alternaterefscommand|askpass|editor|gitproxy|hookspath|pager|sshcommand)
@@ -62,27 +63,26 @@ _RUNS_PROGRAMS = re.compile(
     | uploadpack\.packobjectshook""",
     re.VERBOSE | re.DOTALL,
 )
-# A configuration file without any of these sets none of the above and includes no other: names cannot be escaped.
+# A configuration file without these words has none of the above and includes no other file.
 _MAY_RUN = re.compile(
     rb"filter|diff|command|askpass|editor|gitproxy|hook|pager|helper|program|protocol|vcs|\bupdate\b|include"
     rb"|worktreeconfig",
     re.IGNORECASE,
 )
-# What such a setting becomes where the person's own configuration has none. Empty runs nothing, except for these.
+# The values that run nothing; for all other settings that is the empty one.
 _INSTEAD = {"hookspath": "/dev/null", "sshcommand": "ssh", "required": "false", "allow": "never", "update": "none"}
 
 
 class GitError(Unavailable):
-    """Git could not be started or did not do its work; all it said is in `said`."""
+    """Git could not be started or failed; `said` is what it wrote to stderr."""
 
     def __init__(self, message: str, *, hint: str = "git status", said: str = "") -> None:
-        """Keep what git said."""
         super().__init__(message, hint=hint)
         self.said = said
 
 
 class GitResult(Struct, frozen=True):
-    """What a git command printed, and how it ended."""
+    """The output and exit code of a git command; `said` is its stderr."""
 
     name: str
     code: int
@@ -90,32 +90,31 @@ class GitResult(Struct, frozen=True):
     said: str
 
     def require_success(self) -> bytes:
-        """Return what was printed, or raise `GitError` with git's complaint."""
+        """Return the output, or raise `GitError` with git's message."""
         if self.code == 0:
             return self.out
         lines = self.said.strip().splitlines()
-        wrong = [line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))]
-        reason = (wrong or lines[-1:] or [f"exit {self.code}"])[0]
+        errors = [line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))]
+        reason = (errors or lines[-1:] or [f"exit {self.code}"])[0]
         raise GitError(f"git {self.name} failed: {reason[:300]}", said=self.said)
 
 
 class GitProcess:
-    """A git command that was started."""
+    """A git command that is running."""
 
     def __init__(self, child: "subprocess.Popen[bytes]", name: str, limit_s: float) -> None:
-        """Take a child that was started just now."""
         self._child = child
         self._name = name
         self._limit_s = limit_s
         self._end_s = time.monotonic() + limit_s
 
     def finish_command(self, stdin: bytes = b"") -> bytes:
-        """Wait for its end and return what it printed; raise `GitError` when it fails."""
+        """Wait for its end and return its output; raise `GitError` if it fails."""
         return self.wait_for_answer(stdin).require_success()
 
     def wait_for_answer(self, stdin: bytes = b"") -> GitResult:
-        """Wait for its end and return its answer; after the time limit it is killed."""
-        import subprocess  # noqa: PLC0415 - most settles ask git nothing
+        """Wait for its end and return the result; kill it after the time limit."""
+        import subprocess  # noqa: PLC0415 - most settles do not run git
 
         with self._child as child:
             try:
@@ -126,7 +125,7 @@ class GitProcess:
         return GitResult(self._name, child.returncode, out, said.decode("utf-8", "replace"))
 
     def open_streams(self) -> tuple[IO[bytes], IO[bytes]]:
-        """Return what it reads from and prints to, to be used while it runs; `end` must follow."""
+        """Return stdin and stdout, to be used while it runs; `wait_for_end` must follow."""
         self._timer = threading.Timer(self._limit_s, self._child.kill)
         self._timer.daemon = True
         self._timer.start()
@@ -135,7 +134,7 @@ class GitProcess:
         return self._child.stdin, self._child.stdout
 
     def wait_for_end(self) -> None:
-        """Wait for a streamed command, and raise `GitError` if it failed or was killed at its time limit."""
+        """Wait for a streamed command; raise `GitError` if it failed or was killed."""
         _, said = self._child.communicate()
         self._timer.cancel()
         if self._child.returncode < 0:
@@ -147,10 +146,10 @@ class GitProcess:
 
 
 class PersonGit(Struct, frozen=True):
-    """How git is run in a repository that belongs to a person.
+    """Runs git in a repository that belongs to a person.
 
-    `trusted` says that the person allowed what this repository configures: it counts for commands that change
-    something, and for a git that is too old to be kept from it. `variables` are set for git.
+    `trusted` says that the person allowed what this repository configures, for commands that
+    change something and for a git that is too old to be restricted. `variables` are set for git.
     """
 
     folder: Path
@@ -167,29 +166,30 @@ class PersonGit(Struct, frozen=True):
         environment = _person_environment(keep=_SIGN_IN if network else None)
         program = find_git(environment["PATH"])
         self._check_version(program)
-        free = self.trusted and name in _CHANGING
+        is_unrestricted = self.trusted and name in _CHANGING
         limit_s = limit_s or (_NETWORK_LIMIT_S if network else _READ_LIMIT_S)
         command = [program, *_ALWAYS]
         if name not in _CHANGING:
-            # `rev-parse` runs no hook, and is asked where hooks are.
+            # `rev-parse` runs no hook, and is used to find the hooks.
             command += _READING if name == "rev-parse" else (*_READING, *_NO_HOOKS)
             environment |= _READING_ENVIRONMENT
-        if not free:
-            left = "core.hookspath" if name == "rev-parse" else ""
+        if not is_unrestricted:
+            exempt = "core.hookspath" if name == "rev-parse" else ""
             settings = self._list_overrides(program, environment, limit_s)
-            _add_settings(environment, [pair for pair in settings if pair[0] != left])
-        if network and not free:
+            _add_settings(environment, [pair for pair in settings if pair[0] != exempt])
+        if network and not is_unrestricted:
             environment["GIT_ALLOW_PROTOCOL"] = "file:git:http:https:ssh"
-            environment.setdefault("GIT_PROXY_COMMAND", "")  # of two values of `core.gitProxy` git takes the first
-        command += [name, *(() if free else _OPTIONS.get(name, ())), *words[1:]]
+            environment.setdefault("GIT_PROXY_COMMAND", "")  # git takes the first `core.gitProxy`
+        command += [name, *(() if is_unrestricted else _OPTIONS.get(name, ())), *words[1:]]
         return start_command(command, {**environment, **self.variables}, self.folder, limit_s)
 
     def _check_version(self, program: str) -> None:
         version = _git_version(program)
         if version >= SAFE_VERSION or self.trusted:
             return
-        found, hint = ".".join(map(str, version)), "install git 2.38 or later, or allow it here: flightlog trust --yes"
-        raise GitError(f"git {found} may run what a repository configures: {self.folder}", hint=hint)
+        hint = "install git 2.38 or later, or allow it here: flightlog trust --yes"
+        number = ".".join(map(str, version))
+        raise GitError(f"git {number} may run what a repository configures: {self.folder}", hint=hint)
 
     def _list_overrides(self, program: str, environment: dict[str, str], limit_s: float) -> list[tuple[str, str]]:
         """Return settings that undo what the repository's own configuration would run."""
@@ -214,8 +214,8 @@ class PersonGit(Struct, frozen=True):
 def start_command(
     command: Sequence[str], environment: Mapping[str, str], folder: Path, limit_s: float, held: int | None = None
 ) -> GitProcess:
-    """Start a git command in `folder`; it keeps the lock `held` open while it lives."""
-    import subprocess  # noqa: PLC0415 - most settles ask git nothing
+    """Start a git command in `folder`; it keeps the lock `held` open until it ends."""
+    import subprocess  # noqa: PLC0415 - most settles do not run git
 
     name = next(word for word in command[1:] if word.islower() and "=" not in word and word[0] != "-")
     pipe, fds = subprocess.PIPE, () if held is None else (held,)
@@ -229,14 +229,15 @@ def start_command(
 
 
 def find_hooks_folder(git: PersonGit) -> Path:
-    """Return where git looks for the hooks of a work tree.
+    """Return the hooks directory of a work tree.
 
-    Raises `NotFound` outside of one, and `Invalid` if the repository's own configuration leads out of it.
+    Raises `NotFound` outside of one, and `Invalid` if the repository's own configuration puts it
+    outside of the repository.
     """
-    answer = git.run_git("rev-parse", "--show-toplevel", "--git-common-dir", "--git-path", "hooks")
-    if answer.code:
+    result = git.run_git("rev-parse", "--show-toplevel", "--git-common-dir", "--git-path", "hooks")
+    if result.code:
         raise NotFound(f"not a git repository: {git.folder}", hint="run it inside one, or make one with: git init")
-    lines = answer.out.decode("utf-8", "surrogateescape").splitlines()
+    lines = result.out.decode("utf-8", "surrogateescape").splitlines()
     top, common, hooks = ((git.folder / line).resolve() for line in lines)
     is_inside = hooks.is_relative_to(top) or hooks.is_relative_to(common)
     if not is_inside and git.run_git("config", "--local", "--get", "core.hooksPath").code == 0:
@@ -246,25 +247,25 @@ def find_hooks_folder(git: PersonGit) -> Path:
 
 
 def check_not_option(name: str) -> str:
-    """Return `name` as it is, or raise `Invalid` where git would take it for an option."""
+    """Return `name`; raise `Invalid` if git would take it for an option."""
     if name.startswith("-"):
         raise Invalid(f"git would take this name for an option: {name[:80]}", hint="use another name")
     return name
 
 
 def _person_environment(keep: re.Pattern[str] | None) -> dict[str, str]:
-    """Return the person's own environment without what steers git, except for names that match `keep`."""
-    kept = {
+    """Return the person's environment; of git's variables only those that match `keep`."""
+    environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("GIT_") or (keep is not None and keep.fullmatch(name))
     }
-    path = absolute_path_entries(kept.get("PATH", os.defpath))
-    return {"GIT_TERMINAL_PROMPT": "0", **kept, "PATH": path, "LC_ALL": "C"}
+    path = absolute_path_entries(environment.get("PATH", os.defpath))
+    return {"GIT_TERMINAL_PROMPT": "0", **environment, "PATH": path, "LC_ALL": "C"}
 
 
 def absolute_path_entries(path: str) -> str:
-    """Leave relative directories out of a search path: git runs inside the clone, so they would lead into it."""
+    """Return a search path without relative directories, which the clone could hold."""
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if entry.startswith("/"))
 
 
@@ -280,13 +281,13 @@ def find_git(path: str) -> str:
 @functools.lru_cache(maxsize=8)
 def _git_version(program: str) -> tuple[int, int]:
     environment = {"PATH": os.defpath, "LC_ALL": "C"}
-    said = start_command([program, "version"], environment, Path("/"), _READ_LIMIT_S).finish_command()
-    numbers = re.search(rb"(\d+)\.(\d+)", said)
+    version = start_command([program, "version"], environment, Path("/"), _READ_LIMIT_S).finish_command()
+    numbers = re.search(rb"(\d+)\.(\d+)", version)
     return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
 
 def _may_run_programs(folder: Path) -> bool:
-    """Whether a configuration file that git may read for `folder` could name a program; starts no process."""
+    """Return whether a configuration file that git may read for `folder` could name a program."""
     try:
         return any(_MAY_RUN.search(_read_config(path)) for path in _config_files(folder.resolve()))
     except (OSError, ValueError):
@@ -294,13 +295,13 @@ def _may_run_programs(folder: Path) -> bool:
 
 
 def _config_files(folder: Path) -> Iterator[Path]:
-    """Yield the configuration of every repository upwards: git goes on where a `.git` is not to its liking."""
-    for each in (folder, *folder.parents):
-        own = each / ".git"
-        if own.is_file():
-            own = each / own.read_text("utf-8").removeprefix("gitdir:").strip()
-        shared = own / "commondir"
-        config = (own / shared.read_text("utf-8").strip() if shared.is_file() else own) / "config"
+    """Yield the configuration of every repository upwards: git skips a `.git` that is not valid."""
+    for top in (folder, *folder.parents):
+        git_dir = top / ".git"
+        if git_dir.is_file():
+            git_dir = top / git_dir.read_text("utf-8").removeprefix("gitdir:").strip()
+        shared = git_dir / "commondir"
+        config = (git_dir / shared.read_text("utf-8").strip() if shared.is_file() else git_dir) / "config"
         if config.exists():
             yield config
 
@@ -312,7 +313,7 @@ def _read_config(path: Path) -> bytes:
 
 
 def _neutralize_setting(key: str, own: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return what puts a setting of the repository back to the person's own, or makes it run nothing."""
+    """Return settings that restore the person's own value of `key`, or make it run nothing."""
     if key.startswith("credential."):
         # A list: an empty value clears it, then the person's own helpers follow.
         return [("credential.helper", ""), *(pair for pair in own if pair[0].startswith("credential."))]
@@ -321,7 +322,7 @@ def _neutralize_setting(key: str, own: Sequence[tuple[str, str]]) -> list[tuple[
 
 
 def _add_settings(environment: dict[str, str], settings: Sequence[tuple[str, str]]) -> None:
-    """Add settings as variables: unlike `-c`, they take names that hold an equals sign."""
+    """Add settings as variables: unlike `-c`, they allow names with an equals sign."""
     count = environment.get("GIT_CONFIG_COUNT", "")
     first = int(count) if count.isdecimal() else 0
     for number, (key, value) in enumerate(settings, first):

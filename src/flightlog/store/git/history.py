@@ -1,7 +1,4 @@
-"""Commits, blame, lines a commit added.
-
-Reads only what is new: commits that are not reachable from those named as known.
-"""
+"""Commits, blame, and the lines a commit added."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,11 +9,12 @@ from flightlog.store.git.command import check_not_option
 from flightlog.store.git.repository import Repository, git_output, read_tip, run_git
 
 _FORMAT = "%x1e%H%x1f%P%x1f%ct%x1f%cI%x1f%B%x1f"
+# Written by `git revert`.
 _REVERTS = re.compile(r"^This reverts commit ([0-9a-f]{7,64})", re.MULTILINE)
-FILES_MAX = 50
-_HEAD = re.compile(rb"^([0-9a-f]{40,64}) (\d+) (\d+)(?: \d+)?$")
-_HUNK = re.compile(rb"^@@ -\S+ \+(\d+)")
-COMMITS_MAX = 200
+FILES_MAX = 50  # of one commit in a report
+_HEAD = re.compile(rb"^([0-9a-f]{40,64}) (\d+) (\d+)(?: \d+)?$")  # of a line in a blame
+_HUNK = re.compile(rb"^@@ -\S+ \+(\d+)")  # the first new line of a hunk
+COMMITS_MAX = 200  # more commits of one file since a session are of no use
 
 
 class Commit(Struct, frozen=True):
@@ -33,9 +31,9 @@ class Commit(Struct, frozen=True):
 
     @property
     def reverted_commit(self) -> str:
-        """The commit it takes back, as git's own words say it."""
-        said = _REVERTS.search(self.message)
-        return said[1] if said else ""
+        """The commit it reverts, from the message that `git revert` writes."""
+        match = _REVERTS.search(self.message)
+        return match[1] if match else ""
 
 
 def iter_commits(
@@ -46,30 +44,31 @@ def iter_commits(
         return
     words = ["log", "--no-renames", "--numstat", "-z", f"--format={_FORMAT}", "--diff-merges=first-parent"]
     words += [f"--max-count={limit}"] if limit else []
-    out = run_git(
-        repository, *words, *map(check_not_option, tips), "--not", *_existing_commits(repository, known), "--"
-    )
+    words += [*map(check_not_option, tips), "--not", *_existing_commits(repository, known), "--"]
+    out = run_git(repository, *words)
     for part in out.decode("utf-8", "replace").split("\x1e")[1:]:
         yield _parse_commit(part)
 
 
 def commit_times(repository: Repository, names: Sequence[str]) -> dict[str, int]:
-    """Return when these commits were made, in milliseconds; those this clone does not have are left out."""
-    wanted = _existing_commits(repository, list(dict.fromkeys(names))) if names else []
-    out = git_output(repository, "log", "--no-walk=unsorted", "--format=%H %ct", *wanted) if wanted else ""
-    pairs = (line.split() for line in out.splitlines())
-    return {name: int(at_s) * 1000 for name, at_s in pairs}
+    """Return the times in milliseconds of those commits that this clone has."""
+    existing = _existing_commits(repository, list(dict.fromkeys(names)))
+    return dict(_log_times(repository, "--no-walk=unsorted", *existing)) if existing else {}
+
+
+def _log_times(repository: Repository, *words: str) -> list[tuple[str, int]]:
+    lines = git_output(repository, "log", "--format=%H %ct", *words).splitlines()
+    return [(name, int(at_s) * 1000) for name, at_s in map(str.split, lines)]
 
 
 def head_commit(repository: Repository) -> str:
     """Return the commit that is checked out; empty in a new repository."""
-    return read_tip(repository.top, repository.common) or git_output(
-        repository, "rev-parse", "--quiet", "--verify", "HEAD^{commit}"
-    )
+    tip = read_tip(repository.top, repository.common)
+    return tip or git_output(repository, "rev-parse", "--quiet", "--verify", "HEAD^{commit}")
 
 
 def _existing_commits(repository: Repository, known: Sequence[str]) -> list[str]:
-    """Leave out what this clone does not have: history may have been rewritten or cut."""
+    """Return the commits that this clone has: history may have been rewritten or cut."""
     if not known:
         return []
     listed = run_git(repository, "cat-file", "--batch-check", given="".join(f"{name}\n" for name in known).encode())
@@ -91,7 +90,7 @@ def _parse_commit(part: str) -> Commit:
 
 
 class CommittedLine(Struct, frozen=True):
-    """One line of a file: its text, and the commit it came with; none when it is not committed."""
+    """One line of a file and the commit that added it; empty if it is not committed."""
 
     number: int
     text: str
@@ -100,7 +99,7 @@ class CommittedLine(Struct, frozen=True):
 
 
 class AddedLines(Struct, frozen=True):
-    """Lines a commit added in one place."""
+    """Consecutive lines that a commit added."""
 
     path: str
     line: int
@@ -108,44 +107,36 @@ class AddedLines(Struct, frozen=True):
 
 
 def blame_lines(repository: Repository, path: str, first: int, last: int) -> list[CommittedLine]:
-    """Say which commit brought lines `first` to `last` of the file as it lies in the work tree."""
+    """Return lines `first` to `last` of a file in the work tree with the commit that added each."""
     out = run_git(repository, "blame", "--porcelain", "-w", "-L", f"{first},{last}", "--", path)
-    told: list[CommittedLine] = []
+    lines: list[CommittedLine] = []
     times: dict[bytes, int] = {}
     commit, number = b"", 0
     for line in out.split(b"\n"):
         head = _HEAD.match(line)
         if line.startswith(b"\t"):
             name = commit.decode()
-            known = name if name.strip("0") else ""
+            committed = name if name.strip("0") else ""
             text = line[1:].decode("utf-8", "replace")
-            told.append(CommittedLine(number, text, known, times.get(commit, 0) if known else 0))
+            lines.append(CommittedLine(number, text, committed, times.get(commit, 0) if committed else 0))
         elif head:
             commit, number = head[1], int(head[3])
         elif line.startswith(b"committer-time "):
             times[commit] = int(line.split()[1]) * 1000
-    return told
+    return lines
 
 
 def resolve_commit(repository: Repository, written: str) -> str:
-    """Return the full name of the commit `written` means; empty when there is none."""
+    """Return the full hash of the commit that `written` names; empty if there is none."""
     return git_output(repository, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{written}^{{commit}}")
 
 
 def commits_touching(repository: Repository, paths: Sequence[str], since_ms: int) -> list[tuple[str, int]]:
-    """Return the commits of any branch since then that touch one of these files, newest first, with their times."""
+    """Return the commits since then that touch these files, newest first, with times."""
     if not paths:
         return []
-    words = [
-        "log",
-        "--all",
-        "--no-merges",
-        f"--since=@{since_ms // 1000}",
-        f"--max-count={COMMITS_MAX}",
-        "--format=%H %ct",
-    ]
-    told = (line.split() for line in git_output(repository, *words, "--", *paths).splitlines())
-    return [(name, int(at_s) * 1000) for name, at_s in told]
+    words = ("--all", "--no-merges", f"--since=@{since_ms // 1000}", f"--max-count={COMMITS_MAX}")
+    return _log_times(repository, *words, "--", *paths)
 
 
 def commit_subject(repository: Repository, commit: str) -> str:
@@ -154,20 +145,20 @@ def commit_subject(repository: Repository, commit: str) -> str:
 
 
 def iter_added_lines(repository: Repository, commit: str) -> Iterator[AddedLines]:
-    """Yield what a commit added, place by place."""
+    """Yield the lines that a commit added, hunk by hunk."""
     words = ["diff-tree", "--root", "--no-commit-id", "-p", "-r", "--unified=0", "--no-renames", "--no-color"]
-    path, line, lines = "", 0, list[str]()
-    for each in run_git(repository, *words, check_not_option(commit)).split(b"\n"):
-        hunk = _HUNK.match(each)
-        if each.startswith(b"+++ ") or hunk:
-            if lines:
-                yield AddedLines(path, line, tuple(lines))
-            lines = []
+    path, number, added = "", 0, list[str]()
+    for line in run_git(repository, *words, check_not_option(commit)).split(b"\n"):
+        hunk = _HUNK.match(line)
+        if line.startswith(b"+++ ") or hunk:
+            if added:
+                yield AddedLines(path, number, tuple(added))
+            added = []
         if hunk:
-            line = int(hunk[1])
-        elif each.startswith(b"+++ "):
-            path = each[4:].removeprefix(b"b/").decode("utf-8", "surrogateescape").rstrip("\t")
-        elif each.startswith(b"+"):
-            lines.append(each[1:].decode("utf-8", "replace"))
-    if lines:
-        yield AddedLines(path, line, tuple(lines))
+            number = int(hunk[1])
+        elif line.startswith(b"+++ "):
+            path = line[4:].removeprefix(b"b/").decode("utf-8", "surrogateescape").rstrip("\t")
+        elif line.startswith(b"+"):
+            added.append(line[1:].decode("utf-8", "replace"))
+    if added:
+        yield AddedLines(path, number, tuple(added))

@@ -1,13 +1,12 @@
-"""A person's repository: location, branches, blobs, ignore rules.
+"""A person's repository (location, branches, blobs, ignore rules) and the shadow repository.
 
-Answers only what the plain files say beyond doubt. Whatever else there is (another way of keeping refs, a ref
-that points to a ref, a new repository) gives None, and git is to be asked.
+`read_branch` and `read_tip` read git's plain files and return None for anything unusual (refs in
+tables, a ref that points to a ref, a new repository); git has to be run then. The person's index
+and work tree are never changed. `store.git.command` says how git is kept from running what a
+repository configures.
 
-Plumbing only. The user's index and work tree are never touched. How git is kept from running what a repository
-configures: `store.git.command`.
-
-Nothing of the person's own git reaches those: no global or system configuration, no hooks, no attribute that changes
-bytes, nothing of the environment.
+A shadow repository is ours, and the person's own git does not affect it: no global or system
+configuration, no hooks, no attribute that changes bytes, no environment.
 """
 
 import re
@@ -31,10 +30,9 @@ from flightlog.store.git.command import (
 )
 
 _BRANCH = "refs/heads/"
-_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_NOT_HERE = ".invalid"  # what git writes into HEAD where refs are kept in tables
+_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")  # SHA-1 or SHA-256
+_NOT_HERE = ".invalid"  # the branch in HEAD of a repository with refs in tables
 _DEFAULTS = ("main", "master", "trunk")
-__all__ = ["GitError", "ShadowRepository", "remove_stale"]
 _LIMIT_S = 900.0  # a snapshot of several hundred thousand files takes minutes on a slow disk
 _CONFIG = """\
 [core]
@@ -55,7 +53,7 @@ _CONFIG = """\
 [flightlog]
 	version = 1
 """
-# The highest word on attributes: no line ends, filters or encodings of the project touch a byte.
+# This file overrides all others: no line ends, filters or encodings of the project change a byte.
 _ATTRIBUTES = "* -text !eol -ident !filter !working-tree-encoding !diff !merge\n"
 AUTHOR = {f"GIT_{who}_NAME": "flightlog" for who in ("AUTHOR", "COMMITTER")} | {
     f"GIT_{who}_EMAIL": "flightlog@localhost" for who in ("AUTHOR", "COMMITTER")
@@ -73,7 +71,7 @@ _SETTINGS = {
 
 
 def find_common_dir(top: Path) -> Path:
-    """Return what all work trees of a repository share."""
+    """Return the git directory that all work trees of a repository share."""
     git_dir = top / ".git"
     with suppress(OSError):
         if git_dir.is_file():
@@ -84,19 +82,19 @@ def find_common_dir(top: Path) -> Path:
 
 
 def read_branch(top: Path) -> str | None:
-    """Return the branch that is checked out in the work tree at `top`; empty when none is."""
-    said = _read_head(top)
-    if said is None or _HASH.fullmatch(said):
-        return said if said is None else ""
-    name = said.removeprefix("ref: ").removeprefix(_BRANCH)
-    return name if said == f"ref: {_BRANCH}{name}" and name != _NOT_HERE else None
+    """Return the branch of the work tree at `top`; empty if HEAD is detached."""
+    head = _read_head(top)
+    if head is None or _HASH.fullmatch(head):
+        return None if head is None else ""
+    name = head.removeprefix("ref: ").removeprefix(_BRANCH)
+    return name if head == f"ref: {_BRANCH}{name}" and name != _NOT_HERE else None
 
 
 def read_tip(top: Path, common: Path) -> str | None:
     """Return the commit that is checked out in the work tree at `top`."""
-    said = _read_head(top)
-    if said is None or _HASH.fullmatch(said):
-        return said
+    head = _read_head(top)
+    if head is None or _HASH.fullmatch(head):
+        return head
     name = read_branch(top)
     if not name:
         return None
@@ -104,17 +102,19 @@ def read_tip(top: Path, common: Path) -> str | None:
     if loose is not None:
         return loose if _HASH.fullmatch(loose) else None
     packed = _read_text(common / "packed-refs") or ""
-    found = re.search(rf"^({_HASH.pattern}) {re.escape(_BRANCH + name)}$", packed, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(rf"^({_HASH.pattern}) {re.escape(_BRANCH + name)}$", packed, re.MULTILINE)
+    return match[1] if match else None
 
 
 def _read_head(top: Path) -> str | None:
-    """Return what HEAD of this work tree says, whether its `.git` is a directory or names one."""
-    git = top / ".git"
-    if git.is_dir():
-        return _read_text(git / "HEAD")
-    said = _read_text(git)
-    return _read_text(top / said.removeprefix("gitdir: ") / "HEAD") if said and said.startswith("gitdir: ") else None
+    """Return the content of HEAD; `.git` may be a directory or a file that names one."""
+    git_dir = top / ".git"
+    if git_dir.is_dir():
+        return _read_text(git_dir / "HEAD")
+    link = _read_text(git_dir)
+    if not link or not link.startswith("gitdir: "):
+        return None
+    return _read_text(top / link.removeprefix("gitdir: ") / "HEAD")
 
 
 def _read_text(path: Path) -> str | None:
@@ -125,7 +125,7 @@ def _read_text(path: Path) -> str | None:
 
 
 class Repository(Struct, frozen=True):
-    """Where a repository is: the top of this work tree, and what all its work trees share.
+    """The top of a work tree, and the git directory that all work trees share.
 
     `trusted` says whether the person allowed what it configures (`flightlog trust`).
     """
@@ -136,7 +136,7 @@ class Repository(Struct, frozen=True):
 
 
 def find_repository(folder: Path, *, trusted: bool = False) -> Repository | None:
-    """Return the repository that holds `folder`; None if there is none, or git must not run there."""
+    """Return the repository that holds `folder`; None if there is none or git may not run there."""
     try:
         return open_repository(folder, trusted=trusted)
     except (NotFound, GitError):
@@ -146,9 +146,9 @@ def find_repository(folder: Path, *, trusted: bool = False) -> Repository | None
 def open_repository(folder: Path, *, trusted: bool = False) -> Repository:
     """Return the repository that holds `folder`, or raise `NotFound`."""
     if folder.is_dir():
-        answer = PersonGit(folder, trusted).run_git("rev-parse", "--show-toplevel", "--git-common-dir")
-        lines = answer.out.decode("utf-8", "surrogateescape").splitlines()
-        if answer.code == 0 and len(lines) == 2 and lines[0]:
+        result = PersonGit(folder, trusted).run_git("rev-parse", "--show-toplevel", "--git-common-dir")
+        lines = result.out.decode("utf-8", "surrogateescape").splitlines()
+        if result.code == 0 and len(lines) == 2 and lines[0]:
             return Repository(Path(lines[0]), (folder / lines[1]).resolve(), trusted)
     raise NotFound(f"not inside a git repository: {folder}", hint="run it inside one, or make one with: git init")
 
@@ -156,24 +156,27 @@ def open_repository(folder: Path, *, trusted: bool = False) -> Repository:
 def run_git(
     repository: Repository, *words: str, given: bytes = b"", variables: Mapping[str, str] | None = None
 ) -> bytes:
-    """Run git in `repository` with these environment variables and return what it printed."""
-    return PersonGit(repository.top, repository.trusted, variables or {}).run_git(*words, given=given).require_success()
+    """Run git in `repository` with these environment variables and return its output."""
+    git = PersonGit(repository.top, repository.trusted, variables or {})
+    return git.run_git(*words, given=given).require_success()
 
 
 def git_output(repository: Repository, *words: str) -> str:
-    """Run git and return its answer without the line end; empty when it has none."""
-    answer = _git_answer(repository, *words)
-    return "" if answer.code else answer.out.decode("utf-8", "surrogateescape").rstrip("\n")
+    """Run git and return its output without the line end; empty if it fails."""
+    result = _run(repository, *words)
+    return "" if result.code else result.out.decode("utf-8", "surrogateescape").rstrip("\n")
 
 
 def current_branch(repository: Repository) -> str:
-    """Return the branch that is checked out; empty when none is."""
-    said = read_branch(repository.top)
-    return git_output(repository, "symbolic-ref", "--quiet", "--short", "HEAD") if said is None else said
+    """Return the branch that is checked out; empty if HEAD is detached."""
+    branch = read_branch(repository.top)
+    if branch is None:
+        return git_output(repository, "symbolic-ref", "--quiet", "--short", "HEAD")
+    return branch
 
 
 def default_branch(repository: Repository) -> str:
-    """Return the branch the others come from: the remote's, else the usual names, else the one there is."""
+    """Return the default branch: the remote's, else one with a usual name, else the only one."""
     remote = git_output(repository, "symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
     if remote:
         return remote.partition("/")[2]
@@ -181,57 +184,57 @@ def default_branch(repository: Repository) -> str:
     usual = [name for name in _DEFAULTS if name in branches]
     if usual or len(branches) == 1:
         return (usual or branches)[0]
-    said = git_output(repository, "config", "init.defaultBranch")
-    return said if said in branches else current_branch(repository)
+    configured = git_output(repository, "config", "init.defaultBranch")
+    return configured if configured in branches else current_branch(repository)
 
 
 def is_ignored(repository: Repository, path: Path) -> bool:
-    """Whether git ignores `path`."""
-    return _git_answer(repository, "check-ignore", "--quiet", "--", str(path)).code == 0
+    """Return whether git ignores `path`."""
+    return _run(repository, "check-ignore", "--quiet", "--", str(path)).code == 0
 
 
 def tree_files(repository: Repository, ref: str, folder: str = "") -> dict[str, str]:
-    """Return the files of `folder` in the tree of `ref`: path to blob; empty when there is none."""
+    """Return the files of `folder` in the tree of `ref`, path to blob; empty without a tree."""
     below = ["--", f"{folder}/"] if folder else []
-    listed = _git_answer(repository, "ls-tree", "-r", "-z", "--full-tree", check_not_option(ref), *below)
+    result = _run(repository, "ls-tree", "-r", "-z", "--full-tree", check_not_option(ref), *below)
     files = {}
-    for entry in listed.out.split(b"\0") if listed.code == 0 else ():
-        facts, _, path = entry.decode("utf-8", "surrogateescape").partition("\t")
+    for entry in result.out.split(b"\0") if result.code == 0 else ():
+        mode_type_blob, _, path = entry.decode("utf-8", "surrogateescape").partition("\t")
         if path:
-            files[path] = facts.split()[2]
+            files[path] = mode_type_blob.split()[2]
     return files
 
 
 def read_blob_contents(repository: Repository, names: Iterable[str]) -> dict[str, bytes]:
-    """Read blobs in one go."""
-    wanted = list(dict.fromkeys(names))
-    if not wanted:
+    """Return the contents of blobs by name, with one git process; unknown names are left out."""
+    unique = list(dict.fromkeys(names))
+    if not unique:
         return {}
-    out = run_git(repository, "cat-file", "--batch", given="".join(f"{name}\n" for name in wanted).encode())
-    found, at_byte = {}, 0
-    for name in wanted:
+    out = run_git(repository, "cat-file", "--batch", given="".join(f"{name}\n" for name in unique).encode())
+    contents, at_byte = {}, 0
+    for name in unique:
         end = out.index(b"\n", at_byte)
         words = out[at_byte:end].split()
         at_byte = end + 1
         if len(words) == 3:
             size = int(words[2])
-            found[name] = out[at_byte : at_byte + size]
+            contents[name] = out[at_byte : at_byte + size]
             at_byte += size + 1
-    return found
+    return contents
 
 
-def _git_answer(repository: Repository, *words: str) -> GitResult:
+def _run(repository: Repository, *words: str) -> GitResult:
     return PersonGit(repository.top, repository.trusted).run_git(*words)
 
 
 class ShadowRepository(Struct, frozen=True):
-    """A git directory of ours and where git itself is found (`programs`, a search path)."""
+    """A git directory of ours, and `programs`, the search path for git itself."""
 
     git_dir: Path
     programs: str
 
     def create_if_missing(self) -> None:
-        """Make the repository, or finish making it; one that is there stays as it is."""
+        """Make the repository, or finish making it; an existing one stays as it is."""
         config = self.git_dir / "config"
         if config.is_file() and b"[flightlog]" in config.read_bytes():
             return
@@ -240,7 +243,7 @@ class ShadowRepository(Struct, frozen=True):
         for folder in ("refs/tags", "refs/heads", "info"):
             ensure_dir(self.git_dir / folder)
         replace_file(self.git_dir / "info" / "attributes", _ATTRIBUTES.encode())
-        replace_file(config, _CONFIG.encode())  # last: from here on it is whole
+        replace_file(config, _CONFIG.encode())  # last: it marks the repository as complete
 
     def run_git(
         self,
@@ -250,7 +253,7 @@ class ShadowRepository(Struct, frozen=True):
         more: Mapping[str, str] | None = None,
         held: int | None = None,
     ) -> bytes:
-        """Run one git command and return what it says; a child keeps the lock `held` while it lives."""
+        """Run one git command and return its output; git inherits the lock `held`."""
         return self.start_git(command, more=more, held=held).finish_command(stdin)
 
     def start_git(
@@ -259,17 +262,13 @@ class ShadowRepository(Struct, frozen=True):
         """Start a git command, to be finished later; several may run at once."""
         if command[0] != "init":
             self._check_settings()
-        own = {
-            "PATH": absolute_path_entries(self.programs),
-            "GIT_DIR": str(self.git_dir),
-            "GIT_COMMON_DIR": str(self.git_dir),
-        }
-        environment = {**_SETTINGS, **own, **(more or {})}
-        folder = Path(environment.get("GIT_WORK_TREE", str(self.git_dir)))
-        return start_command([find_git(own["PATH"]), *command], environment, folder, _LIMIT_S, held)
+        path, git_dir = absolute_path_entries(self.programs), str(self.git_dir)
+        environment = {**_SETTINGS, "PATH": path, "GIT_DIR": git_dir, "GIT_COMMON_DIR": git_dir, **(more or {})}
+        folder = Path(environment.get("GIT_WORK_TREE", git_dir))
+        return start_command([find_git(path), *command], environment, folder, _LIMIT_S, held)
 
     def _check_settings(self) -> None:
-        """Raise an error unless the settings are ours: a run of someone else brings its repository along."""
+        """Raise an error unless the settings are ours: a run of another person may bring others."""
         try:
             is_ours = (self.git_dir / "config").read_bytes() == _CONFIG.encode()
         except OSError as error:
@@ -278,18 +277,18 @@ class ShadowRepository(Struct, frozen=True):
             raise Unreadable(f"the settings of these snapshots were changed: {self.git_dir}", hint="flightlog lab list")
 
     def resolve_names(self, names: Iterable[str]) -> list[str]:
-        """Return the object ids of these names, or say which is unknown."""
-        wanted = list(names)
-        said = self.run_git(["cat-file", "--batch-check=%(objectname)"], stdin="\n".join(wanted).encode() + b"\n")
-        found = said.decode().splitlines()
-        for name, answer in zip(wanted, found, strict=True):
-            if answer.endswith((" missing", " ambiguous")):
+        """Return the object ids of these names; raise `NotFound` for an unknown one."""
+        listed = list(names)
+        command = ["cat-file", "--batch-check=%(objectname)"]
+        ids = self.run_git(command, stdin="\n".join(listed).encode() + b"\n").decode().splitlines()
+        for name, object_id in zip(listed, ids, strict=True):
+            if object_id.endswith((" missing", " ambiguous")):
                 raise NotFound(f"no such snapshot: {name[:80]!r}", hint="list them in the run's .shadow_git: git tag")
-        return found
+        return ids
 
 
 def remove_stale(*locks: Path) -> None:
-    """Remove lock files a killed git left; call it only while holding what the locks protect."""
+    """Remove lock files of a killed git; the caller holds what they protect."""
     for path in locks:
         with os_errors_as_unavailable(path):
             path.unlink(missing_ok=True)

@@ -1,9 +1,7 @@
 """What differs from the index, what is skipped and why; tree diffs.
 
-Reads objects only; the work tree may be anything meanwhile.
-
-Git walks the tree (in C, near the floor of a stat of every file); only what it names is looked
-at here, so a step costs what it changed. Reads, never writes.
+Git walks the work tree, which costs little more than a stat of every file; only the files it
+names are examined here, so the cost of a step depends on its changes. Nothing is written.
 """
 
 import os
@@ -21,8 +19,9 @@ Kind = Literal["added", "deleted", "modified", "renamed", "retyped"]
 _KINDS: dict[str, Kind] = {"A": "added", "D": "deleted", "M": "modified", "R": "renamed", "T": "retyped"}
 _COMPARE = ("diff-tree", "-r", "-M", "-l2000", "--no-color", "--no-ext-diff", "--no-textconv", "--full-index")
 UNWATCHED = "not watched"
-_NOT_THERE = "not there"
+_MISSING = "missing"
 _GONE, _NEW = "D", "?"
+# Directories that programs make again; walking them would take most of the time.
 HEAVY = (
     *("node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
     *(".gradle", ".terraform", ".next", ".turbo", ".cache", ".DS_Store", ".hypothesis", ".direnv"),
@@ -30,7 +29,7 @@ HEAVY = (
 
 
 class TreeChange(Struct, frozen=True):
-    """One file that differs. Line counts are None for binary files; modes are git's (120000 is a link)."""
+    """One changed file; line counts are None if it is binary, modes are git's (120000: link)."""
 
     path: str
     kind: Kind
@@ -45,8 +44,7 @@ class TreeChange(Struct, frozen=True):
 
 def list_changes(repository: ShadowRepository, before: str, after: str) -> list[TreeChange]:
     """List the changes between two trees, in order of path."""
-    said = repository.run_git([*_COMPARE, "-z", "--raw", "--numstat", before, after])
-    parts = iter(os.fsdecode(part) for part in said.split(b"\0")[:-1])
+    parts = _split_nul_list(repository.run_git([*_COMPARE, "-z", "--raw", "--numstat", before, after]))
     raw: dict[str, tuple[str, list[str]]] = {}
     counts: dict[str, tuple[int | None, int | None]] = {}
     for part in parts:
@@ -63,9 +61,9 @@ def list_changes(repository: ShadowRepository, before: str, after: str) -> list[
 
 
 def make_patch(repository: ShadowRepository, before: str, after: str, paths: Iterable[str] = ()) -> bytes:
-    """Return the difference as a patch, of these paths only when some are given."""
-    chosen = list(paths)
-    return repository.run_git([*_COMPARE, "--patch", "--binary", before, after, *(("--", *chosen) if chosen else ())])
+    """Return the difference as a patch, of `paths` only if there are any."""
+    names = list(paths)
+    return repository.run_git([*_COMPARE, "--patch", "--binary", before, after, *(("--", *names) if names else ())])
 
 
 def _build_changes(
@@ -76,17 +74,16 @@ def _build_changes(
         yield TreeChange(path, _KINDS[status[0]], old, old_mode, mode, old_id, new_id, added, removed)
 
 
-def _parse_count(said: str) -> int | None:
-    return None if said == "-" else int(said)
+def _parse_count(text: str) -> int | None:
+    return None if text == "-" else int(text)
 
 
 class SnapshotPolicy(Struct, frozen=True):
     """What belongs to a snapshot.
 
-    `ignored`: "keep" takes files the project's .gitignore names too (a step may well change
-    them, and a replay needs them), "leave" does not. `heavy` names and `leave_out` patterns (of
-    .gitignore's kind) are not walked. `nested`: repositories inside are taken as plain files,
-    or refused.
+    `ignored`: "keep" includes files that .gitignore names (a step may change them, and a replay
+    needs them), "leave" does not. Names in `heavy` and .gitignore patterns in `leave_out` are not
+    walked. `nested`: repositories inside are included as plain files, or an error.
     """
 
     ignored: Literal["keep", "leave"] = "keep"
@@ -97,14 +94,14 @@ class SnapshotPolicy(Struct, frozen=True):
     leave_out: tuple[str, ...] = ()
 
     def ignore_patterns(self, git_dir: Path, work_tree: Path) -> bytes:
-        """Return the patterns as a file for git; a shadow inside its own work tree leaves itself out."""
+        """Return the patterns as a file for git; they exclude a shadow inside its own work tree."""
         own = git_dir.resolve()
         inside = [f"/{_escape_pattern(str(own.relative_to(work_tree)))}/"] if own.is_relative_to(work_tree) else []
         return "\n".join([*self.heavy, *self.leave_out, *inside, ""]).encode()
 
 
 class SkippedPath(Struct, frozen=True):
-    """A path no snapshot holds, and why: too large, unreadable, not watched."""
+    """A path that is not in the snapshot, and why: too large, unreadable, not watched."""
 
     path: str
     why: str
@@ -121,12 +118,12 @@ class WorkTreeStatus(NamedTuple):
 
 
 class GitRunner(Protocol):
-    """Git run in the work tree, or with nothing tracked in a directory inside it."""
+    """Runs git in the work tree, or with an empty index in a directory inside it."""
 
     work_tree: Path
 
     def __call__(self, command: list[str], inside: str = "") -> bytes:
-        """Run it."""
+        """Run a command and return its output."""
 
     def both(self, one: list[str], other: list[str]) -> tuple[bytes, bytes]:
         """Run two commands at once."""
@@ -135,96 +132,96 @@ class GitRunner(Protocol):
 def work_tree_status(
     git: GitRunner, policy: SnapshotPolicy, rules: Path, also: Iterable[str], *, survey: bool
 ) -> WorkTreeStatus:
-    """Say what differs from the index; `rules` is the file of patterns.
+    """Return what differs from the index; `rules` is the file of patterns.
 
-    `survey` names the unwatched directories too, at the price of a second walk.
+    `survey` lists the unwatched directories too, which takes a second walk.
     """
-    given = [*(["--exclude-standard"] if policy.ignored == "leave" else []), f"--exclude-from={rules}"]
+    excludes = [*(["--exclude-standard"] if policy.ignored == "leave" else []), f"--exclude-from={rules}"]
     tracked, others = git.both(
-        ["diff-files", "-z", "--name-status", "--no-renames"], ["ls-files", "-z", "--others", *given]
+        ["diff-files", "-z", "--name-status", "--no-renames"], ["ls-files", "-z", "--others", *excludes]
     )
     pairs = _split_nul_list(tracked)
-    found = {path: how for how, path in zip(pairs, pairs, strict=True)}
+    states = {path: state for state, path in zip(pairs, pairs, strict=True)}
     nested: list[str] = []
     for path in _split_nul_list(others):
-        found |= dict.fromkeys(_list_nested_files(git, path, given, nested) if path.endswith("/") else [path], _NEW)
+        files = _list_nested_files(git, path, excludes, nested) if path.endswith("/") else [path]
+        states |= dict.fromkeys(files, _NEW)
     if nested and policy.nested == "refuse":
-        raise Invalid(
-            f"a repository inside the work tree: {nested[0]}", hint="leave it out, or allow it as plain files"
-        )
-    found |= {path: _NEW for each in also if (path := _to_git_path(each)) and path not in found}
-    unwatched = _list_unwatched(git, given) if survey else []
-    return _classify_files(git.work_tree, policy, found, nested, unwatched)
+        hint = "leave it out, or allow it as plain files"
+        raise Invalid(f"a repository inside the work tree: {nested[0]}", hint=hint)
+    states |= {path: _NEW for name in also if (path := _to_git_path(name)) and path not in states}
+    unwatched = _list_unwatched(git, excludes) if survey else []
+    return _classify_files(git.work_tree, policy, states, nested, unwatched)
 
 
 def stale_index_entries(git: GitRunner, rules: Path) -> list[str]:
-    """Name what is tracked although the patterns leave it out: it was asked for by name."""
+    """Return what is tracked although the patterns exclude it: it was added by name."""
     return list(_split_nul_list(git(["ls-files", "-z", "--cached", "--ignored", f"--exclude-from={rules}"])))
 
 
-def _list_nested_files(git: GitRunner, folder: str, given: list[str], nested: list[str]) -> Iterator[str]:
-    """The files of a repository inside the work tree, and of those inside it."""
+def _list_nested_files(git: GitRunner, folder: str, excludes: list[str], nested: list[str]) -> Iterator[str]:
+    """Yield the files of a repository inside the work tree, and of those inside it."""
     nested.append(folder.rstrip("/"))
-    for path in _split_nul_list(git(["ls-files", "-z", "--others", *given], inside=folder)):
+    for path in _split_nul_list(git(["ls-files", "-z", "--others", *excludes], inside=folder)):
         if path.endswith("/"):
-            yield from _list_nested_files(git, folder + path, given, nested)
+            yield from _list_nested_files(git, folder + path, excludes, nested)
         else:
             yield folder + path
 
 
-def _list_unwatched(git: GitRunner, given: list[str]) -> list[SkippedPath]:
-    named = git(["ls-files", "-z", "--others", "--ignored", "--directory", *given])
-    return [SkippedPath(path.rstrip("/"), UNWATCHED) for path in _split_nul_list(named)]
+def _list_unwatched(git: GitRunner, excludes: list[str]) -> list[SkippedPath]:
+    names = git(["ls-files", "-z", "--others", "--ignored", "--directory", *excludes])
+    return [SkippedPath(path.rstrip("/"), UNWATCHED) for path in _split_nul_list(names)]
 
 
 def _classify_files(
-    work_tree: Path, policy: SnapshotPolicy, found: Mapping[str, str], nested: list[str], unwatched: list[SkippedPath]
+    work_tree: Path, policy: SnapshotPolicy, states: Mapping[str, str], nested: list[str], unwatched: list[SkippedPath]
 ) -> WorkTreeStatus:
     changed: list[str] = []
-    gone = [path for path, how in found.items() if how == _GONE]
+    gone = [path for path, state in states.items() if state == _GONE]
     left_out = []
     total = 0
-    for path, how in found.items():
-        if how == _GONE:
+    for path, state in states.items():
+        if state == _GONE:
             continue
         size, why = _weigh_file(work_tree / path, policy.file_bytes_max)
         if not why:
             changed.append(path)
             total += size
-        elif how != _NEW:
-            gone.append(path)  # a snapshot holds a file as it is, or not at all
-        if why and why != _NOT_THERE:
+        elif state != _NEW:
+            gone.append(path)  # a snapshot holds the current content of a file, or no content
+        if why and why != _MISSING:
             left_out.append(SkippedPath(path, why))
     return WorkTreeStatus(changed, gone, (*left_out, *unwatched), tuple(nested), total)
 
 
-def _weigh_file(path: Path, most: int) -> tuple[int, str]:
-    """The size of a file, and why it is left out if it is."""
+def _weigh_file(path: Path, bytes_max: int) -> tuple[int, str]:
+    """Return the size of a file, and why it is left out if it is."""
     try:
         status = path.lstat()
     except OSError:
-        return 0, _NOT_THERE
+        return 0, _MISSING
     if stat.S_ISLNK(status.st_mode):
         return status.st_size, ""
     if stat.S_ISDIR(status.st_mode):
-        return 0, _NOT_THERE  # a directory took the place of a file
+        return 0, _MISSING  # a directory replaced a file
     if not stat.S_ISREG(status.st_mode):
         return 0, "not a file"
-    if status.st_size > most:
-        return 0, f"larger than {most} bytes"
+    if status.st_size > bytes_max:
+        return 0, f"larger than {bytes_max} bytes"
     return status.st_size, "" if os.access(path, os.R_OK) else "unreadable"
 
 
-def _split_nul_list(said: bytes) -> Iterator[str]:
-    return map(os.fsdecode, said.split(b"\0")[:-1])
+def _split_nul_list(output: bytes) -> Iterator[str]:
+    return map(os.fsdecode, output.split(b"\0")[:-1])
 
 
 def _to_git_path(path: str) -> str:
-    """A path inside the work tree in git's form, or nothing."""
+    """Return a path inside the work tree in git's form; empty for any other path."""
     parts = PurePosixPath(path).parts
-    inside = parts and parts[0] != "/" and ".." not in parts and ".git" not in parts
-    return "/".join(parts) if inside else ""
+    is_inside = parts and parts[0] != "/" and ".." not in parts and ".git" not in parts
+    return "/".join(parts) if is_inside else ""
 
 
 def _escape_pattern(path: str) -> str:
-    return "".join("\\" + mark if mark in "*?[]\\ !#" else mark for mark in path)
+    return "".join("\\" + char if char in "*?[]\\ !#" else char for char in path)

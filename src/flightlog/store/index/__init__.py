@@ -1,1 +1,1 @@
-"""The index: a disposable file of answers; `database` opens it, `usage`, `lines` and `text` are its three levels."""
+"""The index: a disposable SQLite file. `database` opens it, other modules have its levels."""

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from flightlog.model.errors import Conflict, Misconfigured, Unavailable
 from flightlog.store.locks import lock_file
 
-VERSION = 6
-_BUSY_SECONDS = 5.0
-_GATE_SECONDS = 1.0  # making an index takes 20 ms; after fifty times that its holder is taken to be stuck
-_APPLICATION = 0x666C6F67
-_PAGE_BYTES = 1 << 14  # most of it is written in bulk: with SQLite's usual 4 KB that takes half as long again
+VERSION = 7  # of all schemas; another version is replaced by an empty index
+_BUSY_SECONDS = 5.0  # a sync writes for some seconds; then this query runs in memory
+_GATE_SECONDS = 1.0  # creating an index takes 20 ms; after fifty times that its process is stuck
+_APPLICATION = 0x666C6F67  # "flog": marks the file as ours
+_PAGE_BYTES = 1 << 14  # most is written in bulk, which takes half as long again with SQLite's 4 KB
 _SIDES = ("", "-wal", "-shm", "-journal")
 
 T = TypeVar("T")
@@ -57,49 +57,49 @@ class EmptyIndex:
 
 
 class Index:
-    """An index, opened on first use. `query` replaces a damaged file by an empty one and runs again."""
+    """An index, opened on first use; a damaged file is replaced by an empty one."""
 
     def __init__(self, path: PathLike[str] | str | None, *schemas: IndexSchema) -> None:
-        """Use the index at `path`, or one in memory; the tables of `schemas` are created if missing."""
+        """Use the index at `path`, or one in memory; create missing tables of `schemas`."""
         self.path = None if path is None else os.fspath(path)
         self._schemas = schemas
         self._opened: sqlite3.Connection | None = None
-        self._seen = 0, 0
+        self._identity = 0, 0
 
     @property
     def database(self) -> sqlite3.Connection:
-        """The open file."""
+        """The open database."""
         if self._opened is None:
             self._opened = _open_database(self.path, self._schemas)
-            self._seen = _file_identity(self.path)
+            self._identity = _file_identity(self.path)
         return self._opened
 
-    def query_existing(self, question: Callable[["Readable"], T]) -> T:
-        """Run a read-only query; if no index exists yet, run it on an `EmptyIndex` instead of creating one."""
+    def query_existing(self, run: Callable[["Readable"], T]) -> T:
+        """Return `run(index)` for a read-only query; use an `EmptyIndex` if no index exists yet."""
         if self._opened is None and not (self.path and _is_created(self.path)):
-            return question(EmptyIndex())
-        return self.query(question)
+            return run(EmptyIndex())
+        return self.query(run)
 
-    def query(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a query; if the index is damaged, run it again on a new one."""
+    def query(self, run: Callable[[sqlite3.Connection], T]) -> T:
+        """Return `run(database)`; if the index is damaged, run it again on a new one."""
         try:
-            return question(self.database)
+            return run(self.database)
         except sqlite3.DatabaseError as error:
             # A file another process locks for long is not damaged: this query runs in memory.
-            return self._query_new(question, None if _is_locked_error(error) else self.path)
+            return self._query_new(run, None if _is_locked_error(error) else self.path)
         except (TypeError, ValueError):
             # Damage can look like a row of wrong types.
             if self.path is None or is_sound(self.path):
                 raise
-            return self._query_new(question, self.path)
+            return self._query_new(run, self.path)
 
-    def try_query(self, question: Callable[[sqlite3.Connection], T], wait_s: float) -> T | None:
-        """Run a query as `query` does, or return None if another process locks the file for longer than `wait_s`."""
+    def try_query(self, run: Callable[[sqlite3.Connection], T], wait_s: float) -> T | None:
+        """Return what `query` does, or None if another process locks the file for `wait_s`."""
         self._set_busy_timeout(wait_s)
         try:
-            return question(self.database)
+            return run(self.database)
         except sqlite3.DatabaseError as error:
-            return None if _is_locked_error(error) else self.query(question)
+            return None if _is_locked_error(error) else self.query(run)
         finally:
             self._set_busy_timeout(_BUSY_SECONDS)
 
@@ -107,11 +107,11 @@ class Index:
         with suppress(sqlite3.Error):
             self.database.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 
-    def _query_new(self, question: Callable[[sqlite3.Connection], T], path: str | None) -> T:
+    def _query_new(self, run: Callable[[sqlite3.Connection], T], path: str | None) -> T:
         self.close()
-        self._opened = _replace(path, self._seen, self._schemas)
-        self._seen = _file_identity(self.path)
-        return question(self._opened)
+        self._opened = _replace(path, self._identity, self._schemas)
+        self._identity = _file_identity(self.path)
+        return run(self._opened)
 
     def close(self) -> None:
         """Close the file."""
@@ -124,10 +124,24 @@ class Index:
         self.close()
 
 
-def is_sound(path: PathLike[str] | str) -> bool:
-    """Check the whole file; one that another process is writing counts as sound."""
+@contextmanager
+def write_transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """Commit the writes of the block, or none of them after an error."""
+    database.execute("BEGIN IMMEDIATE")
     try:
-        with closing(sqlite3.connect(f"file:{os.fspath(path)}?mode=ro", uri=True, timeout=_BUSY_SECONDS)) as database:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            database.execute("ROLLBACK")
+        raise
+
+
+def is_sound(path: PathLike[str] | str) -> bool:
+    """Return whether the whole file is sound; one that is being written counts as sound."""
+    uri = f"file:{os.fspath(path)}?mode=ro"
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as database:
             return bool(database.execute("PRAGMA quick_check").fetchone() == ("ok",))
     except sqlite3.DatabaseError as error:
         return _is_locked_error(error)
@@ -141,23 +155,24 @@ def _open_database(path: str | None, schemas: Sequence[IndexSchema]) -> sqlite3.
     if path is None:
         return _connect(":memory:", schemas)
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - no report waits for pathlib
+        # os.path here and below: a usage report does not load pathlib.
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
         with _hold_gate(path, shared=_is_created(path)):
             _create_database_file(path)
-            seen = _file_identity(path)
+            identity = _file_identity(path)
             return _connect(path, schemas)
     except sqlite3.DatabaseError as error:
-        return _replace(None if _is_locked_error(error) else path, seen, schemas)
+        return _replace(None if _is_locked_error(error) else path, identity, schemas)
     except (OSError, Conflict, Misconfigured):
-        # A gate held for long costs time, never an answer: this once, work without the file.
+        # A gate that is held for long must not block a report: work in memory this time.
         return _connect(":memory:", schemas)
 
 
-def _replace(path: str | None, seen: tuple[int, int], schemas: Sequence[IndexSchema]) -> sqlite3.Connection:
-    """Delete the file that was `seen`, unless another process did, and open a new one; if that fails, in memory."""
+def _replace(path: str | None, identity: tuple[int, int], schemas: Sequence[IndexSchema]) -> sqlite3.Connection:
+    """Delete the index with `identity` and open a new one; if that fails, one in memory."""
     if path is not None:
         with suppress(OSError, sqlite3.Error, Conflict, Misconfigured), _hold_gate(path):
-            if _file_identity(path) == seen:
+            if _file_identity(path) == identity:
                 for side in _SIDES:
                     with suppress(FileNotFoundError):
                         os.unlink(f"{path}{side}")  # noqa: PTH108
@@ -167,17 +182,18 @@ def _replace(path: str | None, seen: tuple[int, int], schemas: Sequence[IndexSch
 
 
 def _create_database_file(path: str) -> None:
-    """Make the file, readable by its owner alone, unless it is there.
+    """Make the file, readable by its owner only, unless it exists.
 
-    One that is there is never opened but by SQLite: closing any other handle would take away the locks that
-    connections of this very process hold on it, and whoever closes theirs last would clear away what we write to.
+    An existing file is opened by SQLite only: closing another handle would release the locks that
+    connections of this process hold on it, and the last process to close its connection would
+    delete the WAL we write to.
     """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _is_created(path: str) -> bool:
-    """Whether somebody made the file; who makes it is alone, because SQLite does not wait at that."""
+    """Return whether the index exists; SQLite does not wait while one is created."""
     try:
         return os.stat(path).st_size > 0  # noqa: PTH116 - as above
     except OSError:
@@ -186,7 +202,10 @@ def _is_created(path: str) -> bool:
 
 @contextmanager
 def _hold_gate(path: str, *, shared: bool = False) -> Iterator[None]:
-    """Open together, throw away alone; raise `Conflict` when another process holds the gate for long."""
+    """Hold the gate: shared to open the index, alone to create or delete it.
+
+    Raises `Conflict` if another process holds it for long.
+    """
     _check_layout(os.path.dirname(path))  # noqa: PTH120 - as above
     try:
         gate = os.open(f"{path}.gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -194,7 +213,7 @@ def _hold_gate(path: str, *, shared: bool = False) -> Iterator[None]:
         yield
         return
     try:
-        with suppress(Unavailable):  # where there are no locks, nothing waits
+        with suppress(Unavailable):  # without locks, go on without waiting
             lock_file(gate, f"{path}.gate", limit_s=_GATE_SECONDS, shared=shared)
         yield
     finally:
@@ -202,22 +221,21 @@ def _hold_gate(path: str, *, shared: bool = False) -> Iterator[None]:
 
 
 def _check_layout(home: str) -> None:
-    """Raise `Misconfigured` when the index is part of a store of a later version, which has its own idea of it."""
+    """Raise `Misconfigured` if the index belongs to a data directory of a later version."""
     if os.path.exists(f"{home}/layout.json"):  # noqa: PTH110 - as above
         from pathlib import Path  # noqa: PLC0415
 
-        from flightlog.store.directories import ensure_writable  # noqa: PLC0415
+        from flightlog.store.directories import ensure_writable  # noqa: PLC0415 - as above
 
         ensure_writable(Path(home))
 
 
 def _file_identity(path: str | None) -> tuple[int, int]:
-    """Which file stands under a name."""
     try:
-        there = os.stat(path) if path is not None else None  # noqa: PTH116 - as above
+        stat = os.stat(path or "")  # noqa: PTH116 - as above
     except OSError:
         return 0, 0
-    return (there.st_dev, there.st_ino) if there is not None else (0, 0)
+    return stat.st_dev, stat.st_ino
 
 
 def _connect(path: str, schemas: Sequence[IndexSchema]) -> sqlite3.Connection:
@@ -231,9 +249,9 @@ def _connect(path: str, schemas: Sequence[IndexSchema]) -> sqlite3.Connection:
 
 
 def _prepare_database(database: sqlite3.Connection, schemas: Sequence[IndexSchema]) -> None:
-    """Create missing tables; raise `sqlite3.DatabaseError` for a file that is not ours or of another version."""
+    """Create missing tables; raise `DatabaseError` for a foreign file or another version."""
     database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-    # No report waits for the disk to take an empty file; a power cut that spoils it costs the time to make it again.
+    # No report waits until an empty file is on disk; after a power cut it is made again.
     database.execute("PRAGMA synchronous = OFF")
     database.execute("PRAGMA journal_mode = WAL")
     if not _is_ours(database) or _missing(database, schemas):

@@ -1,9 +1,10 @@
-"""What the index has read of every file, and what has to be read now.
+"""What the index has read of every file, what has to be read now, and values per session.
 
-A file is known by its device, inode, size, time and a fingerprint of its beginning and of the
-bytes before the offset it was read to. A file that only grew is read from there; any other
-change means its rows are removed and it is read again. Each level of the index keeps its own
-record of the files, because each is built when it is first used.
+A file is identified by its device, inode, size, time and a fingerprint of its beginning and of
+the bytes before the offset it was read to. A file that only grew is read from there; after any
+other change its rows are removed and it is read again. Each level of the index has its own
+record of the files, because each is built when it is first used. A computed value of a session
+is valid until one of its files changes.
 """
 
 import sqlite3
@@ -16,7 +17,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from flightlog.model.session import SessionFile
-from flightlog.store.index.database import IndexSchema, Readable
+from flightlog.store.index.database import IndexSchema, Readable, write_transaction
 from flightlog.store.recordings.reader import Reader, open_reader
 
 FINGERPRINT_BYTES = 256  # one transcript line is longer, so two files seldom share it
@@ -30,11 +31,18 @@ CREATE TABLE files(
     PRIMARY KEY(level, path)) WITHOUT ROWID;
 """,
 )
+VALUES_SCHEMA = IndexSchema(
+    "session_values",
+    """
+CREATE TABLE session_values(
+    kind TEXT, session TEXT, stamp INTEGER, body BLOB, PRIMARY KEY(kind, session)) WITHOUT ROWID;
+""",
+)
 _COLUMNS = "id, path, session, device, inode, size, changed_ns, offset, fingerprint, first_ms, damaged"
 
 
 class IndexedFile(NamedTuple):
-    """A file as it was when it was last read."""
+    """The state of a file when it was last read."""
 
     id: int
     path: str
@@ -58,7 +66,7 @@ class PendingRead(Struct, frozen=True):
 
 
 class SyncPlan(Struct, frozen=True):
-    """What a sync has to read; the rows of `removed` files are deleted, `current` is indexed."""
+    """What a sync has to read; rows of `removed` files are deleted, those of `current` stay."""
 
     pending: list[PendingRead]
     removed: list[IndexedFile]
@@ -66,7 +74,7 @@ class SyncPlan(Struct, frozen=True):
 
 
 class SyncStats(Struct):
-    """What a sync did; counts, because times are noisy."""
+    """The work of a sync in counts, because times are noisy."""
 
     files: int = 0
     opened: int = 0
@@ -95,7 +103,7 @@ def drop_files(database: sqlite3.Connection, level: int, rows: Iterable[IndexedF
 
 
 def plan_sync(indexed: dict[str, IndexedFile], files: Iterable[SessionFile], stats: SyncStats) -> SyncPlan:
-    """Compare the files that were read with the files that are there."""
+    """Return what to read and remove, given the files that were read and those that exist."""
     pending: list[PendingRead] = []
     current: dict[int, IndexedFile] = {}
     removed = dict(indexed)
@@ -129,6 +137,32 @@ def fingerprint_mapped(content: mmap, end: int) -> int:
     return zlib.crc32(content[start:end], zlib.crc32(content[: min(FINGERPRINT_BYTES, end)]))
 
 
+def file_stamp(files: Iterable[SessionFile], made_by: str) -> int:
+    """Return a number that changes with each of the files and with the code, `made_by`."""
+    states = sorted((file.path, file.device, file.inode, file.size, file.changed_ns) for file in files)
+    return zlib.crc32(repr((made_by, states)).encode("utf-8", "surrogateescape"))
+
+
+def load_values(database: sqlite3.Connection, kind: str) -> dict[str, tuple[int, bytes]]:
+    """Return stamp and body of all values of one kind, by session."""
+    rows = database.execute("SELECT session, stamp, body FROM session_values WHERE kind = ?", (kind,))
+    return {session: (stamp, body) for session, stamp, body in rows}
+
+
+def load_value(database: sqlite3.Connection, kind: str, session: str) -> tuple[int, bytes] | None:
+    """Return stamp and body of the value of one session."""
+    select = "SELECT stamp, body FROM session_values WHERE kind = ? AND session = ?"
+    row = database.execute(select, (kind, session)).fetchone()
+    return (row[0], row[1]) if row else None
+
+
+def store_values(database: sqlite3.Connection, kind: str, rows: Iterable[tuple[str, int, bytes]]) -> None:
+    """Store values as session, stamp and body."""
+    with write_transaction(database):
+        insert = "INSERT OR REPLACE INTO session_values VALUES (?, ?, ?, ?)"
+        database.executemany(insert, [(kind, *row) for row in rows])
+
+
 def _is_unchanged(row: IndexedFile, file: SessionFile) -> bool:
     return (
         row.size == file.size
@@ -139,7 +173,7 @@ def _is_unchanged(row: IndexedFile, file: SessionFile) -> bool:
 
 
 def _has_grown(row: IndexedFile, file: SessionFile, stats: SyncStats) -> bool:
-    """Return whether the file is the one that was read, with more at its end."""
+    """Return whether the file is the one that was read, with more bytes at its end."""
     if row.device != file.device or row.inode != file.inode or file.size <= row.size:
         return False
     stats.opened += 1

@@ -1,22 +1,24 @@
-"""The third level of the index: words, found at once.
+"""The third level of the index: full-text search.
 
-A contentless full-text table: it knows which record holds a word, the recording knows the
-rest. SQLite 3.40 cannot delete from such a table, so rows that were taken back are found by
-their missing line and passed over; when they are a fifth of all, the words are indexed anew.
+The table is contentless: it maps words to records, whose text stays in the recording. SQLite
+3.40 cannot delete from such a table, so deleted rows are recognized by their missing line and
+skipped; when they are a fifth of all rows, the words are indexed again.
 """
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from flightlog.model.session import SessionFile
-from flightlog.store.index.database import IndexSchema
+from flightlog.store.index.database import IndexSchema, write_transaction
 from flightlog.store.index.files import SyncStats
-from flightlog.store.index.records import WORDED, IndexedRecord, Read, RecordSync, sync_records, write_transaction
+from flightlog.store.index.records import WORDED, IndexedRecord, Read, RecordSync, sync_records
 
-HASH_BYTES = 64 << 20
-GONE_SHARE_MAX = 0.2
+HASH_BYTES = 64 << 20  # words collected in memory before SQLite writes a segment
+GONE_SHARE_MAX = 0.2  # deleted rows slow every search; indexing again costs minutes
+_MATCH = "p.path, l.offset, l.length, p.session, p.lane, l.uuid, l.at_ms, p.project"  # RecordMatch
 _COLUMNS = "said, output, tool, file, model"
 _FTS = (
     f"CREATE VIRTUAL TABLE words USING fts5({_COLUMNS}, content='', columnsize=0, tokenize='unicode61');",
@@ -41,110 +43,108 @@ class RecordMatch(Struct, frozen=True):
 
 
 class RecordQuery(Struct, frozen=True):
-    """What to look for: a full-text expression, and what else must hold of a record."""
+    """A full-text expression and filters."""
 
     match: str = ""
     since_ms: int = 0
     project: str = ""
     sessions: frozenset[str] | None = None
     limit: int = 20
-    once: bool = False  # one hit for each session
+    once: bool = False  # one match for each session
 
 
 def sync_text(database: sqlite3.Connection, sources: Iterable[SessionFile], read: Read) -> SyncStats:
-    """Bring lines and words up to date; too many rows taken back mean a new start."""
-    work = sync_records(database, sources, RecordSync(read, add_words, words=True))
+    """Bring records and words up to date; start again if too many rows were deleted."""
+    how = RecordSync(read, add_words, words=True)
+    stats = sync_records(database, sources, how)
     if _is_mostly_deleted(database):
         _recreate_tables(database)
-        again = sync_records(database, sources, RecordSync(read, add_words, words=True))
-        work.opened += again.opened
-        work.bytes_read += again.bytes_read
-        work.decoded += again.decoded
-    return work
+        again = sync_records(database, sources, how)
+        stats.opened += again.opened
+        stats.bytes_read += again.bytes_read
+        stats.decoded += again.decoded
+    return stats
 
 
 def has_text(database: sqlite3.Connection) -> bool:
-    """Whether this level was ever asked for."""
+    """Return whether this level was ever built."""
     return database.execute("SELECT 1 FROM files WHERE level = ? LIMIT 1", (WORDED,)).fetchone() is not None
 
 
 def add_words(database: sqlite3.Connection, rows: Sequence[tuple[int, IndexedRecord]]) -> None:
-    """Index what records say."""
+    """Index the text of records."""
     database.executemany(
-        "INSERT INTO words(rowid, said, output, tool, file, model) VALUES (?, ?, ?, ?, ?, ?)",
-        [(number, *record[5:10]) for number, record in rows if record[5] or record[6] or record[7]],
+        f"INSERT INTO words(rowid, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - fixed columns
+        [
+            (number, record.said, record.output, record.tool, record.file, record.model)
+            for number, record in rows
+            if record.said or record.output or record.tool
+        ],
     )
 
 
-def search_words(database: sqlite3.Connection, wanted: RecordQuery) -> list[RecordMatch]:
-    """Return the first hits, the newest recordings first."""
-    hits: list[RecordMatch] = []
+def search_words(database: sqlite3.Connection, query: RecordQuery) -> list[RecordMatch]:
+    """Return the first matches, the newest recordings first."""
+    matches: list[RecordMatch] = []
     seen: set[str] = set()
-    for hit in _iter_last_hits(database, wanted) if wanted.once and wanted.match else _iter_hits(database, wanted):
-        if (wanted.sessions is None or hit.session in wanted.sessions) and hit.session not in seen:
-            hits.append(hit)
-            if wanted.once:
-                seen.add(hit.session)
-            if len(hits) >= wanted.limit:
+    find = _iter_last_matches if query.once and query.match else _iter_matches
+    for match in find(database, query):
+        if (query.sessions is None or match.session in query.sessions) and match.session not in seen:
+            matches.append(match)
+            if query.once:
+                seen.add(match.session)
+            if len(matches) >= query.limit:
                 break
-    return hits
+    return matches
 
 
-def _iter_last_hits(database: sqlite3.Connection, wanted: RecordQuery) -> Iterator[RecordMatch]:
-    """Yield the last hit of each stretch of lines; the others of a long session are passed over by number alone."""
-    found = database.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC", (wanted.match,))
-    below = 1 << 62
-    for (number,) in found:
-        if number >= below:
-            continue
-        row = database.execute(
-            "SELECT p.path, l.offset, l.length, p.session, p.lane, l.uuid, l.at_ms, p.project, s.first FROM lines l "
-            "JOIN places p ON p.file = l.file JOIN spans s ON s.file = l.file AND ? BETWEEN s.first AND s.last "
-            "WHERE l.id = ?",
-            (number, number),
-        ).fetchone()
-        if row is None:
-            continue
-        path, offset, length, session, lane, uuid, at_ms, of, below = row
-        if at_ms >= wanted.since_ms and wanted.project.lower() in of.lower():
-            yield RecordMatch(path, offset, length, session, lane, _uuid_text(uuid), at_ms, of)
-
-
-def _iter_hits(database: sqlite3.Connection, wanted: RecordQuery) -> Iterator[RecordMatch]:
+def _iter_last_matches(database: sqlite3.Connection, query: RecordQuery) -> Iterator[RecordMatch]:
+    """Yield the last match of each span; skip the others of a long session by number."""
+    rows = database.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC", (query.match,))
     select = (
-        "SELECT p.path, l.offset, l.length, p.session, p.lane, l.uuid, l.at_ms, p.project "
-        "FROM {} JOIN places p ON p.file = l.file WHERE {} l.at_ms >= ? AND instr(lower(p.project), ?) "
+        f"SELECT {_MATCH}, s.first FROM lines l "  # noqa: S608 - fixed columns
+        "JOIN places p ON p.file = l.file "
+        "JOIN spans s ON s.file = l.file AND ? BETWEEN s.first AND s.last WHERE l.id = ?"
     )
-    project = wanted.project.lower()
-    if wanted.match:
-        found = database.execute(
-            select.format("words w CROSS JOIN lines l ON l.id = w.rowid", "words MATCH ? AND")
-            + "ORDER BY w.rowid DESC",
-            (wanted.match, wanted.since_ms, project),
-        )
-    else:
-        found = database.execute(select.format("lines l", "") + "ORDER BY l.id DESC", (wanted.since_ms, project))
-    for path, offset, length, session, lane, uuid, at_ms, of in found:
-        yield RecordMatch(path, offset, length, session, lane, _uuid_text(uuid), at_ms, of)
+    below = 1 << 62
+    for (number,) in rows:
+        row = database.execute(select, (number, number)).fetchone() if number < below else None
+        if row is not None:
+            *fields, below = row
+            match = _make_match(fields)
+            if match.at_ms >= query.since_ms and query.project.lower() in match.project.lower():
+                yield match
 
 
-def _uuid_text(uuid: bytes | str) -> str:
-    if isinstance(uuid, str):
-        return uuid
-    digits = uuid.hex()
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+def _iter_matches(database: sqlite3.Connection, query: RecordQuery) -> Iterator[RecordMatch]:
+    # CROSS JOIN makes SQLite search the words first.
+    table = "words w CROSS JOIN lines l ON l.id = w.rowid" if query.match else "lines l"
+    select = (
+        f"SELECT {_MATCH} FROM {table} JOIN places p ON p.file = l.file "  # noqa: S608 - fixed columns
+        f"WHERE {'words MATCH ? AND ' if query.match else ''}l.at_ms >= ? AND instr(lower(p.project), ?) "
+        f"ORDER BY {'w.rowid' if query.match else 'l.id'} DESC"
+    )
+    values = (*((query.match,) if query.match else ()), query.since_ms, query.project.lower())
+    return map(_make_match, database.execute(select, values))
+
+
+def _make_match(row: Sequence[Any]) -> RecordMatch:
+    path, offset, length, session, lane, uuid, at_ms, project = row
+    if isinstance(uuid, bytes):
+        digits = uuid.hex()
+        uuid = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return RecordMatch(path, offset, length, session, lane, uuid, at_ms, project)
 
 
 def _is_mostly_deleted(database: sqlite3.Connection) -> bool:
-    """Whether too many rows were taken back."""
     count = "SELECT coalesce(sum(last - first + 1), 0) FROM {}"
-    gone, there = (database.execute(count.format(table)).fetchone()[0] for table in ("gone", "spans"))
-    return bool(gone > GONE_SHARE_MAX * (gone + there))
+    deleted, present = (database.execute(count.format(table)).fetchone()[0] for table in ("gone", "spans"))
+    return bool(deleted > GONE_SHARE_MAX * (deleted + present))
 
 
 def _recreate_tables(database: sqlite3.Connection) -> None:
     with write_transaction(database):
-        if not _is_mostly_deleted(database):  # somebody was quicker
+        if not _is_mostly_deleted(database):  # another process recreated them meanwhile
             return
         for table in ("gone", "lines", "spans", "places"):
             database.execute(f"DELETE FROM {table}")  # noqa: S608 - our own tables

@@ -1,19 +1,18 @@
-"""The second level of the index: where every record stands.
+"""The second level of the index: the location of every record.
 
-A record is a row with its file, offset and length; what it says stays in the recording. Rows
-of one reading have numbers that follow each other, so a file's rows are taken back by span.
+A row has the file, offset and length of a record; its text stays in the recording. The rows of
+one read have consecutive numbers, so the rows of a file are deleted by span.
 """
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from flightlog.model.session import SessionFile
-from flightlog.store.index.database import IndexSchema
+from flightlog.store.index.database import IndexSchema, write_transaction
 from flightlog.store.index.files import (
     IndexedFile,
     PendingRead,
@@ -24,11 +23,11 @@ from flightlog.store.index.files import (
     save_files,
 )
 
-LEVEL = 2
-WORDED = 3
-BATCH_BYTES = 96 << 20
-AHEAD_BYTES = 4 << 20
-ROUNDS_MAX = 3
+LEVEL = 2  # files whose records are indexed
+WORDED = 3  # files whose words are indexed too
+BATCH_BYTES = 96 << 20  # per transaction: few commits, and a crash loses some seconds of work
+AHEAD_BYTES = 4 << 20  # read before the transaction, so that other writers do not wait for it
+ROUNDS_MAX = 3  # other processes may keep writing; the next query continues
 SCHEMA = IndexSchema(
     "records",
     """
@@ -44,7 +43,7 @@ CREATE TABLE places(
 
 
 class IndexedRecord(NamedTuple):
-    """One record of a recording, and its words by the column they are searched in."""
+    """One record, and its text by the column it is searched in."""
 
     offset: int
     length: int
@@ -60,7 +59,7 @@ class IndexedRecord(NamedTuple):
 
 
 class RecordBatch(Struct, array_like=True):
-    """The records of a file's new bytes; `end` is where the next reading starts."""
+    """The records of a file's new bytes; `end` is where the next read starts."""
 
     records: list[IndexedRecord]
     end: int = 0
@@ -75,7 +74,7 @@ AddWords = Callable[[sqlite3.Connection, Sequence[tuple[int, IndexedRecord]]], N
 
 
 class RecordSync(NamedTuple):
-    """How records are read and their words indexed, and whether those of all files are wanted."""
+    """How to read records and index their words, and whether to index the words of all files."""
 
     read: Read
     add_words: AddWords
@@ -83,111 +82,96 @@ class RecordSync(NamedTuple):
 
 
 def sync_records(database: sqlite3.Connection, files: Iterable[SessionFile], how: RecordSync) -> SyncStats:
-    """Bring the line level up to date, and with `words` the text level too.
+    """Bring the record level up to date, and with `words` the text level too.
 
-    Files go in a few at a time, so that a crash costs only the last ones. A file whose words
-    are indexed keeps them indexed; one that has only lines is read again when words are asked for.
-    What somebody else wrote down while we read is left as it is, and what they left is looked for again.
+    Files are committed a few at a time, so that a crash costs only the last ones. A file whose
+    words are indexed keeps them; one without is read again when words are needed. Rows that
+    another process wrote meanwhile stay, and what it left out is written in the next round.
     """
-    work = SyncStats()
+    stats = SyncStats()
     for _ in range(ROUNDS_MAX):
-        if _write_new(database, files, how, work):
+        if _write_new(database, files, how, stats):
             break
-    return work
+    return stats
 
 
-def _write_new(database: sqlite3.Connection, files: Iterable[SessionFile], how: RecordSync, work: SyncStats) -> bool:
-    """Write down what is new; False means that somebody else was quicker with some of it."""
+def _write_new(database: sqlite3.Connection, files: Iterable[SessionFile], how: RecordSync, stats: SyncStats) -> bool:
+    """Write the new records; return False if another process wrote some of them meanwhile."""
     plain, worded = indexed_files(database, LEVEL), indexed_files(database, WORDED)
-    upgraded = list(plain.values()) if how.words else []
-    todo = plan_sync(worded if how.words else plain | worded, files, work)
-    back = [*todo.removed, *upgraded]
-    if back:
-        _delete_records(database, back, worded)
+    plan = plan_sync(worded if how.words else plain | worded, files, stats)
+    outdated = [*plan.removed, *(plain.values() if how.words else ())]
+    if outdated:
+        _delete_records(database, outdated, worded)
     # The oldest recordings first, so that newer rows have higher numbers.
-    readings = sorted(todo.pending, key=lambda each: (each.file.changed_ns, each.file.path))
-    found = how.read(readings)
+    pending = sorted(plan.pending, key=lambda read: (read.file.changed_ns, read.file.path))
+    batches = how.read(pending)
     late = 0
-    for batch in _iter_batches(readings):
-        came: Iterable[RecordBatch] = islice(found, len(batch))
-        if sum(each.file.size - each.start for each in batch) <= AHEAD_BYTES:
-            came = list(came)  # nobody waits for our reading
+    for reads in _iter_transactions(pending):
+        ready: Iterable[RecordBatch] = islice(batches, len(reads))
+        if sum(read.file.size - read.start for read in reads) <= AHEAD_BYTES:
+            ready = list(ready)
         with write_transaction(database):
-            for reading, records in zip(batch, came, strict=True):
-                if not _is_next(database, reading):
+            for read, batch in zip(reads, ready, strict=True):
+                if not _is_next(database, read):
                     late += 1
                     continue
-                level = WORDED if how.words or reading.file.path in worded else LEVEL
-                rows = _write_records(database, level, reading, records, work)
+                level = WORDED if how.words or read.file.path in worded else LEVEL
+                rows = _write_records(database, level, read, batch, stats)
                 if level == WORDED:
                     how.add_words(database, rows)
     return not late
 
 
-@contextmanager
-def write_transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Write all or nothing."""
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        database.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            database.execute("ROLLBACK")
-        raise
-
-
-def _iter_batches(readings: Sequence[PendingRead]) -> Iterator[list[PendingRead]]:
-    """Cut readings into transactions."""
-    batch: list[PendingRead] = []
+def _iter_transactions(pending: Sequence[PendingRead]) -> Iterator[list[PendingRead]]:
+    reads: list[PendingRead] = []
     size = 0
-    for reading in readings:
-        batch.append(reading)
-        size += reading.file.size - reading.start
+    for read in pending:
+        reads.append(read)
+        size += read.file.size - read.start
         if size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+            yield reads
+            reads, size = [], 0
+    if reads:
+        yield reads
 
 
-def _is_next(database: sqlite3.Connection, reading: PendingRead) -> bool:
-    """Whether a reading goes on where the index ends now."""
-    known = database.execute(
-        "SELECT offset FROM files WHERE path = ? AND level IN (?, ?)", (reading.file.path, LEVEL, WORDED)
-    ).fetchone()
-    return bool((known[0] if known else 0) == reading.start)
+def _is_next(database: sqlite3.Connection, read: PendingRead) -> bool:
+    """Return whether a read starts where the index ends now."""
+    select = "SELECT offset FROM files WHERE path = ? AND level IN (?, ?)"
+    row = database.execute(select, (read.file.path, LEVEL, WORDED)).fetchone()
+    return bool((row[0] if row else 0) == read.start)
 
 
 def _write_records(
-    database: sqlite3.Connection, level: int, reading: PendingRead, found: RecordBatch, work: SyncStats
+    database: sqlite3.Connection, level: int, read: PendingRead, batch: RecordBatch, stats: SyncStats
 ) -> list[tuple[int, IndexedRecord]]:
-    file = _file_id(database, reading.file)
+    file = _file_id(database, read.file)
     top = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'lines'").fetchone()
-    rows = list(enumerate(found.records, start=top[0] + 1 if top else 1))
+    rows = list(enumerate(batch.records, start=top[0] + 1 if top else 1))
     database.executemany(
         "INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [(number, file, one.offset, one.length, _pack_uuid(one.uuid), one.kind, one.at_ms) for number, one in rows],
+        [
+            (number, file, record.offset, record.length, _pack_uuid(record.uuid), record.kind, record.at_ms)
+            for number, record in rows
+        ],
     )
     if rows:
         database.execute("INSERT INTO spans VALUES (?, ?, ?)", (file, rows[0][0], rows[-1][0]))
         project = next((record.project for _, record in rows if record.project), "")
         database.execute("UPDATE places SET project = ? WHERE file = ? AND project = ''", (project, file))
-    save_files(database, level, [_advance_file_row(reading, found)])
-    work.opened += 1
-    work.bytes_read += found.read
-    work.decoded += len(rows)
+    save_files(database, level, [_advance_file_row(read, batch)])
+    stats.opened += 1
+    stats.bytes_read += batch.read
+    stats.decoded += len(rows)
     return rows
 
 
-def _file_id(database: sqlite3.Connection, source: SessionFile) -> int:
-    database.execute(
-        "INSERT OR IGNORE INTO places(path, session, lane, project) VALUES (?, ?, ?, '')",
-        (source.path, source.session, source.lane),
-    )
-    (file,) = database.execute("SELECT file FROM places WHERE path = ?", (source.path,)).fetchone()
-    assert isinstance(file, int)
-    return file
+def _file_id(database: sqlite3.Connection, file: SessionFile) -> int:
+    insert = "INSERT OR IGNORE INTO places(path, session, lane, project) VALUES (?, ?, ?, '')"
+    database.execute(insert, (file.path, file.session, file.lane))
+    (number,) = database.execute("SELECT file FROM places WHERE path = ?", (file.path,)).fetchone()
+    assert isinstance(number, int)
+    return number
 
 
 def _delete_records(
@@ -207,16 +191,16 @@ def _delete_records(
 
 
 def _pack_uuid(text: str) -> bytes | str:
-    """Keep a uuid in 16 bytes if it is one."""
-    plain = text.replace("-", "")
+    """Return the 16 bytes of a uuid; other text as it is."""
+    digits = text.replace("-", "")
     try:
-        return bytes.fromhex(plain) if len(plain) == 32 and len(text) == 36 else text
+        return bytes.fromhex(digits) if len(digits) == 32 and len(text) == 36 else text
     except ValueError:
         return text
 
 
-def _advance_file_row(reading: PendingRead, found: RecordBatch) -> IndexedFile:
-    source = reading.file
-    size = source.size if not found.error else -1
-    place = (source.device, source.inode, size, source.changed_ns)
-    return IndexedFile(0, source.path, source.session, *place, found.end, found.fingerprint, 0, found.damaged)
+def _advance_file_row(read: PendingRead, batch: RecordBatch) -> IndexedFile:
+    file = read.file
+    size = -1 if batch.error else file.size  # -1 differs from every size, so the file is read again
+    state = (file.device, file.inode, size, file.changed_ns)
+    return IndexedFile(0, file.path, file.session, *state, batch.end, batch.fingerprint, 0, batch.damaged)

@@ -1,11 +1,9 @@
-"""Extend our copy by the new bytes; whole sessions under one lock.
+"""Extend our copy of a file by the new bytes of its source; list the sessions we have copies of.
 
-The copy itself says how far it got; `Seen` only remembers what the source looked like, so that an
-unchanged file costs one look. A crash repeats work and loses nothing. A source that was
-truncated, replaced or rewritten begins a new generation beside the old one. Never a hard link: the
-agent would rewrite ours with its own.
-
-Every report asks this, so nothing here loads what adopts or unpacks.
+The size of the copy says how far it got; `SourceState` only saves the state of the source, so that an
+unchanged file costs one `fstat`. A crash repeats work and loses nothing. If a source was
+truncated, replaced or rewritten, a new generation begins beside the old one. A copy is never a
+hard link: the agent would rewrite ours with its own.
 """
 
 import fcntl
@@ -33,22 +31,22 @@ from flightlog.store.recordings.recording import (
 
 if TYPE_CHECKING:
     from os import PathLike
-    from pathlib import Path
 
-_FICLONE = 0x40049409
+_FICLONE = 0x40049409  # <linux/fs.h>: share the blocks of another file
 _BLOCK_BYTES = 4096
-_BLOCKS = 8
-_COPY_BYTES = 1 << 20
+_BLOCKS = 8  # blocks compared to see whether a file that grew was rewritten
+_COPY_BYTES = 1 << 20  # per read
 Check = Callable[[Recording], bool | None]
 REWRITTEN = ".rewritten"
 DAMAGED = ".damaged"
 ADOPTED = ".adopted"
 TRANSCRIPT = "transcript.jsonl"  # the main thread, in our copies of sessions and in runs
+# The segments of a thread's transcript, with its name as group 1.
 _THREAD = r"(transcript|agent-[A-Za-z0-9._-]+?)(?:\.g\d+)?\.jsonl(?:\.from-\d+(?:\.zst)?)?"
 
 
 class SourceState(Struct, frozen=True):
-    """What a source looked like when it was adopted to its end."""
+    """The state of a source when it was adopted to its end."""
 
     source: str
     device: int
@@ -60,7 +58,7 @@ class SourceState(Struct, frozen=True):
 
 
 class AdoptionResult(Struct, frozen=True):
-    """What one adoption did: the bytes `[start, end)` are new; whole lines reach to `seen.lines_end`."""
+    """The result of one adoption: `[start, end)` is new; whole lines end at `seen.lines_end`."""
 
     path: Path
     start: int
@@ -71,7 +69,8 @@ class AdoptionResult(Struct, frozen=True):
 def adopt_file(source: Path, dest: Path, seen: SourceState | None = None, check: Check | None = None) -> AdoptionResult:
     """Extend our copy `dest` by what is new in `source`; the caller holds the session's lock.
 
-    `check` says whether the end of a copy is as the manifest has it; if it does not know, the whole copy is compared.
+    `check` returns whether the end of a copy is as the manifest has it; if it returns None, the
+    whole copy is compared.
     """
     file = _open_source(source)
     try:
@@ -94,12 +93,13 @@ def _adopt_open_file(
         number, start = number + 1, 0
         path = generation_path(dest, number)
     end = _extend_copy(file, path, start, now.st_size)
-    looks = (str(source), now.st_dev, now.st_ino, end, now.st_mtime_ns)
-    return AdoptionResult(path, start, end, SourceState(*looks, generation=number, lines_end=last_line_end(path, end)))
+    lines_end = last_line_end(path, end)
+    state = SourceState(str(source), now.st_dev, now.st_ino, end, now.st_mtime_ns, number, lines_end)
+    return AdoptionResult(path, start, end, state)
 
 
 def _open_source(source: Path) -> int:
-    """Open a source for reading, if it is a plain file; never wait on a pipe, never follow a link."""
+    """Open a source for reading; raise `Invalid` for a link, a pipe or a directory."""
     try:
         file = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -113,8 +113,8 @@ def _open_source(source: Path) -> int:
 
 
 def _is_unchanged(seen: SourceState, source: Path, now: os.stat_result) -> bool:
-    looks = (str(source), now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
-    return looks == (seen.source, seen.device, seen.inode, seen.size, seen.mtime_ns)
+    state = (str(source), now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
+    return state == (seen.source, seen.device, seen.inode, seen.size, seen.mtime_ns)
 
 
 def _has_copy(path: Path) -> bool:
@@ -122,7 +122,7 @@ def _has_copy(path: Path) -> bool:
 
 
 def _find_copy_end(file: int, size: int, path: Path, check: Check | None) -> int | None:
-    """Where the copy ends, if the source still begins with it; None when it was rewritten."""
+    """Return where the copy ends, or None if the source no longer begins with it."""
     if not list_segments(path):
         return 0
     finish_sealing(path)
@@ -130,29 +130,29 @@ def _find_copy_end(file: int, size: int, path: Path, check: Check | None) -> int
         end = copy.size
         try:
             is_sound = check(copy) if check else True
+            # All is compared if the source changed without growing, or if no manifest has the copy.
             compare = _is_begin_same if is_sound and size != end else _is_whole_same
-            same = is_sound is not False and compare(file, copy)
+            is_same = is_sound is not False and compare(file, copy)
         except Unreadable:
             return None
-    return end if same else None
+    return end if is_same else None
 
 
 def _is_whole_same(file: int, copy: Recording) -> bool:
-    """Compare all: nothing was added, yet the source looks changed, or there is no manifest of the copy."""
-    pieces = ((at, copy.read(at, _COPY_BYTES)) for at in range(0, copy.size, _COPY_BYTES))
-    return all(piece == os.pread(file, len(piece), at) for at, piece in pieces)
+    blocks = ((at, copy.read(at, _COPY_BYTES)) for at in range(0, copy.size, _COPY_BYTES))
+    return all(block == os.pread(file, len(block), at) for at, block in blocks)
 
 
 def _is_begin_same(file: int, copy: Recording) -> bool:
-    """Compare a few blocks, the first and the last of our copy among them: an edit moves what follows it."""
+    """Compare a few blocks of our copy, with first and last: an edit moves what follows it."""
     last = max(0, copy.size - _BLOCK_BYTES)
-    places = {last * number // (_BLOCKS - 1) for number in range(_BLOCKS)}
-    lengths = {at: min(_BLOCK_BYTES, copy.size - at) for at in places}
+    offsets = {last * number // (_BLOCKS - 1) for number in range(_BLOCKS)}
+    lengths = {at: min(_BLOCK_BYTES, copy.size - at) for at in offsets}
     return all(copy.read(at, length) == os.pread(file, length, at) for at, length in lengths.items())
 
 
 def _extend_copy(file: int, path: Path, start: int, end: int) -> int:
-    """Copy `[start, end)` of the source behind our copy and return where it ends now."""
+    """Append `[start, end)` of the source to our copy and return where the copy ends now."""
     ensure_dir(path.parent)
     live = [part for part in list_segments(path) if not part.is_sealed]
     offset = next((part.offset for part in live if part.offset + part.path.stat().st_size == start), start)
@@ -162,7 +162,9 @@ def _extend_copy(file: int, path: Path, start: int, end: int) -> int:
     out = os.open(target, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         if start or not _try_clone(file, out):
-            _copy_range(file, out, start, end, offset)
+            at = start
+            while at < end and (count := _copy_some_bytes(file, out, at, end - at, at - offset)):
+                at += count
         sync_data(out)
         if start == offset:
             sync_dir(path.parent)
@@ -172,7 +174,7 @@ def _extend_copy(file: int, path: Path, start: int, end: int) -> int:
 
 
 def _try_clone(file: int, out: int) -> bool:
-    """Share the source's blocks where the file system can; later writes to either do not show in the other."""
+    """Share the source's blocks if the file system can (copy on write)."""
     try:
         fcntl.ioctl(out, _FICLONE, file)
     except OSError:
@@ -180,80 +182,65 @@ def _try_clone(file: int, out: int) -> bool:
     return True
 
 
-def _copy_range(file: int, out: int, start: int, end: int, offset: int) -> None:
-    at = start
-    while at < end and (moved := _copy_some_bytes(file, out, at, min(end - at, _COPY_BYTES << 6), at - offset)):
-        at += moved
-
-
 def _copy_some_bytes(file: int, out: int, at: int, count: int, to: int) -> int:
-    """Move some bytes, inside the kernel if it can; an error that is real shows again the plain way."""
+    """Copy some bytes, in the kernel if it can, and return how many."""
     with suppress(OSError, AttributeError):
-        if moved := os.copy_file_range(file, out, count, at, to):
-            return moved
+        if copied := os.copy_file_range(file, out, min(count, _COPY_BYTES << 6), at, to):
+            return copied
     return os.pwrite(out, os.pread(file, min(count, _COPY_BYTES), at), to)
 
 
 def last_line_end(path: Path, end: int) -> int:
-    """Where the last whole line ends; behind it stands a line that is still being written."""
+    """Return where the last whole line before `end` ends; the next is not finished yet."""
     with open_recording(path) as copy:
         at = end
         while at > 0:
             start = max(0, at - _COPY_BYTES)
-            found = copy.read(start, at - start).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
+            newline = copy.read(start, at - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
             at = start
     return 0
 
 
-def session_dir(home: "PathLike[str] | str", agent: str, session: str) -> "Path":
-    """Name the directory of a session; the ids come from outside and are checked."""
-    from pathlib import Path  # noqa: PLC0415 - only where there is one
-
+def session_dir(home: "PathLike[str] | str", agent: str, session: str) -> Path:
+    """Return the directory of a session; raise `Invalid` for unsafe ids."""
     return Path(home) / "sessions" / check_id(agent) / check_id(session)
 
 
 def list_recorded_sessions(home: "PathLike[str] | str", agent: str) -> tuple[set[str], set[str]]:
-    """Name the sessions we have copies of, readable or not, and those of them whose sources were rewritten."""
+    """Return the sessions we have copies of, and those of them whose sources were rewritten."""
     root = f"{os.fspath(home)}/sessions/{check_id(agent)}"
     return _list_safe_names(root), _list_safe_names(f"{root}/{REWRITTEN}")
 
 
 def list_damaged_sessions(home: "PathLike[str] | str", agent: str) -> set[str]:
-    """Name the sessions whose copies were found damaged and are still there."""
+    """Return the sessions whose copies exist and have faults on record."""
     root = f"{os.fspath(home)}/sessions/{check_id(agent)}"
     return _list_safe_names(f"{root}/{DAMAGED}") & _list_safe_names(root)
 
 
 def lost_sessions(home: "PathLike[str] | str", agent: str) -> set[str]:
-    """Name the sessions that were copied once and have no directory any more."""
+    """Return the sessions that were copied and whose directory is missing."""
     root = f"{os.fspath(home)}/sessions/{check_id(agent)}"
     return _list_safe_names(f"{root}/{ADOPTED}") - _list_safe_names(root)
 
 
 def list_recorded_transcripts(home: "PathLike[str] | str", agent: str, session: str) -> dict[str, list[int]]:
-    """Name the transcripts kept for a session, with their generations; raise `OSError` where it cannot be read."""
-    from flightlog.store.recordings.recording import list_generations  # noqa: PLC0415 - as above
-
+    """Return the transcripts of a session with their generations."""
     root = session_dir(home, agent, session)
-    found: dict[str, list[int]] = {}
+    transcripts: dict[str, list[int]] = {}
     for folder in (root, root / "subagents"):
-        for name in {match[1] for each in _list_dir_names(folder) if (match := re.fullmatch(_THREAD, each))}:
-            path = folder / f"{name}.jsonl"
-            found[str(path.relative_to(root))] = list_generations(path)
-    return found
+        with suppress(FileNotFoundError):
+            matches = [re.fullmatch(_THREAD, file.name) for file in folder.iterdir()]
+            for name in {match[1] for match in matches if match}:
+                path = folder / f"{name}.jsonl"
+                transcripts[str(path.relative_to(root))] = list_generations(path)
+    return transcripts
 
 
 def _list_safe_names(root: str) -> set[str]:
     try:
-        return set(filter(is_safe, os.listdir(root)))  # noqa: PTH208 - no report waits for pathlib
+        return set(filter(is_safe, os.listdir(root)))  # noqa: PTH208 - names are enough
     except OSError:
         return set()
-
-
-def _list_dir_names(folder: "Path") -> list[str]:
-    try:
-        return [each.name for each in folder.iterdir()]
-    except FileNotFoundError:
-        return []

@@ -1,9 +1,10 @@
-"""Manifests: what an archived session holds, and whether it still does.
+"""Manifests: the files of an archived session and the hashes of their blocks.
 
-`meta.json` of a session lists every file and generation with its size and a hash of each 256 KB, next to what the
-agent's own file looked like. Sealing changes none of these: they are taken of the bytes the agent wrote. A sealed
-segment is listed once more by its own name, with hashes of its packed bytes. `meta.json` is replaced as a whole, after
-the data is durable, and carries a hash of itself.
+`meta.json` of a session lists every file and generation with its size and a hash of each 256 KB,
+and the state of the agent's own file. Sealing changes none of these, because the hashes are of
+the bytes the agent wrote. A sealed segment is also listed by its own name, with hashes of its
+packed bytes. `meta.json` is replaced as a whole, after the data is durable, and has a hash of
+itself.
 """
 
 import os
@@ -31,11 +32,11 @@ from flightlog.store.recordings.recording import list_segments, open_recording
 
 META = "meta.json"
 HOOKS = "hooks.jsonl"
-# Large enough that the hashes of a 1 GB session take 140 KB, small enough to hash the last block again each time.
+# The hashes of a 1 GB session take 140 KB, and the last block is hashed again at each adoption.
 BLOCK_BYTES = 256 << 10
-SEGMENT = re.compile(r"\.from-\d+(?:\.zst)?$")
-_ZEROS = b"0" * 32
-_SET_ASIDE = re.compile(r"(?:^|/)\.|\.damaged-\d+$")
+SEGMENT = re.compile(r"\.from-\d+(?:\.zst)?$")  # what a segment adds to the name of its recording
+_ZEROS = b"0" * 32  # in place of the manifest's own hash while that is computed
+_SET_ASIDE = re.compile(r"(?:^|/)\.|\.damaged-\d+$")  # temporary and quarantined files
 _ADOPTED = ("transcript*", "subagents/*", "tool-results/*")
 
 ReadAt = Callable[[int, int], bytes]
@@ -61,7 +62,7 @@ class FileHashes(Struct, frozen=True):
 
 
 class SessionMeta(Struct):
-    """What `meta.json` of a session says."""
+    """The content of a session's `meta.json`."""
 
     agent: str
     session: str
@@ -72,7 +73,7 @@ class SessionMeta(Struct):
 
 
 def read_meta(root: Path) -> SessionMeta | None:
-    """Return the manifest of the session in `root`, or None when there is none; raise `Unreadable` if it is damaged."""
+    """Return the manifest in `root`, None if there is none; raise `Unreadable` if damaged."""
     with suppress(FileNotFoundError), os_errors_as_unavailable(root / META):
         data = (root / META).read_bytes()
         with suppress(*UNREADABLE):
@@ -93,21 +94,24 @@ def write_meta(root: Path, meta: SessionMeta) -> None:
 
 
 def record_file(root: Path, meta: SessionMeta, name: str, start: int, end: int = -1) -> int:
-    """Take the bytes `[start, end)` of a file into the manifest, by default to its end; return how many were hashed."""
+    """Add the bytes `[start, end)` of a file to the manifest; return how many bytes were hashed.
+
+    Without `end`, all bytes from `start` on are added.
+    """
     recorded = meta.hashes.get(name, FileHashes(0, ()))
     with open_recording(root / name) as copy:
         end = copy.size if end < 0 else end
-        whole = min(start, recorded.size) // BLOCK_BYTES  # blocks before it keep their hashes
+        unchanged = min(start, recorded.size) // BLOCK_BYTES
         if start == end == recorded.size and name in meta.hashes:
             return 0
-        places = range(whole * BLOCK_BYTES, end, BLOCK_BYTES)
-        fresh = (_hash_block(copy.read(at, min(BLOCK_BYTES, end - at))) for at in places)
-        meta.hashes[name] = FileHashes(end, (*recorded.blocks[:whole], *fresh))
-    return end - whole * BLOCK_BYTES
+        offsets = range(unchanged * BLOCK_BYTES, end, BLOCK_BYTES)
+        new = (_hash_block(copy.read(at, min(BLOCK_BYTES, end - at))) for at in offsets)
+        meta.hashes[name] = FileHashes(end, (*recorded.blocks[:unchanged], *new))
+    return end - unchanged * BLOCK_BYTES
 
 
 def record_all(root: Path, meta: SessionMeta) -> None:
-    """Take every file of the session into the manifest as far as it reaches now."""
+    """Add every file of the session to the manifest, up to its present end."""
     for name in list_adopted_files(root):
         recorded = meta.hashes.get(name, FileHashes(-1, ()))
         with suppress(NotFound, Unreadable), open_recording(root / name) as copy:
@@ -116,10 +120,10 @@ def record_all(root: Path, meta: SessionMeta) -> None:
 
 
 def record_hooks(root: Path, meta: SessionMeta) -> int:
-    """Take new whole lines of the hook's own files into the manifest; return how many bytes were hashed."""
+    """Add new whole lines of the hook's files to the manifest; return the bytes hashed."""
     hashed = 0
     with os_errors_as_unavailable(root):
-        paths = [path for path in sorted(root.glob(f"{HOOKS}*")) if re.search(r"\.jsonl$", path.name)]
+        paths = [path for path in sorted(root.glob(f"{HOOKS}*")) if path.suffix == ".jsonl"]
     for path in paths:
         recorded = meta.hashes.get(path.name, FileHashes(0, ()))
         with suppress(NotFound), open_recording(path) as copy:
@@ -130,23 +134,24 @@ def record_hooks(root: Path, meta: SessionMeta) -> int:
 
 
 def list_adopted_files(root: Path) -> list[str]:
-    """Name every adopted file and generation that the session in `root` has, sealed or not."""
+    """Return the names of all adopted files and generations in `root`, sealed or not."""
     with os_errors_as_unavailable(root):
-        found = [str(path.relative_to(root)) for pattern in _ADOPTED for path in root.glob(pattern) if path.is_file()]
-    return sorted({SEGMENT.sub("", name) for name in found if not _SET_ASIDE.search(name)})
+        paths = [path for pattern in _ADOPTED for path in root.glob(pattern) if path.is_file()]
+    names = (str(path.relative_to(root)) for path in paths)
+    return sorted({SEGMENT.sub("", name) for name in names if not _SET_ASIDE.search(name)})
 
 
 def check_file(
     root: Path, meta: SessionMeta, name: str, first: int = 0, more: Callable[[int], bool] = lambda _: True
 ) -> tuple[str, str, int]:
-    """Check a file from block `first` on while `more(bytes read)`; return problem, details, and the next block or 0."""
+    """Check blocks from `first` on while `more(bytes)`; return problem, details, next block."""
     recorded = meta.hashes[name]
     try:
         with open_recording(resolve_inside(root, name)) as copy:
             extra = copy.size - recorded.size
             if extra < 0:
-                return "truncated", f"{-extra:,} of {recorded.size:,} bytes are gone", 0
-            if extra and not name.startswith(HOOKS):  # the hook adds lines between two settles
+                return "truncated", f"{-extra:,} of {recorded.size:,} bytes are missing", 0
+            if extra and not name.startswith(HOOKS):  # the hook appends between two settles
                 return "longer", f"{extra:,} bytes are not in the manifest", 0
             for number in range(first, len(recorded.blocks)):
                 at, length = recorded.block_span(number)
@@ -163,11 +168,12 @@ def check_file(
 
 
 def repair_file(root: Path, meta: SessionMeta, name: str, source: Path | None) -> str:
-    """Write a file again from its sound blocks and the agent's own file; return what was done, or nothing.
+    """Restore a file from its sound blocks and the agent's file; return what was done.
 
-    The damaged segments are set aside. A crash leaves them in place beside the restored file, to be checked again.
+    The damaged segments are set aside. After a crash they are still beside the restored file, and
+    the next check finds them.
     """
-    path, taken = resolve_inside(root, name), 0
+    path, from_source = resolve_inside(root, name), 0
     if name not in meta.hashes or name.startswith(HOOKS):
         return ""
     with open_temporary(path) as (temp, file), os_errors_as_unavailable(path):
@@ -175,7 +181,7 @@ def repair_file(root: Path, meta: SessionMeta, name: str, source: Path | None) -
             if data is None:
                 return ""
             write_all(file, data)
-            taken += not is_ours
+            from_source += not is_ours
         if path.exists():
             set_aside(path, path.parent)
         commit_temporary(temp, file, path)
@@ -184,7 +190,7 @@ def repair_file(root: Path, meta: SessionMeta, name: str, source: Path | None) -
             quarantine_file(segment.path)
     for packed in [key for key in meta.hashes if key != name and SEGMENT.sub("", key) == name]:
         del meta.hashes[packed]
-    return f"restored from {source}" if taken else "restored from its own sound bytes"
+    return f"restored from {source}" if from_source else "restored from its own sound bytes"
 
 
 def _iter_sound_blocks(path: Path, recorded: FileHashes, source: Path | None) -> Iterator[tuple[bytes | None, bool]]:

@@ -1,6 +1,6 @@
-"""Reading the bytes of a recorded file wherever they lie: in the agent's own file, in our copy, or sealed.
+"""Read a transcript from the agent's own file, from our copy, or sealed.
 
-The same offsets give the same bytes in each. A plain file is read without a detour.
+The same offsets give the same bytes in each.
 """
 
 import errno
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from flightlog.store.recordings.recording import Recording
 
 
-_BLOCK_BYTES = 4 << 20
-_TAIL_BYTES = 2 << 20  # enough to know how a running session stands
+_BLOCK_BYTES = 4 << 20  # per read: larger ones are not faster
+_TAIL_BYTES = 2 << 20  # enough to know the state of a running session
 
 
 class Reader(Protocol):
-    """Bytes at an offset."""
+    """Reads bytes at an offset."""
 
     def fill(self, view: memoryview, offset: int) -> int:
-        """Read into `view`; return how many bytes there were, 0 at the end."""
+        """Read into `view`; return the number of bytes, 0 at the end."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return the bytes there, fewer only at the end."""
+        """Return the bytes at `offset`, fewer than `length` only at the end."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
 
     @property
     def damaged(self) -> int:
@@ -40,7 +40,7 @@ class Reader(Protocol):
 
 
 def open_reader(path: str) -> Reader:
-    """Open `path`; where there is no such file, the sealed recording of that name."""
+    """Open `path`, or the sealed recording of that name if there is no such file."""
     try:
         return _PlainReader(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     except FileNotFoundError:
@@ -48,10 +48,10 @@ def open_reader(path: str) -> Reader:
 
 
 def map_file(path: str) -> mmap.mmap | None:
-    """Map a plain file into memory; None where that cannot be done.
+    """Map a plain file into memory; return None if that fails.
 
-    Quicker than reading, but a file that shrinks meanwhile ends the process: only for a
-    process that may end.
+    Faster than reading, but a file that shrinks meanwhile kills the process: call it only in a
+    worker process.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -66,7 +66,7 @@ def map_file(path: str) -> mmap.mmap | None:
 
 
 class ByteBlock(NamedTuple):
-    """A piece of a file: `view[:end]` are whole lines, or what follows the last newline."""
+    """A part of a file: `view[:end]` are whole lines, or what follows the last newline."""
 
     view: memoryview
     end: int
@@ -74,26 +74,26 @@ class ByteBlock(NamedTuple):
 
 
 def read_blocks(file: Reader, start: int, buffer: bytearray) -> Iterator[ByteBlock]:
-    """Read a file from `start` on through one buffer, cut at line ends; each block is gone with the next."""
-    kept = 0
-    while got := file.fill(memoryview(buffer)[kept:], start + kept):
-        filled = kept + got
-        end = buffer.rfind(b"\n", kept, filled) + 1
+    """Yield a file from `start` on in blocks of whole lines; each overwrites the one before."""
+    rest = 0  # bytes of the last, incomplete line
+    while count := file.fill(memoryview(buffer)[rest:], start + rest):
+        filled = rest + count
+        end = buffer.rfind(b"\n", rest, filled) + 1
         if end:
             yield ByteBlock(memoryview(buffer), end, whole=True)
             start += end
             buffer[: filled - end] = buffer[end:filled]
-        kept = filled - end
-        if kept == len(buffer):
+        rest = filled - end
+        if rest == len(buffer):
             buffer = buffer + bytes(len(buffer))
-    if kept:
-        yield ByteBlock(memoryview(buffer), kept, whole=False)
+    if rest:
+        yield ByteBlock(memoryview(buffer), rest, whole=False)
 
 
 def raw_lines(path: str, start: int) -> Iterator[bytes]:
     """Yield lines from `start` on, each with its newline; the last may have none.
 
-    A file that cannot be read has no lines: `sound_lines` reports it as damage, and other files are read on.
+    A file that cannot be read has no lines: `sound_lines` reports it as damage.
     """
     try:
         with open(path, "rb", buffering=_BLOCK_BYTES) as file:  # noqa: PTH123 - hot
@@ -108,17 +108,17 @@ def raw_lines(path: str, start: int) -> Iterator[bytes]:
 
 def _iter_recording_lines(path: str, start: int) -> Iterator[bytes]:
     with _open_recording(path) as recording:
-        kept = b""
+        rest = b""
         while block := recording.read_around(start, _BLOCK_BYTES, []):
             start += len(block)
-            *whole, kept = (kept + block).split(b"\n")
-            yield from (line + b"\n" for line in whole)
-        if kept:
-            yield kept
+            *lines, rest = (rest + block).split(b"\n")
+            yield from (line + b"\n" for line in lines)
+        if rest:
+            yield rest
 
 
 def read_new_lines(path: str, start: int) -> tuple[list[bytes], int]:
-    """Return the whole lines from `start` on and where they end; a first read takes the last 2 MB at most.
+    """Return the whole lines from `start` on and where they end; a first read takes the last 2 MB.
 
     A file that shrank is read from its beginning. One that cannot be read has no lines.
     """
@@ -140,8 +140,8 @@ def read_new_lines(path: str, start: int) -> tuple[list[bytes], int]:
 
 
 def sound_lines(path: str, start: int = 0) -> Iterator["JsonlLine | Damage"]:
-    """Read every sound record from the line at `start` on, and the damage between them."""
-    from pathlib import Path  # noqa: PLC0415 - a usage report never comes here
+    """Yield every sound record from the line at `start` on, and the damage between them."""
+    from pathlib import Path  # noqa: PLC0415 - a usage report does not load it
 
     from flightlog.store.jsonl import read_lines  # noqa: PLC0415
 
@@ -199,5 +199,5 @@ def _open_recording(path: str) -> "Recording":
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
     except Unavailable as error:
-        # Every reader of a transcript expects an error of the system, and takes it for damage of this one file.
+        # Readers of a transcript expect an OSError, and report it as damage of this one file.
         raise OSError(errno.EIO, error.message, path) from error

@@ -1,12 +1,12 @@
 """Segments, generations, sealed zstd frames; bytes at stable addresses.
 
-The format is zstd's own seekable one: frames of at most 1 MB, cut at line ends where lines allow,
-then a table in a skippable frame; `zstd -d` reads it too. When the table is lost, the frames are
-found again by walking them. Knows bytes and offsets, not sessions.
+A recording `transcript.jsonl` is a chain of segments beside that name: `.from-N.zst` is sealed
+and begins at offset N, the live tail is the bare name or `.from-N`. If a source was rewritten, a
+new generation `transcript.g2.jsonl` begins beside the old one.
 
-A recording `transcript.jsonl` is a chain of segments beside that name: `.from-N.zst` is sealed and
-begins at offset N, the live tail is the bare name or `.from-N`. When a source was rewritten, a new
-generation `transcript.g2.jsonl` stands beside the old. Knows nothing of what the lines say.
+A sealed segment has zstd's seekable format: frames of at most 1 MB, split at line ends if
+possible, then a table in a skippable frame; `zstd -d` reads it too. If the table is lost, the
+frames are found by reading them in order.
 """
 
 import os
@@ -32,20 +32,20 @@ from flightlog.store.files import (
 )
 from flightlog.store.jsonl import JsonlLine, scan_lines
 
-FRAME_BYTES_MAX = 1 << 20
-_LEVEL = 3  # on real transcripts: 15 x smaller at 220 MB/s; level 9 gives 17 x at 60.
-_SKIPPABLE = 0x184D2A5E
-_MAGIC = 0x8F92EAB1
-_FOOTER = struct.Struct("<IBI")
-_HEADER = struct.Struct("<II")
-_ENTRY = struct.Struct("<II")
-_TRIES = 5
+FRAME_BYTES_MAX = 1 << 20  # decompressed for one record; smaller frames compress worse
+_LEVEL = 3  # on real transcripts: 15 x smaller at 220 MB/s; level 9 gives 17 x at 60 MB/s
+_SKIPPABLE = 0x184D2A5E  # skippable frame of the seekable format
+_MAGIC = 0x8F92EAB1  # seekable format
+_FOOTER = struct.Struct("<IBI")  # number of frames, flags, magic
+_HEADER = struct.Struct("<II")  # skippable magic, length
+_ENTRY = struct.Struct("<II")  # packed length, length
+_TRIES = 5  # a seal renames files while they are opened
 _SECTOR_BYTES = 4096  # what a failing disk loses at once
 DAMAGED_FRAME = "sealed data damaged or missing"
 
 
 class SealedFrame(NamedTuple):
-    """Where a frame stands: in the original, and in the sealed file."""
+    """The position of a frame in the original and in the sealed file."""
 
     offset: int
     length: int
@@ -54,34 +54,33 @@ class SealedFrame(NamedTuple):
 
 
 def pack_frame(data: bytes) -> bytes:
-    """Make one frame."""
+    """Return `data` as one compressed frame."""
     packed: bytes = _import_zstandard().ZstdCompressor(level=_LEVEL, write_checksum=True).compress(data)
     return packed
 
 
 def encode_frame_table(frames: list[SealedFrame]) -> bytes:
-    """Make the table that stands behind the frames."""
+    """Return the table that follows the frames."""
     entries = b"".join(_ENTRY.pack(frame.packed_length, frame.length) for frame in frames)
     body = entries + _FOOTER.pack(len(frames), 0, _MAGIC)
     return _HEADER.pack(_SKIPPABLE, len(body)) + body
 
 
 def split_into_frames(file: int, start: int, end: int) -> Iterator[bytes]:
-    """Cut the bytes of `file` into pieces for frames, at line ends unless a line is longer than a frame."""
+    """Split the bytes of `file` for frames, at line ends unless a line is longer than a frame."""
     at = start
-    while at < end and (piece := os.pread(file, min(FRAME_BYTES_MAX, end - at), at)):
-        line_end = piece.rfind(b"\n") + 1
-        if at + len(piece) < end and line_end:
-            piece = piece[:line_end]
-        yield piece
-        at += len(piece)
+    while at < end and (data := os.pread(file, min(FRAME_BYTES_MAX, end - at), at)):
+        line_end = data.rfind(b"\n") + 1
+        if at + len(data) < end and line_end:
+            data = data[:line_end]
+        yield data
+        at += len(data)
 
 
 class SealedFile:
-    """A sealed file, open for reading; it decompresses only the frames it is asked for."""
+    """A sealed file, open for reading; it decompresses only the frames that are needed."""
 
     def __init__(self, path: Path) -> None:
-        """Open `path` and read its table."""
         self.path = path
         self._file = os.open(path, os.O_RDONLY)
         self._last: tuple[int, bytes] = (-1, b"")
@@ -91,32 +90,33 @@ class SealedFile:
         self.size = self.frames[-1].offset + self.frames[-1].length if self.frames else 0
 
     def frame_at(self, offset: int) -> SealedFrame:
-        """Name the frame that holds `offset`."""
+        """Return the frame that holds `offset`."""
         assert 0 <= offset < self.size, "an offset inside the file"
         return self.frames[bisect_right(self._offsets, offset) - 1]
 
     def unpack_frame(self, frame: SealedFrame) -> bytes:
-        """Return the bytes of one frame, checked."""
+        """Return the bytes of one frame; raise `Unreadable` if it is damaged."""
         if self._last[0] == frame.offset:
             return self._last[1]
         packed = os.pread(self._file, frame.packed_length, frame.packed_offset)
+        zstandard = _import_zstandard()
         try:
-            sound = _import_zstandard().frame_content_size(packed) == frame.length
-            data = _import_zstandard().decompress(packed) if sound else b""
-        except _import_zstandard().ZstdError:
-            sound = False
-        if not sound:
+            is_sound = zstandard.frame_content_size(packed) == frame.length
+            data = zstandard.decompress(packed) if is_sound else b""
+        except zstandard.ZstdError:
+            is_sound = False
+        if not is_sound:
             raise Unreadable(f"a sealed frame is damaged: {self.path}", hint="flightlog doctor")
         self._last = (frame.offset, data)
         return data
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._file)
 
 
 def _read_table(file: int, size: int) -> list[SealedFrame]:
-    """Read the table, or nothing where it does not fit the file."""
+    """Return the frames of the table; none if it does not match the file."""
     footer = os.pread(file, _FOOTER.size, max(0, size - _FOOTER.size))
     if len(footer) < _FOOTER.size:
         return []
@@ -134,14 +134,15 @@ def _read_table(file: int, size: int) -> list[SealedFrame]:
 
 
 def _scan_frames(file: int, size: int) -> Iterator[SealedFrame]:
-    """Find the frames without their table, up to the first one that does not decompress."""
+    """Yield the frames without the table, up to the first one that does not decompress."""
     offset = packed = 0
+    zstandard = _import_zstandard()
     while packed < size:
         head = os.pread(file, 2 * FRAME_BYTES_MAX, packed)
-        unpacker = _import_zstandard().ZstdDecompressor().decompressobj()
+        unpacker = zstandard.ZstdDecompressor().decompressobj()
         try:
             data = unpacker.decompress(head)
-        except _import_zstandard().ZstdError:
+        except zstandard.ZstdError:
             return
         length = len(head) - len(unpacker.unused_data)
         if not unpacker.eof or not data:
@@ -151,7 +152,7 @@ def _scan_frames(file: int, size: int) -> Iterator[SealedFrame]:
 
 
 def _import_zstandard() -> ModuleType:
-    import zstandard  # noqa: PLC0415 - slow to load, and most reports meet nothing sealed
+    import zstandard  # noqa: PLC0415 - slow to load, and most reports read nothing sealed
 
     return zstandard
 
@@ -165,23 +166,28 @@ class RecordingSegment(NamedTuple):
 
 
 def generation_path(path: Path, number: int) -> Path:
-    """Name a generation of the recording `path`; the first has the plain name."""
+    """Return the path of a generation of the recording `path`; the first has the plain name."""
     return path if number == 1 else path.with_name(f"{path.stem}.g{number}{path.suffix}")
 
 
 def list_generations(path: Path) -> list[int]:
     """List the generations of `path` that exist, oldest first."""
-    named = re.compile(rf"{re.escape(path.stem)}(?:\.g(\d+))?{re.escape(path.suffix)}(?:\.from-\d+(?:\.zst)?)?")
-    found = (named.fullmatch(name) for name in _list_file_names(path.parent))
-    return sorted({int(each[1] or 1) for each in found if each})
+    stem, suffix = re.escape(path.stem), re.escape(path.suffix)
+    matches = _match_names(path.parent, rf"{stem}(?:\.g(\d+))?{suffix}(?:\.from-\d+(?:\.zst)?)?")
+    return sorted({int(match[1] or 1) for match in matches})
 
 
 def list_segments(path: Path) -> list[RecordingSegment]:
     """List the files that hold the recording `path`, in order; sealed before live."""
-    named = re.compile(rf"{re.escape(path.name)}(?:\.from-(\d+)(\.zst)?)?")
-    found = (named.fullmatch(name) for name in _list_file_names(path.parent))
-    listed = [RecordingSegment(int(each[1] or 0), path.with_name(each[0]), bool(each[2])) for each in found if each]
-    return sorted(listed, key=lambda segment: (segment.offset, not segment.is_sealed))
+    matches = _match_names(path.parent, rf"{re.escape(path.name)}(?:\.from-(\d+)(\.zst)?)?")
+    segments = [RecordingSegment(int(match[1] or 0), path.with_name(match[0]), bool(match[2])) for match in matches]
+    return sorted(segments, key=lambda segment: (segment.offset, not segment.is_sealed))
+
+
+def _match_names(folder: Path, pattern: str) -> list[re.Match[str]]:
+    with suppress(FileNotFoundError), os_errors_as_unavailable(folder):
+        return [match for file in folder.iterdir() if (match := re.fullmatch(pattern, file.name))]
+    return []
 
 
 def open_recording(path: Path) -> "Recording":
@@ -193,35 +199,35 @@ def open_recording(path: Path) -> "Recording":
 
 
 class Recording:
-    """A recording open for reading: bytes at an address, or lines from one on."""
+    """A recording open for reading: bytes at an offset, or lines from an offset on."""
 
     def __init__(self, path: Path) -> None:
-        """Open every segment of `path`."""
+        """Open every segment of `path`; raise `FileNotFoundError` if there is none."""
         self.path = path
-        self._parts: list[_OpenSegment] = []
+        self._segments: list[_OpenSegment] = []
         try:
-            self._parts.extend(map(_OpenSegment, list_segments(path)))
+            self._segments.extend(map(_OpenSegment, list_segments(path)))
         except OSError:
             self.close()
             raise
-        if not self._parts:
+        if not self._segments:
             raise FileNotFoundError(path)
 
     @property
     def size(self) -> int:
-        """How many bytes the source had, now that the live tail is as long as it is."""
-        return max(part.end for part in self._parts)
+        """The size of the source; it grows with the live tail."""
+        return max(segment.end for segment in self._segments)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return the bytes at `[offset, offset + length)`, fewer only at the end."""
-        pieces: list[bytes] = []
-        while length > 0 and (piece := self._read_piece(offset, length)):
-            pieces.append(piece)
-            offset, length = offset + len(piece), length - len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        parts: list[bytes] = []
+        while length > 0 and (part := self._read_part(offset, length)):
+            parts.append(part)
+            offset, length = offset + len(part), length - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_lines(self, start: int = 0) -> Iterator[JsonlLine | Damage]:
-        """Read every sound record from the line at `start` on, and the damage between them."""
+        """Yield every sound record from the line at `start` on, and the damage between them."""
         holes: list[range] = []
         for item in scan_lines(str(self.path), lambda offset, length: self.read_around(offset, length, holes), start):
             if isinstance(item, Damage) and any(item.offset in hole for hole in holes):
@@ -230,53 +236,53 @@ class Recording:
                 yield item
 
     def close(self) -> None:
-        """Let go of the files."""
-        for part in self._parts:
-            part.close()
+        """Close the files."""
+        for segment in self._segments:
+            segment.close()
 
     def __enter__(self) -> Self:
         """Use the recording in a `with` block."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Let go of the files at the end of the block."""
+        """Close the files at the end of the block."""
         self.close()
 
-    def _read_piece(self, offset: int, length: int) -> bytes:
+    def _read_part(self, offset: int, length: int) -> bytes:
         """Return what one frame or file has at `offset`; nothing at the end."""
-        for part in self._parts:
-            if part.offset <= offset < part.end:
+        for segment in self._segments:
+            if segment.offset <= offset < segment.end:
                 with os_errors_as_unavailable(self.path):
-                    return part.read(offset, length)
+                    return segment.read(offset, length)
         if offset < self.size:
             raise Unreadable(f"a segment is missing: {self.path}", hint="flightlog doctor")
         return b""
 
     def read_around(self, offset: int, length: int, holes: list[range]) -> bytes:
-        """Return what `read` does, with NUL bytes where data is damaged or missing; add those spans to `holes`."""
-        pieces: list[bytes] = []
+        """Return what `read` does, with NUL bytes for damaged spans, which are added to `holes`."""
+        parts: list[bytes] = []
         while length > 0:
             try:
-                piece = self._read_piece(offset, length)
+                part = self._read_part(offset, length)
             except (Unreadable, Unavailable):
                 hole = range(offset, self._hole_end(offset))
                 if hole not in holes:
                     holes.append(hole)
-                piece = bytes(min(len(hole), length))
-            if not piece:
+                part = bytes(min(len(hole), length))
+            if not part:
                 break
-            pieces.append(piece)
-            offset, length = offset + len(piece), length - len(piece)
-        return b"".join(pieces)
+            parts.append(part)
+            offset, length = offset + len(part), length - len(part)
+        return b"".join(parts)
 
     def _hole_end(self, offset: int) -> int:
-        ends = [part.hole_end(offset) for part in self._parts if part.offset <= offset < part.end]
-        return ends[0] if ends else min(part.offset for part in self._parts if part.offset > offset)
+        for segment in self._segments:
+            if segment.offset <= offset < segment.end:
+                return segment.hole_end(offset)
+        return min(segment.offset for segment in self._segments if segment.offset > offset)
 
 
 class _OpenSegment:
-    """One segment, open."""
-
     def __init__(self, segment: RecordingSegment) -> None:
         self.offset = segment.offset
         self._sealed = SealedFile(segment.path) if segment.is_sealed else None
@@ -307,30 +313,32 @@ class _OpenSegment:
 
 
 def seal_recording(path: Path) -> list[Path]:
-    """Compress the live tail of the recording `path` and return the sealed segments made.
+    """Compress the live tail of the recording `path` and return the new sealed segments.
 
-    The caller holds the session's lock. The original goes only after the sealed file is durable and
-    was read back; a crash in between leaves both, and reading takes the sealed one.
+    The caller holds the session's lock. The original is removed only after the sealed file is
+    durable and was read back; a crash in between leaves both, and readers use the sealed one.
     """
     finish_sealing(path)
-    made = []
+    sealed = []
     for segment in list_segments(path):
-        if not segment.is_sealed and _file_bytes(segment.path):
+        with os_errors_as_unavailable(segment.path):
+            is_due = not segment.is_sealed and segment.path.stat().st_size > 0
+        if is_due:
             target = path.with_name(f"{path.name}.from-{segment.offset}.zst")
             if target.exists():
-                quarantine_file(target)  # It does not hold what the live file does, and the live file is older.
+                quarantine_file(target)  # it differs from the live file, which is older
             _seal_segment(segment.path, target)
-            made.append(target)
+            sealed.append(target)
     finish_sealing(path)
-    return made
+    return sealed
 
 
 def finish_sealing(path: Path) -> None:
-    """Remove live files whose every byte is sealed: the last step of a seal that a crash cut short."""
-    listed = list_segments(path)
-    sealed = {segment.offset: segment.path for segment in listed if segment.is_sealed}
+    """Remove live files that are sealed completely, also those that a crash left."""
+    segments = list_segments(path)
+    sealed = {segment.offset: segment.path for segment in segments if segment.is_sealed}
     with os_errors_as_unavailable(path):
-        for segment in listed:
+        for segment in segments:
             if not segment.is_sealed and segment.offset in sealed and _is_same(sealed[segment.offset], segment.path):
                 segment.path.unlink()
                 sync_dir(path.parent)
@@ -341,21 +349,21 @@ def _seal_segment(live: Path, target: Path) -> None:
         source = os.open(live, os.O_RDONLY)
     try:
         with open_temporary(target) as (temp, file), os_errors_as_unavailable(target):
-            written: list[SealedFrame] = []
-            offset = packed = 0
-            for piece in split_into_frames(source, 0, os.fstat(source).st_size):
-                frame = pack_frame(piece)
-                write_all(file, frame)
-                written.append(SealedFrame(offset, len(piece), packed, len(frame)))
-                offset, packed = offset + len(piece), packed + len(frame)
-            write_all(file, encode_frame_table(written))
+            frames: list[SealedFrame] = []
+            offset = packed_offset = 0
+            for data in split_into_frames(source, 0, os.fstat(source).st_size):
+                packed = pack_frame(data)
+                write_all(file, packed)
+                frames.append(SealedFrame(offset, len(data), packed_offset, len(packed)))
+                offset, packed_offset = offset + len(data), packed_offset + len(packed)
+            write_all(file, encode_frame_table(frames))
             commit_temporary(temp, file, target)
     finally:
         os.close(source)
 
 
 def _is_same(packed: Path, live: Path) -> bool:
-    """Read a sealed file back and compare it with the original, byte by byte."""
+    """Return whether a sealed file has the bytes of the original."""
     sealed = SealedFile(packed)
     try:
         with live.open("rb") as file:
@@ -365,14 +373,3 @@ def _is_same(packed: Path, live: Path) -> bool:
         return False
     finally:
         sealed.close()
-
-
-def _list_file_names(directory: Path) -> list[str]:
-    with suppress(FileNotFoundError), os_errors_as_unavailable(directory):
-        return [each.name for each in directory.iterdir()]
-    return []
-
-
-def _file_bytes(path: Path) -> int:
-    with os_errors_as_unavailable(path):
-        return path.stat().st_size

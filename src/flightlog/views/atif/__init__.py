@@ -1,1 +1,1 @@
-"""The Agent Trajectory Interchange Format: writing it from a session, reading it, finding what is wrong with it."""
+"""The Agent Trajectory Interchange Format (ATIF): read, write and lint documents."""

@@ -1,8 +1,8 @@
-"""An ATIF document as a value, for every version from 1.0 to 1.8, and how it is read and written.
+"""ATIF documents as values, for every version from 1.0 to 1.8, read from and written to JSON.
 
-Every object is closed: what has no place in the format is refused, as the format demands. A
-field that is absent stays absent and one that is null stays null, so a document that is read
-and written again is equal. Whether what it says makes sense is `views.atif.lint`'s question.
+Unknown fields are rejected, as the format demands. An absent field stays absent and a null one
+stays null, so a document that is read and written again is equal. Whether the content makes
+sense is checked by `views.atif.lint`.
 """
 
 import json
@@ -21,7 +21,7 @@ Extra = dict[str, Any] | None | UnsetType
 
 
 class MediaSource(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a picture or a sound is."""
+    """The file of a picture or a sound."""
 
     media_type: str
     path: str
@@ -40,7 +40,7 @@ Content = str | list[ContentPart]
 
 
 class SubagentRef(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a subagent's own trajectory is."""
+    """The id or the file of a subagent's trajectory."""
 
     session_id: str | UnsetType | None = UNSET
     trajectory_id: str | UnsetType | None = UNSET
@@ -49,7 +49,7 @@ class SubagentRef(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AtifToolCall(Struct, frozen=True, forbid_unknown_fields=True):
-    """A tool the agent asked for."""
+    """A tool call of the agent."""
 
     tool_call_id: str
     function_name: str
@@ -58,7 +58,7 @@ class AtifToolCall(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ObservationResult(Struct, frozen=True, forbid_unknown_fields=True):
-    """What came back from a tool, a subagent or the surroundings."""
+    """A result of a tool, a subagent or the environment."""
 
     source_call_id: str | UnsetType | None = UNSET
     content: Content | UnsetType | None = UNSET
@@ -67,13 +67,13 @@ class ObservationResult(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Observation(Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything that came back in a step."""
+    """The results in a step."""
 
     results: list[ObservationResult]
 
 
 class StepMetrics(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a step used."""
+    """The tokens and the cost of a step."""
 
     prompt_tokens: int | UnsetType | None = UNSET
     completion_tokens: int | UnsetType | None = UNSET
@@ -86,7 +86,7 @@ class StepMetrics(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AtifStep(Struct, frozen=True, forbid_unknown_fields=True):
-    """One thing that was said, by the system, the user or the agent."""
+    """One message of the system, the user or the agent."""
 
     step_id: int
     source: Literal["system", "user", "agent"]
@@ -104,7 +104,7 @@ class AtifStep(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AtifAgent(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who acted."""
+    """The agent and its tools."""
 
     name: str
     version: str
@@ -114,7 +114,7 @@ class AtifAgent(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FinalMetrics(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the whole trajectory used."""
+    """The tokens and the cost of the whole trajectory."""
 
     total_prompt_tokens: int | UnsetType | None = UNSET
     total_completion_tokens: int | UnsetType | None = UNSET
@@ -140,32 +140,28 @@ class Trajectory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def read_trajectory(data: bytes) -> Trajectory:
-    """Read a document of any version; refuse what is not one, naming the place."""
+    """Return a document of any version, or raise `Invalid` with the path of the first error."""
     try:
-        made = msgspec.json.decode(data, type=Trajectory)
+        trajectory = msgspec.json.decode(data, type=Trajectory)
     except UNREADABLE as error:
         raise Invalid(f"not an ATIF trajectory: {error}", hint="flightlog lab lint FILE") from None
-    if made.schema_version not in VERSIONS:
-        raise Invalid(f"not a version of ATIF that is known: {made.schema_version[:40]!r}", hint="1.0 to 1.8 are")
-    return made
+    if trajectory.schema_version not in VERSIONS:
+        raise Invalid(f"unknown ATIF version: {trajectory.schema_version[:40]!r}", hint="use 1.0 to 1.8")
+    return trajectory
 
 
 def encode_trajectory(trajectory: Trajectory) -> bytes:
-    """Write a document in ASCII, indented: some readers take the encoding of the machine they are on."""
+    """Return indented JSON in ASCII: some readers do not assume UTF-8."""
     try:
         text = msgspec.json.encode(trajectory).decode()
     except UnicodeEncodeError:
         text = json.dumps(_replace_lone_surrogates(msgspec.to_builtins(trajectory)))
-    plain = text if text.isascii() else _NOT_ASCII.sub(_escape_match, text)
+    plain = text if text.isascii() else _NOT_ASCII.sub(lambda match: json.dumps(match.group())[1:-1], text)
     return msgspec.json.format(plain.encode("ascii"), indent=2) + b"\n"
 
 
-def _escape_match(found: re.Match[str]) -> str:
-    return json.dumps(found.group())[1:-1]
-
-
 def _replace_lone_surrogates(value: Any) -> Any:
-    """Replace halves of surrogate pairs: no encoding can carry them."""
+    """Replace halves of surrogate pairs, which cannot be encoded."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Rules on steps, calls, links and sums."""
+"""The rules on steps, calls, links and sums of a trajectory."""
 
 import math
 import re
@@ -19,7 +19,8 @@ from flightlog.views.atif.findings import (
 
 Exists = Callable[[str], bool]
 _AGENT_ONLY = ("model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics")
-_HALF = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+# The first bytes of PNG, JPEG, GIF and WebP in base64, and enough of the rest to exclude prose.
 _PICTURE = re.compile(r"(?:iVBORw0KGgo|/9j/[A-Za-z0-9+/]{4}|R0lGOD[dl]h|UklGR)[A-Za-z0-9+/]{200,}")
 _STDOUT = "[stdout]"
 _BOUNDARIES = {"type": {"compaction", "pruning", "injection"}, "boundary": {"replace", "append", "truncate"}}
@@ -29,15 +30,16 @@ _LENGTHS = (
     ("completion_token_ids", "completion_tokens"),
     ("logprobs", "completion_tokens"),
 )
-_USD_NOISE = 1e-6
+_USD_NOISE = 1e-6  # rounding of summed costs
+_ECHO_CHARS_MIN = 8  # shorter texts repeat by chance
 
 
 def call_rules(document: dict[str, Any]) -> Iterator[LintFinding]:
-    """Yield what is wrong with calls and what answers them."""
+    """Yield what is wrong with calls and their results."""
     seen: set[str] = set()
     defined = yield from _check_definitions(document)
-    for place, step in iter_dicts(document, "steps"):
-        where = f"steps[{place}]"
+    for index, step in iter_dicts(document, "steps"):
+        where = f"steps[{index}]"
         own: set[str] = set()
         for number, call in iter_dicts(step, "tool_calls"):
             yield from _check_call(call, f"{where}.tool_calls[{number}]", seen, defined)
@@ -47,23 +49,22 @@ def call_rules(document: dict[str, Any]) -> Iterator[LintFinding]:
 
 
 def _check_definitions(document: dict[str, Any]) -> Generator[LintFinding, None, set[str] | None]:
-    """Yield odd definitions; return the names that are defined, None when nothing can be said."""
+    """Yield malformed definitions; return the defined names, or None if they are not all known."""
     agent = dict_field(document, "agent")
     if not isinstance(agent.get("tool_definitions"), list) or not agent["tool_definitions"]:
         return None
     names: set[str] | None = set()
-    for place, tool in iter_dicts(agent, "tool_definitions"):
+    for index, tool in iter_dicts(agent, "tool_definitions"):
         function = tool.get("function") if tool.get("type") == "function" else None
         name = function.get("name") if isinstance(function, dict) else None
         if isinstance(name, str) and names is not None:
             names.add(name)
         elif isinstance(tool.get("type"), str) and isinstance(tool.get("name"), str) and names is not None:
-            names.add(tool["name"])  # a tool of the model's own side, defined by its type
+            names.add(tool["name"])  # a server-side tool, defined by its type
         else:
             names = None
-            yield LintFinding(
-                "tool-definition", f"agent.tool_definitions[{place}]", "not {type: function, function: …}"
-            )
+            where = f"agent.tool_definitions[{index}]"
+            yield LintFinding("tool-definition", where, "not {type: function, function: …}")
     return names
 
 
@@ -82,9 +83,9 @@ def _check_call(call: dict[str, Any], where: str, seen: set[str], defined: set[s
 
 def _check_answers(step: dict[str, Any], where: str, own: set[str]) -> Iterator[LintFinding]:
     answered: set[str] = set()
-    for place, result in iter_results(step):
+    for index, result in iter_results(step):
         source = result.get("source_call_id")
-        at = f"{where}.observation.results[{place}].source_call_id"
+        at = f"{where}.observation.results[{index}].source_call_id"
         if not isinstance(source, str):
             continue
         if source not in own:
@@ -92,34 +93,34 @@ def _check_answers(step: dict[str, Any], where: str, own: set[str]) -> Iterator[
         if source in answered:
             yield LintFinding("repeated-result", at, f"{source[:60]!r} has a result already")
         answered.add(source)
-    told = dict_field(step, "extra").get("unanswered")
-    explained = {each for each in told if isinstance(each, str)} if isinstance(told, list) else set()
-    for name in sorted(own - answered - explained):
+    listed = dict_field(step, "extra").get("unanswered")
+    unanswered = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
+    for name in sorted(own - answered - unanswered):
         yield LintFinding("unanswered-call", f"{where}.tool_calls", f"{name[:60]!r} has no result")
 
 
 def link_rules(document: dict[str, Any], exists: Exists, minor: int) -> Iterator[LintFinding]:
-    """Yield references that lead nowhere, and embedded subagents nobody refers to."""
-    embedded = [inside.get("trajectory_id") for _, inside in iter_dicts(document, "subagent_trajectories")]
+    """Yield broken references, and embedded subagents without a reference."""
+    embedded = [inner.get("trajectory_id") for _, inner in iter_dicts(document, "subagent_trajectories")]
     named: set[str] = set()
-    for place, step in iter_dicts(document, "steps"):
-        where = f"steps[{place}]"
+    for index, step in iter_dicts(document, "steps"):
+        where = f"steps[{index}]"
         yield from _check_pictures(step.get("message"), f"{where}.message", exists)
         for number, result in iter_results(step):
             at = f"{where}.observation.results[{number}]"
             yield from _check_pictures(result.get("content"), f"{at}.content", exists)
-            for which, ref in iter_dicts(result, "subagent_trajectory_ref"):
+            for position, ref in iter_dicts(result, "subagent_trajectory_ref"):
                 named.add(str(ref.get("trajectory_id")))
-                yield from _check_ref(ref, f"{at}.subagent_trajectory_ref[{which}]", embedded, exists, minor=minor)
+                yield from _check_ref(ref, f"{at}.subagent_trajectory_ref[{position}]", embedded, exists, minor=minor)
     yield from _check_file(document.get("continued_trajectory_ref"), "continued_trajectory_ref", exists)
     yield from _check_embedded(document, embedded, named)
 
 
 def _check_embedded(document: dict[str, Any], embedded: list[Any], named: set[str]) -> Iterator[LintFinding]:
-    counts = Counter(each for each in embedded if isinstance(each, str))
+    counts = Counter(name for name in embedded if isinstance(name, str))
     own = document.get("trajectory_id")
-    for place, name in enumerate(embedded):
-        where = f"subagent_trajectories[{place}].trajectory_id"
+    for index, name in enumerate(embedded):
+        where = f"subagent_trajectories[{index}].trajectory_id"
         if not isinstance(name, str):
             yield LintFinding("missing", where, "an embedded trajectory needs one")
         elif counts[name] > 1 or name == own:
@@ -142,8 +143,8 @@ def _check_ref(
 
 
 def _check_pictures(content: Any, where: str, exists: Exists) -> Iterator[LintFinding]:
-    for place, part in iter_dicts({"parts": content}, "parts"):
-        yield from _check_file(dict_field(part, "source").get("path"), f"{where}[{place}].source.path", exists)
+    for index, part in iter_dicts({"parts": content}, "parts"):
+        yield from _check_file(dict_field(part, "source").get("path"), f"{where}[{index}].source.path", exists)
 
 
 def _check_file(path: Any, where: str, exists: Exists) -> Iterator[LintFinding]:
@@ -156,19 +157,18 @@ def _check_file(path: Any, where: str, exists: Exists) -> Iterator[LintFinding]:
 
 
 def step_rules(document: dict[str, Any]) -> Iterator[LintFinding]:
-    """Yield what is wrong with steps by themselves."""
+    """Yield what is wrong with single steps, their numbers and times."""
     steps = list(iter_dicts(document, "steps"))
     yield from _check_step_numbers(document)
     if steps and steps[0][1].get("source") == "agent":
-        yield LintFinding("agent-first", "steps[0]", "nobody asked for it here")
-    for place, step in steps:
+        yield LintFinding("agent-first", "steps[0]", "no prompt comes before it")
+    for index, step in steps:
         for finding in _check_step(step):
-            yield LintFinding(finding.rule, f"steps[{place}]{finding.where}", finding.text)
+            yield LintFinding(finding.rule, f"steps[{index}]{finding.where}", finding.text)
     yield from _check_times(steps)
-    for where, text in iter_texts(
-        {key: value for key, value in document.items() if key != "subagent_trajectories"}, ""
-    ):
-        if _HALF.search(text):
+    own = {key: value for key, value in document.items() if key != "subagent_trajectories"}
+    for where, text in iter_texts(own, ""):
+        if _LONE_SURROGATE.search(text):
             yield LintFinding("half-character", where, "half of a surrogate pair")
 
 
@@ -176,9 +176,9 @@ def _check_step_numbers(document: dict[str, Any]) -> Iterator[LintFinding]:
     steps = document.get("steps")
     if isinstance(steps, list) and not steps:
         yield LintFinding("step-order", "steps", "there are no steps")
-    for place, step in iter_dicts(document, "steps"):
-        if step.get("step_id") != place + 1:
-            yield LintFinding("step-order", f"steps[{place}].step_id", f"{place + 1} is expected")
+    for index, step in iter_dicts(document, "steps"):
+        if step.get("step_id") != index + 1:
+            yield LintFinding("step-order", f"steps[{index}].step_id", f"{index + 1} is expected")
             return
 
 
@@ -187,17 +187,17 @@ def _check_step(step: dict[str, Any]) -> Iterator[LintFinding]:
     if source in {"system", "user"}:
         for name in _AGENT_ONLY:
             if step.get(name) is not None:
-                yield LintFinding("agent-only", f".{name}", f"stands on a {source} step")
+                yield LintFinding("agent-only", f".{name}", f"is on a {source} step")
     if source == "user" and step.get("observation") is not None:
-        yield LintFinding("observed-by-user", ".observation", "stands on a user step")
+        yield LintFinding("observed-by-user", ".observation", "is on a user step")
     if step.get("message") == []:
-        yield LintFinding("empty-message", ".message", "an empty list; write an empty text")
+        yield LintFinding("empty-message", ".message", "an empty list; use an empty text")
     if step.get("llm_call_count") == 0 and source == "agent":
         for name in ("metrics", "reasoning_content"):
             if step.get(name) is not None:
                 yield LintFinding("deterministic", f".{name}", "the step says that no model was called")
     if step.get("model_name") == "<synthetic>":
-        yield LintFinding("synthetic", ".model_name", "no model said this")
+        yield LintFinding("synthetic", ".model_name", "not a model")
     yield from _check_boundary(step)
     yield from _check_flattened_content(step)
 
@@ -210,22 +210,22 @@ def _check_boundary(step: dict[str, Any]) -> Iterator[LintFinding]:
     if step.get("source") != "system":
         yield LintFinding("boundary", where, "only a system step can be a boundary")
     for name, known in _BOUNDARIES.items():
-        said = management.get(name) if isinstance(management, dict) else None
-        if said not in known:
+        value = management.get(name) if isinstance(management, dict) else None
+        if value not in known:
             yield LintFinding("boundary", f"{where}.{name}", f"is none of {', '.join(sorted(known))}")
 
 
 def _check_flattened_content(step: dict[str, Any]) -> Iterator[LintFinding]:
-    """Look for content that was turned into text, or told twice."""
+    """Yield content that was turned into text, or repeated."""
     contents = [(".message", step.get("message"))]
     contents += [
-        (f".observation.results[{place}].content", result.get("content")) for place, result in iter_results(step)
+        (f".observation.results[{index}].content", result.get("content")) for index, result in iter_results(step)
     ]
     for where, content in contents:
         for text in content_texts(content):
             head, stdout, tail = text.partition(_STDOUT)
-            if stdout and len(head.strip()) > 8 and tail.strip().startswith(head.strip()):
-                yield LintFinding("doubled-text", where, "the text stands there again as [stdout]")
+            if stdout and len(head.strip()) > _ECHO_CHARS_MIN and tail.strip().startswith(head.strip()):
+                yield LintFinding("doubled-text", where, "the text is repeated as [stdout]")
             if text.startswith(('{"type": "text"', '{"type":"text"', '[{"type":')):
                 yield LintFinding("block-as-text", where, "a content block written out as JSON")
             if _PICTURE.search(text):
@@ -233,45 +233,39 @@ def _check_flattened_content(step: dict[str, Any]) -> Iterator[LintFinding]:
 
 
 def _check_times(steps: list[tuple[int, dict[str, Any]]]) -> Iterator[LintFinding]:
-    """Look at time stamps; after a context was replaced, what is put back into it may be older."""
+    """Yield bad timestamps; after a compaction, steps put back into the context may be older."""
     before: datetime | None = None
     put_back = False
-    for place, step in steps:
-        said = step.get("timestamp")
+    for index, step in steps:
+        timestamp = step.get("timestamp")
         if dict_field(dict_field(step, "extra"), "context_management").get("boundary") == "replace":
             put_back = True
         elif step.get("source") == "agent":
             put_back = False
-        if not isinstance(said, str):
+        if not isinstance(timestamp, str):
             continue
-        where = f"steps[{place}].timestamp"
-        moment = _parse_timestamp(said)
-        if moment is None:
-            yield LintFinding("time", where, f"not a time: {said[:40]!r}")
+        where = f"steps[{index}].timestamp"
+        try:
+            time = datetime.fromisoformat(timestamp)
+        except ValueError:
+            yield LintFinding("time", where, f"not a time: {timestamp[:40]!r}")
             continue
-        if len(said) < 11 or moment.tzinfo is None:
+        if len(timestamp) <= len("2026-01-31") or time.tzinfo is None:
             yield LintFinding("vague-time", where, "no time of day or no zone")
             continue
-        if before is not None and moment < before and not put_back:
-            yield LintFinding("time-backwards", where, f"{(before - moment).total_seconds():g} s before the step above")
-        before = moment if before is None or not put_back else max(before, moment)
-
-
-def _parse_timestamp(said: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(said)
-    except ValueError:
-        return None
+        if before is not None and time < before and not put_back:
+            yield LintFinding("time-backwards", where, f"{(before - time).total_seconds():g} s before the step above")
+        before = time if before is None or not put_back else max(before, time)
 
 
 def sum_rules(document: dict[str, Any]) -> Iterator[LintFinding]:
-    """Yield figures that cannot be, and totals that are no sums."""
-    for place, step in iter_dicts(document, "steps"):
-        yield from _check_metrics(dict_field(step, "metrics"), f"steps[{place}].metrics")
+    """Yield impossible figures, and totals that are not the sum of the steps."""
+    for index, step in iter_dicts(document, "steps"):
+        yield from _check_metrics(dict_field(step, "metrics"), f"steps[{index}].metrics")
     final = dict_field(document, "final_metrics")
     for name, value in final.items():
         yield from _check_figure(value, f"final_metrics.{name}")
-    yield from _step_count(document, final)
+    yield from _check_step_count(document, final)
     for name in _COUNTS:
         yield from _check_total(document, final, name)
     yield from _check_total_cost(document, final)
@@ -298,34 +292,34 @@ def _check_figure(value: Any, where: str) -> Iterator[LintFinding]:
         yield LintFinding("negative", where, f"{value}")
 
 
-def _step_count(document: dict[str, Any], final: dict[str, Any]) -> Iterator[LintFinding]:
-    said, steps = number_field(final, "total_steps"), document.get("steps")
-    if said is not None and isinstance(steps, list) and said != len(steps) and not document.get("notes"):
-        yield LintFinding("step-count", "final_metrics.total_steps", f"{said} for {len(steps)} steps")
+def _check_step_count(document: dict[str, Any], final: dict[str, Any]) -> Iterator[LintFinding]:
+    total, steps = number_field(final, "total_steps"), document.get("steps")
+    if total is not None and isinstance(steps, list) and total != len(steps) and not document.get("notes"):
+        yield LintFinding("step-count", "final_metrics.total_steps", f"{total} for {len(steps)} steps")
 
 
 def _check_total(document: dict[str, Any], final: dict[str, Any], name: str) -> Iterator[LintFinding]:
-    """A total below the sum is wrong; one above it needs a subagent, a copied step or a step without figures."""
-    said = number_field(final, f"total_{name}")
-    if said is None or not _states_metric(document, name):
+    """Yield a total below the sum; one above it needs subagents, copied steps or missing figures."""
+    total = number_field(final, f"total_{name}")
+    if total is None or not _states_metric(document, name):
         return
     own = _sum_steps(document, name)
-    complete = all(number_field(dict_field(step, "metrics"), name) is not None for step in _agent_steps(document))
-    if said < own or (said > own and complete and not _is_part(document)):
-        yield LintFinding("totals", f"final_metrics.total_{name}", f"{said}, but the steps add up to {own}")
+    is_complete = all(_metric(step, name) is not None for step in _agent_steps(document))
+    if total < own or (total > own and is_complete and not _is_part(document)):
+        yield LintFinding("totals", f"final_metrics.total_{name}", f"{total}, but the steps add up to {own}")
 
 
 def _check_total_cost(document: dict[str, Any], final: dict[str, Any]) -> Iterator[LintFinding]:
-    said = number_field(final, "total_cost_usd")
-    if said is None or not math.isfinite(said) or not _states_metric(document, "cost_usd"):
+    total = number_field(final, "total_cost_usd")
+    if total is None or not math.isfinite(total) or not _states_metric(document, "cost_usd"):
         return
     own = _sum_steps(document, "cost_usd")
-    if said < own - _USD_NOISE or (said > own + _USD_NOISE and not _is_part(document)):
-        yield LintFinding("total-cost", "final_metrics.total_cost_usd", f"{said:g}, but the steps add up to {own:g}")
+    if total < own - _USD_NOISE or (total > own + _USD_NOISE and not _is_part(document)):
+        yield LintFinding("total-cost", "final_metrics.total_cost_usd", f"{total:g}, but the steps add up to {own:g}")
 
 
 def _is_part(document: dict[str, Any]) -> bool:
-    """Whether more was used than the document's own steps say: by subagents, or before it began."""
+    """Return whether the totals may include more than its steps: subagents, or copied context."""
     steps = [step for _, step in iter_dicts(document, "steps")]
     refs = any(result.get("subagent_trajectory_ref") for step in steps for _, result in iter_results(step))
     return refs or any(step.get("is_copied_context") is True for step in steps)
@@ -339,10 +333,14 @@ def _agent_steps(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _states_metric(document: dict[str, Any], name: str) -> bool:
-    return any(number_field(dict_field(step, "metrics"), name) is not None for _, step in iter_dicts(document, "steps"))
+    return any(_metric(step, name) is not None for _, step in iter_dicts(document, "steps"))
+
+
+def _metric(step: dict[str, Any], name: str) -> int | float | None:
+    return number_field(dict_field(step, "metrics"), name)
 
 
 def _sum_steps(document: dict[str, Any], name: str) -> int | float:
-    """Add up the document's own steps; what copied ones used was counted where they were first said."""
+    """Return the sum over the document's own steps; copied ones count in the original session."""
     steps = (step for _, step in iter_dicts(document, "steps") if step.get("is_copied_context") is not True)
-    return sum(number_field(dict_field(step, "metrics"), name) or 0 for step in steps)
+    return sum(_metric(step, name) or 0 for step in steps)

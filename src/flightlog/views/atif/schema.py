@@ -1,7 +1,7 @@
-"""The shape of ATIF documents: which object has which fields, of what type, from which version on.
+"""The schema of ATIF documents: the fields of each object, their types and first versions.
 
-Works on plain JSON values, so that a document that is wrong in one place is still looked at
-everywhere else, and goes through subagents that are embedded.
+Checks plain JSON values, so that a document that is wrong in one place is still checked
+everywhere else. Embedded subagents are checked too.
 """
 
 from collections.abc import Iterator
@@ -13,107 +13,67 @@ from flightlog.views.atif.findings import LintFinding
 
 class _Field(NamedTuple):
     kind: str
-    since: int = 0
-    required: bool = False
-    allowed: tuple[str, ...] = ()
+    required: bool
+    since: int
 
 
-_TEXT, _WHOLE, _FIGURE, _FREE = _Field("str"), _Field("int"), _Field("number"), _Field("object")
+def _parse_fields(fields: str) -> dict[str, _Field]:
+    """Parse `name:kind`; `!` means required, `@7` means from version 1.7 on."""
+    parsed = {}
+    for field in fields.split():
+        name, _, rest = field.partition(":")
+        kind, _, since = rest.partition("@")
+        parsed[name] = _Field(kind.rstrip("!"), kind.endswith("!"), int(since or 0))
+    return parsed
+
+
+# A missing `schema_version` and, up to 1.6, a missing `session_id` have rules of their own.
+OBJECTS = {
+    "trajectory": _parse_fields(
+        "schema_version:str session_id:str trajectory_id:str@7 agent:agent! steps:[step]! notes:str"
+        " final_metrics:final continued_trajectory_ref:str extra:object@1 subagent_trajectories:[trajectory]@7"
+    ),
+    "agent": _parse_fields("name:str! version:str! model_name:str tool_definitions:[object]@5 extra:object"),
+    "step": _parse_fields(
+        "step_id:int! timestamp:str source:str! model_name:str reasoning_effort:effort message:content!"
+        " reasoning_content:str tool_calls:[call] observation:observation metrics:metrics"
+        " is_copied_context:bool@5 llm_call_count:int@7 extra:object"
+    ),
+    "call": _parse_fields("tool_call_id:str! function_name:str! arguments:object! extra:object@7"),
+    "observation": _parse_fields("results:[result]!"),
+    "result": _parse_fields("source_call_id:str content:content subagent_trajectory_ref:[ref] extra:object@7"),
+    "ref": _parse_fields("session_id:str trajectory_id:str@7 trajectory_path:str extra:object"),
+    "part": _parse_fields("type:str! text:str source:source"),
+    "source": _parse_fields("media_type:str! path:str! duration_sec:number@8"),
+    "metrics": _parse_fields(
+        "prompt_tokens:int completion_tokens:int cached_tokens:int cost_usd:number prompt_token_ids:[int]@4"
+        " completion_token_ids:[int]@3 logprobs:[number] extra:object"
+    ),
+    "final": _parse_fields(
+        "total_prompt_tokens:int total_completion_tokens:int total_cached_tokens:int total_cost_usd:number"
+        " total_steps:int extra:object"
+    ),
+}
+_ALLOWED = {("step", "source"): ("system", "user", "agent"), ("part", "type"): ("text", "image", "audio")}
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-
-OBJECTS: dict[str, dict[str, _Field]] = {
-    "trajectory": {
-        "schema_version": _TEXT,
-        "session_id": _TEXT,
-        "trajectory_id": _Field("str", 7),
-        "agent": _Field("agent", required=True),
-        "steps": _Field("[step]", required=True),
-        "notes": _TEXT,
-        "final_metrics": _Field("final"),
-        "continued_trajectory_ref": _TEXT,
-        "extra": _Field("object", 1),
-        "subagent_trajectories": _Field("[trajectory]", 7),
-    },
-    "agent": {
-        "name": _Field("str", required=True),
-        "version": _Field("str", required=True),
-        "model_name": _TEXT,
-        "tool_definitions": _Field("[object]", 5),
-        "extra": _FREE,
-    },
-    "step": {
-        "step_id": _Field("int", required=True),
-        "timestamp": _TEXT,
-        "source": _Field("str", required=True, allowed=("system", "user", "agent")),
-        "model_name": _TEXT,
-        "reasoning_effort": _Field("effort"),
-        "message": _Field("content", required=True),
-        "reasoning_content": _TEXT,
-        "tool_calls": _Field("[call]"),
-        "observation": _Field("observation"),
-        "metrics": _Field("metrics"),
-        "is_copied_context": _Field("bool", 5),
-        "llm_call_count": _Field("int", 7),
-        "extra": _FREE,
-    },
-    "call": {
-        "tool_call_id": _Field("str", required=True),
-        "function_name": _Field("str", required=True),
-        "arguments": _Field("object", required=True),
-        "extra": _Field("object", 7),
-    },
-    "observation": {"results": _Field("[result]", required=True)},
-    "result": {
-        "source_call_id": _TEXT,
-        "content": _Field("content"),
-        "subagent_trajectory_ref": _Field("[ref]"),
-        "extra": _Field("object", 7),
-    },
-    "ref": {
-        "session_id": _TEXT,
-        "trajectory_id": _Field("str", 7),
-        "trajectory_path": _TEXT,
-        "extra": _FREE,
-    },
-    "part": {
-        "type": _Field("str", required=True, allowed=("text", "image", "audio")),
-        "text": _TEXT,
-        "source": _Field("source"),
-    },
-    "source": {
-        "media_type": _Field("str", required=True),
-        "path": _Field("str", required=True),
-        "duration_sec": _Field("number", 8),
-    },
-    "metrics": {
-        "prompt_tokens": _WHOLE,
-        "completion_tokens": _WHOLE,
-        "cached_tokens": _WHOLE,
-        "cost_usd": _FIGURE,
-        "prompt_token_ids": _Field("[int]", 4),
-        "completion_token_ids": _Field("[int]", 3),
-        "logprobs": _Field("[number]"),
-        "extra": _FREE,
-    },
-    "final": {
-        "total_prompt_tokens": _WHOLE,
-        "total_completion_tokens": _WHOLE,
-        "total_cached_tokens": _WHOLE,
-        "total_cost_usd": _FIGURE,
-        "total_steps": _WHOLE,
-        "extra": _FREE,
-    },
+_SCALARS: dict[str, tuple[str, tuple[type, ...]]] = {
+    "str": ("a text", (str,)),
+    "int": ("a whole number", (int,)),
+    "number": ("a number", (int, float)),
+    "object": ("an object", (dict,)),
+    "bool": ("true or false", (bool,)),
+    "effort": ("a text or a number", (str, int, float)),
 }
 
 
 def minor_version(document: Any) -> int:
-    """Return the minor version a document states; the newest when it states none that exists."""
-    said = document.get("schema_version") if isinstance(document, dict) else None
-    return VERSIONS.index(said) if said in VERSIONS else len(VERSIONS) - 1
+    """Return the minor version a document states; the newest if it states none that exists."""
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    return VERSIONS.index(version) if version in VERSIONS else len(VERSIONS) - 1
 
 
 def check_shape(document: Any) -> Iterator[LintFinding]:
-    """Yield where a document has not the shape of its version."""
+    """Yield where a document does not have the schema of its version."""
     yield from _SchemaWalk(minor_version(document)).check_object("trajectory", document, "")
 
 
@@ -130,6 +90,10 @@ class _SchemaWalk:
             yield LintFinding("unknown-field", _join_path(where, name), f"{kind} has no such field")
         for name, field in fields.items():
             yield from self._check_field(field, value, name, _join_path(where, name))
+            allowed = _ALLOWED.get((kind, name), ())
+            if allowed and isinstance(value.get(name), str) and value[name] not in allowed:
+                text = f"{value[name][:40]!r} is not one of {', '.join(allowed)}"
+                yield LintFinding("value", _join_path(where, name), text)
         if kind == "trajectory":
             yield from self._check_version(value, where)
         if kind == "part":
@@ -139,56 +103,50 @@ class _SchemaWalk:
         value = holder.get(name)
         if value is None:
             if field.required:
-                yield LintFinding(
-                    "missing", where, "required, and not there" if name not in holder else "may not be null"
-                )
+                yield LintFinding("missing", where, "may not be null" if name in holder else "required")
             return
         if field.since > self._minor:
-            yield LintFinding(
-                "newer-feature", where, f"exists from version 1.{field.since} on, this is 1.{self._minor}"
-            )
+            yield self._newer("it", field.since, where)
         yield from self._check_value(field.kind, value, where)
-        if field.allowed and isinstance(value, str) and value not in field.allowed:
-            yield LintFinding("value", where, f"{value[:40]!r} is not one of {', '.join(field.allowed)}")
+
+    def _newer(self, what: str, since: int, where: str) -> LintFinding:
+        return LintFinding("newer-feature", where, f"{what} exists from version 1.{since} on; this is 1.{self._minor}")
 
     def _check_value(self, kind: str, value: Any, where: str) -> Iterator[LintFinding]:
         if kind.startswith("["):
             if isinstance(value, list):
-                for place, item in enumerate(value):
-                    yield from self._check_value(kind[1:-1], item, f"{where}[{place}]")
+                for index, item in enumerate(value):
+                    yield from self._check_value(kind[1:-1], item, f"{where}[{index}]")
             else:
                 yield LintFinding("type", where, f"a list is expected, not {_describe_value(value)}")
         elif kind == "content":
             yield from self._check_content(value, where)
         elif kind in OBJECTS:
             yield from self.check_object(kind, value, where)
-        elif not _is_kind(kind, value):
-            yield LintFinding("type", where, f"{_NAMES[kind]} is expected, not {_describe_value(value)}")
+        else:
+            expected, types = _SCALARS[kind]
+            if not isinstance(value, types) or (isinstance(value, bool) and kind != "bool"):
+                yield LintFinding("type", where, f"{expected} is expected, not {_describe_value(value)}")
 
     def _check_content(self, value: Any, where: str) -> Iterator[LintFinding]:
         if isinstance(value, str):
             return
         if self._minor < 6 and isinstance(value, list):
-            yield LintFinding(
-                "newer-feature", where, f"a list of parts exists from version 1.6 on, this is 1.{self._minor}"
-            )
+            yield self._newer("a list of parts", 6, where)
         yield from self._check_value("[part]", value, where)
 
     def _check_version(self, document: dict[str, Any], where: str) -> Iterator[LintFinding]:
-        said = document.get("schema_version")
-        if said is None:
-            yield LintFinding("version", _join_path(where, "schema_version"), "not stated")
-        elif said not in VERSIONS:
-            yield LintFinding(
-                "version", _join_path(where, "schema_version"), f"no such version: {_describe_value(said)}"
-            )
+        version = document.get("schema_version")
+        if version not in VERSIONS:
+            text = "not stated" if version is None else f"no such version: {_describe_value(version)}"
+            yield LintFinding("version", _join_path(where, "schema_version"), text)
         if self._minor < 7 and document.get("session_id") is None:
             yield LintFinding("missing", _join_path(where, "session_id"), "required up to version 1.6")
 
     def _check_part(self, part: dict[str, Any], where: str) -> Iterator[LintFinding]:
         kind, source = part.get("type"), part.get("source")
         if kind == "audio" and self._minor < 8:
-            yield LintFinding("newer-feature", where, f"sound exists from version 1.8 on, this is 1.{self._minor}")
+            yield self._newer("sound", 8, where)
         wanted, other = ("text", "source") if kind == "text" else ("source", "text")
         if part.get(wanted) is None:
             yield LintFinding("missing", _join_path(where, wanted), f"a part of type {kind} needs it")
@@ -196,42 +154,14 @@ class _SchemaWalk:
             yield LintFinding("value", _join_path(where, other), f"a part of type {kind} cannot have it")
         media = source.get("media_type") if isinstance(source, dict) else None
         if isinstance(media, str) and kind in {"image", "audio"}:
-            known = media in _IMAGES if kind == "image" else media.startswith("audio/")
-            if not known:
-                yield LintFinding(
-                    "value", _join_path(where, "source.media_type"), f"no {kind} of type {media[:40]!r} is allowed"
-                )
-
-
-_NAMES = {
-    "str": "a text",
-    "int": "a whole number",
-    "number": "a number",
-    "object": "an object",
-    "bool": "true or false",
-    "effort": "a text or a number",
-}
-
-
-def _is_kind(kind: str, value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    match kind:
-        case "str":
-            return isinstance(value, str)
-        case "int":
-            return isinstance(value, int) and number
-        case "number":
-            return number
-        case "object":
-            return isinstance(value, dict)
-        case "bool":
-            return isinstance(value, bool)
-        case _:
-            return number or isinstance(value, str)
+            is_allowed = media in _IMAGES if kind == "image" else media.startswith("audio/")
+            if not is_allowed:
+                text = f"no {kind} of type {media[:40]!r} is allowed"
+                yield LintFinding("value", _join_path(where, "source.media_type"), text)
 
 
 def _describe_value(value: Any) -> str:
-    """Name a value without repeating what may be long or private."""
+    """Return what a value is, without its text, which may be long or private."""
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return names.get(type(value)) or f"the number {value}"
 

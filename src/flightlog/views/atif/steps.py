@@ -1,11 +1,11 @@
-"""One thread as ATIF steps and content parts.
+"""Convert one thread to ATIF steps.
 
-A kind of content ATIF has no place for leaves a mark in brackets where it stood, so that a
-reader sees that something was there; `views.atif.fidelity` counts such marks.
+A text in brackets replaces content that ATIF cannot represent, so that a reader sees that
+something is missing.
 
-One model response is one agent step. What the client said by itself becomes a system step
-that says what it is, never an agent's or a person's. A compaction becomes a context boundary
-that carries the summary; turns a person took back are followed by a boundary as well.
+One model response is one agent step. Messages of the client become system steps with their
+kind, never user or agent steps. A compaction becomes a context boundary with the summary; turns
+that a person took back are followed by a boundary too.
 """
 
 import base64
@@ -20,9 +20,7 @@ from msgspec.structs import replace
 
 from flightlog.model.addresses import Address
 from flightlog.model.entries import Block, Image, PromptKind, Text, Thinking, ToolUse, UnknownBlock
-from flightlog.model.session import Note, NoteKind, Turn
-from flightlog.model.session import Step as Told
-from flightlog.model.session import ToolCall as Called
+from flightlog.model.session import Note, NoteKind, Step, ToolCall, Turn
 from flightlog.model.usage import ClientTotals
 from flightlog.views.atif.document import (
     AtifStep,
@@ -39,20 +37,20 @@ from flightlog.views.atif.document import (
 
 FOLDER = "images"
 _ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/gif": "gif", "image/webp": "webp"}
-_USD_DIGITS = 9
+_USD_DIGITS = 9  # as in usage reports: finer than any price, coarser than float noise
 _BY_PERSON = frozenset({PromptKind.HUMAN, PromptKind.COMMAND})
 
 
 class ImageFiles:
-    """The pictures of one bundle, each kept once under the name of its content."""
+    """The pictures of one bundle, named by their content so that each is stored once."""
 
     def __init__(self, *, keep: bool) -> None:
-        """Begin with none; without `keep` every picture leaves a mark instead."""
+        """Start without pictures; without `keep` every picture is replaced by a text."""
         self.files: dict[str, bytes] = {}
         self._keep = keep
 
     def picture_part(self, image: Image) -> ContentPart:
-        """Return the part that shows `image`, or the mark of one that cannot be carried."""
+        """Return the part for `image`, or a text if its type or its data is not supported."""
         body = _decode_image(image) if self._keep and image.media_type in _ENDINGS else b""
         if not body:
             return ContentPart("text", text=omission_marker(image.media_type or "image"))
@@ -62,12 +60,12 @@ class ImageFiles:
 
 
 def omission_marker(kind: str) -> str:
-    """Return what stands in the place of content that ATIF cannot carry."""
+    """Return the text that replaces content that ATIF cannot represent."""
     return f"[{kind} left out]"
 
 
 def build_content(blocks: Sequence[Block], pictures: ImageFiles) -> Content:
-    """Return one block of text as a string, anything else as parts, in order."""
+    """Return a single text block as a string, and anything else as parts."""
     parts = [part for block in blocks for part in _block_parts(block, pictures)]
     if not parts:
         return ""
@@ -76,14 +74,14 @@ def build_content(blocks: Sequence[Block], pictures: ImageFiles) -> Content:
 
 
 def join_text_blocks(blocks: Sequence[Block], pictures: ImageFiles) -> Content:
-    """Return what an agent said: its texts as one string, a blank line between them."""
+    """Return an agent's texts as one string with blank lines between, or as parts with pictures."""
     if any(isinstance(block, Image | UnknownBlock) for block in blocks):
         return build_content(blocks, pictures)
     return "\n\n".join(block.text for block in blocks if isinstance(block, Text) and block.text)
 
 
 def reasoning_text(blocks: Sequence[Block]) -> str:
-    """Return what an agent thought, as far as it was shown."""
+    """Return an agent's visible thinking as one string."""
     return "\n\n".join(block.text for block in blocks if isinstance(block, Thinking) and block.text)
 
 
@@ -106,26 +104,27 @@ def _decode_image(image: Image) -> bytes:
         return b""
 
 
-def build_metrics(step: Told) -> StepMetrics:
-    """Return what one response used; a cost nobody knows is absent."""
-    use = step.usage
-    classes = {
-        "cache_creation_input_tokens": use.cache_write,
-        "cache_creation_1h_input_tokens": use.cache_write_1h,
-        "web_search_requests": use.web_searches,
+def build_metrics(step: Step) -> StepMetrics:
+    """Return the tokens and the cost of one response; an unknown cost is absent."""
+    usage = step.usage
+    counts = {
+        "cache_creation_input_tokens": usage.cache_write,
+        "cache_creation_1h_input_tokens": usage.cache_write_1h,
+        "web_search_requests": usage.web_searches,
     }
     return StepMetrics(
-        prompt_tokens=use.prompt,
-        completion_tokens=use.output,
-        cached_tokens=use.cache_read,
+        prompt_tokens=usage.prompt,
+        completion_tokens=usage.output,
+        cached_tokens=usage.cache_read,
         cost_usd=_round_usd(step.cost.usd),
-        extra={**{name: count for name, count in classes.items() if count}, "cost_source": step.cost.source.value},
+        extra={**without_empty(counts), "cost_source": step.cost.source.value},
     )
 
 
 def sum_final_metrics(own: Sequence[AtifStep], below: Sequence[AtifStep], client: ClientTotals | None) -> FinalMetrics:
-    """Sum up what steps say: tokens of the trajectory's own, cost with that of the subagents `below`."""
-    cost = _sum_costs([*own, *below])
+    """Return the tokens of the `own` steps, and the cost of these and of the subagents' `below`."""
+    metrics = [step.metrics for step in (*own, *below) if isinstance(step.metrics, StepMetrics)]
+    costs = [step.cost_usd for step in metrics if isinstance(step.cost_usd, float)]
     extra: dict[str, Any] = {}
     if below:
         names = ("prompt_tokens", "completion_tokens", "cached_tokens")
@@ -136,7 +135,7 @@ def sum_final_metrics(own: Sequence[AtifStep], below: Sequence[AtifStep], client
         total_prompt_tokens=_sum_metric(own, "prompt_tokens"),
         total_completion_tokens=_sum_metric(own, "completion_tokens"),
         total_cached_tokens=_sum_metric(own, "cached_tokens"),
-        total_cost_usd=_round_usd(cost),
+        total_cost_usd=_round_usd(sum(costs) if len(costs) == len(metrics) else None),
         total_steps=len(own),
         extra=extra or UNSET,
     )
@@ -146,22 +145,14 @@ def _sum_metric(steps: Sequence[AtifStep], name: str) -> int:
     return sum(getattr(step.metrics, name) for step in steps if isinstance(step.metrics, StepMetrics))
 
 
-def _sum_costs(steps: Sequence[AtifStep]) -> float | None:
-    """What steps cost together; unknown as soon as one is."""
-    costs = [step.metrics.cost_usd for step in steps if isinstance(step.metrics, StepMetrics)]
-    known = [cost for cost in costs if isinstance(cost, float)]
-    return sum(known) if len(known) == len(costs) else None
-
-
 def _round_usd(usd: float | None) -> float | UnsetType:
     return UNSET if usd is None else round(float(usd), _USD_DIGITS)
 
 
 class AtifThread(Struct, frozen=True):
-    """A thread and what is needed to tell it.
+    """A thread, the copied responses in it, and the trajectories its tool calls started.
 
-    `copied` names responses that another session gave first, `refs` the trajectories a tool
-    call started. `extras` says that calls and results may carry data of their own (from 1.7).
+    With `extras`, calls and results have an `extra` of their own (from version 1.7 on).
     """
 
     at: Address
@@ -173,27 +164,35 @@ class AtifThread(Struct, frozen=True):
 
 
 def build_steps(thread: AtifThread) -> list[AtifStep]:
-    """Tell a thread; everything up to the last response that is a copy is copied context."""
-    told = list(_thread_steps(thread))
-    copies = [place for place, step in enumerate(told) if _message_id(step) in thread.copied]
-    copied = max(copies, default=-1) + 1
-    return [*map(_mark_as_copy, told[:copied]), *told[copied:]]
+    """Return the steps of a thread; all up to the last copied response are copied context.
+
+    Copied steps have no metrics, because their usage counts in the original session.
+    """
+    steps = list(_thread_steps(thread))
+    count = max((number for number, step in enumerate(steps, 1) if _message_id(step) in thread.copied), default=0)
+    copies = [replace(step, is_copied_context=True, metrics=UNSET) for step in steps[:count]]
+    return [*copies, *steps[count:]]
 
 
-def number_steps(told: Sequence[AtifStep]) -> list[AtifStep]:
-    """Number steps from 1."""
-    return [replace(step, step_id=place) for place, step in enumerate(told, 1)]
+def number_steps(steps: Sequence[AtifStep]) -> list[AtifStep]:
+    """Return the steps numbered from 1."""
+    return [replace(step, step_id=number) for number, step in enumerate(steps, 1)]
+
+
+def without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields whose value is not empty, zero or false."""
+    return {name: value for name, value in fields.items() if value}
 
 
 def format_timestamp(at_ms: int | None) -> str | UnsetType:
-    """Write a time as ISO 8601 in UTC."""
+    """Return a time as ISO 8601 in UTC."""
     if at_ms is None:
         return UNSET
     return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03}Z"
 
 
 def system_step(kind: str, text: str, at_ms: int | None, **extra: Any) -> AtifStep:
-    """Make a system step that says what kind of thing it reports."""
+    """Return a system step; `kind` says what it reports."""
     return AtifStep(0, "system", text, format_timestamp(at_ms), extra={"kind": kind, **extra})
 
 
@@ -205,12 +204,12 @@ def _thread_steps(thread: AtifThread) -> Iterator[AtifStep]:
             yield _rewind_step(thread, before, turn)
         if turn.kind is not None:
             yield _prompt_step(turn, thread)
-        for place, item in enumerate(turn.items):
-            if isinstance(item, Told):
+        for index, item in enumerate(turn.items):
+            if isinstance(item, Step):
                 summary_pending = False
                 yield _response_step(item, turn, thread)
             elif item.kind is NoteKind.COMPACTION:
-                summary = _find_summary(turn.items[place + 1 :])
+                summary = _find_summary(turn.items[index + 1 :])
                 summary_pending = summary is not None
                 yield _boundary_step(item, summary)
             elif item.kind is NoteKind.SUMMARY and summary_pending:
@@ -234,7 +233,7 @@ def _prompt_step(turn: Turn, thread: AtifThread) -> AtifStep:
 
 
 def _rewind_step(thread: AtifThread, last: Turn, after: Turn) -> AtifStep:
-    """Say that the steps a person took back are no part of the context from here on."""
+    """Return a boundary: the turns a person took back are not in the context from here on."""
     first = last.number
     while first > 1 and thread.turns[first - 2].rewound:
         first -= 1
@@ -243,10 +242,10 @@ def _rewind_step(thread: AtifThread, last: Turn, after: Turn) -> AtifStep:
     return system_step("taken back", text, after.at_ms, context_management=boundary)
 
 
-def _find_summary(rest: Sequence[Told | Note]) -> Note | None:
-    """Find the summary that belongs to a compaction: it comes before the next response."""
+def _find_summary(rest: Sequence[Step | Note]) -> Note | None:
+    """Return the summary of a compaction, which comes before the next response, if there is one."""
     for item in rest:
-        if isinstance(item, Told) or item.kind is NoteKind.COMPACTION:
+        if isinstance(item, Step) or item.kind is NoteKind.COMPACTION:
             return None
         if item.kind is NoteKind.SUMMARY:
             return item
@@ -262,7 +261,7 @@ def _boundary_step(note: Note, summary: Note | None) -> AtifStep:
     return replace(step, observation=Observation([ObservationResult(content=summary.text)]))
 
 
-def _response_step(step: Told, turn: Turn, thread: AtifThread) -> AtifStep:
+def _response_step(step: Step, turn: Turn, thread: AtifThread) -> AtifStep:
     results = [result for call in step.calls for result in _build_results(call, thread)]
     return AtifStep(
         0,
@@ -280,12 +279,12 @@ def _response_step(step: Told, turn: Turn, thread: AtifThread) -> AtifStep:
     )
 
 
-def _build_tool_call(call: Called, thread: AtifThread) -> AtifToolCall:
+def _build_tool_call(call: ToolCall, thread: AtifThread) -> AtifToolCall:
     ran = {"ran_input": call.ran_input} if call.ran_input is not None and thread.extras else UNSET
     return AtifToolCall(call.id, call.name, call.input, ran)
 
 
-def _build_results(call: Called, thread: AtifThread) -> list[ObservationResult]:
+def _build_results(call: ToolCall, thread: AtifThread) -> list[ObservationResult]:
     refs = thread.refs.get(call.id)
     if call.result is None and not refs:
         return []
@@ -300,20 +299,16 @@ def _build_results(call: Called, thread: AtifThread) -> list[ObservationResult]:
     ]
 
 
-def _describe_result(call: Called) -> dict[str, Any]:
-    said = {"is_error": call.is_error, "denied": call.denied, "full_output": _file_name(call.spilled)}
-    return {name: value for name, value in said.items() if value}
+def _describe_result(call: ToolCall) -> dict[str, Any]:
+    name = call.spilled.replace("\\", "/").rsplit("/", 1)[-1]
+    return without_empty({"is_error": call.is_error, "denied": call.denied, "full_output": name})
 
 
-def _file_name(path: str) -> str:
-    return path.replace("\\", "/").rsplit("/", 1)[-1]
-
-
-def _step_extra(step: Told, turn: Turn, thread: AtifThread) -> dict[str, Any]:
-    """What joins the step to the recording, and what calls and results may not say before 1.7."""
+def _step_extra(step: Step, turn: Turn, thread: AtifThread) -> dict[str, Any]:
+    """Return links to the recording, and before 1.7 what belongs on calls and results."""
     at = Address(thread.at.session, turn.number, step.number, thread.at.lane)
     calls = [call for call in step.calls if not thread.extras]
-    told = {
+    fields = {
         "address": str(at),
         "message_id": step.message_id,
         "request_id": step.request_id,
@@ -327,13 +322,8 @@ def _step_extra(step: Told, turn: Turn, thread: AtifThread) -> dict[str, Any]:
         "results": {call.id: about for call in calls if (about := _describe_result(call))},
         "result_uuids": {call.id: call.result_uuid for call in step.calls if call.result_uuid},
     }
-    return {name: value for name, value in told.items() if value}
+    return without_empty(fields)
 
 
 def _message_id(step: AtifStep) -> str:
     return str(step.extra.get("message_id", "")) if isinstance(step.extra, dict) else ""
-
-
-def _mark_as_copy(step: AtifStep) -> AtifStep:
-    """Mark a step as copied; what it used was counted where it was first said."""
-    return replace(step, is_copied_context=True, metrics=UNSET)

@@ -20,7 +20,7 @@ LINES_MAX = 400  # of one diff on a page
 _CHARS_MAX = 100_000  # longer texts take seconds to compare
 _OUTPUT_CHARS = 20_000  # git names the commit at the beginning of its output
 _HUNK_START = re.compile(r"line (\d+)")
-_COMMIT_MADE = re.compile(r"\[[^\]\n]{1,200}? ([0-9a-f]{7,40})\]")
+_COMMIT_MADE = re.compile(r"\[[^\]\n]{1,200}? ([0-9a-f]{7,40})\]")  # git prints `[branch hash]`
 _PATHS = ("file_path", "notebook_path")
 _WRITERS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
 
@@ -81,7 +81,7 @@ def changed_files(step: Step) -> tuple[str, ...]:
 
 
 class LineEdit(Struct, frozen=True):
-    """Lines that a step wrote at one place of one file; `lines` are their fingerprints, in order."""
+    """Neighboring lines that a step wrote to a file; `lines` are their fingerprints, in order."""
 
     at: str
     at_ms: int
@@ -108,7 +108,8 @@ def edits_of_session(session: Session) -> tuple[LineEdit, ...]:
 
 def fingerprint_lines(lines: Iterable[str]) -> tuple[str, ...]:
     """Return a fingerprint of each line; that of a blank line is empty."""
-    return tuple(_fingerprint(line) for line in lines)
+    texts = (line.strip().encode("utf-8", "surrogatepass") for line in lines)
+    return tuple(hashlib.blake2b(text, digest_size=8).hexdigest() if text else "" for text in texts)
 
 
 def find_commits(session: Session) -> dict[str, str]:
@@ -124,20 +125,21 @@ def find_commits(session: Session) -> dict[str, str]:
 
 
 def count_matching_lines(edit: LineEdit, lines: Sequence[str], at: int) -> int:
-    """Return how many lines around `lines[at]` the edit wrote in the same order; 0 if it did not write that one."""
+    """Return how many lines around `lines[at]` the edit wrote in order; 0 if not that one."""
     best = 0
-    for place, line in enumerate(edit.lines):
+    for index, line in enumerate(edit.lines):
         if line and line == lines[at]:
-            around = (_run_length(edit.lines, lines, place, at, step) for step in (1, -1))
-            best = max(best, 1 + sum(around))
+            after = _run_length(edit.lines, lines, (index, at), 1)
+            best = max(best, 1 + after + _run_length(edit.lines, lines, (index, at), -1))
     return best
 
 
-def _run_length(mine: Sequence[str], theirs: Sequence[str], place: int, at: int, step: int) -> int:
+def _run_length(lines: Sequence[str], others: Sequence[str], start: tuple[int, int], step: int) -> int:
+    """Return how many lines are equal after `start`, or before it if `step` is -1."""
     length = 0
     while True:
-        one, other = place + step * (length + 1), at + step * (length + 1)
-        if not (0 <= one < len(mine) and 0 <= other < len(theirs)) or mine[one] != theirs[other]:
+        index, other = (position + step * (length + 1) for position in start)
+        if not (0 <= index < len(lines) and 0 <= other < len(others)) or lines[index] != others[other]:
             return length
         length += 1
 
@@ -165,11 +167,6 @@ def _split_hunks(diff: FileDiff) -> Iterator[tuple[int, list[str]]]:
         yield line, added
 
 
-def _fingerprint(line: str) -> str:
-    text = line.strip()
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest() if text else ""
-
-
 def _diff_from_patch(detail: Any) -> Iterator[ChangedLine]:
     hunks = detail.get("structuredPatch") if isinstance(detail, dict) else None
     for hunk in hunks if isinstance(hunks, list) else ():
@@ -185,20 +182,14 @@ def _parse_line(line: str) -> ChangedLine:
 
 
 def _diff_from_input(given: dict[str, Any]) -> Iterator[ChangedLine]:
-    for edit in _list_edits(given):
-        old, new = edit.get("old_string"), edit.get("new_string")
+    several = given.get("edits")
+    for edit in several if isinstance(several, list) else [given]:
+        old, new = (edit.get(name) if isinstance(edit, dict) else None for name in ("old_string", "new_string"))
         if isinstance(old, str) and isinstance(new, str):
             yield from _compare_texts(old, new)
     for name in ("content", "new_source"):
         if isinstance(given.get(name), str):
             yield from (ChangedLine(DiffSign.ADDED, line) for line in _split_lines(given[name]))
-
-
-def _list_edits(given: dict[str, Any]) -> Sequence[dict[str, Any]]:
-    several = given.get("edits")
-    if isinstance(several, list):
-        return [edit for edit in several if isinstance(edit, dict)]
-    return [given]
 
 
 def _compare_texts(old: str, new: str) -> Iterator[ChangedLine]:

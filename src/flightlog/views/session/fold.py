@@ -1,12 +1,11 @@
-"""The fold from the entries of a session to its `Session` and its `SessionOutline`.
+"""Fold the entries of a session into its `Session` and its `SessionOutline`.
 
 The same entries give the same result in any order: an entry counts once (by its key), a response
-once (by its message id), and order comes from times and replies. Asking while a session runs
-gives what asking at its end would give for the same entries.
+once (by its message id), and order comes from times and replies.
 """
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -21,7 +20,6 @@ from flightlog.views.session.subagents import (
     SubagentThread,
     find_subagent_calls,
     first_prompt,
-    first_timestamp,
     link_subagents,
     sort_threads,
     split_threads,
@@ -41,10 +39,10 @@ class Retain(enum.Enum):
 
 
 class SessionFold:
-    """Takes what is on record of one session; gives the session or its outline at any time.
+    """Takes the entries of one session; returns the session or its outline at any time.
 
-    With `Retain.TAIL` old entries become rows, so memory is bounded, but there is an outline only,
-    and entries in an order that does not allow it raise `OutOfOrder`: read them again with `ALL`.
+    With `Retain.TAIL` old entries become rows, so memory is bounded, but there is only an outline,
+    and entries out of order raise `OutOfOrder`: read them again with `ALL`.
     """
 
     def __init__(
@@ -62,7 +60,7 @@ class SessionFold:
         self._entries = _AllEntries(price) if retain is Retain.ALL else _TailEntries(price, eviction)
 
     def add(self, item: SessionItem) -> None:
-        """Add what is on record. Hook records are accepted, and not shown yet."""
+        """Add an item. Hook records are accepted, but not shown yet."""
         match item:
             case Entry():
                 file = self._files.setdefault(item.path, len(self._files))
@@ -117,7 +115,13 @@ class _AllEntries:
         main = tuple(build_turns(threads.pop("", []), self._price))
         turns = {name: tuple(build_turns(entries, self._price)) for name, entries in threads.items()}
         subagents = sort_threads(
-            _describe_thread(entries, turns[name], info.get(name, SubagentInfo(name)))
+            SubagentThread(
+                min(map(rank, entries)),
+                first_prompt(entries),
+                turns[name][0].text if turns[name] else "",
+                next((turn.at_ms for turn in turns[name] if turn.at_ms is not None), 0),
+                info.get(name, SubagentInfo(name)),
+            )
             for name, entries in threads.items()
         )
         own = (main, *(turns[subagent.info.lane] for subagent in subagents))
@@ -174,8 +178,3 @@ def _first_prompts(turns: Iterable[Turn]) -> dict[PromptKind, str]:
             assert turn.kind is not None
             prompts.setdefault(turn.kind, turn.text)
     return prompts
-
-
-def _describe_thread(entries: Sequence[Entry], turns: Sequence[Turn], info: SubagentInfo) -> SubagentThread:
-    first_turn = turns[0].text if turns else ""
-    return SubagentThread(min(map(rank, entries)), first_prompt(entries), first_turn, first_timestamp(turns), info)

@@ -1,7 +1,6 @@
-"""What is true of a whole session: title, directory, version, times, client totals, counts of records.
+"""The header of a session: title, directory, version, times, client totals, counts of records.
 
-Gathered record by record. The order does not matter, and a repeated record changes nothing but
-the time of a title.
+It is built record by record, in any order. A repeated record changes only the time of a title.
 """
 
 from collections import Counter
@@ -29,7 +28,6 @@ class SessionHeader:
     """The figures of a session that do not need its turns."""
 
     def __init__(self, session: str, agent: str) -> None:
-        """Start without records."""
         self.session, self.agent = session, agent
         self.damage: set[Damage] = set()
         self._records = 0
@@ -57,7 +55,7 @@ class SessionHeader:
         self._add_event(entry)
 
     def _add_scene(self, entry: Entry) -> None:
-        # The main thread's directory is the session's: secrets are looked up there before it is shared.
+        # The main thread's directory is the session's: its secrets are redacted when it is shared.
         scene, is_subagent = entry.scene, bool(entry.lane)
         first = (is_subagent, rank(entry), scene.cwd, scene.entrypoint)
         last = (not is_subagent, rank(entry), scene.branch)
@@ -76,8 +74,12 @@ class SessionHeader:
                 early, late = self._times or (entry.at_ms, entry.at_ms)
                 self._times = (min(early, entry.at_ms), max(late, entry.at_ms))
             case ClientTotalReported() as event:
-                # The client only ever adds, so the largest total is the last one.
-                self._client = max(self._client or event.totals, event.totals, key=_total)
+                # Totals only grow, so the largest one is the last.
+                self._client = max(
+                    self._client or event.totals,
+                    event.totals,
+                    key=lambda totals: (totals.total_usd, totals.usage.total),
+                )
             case SessionTitled() as event if event.text:
                 title = (rank(entry), event.text)
                 self._titles[event.by_person] = max(title, self._titles.get(event.by_person, title))
@@ -91,7 +93,7 @@ class SessionHeader:
         return {subagent: call_id for subagent, (_, call_id) in self._calls.items()}
 
     def to_session(self, prompts: Mapping[PromptKind, str], has_record: Callable[[str], bool]) -> Session:
-        """Return the session without turns; `prompts` has the first prompt of each kind, for want of a title."""
+        """Return the session without turns; without a title it is the first of `prompts`."""
         _, _, cwd, entrypoint = self._first or (False, None, "", "")
         early, late = self._times or (None, None)
         return Session(
@@ -114,7 +116,7 @@ class SessionHeader:
         )
 
     def _title(self, prompts: Mapping[PromptKind, str], has_record: Callable[[str], bool]) -> str:
-        """Return the title, whole: one that is cut before it is redacted can hold half of a secret."""
+        """Return the whole title: if it were cut before redaction, half of a secret could remain."""
         if True in self._titles:
             return self._titles[True][1]
         # A summary is the title of the session that has its last record.
@@ -124,10 +126,6 @@ class SessionHeader:
         if False in self._titles:
             return self._titles[False][1]
         return prompts.get(PromptKind.HUMAN) or prompts.get(PromptKind.COMMAND) or ""
-
-
-def _total(totals: ClientTotals) -> tuple[float, int]:
-    return (totals.total_usd, totals.usage.total)
 
 
 def _parse_version(version: str) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ Small enough to keep for 50,000 steps: a row takes a few dozen bytes, packed in 
 opened when they are shown. The texts stay in the recording and are read at the locations.
 """
 
+import math
 from array import array
 from collections.abc import Iterator
 
@@ -13,8 +14,9 @@ from msgspec import Struct
 from flightlog.model.entries import Block, PromptKind
 from flightlog.model.session import Note, Session, Step
 from flightlog.model.usage import Cost, Usage
-from flightlog.views.session.timeline import BARS_MAX, RowMark, TimelineBar, sum_bars
+from flightlog.views.session.timeline import RowMark
 
+BARS_MAX = 240  # as many as a page can show side by side
 CHUNK_ROWS = 20  # rows that are packed and read together: about one screen
 
 
@@ -64,7 +66,7 @@ class TurnHeader(Struct, frozen=True, array_like=True):
 
 
 class RowRecord(Struct, frozen=True, array_like=True):
-    """One row: the locations of its records (file, offset, length), or its content where they do not give it."""
+    """One row: the locations (file, offset, length) of its records, or its content."""
 
     locations: tuple[tuple[int, int, int], ...] = ()
     turn: TurnHeader | None = None
@@ -72,8 +74,20 @@ class RowRecord(Struct, frozen=True, array_like=True):
     subagent: str = ""
 
 
+class TimelineBar(Struct, frozen=True):
+    """Some neighboring rows, summed up."""
+
+    first: int
+    count: int
+    usd: float
+    tokens: int
+    failed: int
+    compacted: bool
+    turns: int
+
+
 class ThreadOutline(Struct, frozen=True):
-    """The rows of one thread, packed: mark, cost (NaN if unknown), tokens and failures, and row records.
+    """The packed rows of one thread: marks, costs (NaN if unknown), tokens, failures, records.
 
     Ids are not stored: rows are counted within their turn, so the marks give them.
     """
@@ -88,7 +102,6 @@ class ThreadOutline(Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """Return the number of rows."""
         return len(self.marks)
 
     def read_records(self, first: int, last: int) -> list[RowRecord]:
@@ -118,7 +131,7 @@ class ThreadOutline(Struct, frozen=True):
         return ids
 
     def _id(self, row: int, turn: int, steps: int, notes: int) -> str:
-        """Return the id of a row that follows so many turns, and so many steps and notes of the last one."""
+        """Return the id of a row after that many turns, and steps and notes of the last turn."""
         match self.marks[row]:
             case RowMark.TURN:
                 return str(turn + 1)
@@ -140,13 +153,26 @@ class ThreadOutline(Struct, frozen=True):
         end = self.marks.find(RowMark.TURN, begin + 1)
         inside = self.marks[begin : end if end >= 0 else len(self.marks)].replace(b"C", b"N")
         mark = RowMark.NOTE if rest[0] == "n" else RowMark.STEP
-        place = _find_nth(inside, mark, _parse_number(rest.removeprefix("n")))
-        return None if place is None else begin + place
+        row = _find_nth(inside, mark, _parse_number(rest.removeprefix("n")))
+        return None if row is None else begin + row
 
     def sum_bars(self, bars_max: int = BARS_MAX) -> list[TimelineBar]:
-        """Return at most `bars_max` bars, each the sum of as many rows."""
+        """Return at most `bars_max` bars of equal length; an unknown cost is NaN and left out."""
         usd, tokens, failed = array("d", self.usd), array("Q", self.tokens), array("H", self.failed)
-        return sum_bars(self.marks, usd, tokens, failed, bars_max)
+        size = max(-(-self.total // bars_max), 1)
+        parts = [slice(first, min(first + size, self.total)) for first in range(0, self.total, size)]
+        return [
+            TimelineBar(
+                part.start,
+                part.stop - part.start,
+                sum(cost for cost in usd[part] if not math.isnan(cost)),
+                sum(tokens[part]),
+                sum(failed[part]),
+                RowMark.COMPACTION in self.marks[part],
+                self.marks[part].count(RowMark.TURN),
+            )
+            for part in parts
+        ]
 
 
 class SubagentSummary(Struct, frozen=True):
@@ -165,7 +191,7 @@ class SubagentSummary(Struct, frozen=True):
 
 
 class SessionOutline(Struct, frozen=True):
-    """A session without its texts: `session` is its header, without turns; `threads` has "" for the main thread."""
+    """A session without its texts: a header without turns, and threads by id, "" the main one."""
 
     session: Session
     summary: SessionSummary
@@ -181,18 +207,8 @@ class SessionOutline(Struct, frozen=True):
                     yield (self.files[file], offset), (name, row)
 
 
-def pack_records(records: list[RowRecord]) -> bytes:
-    """Return the records of one chunk as bytes."""
-    return _encode(records)
-
-
-def unpack_records(chunk: bytes) -> list[RowRecord]:
-    """Return the records of a packed chunk."""
-    return _decode(chunk)
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[RowRecord]).decode
+pack_records = msgspec.msgpack.Encoder().encode
+unpack_records = msgspec.msgpack.Decoder(list[RowRecord]).decode
 
 
 def _count_notes(marks: bytes, begin: int, end: int) -> int:
@@ -200,12 +216,12 @@ def _count_notes(marks: bytes, begin: int, end: int) -> int:
 
 
 def _find_nth(marks: bytes, mark: RowMark, number: int) -> int | None:
-    place = -1
+    row = -1
     for _ in range(number):
-        place = marks.find(mark, place + 1)
-        if place < 0:
+        row = marks.find(mark, row + 1)
+        if row < 0:
             return None
-    return place if number else None
+    return row if number else None
 
 
 def _parse_number(text: str) -> int:

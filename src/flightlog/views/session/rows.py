@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flightlog.model.entries import AssistantReply, Entry, PromptKind, ToolInputRewritten, ToolResult, UserPrompt
-from flightlog.model.session import TITLE_WIDTH, Note, NoteKind, Step, ToolCall, Turn
+from flightlog.model.session import TITLE_WIDTH, Note, NoteKind, Step, Turn
 from flightlog.model.text import one_line
 from flightlog.model.usage import CostSource, Usage
 from flightlog.views.session.edits import changed_file, changed_files
@@ -51,7 +51,6 @@ class RowBuilder:
     """The rows of one thread while they are added."""
 
     def __init__(self) -> None:
-        """Start without rows."""
         self.marks = bytearray()
         self.usd, self.tokens, self.failed = array("d"), array("Q"), array("H")
         self.chunks: list[bytes] = []
@@ -136,10 +135,10 @@ class RowBuilder:
         if len(self.prompts) < PROMPTS_MAX:
             prompt = (turn.text or turn.kind.value) if turn.kind else "before the first prompt"
             self.prompts.append(one_line(prompt, PROMPT_WIDTH))
-        found = (locations[turn.uuid],) if locations is not None and turn.uuid in locations else ()
-        prompt_blocks = () if found or locations is None else turn.prompt
+        record_at = (locations[turn.uuid],) if locations is not None and turn.uuid in locations else ()
+        prompt_blocks = () if record_at or locations is None else turn.prompt
         header = TurnHeader(turn.kind, turn.at_ms, turn.rewound, turn.uuid, prompt_blocks)
-        self._add_row(RowMark.TURN, RowRecord(found, header))
+        self._add_row(RowMark.TURN, RowRecord(record_at, header))
 
     def _add_step(self, step: Step, locations: Mapping[str, Location] | None) -> None:
         row = len(self.marks)
@@ -175,12 +174,8 @@ class RowBuilder:
 def _step_record(step: Step, locations: Mapping[str, Location]) -> RowRecord:
     if not all(uuid in locations for uuid in step.uuids):
         return RowRecord(content=step)
-    names = [*step.uuids, *(name for call in step.calls for name in _record_names(call))]
+    names = [*step.uuids, *(f"{kind}:{call.id}" for call in step.calls for kind in ("result", "rewrite"))]
     return RowRecord(tuple(sorted({locations[name] for name in names if name in locations})))
-
-
-def _record_names(call: ToolCall) -> tuple[str, str]:
-    return f"result:{call.id}", f"rewrite:{call.id}"
 
 
 def _copy_value(value: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from flightlog.model.entries import AssistantReply, Entry, SubagentInfo, UserPrompt, text_of
-from flightlog.model.session import Subagent, ToolCall, Turn
+from flightlog.model.session import Subagent, ToolCall
 from flightlog.views.session.turns import Rank, rank
 
 INLINE = "?"  # the lane of a side-thread record that does not name its subagent
@@ -18,7 +18,7 @@ _WARMUP = "Warmup"  # the client's own first message to a subagent that it start
 
 
 class SubagentCall(NamedTuple):
-    """A call that may have started a subagent: its row, and the input that describes the subagent."""
+    """A call that may have started a subagent: its row and the parts of its input."""
 
     row: int
     prompt: str | None
@@ -37,7 +37,7 @@ class SubagentThread(NamedTuple):
 
 
 def split_threads(ordered: list[Entry]) -> dict[str, list[Entry]]:
-    """Return the entries of each thread; a response copied into a side thread stays in the main one."""
+    """Return the entries of each thread; a response in two threads belongs to the main one."""
     homes = _find_inline_threads(ordered)
     threads: dict[str, list[Entry]] = defaultdict(list)
     owners: dict[str, str] = {}
@@ -53,7 +53,7 @@ def split_threads(ordered: list[Entry]) -> dict[str, list[Entry]]:
 
 
 def _find_inline_threads(ordered: list[Entry]) -> dict[str, str]:
-    """Return the thread of each side-thread record in the session's own file, named by its first record."""
+    """Return the thread of each side-thread record in the session's own file, by record key."""
     homes: dict[str, str] = {}
     by_uuid: dict[str, str] = {}
     for entry in ordered:
@@ -81,20 +81,15 @@ def first_prompt(entries: Iterable[Entry]) -> str:
     return text_of(first.event.content) if first and isinstance(first.event, UserPrompt) else ""
 
 
-def first_timestamp(turns: Iterable[Turn]) -> int:
-    """Return when a thread started, or 0."""
-    return next((turn.at_ms for turn in turns if turn.at_ms is not None), 0)
-
-
 def find_subagent_calls(calls: Iterable[ToolCall], row: int = 0) -> dict[str, SubagentCall]:
     """Return those of `calls`, by id, whose input could have started a subagent."""
-    return {call.id: _subagent_call(call, row) for call in calls if _INPUT_OF_SUBAGENT & call.input.keys()}
-
-
-def _subagent_call(call: ToolCall, row: int) -> SubagentCall:
-    prompt = call.input.get("prompt")
-    described = (str(call.input.get(name) or "") for name in ("subagent_type", "description"))
-    return SubagentCall(row, prompt if isinstance(prompt, str) else None, *described)
+    started = {}
+    for call in calls:
+        if _INPUT_OF_SUBAGENT & call.input.keys():
+            prompt, agent_type, description = map(call.input.get, ("prompt", "subagent_type", "description"))
+            text = prompt if isinstance(prompt, str) else None
+            started[call.id] = SubagentCall(row, text, str(agent_type or ""), str(description or ""))
+    return started
 
 
 def sort_threads(threads: Iterable[SubagentThread]) -> list[SubagentThread]:
@@ -107,10 +102,9 @@ def link_subagents(
 ) -> tuple[Subagent, ...]:
     """Return the subagents by start time, without turns, each with the call that started it.
 
-    Of two threads with the same prompt the first one gets the first call.
-
     That call is named beside the transcript, or by the tool result that names the subagent
-    (`results`), or it has the same prompt as the thread.
+    (`results`), or it has the same prompt as the thread. Of two threads with the same prompt the
+    first one gets the first call.
     """
     by_prompt: dict[str, list[str]] = defaultdict(list)
     for call_id, call in calls.items():
@@ -120,13 +114,13 @@ def link_subagents(
     linked = []
     for thread in threads:
         free = [call_id for call_id in by_prompt.get(thread.first_prompt, ()) if call_id not in taken]
-        found = results.get(thread.info.lane) or (free[0] if free else "")
-        taken.add(found)
-        call_id = thread.info.call_id or found
+        likely = results.get(thread.info.lane) or (free[0] if free else "")
+        taken.add(likely)
+        call_id = thread.info.call_id or likely
         agent_type, description = thread.info.agent_type, thread.info.description
         if call_id in calls:
             agent_type = agent_type or calls[call_id].agent_type
             description = description or calls[call_id].description
         warmup = not call_id and thread.first_turn == _WARMUP
         linked.append((thread.started_ms, Subagent(thread.info.lane, agent_type, description, call_id, (), warmup)))
-    return tuple(lane for _, lane in sorted(linked, key=lambda pair: (pair[0], pair[1].id)))
+    return tuple(subagent for _, subagent in sorted(linked, key=lambda pair: (pair[0], pair[1].id)))

@@ -1,5 +1,6 @@
 """Put the rows of a session's threads together: subagents, summary, most expensive prompt."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -16,7 +17,7 @@ from flightlog.views.session.timeline import RowMark, describe_uncalled
 def outline_session(
     session: Session, locations: Mapping[str, Location] | None = None, files: Iterable[str] = ()
 ) -> SessionOutline:
-    """Return the outline of a session that is in memory; without `locations` its rows have no records."""
+    """Return the outline of a whole session; without `locations` its rows have no records."""
     rows = {"": RowBuilder(), **{lane.id: RowBuilder() for lane in session.lanes}}
     rows[""].add(session.turns, locations)
     for lane in session.lanes:
@@ -27,7 +28,7 @@ def outline_session(
 def build_outline(
     session: Session, rows: Mapping[str, RowBuilder], lanes: Sequence[Subagent], files: Iterable[str]
 ) -> SessionOutline:
-    """Return the outline made of the rows of all threads; `lanes` are its subagents, linked to their calls."""
+    """Return the outline made of the rows of all threads; `lanes` are linked to their calls."""
     header = replace(session, title=session.heading, turns=(), lanes=())
     # In this order, because sums of floats depend on it.
     rows = {"": rows[""], **{lane.id: rows[lane.id] for lane in lanes}}
@@ -95,7 +96,7 @@ def _add_amounts(amounts: Iterable[float], steps: int, sources: set[CostSource])
     if steps and not sources:
         return Cost(None, CostSource.UNKNOWN)
     source = next(iter(sources)) if len(sources) == 1 else CostSource.MIXED if sources else CostSource.TABLE
-    return Cost(sum((each for each in amounts if each == each), 0.0), source)  # noqa: PLR0124 - NaN
+    return Cost(sum((usd for usd in amounts if not math.isnan(usd)), 0.0), source)
 
 
 def _most_expensive_prompt(
@@ -111,7 +112,7 @@ def _most_expensive_prompt(
         amounts = list(walk.iter_costs("", row + 1, end if end >= 0 else len(main.marks), set()))
         if not amounts:
             continue
-        is_known = any(each == each for each in amounts)  # noqa: PLR0124 - NaN
+        is_known = not all(map(math.isnan, amounts))
         cost = _add_amounts(amounts, len(amounts), sources if is_known else set())
         if best is None or (cost.usd or 0.0, len(amounts)) > (best.cost.usd or 0.0, best.steps):
             number = main.marks.count(RowMark.TURN, 0, row + 1)
@@ -120,7 +121,7 @@ def _most_expensive_prompt(
 
 
 class _StepWalk:
-    """Steps in order, each followed by those of the subagents it started; every subagent comes once."""
+    """Steps in order, each followed by those of the subagents it started, each subagent once."""
 
     def __init__(self, rows: Mapping[str, RowBuilder], subagents: Sequence[SubagentSummary]) -> None:
         self._rows = rows

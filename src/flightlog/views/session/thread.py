@@ -1,7 +1,7 @@
-"""One thread folded in bounded memory: old entries become rows, the last ones are folded again when asked.
+"""Fold one thread in bounded memory: old entries become rows, the last ones stay entries.
 
-Entries are evicted only up to a place that nothing later can reach back over, except for tool
-results, which are attached to their row. An entry that does reach back raises `OutOfOrder`.
+Entries are evicted only up to a position that nothing later can refer back over, except tool
+results, which are attached to their row. An entry that does refer back raises `OutOfOrder`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,14 +12,8 @@ from msgspec.structs import replace
 from flightlog.model.entries import (
     AssistantReply,
     Block,
-    ClientTotalReported,
-    ContextInjected,
     Entry,
-    Ignored,
     Image,
-    RequestLogged,
-    SessionSummarized,
-    SessionTitled,
     SubagentInfo,
     Text,
     Thinking,
@@ -31,17 +25,18 @@ from flightlog.model.entries import (
 )
 from flightlog.model.errors import Damage
 from flightlog.views.session.rows import Locations, RowBuilder, add_location
-from flightlog.views.session.turns import Pricer, Rank, build_turns, follow_replies, rank, sort_entries, starts_turn
+from flightlog.views.session.turns import (
+    ROWLESS,
+    Pricer,
+    Rank,
+    build_turns,
+    follow_replies,
+    rank,
+    sort_entries,
+    starts_turn,
+)
 
 LINKS_MAX = 4_096  # records of the last evicted turn that a reply may still name as its parent
-ROWLESS = (
-    ContextInjected,
-    ClientTotalReported,
-    Ignored,
-    RequestLogged,
-    SessionSummarized,
-    SessionTitled,
-)  # may come at any time
 _START = (1 << 62, "")  # later than any record
 
 
@@ -50,25 +45,24 @@ class OutOfOrder(Exception):
 
 
 class Eviction(NamedTuple):
-    """When a thread is cut, and how many entries are left; they are folded again whenever an outline is asked for."""
+    """With `at` entries, all but the last `keep` are evicted; these are folded for every outline."""
 
     at: int
     keep: int
 
 
-EVICTION = Eviction(at=2_000, keep=200)
+EVICTION = Eviction(at=2_000, keep=200)  # a few MB; folding 200 entries takes a few milliseconds
 
 
 class SeenRecords:
-    """Which records and responses of a session were added, by hash: these are kept for every record."""
+    """The records and responses of a session that were added, by hash to save memory."""
 
     def __init__(self) -> None:
-        """Start without records."""
         self.keys: set[int] = set()
         self._lanes: dict[int, str | None] = {}  # of each response; None if it is a row already
 
     def has_record(self, uuid: str) -> bool:
-        """Whether a record with this id was added."""
+        """Return whether a record with this id was added."""
         return hash(f"{uuid}:0") in self.keys
 
     def add_response(self, entry: Entry) -> None:
@@ -78,7 +72,8 @@ class SeenRecords:
 
     def close_responses(self, entries: Iterable[Entry]) -> None:
         """Allow no more lines of these responses."""
-        self._lanes.update((_hash_response(each), None) for each in entries if isinstance(each.event, AssistantReply))
+        replies = (entry for entry in entries if isinstance(entry.event, AssistantReply))
+        self._lanes.update((_hash_response(entry), None) for entry in replies)
 
 
 def _hash_response(entry: Entry) -> int:
@@ -121,7 +116,9 @@ class ThreadFold:
             raise OutOfOrder("a record comes late")
         if isinstance(entry.event, AssistantReply):
             self._seen.add_response(entry)
-        self._note_first(entry)
+        self.first = min(self.first, rank(entry))
+        if isinstance(entry.event, UserPrompt) and rank(entry) < self._first_prompt[0]:
+            self._first_prompt = (rank(entry), text_of(entry.event.content))
         if isinstance(entry.event, ToolResult) and entry.event.call_id in self._rows.open_calls:
             if entry.event.call_id in self._rows.open_edits and (entry.event.is_error or entry.event.denied):
                 raise OutOfOrder("an edit that is a row already failed")
@@ -145,7 +142,7 @@ class ThreadFold:
         return rows
 
     def _reaches_back(self, entry: Entry) -> bool:
-        """Whether an entry belongs before the evicted ones, or changes them."""
+        """Return whether an entry belongs before the evicted ones, or changes them."""
         if self._evicted is None:
             return False
         if isinstance(entry.event, ToolInputRewritten) and entry.event.call_id not in self._calls:
@@ -155,18 +152,13 @@ class ThreadFold:
         return entry.uuid in self._missing_parents or not self._stray_results.isdisjoint(_tool_use_ids(entry))
 
     def _may_come_late(self, entry: Entry) -> bool:
-        """Whether an entry makes no row of its own: a result is part of its call's row."""
+        """Return whether an entry makes no row of its own: a result is part of its call's row."""
         if isinstance(entry.event, ToolResult):
             return entry.event.call_id in self._calls or entry.event.call_id in self._rows.open_calls
         return isinstance(entry.event, ROWLESS)
 
-    def _note_first(self, entry: Entry) -> None:
-        self.first = min(self.first, rank(entry))
-        if isinstance(entry.event, UserPrompt) and rank(entry) < self._first_prompt[0]:
-            self._first_prompt = (rank(entry), text_of(entry.event.content))
-
     def _evict_old_entries(self) -> None:
-        """Turn old entries into rows, if there is a place to cut."""
+        """Turn old entries into rows, if there is a position to cut."""
         ordered = sort_entries(self._entries.values())
         chain = self._find_chain(ordered)
         cut = self._find_eviction_point(ordered)
@@ -176,7 +168,7 @@ class ThreadFold:
         old, rest = ordered[:cut], ordered[cut:]
         self._check_not_rewound(ordered, chain)
         calls = {call for entry in old for call in _tool_use_ids(entry)}
-        results = [each for each in rest if isinstance(each.event, ToolResult) and each.event.call_id in calls]
+        results = [entry for entry in rest if isinstance(entry.event, ToolResult) and entry.event.call_id in calls]
         turns = [replace(turn, rewound=False) for turn in build_turns([*old, *results], self._price)]
         self._rows.add(turns, self._locations, goes_on=self._evicted is not None)
         self._stray_results |= _result_ids(old) - calls
@@ -191,39 +183,40 @@ class ThreadFold:
         self._entries = {entry.key: entry for entry in rest}
         self._calls = {call for entry in rest for call in _tool_use_ids(entry)}
         names = {entry.uuid for entry in rest} | {f"result:{call}" for call in _result_ids(rest)}
-        names |= {f"rewrite:{each.event.call_id}" for each in rest if isinstance(each.event, ToolInputRewritten)}
+        rewrites = [entry.event for entry in rest if isinstance(entry.event, ToolInputRewritten)]
+        names |= {f"rewrite:{event.call_id}" for event in rewrites}
         self._locations = {name: self._locations[name] for name in self._locations.keys() & names}
 
     def _find_eviction_point(self, ordered: Sequence[Entry]) -> int:
-        """Return the last place, `keep` before the end, that nothing after it reaches back over; 0 if there is none."""
+        """Return the last position that no later entry refers back over, at least `keep` from the end."""
         count = len(ordered)
         first_of: dict[str, int] = {}
         calls_at: dict[str, int] = {}
-        tops = [-1]  # the latest time of a row before each place
-        for place, entry in enumerate(ordered):
-            first_of.setdefault(_response_name(entry), place)
-            calls_at.update((call, place) for call in _tool_use_ids(entry))
+        tops = [-1]  # the latest time of a row before each position
+        for position, entry in enumerate(ordered):
+            first_of.setdefault(_response_name(entry), position)
+            calls_at.update((call, position) for call in _tool_use_ids(entry))
             tops.append(tops[-1] if isinstance(entry.event, ROWLESS) else max(tops[-1], entry.order_ms))
         parents = _furthest_parents(ordered)
-        reach, floor_ms = count, _START[0]  # the earliest place and time of what comes after
+        reach, floor_ms = count, _START[0]  # the earliest position and time of what comes after
         # Notes before the first prompt belong to its turn, so they are not evicted without it.
-        starts = (place for place, entry in enumerate(ordered) if _can_start_rows(entry))
+        starts = (position for position, entry in enumerate(ordered) if _can_start_rows(entry))
         opening = next(starts, count) if self._evicted is None else 0
-        for place in range(count - 1, opening, -1):
-            entry = ordered[place]
+        for position in range(count - 1, opening, -1):
+            entry = ordered[position]
             if not isinstance(entry.event, ROWLESS):
                 floor_ms = min(floor_ms, entry.order_ms)
             if isinstance(entry.event, AssistantReply):
                 reach = min(reach, first_of[_response_name(entry)])
             if isinstance(entry.event, ToolInputRewritten):
                 reach = min(reach, calls_at.get(entry.event.call_id, reach))
-            is_clear = reach >= place and parents[place - 1] < place and tops[place] < floor_ms == entry.order_ms
-            if is_clear and place <= count - self._eviction.keep and _can_start_rows(entry):
-                return place
+            is_clear = reach >= position > parents[position - 1] and tops[position] < floor_ms == entry.order_ms
+            if is_clear and position <= count - self._eviction.keep and _can_start_rows(entry):
+                return position
         return 0
 
     def _find_chain(self, ordered: Sequence[Entry]) -> set[str]:
-        """Return the records that lead to the last one; they must go on from the end of the evicted ones."""
+        """Return the records that lead to the last one; the evicted ones must lead to them."""
         chain, parent = follow_replies(ordered)
         if self._evicted is not None and parent not in self._links and self._seen.has_record(parent):
             raise OutOfOrder("the thread goes on from an older record")
@@ -236,7 +229,7 @@ class ThreadFold:
                 raise OutOfOrder("a prompt was taken back")
 
     def _link_evicted(self, old: Sequence[Entry], chain: set[str]) -> None:
-        """Keep the ids of the last evicted turn, which the next records may name as their parent."""
+        """Keep the ids of the last evicted turn: they may be parents of the next records."""
         links = list(self._links)
         for entry in old:
             if entry.uuid in chain:
@@ -258,10 +251,8 @@ def _fullness(entry: Entry) -> tuple[int, int, str, int, str]:
 
 
 def _tool_use_ids(entry: Entry) -> list[str]:
-    event = entry.event
-    return (
-        [block.id for block in event.content if isinstance(block, ToolUse)] if isinstance(event, AssistantReply) else []
-    )
+    content = entry.event.content if isinstance(entry.event, AssistantReply) else ()
+    return [block.id for block in content if isinstance(block, ToolUse)]
 
 
 def _result_ids(entries: Iterable[Entry]) -> set[str]:
@@ -274,51 +265,45 @@ def _response_name(entry: Entry) -> str:
 
 
 def _can_start_rows(entry: Entry) -> bool:
-    """Whether rows can start here; a note before a prompt would become part of the next turn."""
+    """Return whether rows can start here; a note before a prompt is part of the next turn."""
     return starts_turn(entry) or (isinstance(entry.event, AssistantReply) and not entry.event.synthetic)
 
 
 def _furthest_parents(ordered: Sequence[Entry]) -> list[int]:
-    """Return for each place the furthest place that the records up to it have as a parent."""
-    place_of = {entry.uuid: place for place, entry in enumerate(ordered) if entry.uuid}
+    """Return for each position the furthest parent of the records up to it."""
+    position_of = {entry.uuid: position for position, entry in enumerate(ordered) if entry.uuid}
     parents, furthest = [], -1
     for entry in ordered:
-        furthest = max(furthest, place_of.get(entry.parent, -1))
+        furthest = max(furthest, position_of.get(entry.parent, -1))
         parents.append(furthest)
     return parents
 
 
 SHORT_BYTES = 2_000  # a record of that size is not worth shortening
-TEXT_CHARS_MAX = 400
+TEXT_CHARS_MAX = 400  # more than any title or row shows
+ITEMS_MAX = 20  # of a list or an object in a tool's input
 PROMPT_CHARS_MAX = 100_000  # a subagent is matched to its call by its whole prompt
 
 
 def shorten_texts(entry: Entry | Damage | SubagentInfo) -> Entry | Damage | SubagentInfo:
-    """Return an entry without its long texts, for an outline that has to hold every entry."""
+    """Return an entry without its long texts, for an outline that has to keep every entry."""
     if not isinstance(entry, Entry) or entry.length <= SHORT_BYTES:
         return entry
-    match entry.event:
-        case AssistantReply() as event:
-            return replace(entry, event=replace(event, content=_shorten(event.content, TEXT_CHARS_MAX)))
-        case ToolResult() as event:
-            content = _shorten(event.content, TEXT_CHARS_MAX)
-            return replace(entry, event=replace(event, content=content, detail=None))
-        case UserPrompt() as event:
-            return replace(entry, event=replace(event, content=_shorten(event.content, PROMPT_CHARS_MAX)))
-        case ToolInputRewritten() as event:
-            return replace(entry, event=replace(event, input=_shorten_input(event.input)))
-        case _:
-            return entry
+    event = entry.event
+    if isinstance(event, AssistantReply | ToolResult | UserPrompt):
+        limit = PROMPT_CHARS_MAX if isinstance(event, UserPrompt) else TEXT_CHARS_MAX
+        event = replace(event, content=tuple(_shorten_block(block, limit) for block in event.content))
+    if isinstance(event, ToolResult):
+        event = replace(event, detail=None)
+    if isinstance(event, ToolInputRewritten):
+        event = replace(event, input=_shorten_input(event.input))
+    return replace(entry, event=event)
 
 
-def _shorten(content: Iterable[Block], most: int) -> tuple[Block, ...]:
-    return tuple(_shorten_block(block, most) for block in content)
-
-
-def _shorten_block(block: Block, most: int) -> Block:
+def _shorten_block(block: Block, limit: int) -> Block:
     match block:
-        case Text() | Thinking() if len(block.text) > most:
-            return replace(block, text=block.text[:most] + "…")
+        case Text() | Thinking():
+            return replace(block, text=_shorten_text(block.text, limit))
         case ToolUse():
             return replace(block, input=_shorten_input(block.input))
         case Image():
@@ -327,12 +312,16 @@ def _shorten_block(block: Block, most: int) -> Block:
             return block
 
 
-def _shorten_input(given: dict[str, Any]) -> dict[str, Any]:
+def _shorten_input(arguments: dict[str, Any]) -> dict[str, Any]:
     # Subagents are matched to calls by `prompt`.
-    return {key: value if key == "prompt" else _shorten_value(value) for key, value in given.items()}
+    return {key: value if key == "prompt" else _shorten_value(value) for key, value in arguments.items()}
 
 
 def _shorten_value(value: Any) -> Any:
     if isinstance(value, str):
-        return value if len(value) <= TEXT_CHARS_MAX else value[:TEXT_CHARS_MAX] + "…"
-    return "…" if isinstance(value, list | dict) and len(value) > 20 else value
+        return _shorten_text(value, TEXT_CHARS_MAX)
+    return "…" if isinstance(value, list | dict) and len(value) > ITEMS_MAX else value
+
+
+def _shorten_text(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + "…"

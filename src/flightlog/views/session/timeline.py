@@ -1,11 +1,11 @@
-"""A thread as rows to scroll through and as bars, and the part of a session that an address names.
+"""The rows of a thread, and the part of a session that an address names.
 
-One row for each prompt, step and note, in order; its id is the end of its address.
+There is one row for each prompt, step and note, in order; its id is the end of its address.
 """
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections import deque
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -13,7 +13,6 @@ from flightlog.model.addresses import Address
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Note, NoteKind, Session, Step, Subagent, Turn
 
-BARS_MAX = 240  # as many as a page can show side by side
 _FAILURES = frozenset({NoteKind.API_FAILURE, NoteKind.INTERRUPTION})
 
 
@@ -36,7 +35,7 @@ class RowMark(enum.IntEnum):
 
 
 class TimelineRow(Struct, frozen=True):
-    """One row; `id` is `turn`, `turn.step`, `turn.nN` or `lN`, and `lanes` are the subagents it started."""
+    """One row; `id` is `turn`, `turn.step`, `turn.nN` or `lN`, `lanes` are started subagents."""
 
     id: str
     kind: RowKind
@@ -47,18 +46,6 @@ class TimelineRow(Struct, frozen=True):
     def failure_count(self) -> int:
         """Return the number of failures in this row."""
         return count_failures(self.item)
-
-
-class TimelineBar(Struct, frozen=True):
-    """Some neighboring rows, summed up."""
-
-    first: int
-    count: int
-    usd: float
-    tokens: int
-    failed: int
-    compacted: bool
-    turns: int
 
 
 def count_failures(item: Turn | Step | Note) -> int:
@@ -85,44 +72,25 @@ def mark_of(item: Turn | Step | Note) -> RowMark:
 
 def build_rows(session: Session, lane: Subagent | None = None) -> list[TimelineRow]:
     """Return the rows of the main thread, or of a subagent's."""
-    started: dict[str, Subagent] = {each.call_id: each for each in session.lanes if each.call_id}
+    started = _subagents_by_call(session)
     turns = lane.turns if lane else session.turns
     rows = [row for turn in turns for row in _turn_rows(turn, started)]
-    return rows if lane else [*rows, *_uncalled_subagents(session)]
+    if lane is None:
+        uncalled = (subagent for subagent in session.lanes if not subagent.call_id)
+        for number, subagent in enumerate(uncalled, 1):
+            note = Note(NoteKind.REMARK, describe_uncalled(subagent))
+            rows.append(TimelineRow(f"l{number}", RowKind.NOTE, note, (subagent,)))
+    return rows
+
+
+def _subagents_by_call(session: Session) -> dict[str, Subagent]:
+    return {subagent.call_id: subagent for subagent in session.lanes if subagent.call_id}
 
 
 def describe_uncalled(lane: Subagent) -> str:
     """Return the text of the row for a subagent without a known call."""
     kind = "warm-up" if lane.warmup else lane.agent_type or "subagent"
     return f"{kind} without a call on record"
-
-
-def row_bars(rows: Sequence[TimelineRow], bars_max: int = BARS_MAX) -> list[TimelineBar]:
-    """Return at most `bars_max` bars, each the sum of as many rows."""
-    steps = [row.item if isinstance(row.item, Step) else None for row in rows]
-    usd = [step.cost.usd or 0.0 if step else 0.0 for step in steps]
-    tokens = [step.usage.total if step else 0 for step in steps]
-    marks = bytes(mark_of(row.item) for row in rows)
-    return sum_bars(marks, usd, tokens, [row.failure_count for row in rows], bars_max)
-
-
-def sum_bars(
-    marks: bytes, usd: Sequence[float], tokens: Sequence[int], failed: Sequence[int], bars_max: int
-) -> list[TimelineBar]:
-    """Return at most `bars_max` bars of equal length; an unknown cost is NaN and left out."""
-    size = max(-(-len(marks) // bars_max), 1)
-    return [
-        TimelineBar(
-            first,
-            min(size, len(marks) - first),
-            sum(each for each in usd[first : first + size] if each == each),  # noqa: PLR0124 - NaN
-            sum(tokens[first : first + size]),
-            sum(failed[first : first + size]),
-            RowMark.COMPACTION in marks[first : first + size],
-            marks.count(RowMark.TURN, first, first + size),
-        )
-        for first in range(0, len(marks), size)
-    ]
 
 
 def _turn_rows(turn: Turn, started: dict[str, Subagent]) -> Iterator[TimelineRow]:
@@ -135,13 +103,6 @@ def _turn_rows(turn: Turn, started: dict[str, Subagent]) -> Iterator[TimelineRow
         else:
             lanes = tuple(started[call.id] for call in item.calls if call.id in started)
             yield TimelineRow(f"{turn.number}.{item.number}", RowKind.STEP, item, lanes)
-
-
-def _uncalled_subagents(session: Session) -> Iterator[TimelineRow]:
-    lanes = [lane for lane in session.lanes if not lane.call_id]
-    for number, lane in enumerate(lanes, 1):
-        note = Note(NoteKind.REMARK, describe_uncalled(lane))
-        yield TimelineRow(f"l{number}", RowKind.NOTE, note, (lane,))
 
 
 def iter_turns(session: Session) -> Iterator[tuple[str, Turn]]:
@@ -165,19 +126,14 @@ def all_steps(session: Session) -> Iterator[Step]:
 
 def turn_steps(session: Session, turn: Turn) -> Iterator[Step]:
     """Yield the steps of a turn, each followed by those of the subagents it started."""
-    lanes = {lane.call_id: lane for lane in session.lanes if lane.call_id}
-    yield from _steps_with_subagents(turn.steps, lanes, set())
-
-
-def _steps_with_subagents(steps: Iterable[Step], lanes: dict[str, Subagent], seen: set[str]) -> Iterator[Step]:
-    for step in steps:
+    subagents = _subagents_by_call(session)
+    waiting = deque(turn.steps)
+    while waiting:
+        step = waiting.popleft()
         yield step
-        for call in step.calls:
-            lane = lanes.get(call.id)
-            if lane is not None and lane.id not in seen:
-                seen.add(lane.id)
-                inner = chain.from_iterable(turn.steps for turn in lane.turns)
-                yield from _steps_with_subagents(inner, lanes, seen)
+        started = [subagents.pop(call.id) for call in step.calls if call.id in subagents]
+        inner = [step for subagent in started for turn in subagent.turns for step in turn.steps]
+        waiting.extendleft(reversed(inner))
 
 
 def map_addresses(session: Session) -> dict[str, str]:
@@ -226,9 +182,8 @@ def find_turn(session: Session, at: Address) -> Turn:
     turns = lane.turns if lane else session.turns
     turn = next((turn for turn in turns if turn.number == at.turn), None)
     if turn is None:
-        raise NotFound(
-            f"no turn {at.turn} in {session.id}; it has {len(turns)}", hint=f"flightlog session show {session.id}"
-        )
+        hint = f"flightlog session show {session.id}"
+        raise NotFound(f"no turn {at.turn} in {session.id}; it has {len(turns)}", hint=hint)
     return turn
 
 
@@ -237,8 +192,6 @@ def find_step(session: Session, at: Address) -> Step:
     turn = find_turn(session, at)
     step = next((step for step in turn.steps if step.number == at.step), None)
     if step is None:
-        raise NotFound(
-            f"no step {at.step} in turn {at.turn}; it has {len(turn.steps)}",
-            hint=f"flightlog session show '{Address(session.id, at.turn, lane=at.lane)}'",
-        )
+        hint = f"flightlog session show '{Address(session.id, at.turn, lane=at.lane)}'"
+        raise NotFound(f"no step {at.step} in turn {at.turn}; it has {len(turn.steps)}", hint=hint)
     return step

@@ -13,7 +13,10 @@ inside the turn. A response is one step, however many lines it has.
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from flightlog.model.entries import (
     ApiError,
@@ -38,7 +41,8 @@ from flightlog.model.entries import (
 from flightlog.model.session import Note, NoteKind, Step, ToolCall, Turn
 from flightlog.model.usage import Cost, Usage
 
-Rank = tuple[int, str]
+Rank = tuple[int, str]  # time, key
+_MESSAGES = (UserPrompt, AssistantReply, ToolResult)
 _TURN_STARTS = frozenset({PromptKind.HUMAN, PromptKind.TASK, PromptKind.COMMAND})
 _NOTES = {
     PromptKind.CLIENT: NoteKind.CLIENT,
@@ -47,6 +51,8 @@ _NOTES = {
     PromptKind.INTERRUPTION: NoteKind.INTERRUPTION,
     PromptKind.COMMAND_OUTPUT: NoteKind.COMMAND,
 }
+# Events that make no row; their records may come at any time.
+ROWLESS = (ContextInjected, ClientTotalReported, Ignored, RequestLogged, SessionSummarized, SessionTitled)
 Pricer = Callable[[str, Usage, int | None], Cost]
 
 
@@ -54,17 +60,17 @@ def sort_entries(entries: Iterable[Entry]) -> list[Entry]:
     """Return `entries`, each after its parent."""
     pool = sorted(entries, key=rank)
     by_uuid: dict[str, int] = {}
-    for place, entry in enumerate(pool):
+    for index, entry in enumerate(pool):
         if entry.uuid:
-            by_uuid.setdefault(entry.uuid, place)
+            by_uuid.setdefault(entry.uuid, index)
     waiting = defaultdict(list)
     ready = []
-    for place, entry in enumerate(pool):
+    for index, entry in enumerate(pool):
         parent = by_uuid.get(entry.parent) if entry.parent else None
-        if parent is None or parent == place or pool[parent].uuid == entry.uuid:
-            ready.append(place)
+        if parent is None or parent == index or pool[parent].uuid == entry.uuid:
+            ready.append(index)
         else:
-            waiting[parent].append(place)
+            waiting[parent].append(index)
     return _release_children(pool, ready, waiting)
 
 
@@ -73,12 +79,12 @@ def _release_children(pool: list[Entry], ready: list[int], waiting: dict[int, li
     placed = [False] * len(pool)
     heapq.heapify(ready)
     while ready:
-        place = heapq.heappop(ready)
-        placed[place] = True
-        ordered.append(pool[place])
-        for child in waiting.pop(place, ()):
+        index = heapq.heappop(ready)
+        placed[index] = True
+        ordered.append(pool[index])
+        for child in waiting.pop(index, ()):
             heapq.heappush(ready, child)
-    ordered.extend(entry for place, entry in enumerate(pool) if not placed[place])
+    ordered.extend(entry for index, entry in enumerate(pool) if not placed[index])
     return ordered
 
 
@@ -95,7 +101,8 @@ def starts_turn(entry: Entry) -> bool:
 def follow_replies(ordered: Sequence[Entry]) -> tuple[set[str], str]:
     """Return the records that lead to the last one, and the first parent that is not among them."""
     parents = {entry.uuid: entry.parent for entry in ordered if entry.uuid}
-    uuid = next((each.uuid for each in reversed(ordered) if each.uuid and _is_message(each)), "")
+    messages = (entry for entry in reversed(ordered) if entry.uuid and isinstance(entry.event, _MESSAGES))
+    uuid = next((entry.uuid for entry in messages), "")
     chain: set[str] = set()
     while uuid in parents and uuid not in chain:
         chain.add(uuid)
@@ -132,17 +139,8 @@ class _TurnBuilder:
                 self._ran[entry.event.call_id] = entry.event.input
             case ContextCompacted() | ApiError() | ClientNote() | UnknownRecord():
                 self._add_note(entry, *describe_note(entry.event))
-            case (
-                ContextInjected()
-                | ClientTotalReported()
-                | SessionTitled()
-                | SessionSummarized()
-                | RequestLogged()
-                | Ignored()
-            ):
-                pass
             case _:
-                assert_never(entry.event)
+                assert isinstance(entry.event, ROWLESS)
 
     def build_turns(self) -> list[Turn]:
         """Return the turns; a first turn without prompt and items is left out."""
@@ -185,11 +183,11 @@ class _TurnBuilder:
         self._lines[name].append(entry)
 
     def _add_note(self, entry: Entry, kind: NoteKind, text: str) -> None:
-        """Add a note, unless it repeats the one before: a hook's text comes once framed and once bare."""
+        """Add a note, unless it repeats the one before, as the text of a hook does."""
         items = self._current()
         before = items[-1] if items else None
-        again = isinstance(before, Note) and before.kind is kind and _repeats(text, before)
-        if not again:
+        earlier = before.text if isinstance(before, Note) and before.kind is kind else None
+        if earlier is None or not (text == earlier or (kind is NoteKind.HOOK and text in earlier)):
             items.append(Note(kind, text, entry.at_ms))
 
     def _is_opening(self) -> bool:
@@ -202,15 +200,10 @@ class _TurnBuilder:
         return self._turns[-1][1]
 
     def _build_items(self, parts: list[str | Note]) -> tuple[Step | Note, ...]:
-        items: list[Step | Note] = []
-        steps = 0
-        for part in parts:
-            if isinstance(part, Note):
-                items.append(part)
-            else:
-                steps += 1
-                items.append(self._build_step(steps, self._lines[part]))
-        return tuple(items)
+        numbers = count(1)
+        return tuple(
+            part if isinstance(part, Note) else self._build_step(next(numbers), self._lines[part]) for part in parts
+        )
 
     def _build_step(self, number: int, lines: list[Entry]) -> Step:
         replies = [(entry, entry.event) for entry in lines if isinstance(entry.event, AssistantReply)]
@@ -235,40 +228,31 @@ class _TurnBuilder:
         )
 
     def _build_call(self, entry: Entry, use: ToolUse) -> ToolCall:
-        answer = self._results.get(use.id)
-        result = answer.event if answer is not None else None
-        assert result is None or isinstance(result, ToolResult)
         call = ToolCall(use.id, use.name, use.input, ran_input=self._ran.get(use.id), started_ms=entry.at_ms)
-        if answer is None or result is None:
+        answer = self._results.get(use.id)
+        if answer is None:
             return call
-        return ToolCall(
-            call.id,
-            call.name,
-            call.input,
-            result=result.content,
-            is_error=result.is_error,
-            denied=result.denied,
-            ran_input=call.ran_input,
-            spilled=result.spilled,
-            started_ms=call.started_ms,
+        assert isinstance(answer.event, ToolResult)
+        return replace(
+            call,
+            result=answer.event.content,
+            is_error=answer.event.is_error,
+            denied=answer.event.denied,
+            spilled=answer.event.spilled,
             ended_ms=answer.at_ms,
-            lane=result.agent_id,
-            detail=result.detail,
+            lane=answer.event.agent_id,
+            detail=answer.event.detail,
             result_uuid=answer.uuid,
         )
-
-
-def _repeats(text: str, before: Note) -> bool:
-    return text == before.text or (before.kind is NoteKind.HOOK and text in before.text)
 
 
 def describe_note(event: ContextCompacted | ApiError | ClientNote | UnknownRecord) -> tuple[NoteKind, str]:
     """Return the kind and the text of the note for what the client did by itself."""
     match event:
         case ContextCompacted():
-            size = f"{event.tokens_before:,}"
             after = f" to {event.tokens_after:,}" if event.tokens_after else ""
-            return NoteKind.COMPACTION, f"context compacted ({event.trigger or 'unsaid'}), from {size}{after} tokens"
+            size = f"from {event.tokens_before:,}{after} tokens"
+            return NoteKind.COMPACTION, f"context compacted ({event.trigger or 'unsaid'}), {size}"
         case ApiError():
             again = f", try {event.attempt}" if event.attempt else ""
             return NoteKind.API_FAILURE, f"{event.message}{again}"
@@ -281,7 +265,7 @@ def describe_note(event: ContextCompacted | ApiError | ClientNote | UnknownRecor
 
 
 def _find_rewound(entries: Sequence[Entry]) -> set[str]:
-    """Return the keys of prompts taken back: they reply to the living thread but do not lead to its end."""
+    """Return the keys of prompts taken back and of the records that follow from them."""
     living, _ = follow_replies(entries)
     dead: set[str] = set()
     keys = set()
@@ -291,7 +275,3 @@ def _find_rewound(entries: Sequence[Entry]) -> set[str]:
             dead.add(entry.uuid)
             keys.add(entry.key)
     return keys
-
-
-def _is_message(entry: Entry) -> bool:
-    return isinstance(entry.event, UserPrompt | AssistantReply | ToolResult)

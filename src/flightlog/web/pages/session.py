@@ -281,7 +281,7 @@ async def download_trajectory(request: web.Request) -> web.StreamResponse:
 
 
 def _pack_files(archive: Archive, name: str) -> tuple[bytes, str, str]:
-    bundle = build_trajectory(archive.read_session(name), known=archive.thread_contexts(name))
+    bundle = build_trajectory(archive.read_session(name), contexts=archive.thread_contexts(name))
     files = dict(bundle.iter_files())
     if len(files) == 1:
         return files[MAIN], "json", "application/json"
