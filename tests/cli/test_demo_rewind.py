@@ -78,7 +78,7 @@ def test_from_a_run_that_went_wrong_to_two_branches_that_went_right(tmp_path):
     assert (tmp_path / "work" / "a").read_text() == "two\n"
     assert not (tmp_path / "work" / "b").exists()
     side = harness(tmp_path, "compare", "try", told[0]["run_name"])[1]
-    assert "they part in turn 2" in side
+    assert "they diverge in turn 2" in side
 
     later = json.loads(harness(tmp_path, "replay", "try", "--turn", "3", "--json")[1])[0]["replay"]
     assert [each["kind"] for each in later["side_effects_not_restored"]] == ["network"]

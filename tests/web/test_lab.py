@@ -301,7 +301,7 @@ def test_a_replay_is_started_by_keyboard_alone_and_the_page_follows_it(place, mo
         page.until("location.pathname.endsWith('/replay') && document.getElementById('start')")
         page.js("document.getElementById('start').focus()")
         page.key("Enter")
-        page.until("document.getElementById('errand')")
+        page.until("document.getElementById('replay-status')")
         page.until("document.querySelector('#replay-status [role=status]').innerText.includes('completed')", 60)
         page.until("document.querySelector('#replay-status table a').innerText.startsWith('replay_shop')")
         assert (page.dialogs, page.outside(), page.complaints) == ([], [], [])

@@ -164,7 +164,7 @@ def _find_offer(path: tuple[str, ...], parameter: str) -> Offer | None:
 def completion(shell: str, *, as_json: bool) -> None:
     """Print the shell completion script.
 
-    It completes commands and ids of flightlog and its aliases. Load it in your shell's startup file:
+    It completes commands and ids of flightlog and its aliases. Load it when your shell starts:
 
     \b
     bash  eval "$(flightlog completion bash)"      in ~/.bashrc

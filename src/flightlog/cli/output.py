@@ -58,7 +58,7 @@ def format_examples(*commands: str) -> str:
 
 
 def format_value(value: object) -> str:
-    """Return a string as it is and any other value as JSON, which people read better than Python."""
+    """Return a string as it is, and any other value as JSON instead of a Python literal."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 

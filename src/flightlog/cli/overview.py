@@ -107,7 +107,7 @@ def rewind(*, as_json: bool) -> int:
 def status(*, as_json: bool) -> None:
     """Show running sessions and recording status.
 
-    Lists running sessions, billing profiles and problems, then how much is archived, sealed or lost.
+    Lists running sessions, billing profiles and problems, then what is archived, sealed or lost.
     """
     import msgspec
 
@@ -170,7 +170,7 @@ def show_dashboard(runtime: "Runtime", lives: "Sequence[LiveState]") -> None:
 
 
 def live_json(runtime: "Runtime", live: "LiveState") -> dict[str, Any]:
-    """Return the live state with the keys of runtime-state.yaml, redacted: a path may hold a secret."""
+    """Return the redacted live state with the keys of runtime-state.yaml."""
     from flightlog.live.service import redact_for_output
     from flightlog.live.state import to_wire
 

@@ -290,7 +290,7 @@ def trust(target: str, *, yes: bool, revoke: bool, as_json: bool) -> int:
 
 
 def ask_consent(needed: ConsentNeeded) -> bool:
-    """Show the effects, ask at a terminal for consent and record it; return whether it was given."""
+    """Show the effects, ask for consent at a terminal and record it; return the answer."""
     _print_effects(needed.effects, err=True)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False

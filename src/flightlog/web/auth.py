@@ -90,7 +90,7 @@ class AccessGuard:
         return check
 
     def _refuse_request(self, request: web.Request) -> web.StreamResponse | None:
-        # The port comes from the socket, not from the Host header; a closed client has no transport.
+        # The port comes from the socket, not from the Host header; a closed client has none.
         port: int = request.transport.get_extra_info("sockname")[1] if request.transport else 0
         hosts = {f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"}
         if request.headers.get("Host", "") not in hosts:
@@ -137,13 +137,13 @@ class AccessGuard:
         return "token" in request.query and request.path == self._front and request.method in READING
 
     def _is_opened_link(self, request: web.Request) -> bool:
-        """Return whether the sign-in address was opened in a tab, by a link or by `open_browser`."""
+        """Return whether the sign-in address was opened in a tab, as by `open_browser`."""
         headers = request.headers
         is_tab = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == ("navigate", "document")
         return is_tab and self._is_sign_in(request)
 
     def _redirect_to_front(self, request: web.Request) -> web.Response:
-        """Redirect to the first page. Browsers drop a strict cookie in a redirect from another site."""
+        """Redirect to the first page; by HTML after another site, where a strict cookie is lost."""
         if request.headers.get("Sec-Fetch-Site") not in OTHER_SITES:
             return web.Response(status=303, headers={"Location": self._front})
         html = f'<!doctype html><meta http-equiv="refresh" content="0;url={self._front}"><title>flightlog</title>\n'

@@ -36,7 +36,7 @@ class SessionCache:
     """Cached session pages and the readers of growing sessions."""
 
     def __init__(self, archive: Callable[[str], Archive], title: Callable[[str], str]) -> None:
-        """Take `archive`, which opens the archive of a session, and `title`, its title in the list."""
+        """Take functions that return the archive and the title of a session."""
         self._archive, self._title = archive, title
         self._pages: OrderedDict[str, SessionPage] = OrderedDict()
         self._followers: OrderedDict[str, SessionFollower] = OrderedDict()

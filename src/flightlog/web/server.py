@@ -31,7 +31,7 @@ STATUS: tuple[tuple[type[FlightlogError], int], ...] = (
     (Unavailable, 503),
     (FlightlogError, 500),
 )
-# Browsers send headers at once and our pages poll every 3 s; a longer silence is a half-open request.
+# Browsers send headers at once and our pages poll every 3 s; longer silence is a half-open request.
 IDLE_S = 10
 # The body of a refused request is read for this long, so that the client gets the refusal.
 LINGER_S = 2

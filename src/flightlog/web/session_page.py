@@ -1,4 +1,4 @@
-"""A session as a web page shows it: the outline in memory, the text of rows read when they are drawn.
+"""A session as a web page shows it: the outline in memory, row texts read when they are drawn.
 
 Rows are equal to those of a fold of the whole session, but only their own records are read.
 """
@@ -111,16 +111,12 @@ class SessionPage:
     def load_rows(self, rows: Sequence[int], lane: str = "") -> list[PageRow]:
         """Read rows from the recording."""
         thread = self.thread_of(lane)
-        records = (
-            [thread.read_records(row, row + 1)[0] for row in rows]
-            if not _is_run(rows)
-            else _read_row_range(thread, rows)
-        )
-        content = _RowContent(
-            self._archive.read_entries_at(
-                sorted({location for record in records for location in self._record_locations(record)})
-            )
-        )
+        if isinstance(rows, range) and rows.step == 1:
+            records = thread.read_records(rows[0], rows[-1] + 1) if rows else []
+        else:
+            records = [thread.read_records(row, row + 1)[0] for row in rows]
+        locations = {location for record in records for location in self._record_locations(record)}
+        content = _RowContent(self._archive.read_entries_at(sorted(locations)))
         return [self._build_row(thread, row, record, content) for row, record in zip(rows, records, strict=True)]
 
     @functools.cached_property
@@ -154,14 +150,6 @@ class SessionPage:
     @functools.cached_property
     def _subagents_by_call(self) -> dict[str, SubagentSummary]:
         return {lane.call_id: lane for lane in self.outline.subagents if lane.call_id}
-
-
-def _is_run(rows: Sequence[int]) -> bool:
-    return isinstance(rows, range) and rows.step == 1
-
-
-def _read_row_range(thread: ThreadOutline, rows: Sequence[int]) -> list[RowRecord]:
-    return thread.read_records(rows[0], rows[-1] + 1) if rows else []
 
 
 def _build_turn(number: int, record: RowRecord, content: "_RowContent") -> Turn:

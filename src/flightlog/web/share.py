@@ -26,7 +26,7 @@ SCRIPT = "share.js"
 
 
 def render_share_page(document: Redacted[SessionDocument], redactor: Redactor, templates: Environment) -> Redacted[str]:
-    """Return the page of a redacted session, scanned again by `redactor`, which knows its values."""
+    """Return the page of a redacted session; `redactor`, which knows its values, scans it again."""
     session = document.value.session
     outline = outline_session(session)
     rows, subagent_rows = _rows_of_each_subagent(session)

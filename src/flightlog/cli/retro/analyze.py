@@ -50,7 +50,7 @@ def rate(pattern: str, rating: str, *, comment: str, as_json: bool) -> None:
 def answer(question: str, response: str, *, rating: int | None, as_json: bool) -> None:
     """Answer a feedback question.
 
-    QUESTION is insight_accuracy, insight_actionable, missing_patterns, most_useful or overall_value.
+    QUESTION: insight_accuracy, insight_actionable, missing_patterns, most_useful, overall_value.
     """
     from flightlog.retro.service import record_answer
     from flightlog.retro.store import open_retro_store
@@ -321,7 +321,7 @@ def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
     say: str,
     tell: Callable[[str], object],
 ) -> "RetroAnalysis":
-    """Send the findings to the analyst and print replies; at a terminal go on until an empty line."""
+    """Send the findings to the analyst and print replies; at a terminal, until an empty line."""
     from flightlog.retro.analysis.analyze import apply_analyst_names
     from flightlog.retro.service import ask_analyst, make_analyst
 

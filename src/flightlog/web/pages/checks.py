@@ -27,10 +27,7 @@ async def show_dataset(request: web.Request) -> web.StreamResponse:
 
 def _dataset_context(runtime: Runtime) -> dict[str, Any]:
     location = find_dataset(runtime)
-    return {
-        "stats": dataset_stats(runtime, location) if location is not None else None,
-        "where": str(location.tracked_dir) if location else "",
-    }
+    return {"stats": dataset_stats(runtime, location) if location is not None else None}
 
 
 DATASET_SECTION = NavSection("Dataset", "/dataset", ("dataset",), (web.get("/dataset", show_dataset),))

@@ -158,7 +158,7 @@ async def show_run(request: web.Request) -> web.StreamResponse:
 
 
 async def show_divergence(request: web.Request) -> web.StreamResponse:
-    """Show where a run and its branches diverge; loaded later, because it reads every transcript."""
+    """Show where a run and its branches diverge; loaded later, as it reads all transcripts."""
     template = "lab_divergence_part.html" if "HX-Request" in request.headers else "lab_divergence.html"
     return await request.app[CONTEXT].answer_with(template, _divergence_context, request.match_info["run"])
 

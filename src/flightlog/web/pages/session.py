@@ -14,7 +14,7 @@ from flightlog.model.addresses import Address
 from flightlog.model.errors import NotFound
 from flightlog.model.session import Step
 from flightlog.model.text import one_line
-from flightlog.views.atif.writer import MAIN, TrajectoryBundle, build_trajectory
+from flightlog.views.atif.writer import MAIN, build_trajectory
 from flightlog.views.session.outline import CHUNK_ROWS, SubagentSummary
 from flightlog.views.session.timeline import RowMark
 from flightlog.views.transcript import RenderOptions, render_passage, render_session
@@ -62,14 +62,12 @@ async def show_session(request: web.Request) -> web.StreamResponse:
 
 async def show_rows(request: web.Request) -> web.StreamResponse:
     """Show one part of the timeline."""
-    context = request.app[CONTEXT]
-    return await run_blocking(_render_rows, context, request)
+    return await run_blocking(_render_rows, request.app[CONTEXT], request)
 
 
 async def show_tool_call(request: web.Request) -> web.StreamResponse:
     """Show one tool call in full."""
-    context = request.app[CONTEXT]
-    return await run_blocking(_render_tool_call, context, request)
+    return await run_blocking(_render_tool_call, request.app[CONTEXT], request)
 
 
 async def show_matches(request: web.Request) -> web.StreamResponse:
@@ -84,8 +82,7 @@ async def show_matches(request: web.Request) -> web.StreamResponse:
 
 async def show_text(request: web.Request) -> web.StreamResponse:
     """Show the full transcript of a session or a step as plain text."""
-    context = request.app[CONTEXT]
-    body = await run_blocking(_transcript_text, context, request)
+    body = await run_blocking(_transcript_text, request.app[CONTEXT], request)
     return web.Response(text=body, content_type="text/plain", charset="utf-8")
 
 
@@ -284,7 +281,8 @@ async def download_trajectory(request: web.Request) -> web.StreamResponse:
 
 
 def _pack_files(archive: Archive, name: str) -> tuple[bytes, str, str]:
-    files = dict(_build_bundle(archive, name).iter_files())
+    bundle = build_trajectory(archive.read_session(name), contexts=archive.thread_contexts(name))
+    files = dict(bundle.iter_files())
     if len(files) == 1:
         return files[MAIN], "json", "application/json"
     packed = io.BytesIO()
@@ -292,10 +290,6 @@ def _pack_files(archive: Archive, name: str) -> tuple[bytes, str, str]:
         for path, body in files.items():
             pack.writestr(zipfile.ZipInfo(path), body, zipfile.ZIP_DEFLATED)
     return packed.getvalue(), "zip", "application/zip"
-
-
-def _build_bundle(archive: Archive, name: str) -> TrajectoryBundle:
-    return build_trajectory(archive.read_session(name), contexts=archive.thread_contexts(name))
 
 
 TRAJECTORY_ROUTES = (web.get(SESSION + "/trajectory", download_trajectory),)

@@ -105,8 +105,6 @@ def filter_sessions(sessions: Sequence[SessionSummary], filters: SessionFilter, 
             matches.sort(key=lambda session: -session.steps)
         case "failed":
             matches.sort(key=lambda session: -session.failed_calls)
-        case _:
-            pass
     return matches
 
 
