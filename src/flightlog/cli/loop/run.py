@@ -44,7 +44,10 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
     _print_progress(f"{'going on with' if began else 'began'} {directory.name}")
     return _print_result(
         service.conduct_session(
-            runtime, directory, service.Terminal(_terminal_prompt(), _print_progress), resume=began
+            runtime,
+            directory,
+            service.Terminal(_terminal_prompt(), _print_progress),
+            mode=service.RunMode.RESUME if began else service.RunMode.START,
         ),
         directory,
         as_json=as_json,
@@ -70,8 +73,7 @@ def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
         runtime,
         directory,
         service.Terminal(_terminal_prompt(), _print_progress),
-        steal=steal,
-        resume=True,
+        mode=service.RunMode.STEAL if steal else service.RunMode.RESUME,
         budgets=budgets,
     )
     return _print_result(state, directory, as_json=as_json)
@@ -173,9 +175,9 @@ def schema(*, as_json: bool) -> None:
 @_json
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Archive sessions after 6 months, sum them up by quarter, delete raw logs after a year."""
-    from flightlog.loop.retention import apply_retention as carry_out
+    from flightlog.loop.retention import apply_retention, plan_loop_retention
 
-    told = carry_out(open_runtime(), dry_run=dry_run, delete=yes)
+    told = (plan_loop_retention if dry_run else apply_retention)(open_runtime(), delete=yes)
     if as_json:
         print_json(told)
     else:
@@ -194,7 +196,7 @@ def _print_result(state: "LoopState", directory: Path, *, as_json: bool) -> int:
     completed = pluralize(state.completed_count, "task")
     plain = f"{directory.name}: {state.status}, {completed} completed; {one_line(state.why, 300)}"
     print_json(done) if as_json else click.echo(plain)
-    if state.status == "paused" and state.why.startswith("stopped by SIG"):
+    if state.stop_signal:
         return 130
     return 0 if state.status == "completed" else 1
 
