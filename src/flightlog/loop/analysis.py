@@ -22,6 +22,9 @@ BINS = 10
 _PRIOR = 5.0  # weight of the raw confidence, in decisions, against few observed outcomes
 _PAIRS_MIN = 10  # with fewer decisions there is no correction
 _FAILED = ("failure", "timeout")
+_TASK_EVENTS = (events.TaskStarted | events.AttemptEnded | events.TaskVerified | events.TaskEnded) | (
+    events.RecoveryStarted | events.UsageRecorded | events.TaskReported
+)
 
 
 class ConfidenceOutcome(Struct, frozen=True):
@@ -125,7 +128,6 @@ class TaskHistory:
     started: list[int] = field(default_factory=list)
     failures: list[tuple[int, str, str]] = field(default_factory=list)
     remedies: list[tuple[int, str, str]] = field(default_factory=list)
-    verified: list[int] = field(default_factory=list)
     ended: tuple[int, str, float, str] | None = None
     artifacts: dict[str, int] = field(default_factory=dict)
     wasted_s: float = 0.0
@@ -146,8 +148,6 @@ class LoopAccount:
     questions: list[tuple[int, str, str, str, int]] = field(default_factory=list)
     gates: list[tuple[int, str, float | None, bool | None]] = field(default_factory=list)
     milestones: list[tuple[int, str]] = field(default_factory=list)
-    alerts: list[tuple[int, str, str]] = field(default_factory=list)
-    waits: list[tuple[int, str]] = field(default_factory=list)
     runners: list[int] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
     pairs: list[ConfidenceOutcome] = field(default_factory=list)
@@ -161,7 +161,11 @@ def build_account(records: Iterable[LoopEvent]) -> LoopAccount:
         apply_event(account.state, record.at, record.event)
         account.first, account.last = account.first or record.seq, record.seq
         account.kinds[str(record.event.__struct_config__.tag)] += 1
-        _add_event(account, record.seq, record.event)
+        if isinstance(record.event, _TASK_EVENTS):
+            history = account.tasks.setdefault(record.event.task, TaskHistory())
+            _add_task_event(history, record.seq, record.event)
+        else:
+            _add_event(account, record.seq, record.event)
     account.pairs = pair_outcomes(records)
     return account
 
@@ -187,14 +191,6 @@ def _add_event(account: LoopAccount, seq: int, event: events.Event) -> None:
             account.gates.append((seq, event.name, event.value, event.passed))
         case events.MilestoneReached():
             account.milestones.append((seq, event.name))
-        case events.AlertRaised():
-            account.alerts.append((seq, event.condition, event.why))
-        case events.WaitStarted():
-            account.waits.append((seq, event.why))
-        case events.UsageRecorded() | events.TaskReported():
-            _add_task_event(account.tasks.setdefault(event.task, TaskHistory()), seq, event)
-        case _ if isinstance(event, events.TaskEvent) and not isinstance(event, events.DecisionMade):
-            _add_task_event(account.tasks.setdefault(event.task, TaskHistory()), seq, event)
         case _:
             pass
 
@@ -206,9 +202,7 @@ def _add_task_event(task: TaskHistory, seq: int, event: events.Event) -> None:
         case events.AttemptEnded() if event.result in (*_FAILED, "limited"):
             task.failures.append((seq, event.error_type or event.result, event.error_message))
             task.wasted_s += event.duration_s
-        case events.TaskVerified() if event.passed:
-            task.verified.append(seq)
-        case events.TaskVerified():
+        case events.TaskVerified(passed=False):
             task.failures.append((seq, "validation", event.error_message))
         case events.TaskEnded():
             task.ended = (seq, event.result, event.duration_s, event.why)
