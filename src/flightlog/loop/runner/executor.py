@@ -127,7 +127,7 @@ class TaskExecutor:
         for command in task.verify if not missing else ():
             ran = self._run_command(TaskRun(command=command), env, limit_s, watch, state)
             if ran.result == "interrupted":
-                return VerifyResult(False, (), (), "", 0.0, interrupted=True)  # noqa: FBT003
+                return VerifyResult(False, (), (), "", 0.0, interrupted=True)
             absent = ran.exit_code == _MISSING
             codes.append((command, None if absent else ran.exit_code))
             if ran.exit_code != 0:
