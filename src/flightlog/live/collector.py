@@ -360,9 +360,7 @@ def _model_info(memo: ObservedSession) -> ModelInfo:
     model = memo.told.payload.model if memo.told else None
     if model is not None and (model.display_name or model.id):
         return ModelInfo(str(model.display_name or model.id), "jsonInput", 80)
-    if memo.model:
-        return ModelInfo(memo.model, "transcript", 90)
-    return ModelInfo("unknown", "default", 10)
+    return ModelInfo(memo.model, "transcript", 90) if memo.model else ModelInfo("unknown", "default", 10)
 
 
 def _context_usage(memo: ObservedSession, thresholds: Thresholds) -> ContextUsage:
