@@ -34,12 +34,12 @@ class RalphRuntime:
         service.start_session_at(
             runtime, Path(plan_path), self.session_dir, autonomous=autonomous_mode, config=self._config
         )
-        service.conduct_session(runtime, self.session_dir, resume=True)
+        service.conduct_session(runtime, self.session_dir, mode=service.RunMode.RESUME)
         return self.status()
 
     def resume(self) -> dict[str, Any]:
         """Go on with a session that rested or was cut short."""
-        service.conduct_session(open_runtime(), self.session_dir, resume=True)
+        service.conduct_session(open_runtime(), self.session_dir, mode=service.RunMode.RESUME)
         return self.status()
 
     def pause(self) -> None:

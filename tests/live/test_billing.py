@@ -10,7 +10,7 @@ from flightlog.live.billing import (
     Payment,
     ProfileLimits,
     compute_billing,
-    divide_tally,
+    divide_bucket,
     forecast_exhaustion,
 )
 from flightlog.live.state import VendorLimits, VendorWindow
@@ -34,7 +34,7 @@ def test_a_divided_tally_adds_up_whatever_the_rows_say(times, cuts, usd):
         "claude-opus-5-5", 0, CostSource.TABLE, usd, len(rows), min(times), max(times), Usage(1000 * len(rows))
     )
 
-    parts = divide_tally(tally, cuts, rows)
+    parts = divide_bucket(tally, cuts, rows)
 
     assert sum(part.usd for part in parts) == pytest.approx(usd)
     assert sum(part.tokens for part in parts) == tally.usage.total

@@ -232,7 +232,7 @@ def test_health_has_its_reasons(tmp_path):
     assert told[ONE].health.issues == ["Secrets detected", "Nothing written while it works", "Context near compaction"]
     assert (told[ONE].alerts.secrets_detected, told[ONE].alerts.data_loss_risk) == (True, True)
     assert (told[TWO].health.status, told[TWO].health.lifecycle) == ("warning", "orphaned")
-    assert told[TWO].health.issues == ["Orphan: ended without a word", "Hooks missing"]
+    assert told[TWO].health.issues == ["Crashed (process gone, no SessionEnd event)", "Hooks missing"]
     written = b"".join(each.read_bytes() for each in desk.folder.rglob("*") if each.is_file())
     assert token.encode() not in written
 

@@ -44,8 +44,8 @@ options = LoopOptions(runtime, root, keep=lambda _: None, redact=lambda text: Re
 redactor = Redactor(bytes(32))
 
 class OwnTasks(TaskExecutor):
-    def run(self, effect, state, emit):
-        key = state.task(effect.task.task_id).key
+    def run_attempt(self, effect, state, emit):
+        key = state.task_state(effect.task.task_id).key
         done = (root / "effects.txt").read_text().split() if (root / "effects.txt").exists() else []
         with open(root / "ran.txt", "a") as file:
             file.write(effect.task.task_id + "\\n")
@@ -55,10 +55,10 @@ class OwnTasks(TaskExecutor):
         emit(e.TaskReported(effect.task.task_id, effect.attempt, "metric", "m" + effect.task.task_id, 1.0))
         return TaskResult("success", 0.0, 0)
 
-    def check(self, effect, state):
+    def verify_task(self, effect, state):
         return VerifyResult(True, (("true", 0),), (), "", 0.0)
 
-how = session.RunnerOptions("a test", go_on=True, machine=OwnTasks)
+how = session.RunnerOptions("a test", session.RunMode.RESUME, executor=OwnTasks)
 top = root / "ralph-loop-sessions"
 begin()
 known = [path for path in iter_session_dirs(top)] if top.is_dir() else []

@@ -1,1 +1,1 @@
-"""The live room: who is running, what it costs, what is wrong."""
+"""Live: running sessions, their cost and their health."""

@@ -1,7 +1,7 @@
-"""Keeping the directory small: sessions that left the file, pages nobody needs, the log.
+"""Clean up the `session-health` directory: removed sessions, old output files, the log.
 
-Nothing of a person's is lost: the text of a session that leaves goes to `archive/`, comments
-included, and is compressed once a day.
+The text of a session that leaves the state file goes to `archive/` with its comments and is
+compressed once a day, so no edit of a person is lost.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from flightlog.model.usage import DAY_MS
 from flightlog.store import files, jsonl, shared_files
 from flightlog.store.journal import Journal
 
-LOG_BYTES_MAX = 200_000
+LOG_BYTES_MAX = 200_000  # some weeks of collections
 LOG_LINES_KEPT = 500
 ARCHIVE = "archive"
-_SWEEP_S = 3600.0
+_TEMP_AGE_S = 3600.0  # no write of ours takes an hour, so an older temporary file is abandoned
 
 
 def archive_removed(folder: Path, journal: Journal[Event], removed: Sequence[tuple[str, str]], now_ms: int) -> None:
-    """Keep the text of sessions that left the file."""
+    """Append the text of sessions that left the state file to the archive."""
     for session, text in removed:
         line = msgspec.json.encode({"sessionId": session, "archivedAt": now_ms, "yaml": text})
         jsonl.append_line(folder / ARCHIVE / "sessions.jsonl", line)
@@ -32,30 +32,30 @@ def archive_removed(folder: Path, journal: Journal[Event], removed: Sequence[tup
 
 
 def clean_up(folder: Path, home: Path, now_ms: int) -> list[str]:
-    """Compress the archive, take away pages and marks of sessions long gone; return their names."""
+    """Compress the archive and remove files of sessions long gone; return the sessions' names."""
     _compress_log(folder / ARCHIVE / "sessions.jsonl", now_ms)
     gone = []
     for path in sorted(folder.glob("*.json")):
         if path.name not in NOT_SESSIONS and is_safe(path.stem) and _is_old(path, now_ms):
             shared_files.remove_with_dir(path)
             gone.append(path.stem)
-    marks = home / "live"
-    for path in sorted(marks.iterdir()) if marks.is_dir() else ():
+    markers = home / "live"
+    for path in sorted(markers.iterdir()) if markers.is_dir() else ():
         if _is_old(path, now_ms):
             shared_files.remove_with_dir(path)
-    for place in (folder, folder / OWN):
-        if place.is_dir():
-            files.remove_stale_temps(place, _SWEEP_S, now_ms / 1000)
+    for directory in (folder, folder / OWN):
+        if directory.is_dir():
+            files.remove_stale_temps(directory, _TEMP_AGE_S, now_ms / 1000)
     return gone
 
 
 def log_line(folder: Path, text: str) -> None:
-    """Append to the log; above 200 KB only the last lines stay."""
+    """Append a line to the log; above `LOG_BYTES_MAX` keep only the last lines."""
     path = folder / LOG
     jsonl.append_line(path, text.encode("utf-8", "replace").replace(b"\n", b" "))
     if path.stat().st_size > LOG_BYTES_MAX:
-        kept = path.read_bytes().splitlines()[-LOG_LINES_KEPT:]
-        files.replace_file(path, b"\n".join(kept) + b"\n", durable=False)
+        last_lines = path.read_bytes().splitlines()[-LOG_LINES_KEPT:]
+        files.replace_file(path, b"\n".join(last_lines) + b"\n", durable=False)
 
 
 def _compress_log(path: Path, now_ms: int) -> None:
@@ -64,7 +64,8 @@ def _compress_log(path: Path, now_ms: int) -> None:
     except FileNotFoundError:
         return
     if data:
-        import zstandard  # noqa: PLC0415 - loaded after each turn, needed once a week
+        # This module is loaded after each turn, but compresses at most once a day.
+        import zstandard  # noqa: PLC0415
 
         name = f"sessions-{now_ms}.jsonl.zst"
         files.replace_file(path.with_name(name), zstandard.ZstdCompressor(level=10).compress(data))

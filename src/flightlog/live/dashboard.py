@@ -1,7 +1,7 @@
-"""The board: who runs, who pays, what is wrong, as lines of text for a terminal of any size.
+"""The dashboard: profiles and running sessions as lines of text for a terminal of any size.
 
-Pure: what was gathered in, lines out. All text of others is inert and cut to its column; colour is
-a word beside each line, so that the face decides whether to show it.
+Pure: collected states in, lines out. Foreign text is made inert and cut to its column. The color
+is a word beside each line; the interface decides whether to show it.
 """
 
 from collections.abc import Sequence
@@ -12,25 +12,26 @@ from typing import NamedTuple
 from flightlog.live.collector import LiveState
 from flightlog.live.layout import format_age
 from flightlog.live.profiles import LEAVE_AT, URGENT_AT, profile_urgency, rank_profiles
-from flightlog.live.state import AuthProfile, RuntimeSession, VendorWindow
+from flightlog.live.state import AuthProfile, RuntimeSession, SessionCost, VendorLimits, VendorWindow
 from flightlog.model.text import one_line
 
-WIDTH_LEAST = 40
-SQUEEZE = 1.15  # a row may be this much too wide before a column goes
-CELL_LEAST = 9
+WIDTH_LEAST = 40  # below this width the tables are cut instead of narrowed
+SQUEEZE = 1.15  # a row may be this much too wide before a column is dropped
+CELL_LEAST = 9  # still shows a session id and the beginning of a label
+_OLD_LIMIT_MS = 300_000  # the vendor's percentage is shown with its age from here on
 _ORDER = {"critical": 0, "warning": 1, "unknown": 2, "healthy": 3}
-_COLOURS = {"critical": "red", "warning": "yellow", "healthy": "green"}
+_COLORS = {"critical": "red", "warning": "yellow", "healthy": "green"}
 
 
 class DashboardLine(NamedTuple):
-    """A line, and the colour it is shown in, if any."""
+    """A line and its color, if any."""
 
     text: str
     color: str = ""
 
 
 class TerminalSize(NamedTuple):
-    """How much room there is; a height of 0 is as much as is needed."""
+    """Size of the terminal; a height of 0 means no limit."""
 
     width: int
     height: int
@@ -38,126 +39,125 @@ class TerminalSize(NamedTuple):
 
 
 class ColumnLayout(NamedTuple):
-    """Which columns stand to the right, and which go first where there is too little room."""
+    """Columns aligned right, and columns to drop, in this order, if the terminal is too narrow."""
 
     right: tuple[int, ...]
     dropped: tuple[int, ...]
 
 
 def dashboard_lines(lives: Sequence[LiveState], screen: TerminalSize) -> list[DashboardLine]:
-    """Lay out everything that runs here, the worst first."""
-    profiles = [each for live in lives for each in live.state.auth_profiles]
-    sessions = sorted(
-        (each for live in lives for each in live.state.sessions),
-        key=lambda each: (_ORDER.get(each.health.status, 2), -_last_activity(each), each.session_id),
-    )
-    labels = {each.profile_id: each.label for each in profiles}
+    """Return the lines of the dashboard, with the sessions in worst health first."""
+    profiles = [profile for live in lives for profile in live.state.auth_profiles]
+    sessions = [session for live in lives for session in live.state.sessions]
+    sessions.sort(key=lambda item: (_ORDER.get(item.health.status, 2), -_last_activity(item), item.session_id))
+    labels = {profile.profile_id: profile.label for profile in profiles}
     now_ms = max((live.now_ms for live in lives), default=0)
     lines = [_title_line(sessions, profiles, now_ms, screen), DashboardLine("")]
     lines += _profile_lines(profiles, now_ms, screen)
     lines += [DashboardLine(""), *_session_lines(sessions, labels, now_ms, screen)]
-    foot = [DashboardLine(one_line(f"not read: {live.broken}", 200), "red") for live in lives if live.broken]
-    foot += [DashboardLine(one_line(said, 200), "yellow") for said in [switch_advice(profiles)] if said]
-    lines = _fit_height(lines, len(foot), screen)
-    return [DashboardLine(_truncate(each.text, screen.width), each.color) for each in [*lines, *foot]]
+    broken = [one_line(f"not read: {live.broken}", 200) for live in lives if live.broken]
+    foot = [DashboardLine(text, "red") for text in broken]
+    if advice := switch_advice(profiles):
+        foot.append(DashboardLine(one_line(advice, 200), "yellow"))
+    lines = [*_fit_height(lines, len(foot), screen), *foot]
+    return [DashboardLine(_truncate(line.text, screen.width), line.color) for line in lines]
 
 
 def switch_advice(profiles: Sequence[AuthProfile]) -> str:
-    """Say which profile to go to, when one that is in use is nearly used up."""
-    pressed = [each for each in profiles if profile_urgency(each) >= LEAVE_AT]
+    """Say which profile to switch to if one is nearly used up; otherwise return ""."""
+    pressed = [profile for profile in profiles if profile_urgency(profile) >= LEAVE_AT]
     ranked = rank_profiles(profiles)
     if not pressed or ranked[0][1] >= LEAVE_AT:
         return "every profile is nearly used up" if pressed else ""
     worst = max(pressed, key=profile_urgency)
-    how = "now" if profile_urgency(worst) >= URGENT_AT else "soon"
-    return f"{worst.label} is nearly used up: go to {ranked[0][0].label} {how} (flightlog live swap)"
+    when = "now" if profile_urgency(worst) >= URGENT_AT else "soon"
+    best = ranked[0][0].label
+    return f"{worst.label} is nearly used up: go to {best} {when} (flightlog live swap)"
 
 
 def _title_line(
     sessions: Sequence[RuntimeSession], profiles: Sequence[AuthProfile], now_ms: int, screen: TerminalSize
 ) -> DashboardLine:
-    clock = datetime.fromtimestamp(now_ms / 1000, tz=UTC).astimezone(screen.zone).strftime("%H:%M:%S")
-    today = sum(each.billing.cost_today for each in profiles)
-    burn = sum(each.billing.burn_rate_per_hour for each in profiles)
+    clock = _format_clock(now_ms, "%H:%M:%S", screen.zone)
+    today = sum(profile.billing.cost_today for profile in profiles)
+    burn = sum(profile.billing.burn_rate_per_hour for profile in profiles)
     count = f"{len(sessions)} running" if sessions else "nothing runs"
     return DashboardLine(f"flightlog {clock}  {count}  today ${today:,.2f}  ${burn:,.2f}/h", "bold")
 
 
 def _profile_lines(profiles: Sequence[AuthProfile], now_ms: int, screen: TerminalSize) -> list[DashboardLine]:
-    rows: list[tuple[str, ...]] = [("PROFILE", "TODAY", "BLOCK", "WEEK", "PER HOUR", "5-HOUR LIMIT", "7-DAY LIMIT")]
-    for each in profiles:
-        told = each.billing
-        limits = told.limits
-        five = _format_limit(limits.five_hour if limits else None, now_ms, "%H:%M", screen.zone)
-        if told.forecast is not None and told.forecast.exhausted_at:
-            five += f" out {_format_clock(told.forecast.exhausted_at, '%H:%M', screen.zone)}"
-        rows.append(
-            (
-                each.label,
-                *(f"${usd or 0:,.2f}" for usd in (told.cost_today, told.block_cost, told.week_cost)),
-                f"${told.burn_rate_per_hour:,.2f}",
-                five or f"resets {_format_clock(told.block_end or 0, '%H:%M', screen.zone)} by our count",
-                _format_limit(limits.seven_day if limits else None, now_ms, "%a %H:%M", screen.zone) or "-",
-            )
-        )
+    zone = screen.zone
+    head = ("PROFILE", "TODAY", "BLOCK", "WEEK", "PER HOUR", "5-HOUR LIMIT", "7-DAY LIMIT")
+    rows: list[tuple[str, ...]] = [head]
+    for profile in profiles:
+        bill = profile.billing
+        limits = bill.limits or VendorLimits()
+        five_hour = _format_limit(limits.five_hour, now_ms, "%H:%M", zone)
+        if bill.forecast is not None and bill.forecast.exhausted_at:
+            five_hour += f" out {_format_clock(bill.forecast.exhausted_at, '%H:%M', zone)}"
+        reset = f"resets {_format_clock(bill.block_end or 0, '%H:%M', zone)} by our count"
+        seven_day = _format_limit(limits.seven_day, now_ms, "%a %H:%M", zone)
+        amounts = (bill.cost_today, bill.block_cost, bill.week_cost, bill.burn_rate_per_hour)
+        costs = (f"${usd or 0:,.2f}" for usd in amounts)
+        rows.append((profile.label, *costs, five_hour or reset, seven_day or "-"))
     return _table_lines(rows, ColumnLayout(right=(1, 2, 3, 4), dropped=(2, 3, 4, 6)), screen, {})
 
 
 def _session_lines(
     sessions: Sequence[RuntimeSession], labels: dict[str, str], now_ms: int, screen: TerminalSize
 ) -> list[DashboardLine]:
+    if not sessions:
+        return [DashboardLine("Start an agent and it appears here.")]
     rows = [("SESSION", "PROJECT", "PROFILE", "MODEL", "CONTEXT", "COST", "LIFE", "SEEN", "HEALTH")]
-    colours = {}
-    for each in sessions:
-        cost = each.cost.ledger_usd if each.cost and each.cost.ledger_usd is not None else None
-        if cost is None and each.cost is not None:
-            cost = each.cost.client_usd
-        near = "!" if each.context.near_compaction else ""
-        swapped = f" (swapped {len(each.swaps) - 1}x)" if each.swaps else ""
-        colours[len(rows)] = _COLOURS.get(each.health.status, "")
+    colors = {}
+    for session in sessions:
+        cost = session.cost or SessionCost()
+        usd = cost.client_usd if cost.ledger_usd is None else cost.ledger_usd
+        near = "!" if session.context.near_compaction else ""
+        swapped = f" (swapped {len(session.swaps) - 1}x)" if session.swaps else ""
+        colors[len(rows)] = _COLORS.get(session.health.status, "")
         rows.append(
             (
-                each.session_id[:8],
-                PurePosixPath(each.project_path).name or "-",
-                labels.get(each.auth_profile, each.auth_profile) + swapped,
-                each.model.value,
-                f"{each.context.percent_used}%{near}",
-                "-" if cost is None else f"${cost:,.2f}",
-                each.health.lifecycle or "-",
-                format_age(now_ms - _last_activity(each)),
-                ", ".join(each.health.issues) or each.health.status,
+                session.session_id[:8],
+                PurePosixPath(session.project_path).name or "-",
+                labels.get(session.auth_profile, session.auth_profile) + swapped,
+                session.model.value,
+                f"{session.context.percent_used}%{near}",
+                "-" if usd is None else f"${usd:,.2f}",
+                session.health.lifecycle or "-",
+                format_age(now_ms - _last_activity(session)),
+                ", ".join(session.health.issues) or session.health.status,
             )
         )
-    shape = ColumnLayout(right=(4, 5, 7), dropped=(7, 3, 6, 2, 5))
-    return (
-        _table_lines(rows, shape, screen, colours)
-        if sessions
-        else [DashboardLine("Start an agent and it appears here.")]
-    )
+    return _table_lines(rows, ColumnLayout(right=(4, 5, 7), dropped=(7, 3, 6, 2, 5)), screen, colors)
 
 
 def _table_lines(
-    rows: Sequence[tuple[str, ...]], shape: ColumnLayout, screen: TerminalSize, colours: dict[int, str]
+    rows: Sequence[tuple[str, ...]],
+    columns: ColumnLayout,
+    screen: TerminalSize,
+    colors: dict[int, str],
 ) -> list[DashboardLine]:
-    """Columns as wide as they need; where there is too little room some go, then the widest are narrowed."""
+    """Lay out a table; if it is too wide, drop columns first, then narrow the widest ones."""
     clean = [[one_line(cell, 60) for cell in row] for row in rows]
-    widths = {at: max(len(row[at]) for row in clean) for at in range(len(rows[0]))}
+    widths = {column: max(len(row[column]) for row in clean) for column in range(len(rows[0]))}
     limit = max(screen.width, WIDTH_LEAST)
     last = max(widths)
-    for column in shape.dropped:
+    for column in columns.dropped:
         if sum(widths.values()) + len(widths) - 1 > limit * SQUEEZE:
             del widths[column]
     while sum(widths.values()) + len(widths) - 1 > limit:
-        narrow = max((at for at in widths if at != last), key=lambda at: widths[at])
-        # What is wrong stands last and is narrowed last.
-        widths[narrow if widths[narrow] > CELL_LEAST or widths[last] <= CELL_LEAST else last] -= 1
+        widest = max((column for column in widths if column != last), key=lambda at: widths[at])
+        # The last column says what is wrong, so it is narrowed last.
+        widths[widest if widths[widest] > CELL_LEAST or widths[last] <= CELL_LEAST else last] -= 1
     lines = []
     for number, row in enumerate(clean):
         cells = [
-            one_line(row[at], width).rjust(width) if at in shape.right else one_line(row[at], width).ljust(width)
-            for at, width in widths.items()
+            f"{one_line(row[column], width):{'>' if column in columns.right else '<'}{width}}"
+            for column, width in widths.items()
         ]
-        lines.append(DashboardLine(" ".join(cells).rstrip(), colours.get(number, "dim" if number == 0 else "")))
+        color = colors.get(number, "dim" if number == 0 else "")
+        lines.append(DashboardLine(" ".join(cells).rstrip(), color))
     return lines
 
 
@@ -166,7 +166,8 @@ def _fit_height(lines: list[DashboardLine], foot: int, screen: TerminalSize) -> 
     if not screen.height or len(lines) <= most:
         return lines
     hidden = len(lines) - most + 1
-    return [*lines[: most - 1], DashboardLine(f"… {hidden} more; flightlog status shows them all", "dim")]
+    more = DashboardLine(f"… {hidden} more; flightlog status shows them all", "dim")
+    return [*lines[: most - 1], more]
 
 
 def _truncate(text: str, width: int) -> str:
@@ -176,7 +177,8 @@ def _truncate(text: str, width: int) -> str:
 def _format_limit(window: VendorWindow | None, now_ms: int, form: str, zone: tzinfo) -> str:
     if window is None or window.used_percent is None or (window.resets_at or 0) <= now_ms:
         return ""
-    aged = f" ({format_age(now_ms - window.as_of)} old)" if window.as_of and now_ms - window.as_of > 300_000 else ""
+    age = now_ms - window.as_of if window.as_of else 0
+    aged = f" ({format_age(age)} old)" if age > _OLD_LIMIT_MS else ""
     return f"{window.used_percent:.0f}% until {_format_clock(window.resets_at or 0, form, zone)}{aged}"
 
 

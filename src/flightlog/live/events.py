@@ -1,7 +1,7 @@
-"""What live writes down for good: who paid from when on, what a person named, what left the file.
+"""Events of the live journal: payer changes, edits of profiles, sessions removed from the file.
 
-Everything else in the room is worked out again from recordings. The journal lies beside its pages,
-in `.flightlog/journal.jsonl`.
+Everything else in `live` is computed again from recordings. The journal is
+`.flightlog/journal.jsonl` beside the output files.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from flightlog.store.journal import JournalRecord, UnknownEvent
 
 
 class ProfileBilled(Struct, frozen=True, tag="billed"):
-    """From `since_ms` on a session is paid by a profile; 0 is from its beginning."""
+    """A profile pays for a session from `since_ms` on; 0 means from the beginning."""
 
     session: str
     profile: str
@@ -22,14 +22,14 @@ class ProfileBilled(Struct, frozen=True, tag="billed"):
 
 
 class AccountBound(Struct, frozen=True, tag="bound"):
-    """An account, known by its print, was recognised as a profile's."""
+    """An account, known by its fingerprint, was assigned to a profile."""
 
     profile: str
     fingerprint: str
 
 
 class ProfileEdited(Struct, frozen=True, tag="edited"):
-    """What a person says about a profile in the file, absorbed."""
+    """A person changed these fields of a profile in the file."""
 
     profile: str
     label: str
@@ -39,7 +39,7 @@ class ProfileEdited(Struct, frozen=True, tag="edited"):
 
 
 class SessionArchived(Struct, frozen=True, tag="archived"):
-    """A session left the file; its text went to the archive."""
+    """A session was removed from the file; its text is in the archive."""
 
     session: str
     why: str
@@ -49,15 +49,15 @@ Event = ProfileBilled | AccountBound | ProfileEdited | SessionArchived
 
 
 class BillingHistory(Struct):
-    """What the journal says."""
+    """The folded journal."""
 
     segments: dict[str, list[tuple[int, str, str]]] = {}
-    """By session: from when on, which profile, found how."""
+    """By session: since when, which profile, detected by which method."""
     prints: dict[str, str] = {}
     edits: dict[str, ProfileEdited] = {}
 
     def add_event(self, event: Event) -> None:
-        """Take one more event into account."""
+        """Apply one event."""
         match event:
             case ProfileBilled():
                 parts = self.segments.setdefault(event.session, [])
@@ -71,15 +71,16 @@ class BillingHistory(Struct):
                 pass
 
     def payer_at(self, session: str, at_ms: int) -> str:
-        """The profile that paid for a session at a time; empty when nobody knows."""
+        """Return the profile that paid for a session at a time; "" if unknown."""
         parts = self.segments.get(session, [])
-        return next((profile for since, profile, _ in reversed(parts) if since <= at_ms), parts[0][1] if parts else "")
+        first = parts[0][1] if parts else ""
+        return next((profile for since, profile, _ in reversed(parts) if since <= at_ms), first)
 
 
 def fold_history(records: Iterable[JournalRecord[Event] | UnknownEvent | Damage]) -> BillingHistory:
-    """Fold a journal."""
-    book = BillingHistory({}, {}, {})
+    """Fold a journal; damage and unknown events are skipped."""
+    history = BillingHistory({}, {}, {})
     for record in records:
         if isinstance(record, JournalRecord):
-            book.add_event(record.event)
-    return book
+            history.add_event(record.event)
+    return history

@@ -1,4 +1,4 @@
-"""Lifecycle, health, incidents."""
+"""Lifecycle and health of a session, and the incidents that follow."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -8,23 +8,22 @@ from msgspec import Struct
 from flightlog.live.state import RuntimeSession, SessionHealth, Thresholds
 from flightlog.model.errors import Incident, IncidentKind
 
-SYNCED_MS = 60_000
-LIVE_MS = 3_600_000
+SYNCED_MS = 60_000  # the agent writes its transcript within a minute of an event
+LIVE_MS = 3_600_000  # without a known process a session counts as live for an hour
 MINUTE_MS = 60_000
-WORKING, WAITING, RESTING, ENDED, ORPHANED, STARTING, UNKNOWN = (
-    *("working", "waiting", "resting", "ended", "orphaned", "starting", "unknown"),
-)
-_AT_WORK = {"UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "SubagentStart", "SubagentStop"}
+WORKING, WAITING, RESTING, ENDED = "working", "waiting", "resting", "ended"
+ORPHANED, STARTING, UNKNOWN = "orphaned", "starting", "unknown"
 ROOM: Final = "live"
 _SECRETS = "Secrets detected"
-
-
-_AT_WORK |= {"PreCompact", "PostCompact", "PermissionDenied"}
-_WAITS = {"PermissionRequest", "Notification", "Elicitation"}
+_WORK_EVENTS = {
+    *("UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionDenied"),
+    *("SubagentStart", "SubagentStop", "PreCompact", "PostCompact"),
+}
+_WAIT_EVENTS = {"PermissionRequest", "Notification", "Elicitation"}
 
 
 class HealthSignals(Struct):
-    """What was seen of a session."""
+    """Observations from which the health of a session is judged."""
 
     now_ms: int
     last_event: str = ""
@@ -41,36 +40,40 @@ class HealthSignals(Struct):
 
     @property
     def activity_ms(self) -> int:
-        """When something last happened."""
+        """Time of the last event or write."""
         return max(self.event_ms, self.changed_ms)
 
 
 def default_thresholds() -> Thresholds:
-    """What holds where a person set nothing."""
+    """Return the thresholds that apply unless a person sets others."""
     return Thresholds(
-        context_warning_percent=70, compaction_percent=78, budget_warning_percent=80, transcript_stale_minutes=5
+        context_warning_percent=70,
+        compaction_percent=78,  # where Claude Code compacts by itself
+        budget_warning_percent=80,
+        transcript_stale_minutes=5,
     )
 
 
-def effective_thresholds(*said: Thresholds | None) -> Thresholds:
-    """Thresholds, the later over the earlier, over what holds by default."""
-    found = default_thresholds()
-    for each in said:
-        for name in Thresholds.__struct_fields__ if each is not None else ():
-            if getattr(each, name) is not None:
-                setattr(found, name, getattr(each, name))
-    return found
+def effective_thresholds(*settings: Thresholds | None) -> Thresholds:
+    """Return the defaults overridden by `settings`, later ones last."""
+    effective = default_thresholds()
+    for thresholds in settings:
+        for name in Thresholds.__struct_fields__ if thresholds is not None else ():
+            if getattr(thresholds, name) is not None:
+                setattr(effective, name, getattr(thresholds, name))
+    return effective
 
 
 def lifecycle_of(signs: HealthSignals) -> str:
-    """Where in its life a session is."""
+    """Return the stage of a session's life."""
     if signs.last_event == "SessionEnd" and signs.changed_ms <= signs.event_ms + SYNCED_MS:
         return ENDED
     if signs.pid_alive is False:
         return ORPHANED
-    if signs.last_event in _WAITS:
+    if signs.last_event in _WAIT_EVENTS:
         return WAITING
-    if signs.last_event in _AT_WORK or (not signs.has_hooks and signs.now_ms - signs.changed_ms < SYNCED_MS):
+    writing = not signs.has_hooks and signs.now_ms - signs.changed_ms < SYNCED_MS
+    if signs.last_event in _WORK_EVENTS or writing:
         return WORKING
     if signs.last_event in {"Stop", "StopFailure"} or signs.has_messages:
         return RESTING
@@ -78,37 +81,36 @@ def lifecycle_of(signs: HealthSignals) -> str:
 
 
 def is_live(signs: HealthSignals) -> bool:
-    """Whether it belongs among the live ones."""
-    stage = lifecycle_of(signs)
+    """Return whether a session counts as live."""
     recent = signs.now_ms - signs.activity_ms < LIVE_MS
-    return stage != ENDED and (recent or (signs.pid_alive is True))
+    return lifecycle_of(signs) != ENDED and (recent or signs.pid_alive is True)
 
 
 def is_stale(signs: HealthSignals, thresholds: Thresholds) -> bool:
-    """Whether the transcript stands still while the session does not."""
+    """Return whether the transcript has not changed for longer than allowed."""
     limit_ms = (thresholds.transcript_stale_minutes or 0) * MINUTE_MS
     return signs.transcript_exists and signs.now_ms - signs.changed_ms > limit_ms
 
 
 def is_at_risk(signs: HealthSignals, thresholds: Thresholds) -> bool:
-    """Whether words may be lost: it works and nothing is written."""
+    """Return whether the transcript may lose messages: the session works but nothing is written."""
     return is_stale(signs, thresholds) and lifecycle_of(signs) == WORKING
 
 
 def judge_health(signs: HealthSignals, thresholds: Thresholds) -> SessionHealth:
-    """Judge; the reasons stand with the worst first."""
+    """Return status and issues, the worst issues first."""
     critical: list[str] = []
     warning: list[str] = []
     if signs.has_messages and not signs.transcript_exists:
         critical.append("Transcript missing")
     if signs.secrets:
-        critical.append("Secrets detected")
+        critical.append(_SECRETS)
     if is_at_risk(signs, thresholds):
         warning.append("Nothing written while it works")
     if signs.percent_used >= (thresholds.context_warning_percent or 0):
         warning.append("Context near compaction")
     if lifecycle_of(signs) == ORPHANED:
-        warning.append("Orphan: ended without a word")
+        warning.append("Crashed (process gone, no SessionEnd event)")
     warning += signs.cost_issues
     if not signs.has_hooks and signs.has_messages:
         warning.append("Hooks missing")
@@ -121,9 +123,10 @@ def judge_health(signs: HealthSignals, thresholds: Thresholds) -> SessionHealth:
 
 def find_incidents(sessions: Sequence[RuntimeSession], broken: str, now_ms: int) -> Iterator[Incident]:
     """Yield each session whose health is critical, and a state file that cannot be read."""
-    for each in sessions:
-        if each.health.status == "critical":
-            kind: IncidentKind = "secret" if _SECRETS in each.health.issues else "session health"
-            yield Incident(kind, now_ms, ROOM, (each.session_id,), {"issues": len(each.health.issues)})
+    for session in sessions:
+        issues = session.health.issues
+        if session.health.status == "critical":
+            kind: IncidentKind = "secret" if _SECRETS in issues else "session health"
+            yield Incident(kind, now_ms, ROOM, (session.session_id,), {"issues": len(issues)})
     if broken:
         yield Incident("corrupt state", now_ms, ROOM, ("runtime-state.yaml",))

@@ -1,7 +1,7 @@
-"""The pages kept for other programs: shared billing, one file per session, a summary, the log.
+"""Output files for other programs: shared billing, one file per session, a summary, the log.
 
-Views of the runtime state, in the names of the source document. Returns values; what it reads is
-the old billing file on a first run and the marks the status line leaves.
+They are views of the runtime state with the names of the source document. Functions return values
+and read only the old billing file on a first run and the markers that the status line leaves.
 """
 
 import zlib
@@ -22,9 +22,10 @@ from flightlog.model.output_files import OutputFile, Tier
 SHARED = "billing-shared.json"
 SUMMARY = "sessions.json"
 LOG = "daemon.log"
-_NOT_MARKED = {"transcript", "formatted_strings", "health", "metadata"}
 NOT_SESSIONS = {SHARED, SUMMARY, "config.json"}
-_OLD_BYTES_MAX = 1 << 20
+# These change with the clock alone, so they are not part of a session's fingerprint.
+_VOLATILE = {"transcript", "formatted_strings", "health", "metadata"}
+_OLD_BYTES_MAX = 1 << 20  # the old billing file has less than 1 KB
 
 
 class LaunchInfo(Struct, rename="camel"):
@@ -40,74 +41,81 @@ class LaunchInfo(Struct, rename="camel"):
     cli_version: str
 
 
-def session_page(session: RuntimeSession, launched: LaunchInfo, state: RuntimeState, template: str) -> OutputFile:
-    """The health cache of one session; the status line shows it."""
-    return _json_page(f"{session.session_id}.json", session_body(session, launched, state, template))
+def session_file(session: RuntimeSession, launch: LaunchInfo, state: RuntimeState, template: str) -> OutputFile:
+    """Return the health file of one session, which the status line reads."""
+    return _json_file(f"{session.session_id}.json", session_body(session, launch, state, template))
 
 
-def session_body(session: RuntimeSession, launched: LaunchInfo, state: RuntimeState, template: str) -> dict[str, Any]:
-    """What that page says."""
+def session_body(session: RuntimeSession, launch: LaunchInfo, state: RuntimeState, template: str) -> dict[str, Any]:
+    """Return the content of a session's health file."""
     profile = state.find_profile(session.auth_profile)
-    told = to_wire(session)
-    if "transcript" in told:
-        told["transcript"].pop("lastModifiedAgo", None)
-    thresholds = health.effective_thresholds(state.thresholds, profile.thresholds if profile else None)
+    fields = to_wire(session)
+    if "transcript" in fields:
+        fields["transcript"].pop("lastModifiedAgo", None)
+    own = profile.thresholds if profile else None
     return {
-        **told,
-        "launch": to_wire(launched),
+        **fields,
+        "launch": to_wire(launch),
         "billing": to_wire(profile.billing) if profile else {},
-        "thresholds": to_wire(thresholds),
+        "thresholds": to_wire(health.effective_thresholds(state.thresholds, own)),
         "statusline": {"template": template} if template else {},
     }
 
 
-def fingerprint_session(session: RuntimeSession, launched: LaunchInfo, template: str) -> int:
-    """A print of what happened to a session; billing moves with every session of a profile, and so does the clock."""
-    parts = [getattr(session, name) for name in RuntimeSession.__struct_fields__ if name not in _NOT_MARKED]
+def fingerprint_session(session: RuntimeSession, launch: LaunchInfo, template: str) -> int:
+    """Return a checksum that changes when something happens in a session.
+
+    Billing is left out, because it changes with every other session of the profile.
+    """
+    names = [name for name in RuntimeSession.__struct_fields__ if name not in _VOLATILE]
+    fields = [getattr(session, name) for name in names]
     size = session.transcript.size_bytes if session.transcript else 0
-    how = (session.health.status, session.health.issues, session.health.lifecycle)
+    condition = (session.health.status, session.health.issues, session.health.lifecycle)
     last = session.metadata.last_activity if session.metadata else 0
-    return zlib.crc32(msgspec.msgpack.encode([parts, how, last, size, launched, template]))
+    return zlib.crc32(msgspec.msgpack.encode([fields, condition, last, size, launch, template]))
 
 
-def shared_pages(state: RuntimeState, now_ms: int, template: str) -> list[OutputFile]:
-    """The pages about all sessions."""
-    used = max(state.auth_profiles, key=lambda each: each.metadata.last_used, default=None)
+def shared_files(state: RuntimeState, now_ms: int, template: str) -> list[OutputFile]:
+    """Return the files about all sessions."""
+    used = max(state.auth_profiles, key=lambda profile: profile.metadata.last_used, default=None)
     return [
-        _json_page(SHARED, _shared_billing(state, used, template)),
-        _json_page(SUMMARY, _summarize_state(state, used, now_ms)),
+        _json_file(SHARED, _shared_billing(state, used, template)),
+        _json_file(SUMMARY, _summarize_state(state, used, now_ms)),
     ]
 
 
 def log_entry(state: RuntimeState, broken: str, counts: tuple[int, int], now_ms: int) -> str:
-    """One line for the log; no words of anybody."""
-    moment = datetime.fromtimestamp(now_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    told = f"{moment} gathered sessions={len(state.sessions)} profiles={len(state.auth_profiles)}"
-    told += f" pages={counts[0]} archived={counts[1]}"
-    return told + (f" unreadable runtime-state.yaml: {broken.split(':', maxsplit=1)[0]}" if broken else "")
+    """Return a log line; `counts` are files written and sessions archived. No content is logged."""
+    time = datetime.fromtimestamp(now_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
+    line = (
+        f"{time.replace('+00:00', 'Z')} gathered sessions={len(state.sessions)} "
+        f"profiles={len(state.auth_profiles)} pages={counts[0]} archived={counts[1]}"
+    )
+    location = broken.split(":", maxsplit=1)[0]
+    return line + (f" unreadable runtime-state.yaml: {location}" if broken else "")
 
 
 def old_billing(folder: Path) -> dict[str, Any] | None:
-    """What an older program left in `billing-shared.json`."""
+    """Read `billing-shared.json` as an older program left it."""
     try:
         with (folder / SHARED).open("rb") as file:
-            told = msgspec.json.decode(file.read(_OLD_BYTES_MAX))
+            content = msgspec.json.decode(file.read(_OLD_BYTES_MAX))
     except (OSError, *UNREADABLE):
         return None
-    return told if isinstance(told, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def sessions_with_status_line(home: Path, config_dir: Path) -> list[str]:
-    """Sessions whose status line was shown, of one configuration directory."""
+    """Return the sessions of one configuration directory whose status line was shown."""
     try:
-        names = [each for each in (home / "live").iterdir() if is_safe(each.name)]
+        markers = [path for path in (home / "live").iterdir() if is_safe(path.name)]
     except OSError:
         return []
-    return [each.name for each in names if _read_content(each) == str(config_dir)]
+    return [path.name for path in markers if _read_marker(path) == str(config_dir)]
 
 
 def format_age(age_ms: int) -> str:
-    """How long ago, in one coarse unit."""
+    """Format an age in one coarse unit."""
     seconds = max(age_ms, 0) // 1000
     for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
         if seconds >= length:
@@ -115,7 +123,7 @@ def format_age(age_ms: int) -> str:
     return "<1m"
 
 
-def _read_content(path: Path) -> str:
+def _read_marker(path: Path) -> str:
     try:
         return path.read_bytes()[:4096].decode("utf-8", "surrogateescape")
     except OSError:
@@ -134,35 +142,37 @@ def _shared_billing(state: RuntimeState, used: AuthProfile | None, template: str
 
 def _summarize_state(state: RuntimeState, used: AuthProfile | None, now_ms: int) -> dict[str, Any]:
     sessions = state.sessions
-    recent = [each for each in sessions if each.metadata and now_ms - each.metadata.last_activity < LIVE_MS]
+    last_times = [session.metadata.last_activity for session in sessions if session.metadata]
+    alerts = [session.alerts for session in sessions if session.alerts]
+    bills = [profile.billing for profile in state.auth_profiles]
     return {
         "lastUpdated": now_ms,
-        "activeSessions": len(recent),
+        "activeSessions": sum(now_ms - last_ms < LIVE_MS for last_ms in last_times),
         "totalSessions": len(sessions),
         "sessions": [
             {
-                "sessionId": each.session_id,
-                "authProfile": each.auth_profile,
-                "projectPath": each.project_path,
-                "status": each.health.status,
-                "lifecycle": each.health.lifecycle,
-                "lastActivity": each.metadata.last_activity if each.metadata else None,
+                "sessionId": session.session_id,
+                "authProfile": session.auth_profile,
+                "projectPath": session.project_path,
+                "status": session.health.status,
+                "lifecycle": session.health.lifecycle,
+                "lastActivity": session.metadata.last_activity if session.metadata else None,
             }
-            for each in sessions
+            for session in sessions
         ],
         "global": {
-            "totalCostToday": round(sum(each.billing.cost_today for each in state.auth_profiles), 2),
-            "burnRatePerHour": round(sum(each.billing.burn_rate_per_hour for each in state.auth_profiles), 2),
+            "totalCostToday": round(sum(bill.cost_today for bill in bills), 2),
+            "burnRatePerHour": round(sum(bill.burn_rate_per_hour for bill in bills), 2),
             "budgetRemaining": used.billing.budget_remaining if used else 0,
         },
         "alerts": {
-            "sessionsWithSecrets": sum(bool(each.alerts and each.alerts.secrets_detected) for each in sessions),
-            "sessionsAtRisk": sum(bool(each.alerts and each.alerts.data_loss_risk) for each in sessions),
-            "sessionsNearCompaction": sum(bool(each.context.near_compaction) for each in sessions),
+            "sessionsWithSecrets": sum(alert.secrets_detected for alert in alerts),
+            "sessionsAtRisk": sum(alert.data_loss_risk for alert in alerts),
+            "sessionsNearCompaction": sum(bool(session.context.near_compaction) for session in sessions),
         },
     }
 
 
-def _json_page(name: str, body: dict[str, Any]) -> OutputFile:
+def _json_file(name: str, body: dict[str, Any]) -> OutputFile:
     text = msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
     return OutputFile(name, Tier.PRIVATE, text + "\n")

@@ -1,7 +1,7 @@
-"""Hook log, status payloads, transcript tail, git, tmux, processes.
+"""Observe sessions: hook log, status payloads, transcript tail, git, tmux, processes.
 
-Reads only what is new since the last look; where it stopped is kept in a `Memo` per session, which
-can be thrown away. Knows files and processes, judges nothing.
+Reads only what is new since the last collection. An `ObservedSession` stores how far each file
+was read; it is a cache and can be deleted.
 """
 
 import os
@@ -24,19 +24,21 @@ from flightlog.sources.protocol import TranscriptTail
 from flightlog.store.git.command import GitError, PersonGit
 from flightlog.store.recordings.reader import open_reader
 
-GIT_EVERY_MS = 30_000
-GIT_LIMIT_S = 2.0
-SECRETS_EVERY_MS = 300_000
-SECRETS_BYTES_MAX = 32 << 20
-_STATUS = ("status", "--porcelain=v2", "--branch", "-uno")
+GIT_EVERY_MS = 30_000  # a collection follows every turn; git and tmux are asked less often
 PANES_EVERY_MS = 30_000
+GIT_LIMIT_S = 2.0  # one slow work tree must not hold up the collection
+SECRETS_EVERY_MS = 300_000  # detection is the slowest part of a collection
+SECRETS_BYTES_MAX = 32 << 20  # bounds the memory and time of one search
+_STATUS = ("status", "--porcelain=v2", "--branch", "-uno")
 _SEPARATOR = "\t"
-_FORMAT = _SEPARATOR.join(f"#{{{name}}}" for name in ("pane_id", "pane_width", "pane_height", "window_index"))
+# The session's name comes last, because it may contain the separator.
+_FIELDS = ("pane_id", "pane_width", "pane_height", "window_index", "session_name")
+_FORMAT = _SEPARATOR.join(f"#{{{name}}}" for name in _FIELDS)
 _NAME_CHARS_MAX = 64
 
 
 class ObservedSession(Struct):
-    """What is known of a session, and how far its files were read."""
+    """Observations of a session, and how far its files were read."""
 
     session: str
     first_seen_ms: int = 0
@@ -62,7 +64,7 @@ class ObservedSession(Struct):
 
 
 class ObserverState(Struct):
-    """All memos, and what was seen of each profile's limits."""
+    """All observed sessions, and the limits seen of each profile."""
 
     sessions: dict[str, ObservedSession] = {}
     limits: dict[str, VendorLimits] = {}
@@ -71,7 +73,7 @@ class ObserverState(Struct):
 
 
 def update_observation(memo: ObservedSession, folder: str, recording: SessionFiles | None) -> list[ClientStatus]:
-    """Bring a memo up to date; return the payloads that are new."""
+    """Bring an observation up to date; return the new status payloads."""
     records, memo.hooks_at = read_new_hook_records(folder, memo.hooks_at)
     for record in records:
         if record.at_ms >= memo.event_ms:
@@ -86,26 +88,27 @@ def update_observation(memo: ObservedSession, folder: str, recording: SessionFil
 
 
 def _read_transcript(memo: ObservedSession, tail: TranscriptTail) -> None:
-    grew = tail.end not in {0, memo.transcript_at}  # it ends at 0 when it cannot be read
+    grew = tail.end not in {0, memo.transcript_at}  # 0: the file cannot be read
     memo.transcript_at = tail.end
     if not grew:
         return
     memo.messages += tail.messages
     if tail.model:
         memo.model, memo.tokens = tail.model, tail.tokens
-    # The words themselves are private and stay where they are.
+    # The message itself is private, so only its role and size are shown.
     memo.said = f"{tail.last_role}, {tail.last_bytes:,} bytes" if tail.last_role else ""
 
 
 def is_alive(memo: ObservedSession) -> bool | None:
-    """Whether the agent's process still runs; None when we were never told which it is."""
+    """Return whether the agent's process still runs; None if the process is unknown."""
     launch = memo.told.launch if memo.told else None
     if launch is None or not launch.pid:
         return None
     if not launch.pid_started:
         return Path(f"/proc/{launch.pid}").exists() or _accepts_signal(launch.pid)
     try:
-        return int(Path(f"/proc/{launch.pid}/stat").read_bytes().rpartition(b")")[2].split()[19]) == launch.pid_started
+        fields = Path(f"/proc/{launch.pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return int(fields[19]) == launch.pid_started  # another start time: the pid was reused
     except (OSError, ValueError, IndexError):
         return False
 
@@ -120,47 +123,47 @@ def _accepts_signal(pid: int) -> bool:
     return True
 
 
-def observe_git(wanted: Iterable[tuple[ObservedSession, str]], now_ms: int, trusts: Callable[[Path], bool]) -> None:
-    """Ask git about work trees not asked about lately, all at once; a slow one is left for the next time.
+def observe_git(projects: Iterable[tuple[ObservedSession, str]], now_ms: int, trusts: Callable[[Path], bool]) -> None:
+    """Run `git status` in work trees that are due, in parallel; a slow one keeps its old status.
 
-    `trusts` says whether the person allowed what a project configures; an old git runs in no other.
+    `trusts` says whether the person allowed the project's configuration; an old git version runs
+    only in such projects.
     """
     due: dict[str, list[ObservedSession]] = {}
-    for memo, folder in wanted:
-        if folder and Path(folder).is_dir() and now_ms - (memo.git.last_checked or 0 if memo.git else 0) > GIT_EVERY_MS:
+    for memo, folder in projects:
+        checked_ms = (memo.git.last_checked or 0) if memo.git else 0
+        if folder and Path(folder).is_dir() and now_ms - checked_ms > GIT_EVERY_MS:
             due.setdefault(folder, []).append(memo)
-    if not due:
-        return
     running = {}
     for folder in due:
         with suppress(FlightlogError):
-            running[folder] = PersonGit(Path(folder), trusts(Path(folder))).start_git(*_STATUS, limit_s=GIT_LIMIT_S)
+            git = PersonGit(Path(folder), trusts(Path(folder)))
+            running[folder] = git.start_git(*_STATUS, limit_s=GIT_LIMIT_S)
     for folder, process in running.items():
         with suppress(GitError):
             answer = process.wait_for_answer()
-            found = (
-                _parse_git_status(answer.out.decode("utf-8", "replace"), now_ms) if answer.code == 0 else GitStatus()
-            )
+            text = answer.out.decode("utf-8", "replace")
+            status = _parse_git_status(text, now_ms) if answer.code == 0 else GitStatus()
             for memo in due[folder]:
-                memo.git = found
+                memo.git = status
 
 
-def _parse_git_status(said: str, now_ms: int) -> GitStatus:
-    found = GitStatus(dirty=0, last_checked=now_ms)
-    for line in said.splitlines():
+def _parse_git_status(text: str, now_ms: int) -> GitStatus:
+    status = GitStatus(dirty=0, last_checked=now_ms)
+    for line in text.splitlines():
         if line.startswith("# branch.head "):
-            found.branch = line.removeprefix("# branch.head ")
+            status.branch = line.removeprefix("# branch.head ")
         elif line.startswith("# branch.ab "):
             ahead, behind = line.removeprefix("# branch.ab ").split()
-            found.ahead, found.behind = int(ahead), -int(behind)
+            status.ahead, status.behind = int(ahead), -int(behind)
         elif not line.startswith("#"):
-            found.dirty = (found.dirty or 0) + 1
-    return found
+            status.dirty = (status.dirty or 0) + 1
+    return status
 
 
 def search_secrets(memo: ObservedSession, recording: SessionFiles, now_ms: int) -> None:
-    """Search what was written since the last search; only counts by rule are kept."""
-    from flightlog.privacy.scanner import secret_counts  # noqa: PLC0415 - its rules take a while to read
+    """Search what was written since the last search; store only counts by rule."""
+    from flightlog.privacy.scanner import secret_counts  # noqa: PLC0415 - loading its rules is slow
 
     memo.secrets_ms = now_ms
     for file in recording.files:
@@ -180,7 +183,7 @@ def search_secrets(memo: ObservedSession, recording: SessionFiles, now_ms: int) 
 
 
 def observe_panes(memos: Iterable[ObservedSession], now_ms: int) -> None:
-    """Bring what is known of each session's pane up to date; a server that is gone leaves the pane's id."""
+    """Update the tmux pane of each session; if its server is gone, only the pane's id remains."""
     due: dict[str, list[ObservedSession]] = {}
     for memo in memos:
         launch = memo.told.launch if memo.told else None
@@ -190,38 +193,38 @@ def observe_panes(memos: Iterable[ObservedSession], now_ms: int) -> None:
         if memo.tmux is None or memo.tmux.pane != launch.tmux_pane or now_ms - memo.tmux_ms > PANES_EVERY_MS:
             memo.tmux, memo.tmux_ms = TmuxPane(launch.tmux_pane), now_ms
             due.setdefault(launch.tmux.partition(",")[0], []).append(memo)
-    for socket, mine in due.items():
+    for socket, sessions in due.items():
         panes = _list_panes(socket)
-        for memo in mine:
+        for memo in sessions:
             memo.tmux = panes.get(memo.tmux.pane, memo.tmux) if memo.tmux else None
 
 
 def _list_panes(socket: str) -> dict[str, TmuxPane]:
     if not _is_ours(socket):
         return {}
-    command = ["tmux", "-S", socket, "list-panes", "-a", "-F", f"{_FORMAT}{_SEPARATOR}#{{session_name}}"]
-    import subprocess  # noqa: PLC0415 - most looks ask nothing
+    import subprocess  # noqa: PLC0415 - most collections start no tmux
 
-    clean = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
+    command = ["tmux", "-S", socket, "list-panes", "-a", "-F", _FORMAT]
+    env = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
     try:
-        done = subprocess.run(command, env=clean, capture_output=True, timeout=GIT_LIMIT_S, check=False)
+        done = subprocess.run(command, env=env, capture_output=True, timeout=GIT_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    return dict(
-        _parse_pane(line) for line in done.stdout.decode("utf-8", "replace").splitlines() if line.count("\t") >= 4
-    )
+    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    return dict(_parse_pane(line) for line in lines if line.count(_SEPARATOR) >= 4)
 
 
 def _parse_pane(line: str) -> tuple[str, TmuxPane]:
     pane, width, height, window, session = line.split(_SEPARATOR, 4)
-    shown = one_line(session, _NAME_CHARS_MAX)
-    return pane, TmuxPane(pane, shown, window, *(int(each) if each.isdecimal() else None for each in (width, height)))
+    sizes = (int(size) if size.isdecimal() else None for size in (width, height))
+    return pane, TmuxPane(pane, one_line(session, _NAME_CHARS_MAX), window, *sizes)
 
 
 def _is_ours(socket: str) -> bool:
-    """Whether this is a socket of our own user: nobody else's is spoken to."""
+    """Return whether `socket` is a socket of our own user; others are never connected to."""
+    path = Path(socket)
     try:
-        told = os.stat(socket) if os.path.isabs(socket) else None  # noqa: PTH116, PTH117 - a name told by tmux
+        status = path.stat() if path.is_absolute() else None
     except OSError:
         return False
-    return told is not None and stat.S_ISSOCK(told.st_mode) and told.st_uid == os.geteuid()
+    return status is not None and stat.S_ISSOCK(status.st_mode) and status.st_uid == os.geteuid()

@@ -1,4 +1,4 @@
-"""Wiring of live: which agents' directories there are here, the clock, and what a person set."""
+"""What the interfaces call: collect, read and change the live state of this machine."""
 
 import os
 from datetime import UTC, datetime
@@ -29,202 +29,219 @@ from flightlog.model.errors import UNREADABLE, Conflict, FlightlogError, Invalid
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import one_line
 
-LABEL_CHARS_MAX = 60
-_WATCH_WAIT_S = 1.0
+LABEL_CHARS_MAX = 60  # fits in a dashboard column
+_WATCH_WAIT_S = 1.0  # a watcher asks again soon, so an older state is better than a wait
 WIDTHS = (40, 60, 80, 100, 120, 150, 200)
 _LINES = "formattedStrings"
 
 
 def list_live_runtimes(runtime: Runtime) -> list[LiveDirectory]:
-    """Every configuration directory here, as live sees it."""
+    """Return every configuration directory of this machine's agents."""
     now_ms = runtime.clock.now_ms()
-    return [LiveDirectory(runtime, Path(each), now_ms, render_status_lines) for each in find_config_dirs(runtime)]
+    directories = [Path(path) for path in find_config_dirs(runtime)]
+    return [LiveDirectory(runtime, path, now_ms, render_status_lines) for path in directories]
 
 
 def collect_here(runtime: Runtime, *, secrets: bool = True) -> list[LiveState]:
-    """Look at all running sessions of this machine."""
+    """Collect the live state of all sessions on this machine."""
     archive = open_archive(runtime)
+    depth = CollectDepth(secrets=secrets, durable=False)
     try:
-        return [
-            collect_live_state(place, archive, CollectDepth(secrets=secrets, durable=False))
-            for place in list_live_runtimes(runtime)
-            if _is_used(place)
-        ]
+        return [collect_live_state(live, archive, depth) for live in _used_directories(runtime)]
     finally:
         archive.usage_pipeline.save()
 
 
 def watch_here(runtime: Runtime, *, secrets: bool = True) -> list[LiveState]:
-    """Look, as somebody who will look again soon: where another does so just now, what was gathered last will do."""
+    """Return the live state; if another process is collecting it, return its last result."""
     archive = open_archive(runtime)
-    effort = CollectDepth(secrets=secrets, durable=False, wait_s=_WATCH_WAIT_S)
-    found = []
+    depth = CollectDepth(secrets=secrets, durable=False, wait_s=_WATCH_WAIT_S)
+    states = []
     try:
-        for place in filter(_is_used, list_live_runtimes(runtime)):
+        for live in _used_directories(runtime):
             try:
-                found.append(collect_live_state(place, archive, effort))
+                states.append(collect_live_state(live, archive, depth))
             except Conflict:
-                found.append(_read_last_state(place))
+                states.append(_read_last_state(live))
     finally:
         archive.usage_pipeline.save()
-    return found
+    return states
 
 
 def read_last_states(runtime: Runtime) -> list[LiveState]:
-    """What was gathered last, read and nothing written."""
-    return [_read_last_state(place) for place in list_live_runtimes(runtime)]
+    """Return the state as last collected; nothing is written."""
+    return [_read_last_state(live) for live in list_live_runtimes(runtime)]
 
 
-def _read_last_state(place: LiveDirectory) -> LiveState:
-    found = runtime_state.load_state(place.folder, place.now_ms)
-    return LiveState(str(place.config_dir), found.state, found.broken, place.now_ms, {})
+def _read_last_state(live: LiveDirectory) -> LiveState:
+    update = runtime_state.load_state(live.folder, live.now_ms)
+    return LiveState(str(live.config_dir), update.state, update.broken, live.now_ms, {})
 
 
 def collect_after_settle(runtime: Runtime, archive: Archive, only: str) -> tuple[str, ...]:
-    """Look after a settle of `only` one session, or of all; what goes wrong is told, and stops nothing."""
-    wanted = [Path(file.path) for file in archive.recordings[only].files] if only in archive.recordings else []
+    """Collect after a settle of `only` one session, or of all; return error messages."""
+    recording = archive.recordings.get(only)
+    paths = [Path(file.path) for file in recording.files] if recording else []
     notes = []
-    for place in list_live_runtimes(runtime):
-        if _is_used(place) and (not only or any(path.is_relative_to(place.config_dir) for path in wanted)):
+    for live in _used_directories(runtime):
+        if not only or any(path.is_relative_to(live.config_dir) for path in paths):
             try:
-                collect_live_state(place, archive, CollectDepth(only=only, durable=False))
+                collect_live_state(live, archive, CollectDepth(only=only, durable=False))
             except FlightlogError as error:
                 notes.append(error.message)
     return tuple(notes)
 
 
-def _is_used(place: LiveDirectory) -> bool:
-    """A directory no agent ever wrote to gets no pages of ours, nor do the samples."""
-    return place.config_dir != SAMPLES and has_sessions(place.config_dir) and os.access(place.config_dir, os.W_OK)
+def _used_directories(runtime: Runtime) -> list[LiveDirectory]:
+    """Return the directories that an agent wrote to and that we may write to, samples aside."""
+    return [
+        live
+        for live in list_live_runtimes(runtime)
+        if live.config_dir != SAMPLES
+        and has_sessions(live.config_dir)
+        and os.access(live.config_dir, os.W_OK)
+    ]
 
 
 def render_status_lines(page: dict[str, Any]) -> dict[str, str]:
-    """The status line of a session as its page tells it, without colour, in each width."""
+    """Render a session's status line from its output file, without color, in each width."""
     cost, folder = page.get("cost") or {}, page["projectPath"]
     payload: dict[str, object] = {"workspace": {"current_dir": folder, "project_dir": folder}}
     payload["cost"] = {"total_cost_usd": cost.get("clientUsd", cost.get("ledgerUsd"))}
     now_s = page["metadata"]["gatheredAt"] / 1000
-    lines = render_widths(payload, page, [StatusStyle(width, color=False, now_s=now_s) for width in WIDTHS])
-    return {f"width{width}": said for width, said in zip(WIDTHS, lines, strict=True) if said}
+    styles = [StatusStyle(width, color=False, now_s=now_s) for width in WIDTHS]
+    lines = zip(WIDTHS, render_widths(payload, page, styles), strict=True)
+    return {f"width{width}": line for width, line in lines if line}
 
 
 def load_runtime_states(runtime: Runtime) -> list[tuple[Path, runtime_state.StateFileUpdate]]:
-    """Every runtime state here, as it stands."""
-    found = [(place.folder / runtime_state.NAME, place) for place in list_live_runtimes(runtime)]
-    return [(path, runtime_state.load_state(place.folder, place.now_ms)) for path, place in found if path.exists()]
+    """Return the path and content of every runtime state file."""
+    return [
+        (live.folder / runtime_state.NAME, runtime_state.load_state(live.folder, live.now_ms))
+        for live in list_live_runtimes(runtime)
+        if (live.folder / runtime_state.NAME).exists()
+    ]
 
 
-def redact_for_output(runtime: Runtime, told: dict[str, Any]) -> dict[str, Any]:
-    """Return the same without what is private: what is printed for programs is passed on.
+def redact_for_output(runtime: Runtime, document: dict[str, Any]) -> dict[str, Any]:
+    """Return `document` redacted, because JSON output is passed on.
 
-    Each session's page is redacted with the values of its own project.
+    Each session in it is redacted with the known values of its own project.
     """
+    # Loading the detection rules is slow, and a settle does not need them.
     from flightlog.privacy.json_redactor import JsonRedactor  # noqa: PLC0415
-    from flightlog.privacy.service import make_redactor  # noqa: PLC0415 - its rules take a while to read
+    from flightlog.privacy.service import make_redactor  # noqa: PLC0415
 
-    def own_page(page: dict[str, Any]) -> dict[str, Any]:
+    def redact_session(page: dict[str, Any]) -> dict[str, Any]:
         before = {**page, _LINES: {}}
-        after = JsonRedactor(make_redactor(runtime, Path(page["projectPath"]))).redact_document(before).value
+        redactor = JsonRedactor(make_redactor(runtime, Path(page["projectPath"])))
+        after = redactor.redact_document(before).value
         if before == after:
             return page
-        # Status lines are cut to their width: they are drawn again, without the branch, which is read from the disk.
-        return {**after, _LINES: render_status_lines({**after, "projectPath": Path(after["projectPath"]).name})}
+        # Status lines are cut, so a secret in them may be incomplete: render them again. Only the
+        # name of the project is passed, so that no branch is read from the disk.
+        shown = {**after, "projectPath": Path(after["projectPath"]).name}
+        return {**after, _LINES: render_status_lines(shown)}
 
-    def own_pages(value: Any) -> Any:
+    def redact_sessions(value: Any) -> Any:
         if isinstance(value, dict):
-            return own_page(value) if _LINES in value else {name: own_pages(each) for name, each in value.items()}
-        return [own_pages(each) for each in value] if isinstance(value, list | tuple) else value
+            if _LINES in value:
+                return redact_session(value)
+            return {name: redact_sessions(member) for name, member in value.items()}
+        return [redact_sessions(item) for item in value] if isinstance(value, list | tuple) else value
 
-    done = JsonRedactor(make_redactor(runtime)).redact_document(own_pages(told)).value
-    assert isinstance(done, dict)
-    return done
+    clean = JsonRedactor(make_redactor(runtime)).redact_document(redact_sessions(document)).value
+    assert isinstance(clean, dict)
+    return clean
 
 
-def label_profile(runtime: Runtime, profile: str, text: str, *, dry_run: bool) -> tuple[str, AuthProfile]:
-    """Give a profile another label; return the one it had, and the profile."""
-    for place in list_live_runtimes(runtime):
-        found = runtime_state.read_state(place.folder, place.now_ms).find_profile(profile)
-        if found is None:
+def label_profile(runtime: Runtime, profile_id: str, text: str, *, dry_run: bool) -> tuple[str, AuthProfile]:
+    """Change the label of a profile; return the old label and the profile."""
+    for live in list_live_runtimes(runtime):
+        profile = runtime_state.read_state(live.folder, live.now_ms).find_profile(profile_id)
+        if profile is None:
             continue
-        before, found.label = found.label, one_line(text, LABEL_CHARS_MAX)
+        before, profile.label = profile.label, one_line(text, LABEL_CHARS_MAX)
         if not dry_run:
-            done = runtime_state.update_state(
-                place.folder, place.now_ms, partial(_relabel_profile, profile, found.label)
-            )
-            if done.broken:
-                raise Unreadable(f"runtime-state.yaml: {done.broken}", hint=f"edit {place.folder / runtime_state.NAME}")
-        return before, found
-    raise NotFound(f"no such profile: {profile!r}", hint="flightlog live profiles")
+            change = partial(_relabel_profile, profile_id, profile.label)
+            update = runtime_state.update_state(live.folder, live.now_ms, change)
+            if update.broken:
+                path = live.folder / runtime_state.NAME
+                raise Unreadable(f"{runtime_state.NAME}: {update.broken}", hint=f"edit {path}")
+        return before, profile
+    raise NotFound(f"no such profile: {profile_id!r}", hint="flightlog live profiles")
 
 
 def advise_profile(runtime: Runtime) -> dict[str, Any]:
-    """Which profile has room."""
-    from flightlog.live.dashboard import switch_advice  # noqa: PLC0415 - a settle shows no board
+    """Return the profiles ranked by urgency, and which one to switch to."""
+    from flightlog.live.dashboard import switch_advice  # noqa: PLC0415 - a settle needs no dashboard
 
-    found = [each for told in collect_here(runtime, secrets=False) for each in told.state.auth_profiles]
+    states = collect_here(runtime, secrets=False)
+    profiles = [profile for live in states for profile in live.state.auth_profiles]
     ranked = [
-        {"profileId": each.profile_id, "label": each.label, "urgency": round(pressing, 1)}
-        for each, pressing in rank_profiles(found)
+        {"profileId": profile.profile_id, "label": profile.label, "urgency": round(urgency, 1)}
+        for profile, urgency in rank_profiles(profiles)
     ]
-    return {"profiles": ranked, "advice": switch_advice(found)}
+    return {"profiles": ranked, "advice": switch_advice(profiles)}
 
 
-def record_profile_switch(runtime: Runtime, written: str, profile: str, at: str, *, dry_run: bool) -> dict[str, str]:
-    """Write down by hand that a profile pays for a session from a time on."""
-    session = open_archive(runtime).find_recording(written)
+def record_profile_switch(runtime: Runtime, session_id: str, profile: str, at: str, *, dry_run: bool) -> dict[str, str]:
+    """Record that `profile` pays for a session from the time `at` on; now if it is empty."""
+    recording = open_archive(runtime).find_recording(session_id)
     since_ms = _parse_time(runtime, at) if at else runtime.clock.now_ms()
-    for place in list_live_runtimes(runtime):
-        if any(Path(file.path).is_relative_to(place.config_dir) for file in session.files):
+    for live in list_live_runtimes(runtime):
+        if any(Path(file.path).is_relative_to(live.config_dir) for file in recording.files):
             if not dry_run:
-                record_manual_switch(place, session.session, profile, since_ms)
-            since = datetime.fromtimestamp(since_ms / 1000, tz=UTC).astimezone(runtime.zone).isoformat("T", "seconds")
-            return {"session": session.session, "profile": profile, "since": since}
-    raise NotFound(f"the files of {session.session} are in none of the agents' directories", hint="flightlog doctor")
+                record_manual_switch(live, recording.session, profile, since_ms)
+            since = datetime.fromtimestamp(since_ms / 1000, tz=UTC).astimezone(runtime.zone)
+            text = since.isoformat("T", "seconds")
+            return {"session": recording.session, "profile": profile, "since": text}
+    raise NotFound(f"no agent directory contains the files of {recording.session}", hint="flightlog doctor")
 
 
 def archive_old_sessions(runtime: Runtime, days: int, *, dry_run: bool) -> list[str]:
-    """Move sessions unused for `days` to the archive."""
-    gone: list[str] = []
-    for place in list_live_runtimes(runtime):
-        state = runtime_state.read_state(place.folder, place.now_ms)
+    """Move sessions unused for `days` to the archive; return their ids."""
+    removed: list[str] = []
+    for live in list_live_runtimes(runtime):
+        folder, now_ms = live.folder, live.now_ms
         if dry_run:
-            gone += [each.session_id for each in state.sessions if runtime_state.is_old(each, place.now_ms, days)]
+            sessions = runtime_state.read_state(folder, now_ms).sessions
+            old = [session for session in sessions if runtime_state.is_old(session, now_ms, days)]
+            removed += [session.session_id for session in old]
             continue
-        done = runtime_state.cleanup_old_sessions(place.folder, place.now_ms, days)
-        archive_removed(place.folder, open_journal(place), done.removed, place.now_ms)
-        clean_up(place.folder, place.home, place.now_ms)
-        gone += [session for session, _ in done.removed]
-    return gone
+        update = runtime_state.cleanup_old_sessions(folder, now_ms, days)
+        archive_removed(folder, open_journal(live), update.removed, now_ms)
+        clean_up(folder, live.home, now_ms)
+        removed += [session for session, _ in update.removed]
+    return removed
 
 
 def preview_status_line(
-    runtime: Runtime, given: bytes | None, width: int, template: str, *, color: bool
+    runtime: Runtime, data: bytes | None, width: int, template: str, *, color: bool
 ) -> dict[str, Any]:
-    """What the status line says of a payload, or of the session seen last."""
-    payload = _decode_object(given or b"")
+    """Render the status line of a payload, or of the session seen last."""
+    payload = _decode_object(data or b"")
     page: dict[str, Any] = {}
-    for place in list_live_runtimes(runtime):
-        pages = sorted(place.folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
-        own = [path for path in pages if path.stem == payload.get("session_id")] or [
-            path for path in pages if path.name not in NOT_SESSIONS and not payload
-        ]
+    for live in list_live_runtimes(runtime):
+        paths = sorted(live.folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
+        own = [path for path in paths if path.stem == payload.get("session_id")]
+        if not own and not payload:
+            own = [path for path in paths if path.name not in NOT_SESSIONS]
         page = _decode_object(own[-1].read_bytes()) if own else page
     template = template or str(runtime.config["statusline.template"].value)
     page = {**page, **({"statusline": {"template": template}} if template else {})}
-    line = render_line(
-        payload or _payload_from_page(page), page, StatusStyle(width, color, runtime.clock.now_ms() / 1000)
-    )
+    style = StatusStyle(width, color, runtime.clock.now_ms() / 1000)
+    line = render_line(payload or _payload_from_page(page), page, style)
     return {"line": line or "flightlog", "template": template or TEMPLATE}
 
 
 def _payload_from_page(page: dict[str, Any]) -> dict[str, Any]:
-    """A payload as the agent would give it, from what was gathered."""
-    cost = page.get("cost", {}).get("clientUsd", page.get("cost", {}).get("ledgerUsd"))
-    where = page.get("projectPath", "")
+    """Build the agent's payload from a session's output file."""
+    cost = page.get("cost", {})
     return {
-        "cwd": where,
+        "cwd": page.get("projectPath", ""),
         "model": {"display_name": page.get("model", {}).get("value")},
-        "cost": {"total_cost_usd": cost},
+        "cost": {"total_cost_usd": cost.get("clientUsd", cost.get("ledgerUsd"))},
     }
 
 
@@ -243,14 +260,16 @@ def _relabel_profile(name: str, text: str, state: RuntimeState) -> RuntimeState:
     return state
 
 
-def _parse_time(runtime: Runtime, said: str) -> int:
+def _parse_time(runtime: Runtime, text: str) -> int:
     today = datetime.fromtimestamp(runtime.clock.now_ms() / 1000, tz=UTC).astimezone(runtime.zone)
     try:
-        if len(said) == 5 and said[2] == ":":
-            found = today.replace(hour=int(said[:2]), minute=int(said[3:]), second=0, microsecond=0)
+        if len(text) == 5 and text[2] == ":":
+            hour, minute = int(text[:2]), int(text[3:])
+            time = today.replace(hour=hour, minute=minute, second=0, microsecond=0)
         else:
-            found = datetime.fromisoformat(said)
-            found = found if found.tzinfo else found.replace(tzinfo=runtime.zone)
+            time = datetime.fromisoformat(text)
+            time = time if time.tzinfo else time.replace(tzinfo=runtime.zone)
     except ValueError:
-        raise Invalid(f"not a time: {said[:40]!r}", hint="--at 14:30, or --at 2026-01-31T14:30:00Z") from None
-    return int(found.timestamp() * 1000)
+        hint = "--at 14:30, or --at 2026-01-31T14:30:00Z"
+        raise Invalid(f"not a time: {text[:40]!r}", hint=hint) from None
+    return int(time.timestamp() * 1000)

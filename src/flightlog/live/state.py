@@ -1,7 +1,7 @@
-"""The runtime state as a value: accounts above, sessions below, as the source document names them.
+"""Types of the runtime state: billing profiles and sessions.
 
-Field names on disk are the document's (`authProfiles`, `costToday`, …); fields after those of the
-document are ours, and left out while they are unknown. No file is touched here.
+Field names on disk are those of the source document (`authProfiles`, `costToday`, …). Fields after
+those of the document are ours and are left out while they are unknown.
 """
 
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, field
 
 VERSION = "1.0"
-FRESH_MS = 300_000
+FRESH_MS = 300_000  # billing older than this is shown as stale
 DEFAULT_PROFILE = "default"
 DEFAULT_LABEL = "Primary Account"
 
@@ -34,7 +34,7 @@ class VendorLimits(Struct, rename="camel"):
 
 
 class Forecast(Struct, rename="camel"):
-    """When the running window is used up if nothing changes."""
+    """When the running window is used up at the current rate."""
 
     exhausted_at: int | None = None
     percent_at_reset: float | None = None
@@ -42,7 +42,7 @@ class Forecast(Struct, rename="camel"):
 
 
 class Thresholds(Struct, rename="camel"):
-    """What a person may set, for all profiles or for one; budgets are USD, none by default."""
+    """Settings of a person, for all profiles or for one; budgets are USD, none by default."""
 
     context_warning_percent: float | None = None
     compaction_percent: float | None = None
@@ -54,7 +54,7 @@ class Thresholds(Struct, rename="camel"):
 
 
 class Billing(Struct, rename="camel"):
-    """What a profile used; `budget_remaining` is minutes, costs are USD, times milliseconds since 1970."""
+    """Usage of a profile: `budget_remaining` in minutes, costs in USD, times in ms since 1970."""
 
     cost_today: float = 0.0
     burn_rate_per_hour: float = 0.0
@@ -77,7 +77,7 @@ class Billing(Struct, rename="camel"):
 
 
 class ProfileMetadata(Struct, rename="camel"):
-    """How a profile was found, and when it was seen."""
+    """How a profile was detected, and when it was used."""
 
     detection_method: str = "auto"
     first_seen: int = 0
@@ -86,7 +86,7 @@ class ProfileMetadata(Struct, rename="camel"):
 
 
 class AuthProfile(Struct, rename="camel"):
-    """Who is billed."""
+    """An account that is billed."""
 
     profile_id: str
     label: str = DEFAULT_LABEL
@@ -100,7 +100,7 @@ class AuthProfile(Struct, rename="camel"):
 
 
 class SessionHealth(Struct, rename="camel"):
-    """How a session is, why, and where in its life."""
+    """Status, issues and lifecycle of a session."""
 
     status: str = "unknown"
     issues: list[str] = []
@@ -109,7 +109,7 @@ class SessionHealth(Struct, rename="camel"):
 
 
 class ModelInfo(Struct, rename="camel"):
-    """Which model, and how sure."""
+    """The model, where its name comes from, and how certain that is in percent."""
 
     value: str = "unknown"
     source: str = "default"
@@ -117,7 +117,7 @@ class ModelInfo(Struct, rename="camel"):
 
 
 class ContextUsage(Struct, rename="camel"):
-    """The context up to compaction, not up to the window's end."""
+    """Context usage, measured against the point of compaction, not the end of the window."""
 
     tokens_used: int = 0
     tokens_left: int = 0
@@ -127,7 +127,7 @@ class ContextUsage(Struct, rename="camel"):
 
 
 class GitStatus(Struct, rename="camel"):
-    """The working copy."""
+    """Branch and changes of the project's work tree."""
 
     branch: str | None = None
     ahead: int | None = None
@@ -137,7 +137,7 @@ class GitStatus(Struct, rename="camel"):
 
 
 class TranscriptInfo(Struct, rename="camel"):
-    """The session's own file; no words of it."""
+    """The session's transcript file, without its content."""
 
     exists: bool = False
     size_bytes: int = 0
@@ -149,7 +149,7 @@ class TranscriptInfo(Struct, rename="camel"):
 
 
 class Alerts(Struct, rename="camel"):
-    """What needs a person."""
+    """Conditions that need a person's attention."""
 
     secrets_detected: bool = False
     secret_types: list[str] = []
@@ -158,14 +158,14 @@ class Alerts(Struct, rename="camel"):
 
 
 class SessionMetadata(Struct, rename="camel"):
-    """When we looked, and when something happened."""
+    """Time of the collection, and of the session's last activity."""
 
     gathered_at: int = 0
     last_activity: int = 0
 
 
 class SessionCost(Struct, rename="camel"):
-    """What the session cost, by our ledger and by the client, each with its time."""
+    """Cost of the session, by our own count and as the client reports it."""
 
     ledger_usd: float | None = None
     client_usd: float | None = None
@@ -173,7 +173,7 @@ class SessionCost(Struct, rename="camel"):
 
 
 class ProfileSwitch(Struct, rename="camel"):
-    """From when on another profile paid."""
+    """A profile that paid for a part of the session, and since when."""
 
     auth_profile: str
     since: int
@@ -181,7 +181,7 @@ class ProfileSwitch(Struct, rename="camel"):
 
 
 class TmuxPane(Struct, rename="camel"):
-    """Where on the screen it runs."""
+    """The tmux pane of the session."""
 
     pane: str = ""
     session: str | None = None
@@ -208,7 +208,7 @@ class RuntimeSession(Struct, rename="camel"):
     swaps: list[ProfileSwitch] | None = None
     tmux: TmuxPane | None = None
     formatted_strings: dict[str, str] | None = None
-    """The status line as last gathered, without colour, by `width40` to `width200`."""
+    """The status line as last collected, without color, by `width40` to `width200`."""
 
 
 class RuntimeState(Struct, rename="camel"):
@@ -218,39 +218,39 @@ class RuntimeState(Struct, rename="camel"):
     sessions: list[RuntimeSession] = []
     thresholds: Thresholds | None = None
     metadata: bool | None = None
-    """Whether the file shall say its version, counts and where to find a session."""
+    """Whether the file contains version, counts and the lookup by session."""
 
     def find_profile(self, profile_id: str) -> AuthProfile | None:
-        """The profile of that id."""
-        return next((each for each in self.auth_profiles if each.profile_id == profile_id), None)
+        """Return the profile with this id, or None."""
+        profiles = self.auth_profiles
+        return next((profile for profile in profiles if profile.profile_id == profile_id), None)
 
 
 def create_default_runtime_state() -> RuntimeState:
-    """A state with nothing in it."""
+    """Return an empty state."""
     return RuntimeState([], [])
 
 
 def create_default_auth_profile(profile_id: str, now_ms: int = 0, *, method: str = "auto") -> AuthProfile:
-    """A profile nobody has named yet."""
+    """Return a new profile with a label made from its id."""
     label = DEFAULT_LABEL if profile_id == DEFAULT_PROFILE else profile_id.replace("-", " ").title()
     return AuthProfile(profile_id, label, metadata=ProfileMetadata(method, now_ms, now_ms))
 
 
 def with_freshness(profile: AuthProfile, now_ms: int) -> AuthProfile:
-    """The profile with `isFresh` as it is now, whatever was written."""
+    """Set `isFresh` for the current time and return the profile."""
     profile.billing.is_fresh = 0 <= now_ms - profile.billing.last_fetched < FRESH_MS
     return profile
 
 
 def to_wire(value: Any) -> Any:
-    """A state as plain values, what is unknown left out."""
-    plain = msgspec.to_builtins(value)
-    return _drop_unknown_keys(plain)
+    """Return a state as plain values without None."""
+    return _drop_none(msgspec.to_builtins(value))
 
 
 def convert_leniently(kind: type[T], plain: dict[str, Any], required: str = "") -> T:
-    """Read what a person may have edited: a value of the wrong kind counts as not there."""
-    for _ in range(50):
+    """Convert what a person may have edited; drop values of the wrong type."""
+    for _ in range(50):  # one value is dropped each time; no type has as many fields
         try:
             return msgspec.convert(plain, kind, strict=False)
         except msgspec.ValidationError as error:
@@ -270,7 +270,7 @@ def _drop_path(plain: dict[str, Any], path: list[str]) -> bool:
     return plain.pop(last, path) is not path
 
 
-def _drop_unknown_keys(plain: Any) -> Any:
+def _drop_none(plain: Any) -> Any:
     if isinstance(plain, dict):
-        return {key: _drop_unknown_keys(value) for key, value in plain.items() if value is not None}
-    return [_drop_unknown_keys(each) for each in plain] if isinstance(plain, list) else plain
+        return {key: _drop_none(value) for key, value in plain.items() if value is not None}
+    return [_drop_none(item) for item in plain] if isinstance(plain, list) else plain

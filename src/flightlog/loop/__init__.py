@@ -1,6 +1,6 @@
-"""The loop: a plan carried out unattended, every decision on record, resumed after any crash.
+"""The loop: carry out a plan unattended, record every decision, resume after any crash.
 
-`plan` reads what is to be done, `core` decides (pure), `run` does it (the one impure part),
-`layout` shows it as the source document's files, `look` tells what it was like, `simulate`
-runs the very same core under a clock, processes and faults that are made up.
+`plan` parses plans, `decide` chooses the next effect (pure), `runner` carries it out, `layout`,
+`logs` and `report` render the source document's files, `simulator` runs the same decisions with
+a simulated clock, simulated processes and faults.
 """

@@ -1,11 +1,11 @@
-"""Figures by task and decision; calibration.
+"""Figures of a loop session by task, and calibration of its decisions.
 
-Pairs of confidence and outcome, a reliability curve, the Brier score; and the table with which
-the next session reads its confidence.
+Calibration compares confidence with outcome: a reliability curve, the Brier score, and a table
+with which the next session corrects its confidence.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,16 @@ from flightlog.loop.state import LoopState
 from flightlog.model.text import pluralize
 
 BINS = 10
-_PRIOR = 5.0
-_PAIRS_MIN = 10
+_PRIOR = 5.0  # weight of the raw confidence, in decisions, against few observed outcomes
+_PAIRS_MIN = 10  # with fewer decisions there is no correction
+_FAILED = ("failure", "timeout")
+_TASK_EVENTS = (events.TaskStarted | events.AttemptEnded | events.TaskVerified | events.TaskEnded) | (
+    events.RecoveryStarted | events.UsageRecorded | events.TaskReported
+)
 
 
 class ConfidenceOutcome(Struct, frozen=True):
-    """How sure we were, and whether it was right."""
+    """Confidence of a decision, and whether its outcome was right."""
 
     raw: float
     confidence: float
@@ -33,7 +37,7 @@ class ConfidenceOutcome(Struct, frozen=True):
 
 
 class CalibrationBin(Struct, frozen=True):
-    """A stretch of the reliability curve."""
+    """One bin of the reliability curve."""
 
     low: float
     high: float
@@ -43,7 +47,7 @@ class CalibrationBin(Struct, frozen=True):
 
 
 class Calibration(Struct, frozen=True):
-    """How well confidence and outcome went together; nothing is said of no decisions."""
+    """Agreement of confidence and outcome; None without decisions."""
 
     decisions: int
     brier: float | None
@@ -51,74 +55,79 @@ class Calibration(Struct, frozen=True):
     curve: tuple[CalibrationBin, ...]
 
 
-def pair_outcomes(told: Iterable[LoopEvent]) -> list[ConfidenceOutcome]:
-    """Each decision to do something, with how the attempt that followed came out."""
+def pair_outcomes(records: Iterable[LoopEvent]) -> list[ConfidenceOutcome]:
+    """Pair each decision to start an attempt with the outcome of that attempt."""
     waiting: dict[str, tuple[int, events.DecisionMade]] = {}
-    found: list[ConfidenceOutcome] = []
+    pairs: list[ConfidenceOutcome] = []
 
     def settle(task: str, *, right: bool) -> None:
         if task in waiting:
-            seq, made = waiting.pop(task)
-            found.append(ConfidenceOutcome(made.raw, made.confidence, right, seq))
+            seq, decision = waiting.pop(task)
+            pairs.append(ConfidenceOutcome(decision.raw, decision.confidence, right, seq))
 
-    for each in told:
-        match each.event:
-            case events.DecisionMade() as made if made.action in {"execute", "retry", "delegate"}:
-                waiting[made.task] = (each.seq, made)
-            case events.TaskStarted(mode="diagnose") as begun:
-                waiting.pop(begun.task, None)
-            case events.AttemptEnded() as ended if ended.result in {"failure", "timeout"}:
-                settle(ended.task, right=False)
-            case events.TaskVerified() as checked:
-                settle(checked.task, right=checked.passed)
+    for record in records:
+        match record.event:
+            case events.DecisionMade() as event if event.action in {"execute", "retry", "delegate"}:
+                waiting[event.task] = (record.seq, event)
+            case events.TaskStarted(mode="diagnose") as event:
+                waiting.pop(event.task, None)
+            case events.AttemptEnded() as event if event.result in _FAILED:
+                settle(event.task, right=False)
+            case events.TaskVerified() as event:
+                settle(event.task, right=event.passed)
             case _:
                 pass
-    return found
+    return pairs
 
 
-def measure_calibration(found: Sequence[ConfidenceOutcome]) -> Calibration:
-    """Hold confidence against outcome."""
-    if not found:
+def measure_calibration(pairs: Sequence[ConfidenceOutcome]) -> Calibration:
+    """Compare confidence with outcome."""
+    if not pairs:
         return Calibration(0, None, None, ())
-    brier = sum((pair.confidence - pair.right) ** 2 for pair in found) / len(found)
+    brier = sum((pair.confidence - pair.right) ** 2 for pair in pairs) / len(pairs)
     curve = []
-    for number in range(BINS):
+    for number, inside in _fill_bins(pairs, lambda pair: pair.confidence):
+        mean = sum(pair.confidence for pair in inside) / len(inside)
+        right = sum(pair.right for pair in inside) / len(inside)
         low, high = number / BINS, (number + 1) / BINS
-        inside = [
-            pair for pair in found if low <= pair.confidence < high or (number == BINS - 1 and pair.confidence == 1)
-        ]
-        if inside:
-            mean = sum(pair.confidence for pair in inside) / len(inside)
-            right = sum(pair.right for pair in inside) / len(inside)
-            curve.append(CalibrationBin(low, high, len(inside), round(mean, 4), round(right, 4)))
-    gap = sum(each.count * abs(each.confidence - each.right) for each in curve) / len(found)
-    return Calibration(len(found), round(brier, 4), round(gap, 4), tuple(curve))
+        curve.append(CalibrationBin(low, high, len(inside), round(mean, 4), round(right, 4)))
+    gap = sum(part.count * abs(part.confidence - part.right) for part in curve) / len(pairs)
+    return Calibration(len(pairs), round(brier, 4), round(gap, 4), tuple(curve))
 
 
 def calibration_table(directories: Iterable[Path]) -> tuple[tuple[float, float], ...]:
-    """What raw confidence was worth in these sessions, drawn towards itself where there is little evidence."""
-    found = [pair for path in directories if (path / JOURNAL).is_file() for pair in pair_outcomes(iter_events(path))]
-    if len(found) < _PAIRS_MIN:
+    """Return pairs of raw confidence and observed success rate in these sessions."""
+    sessions = [path for path in directories if (path / JOURNAL).is_file()]
+    pairs = [pair for path in sessions for pair in pair_outcomes(iter_events(path))]
+    if len(pairs) < _PAIRS_MIN:
         return ()
     points = []
+    for _, inside in _fill_bins(pairs, lambda pair: pair.raw):
+        mean = sum(pair.raw for pair in inside) / len(inside)
+        rate = (sum(pair.right for pair in inside) + _PRIOR * mean) / (len(inside) + _PRIOR)
+        points.append((round(mean, 4), round(rate, 4)))
+    return tuple(points)
+
+
+def _fill_bins(
+    pairs: Sequence[ConfidenceOutcome], value_of: Callable[[ConfidenceOutcome], float]
+) -> Iterator[tuple[int, list[ConfidenceOutcome]]]:
+    """Yield the number and the pairs of each bin that is not empty; 1.0 is in the last bin."""
     for number in range(BINS):
         low, high = number / BINS, (number + 1) / BINS
-        inside = [pair for pair in found if low <= pair.raw < high or (number == BINS - 1 and pair.raw == 1)]
+        last = number == BINS - 1
+        inside = [pair for pair in pairs if low <= value_of(pair) < high or (last and value_of(pair) == 1)]
         if inside:
-            middle = sum(pair.raw for pair in inside) / len(inside)
-            worth = (sum(pair.right for pair in inside) + _PRIOR * middle) / (len(inside) + _PRIOR)
-            points.append((round(middle, 4), round(worth, 4)))
-    return tuple(points)
+            yield number, inside
 
 
 @dataclass
 class TaskHistory:
-    """What happened to one task, by event numbers."""
+    """What happened to one task, with event numbers."""
 
     started: list[int] = field(default_factory=list)
     failures: list[tuple[int, str, str]] = field(default_factory=list)
     remedies: list[tuple[int, str, str]] = field(default_factory=list)
-    verified: list[int] = field(default_factory=list)
     ended: tuple[int, str, float, str] | None = None
     artifacts: dict[str, int] = field(default_factory=dict)
     wasted_s: float = 0.0
@@ -128,7 +137,7 @@ class TaskHistory:
 
 @dataclass
 class LoopAccount:
-    """A whole session, by event numbers."""
+    """What happened in a session, with event numbers."""
 
     state: LoopState = field(default_factory=LoopState)
     tasks: dict[str, TaskHistory] = field(default_factory=dict)
@@ -139,92 +148,61 @@ class LoopAccount:
     questions: list[tuple[int, str, str, str, int]] = field(default_factory=list)
     gates: list[tuple[int, str, float | None, bool | None]] = field(default_factory=list)
     milestones: list[tuple[int, str]] = field(default_factory=list)
-    alerts: list[tuple[int, str, str]] = field(default_factory=list)
-    waits: list[tuple[int, str]] = field(default_factory=list)
     runners: list[int] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
     pairs: list[ConfidenceOutcome] = field(default_factory=list)
 
 
-def build_account(told: Iterable[LoopEvent]) -> LoopAccount:
-    """Go through a session."""
-    whole = LoopAccount()
-    kept = []
-    for each in told:
-        kept.append(each)
-        apply_event(whole.state, each.at, each.event)
-        whole.first, whole.last = whole.first or each.seq, each.seq
-        whole.kinds[str(each.event.__struct_config__.tag)] += 1
-        _add_event(whole, each.seq, each.event)
-    whole.pairs = pair_outcomes(kept)
-    return whole
+def build_account(records: Iterable[LoopEvent]) -> LoopAccount:
+    """Fold the events of a session into an account."""
+    account = LoopAccount()
+    records = list(records)
+    for record in records:
+        apply_event(account.state, record.at, record.event)
+        account.first, account.last = account.first or record.seq, record.seq
+        account.kinds[str(record.event.__struct_config__.tag)] += 1
+        if isinstance(record.event, _TASK_EVENTS):
+            history = account.tasks.setdefault(record.event.task, TaskHistory())
+            _add_task_event(history, record.seq, record.event)
+        else:
+            _add_event(account, record.seq, record.event)
+    account.pairs = pair_outcomes(records)
+    return account
 
 
-def _add_event(whole: LoopAccount, seq: int, event: events.Event) -> None:
+def _add_event(account: LoopAccount, seq: int, event: events.Event) -> None:
     match event:
         case events.LoopEnded() | events.LoopPaused() | events.LoopStopped():
-            whole.ending = (seq, event.why)
+            account.ending = (seq, event.why)
         case events.LoopResumed():
-            whole.ending = None
+            account.ending = None
         case events.RunnerAcquired():
-            whole.runners.append(seq)
+            account.runners.append(seq)
         case events.BreakerChanged(after="open"):
-            whole.trips.append((seq, event.condition, 0))
+            account.trips.append((seq, event.condition, 0))
         case events.BreakerChanged(after="closed"):
-            whole.trips = [(at, why, closed or seq) for at, why, closed in whole.trips]
+            account.trips = [(at, why, closed or seq) for at, why, closed in account.trips]
         case events.QuestionAsked():
-            whole.questions.append((seq, event.text, "", "", 0))
-        case events.QuestionAnswered() if whole.questions:
-            at, text, *_ = whole.questions[-1]
-            whole.questions[-1] = (at, text, event.answer, event.by, seq)
+            account.questions.append((seq, event.text, "", "", 0))
+        case events.QuestionAnswered() if account.questions:
+            at, text, *_ = account.questions[-1]
+            account.questions[-1] = (at, text, event.answer, event.by, seq)
         case events.GateChecked():
-            whole.gates.append((seq, event.name, event.value, event.passed))
-        case _:
-            _add_other_event(whole, seq, event)
-
-
-def _add_other_event(whole: LoopAccount, seq: int, event: events.Event) -> None:
-    match event:
+            account.gates.append((seq, event.name, event.value, event.passed))
         case events.MilestoneReached():
-            whole.milestones.append((seq, event.name))
-        case events.AlertRaised():
-            whole.alerts.append((seq, event.condition, event.why))
-        case events.WaitStarted():
-            whole.waits.append((seq, event.why))
-        case (
-            events.TaskStarted()
-            | events.AttemptEnded()
-            | events.TaskVerified()
-            | events.TaskEnded()
-            | events.RecoveryStarted()
-            | events.UsageRecorded()
-        ):
-            _add_task_event(whole.tasks.setdefault(event.task, TaskHistory()), seq, event)
-        case events.TaskReported(what="artifact"):
-            whole.tasks.setdefault(event.task, TaskHistory()).artifacts[event.name] = seq
+            account.milestones.append((seq, event.name))
         case _:
             pass
 
 
-def _add_task_event(
-    task: TaskHistory,
-    seq: int,
-    event: events.TaskStarted
-    | events.AttemptEnded
-    | events.TaskVerified
-    | events.TaskEnded
-    | events.RecoveryStarted
-    | events.UsageRecorded,
-) -> None:
+def _add_task_event(task: TaskHistory, seq: int, event: events.Event) -> None:
     match event:
         case events.TaskStarted():
             task.started.append(seq)
-        case events.AttemptEnded() if event.result in {"failure", "timeout", "limited"}:
+        case events.AttemptEnded() if event.result in (*_FAILED, "limited"):
             task.failures.append((seq, event.error_type or event.result, event.error_message))
             task.wasted_s += event.duration_s
-        case events.TaskVerified() if event.passed:
-            task.verified.append(seq)
-        case events.TaskVerified():
+        case events.TaskVerified(passed=False):
             task.failures.append((seq, "validation", event.error_message))
         case events.TaskEnded():
             task.ended = (seq, event.result, event.duration_s, event.why)
@@ -233,12 +211,14 @@ def _add_task_event(
         case events.UsageRecorded():
             task.calls += event.calls
             task.usd += event.usd or 0.0
+        case events.TaskReported(what="artifact"):
+            task.artifacts[event.name] = seq
         case _:
             pass
 
 
 class TaskFigures(Struct, frozen=True):
-    """One task."""
+    """Figures of one task."""
 
     task_id: str
     status: str
@@ -252,7 +232,7 @@ class TaskFigures(Struct, frozen=True):
 
 
 class LoopAnalysis(Struct, frozen=True):
-    """A whole session."""
+    """Figures of a session."""
 
     session_id: str
     status: str
@@ -267,67 +247,66 @@ class LoopAnalysis(Struct, frozen=True):
     calibration: Calibration
 
 
-def analyze_session(told: Iterable[LoopEvent]) -> LoopAnalysis:
-    """Take a session apart."""
-    whole = build_account(told)
-    state = whole.state
-    figures = []
-    for task_id, task in state.tasks.items():
-        own = whole.tasks.get(task_id)
-        if own is None:
-            continue
-        seen = [*own.started, *(seq for seq, _, _ in own.failures), *([own.ended[0]] if own.ended else [])]
-        figures.append(
-            TaskFigures(
-                task_id,
-                task.status,
-                task.attempt,
-                len(own.failures),
-                None if task.duration_s is None else round(task.duration_s, 3),
-                round(own.wasted_s, 3),
-                own.calls,
-                round(own.usd, 6),
-                tuple(f"e{seq}" for seq in sorted(seen)[:12]),
-            )
-        )
+def analyze_session(records: Iterable[LoopEvent]) -> LoopAnalysis:
+    """Return the figures of a session."""
+    account = build_account(records)
+    state, histories = account.state, account.tasks.values()
+    failures = Counter(kind for history in histories for _, kind, _ in history.failures)
+    recoveries = Counter(action for history in histories for _, action, _ in history.remedies)
     return LoopAnalysis(
         session_id=state.session_id,
         status=state.status,
         performance=layout.performance_figures(state, state.last_at),
-        tasks=tuple(figures),
-        errors_by_type=dict(Counter(kind for task in whole.tasks.values() for _, kind, _ in task.failures)),
-        recoveries=dict(Counter(action for task in whole.tasks.values() for _, action, _ in task.remedies)),
-        breaker_trips=len(whole.trips),
-        questions=len(whole.questions),
-        runners=len(whole.runners),
-        events=dict(whole.kinds),
-        calibration=measure_calibration(whole.pairs),
+        tasks=tuple(
+            _task_figures(task_id, state, account.tasks[task_id]) for task_id in state.tasks if task_id in account.tasks
+        ),
+        errors_by_type=dict(failures),
+        recoveries=dict(recoveries),
+        breaker_trips=len(account.trips),
+        questions=len(account.questions),
+        runners=len(account.runners),
+        events=dict(account.kinds),
+        calibration=measure_calibration(account.pairs),
     )
 
 
-def render_text(told: LoopAnalysis) -> str:
-    """The same as text."""
-    lines = [f"{told.session_id}: {told.status}"]
-    lines += [f"  {name}: {value}" for name, value in told.performance.items()]
+def _task_figures(task_id: str, state: LoopState, history: TaskHistory) -> TaskFigures:
+    task = state.tasks[task_id]
+    numbers = [*history.started, *(seq for seq, _, _ in history.failures)]
+    numbers += [history.ended[0]] if history.ended else []
+    return TaskFigures(
+        task_id,
+        task.status,
+        task.attempt,
+        len(history.failures),
+        None if task.duration_s is None else round(task.duration_s, 3),
+        round(history.wasted_s, 3),
+        history.calls,
+        round(history.usd, 6),
+        tuple(f"e{seq}" for seq in sorted(numbers)[:12]),
+    )
+
+
+def render_text(analysis: LoopAnalysis) -> str:
+    """Render the figures as text."""
+    lines = [f"{analysis.session_id}: {analysis.status}"]
+    lines += [f"  {name}: {value}" for name, value in analysis.performance.items()]
     lines += ["tasks"]
-    lines += [
-        f"  {task.task_id}  {task.status}  {pluralize(task.attempts, 'attempt')}, "
-        f"{pluralize(task.failures, 'failure')}, "
-        f"{task.duration_seconds if task.duration_seconds is not None else '-'} s [{', '.join(task.events)}]"
-        for task in told.tasks
-    ]
-    lines += ["errors", *(f"  {kind}: {count}" for kind, count in told.errors_by_type.items() or [("none", 0)])]
-    people = f"{pluralize(told.questions, 'question')}, {pluralize(told.runners, 'runner')}"
-    lines += [f"breaker opened {pluralize(told.breaker_trips, 'time')}, {people}"]
-    sure = told.calibration
-    if sure.brier is None:
+    for task in analysis.tasks:
+        counts = f"{pluralize(task.attempts, 'attempt')}, {pluralize(task.failures, 'failure')}"
+        duration = "-" if task.duration_seconds is None else task.duration_seconds
+        evidence = ", ".join(task.events)
+        lines += [f"  {task.task_id}  {task.status}  {counts}, {duration} s [{evidence}]"]
+    errors = analysis.errors_by_type.items() or [("none", 0)]
+    lines += ["errors", *(f"  {kind}: {count}" for kind, count in errors)]
+    people = f"{pluralize(analysis.questions, 'question')}, {pluralize(analysis.runners, 'runner')}"
+    lines += [f"breaker opened {pluralize(analysis.breaker_trips, 'time')}, {people}"]
+    score = analysis.calibration
+    if score.brier is None:
         return "\n".join([*lines, "calibration: no decision has an outcome yet"])
-    lines.append(
-        f"calibration: Brier score {sure.brier:.3f} over {pluralize(sure.decisions, 'decision')}, "
-        f"mean gap {sure.gap:.3f}"
-    )
-    lines += [
-        f"  {each.low:.1f}-{each.high:.1f}: said {each.confidence:.2f}, right {each.right:.2f} ({each.count})"
-        for each in sure.curve
-    ]
+    decisions = pluralize(score.decisions, "decision")
+    lines += [f"calibration: Brier score {score.brier:.3f} over {decisions}, mean gap {score.gap:.3f}"]
+    for part in score.curve:
+        span = f"{part.low:.1f}-{part.high:.1f}"
+        lines += [f"  {span}: said {part.confidence:.2f}, right {part.right:.2f} ({part.count})"]
     return "\n".join(lines)

@@ -1,8 +1,7 @@
-"""What can happen in a loop session: the closed union its `journal.jsonl` holds.
+"""Events of a loop session's `journal.jsonl`.
 
-Facts only, each written once and never changed; what they add up to is `core.state`. Times
-are in the journal's header; durations and deadlines are seconds. Words from outside were
-redacted before they became part of an event.
+`decide.fold` folds them into a `LoopState`. Times are in the journal's header; durations are
+seconds. Foreign text is redacted before it becomes part of an event.
 """
 
 from typing import Any, Literal
@@ -15,7 +14,7 @@ Result = Literal["success", "failure", "timeout", "interrupted", "limited", "bud
 
 
 class LoopStarted(Struct, frozen=True, tag_field="kind", tag="session_start"):
-    """A session begins; everything that decides how it goes is in here or in the plan beside it."""
+    """A session begins, with everything that influences its decisions apart from the plan."""
 
     session_id: str
     session_name: str
@@ -32,7 +31,7 @@ class LoopStarted(Struct, frozen=True, tag_field="kind", tag="session_start"):
 
 
 class RunnerAcquired(Struct, frozen=True, tag_field="kind", tag="runner_took"):
-    """A runner holds the session from here on; one with a lower epoch is fenced."""
+    """A runner takes the session; runners with a lower epoch may not write any more."""
 
     runner: str
     epoch: int
@@ -40,7 +39,7 @@ class RunnerAcquired(Struct, frozen=True, tag_field="kind", tag="runner_took"):
 
 
 class DecisionMade(Struct, frozen=True, tag_field="kind", tag="decision"):
-    """What was decided about a task, why, and what else could have been."""
+    """A decision about a task, its rationale and the alternatives."""
 
     task: str
     action: str
@@ -53,7 +52,7 @@ class DecisionMade(Struct, frozen=True, tag_field="kind", tag="decision"):
 
 
 class TaskStarted(Struct, frozen=True, tag_field="kind", tag="task_start"):
-    """An attempt begins; `key` stays the same for all attempts, so that effects can be done once."""
+    """An attempt begins; `key` is the same for all attempts and makes effects idempotent."""
 
     task: str
     attempt: int
@@ -63,7 +62,7 @@ class TaskStarted(Struct, frozen=True, tag_field="kind", tag="task_start"):
 
 
 class UsageRecorded(Struct, frozen=True, tag_field="kind", tag="usage"):
-    """One answer of a model; `usd` is None when its price is not known."""
+    """One response of a model; `usd` is None if its price is unknown."""
 
     task: str
     attempt: int
@@ -85,7 +84,7 @@ class TaskReported(Struct, frozen=True, tag_field="kind", tag="report"):
 
 
 class AttemptEnded(Struct, frozen=True, tag_field="kind", tag="attempt_end"):
-    """A run came to its end; whether it was right is for the verify commands to say."""
+    """An attempt ended; the verify commands decide whether its result is right."""
 
     task: str
     attempt: int
@@ -108,7 +107,7 @@ class AttemptEnded(Struct, frozen=True, tag_field="kind", tag="attempt_end"):
 
 
 class TaskVerified(Struct, frozen=True, tag_field="kind", tag="verify"):
-    """What the verify commands said: each with its exit code; None is a tool that is not there."""
+    """Result of the verify commands with their exit codes; None means the tool is missing."""
 
     task: str
     attempt: int
@@ -120,7 +119,7 @@ class TaskVerified(Struct, frozen=True, tag_field="kind", tag="verify"):
 
 
 class TaskEnded(Struct, frozen=True, tag_field="kind", tag="task_complete"):
-    """The end of a task; only `success` counts as completed, and only after verification."""
+    """A task ended; only `success`, which requires verification, counts as completed."""
 
     task: str
     result: Literal["success", "failure", "skipped", "deferred"]
@@ -129,7 +128,7 @@ class TaskEnded(Struct, frozen=True, tag_field="kind", tag="task_complete"):
 
 
 class RecoveryStarted(Struct, frozen=True, tag_field="kind", tag="error_recovery"):
-    """What is done about a failure."""
+    """The action that follows a failure."""
 
     task: str
     attempt: int
@@ -148,14 +147,14 @@ class BreakerChanged(Struct, frozen=True, tag_field="kind", tag="breaker"):
 
 
 class AlertRaised(Struct, frozen=True, tag_field="kind", tag="alert"):
-    """A condition that only asks to be told, or one that could not be evaluated."""
+    """A condition with `alert_and_continue` holds, or a condition could not be evaluated."""
 
     condition: str
     why: str
 
 
 class QuestionAsked(Struct, frozen=True, tag_field="kind", tag="question"):
-    """A person is asked; after `timeout_s` without an answer `safe` is taken."""
+    """A person is asked; `safe` is the answer if none is given within `timeout_s`."""
 
     question: str
     about: str
@@ -167,7 +166,7 @@ class QuestionAsked(Struct, frozen=True, tag_field="kind", tag="question"):
 
 
 class QuestionAnswered(Struct, frozen=True, tag_field="kind", tag="answer"):
-    """An answer, and whether a person gave it."""
+    """The answer, by a person or by timeout."""
 
     question: str
     answer: str
@@ -175,7 +174,7 @@ class QuestionAnswered(Struct, frozen=True, tag_field="kind", tag="answer"):
 
 
 class GateChecked(Struct, frozen=True, tag_field="kind", tag="quality_gate"):
-    """A gate was looked at; `passed` is None when its metric is missing, and that blocks."""
+    """A gate was evaluated; `passed` is None if its metric is missing, which blocks."""
 
     name: str
     value: float | None
@@ -183,64 +182,46 @@ class GateChecked(Struct, frozen=True, tag_field="kind", tag="quality_gate"):
 
 
 class MilestoneReached(Struct, frozen=True, tag_field="kind", tag="milestone"):
-    """Something was reached."""
+    """A milestone was reached."""
 
     name: str
 
 
 class WaitStarted(Struct, frozen=True, tag_field="kind", tag="waiting"):
-    """The loop waits for a time to come."""
+    """The loop waits until a time."""
 
     until: float
     why: str
 
 
 class LoopPaused(Struct, frozen=True, tag_field="kind", tag="runtime_paused"):
-    """The session rests; it can be resumed."""
+    """The session is paused after a task; it can be resumed."""
 
     why: str
 
 
 class LoopStopped(Struct, frozen=True, tag_field="kind", tag="runtime_stopped"):
-    """A person or a signal stopped the session in the middle; it can be resumed."""
+    """A person or a signal stopped the session during a task; it can be resumed."""
 
     why: str
+    signal: str = ""
 
 
 class LoopResumed(Struct, frozen=True, tag_field="kind", tag="runtime_resumed"):
-    """The session goes on after it rested."""
+    """The session continues after a pause, a stop or an error."""
 
     why: str = ""
     budgets: Budgets | None = None
 
 
 class LoopEnded(Struct, frozen=True, tag_field="kind", tag="execution_complete"):
-    """Nothing more will happen: completed, or in error with the reason."""
+    """The session is completed, or ended in error."""
 
     status: Literal["completed", "error"]
     why: str
 
 
-Event = (
-    LoopStarted
-    | RunnerAcquired
-    | DecisionMade
-    | TaskStarted
-    | UsageRecorded
-    | TaskReported
-    | AttemptEnded
-    | TaskVerified
-    | TaskEnded
-    | RecoveryStarted
-    | BreakerChanged
-    | AlertRaised
-    | QuestionAsked
-    | QuestionAnswered
-    | GateChecked
-    | MilestoneReached
-    | WaitStarted
-    | LoopPaused
-    | LoopStopped
-    | LoopResumed
-    | LoopEnded
-)
+SessionEvent = LoopStarted | RunnerAcquired | LoopPaused | LoopStopped | LoopResumed | LoopEnded
+TaskEvent = DecisionMade | TaskStarted | AttemptEnded | TaskVerified | TaskEnded | RecoveryStarted
+NoteEvent = UsageRecorded | TaskReported | GateChecked | MilestoneReached | WaitStarted | AlertRaised
+Event = SessionEvent | TaskEvent | NoteEvent | BreakerChanged | QuestionAsked | QuestionAnswered

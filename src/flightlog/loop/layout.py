@@ -1,13 +1,9 @@
-"""Metadata, progress, inventory, quality files and templates.
+"""Content of the session's output files: metadata, progress, inventory, quality, templates.
 
-Keys and their order are the source document's; what we add stands after them. Statistics are
-counted from the same values the page lists, so that a recount gives the same.
-
-A page is written at each task's end, so this is a few lines and not a general emitter. A JSON
-string is a YAML string; what a person may edit is read back with a real parser.
-
-The templates are what the pages look like before anything happened, made by the same code,
-so that they cannot differ from what is written.
+Keys and their order are those of the source document; our own keys follow. Statistics are counted
+from the values in the same file. The templates are the files of an empty session, made by the
+same code. `dump_yaml` is a small emitter instead of a library, because files are written at each
+task's end; a JSON string is a YAML string.
 """
 
 import json
@@ -17,8 +13,8 @@ from typing import Any
 
 from flightlog.loop.decide.fold import CONTEXT, metric_value
 from flightlog.loop.logs import ErrorLog
-from flightlog.loop.plan.schema import Plan, Task, TaskRun
-from flightlog.loop.state import LoopState
+from flightlog.loop.plan.schema import GateConfig, Plan, Task, TaskRun
+from flightlog.loop.state import GateState, LoopState
 from flightlog.model.text import format_utc_time
 
 _TEMPLATE_CONFIG = ("max_iterations", "confidence_threshold", "human_intervention", "learning_rate")
@@ -26,7 +22,7 @@ _SESSION = "session-XXX"
 
 
 def build_metadata(state: LoopState, plan: Plan, now: float) -> dict[str, Any]:
-    """`session-metadata.yaml`."""
+    """Return the content of `session-metadata.yaml`."""
     phase = current_phase(state, plan)
     return {
         "session_id": state.session_id,
@@ -46,13 +42,13 @@ def build_metadata(state: LoopState, plan: Plan, now: float) -> dict[str, Any]:
 
 
 def performance_figures(state: LoopState, now: float) -> dict[str, Any]:
-    """The figures of the template, and what was spent."""
+    """Return the figures of the template, and tokens and cost."""
     durations = [task.duration_s for task in state.tasks.values() if task.duration_s is not None]
     totals = state.totals
     end = state.ended_at or state.resting_since or now
-    spent = end - state.started_at - state.rested_s if state.started_at is not None else 0.0
+    worked_s = end - state.started_at - state.rested_s if state.started_at is not None else 0.0
     return {
-        "total_duration_seconds": round(max(spent, 0.0), 3),
+        "total_duration_seconds": round(max(worked_s, 0.0), 3),
         "average_task_duration": round(sum(durations) / len(durations), 3) if durations else 0,
         "success_rate": round(totals.successes / totals.attempts, 4) if totals.attempts else 0.0,
         "error_count": totals.errors,
@@ -67,92 +63,102 @@ def performance_figures(state: LoopState, now: float) -> dict[str, Any]:
 
 
 def build_progress(state: LoopState, plan: Plan) -> dict[str, Any]:
-    """`progress-tracking.yaml`."""
+    """Return the content of `progress-tracking.yaml`."""
     phase = current_phase(state, plan)
+    ids = [task.task_id for task in plan.tasks]
+    phase_ids = [task.task_id for task in plan.tasks if task.phase == phase]
     return {
         "session_id": state.session_id,
         "last_updated": format_utc_time(state.last_at),
         "progress": {
             "current_task_id": state.current or None,
             "current_phase": phase,
-            "overall_progress": _percent_completed(state, [task.task_id for task in plan.tasks]),
-            "phase_progress": _percent_completed(state, [task.task_id for task in plan.tasks if task.phase == phase]),
+            "overall_progress": _percent_completed(state, ids),
+            "phase_progress": _percent_completed(state, phase_ids),
         },
-        "tasks": [_task_fields(state, task.task_id) for task in plan.tasks],
+        "tasks": [_task_fields(state, task_id) for task_id in ids],
         "milestones": [
             {
-                "name": each.name,
-                "target": each.target,
-                "achieved": each.name in state.milestones,
-                "achieved_at": format_utc_time(state.milestones.get(each.name)),
+                "name": milestone.name,
+                "target": milestone.target,
+                "achieved": milestone.name in state.milestones,
+                "achieved_at": format_utc_time(state.milestones.get(milestone.name)),
             }
-            for each in plan.milestones
+            for milestone in plan.milestones
         ],
-        "quality_gates": [_gate_fields(state, each) for each in plan.quality_gates],
+        "quality_gates": [_gate_fields(state, gate) for gate in plan.quality_gates],
     }
 
 
 def feature_inventory(state: LoopState) -> dict[str, Any]:
-    """`feature-inventory.json`."""
+    """Return the content of `feature-inventory.json`."""
     features = list(state.features.values())
-    documented = sum(bool(each.get("documented")) for each in features)
+    documented = sum(bool(feature.get("documented")) for feature in features)
+    counts = {
+        name: dict(sorted(Counter(str(feature.get(name)) for feature in features).items()))
+        for name in ("category", "status")
+    }
     return {
         "session_id": state.session_id,
         "generated_at": format_utc_time(state.last_at),
         "features": features,
         "statistics": {
             "total_features": len(features),
-            "by_category": dict(sorted(Counter(str(each.get("category")) for each in features).items())),
-            "by_status": dict(sorted(Counter(str(each.get("status")) for each in features).items())),
+            "by_category": counts["category"],
+            "by_status": counts["status"],
             "documentation_coverage": round(documented / len(features), 4) if features else 0.0,
         },
     }
 
 
 def feature_docs(state: LoopState) -> dict[str, Any]:
-    """`feature-docs-generated.json`: each document a task reported, and the features without one."""
-    features = state.features
-    named = {str(each.get("feature_id")) for each in state.docs}
-    lacking = sorted(name for name, each in features.items() if name not in named and not each.get("documented"))
+    """Return the content of `feature-docs-generated.json`: reported documents, and what lacks one."""
+    named = {str(document.get("feature_id")) for document in state.docs}
+    lacking = sorted(
+        name for name, feature in state.features.items() if name not in named and not feature.get("documented")
+    )
     return {
         "session_id": state.session_id,
         "generated_at": format_utc_time(state.last_at),
         "documents": state.docs,
         "statistics": {
             "total_documents": len(state.docs),
-            "features_documented": len(features) - len(lacking),
+            "features_documented": len(state.features) - len(lacking),
             "features_without_document": lacking,
         },
     }
 
 
 def quality_metrics(state: LoopState, plan: Plan) -> dict[str, Any]:
-    """`quality-metrics.json`: reported metrics, the gates that read them, and what verification said."""
-    tried = state.breaker
+    """Return the content of `quality-metrics.json`: metrics, gates and verification."""
     done = [task for task in state.tasks.values() if task.status == "completed"]
+    recent = state.breaker.recent
     return {
         "session_id": state.session_id,
         "generated_at": format_utc_time(state.last_at),
         "metrics": dict(sorted(state.metrics.items())),
         "quality_gates": [
-            {**_gate_fields(state, each), "value": metric_value(state, each.metric)} for each in plan.quality_gates
+            {**_gate_fields(state, gate), "value": metric_value(state, gate.metric)} for gate in plan.quality_gates
         ],
         "verification": {
             "tasks_verified": len(done),
             "tasks_total": len(plan.tasks),
             "verified_at_first_attempt": sum(task.attempt == 1 for task in done),
-            "recent_attempts": len(tried.recent),
-            "recent_failures": tried.recent.count(False),
+            "recent_attempts": len(recent),
+            "recent_failures": recent.count(False),
         },
     }
 
 
 def current_phase(state: LoopState, plan: Plan) -> int:
-    """The phase of the task at work, else the first one with something left to do, else the last."""
+    """Return the phase of the current task, else the first unfinished one, else the last."""
     if state.current:
         return plan.find_task(state.current).phase
-    left = [task.phase for task in plan.tasks if state.task_state(task.task_id).status in {"pending", "in_progress"}]
-    return min(left) if left else max(task.phase for task in plan.tasks)
+    phases = [task.phase for task in plan.tasks]
+    unfinished = [
+        task.phase for task in plan.tasks if state.task_state(task.task_id).status in {"pending", "in_progress"}
+    ]
+    return min(unfinished, default=max(phases))
 
 
 def _percent_completed(state: LoopState, names: list[str]) -> float:
@@ -162,7 +168,7 @@ def _percent_completed(state: LoopState, names: list[str]) -> float:
 
 def _task_fields(state: LoopState, task_id: str) -> dict[str, Any]:
     task = state.task_state(task_id)
-    shown = {
+    fields = {
         "task_id": task_id,
         "status": task.status,
         "started_at": format_utc_time(task.started_at),
@@ -172,33 +178,35 @@ def _task_fields(state: LoopState, task_id: str) -> dict[str, Any]:
         "artifacts": task.artifacts,
         "attempts": task.attempt,
     }
-    more = {"sessions": task.sessions, "diffs": task.diffs, "why": task.why if task.status != "completed" else ""}
-    return {**shown, **{name: value for name, value in more.items() if value}}
+    why = task.why if task.status != "completed" else ""
+    optional = {"sessions": task.sessions, "diffs": task.diffs, "why": why}
+    return {**fields, **{name: value for name, value in optional.items() if value}}
 
 
-def _gate_fields(state: LoopState, gate: Any) -> dict[str, Any]:
-    told = state.gates.get(gate.name)
-    state_of = "pending" if told is None else "not evaluated" if told.passed is None else "evaluated"
+def _gate_fields(state: LoopState, gate: GateConfig) -> dict[str, Any]:
+    result = state.gates.get(gate.name) or GateState(None, None)
+    evaluation = "pending" if gate.name not in state.gates else "evaluated"
+    if evaluation == "evaluated" and result.passed is None:
+        evaluation = "not evaluated"
     return {
         "name": gate.name,
         "metric": gate.metric,
         "threshold": gate.threshold,
         "operator": gate.operator,
-        "passed": bool(told and told.passed),
-        "state": "accepted" if told and told.accepted else state_of,
+        "passed": bool(result.passed),
+        "state": "accepted" if result.accepted else evaluation,
     }
 
 
 def dump_yaml(value: dict[str, Any]) -> str:
-    """Write a mapping; its top-level blocks are set apart by an empty line, as in the templates."""
-    blocks = [[]] if value else []  # type: list[list[str]]
-    for name, each in value.items():
-        lines = list(_entry_lines(name, each, ""))
-        if isinstance(each, dict | list) and each and blocks[-1]:
-            blocks.append([])
-        blocks[-1] += lines
-        if isinstance(each, dict | list) and each:
-            blocks.append([])
+    """Render a mapping as YAML; blank lines separate top-level blocks, as in the templates."""
+    blocks: list[list[str]] = [[]]
+    for name, member in value.items():
+        lines = list(_entry_lines(name, member, ""))
+        if isinstance(member, dict | list) and member:
+            blocks += [lines, []]
+        else:
+            blocks[-1] += lines
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
@@ -207,19 +215,20 @@ def _entry_lines(name: str, value: Any, indent: str) -> Iterator[str]:
     match value:
         case dict() if value:
             yield key
-            for each, inner in value.items():
-                yield from _entry_lines(str(each), inner, indent + "  ")
+            for member, inner in value.items():
+                yield from _entry_lines(str(member), inner, indent + "  ")
         case list() | tuple() if value:
             yield key
-            for each in value:
-                yield from _item_lines(each, indent + "  ")
+            for item in value:
+                yield from _item_lines(item, indent + "  ")
         case _:
             yield f"{key} {_format_scalar(value)}"
 
 
 def _item_lines(value: Any, indent: str) -> Iterator[str]:
     if isinstance(value, dict) and value:
-        lines = [line for name, inner in value.items() for line in _entry_lines(str(name), inner, indent + "  ")]
+        entries = (_entry_lines(str(name), inner, indent + "  ") for name, inner in value.items())
+        lines = [line for entry in entries for line in entry]
         yield f"{indent}- {lines[0].lstrip()}"
         yield from lines[1:]
     else:
@@ -227,16 +236,18 @@ def _item_lines(value: Any, indent: str) -> Iterator[str]:
 
 
 def _quote_key(name: str) -> str:
-    return name if name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit() else json.dumps(name)
+    is_plain = name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit()
+    return name if is_plain else json.dumps(name)
 
 
 def _format_scalar(value: Any) -> str:
-    """A leaf, or a whole value in JSON's own form, which is YAML too."""
-    return json.dumps(value, ensure_ascii=False, default=str).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    """Return a value as JSON, which is YAML too, apart from two line separators."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def build_templates() -> dict[str, str]:
-    """Every template by its name."""
+    """Return every template by its name."""
     plan = Plan("Phase name", (Task("001", "First task", TaskRun(command="true")),))
     state = LoopState(session_id=_SESSION, session_name="Brief session name", last_at=0.0)
     return {
@@ -252,30 +263,30 @@ def build_templates() -> dict[str, str]:
 
 
 def readme_text() -> str:
-    """The README beside the sessions."""
+    """Return the README of the directory of loop sessions."""
     return """# Loop sessions
 
 One directory for each run of a plan. `journal.jsonl` is the record; every other file is a view of
-it and is written again when it is damaged or missing.
+it and is rewritten if it is damaged or missing.
 
-| file | what it shows |
+| file | content |
 |---|---|
 | session-metadata.yaml | status, phase, settings, context variables, figures |
 | execution-log.json | every event |
 | progress-tracking.yaml | tasks, milestones, quality gates |
 | decision-history.json | every decision with its risks, alternatives and outcome |
-| errors-and-retries.json | errors, what was done about them, the breaker |
-| feature-inventory.json, feature-docs-generated.json, quality-metrics.json | what tasks reported |
+| errors-and-retries.json | errors, recovery actions, trips of the circuit breaker |
+| feature-inventory.json, feature-docs-generated.json, quality-metrics.json | reports of tasks |
 | final-report.md | the report |
-| question.yaml | the question that waits for an answer: write it there and save |
+| question.yaml | the open question: write the answer there and save |
 
     ralph-runtime status --session session-001
     ralph-runtime monitor --session session-001
     ralph-runtime logs --session session-001
 
-`templates/` holds an empty copy of each file: a directory `session-004-name/` made of them by hand
-can be run with `ralph-runtime run --plan PLAN --session session-004`. `archive/` and `summaries/`
-are kept by `ralph-runtime retain`.
+`templates/` has an empty copy of each file: a directory `session-004-name/` made from them by hand
+can be run with `ralph-runtime run --plan PLAN --session session-004`. `ralph-runtime retain`
+maintains `archive/` and `summaries/`.
 """
 
 

@@ -1,6 +1,6 @@
-"""Tasks for tracing; incidents."""
+"""Trace links from tasks to agent sessions, and incidents of a loop session."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,49 +18,52 @@ class TaskLinks:
     """The tasks of some loop sessions."""
 
     def __init__(self, directories: Sequence[Path]) -> None:
-        """Look in these directories of loop sessions, when asked."""
+        """Store the directories; they are read on each query."""
         self._directories = directories
 
-    def find_links(self, written: str) -> Iterator[TraceLink]:
-        """Yield the tasks whose address begins with `written`, as `session-001/T1` or with the whole name."""
-        loop = written.partition("/")[0]
+    def find_links(self, address: str) -> Iterator[TraceLink]:
+        """Yield the tasks whose address begins with `address`, such as `session-001/T1`."""
+        loop, slash, task = address.partition("/")
         for directory in self._directories:
-            if loop in {directory.name, session_id(directory)} or directory.name.startswith(written):
-                full = written.replace(loop, directory.name, 1) if "/" in written else directory.name
+            name = directory.name
+            if loop in {name, session_id(directory)} or name.startswith(address):
+                full = f"{name}/{task}" if slash else name
                 yield from (link for link in _task_links(directory) if link.address.startswith(full))
 
     def links_for_session(self, session: Session) -> Iterator[TraceLink]:
         """Yield the tasks an agent worked on in `session`."""
-        every: Iterable[TraceLink] = (link for directory in self._directories for link in _task_links(directory))
-        return (link for link in every if session.id in link.at)
+        for directory in self._directories:
+            yield from (link for link in _task_links(directory) if session.id in link.at)
 
 
 def _task_links(directory: Path) -> Iterator[TraceLink]:
-    asked: dict[str, dict[str, None]] = {}
-    ended: dict[str, str] = {}
-    for told in iter_events(directory):
-        match told.event:
-            case events.TaskStarted() | events.AttemptEnded():
-                known = asked.setdefault(told.event.task, {})
-                if told.event.agent_session:
-                    known[told.event.agent_session] = None
-            case events.TaskEnded():
-                ended[told.event.task] = told.event.result
+    sessions: dict[str, dict[str, None]] = {}
+    results: dict[str, str] = {}
+    for record in iter_events(directory):
+        match record.event:
+            case events.TaskStarted() | events.AttemptEnded() as event:
+                own = sessions.setdefault(event.task, {})
+                if event.agent_session:
+                    own[event.agent_session] = None
+            case events.TaskEnded() as event:
+                results[event.task] = event.result
             case _:
                 pass
-    for task, sessions in asked.items():
-        yield TraceLink("task", f"{directory.name}/{task}", ended.get(task, "at work"), tuple(sessions))
+    for task, names in sessions.items():
+        address = f"{directory.name}/{task}"
+        yield TraceLink("task", address, results.get(task, "at work"), tuple(names))
 
 
 def find_incidents(directory: Path) -> Iterator[Incident]:
     """Yield breaker trips, failed gates and an end in error, each with the number of its event."""
-    for told in iter_events(directory):
-        if (kind := _incident_kind(told.event)) is not None:
-            yield Incident(kind, int(told.at * 1000), ROOM, (f"{directory.name}/{JOURNAL}#{told.seq}",))
-    damage = [item for item in read_together(directory / JOURNAL) if isinstance(item, Damage)]
-    for each in damage:
-        evidence = (f"{directory.name}/{JOURNAL}:{each.offset}",)
-        yield Incident("damaged journal", 0, ROOM, evidence, {"bytes": each.length})
+    journal = f"{directory.name}/{JOURNAL}"
+    for record in iter_events(directory):
+        if (kind := _incident_kind(record.event)) is not None:
+            yield Incident(kind, int(record.at * 1000), ROOM, (f"{journal}#{record.seq}",))
+    for line in read_together(directory / JOURNAL):
+        if isinstance(line, Damage):
+            evidence = (f"{journal}:{line.offset}",)
+            yield Incident("damaged journal", 0, ROOM, evidence, {"bytes": line.length})
 
 
 def _incident_kind(event: events.Event) -> IncidentKind | None:

@@ -1,4 +1,4 @@
-"""Execution log, decision history, errors and retries."""
+"""Entries of the execution log, the decision history, and errors and retries."""
 
 from typing import Any
 
@@ -8,31 +8,40 @@ from flightlog.loop import events
 from flightlog.loop.events import Event
 from flightlog.model.text import format_utc_time
 
-_TAKEN = {
+_ACTIONS_TAKEN = {
     "pause_and_request_help": "paused_and_requested_help",
     "pause_and_review": "paused_and_reviewed",
     "stop": "stopped",
 }
-_NAMED = {"task", "result", "duration_s"}
+_OWN_KEYS = {"task", "result", "duration_s"}
+_FAILED = {"failure", "timeout", "limited"}
 
 
 class DecisionLog:
-    """Folds events into decisions: `settled` will not change any more, `pending` may."""
+    """Folds events into decisions: `settled` ones are final, `pending` ones may change."""
 
     def __init__(self, names: dict[str, str]) -> None:
-        """Begin without any."""
+        """Start an empty log; `names` are the tasks' names by id."""
         self._names = names
+        self._diagnosed: set[str] = set()
         self.settled: list[dict[str, Any]] = []
         self.pending: list[dict[str, Any]] = []
 
     def add_event(self, seq: int, at: float, event: events.Event) -> None:
-        """Take one event into account."""
+        """Apply one event."""
         match event:
             case events.DecisionMade():
                 self.pending.append(self._build_entry(seq, at, event))
-            case events.AttemptEnded() if event.result in {"failure", "timeout", "limited"}:
+            case events.TaskStarted(mode="diagnose"):
+                self._diagnosed.add(event.task)
+            case events.TaskStarted():
+                self._diagnosed.discard(event.task)
+            case events.AttemptEnded() if event.result in _FAILED:
+                self._diagnosed.discard(event.task)
                 self._record_outcome(event.task, event.result)
-            case events.RecoveryStarted() if event.action == "repeat" or event.why.startswith("the diagnosis"):
+            case events.RecoveryStarted(action="repeat" | "retry") if (
+                event.action == "repeat" or event.task in self._diagnosed
+            ):
                 self._record_outcome(event.task, "success")
             case events.TaskVerified():
                 self._record_outcome(event.task, "success" if event.passed else "failure")
@@ -44,19 +53,19 @@ class DecisionLog:
                 pass
 
     def drain_entries(self) -> list[dict[str, Any]]:
-        """Hand over what was settled since the last call."""
-        fresh, self.settled = self.settled, []
-        return fresh
+        """Return and clear the settled decisions."""
+        settled, self.settled = self.settled, []
+        return settled
 
     def _record_outcome(self, task: str, outcome: str) -> None:
-        for each in self.pending:
-            if each["task_id"] == task:
-                each["outcome"] = outcome
+        for entry in self.pending:
+            if entry["task_id"] == task:
+                entry["outcome"] = outcome
         while self.pending and self.pending[0]["outcome"] is not None:
             self.settled.append(self.pending.pop(0))
 
     def _build_entry(self, seq: int, at: float, event: events.DecisionMade) -> dict[str, Any]:
-        offered = [event.action, *(name for name, _ in event.alternatives)]
+        alternatives = [{"action": name, "score": score} for name, score in event.alternatives]
         return {
             "timestamp": format_utc_time(at),
             "event": f"e{seq}",
@@ -64,7 +73,7 @@ class DecisionLog:
             "decision_type": event.decision_type,
             "context": {
                 "current_task": self._names.get(event.task, event.task),
-                "available_actions": offered,
+                "available_actions": [event.action, *(name for name, _ in event.alternatives)],
                 "risk_assessment": {name: round(value, 4) for name, value in event.risks.items()},
             },
             "decision": {
@@ -72,30 +81,30 @@ class DecisionLog:
                 "confidence": event.confidence,
                 "raw_confidence": event.raw,
                 "rationale": event.rationale,
-                "alternative_actions": [{"action": name, "score": score} for name, score in event.alternatives],
+                "alternative_actions": alternatives,
             },
             "outcome": None,
         }
 
 
 class ErrorLog:
-    """Folds events into errors and trips."""
+    """Folds events into errors and trips of the circuit breaker."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start an empty log."""
         self.errors: list[dict[str, Any]] = []
         self.trips: list[dict[str, Any]] = []
         self._open: dict[str, list[tuple[dict[str, Any], float]]] = {}
         self._opened: list[tuple[dict[str, Any], float]] = []
 
     def add_event(self, seq: int, at: float, event: events.Event) -> None:
-        """Take one event into account."""
+        """Apply one event."""
         match event:
-            case events.AttemptEnded() if event.result in {"failure", "timeout", "limited"}:
+            case events.AttemptEnded() if event.result in _FAILED:
                 kind = "api_limit" if event.result == "limited" else event.error_type
-                self._add_error(seq, at, event.task, kind, event.error_message, event.severity or "low")
+                self._add_error(seq, at, event, (kind, event.severity or "low"))
             case events.TaskVerified() if not event.passed:
-                self._add_error(seq, at, event.task, "validation", event.error_message, "medium")
+                self._add_error(seq, at, event, ("validation", "medium"))
             case events.RecoveryStarted() if self._open.get(event.task):
                 self._open[event.task][-1][0]["recovery_action"] = event.action
             case events.TaskEnded():
@@ -106,18 +115,24 @@ class ErrorLog:
                 pass
 
     def build_page(self, session_id: str) -> dict[str, Any]:
-        """The page as it stands."""
+        """Return the content of `errors-and-retries.json`."""
         return {"session_id": session_id, "errors": self.errors, "circuit_breaker_trips": self.trips}
 
-    def _add_error(self, seq: int, at: float, task: str, kind: str, message: str, severity: str) -> None:  # noqa: PLR0913, PLR0917
-        before = self._open.setdefault(task, [])
+    def _add_error(
+        self,
+        seq: int,
+        at: float,
+        event: events.AttemptEnded | events.TaskVerified,
+        kind: tuple[str, str],
+    ) -> None:
+        before = self._open.setdefault(event.task, [])
         entry: dict[str, Any] = {
             "timestamp": format_utc_time(at),
             "event": f"e{seq}",
-            "task_id": task,
-            "error_type": kind,
-            "error_message": message,
-            "severity": severity,
+            "task_id": event.task,
+            "error_type": kind[0],
+            "error_message": event.error_message,
+            "severity": kind[1],
             "retry_count": len(before),
             "recovery_action": None,
             "resolved": False,
@@ -139,7 +154,7 @@ class ErrorLog:
                 "timestamp": format_utc_time(at),
                 "event": f"e{seq}",
                 "condition": event.condition,
-                "action_taken": _TAKEN.get(event.action, event.action),
+                "action_taken": _ACTIONS_TAKEN.get(event.action, event.action),
                 "duration_seconds": None,
                 "resolved": False,
             }
@@ -152,17 +167,18 @@ class ErrorLog:
 
 
 def build_log_entry(seq: int, at: float, event: Event, names: dict[str, str]) -> dict[str, Any]:
-    """One event as an entry of the log; `details` names the event and holds all the rest."""
-    told = msgspec.to_builtins(event)
-    kind = told.pop("kind")
-    shown: dict[str, Any] = {"timestamp": format_utc_time(at), "event_type": kind}
-    if "task" in told:
-        shown["task_id"] = told["task"]
-        if told["task"] in names:
-            shown["task_name"] = names[told["task"]]
-    if "result" in told:
-        shown["result"] = told["result"]
-    if "duration_s" in told:
-        shown["duration_seconds"] = round(told["duration_s"], 3)
-    details = {name: value for name, value in told.items() if name not in _NAMED and value not in ("", None, [], {})}
-    return {**shown, "details": {"event": f"e{seq}", **details}}
+    """Return an event as an entry of the execution log; `details` has the remaining fields."""
+    fields = msgspec.to_builtins(event)
+    entry: dict[str, Any] = {"timestamp": format_utc_time(at), "event_type": fields.pop("kind")}
+    if "task" in fields:
+        entry["task_id"] = fields["task"]
+        if fields["task"] in names:
+            entry["task_name"] = names[fields["task"]]
+    if "result" in fields:
+        entry["result"] = fields["result"]
+    if "duration_s" in fields:
+        entry["duration_seconds"] = round(fields["duration_s"], 3)
+    details = {
+        name: value for name, value in fields.items() if name not in _OWN_KEYS and value not in ("", None, [], {})
+    }
+    return {**entry, "details": {"event": f"e{seq}", **details}}

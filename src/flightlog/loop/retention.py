@@ -1,10 +1,11 @@
-"""Retention.
+"""Retention of loop sessions.
 
 Sessions move to the archive after six months; raw logs are deleted after a year. The report, the
 metadata and the summaries stay.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -30,13 +31,8 @@ ARCHIVE_AFTER_DAYS = 182
 DELETE_AFTER_DAYS = 365
 SUMMARY = "summaries/{year}-Q{quarter}.md"
 RAW = (
-    "journal.jsonl",
-    "execution-log.json",
-    "decision-history.json",
-    "checkpoint.json",
-    "reports",
-    "diffs",
-    "tree.git",
+    *("journal.jsonl", "execution-log.json", "decision-history.json", "checkpoint.json"),
+    *("reports", "diffs", "tree.git"),
 )
 KEPT = ("README.md", "templates", "summaries")
 POLICY = RetentionPolicy(
@@ -52,88 +48,74 @@ _HEAD = "| session | status | tasks completed | duration (s) | errors | model ca
 
 
 def list_retention_items(root: Path) -> list[RetentionItem]:
-    """Every session and raw log, with the time of its last event; a session somebody is at work on is left alone."""
-    found = []
+    """Return every session and raw log with the time of its last event, running sessions aside."""
+    items = []
     for path in iter_session_dirs(root):
-        if not (path / JOURNAL).is_file():
+        session = open_loop_session(path) if (path / JOURNAL).is_file() else None
+        if session is None or session.runner:
             continue
-        seen = open_loop_session(path)
-        if seen.runner:
-            continue
-        at_ms, name = int(seen.state.last_at * 1000), str(path.relative_to(root))
-        found.append(RetentionItem(name, "session", at_ms))
-        raw = [path / each for each in RAW if (path / each).exists()] if name.startswith(f"{ARCHIVE}/") else []
-        found += [RetentionItem(str(each.relative_to(root)), "raw log", at_ms) for each in raw]
-    return found
+        at_ms, name = int(session.state.last_at * 1000), str(path.relative_to(root))
+        items.append(RetentionItem(name, "session", at_ms))
+        raw = [raw for raw in RAW if name.startswith(f"{ARCHIVE}/") and (path / raw).exists()]
+        items += [RetentionItem(f"{name}/{file}", "raw log", at_ms) for file in raw]
+    return items
 
 
 def summarize_quarter(root: Path, name: str, moves: Sequence[RetentionMove], before: bytes | None) -> bytes:
-    """The quarter's page: a row for each session; a row that is there stays as it is."""
+    """Return the summary of a quarter, with a row for each session; existing rows stay."""
     lines = before.decode("utf-8", "replace").splitlines() if before else []
     rows = {line.split("|")[1].strip(): line for line in lines if line.startswith("| session-")}
-    for path in _sessions_of(root, moves):
-        if path.name not in rows and (path / JOURNAL).is_file():
+    for path in iter_session_dirs(root):
+        session = f"{path.relative_to(root)}/"
+        moved = any(f"{move.item.name}/".startswith(session) for move in moves)
+        if moved and path.name not in rows and (path / JOURNAL).is_file():
             rows[path.name] = _summary_row(path)
     title = f"# Loop sessions, {Path(name).stem.replace('-', ' ')}"
-    table = [_HEAD, "|" + "---|" * 8, *(rows[each] for each in sorted(rows))]
+    table = [_HEAD, "|" + "---|" * 8, *(rows[session] for session in sorted(rows))]
     return ("\n".join([title, "", *table]) + "\n").encode()
 
 
-def _sessions_of(root: Path, moves: Iterable[RetentionMove]) -> list[Path]:
-    names = {move.item.name for move in moves}
-    return [
-        path
-        for path in iter_session_dirs(root)
-        if any(_is_part_of(str(path.relative_to(root)), name) for name in names)
-    ]
-
-
-def _is_part_of(session: str, name: str) -> bool:
-    return name == session or name.startswith(f"{session}/")
-
-
 def _summary_row(path: Path) -> str:
-    told = analyze_session(iter_events(path))
-    figures = told.performance
-    done = sum(task.status == "completed" for task in told.tasks)
+    analysis = analyze_session(iter_events(path))
+    figures = analysis.performance
+    done = sum(task.status == "completed" for task in analysis.tasks)
+    tasks, duration = f"{done} of {len(analysis.tasks)}", f"{figures['total_duration_seconds']:.0f}"
     cost = "not known" if figures["cost_usd"] is None else f"{figures['cost_usd']:.4f}"
-    cells = (path.name, told.status, f"{done} of {len(told.tasks)}", f"{figures['total_duration_seconds']:.0f}",
-             str(figures["error_count"]), str(figures["model_calls"]), cost, "final-report.md")  # fmt: skip
+    counts = (str(figures["error_count"]), str(figures["model_calls"]))
+    cells = (path.name, analysis.status, tasks, duration, *counts, cost, "final-report.md")
     return "| " + " | ".join(one_line(cell.replace("|", "/"), 80) for cell in cells) + " |"
 
 
 class RetentionReport(Struct, frozen=True):
-    """What is planned, what was done, and what waits for `--yes`."""
+    """Planned moves, moves that need `--yes`, and the outcome, if they were carried out."""
 
     planned: tuple[RetentionMove, ...]
     waiting: tuple[RetentionMove, ...]
     outcome: RetentionResult | None = None
 
     def render_lines(self) -> list[str]:
-        """The same as text."""
+        """Render the report as text."""
         done = {move.item.name for move in self.outcome.done} if self.outcome else set()
-        word = "planned" if self.outcome is None else "done"
-        shown = [
-            f"{word if self.outcome is None or move.item.name in done else 'left'}\t{move.deed.value}\t"
-            f"{move.item.name}\t{move.age_days} days"
+        rows = [
+            ("planned" if not self.outcome else "done" if move.item.name in done else "left", move)
             for move in self.planned
         ]
-        shown += [
-            f"waits for --yes\t{move.deed.value}\t{move.item.name}\t{move.age_days} days" for move in self.waiting
-        ]
-        return shown or ["nothing is old enough"]
+        rows += [("waits for --yes", move) for move in self.waiting]
+        lines = [f"{word}\t{move.deed.value}\t{move.item.name}\t{move.age_days} days" for word, move in rows]
+        return lines or ["nothing is old enough"]
 
 
-def apply_retention(runtime: Runtime, *, dry_run: bool, delete: bool) -> RetentionReport:
-    """Archive what is old; delete raw logs that are older, if `delete` says so."""
-    top = contained_in_project(runtime, loops_dir(runtime))
-    moves = plan_retention(POLICY, list_retention_items(top), runtime.clock.now_ms())
+def plan_loop_retention(runtime: Runtime, *, delete: bool) -> RetentionReport:
+    """Return the moves that are due; deletions are ready only with `delete`."""
+    root = contained_in_project(runtime, loops_dir(runtime))
+    moves = plan_retention(POLICY, list_retention_items(root), runtime.clock.now_ms())
     ready = tuple(move for move in moves if delete or move.deed is not RetentionAction.DELETE)
-    waiting = tuple(move for move in moves if move not in ready)
-    if dry_run:
-        return RetentionReport(ready, waiting)
-    return RetentionReport(
-        ready,
-        waiting,
-        carry_out_moves(top, ready, lambda name, told, before: summarize_quarter(top, name, told, before)),
-    )
+    return RetentionReport(ready, tuple(move for move in moves if move not in ready))
+
+
+def apply_retention(runtime: Runtime, *, delete: bool) -> RetentionReport:
+    """Archive old sessions and, with `delete`, delete raw logs that are older still."""
+    plan = plan_loop_retention(runtime, delete=delete)
+    root = loops_dir(runtime)
+    outcome = carry_out_moves(root, plan.planned, partial(summarize_quarter, root))
+    return RetentionReport(plan.planned, plan.waiting, outcome)

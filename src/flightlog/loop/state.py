@@ -1,7 +1,7 @@
-"""What a session's events add up to, as one value that can be kept and taken up again.
+"""The folded state of a loop session.
 
-`apply` takes one event into account; folding live and folding at the end give the same.
-Everything here is bounded by the plan and by what tasks reported, never by how many events there were.
+`decide.fold.apply_event` applies one event. The size of a state is bounded by the plan and by the
+tasks' reports, not by the number of events.
 """
 
 from typing import Any
@@ -12,11 +12,11 @@ from flightlog.loop.events import QuestionAsked
 from flightlog.loop.plan.schema import Budgets, LoopConfig
 
 HOUR_S = 3600.0
-RECENT = 10
+RECENT = 10  # attempts and confidences that the breaker's rates look at
 
 
 class TaskState(Struct):
-    """Where a task stands. `stage`: idle, running, ran (to be verified), failed (to be recovered), right."""
+    """State of a task. `stage`: idle, running, ran (verify next), failed (recover next), right."""
 
     status: str = "pending"  # pending, in_progress, completed, failed, skipped, deferred
     stage: str = "idle"
@@ -50,7 +50,7 @@ class TaskState(Struct):
 
 
 class BreakerState(Struct):
-    """The breaker and the counters it looks at; they begin anew when it closes."""
+    """The circuit breaker and its counters, which are reset when it closes."""
 
     state: str = "closed"
     condition: str = ""
@@ -72,14 +72,14 @@ class BreakerState(Struct):
 
 
 class OpenQuestion(Struct):
-    """A question that waits for its answer."""
+    """A question without an answer yet."""
 
     asked: QuestionAsked
     at: float
 
 
 class PendingAnswer(Struct):
-    """An answer that is still to be carried out."""
+    """An answer that is not carried out yet."""
 
     about: str
     task: str
@@ -88,7 +88,7 @@ class PendingAnswer(Struct):
 
 
 class GateState(Struct):
-    """What a gate said when it was last looked at."""
+    """Result of a gate's last evaluation."""
 
     value: float | None
     passed: bool | None
@@ -96,7 +96,7 @@ class GateState(Struct):
 
 
 class LoopTotals(Struct):
-    """What the session spent and suffered."""
+    """Totals of a session."""
 
     calls: int = 0
     tokens: int = 0
@@ -109,11 +109,10 @@ class LoopTotals(Struct):
     human: int = 0
     decisions: int = 0
     events: int = 0
-    busy_s: float = 0.0
 
 
 class LoopState(Struct):
-    """A whole session."""
+    """State of a session."""
 
     session_id: str = ""
     session_name: str = ""
@@ -124,6 +123,7 @@ class LoopState(Struct):
     mark: str = ""
     status: str = "new"  # new, in_progress, paused, completed, error
     why: str = ""
+    stop_signal: str = ""  # the signal that stopped the session, until it is resumed
     started_at: float | None = None
     ended_at: float | None = None
     last_at: float = 0.0
@@ -158,14 +158,14 @@ class LoopState(Struct):
     totals: LoopTotals = field(default_factory=LoopTotals)
 
     def task_state(self, task_id: str) -> TaskState:
-        """Return where a task stands; nothing has happened to one that was not met."""
+        """Return the state of a task; an initial one if it has no events yet."""
         return self.tasks.get(task_id) or TaskState()
 
     def ensure_task(self, task_id: str) -> TaskState:
-        """Return where a task stands, to be changed by the fold."""
+        """Return the state of a task for the fold to change."""
         return self.tasks.setdefault(task_id, TaskState())
 
     @property
     def completed_count(self) -> int:
-        """How many tasks are completed and verified."""
+        """Number of completed, and so verified, tasks."""
         return sum(task.status == "completed" for task in self.tasks.values())

@@ -1,4 +1,4 @@
-"""Status lines, event lines, comparison."""
+"""Text for people: status lines, event lines, and the comparison of sessions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -16,7 +16,7 @@ _BAR = 30
 
 
 class LoopColumn(Struct, frozen=True):
-    """One session among others."""
+    """Figures of one session in a comparison."""
 
     session: str
     status: str
@@ -37,36 +37,36 @@ class LoopColumn(Struct, frozen=True):
 
 
 def compare_sessions(sessions: Iterable[tuple[str, Iterable[LoopEvent]]]) -> list[LoopColumn]:
-    """Take each session apart and keep what can be compared."""
+    """Return the figures of each session, given by name and events."""
     columns = []
-    for name, told in sessions:
-        one = analyze_session(told)
-        figures = one.performance
+    for name, records in sessions:
+        analysis = analyze_session(records)
+        figures = analysis.performance
         columns.append(
             LoopColumn(
                 session=name,
-                status=one.status,
-                tasks_completed=sum(task.status == "completed" for task in one.tasks),
-                tasks=len(one.tasks),
+                status=analysis.status,
+                tasks_completed=sum(task.status == "completed" for task in analysis.tasks),
+                tasks=len(analysis.tasks),
                 duration_seconds=figures["total_duration_seconds"],
                 average_task_seconds=figures["average_task_duration"],
                 success_rate=figures["success_rate"],
                 errors=figures["error_count"],
-                breaker_trips=one.breaker_trips,
+                breaker_trips=analysis.breaker_trips,
                 help_requests=figures["help_requests"],
                 human_interventions=figures["human_interventions"],
                 iterations=figures["iterations"],
                 model_calls=figures["model_calls"],
                 tokens=figures["tokens"],
                 cost_usd=figures["cost_usd"],
-                brier=one.calibration.brier,
+                brier=analysis.calibration.brier,
             )
         )
     return columns
 
 
 def comparison_rows(columns: Sequence[LoopColumn]) -> list[tuple[str, list[str]]]:
-    """The rows of a table."""
+    """Return the rows of a comparison: a name, and a cell for each session."""
     names = [name for name in LoopColumn.__struct_fields__ if name != "session"]
     return [(name.replace("_", " "), [_format_cell(getattr(column, name)) for column in columns]) for name in names]
 
@@ -78,21 +78,25 @@ def _format_cell(value: object) -> str:
 
 
 def describe_event(event: events.Event, names: Mapping[str, str], session: str) -> str:
-    """One event in a line, or nothing; a question comes with the command that answers it."""
+    """Return an event in a line, or ""; a question includes the command that answers it."""
+    line = why = ""
     match event:
         case events.TaskStarted():
+            label = f"{event.task} {one_line(names.get(event.task, ''), _WORDS_MAX)}".strip()
             mode = "" if event.mode == "work" else f", {event.mode}"
-            line = f"{_task_label(event.task, names)}: attempt {event.attempt}{mode}"
+            line = f"{label}: attempt {event.attempt}{mode}"
         case events.AttemptEnded() if event.result != "success":
+            line = f"{event.task} attempt {event.attempt}: {event.result}"
             why = event.error_message or event.error_type
-            line = f"{event.task} attempt {event.attempt}: {event.result}" + _reason_suffix(why)
         case events.TaskVerified(passed=False):
-            wrong = [command for command, code in event.commands if code != 0] or list(event.missing)
-            line = f"{event.task} attempt {event.attempt}: not verified" + _reason_suffix(", ".join(wrong))
+            wrong = [command for command, code in event.commands if code != 0]
+            line = f"{event.task} attempt {event.attempt}: not verified"
+            why = ", ".join(wrong or event.missing)
         case events.TaskEnded():
-            line = f"{event.task} {_ENDS[event.result]} after {event.duration_s:.1f} s" + _reason_suffix(event.why)
+            line = f"{event.task} {_ENDS[event.result]} after {event.duration_s:.1f} s"
+            why = event.why
         case events.BreakerChanged():
-            line = f"breaker {event.after.replace('_', ' ')}" + _reason_suffix(event.condition)
+            line, why = f"breaker {event.after.replace('_', ' ')}", event.condition
         case events.QuestionAsked():
             answers = " | ".join(event.options)
             line = (
@@ -103,22 +107,14 @@ def describe_event(event: events.Event, names: Mapping[str, str], session: str) 
         case events.QuestionAnswered(by="timeout"):
             line = f"no answer came: {event.answer}"
         case events.WaitStarted():
-            line = f"waiting until {format_utc_time(event.until)}" + _reason_suffix(event.why)
+            line, why = f"waiting until {format_utc_time(event.until)}", event.why
         case _:
-            line = ""
-    return line
-
-
-def _task_label(task: str, names: Mapping[str, str]) -> str:
-    return f"{task} {one_line(names.get(task, ''), _WORDS_MAX)}".strip()
-
-
-def _reason_suffix(why: str) -> str:
-    return f": {one_line(why, _WORDS_MAX)}" if why else ""
+            pass
+    return line + (f": {one_line(why, _WORDS_MAX)}" if why else "")
 
 
 class LoopStatus(Struct, frozen=True):
-    """A session in one line."""
+    """Status of a session."""
 
     session: str
     session_id: str
@@ -138,15 +134,15 @@ class LoopStatus(Struct, frozen=True):
     last_updated: str | None
 
 
-def build_status(seen: LoopSession) -> LoopStatus:
-    """A session as a value."""
-    state, totals = seen.state, seen.state.totals
+def build_status(session: LoopSession) -> LoopStatus:
+    """Return the status of a session."""
+    state, totals = session.state, session.state.totals
     return LoopStatus(
-        session=seen.directory.name,
+        session=session.directory.name,
         session_id=state.session_id,
         status=state.status,
         reason=state.why,
-        runner=seen.runner,
+        runner=session.runner,
         current_task=state.current,
         tasks_completed=state.completed_count,
         tasks_total=state.tasks_total,
@@ -161,27 +157,27 @@ def build_status(seen: LoopSession) -> LoopStatus:
     )
 
 
-def status_lines(seen: LoopSession) -> list[str]:
-    """A session in a few lines."""
-    state, told = seen.state, build_status(seen)
-    at_work = f"held by {seen.runner}" if seen.runner else "nobody is at work on it"
-    tries = f"{pluralize(told.iterations, 'iteration')}, {pluralize(told.errors, 'error')}"
-    shown = [
-        f"{told.session}: {told.status}" + (f" ({told.reason})" if told.reason else ""),
-        f"  {at_work}; last event {told.last_updated}",
-        f"  tasks {told.tasks_completed} of {told.tasks_total}, {tries}",
+def status_lines(session: LoopSession) -> list[str]:
+    """Return the status of a session in a few lines."""
+    state, status = session.state, build_status(session)
+    runner = f"held by {session.runner}" if session.runner else "not running"
+    counts = f"{pluralize(status.iterations, 'iteration')}, {pluralize(status.errors, 'error')}"
+    lines = [
+        f"{status.session}: {status.status}" + (f" ({status.reason})" if status.reason else ""),
+        f"  {runner}; last event {status.last_updated}",
+        f"  tasks {status.tasks_completed} of {status.tasks_total}, {counts}",
     ]
     if state.current:
         task = state.task_state(state.current)
-        shown.append(f"  now: task {state.current}, attempt {task.attempt}, {task.stage}")
-    if state.status == "in_progress" and not seen.runner:
-        shown.append(f"  it was cut short: flightlog loop resume --session {told.session}")
-    return [*shown, *_cost_lines(state), *_question_lines(state, told.session)]
+        lines.append(f"  now: task {state.current}, attempt {task.attempt}, {task.stage}")
+    if state.status == "in_progress" and not session.runner:
+        lines.append(f"  it was cut short: flightlog loop resume --session {status.session}")
+    return [*lines, *_cost_lines(state), *_question_lines(state, status.session)]
 
 
-def monitor_lines(seen: LoopSession) -> list[str]:
-    """The live picture: progress, gates, breaker, cost, the current step."""
-    state = seen.state
+def monitor_lines(session: LoopSession) -> list[str]:
+    """Return progress, status, breaker, gates and milestones of a session."""
+    state = session.state
     total = max(state.tasks_total, 1)
     full = round(_BAR * state.completed_count / total)
     bar = "█" * full + "·" * (_BAR - full)
@@ -190,16 +186,15 @@ def monitor_lines(seen: LoopSession) -> list[str]:
         + ("" if gate.value is None else f" at {gate.value:g}")
         for name, gate in state.gates.items()
     ]
-    reached = [f"  milestone {name} {format_utc_time(at)}" for name, at in state.milestones.items()]
     breaker = state.breaker
     why = f" ({breaker.condition})" if breaker.state != "closed" else ""
-    head = [f"{seen.directory.name}  {state.status}", f"  [{bar}] {state.completed_count}/{state.tasks_total}"]
     return [
-        *head,
-        *status_lines(seen)[1:],
+        f"{session.directory.name}  {state.status}",
+        f"  [{bar}] {state.completed_count}/{state.tasks_total}",
+        *status_lines(session)[1:],
         f"  breaker {breaker.state}{why}, opened {pluralize(breaker.trips, 'time')}",
         *gates,
-        *reached,
+        *(f"  milestone {name} {format_utc_time(at)}" for name, at in state.milestones.items()),
     ]
 
 
@@ -209,16 +204,17 @@ def _cost_lines(state: LoopState) -> list[str]:
         return []
     cost = "cost not known" if totals.unpriced else f"{totals.usd:.4f} USD"
     limit = f" of {state.budgets.usd:g}" if state.budgets.usd else ""
-    return [f"  {pluralize(totals.calls, 'model call')}, {pluralize(totals.tokens, 'token')}, {cost}{limit}"]
+    calls, tokens = pluralize(totals.calls, "model call"), pluralize(totals.tokens, "token")
+    return [f"  {calls}, {tokens}, {cost}{limit}"]
 
 
 def _question_lines(state: LoopState, name: str) -> list[str]:
     if state.question is None:
         return []
-    asked = state.question.asked
-    until = format_utc_time(state.question.at + asked.timeout_s)
-    answers = " | ".join(asked.options)
+    question = state.question.asked
+    until = format_utc_time(state.question.at + question.timeout_s)
+    command = f"flightlog loop answer --session {name} {' | '.join(question.options)}"
     return [
-        f"  question {asked.question}: {asked.text}",
-        f"  flightlog loop answer --session {name} {answers}   (without an answer: {asked.safe} at {until})",
+        f"  question {question.question}: {question.text}",
+        f"  {command}   (without an answer: {question.safe} at {until})",
     ]

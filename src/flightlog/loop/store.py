@@ -1,8 +1,8 @@
-"""A session's book: its journal, what it adds up to, and the pages that show it while it happens.
+"""A session's journal, its folded state, and the output files that show it.
 
-Words from outside are redacted here, before the first write. The two logs grow by one write
-an event; the other pages are written at task ends and otherwise at most once a second, and
-never take more than a tenth of the time, however large a plan is.
+Foreign text is redacted here, before the first write. The two logs grow by one write per event.
+The other files are written at task ends and otherwise at most once a second, and never take more
+than a tenth of the time, however large a plan is.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -30,28 +30,21 @@ from flightlog.store.output_files import AppendableJsonFile, write_output_files
 JOURNAL = "journal.jsonl"
 CHECKPOINT = "checkpoint.json"
 PAGES_EVERY_S = 1.0
-_SHARE_MAX = 10.0
+_COST_FACTOR = 10.0  # time between two writes of the output files, in durations of a write
+# Events that cannot be reconstructed from the work tree after a power cut are synced to disk.
 _DURABLE = (
-    events.LoopStarted
-    | events.RunnerAcquired
-    | events.UsageRecorded
-    | events.AttemptEnded
-    | events.TaskVerified
-    | events.TaskEnded
-    | events.BreakerChanged
-) | (events.QuestionAnswered | events.LoopPaused | events.LoopStopped | events.LoopEnded | events.LoopResumed)
-_AT_ONCE = (
-    events.QuestionAsked
-    | events.QuestionAnswered
-    | events.LoopPaused
-    | events.LoopStopped
-    | events.LoopEnded
-    | events.LoopResumed
+    events.SessionEvent
+    | (events.UsageRecorded | events.AttemptEnded | events.TaskVerified | events.TaskEnded)
+    | (events.BreakerChanged | events.QuestionAnswered)
+)
+# A person waits for these, so the output files are written at once.
+_URGENT = (events.QuestionAsked | events.QuestionAnswered) | (
+    events.LoopPaused | events.LoopStopped | events.LoopEnded | events.LoopResumed
 )
 
 
 class Checkpoint(Struct):
-    """What the events up to `offset` add up to; a cache, checked by the event that stands there."""
+    """A cache of the state up to the event `last` at `offset`."""
 
     offset: int
     last: str
@@ -59,7 +52,7 @@ class Checkpoint(Struct):
 
 
 class LoopStore:
-    """The book of the session in `directory`, open for writing."""
+    """Journal, state and output files of the session in `directory`, open for writing."""
 
     def __init__(  # noqa: PLR0913 - one parameter per thing it works with
         self,
@@ -71,7 +64,7 @@ class LoopStore:
         allowed: Callable[[], None] = lambda: None,
         tell: Callable[[events.Event], None] = lambda _: None,
     ) -> None:
-        """Read what is there; `plan` has clean words. `allowed` raises once another process writes here."""
+        """Fold the journal; `plan` is redacted, `allowed` raises once another runner took over."""
         self._directory = directory
         self._plan = plan
         self._now = runtime.clock.now_s
@@ -79,7 +72,13 @@ class LoopStore:
         self._allowed = allowed
         self._tell = tell
         self._clean = JsonRedactor(redactor)
-        self._journal = _open_journal(directory, runtime, allowed)
+        self._journal: Journal[events.Event] = Journal(
+            directory / JOURNAL,
+            events.Event,
+            now=lambda: format_utc_time(runtime.clock.now_s()) or "",
+            new_id=runtime.new_id,
+            allowed=allowed,
+        )
         self._names = {task.task_id: task.name for task in plan.tasks}
         self._log: AppendableJsonFile | None = None
         self._history: AppendableJsonFile | None = None
@@ -89,17 +88,14 @@ class LoopStore:
         self._fold_records(self._iter_records())
 
     def redact_again(self) -> None:
-        """Remove from journal and logs what was written before it was recognized as private.
-
-        A session is one document: a value that is recognized once is replaced everywhere in it.
-        """
+        """Redact in journal and logs the values that were recognized after they were written."""
         if self._redactor.known.growth > self._known:
             self.close()
             self._journal.rewrite_events(lambda event: redact_event(event, self._clean))
             self._fold_records(self._iter_records())
 
     def append(self, event: events.Event) -> None:
-        """Write one event down, take it into account and show it."""
+        """Append an event to the journal, apply it and update the output files."""
         cleaned = redact_event(event, self._clean)
         record = self._journal.append(cleaned, durable=isinstance(cleaned, _DURABLE))
         line = self._apply_record(record)
@@ -108,22 +104,21 @@ class LoopStore:
         else:
             self._log.add_entries([line])
             if isinstance(event, events.DecisionMade) or self._decisions.settled:
-                self._history.add_entries(
-                    _encode_items(self._decisions.drain_entries()), _encode_items(self._decisions.pending)
-                )
-        if isinstance(event, _AT_ONCE):
+                settled = _encode_items(self._decisions.drain_entries())
+                self._history.add_entries(settled, _encode_items(self._decisions.pending))
+        if isinstance(event, _URGENT):
             self.write_output_files()
         elif isinstance(event, events.TaskEnded) or self._now() - self._published >= PAGES_EVERY_S:
             self.refresh_output()
         self._tell(cleaned)
 
     def refresh_output(self) -> None:
-        """Write the pages that changed, unless that would take more than a tenth of the time."""
-        if self._now() - self._published >= self._cost * _SHARE_MAX:
+        """Write the output files that changed, unless that takes more than a tenth of the time."""
+        if self._now() - self._published >= self._cost * _COST_FACTOR:
             self.write_output_files()
 
     def write_output_files(self) -> None:
-        """Write the pages that changed, unless somebody else holds the session now."""
+        """Write the output files that changed, unless another runner took over."""
         self._allowed()
         began = self._now()
         state, plan = self.state, self._plan
@@ -139,18 +134,17 @@ class LoopStore:
         texts["feature-docs-generated.json"] = _format_json(layout.feature_docs(state))
         texts["quality-metrics.json"] = _format_json(layout.quality_metrics(state, plan))
         changed = {name: text for name, text in texts.items() if self._shown.get(name) != text}
-        write_output_files(
-            self._directory, [OutputFile(name, Tier.PRIVATE, text) for name, text in changed.items()], durable=False
-        )
+        output = [OutputFile(name, Tier.PRIVATE, text) for name, text in changed.items()]
+        write_output_files(self._directory, output, durable=False)
         self._shown.update(changed)
         self._published = self._now()
         self._cost = max(self._published - began, 0.0)
 
     def close(self) -> None:
-        """Let go of the files."""
-        for each in (self._log, self._history):
-            if each is not None:
-                each.close()
+        """Close the logs."""
+        for log in (self._log, self._history):
+            if log is not None:
+                log.close()
 
     def _fold_records(self, records: Iterable[JournalRecord[events.Event]]) -> None:
         self.state = LoopState()
@@ -163,11 +157,11 @@ class LoopStore:
             self._open_logs(entries)
 
     def _iter_records(self) -> Iterator[JournalRecord[events.Event]]:
-        for item in self._journal.read_records():
-            if isinstance(item, Damage):
-                self.damage.append(item)
-            elif not isinstance(item, UnknownEvent):
-                yield item
+        for record in self._journal.read_records():
+            if isinstance(record, Damage):
+                self.damage.append(record)
+            elif not isinstance(record, UnknownEvent):
+                yield record
 
     def _apply_record(self, record: JournalRecord[events.Event]) -> bytes:
         at = parse_utc_time(record.ts)
@@ -178,29 +172,17 @@ class LoopStore:
         return json.encode(build_log_entry(record.seq, at, record.event, self._names))
 
     def _open_logs(self, entries: list[bytes]) -> None:
-        head = json.encode({"session_id": self.state.session_id})
-        head = b"{\n  " + head[1:]
-        self._log = AppendableJsonFile(self._directory / "execution-log.json", head, "events", entries, [])
-        settled, pending = _encode_items(self._decisions.drain_entries()), _encode_items(self._decisions.pending)
-        self._history = AppendableJsonFile(
-            self._directory / "decision-history.json", head, "decisions", settled, pending
-        )
-
-
-def _open_journal(directory: Path, runtime: Runtime, allowed: Callable[[], None]) -> Journal[events.Event]:
-    """Open the journal of the session in `directory`."""
-    path = directory / JOURNAL
-    return Journal(
-        path,
-        events.Event,
-        now=lambda: format_utc_time(runtime.clock.now_s()) or "",
-        new_id=runtime.new_id,
-        allowed=allowed,
-    )
+        head = b"{\n  " + json.encode({"session_id": self.state.session_id})[1:]
+        path = self._directory / "execution-log.json"
+        self._log = AppendableJsonFile(path, head, "events", entries, [])
+        settled = _encode_items(self._decisions.drain_entries())
+        pending = _encode_items(self._decisions.pending)
+        path = self._directory / "decision-history.json"
+        self._history = AppendableJsonFile(path, head, "decisions", settled, pending)
 
 
 def _encode_items(items: list[dict[str, Any]]) -> list[bytes]:
-    return [json.encode(each) for each in items]
+    return [json.encode(item) for item in items]
 
 
 def _format_json(value: dict[str, Any]) -> str:
@@ -208,15 +190,16 @@ def _format_json(value: dict[str, Any]) -> str:
 
 
 def _question_page(state: LoopState) -> str:
-    """The page on which a question can be answered: write the answer there and save."""
+    """Return the content of `question.yaml`, into which a person can write the answer."""
     if state.question is None:
         return "# No question is open.\n"
-    asked = state.question.asked
-    told = {
-        "question": asked.question,
-        "text": asked.text,
-        "options": list(asked.options),
-        "without_an_answer": f"{asked.safe} at {format_utc_time(state.question.at + asked.timeout_s)}",
+    question = state.question.asked
+    until = format_utc_time(state.question.at + question.timeout_s)
+    fields = {
+        "question": question.question,
+        "text": question.text,
+        "options": list(question.options),
+        "without_an_answer": f"{question.safe} at {until}",
         "answer": "",
     }
-    return dump_yaml(told)
+    return dump_yaml(fields)

@@ -41,7 +41,7 @@ def test_every_place_holds_the_value_it_stands_for():
         ("sessions:\n  - label: x\n", 2, 3, "without `sessionId`"),
         ("sessions:\n  - sessionId: x\n  - sessionId: x\n", 3, 3, "twice in `sessions`"),
         ("a: 1\n\tb: 2\n", 2, 1, "cannot start any token"),
-        ("sessions: [{sessionId: a}]\n", 1, 1, "lines of its own"),
+        ("sessions: [{sessionId: a}]\n", 1, 1, "its own lines"),
         ("{a: 1}\n", 1, 1, "block"),
         ("sessions: nothing\n", 1, 1, "not a list"),
         ("a: 1\n---\nb: 2\n", 1, 1, "one document"),

@@ -42,7 +42,7 @@ def test_the_least_plan_is_a_name_and_tasks():
         ("plan: x\n  tasks: [\n", ":2:8", "not allowed", ""),
         ("- 1\n", ":1:1", "begins with `plan: NAME`", ""),
         ("plan: x\ntasks: []\n", ":2:1", "at least one task", ""),
-        ("plan: x\ntasks:\n- {task_id: a, name: b, run: {agent: z, prompt: x}}\n", ":3:25", "not enough", "verify"),
+        ("plan: x\ntasks:\n- {task_id: a, name: b, run: {agent: z, prompt: x}}\n", ":3:25", "nothing checks", "verify"),
         ("plan: x\ntasks:\n- {task_id: ../a, name: b, run: {command: x}}\n", ":3:4", "not a usable id", ""),
         ("plan: x\nplan: y\ntasks: []\n", ":2:1", "duplicate key", ""),
     ],

@@ -43,7 +43,7 @@ CALL = events.UsageRecorded("a", 1, "m", "x", 1, 0.0)
         ([CALL, CALL], "after a budget was used up"),
         ([begun("c")], "a gate was not passed"),
         ([events.RecoveryStarted("a", 1, "retry", "x", 60.0), begun("a")], "did not wait"),
-        ([events.LoopEnded("completed", "x")], "the session says completed"),
+        ([events.LoopEnded("completed", "x")], "the session ended as completed"),
         ([events.LoopEnded("error", "x"), begun("a")], "after the session was error"),
         ([ASKED, events.QuestionAnswered("q1", "y", "timeout")], "safe"),
     ],

@@ -43,7 +43,8 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
     directory, resumed = service.start_session(runtime, plan, where, autonomous=autonomous, config=config)
     _print_progress(f"{'resuming' if resumed else 'started'} {directory.name}")
     terminal = service.Terminal(_terminal_prompt(), _print_progress)
-    state = service.conduct_session(runtime, directory, terminal, resume=resumed)
+    mode = service.RunMode.RESUME if resumed else service.RunMode.START
+    state = service.conduct_session(runtime, directory, terminal, mode=mode)
     return _print_result(state, directory, as_json=as_json)
 
 
@@ -65,8 +66,7 @@ def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
         runtime,
         directory,
         service.Terminal(_terminal_prompt(), _print_progress),
-        steal=steal,
-        resume=True,
+        mode=service.RunMode.STEAL if steal else service.RunMode.RESUME,
         budgets=budgets,
     )
     return _print_result(state, directory, as_json=as_json)
@@ -184,9 +184,9 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     Sessions are archived after 6 months and summarized by quarter; with --yes their raw logs are
     deleted after a year.
     """
-    from flightlog.loop.retention import apply_retention
+    from flightlog.loop.retention import apply_retention, plan_loop_retention
 
-    report = apply_retention(open_runtime(), dry_run=dry_run, delete=yes)
+    report = (plan_loop_retention if dry_run else apply_retention)(open_runtime(), delete=yes)
     if as_json:
         print_json(report)
     else:
@@ -205,7 +205,7 @@ def _print_result(state: "LoopState", directory: Path, *, as_json: bool) -> int:
     completed = pluralize(state.completed_count, "task")
     plain = f"{directory.name}: {state.status}, {completed} completed; {one_line(state.why, 300)}"
     print_json(outcome) if as_json else click.echo(plain)
-    if state.status == "paused" and state.why.startswith("stopped by SIG"):
+    if state.stop_signal:
         return 130
     return 0 if state.status == "completed" else 1
 

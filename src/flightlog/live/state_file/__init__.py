@@ -1,1 +1,1 @@
-"""The one file people edit: read, changed value by value, never overwritten."""
+"""`runtime-state.yaml`, which people edit: values are replaced one by one, the rest is kept."""

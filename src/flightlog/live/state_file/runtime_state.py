@@ -1,8 +1,9 @@
-"""`runtime-state.yaml`: read, changed and cleaned up, with every byte of a person's left alone.
+"""Read and update `runtime-state.yaml` without changing any byte that a person wrote.
 
-One change at a time, under a lock; a save between our read and our write wins and is read again.
-A file that cannot be read is never overwritten: the last good one stands in. `.flightlog/` beside
-it keeps the file as last written, in chunks, so that an unedited file is not parsed again.
+One update at a time, under a lock. If an editor saves between our read and our write, its version
+wins and is read again. A file that cannot be parsed is never overwritten; the last good state is
+used instead. `.flightlog/` stores the file as last written, in chunks, so that an unedited file
+is not parsed again.
 """
 
 import re
@@ -37,8 +38,8 @@ from flightlog.store.locks import exclusive_lock
 
 NAME = "runtime-state.yaml"
 OWN = ".flightlog"
-LOCK_WAIT_S = 20.0
-TRIES = 50
+LOCK_WAIT_S = 20.0  # an update takes milliseconds; a longer wait is a hang
+TRIES = 50  # updates that lose against an editor's save before we give up
 KEEP_DAYS = 7
 
 _HEADER = """\
@@ -66,7 +67,7 @@ Change = Callable[[RuntimeState], RuntimeState]
 
 
 class CachedStateFile(Struct):
-    """The file as we last wrote or read it, by its print; `before` is the print of the one it replaced."""
+    """The file as last written, with its hash; `before` is the hash of the file it replaced."""
 
     print: bytes
     chunks: list[YamlChunk]
@@ -74,58 +75,57 @@ class CachedStateFile(Struct):
 
 
 class StateFileUpdate(Struct):
-    """A state, and what a person should know: an edit that cannot be read."""
+    """A state, and why the file could not be parsed, if so."""
 
     state: RuntimeState
     broken: str = ""
     removed: list[tuple[str, str]] = []
-    """Items taken out of the file: their ids and their text, comments included."""
+    """Items removed from the file: their ids and their text with comments."""
 
 
 def read_state(folder: Path, now_ms: int) -> RuntimeState:
-    """Read the state; freshness is worked out, not believed."""
+    """Return the state; `isFresh` is computed for `now_ms`."""
     return load_state(folder, now_ms).state
 
 
 def load_state(folder: Path, now_ms: int) -> StateFileUpdate:
-    """Read the state as it stands, or the last good one and what is wrong with the file."""
+    """Return the state, or the last good one and what is wrong with the file."""
     data = shared_files.read_if_exists(folder / NAME)
     try:
-        found = StateFileUpdate(_build_state(_load_chunks(folder, data)))
+        update = StateFileUpdate(_build_state(_load_chunks(folder, data)))
     except YamlError as broken:
-        kept = _load_cache(folder)
-        found = StateFileUpdate(_build_state(kept.chunks if kept else []), broken.message)
-    for profile in found.state.auth_profiles:
+        update = StateFileUpdate(_last_good_state(folder), broken.message)
+    for profile in update.state.auth_profiles:
         state.with_freshness(profile, now_ms)
-    return found
+    return update
 
 
 def update_state(folder: Path, now_ms: int, change: Change, *, durable: bool = True) -> StateFileUpdate:
-    """Change the state; what the change does not touch keeps every byte."""
+    """Apply `change` to the state; the text of values that it does not change stays the same."""
     with exclusive_lock(folder / OWN / "lock", limit_s=LOCK_WAIT_S):
         for _ in range(TRIES):
             data = _with_late_edit(folder)
             try:
                 chunks = _load_chunks(folder, data)
             except YamlError as broken:
-                kept = _load_cache(folder)
-                return StateFileUpdate(change(_build_state(kept.chunks if kept else [])), broken.message)
+                return StateFileUpdate(change(_last_good_state(folder)), broken.message)
             state = _build_state(chunks)
             old = _encode_items(state)
             new = change(state)
-            after, removed = _apply_state(chunks, new, (now_ms, old))
+            after, removed = _apply_state(chunks, new, old, now_ms)
             text = "".join(chunk.text for chunk in after).encode()
             if text == data or shared_files.replace_if_unchanged(
                 folder / NAME, data, text, folder / OWN / "before.yaml", durable=durable
             ):
-                kept = CachedStateFile(_hash_bytes(text), after, _hash_bytes(data) if data and text != data else b"")
-                files.replace_file(folder / OWN / "state.bin", msgspec.msgpack.encode(kept), durable=False)
+                before = _hash_bytes(data) if data and text != data else b""
+                cache = msgspec.msgpack.encode(CachedStateFile(_hash_bytes(text), after, before))
+                files.replace_file(folder / OWN / "state.bin", cache, durable=False)
                 return StateFileUpdate(new, removed=removed)
-    raise Conflict(f"somebody keeps saving it: {folder / NAME}", hint="run the command again")
+    raise Conflict(f"another program keeps changing {folder / NAME}", hint="run the command again")
 
 
 def migrate_billing(folder: Path, now_ms: int, billing: dict[str, Any] | None) -> RuntimeState:
-    """On the first run, take over what `billing-shared.json` says as the default profile's billing."""
+    """On the first run, copy `billing-shared.json` into the default profile."""
 
     def first(state: RuntimeState) -> RuntimeState:
         if state.auth_profiles or billing is None:
@@ -139,46 +139,48 @@ def migrate_billing(folder: Path, now_ms: int, billing: dict[str, Any] | None) -
 
 
 def upsert_auth_profile(folder: Path, profile: AuthProfile, now_ms: int) -> RuntimeState:
-    """Put a profile in, or in place of the one of its id."""
-    return update_state(folder, now_ms, lambda state: _with_profile(state, profile)).state
+    """Insert a profile, or replace the one with its id."""
+
+    def change(state: RuntimeState) -> RuntimeState:
+        profiles = {other.profile_id: other for other in state.auth_profiles}
+        state.auth_profiles = list({**profiles, profile.profile_id: profile}.values())
+        return state
+
+    return update_state(folder, now_ms, change).state
 
 
 def upsert_session(folder: Path, session: RuntimeSession, now_ms: int) -> RuntimeState:
-    """Put a session in, or in place of the one of its id."""
+    """Insert a session, or replace the one with its id."""
     return update_state(folder, now_ms, lambda state: with_sessions(state, [session])).state
 
 
 def cleanup_old_sessions(folder: Path, now_ms: int, days: int = KEEP_DAYS) -> StateFileUpdate:
-    """Take sessions out that nobody used for `days`; their text is in what is returned."""
+    """Remove sessions unused for `days`; the result contains their text."""
 
     def recent(state: RuntimeState) -> RuntimeState:
-        state.sessions = [each for each in state.sessions if not is_old(each, now_ms, days)]
+        state.sessions = [item for item in state.sessions if not is_old(item, now_ms, days)]
         return state
 
     return update_state(folder, now_ms, recent)
 
 
 def with_sessions(state: RuntimeState, sessions: list[RuntimeSession]) -> RuntimeState:
-    """The state with these sessions in place of those of the same ids."""
-    new = {each.session_id: each for each in sessions}
-    state.sessions = [new.pop(each.session_id, each) for each in state.sessions] + list(new.values())
-    return state
-
-
-def _with_profile(state: RuntimeState, profile: AuthProfile) -> RuntimeState:
-    known = [each.profile_id for each in state.auth_profiles]
-    if profile.profile_id in known:
-        state.auth_profiles[known.index(profile.profile_id)] = profile
-    else:
-        state.auth_profiles.append(profile)
+    """Insert these sessions, or replace those with the same ids; return the state."""
+    by_id = {session.session_id: session for session in [*state.sessions, *sessions]}
+    state.sessions = list(by_id.values())
     return state
 
 
 def is_old(session: RuntimeSession, now_ms: int, days: int) -> bool:
-    """Whether nobody used a session for `days`."""
-    told = session.metadata
-    last_ms = (told.last_activity or told.gathered_at) if told else 0
+    """Return whether a session was not used for `days`."""
+    times = session.metadata
+    last_ms = (times.last_activity or times.gathered_at) if times else 0
     return now_ms - last_ms > days * DAY_MS
+
+
+def _last_good_state(folder: Path) -> RuntimeState:
+    cache = _load_cache(folder)
+    return _build_state(cache.chunks if cache else [])
 
 
 def _build_state(chunks: list[YamlChunk]) -> RuntimeState:
@@ -186,11 +188,11 @@ def _build_state(chunks: list[YamlChunk]) -> RuntimeState:
     for chunk in chunks:
         if chunk.node is None or chunk.node.keys is None:
             continue
-        room, _, name = chunk.key.partition(":")
+        group, _, name = chunk.key.partition(":")
         plain = chunk.node.to_python()
-        if room == "authProfiles":
+        if group == "authProfiles":
             state.auth_profiles.append(convert_leniently(AuthProfile, plain, "profileId"))
-        elif room == "sessions":
+        elif group == "sessions":
             state.sessions.append(convert_leniently(RuntimeSession, plain, "sessionId"))
         elif name == "thresholds":
             state.thresholds = convert_leniently(Thresholds, plain)
@@ -198,30 +200,29 @@ def _build_state(chunks: list[YamlChunk]) -> RuntimeState:
 
 
 def _encode_items(state: RuntimeState) -> dict[str, bytes]:
-    """Every item as bytes, to tell which of them changed."""
-    items = [(name, each) for name, attribute in _LISTS for each in getattr(state, attribute)]
-    return {f"{name}:{_item_id(each)}": msgspec.msgpack.encode(each) for name, each in items}
+    """Return every item as bytes, to see later which of them changed."""
+    items = [(name, item) for name, attribute in _LISTS for item in getattr(state, attribute)]
+    return {f"{name}:{_item_id(item)}": msgspec.msgpack.encode(item) for name, item in items}
 
 
 def _apply_state(
-    chunks: list[YamlChunk], new: RuntimeState, known: tuple[int, dict[str, bytes]]
+    chunks: list[YamlChunk], new: RuntimeState, old: dict[str, bytes], now_ms: int
 ) -> tuple[list[YamlChunk], list[tuple[str, str]]]:
-    now_ms, old = known
     before = "".join(chunk.text for chunk in chunks)
     chunks = _with_frame(chunks, new)
     removed: list[tuple[str, str]] = []
     for name, attribute in _LISTS:
-        items = {f"{name}:{_item_id(each)}": each for each in getattr(new, attribute)}
+        items = {f"{name}:{_item_id(item)}": item for item in getattr(new, attribute)}
         same = {key for key, item in items.items() if old.get(key) == msgspec.msgpack.encode(item)}
-        chunks, gone = _with_items(chunks, name, (items, same), new)
-        removed += gone
+        chunks, dropped = _with_items(chunks, name, (items, same), new)
+        removed += dropped
     if "".join(chunk.text for chunk in chunks) != before or not before:
         _write_timestamps(chunks, new, now_ms)
     return chunks, removed
 
 
 def _with_frame(chunks: list[YamlChunk], new: RuntimeState) -> list[YamlChunk]:
-    """Make sure that the header, the two lists and what a person may set are there."""
+    """Add the header, the two lists, thresholds, metadata and lookup where they are missing."""
     chunks = list(chunks)
     names = {chunk.key for chunk in chunks}
     if HEADER not in names or not (chunks[0].text.strip() or names - {HEADER}):
@@ -247,37 +248,43 @@ def _root_chunk(name: str, plain: dict[str, Any], lead: str) -> YamlChunk:
 def _with_items(
     chunks: list[YamlChunk], name: str, given: tuple[dict[str, Any], set[str]], state: RuntimeState
 ) -> tuple[list[YamlChunk], list[tuple[str, str]]]:
+    """Return the chunks with the items of the list `name`, and the items that were removed.
+
+    `given` are the items by key, and the keys of those that did not change.
+    """
     items, same = given
-    places = {profile.profile_id: at for at, profile in enumerate(state.auth_profiles)}
-    kept: list[YamlChunk] = []
+    indexes = {profile.profile_id: index for index, profile in enumerate(state.auth_profiles)}
+    after: list[YamlChunk] = []
     removed: list[tuple[str, str]] = []
     at, indent = 0, 2
     for chunk in chunks:
-        mine = chunk.key.startswith(f"{name}:")
-        if mine and chunk.key not in items:
+        is_item = chunk.key.startswith(f"{name}:")
+        if is_item and chunk.key not in items:
             removed.append((chunk.key.partition(":")[2], chunk.text))
-            if kept and not kept[-1].text.endswith("\n\n") and chunk.text.endswith("\n\n"):
-                kept[-1].text += "\n"
+            if after and not after[-1].text.endswith("\n\n") and chunk.text.endswith("\n\n"):
+                after[-1].text += "\n"
             continue
-        if mine:
+        if is_item:
             item = items.pop(chunk.key)
             if chunk.key not in same:
-                chunk = _update_chunk(chunk, item, places)  # noqa: PLW2901 - the chunk as it is then
+                comments = _item_comments(item, indexes)
+                chunk = apply_values(chunk, _item_to_dict(item), comments)  # noqa: PLW2901
             indent = len(chunk.text) - len(chunk.text.lstrip(" "))
-        kept.append(chunk)
-        if mine or chunk.key == f"r:{name}":
-            at = len(kept)
-    made = [
-        new_item(key, _item_to_dict(name, item), indent, _item_comments(item, places)) for key, item in items.items()
-    ]
-    if made:
-        _prepare_insertion(kept[at - 1], made[-1], name)
-    return [*kept[:at], *made, *kept[at:]], removed
+        after.append(chunk)
+        if is_item or chunk.key == f"r:{name}":
+            at = len(after)
+    new = [new_item(key, _item_to_dict(item), indent, _item_comments(item, indexes)) for key, item in items.items()]
+    if new:
+        _prepare_insertion(after[at - 1], new[-1], name)
+    return [*after[:at], *new, *after[at:]], removed
 
 
 def _prepare_insertion(before: YamlChunk, last: YamlChunk, name: str) -> None:
-    """Let new items follow `before`; the blank line after it comes after the last of them."""
-    _open_list(before, name)
+    """Change `before` so that new items can follow; its blank line moves behind the last one."""
+    if before.key == f"r:{name}":
+        if before.node is not None and before.node.is_flow:  # `sessions: []` becomes `sessions:`
+            before.text = before.text[: before.node.after] + before.text[before.node.end :]
+        before.node = None
     if before.text.endswith("\n\n"):
         before.text = before.text[:-1]
         last.text += "\n"
@@ -285,71 +292,63 @@ def _prepare_insertion(before: YamlChunk, last: YamlChunk, name: str) -> None:
         before.text += "\n"
 
 
-def _open_list(chunk: YamlChunk, name: str) -> None:
-    """`sessions: []` becomes a list that items can be added to."""
-    if chunk.key == f"r:{name}" and chunk.node is not None and chunk.node.is_flow:
-        chunk.text = chunk.text[: chunk.node.after] + chunk.text[chunk.node.end :]
-    if chunk.key == f"r:{name}":
-        chunk.node = None
-
-
-def _update_chunk(chunk: YamlChunk, item: Any, places: dict[str, int]) -> YamlChunk:
-    assert chunk.node is not None
-    room = chunk.key.partition(":")[0]
-    plain = _item_to_dict(room, item)
-    return apply_values(chunk, plain, _item_comments(item, places))
-
-
-def _item_to_dict(room: str, item: Any) -> dict[str, Any]:
-    plain = state.to_wire(item)
-    if room == "authProfiles" and "blockStart" in plain["billing"]:
+def _item_to_dict(item: AuthProfile | RuntimeSession) -> dict[str, Any]:
+    plain: dict[str, Any] = state.to_wire(item)
+    if isinstance(item, AuthProfile) and "blockStart" in plain["billing"]:
         billing = plain["billing"]
-        doc = list(billing)[: list(billing).index("blockStart")]
-        plain["billing"] = {key: billing[key] for key in doc} | {f"{NOTES}units": _UNITS} | billing
-    return dict(plain)
+        document = list(billing)[: list(billing).index("blockStart")]
+        note = {f"{NOTES}units": _UNITS}
+        plain["billing"] = {key: billing[key] for key in document} | note | billing
+    return plain
 
 
-def _item_comments(item: Any, places: dict[str, int]) -> dict[str, str]:
-    if not isinstance(item, RuntimeSession) or item.auth_profile not in places:
+def _item_comments(item: AuthProfile | RuntimeSession, indexes: dict[str, int]) -> dict[str, str]:
+    if not isinstance(item, RuntimeSession) or item.auth_profile not in indexes:
         return {}
-    return {"authProfile": f"# Links to authProfiles[{places[item.auth_profile]}]"}
+    return {"authProfile": f"# Links to authProfiles[{indexes[item.auth_profile]}]"}
 
 
-def _item_id(item: Any) -> str:
-    return item.session_id if isinstance(item, RuntimeSession) else str(item.profile_id)
+def _item_id(item: AuthProfile | RuntimeSession) -> str:
+    return item.session_id if isinstance(item, RuntimeSession) else item.profile_id
 
 
 def _write_timestamps(chunks: list[YamlChunk], state: RuntimeState, now_ms: int) -> None:
-    """Say when this was written, in the header and for programs."""
-    moment = datetime.fromtimestamp(now_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """Update the time in the header, the metadata and the lookup."""
+    time = datetime.fromtimestamp(now_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
+    line = f"# Last updated: {time.replace('+00:00', 'Z')}"
     for chunk in chunks[:2]:
         if chunk.node is None:
-            chunk.text = _UPDATED.sub(f"# Last updated: {moment}", chunk.text, count=1)
-    told = {
+            chunk.text = _UPDATED.sub(line, chunk.text, count=1)
+    metadata = {
         "version": VERSION,
         "lastUpdated": now_ms,
         "totalAuthProfiles": len(state.auth_profiles),
         "totalActiveSessions": len(state.sessions),
     }
+    lookup = _quick_lookup(state)
     for at, chunk in enumerate(chunks):
-        if chunk.key == "r:metadata" and chunk.node is not None and chunk.node.keys is not None:
-            chunks[at] = apply_values(chunk, told, {})
-        elif chunk.key == "r:quickLookup" and chunk.node is not None and chunk.node.keys is not None:
-            chunks[at] = apply_values(drop_members(chunk, _quick_lookup(state)), _quick_lookup(state), {})
+        if chunk.node is None or chunk.node.keys is None:
+            continue
+        if chunk.key == "r:metadata":
+            chunks[at] = apply_values(chunk, metadata, {})
+        elif chunk.key == "r:quickLookup":
+            chunks[at] = apply_values(drop_members(chunk, lookup), lookup, {})
 
 
 def _quick_lookup(state: RuntimeState) -> dict[str, dict[str, str]]:
-    panes = {each.tmux.pane: each.session_id for each in state.sessions if each.tmux and each.tmux.pane}
-    told = {"bySessionId": {each.session_id: each.auth_profile for each in state.sessions}, "byTmux": panes}
-    return {name: each for name, each in told.items() if each}
+    profiles = {session.session_id: session.auth_profile for session in state.sessions}
+    in_tmux = [session for session in state.sessions if session.tmux and session.tmux.pane]
+    panes = {session.tmux.pane: session.session_id for session in in_tmux if session.tmux}
+    lookup = {"bySessionId": profiles, "byTmux": panes}
+    return {name: table for name, table in lookup.items() if table}
 
 
 def _load_chunks(folder: Path, data: bytes | None) -> list[YamlChunk]:
     if not data:
         return []
-    kept = _load_cache(folder)
-    if kept is not None and kept.print == _hash_bytes(data):
-        return kept.chunks
+    cache = _load_cache(folder)
+    if cache is not None and cache.print == _hash_bytes(data):
+        return cache.chunks
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -359,13 +358,13 @@ def _load_chunks(folder: Path, data: bytes | None) -> list[YamlChunk]:
 
 
 def _with_late_edit(folder: Path) -> bytes | None:
-    """What the file holds; an editor may have saved into the one we had just exchanged for ours."""
+    """Return the file's content; restore an edit saved into the file that we had just replaced."""
     data = shared_files.read_if_exists(folder / NAME)
-    kept = _load_cache(folder)
-    if kept is None or not kept.before or data is None or _hash_bytes(data) != kept.print:
+    cache = _load_cache(folder)
+    if cache is None or not cache.before or data is None or _hash_bytes(data) != cache.print:
         return data
     late = shared_files.read_if_exists(folder / OWN / "before.yaml")
-    if not late or _hash_bytes(late) == kept.before:
+    if not late or _hash_bytes(late) == cache.before:
         return data
     try:
         parse_chunks(late.decode())

@@ -1,8 +1,8 @@
-"""A YAML file people edit, as text in chunks with the place of every value.
+"""A YAML file as chunks of text with the location of every value.
 
 The file is cut at line ends: the header, each key of the root, each item of the two lists. A
-chunk knows where in its text each value stands, so that one value can be exchanged and every
-other byte stays. Knows nothing of profiles or sessions but how their lists name their items.
+chunk stores where each value is in its text, so that one value can be replaced without changing
+any other byte.
 """
 
 import re
@@ -26,19 +26,20 @@ _WORDS: dict[str, Any] = {
 
 
 class YamlError(Invalid):
-    """An edit that cannot be read; lines and columns count from 1."""
+    """A file that cannot be parsed; lines and columns count from 1."""
 
     def __init__(self, why: str, line: int, column: int) -> None:
-        """Say what is wrong and where."""
-        super().__init__(f"line {line}, column {column}: {why}", hint="correct the file; nothing in it was changed")
+        """Describe what is wrong and where."""
+        hint = "correct the file; nothing in it was changed"
+        super().__init__(f"line {line}, column {column}: {why}", hint=hint)
         self.line, self.column = line, column
 
 
 class YamlNode(Struct, array_like=True):
-    """A value and its place in a chunk's text.
+    """A value and its location in a chunk's text.
 
-    `after` is the place right behind the key's colon; `keys` holds the members of a mapping, in
-    order. A list is one value. `quote` is the quotation mark a string was written in.
+    `after` is the offset right behind the key's colon; `keys` are the members of a mapping, in
+    order. A list is one value. `quote` is the quotation mark around a string.
     """
 
     start: int
@@ -50,10 +51,10 @@ class YamlNode(Struct, array_like=True):
     indent: int = 0
     quote: str = ""
     is_opaque: bool = False
-    items: list["YamlNode"] | None = None  # of a list, while a file is cut up; a list is one value everywhere else
+    items: list["YamlNode"] | None = None  # of a list, only while the file is cut into chunks
 
     def to_python(self) -> Any:
-        """The value without places."""
+        """Return the plain value."""
         if self.keys is None:
             return self.value
         return {name: node.to_python() for name, node in self.keys.items()}
@@ -68,7 +69,7 @@ class YamlChunk(Struct):
 
 
 def resolve_scalar(text: str) -> Any:
-    """What a plain scalar means in YAML 1.2: `13:00` is text, `no` is a word."""
+    """Return the value of a plain scalar in YAML 1.2: `13:00` and `no` are strings."""
     if text in _WORDS:
         return _WORDS[text]
     if _INT.fullmatch(text):
@@ -79,8 +80,9 @@ def resolve_scalar(text: str) -> Any:
 
 
 def parse_chunks(text: str) -> list[YamlChunk]:
-    """Cut a file into chunks, or say where it is broken."""
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError  # noqa: PLC0415 - a tenth of a second, needed after an edit only
+    """Cut a file into chunks; raise `YamlError` with the location of an error."""
+    # The import takes a tenth of a second and is needed only after an edit.
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError  # noqa: PLC0415
 
     try:
         events = _Events(iter_yaml_events(text), text)
@@ -89,8 +91,9 @@ def parse_chunks(text: str) -> list[YamlChunk]:
         mark = error.problem_mark or error.context_mark
         raise YamlError(error.problem or "not YAML", mark.line + 1, mark.column + 1) from None
     except YAMLError as error:
-        place = getattr(error, "position", 0)
-        raise YamlError("a character YAML does not allow", text.count("\n", 0, place) + 1, 1) from None
+        offset = getattr(error, "position", 0)
+        line = text.count("\n", 0, offset) + 1
+        raise YamlError("a character YAML does not allow", line, 1) from None
     except ValueError as error:
         raise YamlError(str(error), 1, 1) from None
     return list(_split_chunks(text, root))
@@ -104,21 +107,19 @@ class _Events:
         self._text = text
 
     def read_root(self) -> YamlNode:
-        next(self._events)  # the stream begins
+        next(self._events)  # start of the stream
         event = next(self._events)
         if type(event).__name__ == "StreamEndEvent":
             return YamlNode(0, 0, 0, None, {})
         node = self._read_node(next(self._events), 0)
-        if type(next(self._events)).__name__ != "DocumentEndEvent" or not self._is_last():
+        ends = [type(next(self._events)).__name__ for _ in range(2)]
+        if ends != ["DocumentEndEvent", "StreamEndEvent"]:
             raise YamlError("one document is expected", 1, 1)
         if node.keys is None and node.value is None:
             return YamlNode(0, 0, 0, None, {})
         if node.keys is None or node.is_flow:
             raise YamlError("the file is not a block of `key: value` lines", 1, 1)
         return node
-
-    def _is_last(self) -> bool:
-        return type(next(self._events)).__name__ == "StreamEndEvent"
 
     def _read_node(self, event: Any, after: int) -> YamlNode:
         kind = type(event).__name__
@@ -127,9 +128,10 @@ class _Events:
             return YamlNode(start, end, after, is_opaque=True)
         if kind == "ScalarEvent":
             quote = event.style if event.style in {"'", '"'} else ""
-            value = resolve_scalar(event.value) if event.style is None and event.tag is None else event.value
+            plain = event.style is None and event.tag is None
+            value = resolve_scalar(event.value) if plain else event.value
             if event.style is None and not event.value:
-                start = end = after  # the parser puts nothing where the next thing begins
+                start = end = after  # the parser locates an empty value at the next token
             return YamlNode(start, max(end, start), after, value, quote=quote)
         if kind == "MappingStartEvent":
             return self._read_mapping(event, after)
@@ -141,28 +143,30 @@ class _Events:
         assert node.keys is not None
         last = node.start
         while type(key := next(self._events)).__name__ != "MappingEndEvent":
+            line, column = key.start_mark.line + 1, key.start_mark.column + 1
             if type(key).__name__ != "ScalarEvent":
-                raise YamlError("a key that is not a word", key.start_mark.line + 1, key.start_mark.column + 1)
+                raise YamlError("a key that is not a word", line, column)
             if not node.keys:
                 node.indent = key.start_mark.column
             if key.value in node.keys:
-                raise YamlError(f"`{key.value[:40]}` twice", key.start_mark.line + 1, key.start_mark.column + 1)
+                raise YamlError(f"`{key.value[:40]}` twice", line, column)
             colon = self._text.find(":", key.end_mark.index) + 1
             child = self._read_node(next(self._events), colon)
             node.keys[key.value] = child
             last = max(child.end, colon)
-        # The parser ends a block where the next thing begins, comments between them swallowed.
+        # The parser ends a block at the next token, which would include comments in between.
         node.end = key.end_mark.index if node.is_flow else last
         return node
 
     def _read_sequence(self, event: Any, after: int) -> YamlNode:
         items: list[YamlNode] = []
         last = event.start_mark.index
-        while type(each := next(self._events)).__name__ != "SequenceEndEvent":
-            items.append(self._read_node(each, each.start_mark.index))
+        while type(child := next(self._events)).__name__ != "SequenceEndEvent":
+            items.append(self._read_node(child, child.start_mark.index))
             last = items[-1].end
         is_flow = bool(event.flow_style)
-        node = YamlNode(event.start_mark.index, each.end_mark.index if is_flow else last, after, is_flow=is_flow)
+        end = child.end_mark.index if is_flow else last
+        node = YamlNode(event.start_mark.index, end, after, is_flow=is_flow)
         node.value = [item.to_python() for item in items]
         node.indent, node.items = event.start_mark.column, items
         return node
@@ -187,11 +191,10 @@ def _list_chunks(text: str, name: str, node: YamlNode, span: tuple[int, int]) ->
     if node.value is not None and not isinstance(node.value, list):
         raise YamlError(f"`{name}` is not a list", line, 1)
     if node.is_flow and items:
-        raise YamlError(f"write each item of `{name}` on lines of its own, beginning with `- `", line, 1)
+        raise YamlError(f"write each item of `{name}` on its own lines, beginning with `- `", line, 1)
     heads = [_with_comments(text, _line_start(text, item.start), node.indent) for item in items]
-    yield YamlChunk(
-        f"r:{name}", text[start : heads[0] if heads else end], _shift_node(node, -start) if not heads else None
-    )
+    root_node = None if heads else _shift_node(node, -start)
+    yield YamlChunk(f"r:{name}", text[start : heads[0] if heads else end], root_node)
     seen: set[str] = set()
     for item, head, stop in zip(items, heads, [*heads[1:], end], strict=False):
         own = item.keys.get(ITEM_KEYS[name]) if item.keys is not None else None
@@ -213,7 +216,7 @@ def _line_start(text: str, at: int) -> int:
 
 
 def _with_comments(text: str, start: int, indent: int) -> int:
-    """Take the comment lines right above, when they are not indented deeper: they speak of what follows."""
+    """Move `start` above the comment lines right before it that are not indented deeper."""
     while start:
         above = _line_start(text, start - 1)
         line = text[above : start - 1]
@@ -225,6 +228,6 @@ def _with_comments(text: str, start: int, indent: int) -> int:
 
 
 def _shift_node(node: YamlNode, by: int) -> YamlNode:
-    keys = None if node.keys is None else {name: _shift_node(each, by) for name, each in node.keys.items()}
-    place = (node.start + by, node.end + by, node.after + by)
-    return YamlNode(*place, node.value, keys, node.is_flow, node.indent, node.quote, node.is_opaque)
+    keys = node.keys and {name: _shift_node(child, by) for name, child in node.keys.items()}
+    span = (node.start + by, node.end + by, node.after + by)
+    return YamlNode(*span, node.value, keys, node.is_flow, node.indent, node.quote, node.is_opaque)

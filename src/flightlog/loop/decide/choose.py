@@ -1,16 +1,14 @@
-"""Next task, scored alternatives.
+"""Choose the next task and score the alternatives.
 
-Base scores, risks and weights are those of the source document's runtime. Confidence is made
-of five parts, brought down by failures and by what the task itself said, and then read
-through the calibration that earlier sessions left.
-
-By dependencies first, then by phase gates, then by priority, then by the plan's order.
+Tasks are chosen by dependencies, phase gates, priority and the plan's order. Base scores, risks
+and weights are those of the source document's runtime. Confidence has five parts; failures and
+the task's own report lower it, and the calibration of earlier sessions corrects it.
 """
 
 import hashlib
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from flightlog.loop import events
 from flightlog.loop.decide import gates
@@ -22,12 +20,12 @@ from flightlog.model.text import pluralize
 BASE = {"execute": 0.7, "retry": 0.6, "delegate": 0.5, "wait": 0.4, "skip": 0.3, "escalate": 0.2}
 PARTS = {"clarity": 0.3, "resource": 0.2, "dependency": 0.2, "permission": 0.15, "history": 0.15}
 _PERMISSION = {"elevated": 0.7, "api_keys": 0.3}
-_PER_FAILURE = 0.05
+_PER_FAILURE = 0.05  # confidence lost with each failure
 _RESOURCE_LOW, _DEPENDENCY_HIGH, _RISK_LOW = 0.3, 0.5, 0.2
 
 
 class DecisionScores(NamedTuple):
-    """All that was weighed for one decision."""
+    """The scores, risks and confidence behind one decision."""
 
     action: str
     confidence: float
@@ -38,19 +36,21 @@ class DecisionScores(NamedTuple):
 
 
 def score_actions(state: LoopState, plan: Plan, task: Task) -> DecisionScores:
-    """Weigh what could be done about `task` now."""
+    """Score the actions that are possible for `task` now."""
     at = state.task_state(task.task_id)
     risks = _assess_risks(state, plan, task, at)
-    scores = {action: _score_action(action, risks, state, at) for action in _available_actions(task, at)}
+    start = "retry" if at.failures else "execute"
+    actions = [start, *(["delegate"] if task.delegate else []), "wait", "skip", "escalate"]
+    scores = {action: _score_action(action, risks, state, at) for action in actions}
     raw = _estimate_confidence(state, task, at, risks)
+    confidence = calibrate_confidence(raw, state.calibration)
     best = max(scores, key=lambda action: (scores[action], -list(BASE).index(action)))
-    return DecisionScores(
-        best, calibrate_confidence(raw, state.calibration), raw, scores, risks, _explain_choice(task, at, risks, best)
-    )
+    rationale = _explain_choice(task, at, risks, best)
+    return DecisionScores(best, confidence, raw, scores, risks, rationale)
 
 
 def calibrate_confidence(raw: float, table: tuple[tuple[float, float], ...]) -> float:
-    """What a confidence turned out to be worth in earlier sessions, straight lines between the points."""
+    """Correct a confidence by linear interpolation in the calibration table."""
     if not table:
         return round(raw, 4)
     points = [(0.0, table[0][1]), *table, (1.0, table[-1][1])]
@@ -61,29 +61,24 @@ def calibrate_confidence(raw: float, table: tuple[tuple[float, float], ...]) -> 
     return round(raw, 4)
 
 
-def _available_actions(task: Task, at: TaskState) -> list[str]:
-    again = "retry" if at.failures else "execute"
-    return [again, *(["delegate"] if task.delegate else []), "wait", "skip", "escalate"]
-
-
 def _assess_risks(state: LoopState, plan: Plan, task: Task, at: TaskState) -> dict[str, float]:
-    known = {name for each in state.tasks.values() for name in each.artifacts}
-    made = {name for each in plan.tasks for name in each.output_artifacts}
-    missing = [name for name in task.input_artifacts if name in made and name not in known]
+    existing = {name for other in state.tasks.values() for name in other.artifacts}
+    planned = {name for other in plan.tasks for name in other.output_artifacts}
+    missing = [name for name in task.input_artifacts if name in planned and name not in existing]
     missing += [name for name in task.context_variables if name not in state.context]
-    wanted = len(task.input_artifacts) + len(task.context_variables)
+    inputs = len(task.input_artifacts) + len(task.context_variables)
     limit = task.timeout_seconds or state.config.timeout_seconds
     return {
         "execution": min(0.2 * at.failures, 1.0),
         "resource": _budget_share(state),
-        "dependency": len(missing) / wanted if wanted else 0.0,
+        "dependency": len(missing) / inputs if inputs else 0.0,
         "permission": max((_PERMISSION[need] for need in task.needs), default=0.0),
         "time": min(max((task.estimated_effort - limit) / limit, 0.0), 1.0),
     }
 
 
 def _budget_share(state: LoopState) -> float:
-    """How much of the tightest budget is used up."""
+    """Return the used share of the tightest budget."""
     limits, totals = state.budgets, state.totals
     pairs = (
         (state.iterations, state.config.max_iterations),
@@ -110,18 +105,19 @@ def _score_action(action: str, risks: dict[str, float], state: LoopState, at: Ta
 
 
 def _estimate_confidence(state: LoopState, task: Task, at: TaskState, risks: dict[str, float]) -> float:
-    checked = task.verify or task.output_artifacts or task.run.agent is None  # an exit code is a check, too
-    told = 0.5 + 0.3 * bool(checked) + 0.2 * bool(task.acceptance_criteria)
+    # Without an agent the exit code is a check, too.
+    checked = bool(task.verify or task.output_artifacts or task.run.agent is None)
+    clarity = 0.5 + 0.3 * checked + 0.2 * bool(task.acceptance_criteria)
     parts = {
-        "clarity": min(told + 0.1 * bool(task.description), 1.0),
+        "clarity": min(clarity + 0.1 * bool(task.description), 1.0),
         "resource": 1.0 - risks["resource"],
         "dependency": 1.0 - risks["dependency"],
         "permission": 1.0 - risks["permission"],
         "history": state.history,
     }
-    whole = sum(PARTS[name] * value for name, value in parts.items()) - _PER_FAILURE * at.failures
-    said = at.said_confidence if at.said_confidence is not None else 1.0
-    return round(min(max(min(whole, said), 0.0), 1.0), 4)
+    total = sum(PARTS[name] * value for name, value in parts.items()) - _PER_FAILURE * at.failures
+    reported = at.said_confidence if at.said_confidence is not None else 1.0
+    return round(min(max(min(total, reported), 0.0), 1.0), 4)
 
 
 def _explain_choice(task: Task, at: TaskState, risks: dict[str, float], action: str) -> str:
@@ -133,24 +129,23 @@ def _explain_choice(task: Task, at: TaskState, risks: dict[str, float], action: 
 
 
 def choose_next(state: LoopState, plan: Plan, now: float) -> Sequence[events.Event] | float:
-    """The events that begin the next task or end the session, or the time to wait for."""
+    """Return the events that start the next task or end the session, or the time to wait for."""
     ready = [task for task in plan.tasks if _is_ready(state, plan, task)]
     due = [task for task in ready if state.task_state(task.task_id).retry_at <= now]
+    # A task in progress comes before any new one.
+    begun = [task for task in due if state.task_state(task.task_id).status == "in_progress"]
     if due:
-        task = max(due, key=lambda each: each.priority_score if not _is_started(state, each) else 2.0)
+        task = begun[0] if begun else max(due, key=lambda task: task.priority_score)
         return _decide_task_events(state, plan, task)
     if ready:
         return min(state.task_state(task.task_id).retry_at for task in ready)
     return _end_session_events(state, plan)
 
 
-def key_of(state: LoopState, task: Task) -> str:
-    """The key under which a task's effects are done once, whatever the attempt."""
-    return hashlib.sha256(f"{state.mark}/{state.session_id}/{task.task_id}".encode()).hexdigest()[:24]
-
-
-def _is_started(state: LoopState, task: Task) -> bool:
-    return state.task_state(task.task_id).status == "in_progress"
+def _task_key(state: LoopState, task: Task) -> str:
+    """Return the key of a task's effects, which is the same for all attempts."""
+    name = f"{state.mark}/{state.session_id}/{task.task_id}"
+    return hashlib.sha256(name.encode()).hexdigest()[:24]
 
 
 def _is_ready(state: LoopState, plan: Plan, task: Task) -> bool:
@@ -163,84 +158,89 @@ def _is_ready(state: LoopState, plan: Plan, task: Task) -> bool:
 
 def _decide_task_events(state: LoopState, plan: Plan, task: Task) -> Sequence[events.Event]:
     at = state.task_state(task.task_id)
-    seen = score_actions(state, plan, task)
+    scores = score_actions(state, plan, task)
+    rationale = scores.rationale
     if at.approved:
-        return _start_task_events(state, task, seen._replace(rationale=f"{seen.rationale}; a person said so"))
+        approved = scores._replace(rationale=f"{rationale}; approved by a person")
+        return _start_task_events(state, task, approved)
     if at.mode == "diagnose":
-        return _start_task_events(
-            state, task, seen._replace(rationale=f"diagnosis: the same failure {pluralize(at.same, 'time')}")
-        )
+        why = f"diagnosis: the same failure {pluralize(at.same, 'time')}"
+        return _start_task_events(state, task, scores._replace(rationale=why))
+    label = f"{task.task_id} {task.name}"
     if gates.should_ask(state, "always") and not at.attempt:
-        told = _make_decision(task, seen, "escalate", f"{seen.rationale}; the session asks before every task")
-        return [told, gates.make_question(state, "always", task.task_id, f"{task.task_id} {task.name}: do it?")]
-    if seen.confidence < state.config.confidence_threshold:
-        return _low_confidence_events(state, task, seen)
-    return _start_task_events(state, task, seen)
-
-
-def _low_confidence_events(state: LoopState, task: Task, seen: DecisionScores) -> Sequence[events.Event]:
-    short = f"confidence {seen.confidence:.2f} is below {state.config.confidence_threshold:g}"
+        why = f"{rationale}; the session asks before every task"
+        question = gates.make_question(state, "always", task.task_id, f"{label}: do it?")
+        return [_make_decision(task, scores, "escalate", why), question]
+    if scores.confidence >= state.config.confidence_threshold:
+        return _start_task_events(state, task, scores)
+    low = f"confidence {scores.confidence:.2f} is below {state.config.confidence_threshold:g}"
     if gates.should_ask(state, "confidence"):
-        told = _make_decision(task, seen, "escalate", f"{seen.rationale}; {short}")
-        return [
-            told,
-            gates.make_question(state, "confidence", task.task_id, f"{task.task_id} {task.name}: {short}. Do it?"),
-        ]
-    told = _make_decision(task, seen, "wait", f"{seen.rationale}; {short}; nobody is asked, so it is left")
-    return [told, *gates.safe_choice(state, "confidence", task)]
+        decision = _make_decision(task, scores, "escalate", f"{rationale}; {low}")
+        text = f"{label}: {low}. Do it?"
+        return [decision, gates.make_question(state, "confidence", task.task_id, text)]
+    decision = _make_decision(task, scores, "wait", f"{rationale}; {low}; deferred without asking")
+    return [decision, *gates.safe_choice(state, "confidence", task)]
 
 
-def _start_task_events(state: LoopState, task: Task, seen: DecisionScores) -> Sequence[events.Event]:
+def _start_task_events(state: LoopState, task: Task, scores: DecisionScores) -> Sequence[events.Event]:
     at = state.task_state(task.task_id)
-    again = "retry" if at.failures else "execute"
-    action = seen.action if seen.action in {"execute", "retry", "delegate"} else again
-    mode = "diagnose" if at.mode == "diagnose" else "delegate" if "delegate" in (action, at.mode) else "work"
-    action = "delegate" if mode == "delegate" else again
-    told = _make_decision(task, seen, action, seen.rationale)
-    return [told, events.TaskStarted(task.task_id, at.attempt + 1, mode, key_of(state, task))]  # type: ignore[arg-type]
+    action = "retry" if at.failures else "execute"
+    mode: Literal["work", "diagnose", "delegate"] = "work"
+    if at.mode == "diagnose":
+        mode = "diagnose"
+    elif "delegate" in (scores.action, at.mode):
+        mode = action = "delegate"
+    decision = _make_decision(task, scores, action, scores.rationale)
+    return [
+        decision,
+        events.TaskStarted(task.task_id, at.attempt + 1, mode, _task_key(state, task)),
+    ]
 
 
-def _make_decision(task: Task, seen: DecisionScores, action: str, rationale: str) -> events.DecisionMade:
-    others = sorted(((name, score) for name, score in seen.scores.items() if name != action), key=lambda one: -one[1])
-    return events.DecisionMade(
-        task.task_id, action, seen.confidence, seen.raw, rationale, tuple(others[:3]), seen.risks
-    )
+def _make_decision(task: Task, scores: DecisionScores, action: str, rationale: str) -> events.DecisionMade:
+    others = [pair for pair in scores.scores.items() if pair[0] != action]
+    best = tuple(sorted(others, key=lambda pair: -pair[1])[:3])
+    return events.DecisionMade(task.task_id, action, scores.confidence, scores.raw, rationale, best, scores.risks)
 
 
 def _end_session_events(state: LoopState, plan: Plan) -> Sequence[events.Event]:
-    """Nothing can be begun: completed only if every task was verified and every gate passed."""
-    by: dict[str, list[str]] = {}
+    """End or pause a session in which no task can start.
+
+    It is completed only if every task was verified and every gate passed.
+    """
+    by_status: dict[str, list[str]] = {}
     for task in plan.tasks:
-        by.setdefault(state.task_state(task.task_id).status, []).append(task.task_id)
-    if gate := find_blocking_gate(state, plan, None):
-        waiting = len(by.get("completed", [])) == len(plan.tasks) or _waits_only_for_gate(state, plan)
-        if waiting:
-            return _blocked_gate_events(state, gate.name)
-    if len(by.get("completed", [])) == len(plan.tasks):
+        by_status.setdefault(state.task_state(task.task_id).status, []).append(task.task_id)
+    completed = len(by_status.get("completed", [])) == len(plan.tasks)
+    gate = find_blocking_gate(state, plan, None)
+    if gate and (completed or _waits_only_for_gate(state, plan)):
+        return _blocked_gate_events(state, gate.name)
+    if completed:
         return [events.LoopEnded("completed", f"all {len(plan.tasks)} tasks were verified")]
-    if by.get("deferred") and not by.get("failed"):
-        return [
-            events.LoopPaused(
-                f"{_join_names(by['deferred'])} wait{'s' * (len(by['deferred']) == 1)} "
-                "for a person: confidence is too low"
-            )
-        ]
-    parts = [f"{status}: {_join_names(names)}" for status, names in by.items() if status != "completed"]
+    deferred = by_status.get("deferred", [])
+    if deferred and "failed" not in by_status:
+        verb = "waits" if len(deferred) == 1 else "wait"
+        why = f"{_join_names(deferred)} {verb} for a person: confidence is too low"
+        return [events.LoopPaused(why)]
+    parts = [f"{status}: {_join_names(names)}" for status, names in by_status.items() if status != "completed"]
     return [events.LoopEnded("error", "; ".join(parts))]
 
 
 def _waits_only_for_gate(state: LoopState, plan: Plan) -> bool:
-    """Whether a pending task has all it needs but the gate."""
+    """Return whether a gate is all that a pending task waits for."""
+    completed = {name for name, task in state.tasks.items() if task.status == "completed"}
     pending = [task for task in plan.tasks if state.task_state(task.task_id).status == "pending"]
-    return any(all(state.task_state(name).status == "completed" for name in task.dependencies) for task in pending)
+    return any(completed.issuperset(task.dependencies) for task in pending)
 
 
 def _blocked_gate_events(state: LoopState, name: str) -> Sequence[events.Event]:
-    told = state.gates.get(name)
-    said = "is not evaluated: its metric was not reported" if told is None or told.passed is None else "failed"
+    gate = state.gates.get(name)
+    unknown = gate is None or gate.passed is None
+    result = "is not evaluated: its metric was not reported" if unknown else "failed"
     if gates.should_ask(state, "gate"):
-        return [gates.make_question(state, "gate", name, f"The gate «{name}» {said}. Accept it?")]
-    return [events.LoopPaused(f"the gate «{name}» {said}")]
+        text = f"The gate «{name}» {result}. Accept it?"
+        return [gates.make_question(state, "gate", name, text)]
+    return [events.LoopPaused(f"the gate «{name}» {result}")]
 
 
 def _join_names(names: Sequence[str]) -> str:

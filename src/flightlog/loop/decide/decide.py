@@ -1,7 +1,7 @@
-"""What to do next: one pure function of the session and the time.
+"""Decide what to do next: a pure function of state, plan and time.
 
-`decide` looks at the most pressing thing first and returns one effect. The driver carries it
-out, writes down what happened, and asks again. The simulator does the same with made-up results.
+`decide_effect` returns one effect. The driver carries it out, appends the resulting events and
+calls it again. The simulator does the same with simulated results.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from flightlog.model.text import pluralize
 
 
 class AppendEvents(NamedTuple):
-    """Write these down."""
+    """Append these events."""
 
     events: Sequence[events.Event]
 
@@ -38,21 +38,21 @@ class VerifyTask(NamedTuple):
 
 
 class WaitUntil(NamedTuple):
-    """Wait until then, or until a person says something."""
+    """Wait until a time or a request."""
 
     until: float
     why: str
 
 
 class StopRunner(NamedTuple):
-    """There is nothing more to do for this runner."""
+    """End the runner: the session is not in progress."""
 
 
 Effect = AppendEvents | RunTask | VerifyTask | WaitUntil | StopRunner
 
 
 def decide_effect(state: LoopState, plan: Plan, now: float) -> Effect:
-    """Say what to do next."""
+    """Return the next effect."""
     if state.status != "in_progress":
         return StopRunner()
     if state.question is not None:
@@ -62,20 +62,15 @@ def decide_effect(state: LoopState, plan: Plan, now: float) -> Effect:
         return AppendEvents([gates.make_answer_event(state, state.question.asked.safe, person=False)])
     if state.verdict is not None:
         return AppendEvents(gates.events_after_answer(state, state.verdict))
-    return _ask_before_start(state, plan, now) or _continue_task(state, plan, now) or _choose_effect(state, plan, now)
-
-
-def _ask_before_start(state: LoopState, plan: Plan, now: float) -> Effect | None:
-    """Before anything is done a person may be asked."""
-    del now
-    if state.iterations or state.agreed or state.autonomous or not gates.should_ask(state, "start"):
-        return None
-    text = f"Carry out «{plan.plan}»: {pluralize(len(plan.tasks), 'task')}?"
-    return AppendEvents([gates.make_question(state, "start", "", text)])
+    agreed = state.iterations or state.agreed or state.autonomous
+    if not agreed and gates.should_ask(state, "start"):
+        text = f"Carry out «{plan.plan}»: {pluralize(len(plan.tasks), 'task')}?"
+        return AppendEvents([gates.make_question(state, "start", "", text)])
+    return _continue_task(state, plan, now) or _choose_effect(state, plan, now)
 
 
 def _continue_task(state: LoopState, plan: Plan, now: float) -> Effect | None:
-    """A task in the middle of something comes before any other."""
+    """Return the next effect for a task that is running, to be verified or to be recovered."""
     if not state.current:
         return None
     task, at = plan.find_task(state.current), state.task_state(state.current)
@@ -96,37 +91,42 @@ def _continue_task(state: LoopState, plan: Plan, now: float) -> Effect | None:
 def _effect_after_run(state: LoopState, task: Task) -> Effect:
     at = state.task_state(task.task_id)
     if at.mode == "diagnose":
-        return AppendEvents([events.RecoveryStarted(task.task_id, at.attempt, "retry", "the diagnosis is made")])
+        why = "the diagnosis is made"
+        return AppendEvents([events.RecoveryStarted(task.task_id, at.attempt, "retry", why)])
     if task.run.repeat and at.mode == "work" and not at.exit_ready:
-        why = f"round {at.rounds}: the agent has not said it is done, with two signs of it"
+        why = f"round {at.rounds}: no exit signal with two indicators yet"
         return AppendEvents([events.RecoveryStarted(task.task_id, at.attempt, "repeat", why)])
     return VerifyTask(task, at.attempt)
 
 
 def _recover_task(state: LoopState, task: Task) -> Effect:
     at = state.task_state(task.task_id)
-    todo = recovery.choose_recovery(state, task)
+    action, wait_s, why = recovery.choose_recovery(state, task)
     spent = state.last_at - (at.started_at or state.last_at)
-    told = events.RecoveryStarted(task.task_id, at.attempt, todo.action, todo.why, todo.wait_s)
-    match todo.action:
+    started = events.RecoveryStarted(task.task_id, at.attempt, action, why, wait_s)
+    match action:
         case "skip":
-            return AppendEvents([told, events.TaskEnded(task.task_id, "skipped", spent, todo.why)])
+            return AppendEvents([started, events.TaskEnded(task.task_id, "skipped", spent, why)])
         case "escalate" if gates.should_ask(state, "error"):
-            text = f"{task.name}: {todo.why}. {at.error_message[-300:]}"
-            return AppendEvents([told, gates.make_question(state, "error", task.task_id, text)])
+            text = f"{task.name}: {why}. {at.error_message[-300:]}"
+            return AppendEvents([started, gates.make_question(state, "error", task.task_id, text)])
         case "escalate":
-            return AppendEvents([told, *gates.safe_choice(state, "error", task)])
+            return AppendEvents([started, *gates.safe_choice(state, "error", task)])
         case _:
-            return AppendEvents([told])
+            return AppendEvents([started])
 
 
 def _choose_effect(state: LoopState, plan: Plan, now: float) -> Effect:
-    """Nothing is in the middle: look at budgets, breaker, gates and reviews, then choose a task."""
-    if noted := [*gate_events(state, plan), *milestone_events(state, plan), *_alert_events(state, plan)]:
-        return AppendEvents(noted)
-    left = any(state.task_state(task.task_id).status in {"pending", "in_progress"} for task in plan.tasks)
+    """Check gates, milestones, alerts, breaker and reviews, then choose a task."""
+    notes: list[events.Event] = [*gate_events(state, plan), *milestone_events(state, plan)]
+    if notes := [*notes, *_alert_events(state, plan)]:
+        return AppendEvents(notes)
+    statuses = {state.task_state(task.task_id).status for task in plan.tasks}
     closing = state.breaker.state == "half_open" and state.breaker.probed is True
-    if effect := (_breaker_effect(state, plan, now) if left or closing else None) or _review_effect(state, plan):
+    effect = None
+    if closing or not statuses.isdisjoint({"pending", "in_progress"}):
+        effect = _breaker_effect(state, plan, now)
+    if effect := effect or _review_effect(state, plan):
         return effect
     choice = choose_next(state, plan, now)
     if isinstance(choice, float):
@@ -139,27 +139,25 @@ def _choose_effect(state: LoopState, plan: Plan, now: float) -> Effect:
 def _alert_events(state: LoopState, plan: Plan) -> list[events.Event]:
     if not plan.circuit_breaker.conditions or not state.totals.attempts:
         return []
-    held = [events.AlertRaised(each, "the condition holds") for each in breaker.find_alerts(state, plan)]
-    unknown = breaker.unknown_conditions(state, plan)
-    return [*held, *(events.AlertRaised(each, "not evaluated: a name in it has no value") for each in unknown)]
+    unknown = "not evaluated: a name in it has no value"
+    return [
+        *(events.AlertRaised(when, "the condition holds") for when in breaker.find_alerts(state, plan)),
+        *(events.AlertRaised(when, unknown) for when in breaker.unknown_conditions(state, plan)),
+    ]
 
 
 def _limit_effect(state: LoopState, now: float, *, begun: bool) -> Effect | None:
-    """Budgets and limits, before each attempt and before one that was cut short goes on."""
-    if spent := breaker.exhausted_budget(state, now, begun=begun):
-        return _out_of_budget(spent)
+    """Check budgets and rate limits before an attempt starts or, if `begun`, continues."""
+    if why := breaker.exhausted_budget(state, now, begun=begun):
+        opened = events.BreakerChanged("closed", "open", why, "paused")
+        return AppendEvents([opened, events.LoopPaused(why)])
     if state.wait_until > now:
         return WaitUntil(state.wait_until, "until a limit is lifted")
     until = breaker.hour_full_until(state, now)
     if until > now:
-        return AppendEvents(
-            [events.WaitStarted(until, f"{pluralize(state.budgets.calls_per_hour or 0, 'model call')} an hour used")]
-        )
+        calls = pluralize(state.budgets.calls_per_hour or 0, "model call")
+        return AppendEvents([events.WaitStarted(until, f"{calls} an hour used")])
     return None
-
-
-def _out_of_budget(spent: str) -> Effect:
-    return AppendEvents([events.BreakerChanged("closed", "open", spent, "paused"), events.LoopPaused(spent)])
 
 
 def _breaker_effect(state: LoopState, plan: Plan, now: float) -> Effect | None:
@@ -172,18 +170,19 @@ def _breaker_effect(state: LoopState, plan: Plan, now: float) -> Effect | None:
     if at.probed is True:
         return AppendEvents([events.BreakerChanged("half_open", "closed", at.condition, "a probe succeeded")])
     if at.probed is False or at.probes >= rules.half_open_max_calls:
-        return _trip_breaker(state, breaker.BreakerTrip(at.condition or "a probe failed", at.action or breaker.HELP))
+        trip = breaker.BreakerTrip(at.condition or "a probe failed", at.action or breaker.HELP)
+        return _trip_breaker(state, trip)
     return None
 
 
 def _open_breaker_effect(state: LoopState, plan: Plan, now: float) -> Effect:
     at, rules = state.breaker, plan.circuit_breaker
     if at.trips > rules.trips_max:
-        return AppendEvents(
-            [events.LoopEnded("error", f"the breaker opened {pluralize(at.trips, 'time')}: {at.condition}")]
-        )
+        why = f"the breaker opened {pluralize(at.trips, 'time')}: {at.condition}"
+        return AppendEvents([events.LoopEnded("error", why)])
     if at.action == "stop":
-        return AppendEvents([events.LoopEnded("error", f"stopped by the plan's condition: {at.condition}")])
+        why = f"stopped by the plan's condition: {at.condition}"
+        return AppendEvents([events.LoopEnded("error", why)])
     about = "breaker review" if at.action == "pause_and_review" else "breaker"
     if gates.should_ask(state, about) and not at.asked:
         text = f"The breaker opened: {at.condition}. Try again?"
@@ -197,7 +196,8 @@ def _open_breaker_effect(state: LoopState, plan: Plan, now: float) -> Effect:
 
 
 def _trip_breaker(state: LoopState, trip: breaker.BreakerTrip) -> Effect:
-    return AppendEvents([events.BreakerChanged(state.breaker.state, "open", trip.condition, trip.action)])
+    before = state.breaker.state
+    return AppendEvents([events.BreakerChanged(before, "open", trip.condition, trip.action)])
 
 
 def _review_effect(state: LoopState, plan: Plan) -> Effect | None:

@@ -1,9 +1,8 @@
-"""Apply one event; take in task reports."""
+"""Fold events into the state of a session: `apply_event` applies one."""
 
 from typing import Any, assert_never
 
 from flightlog.loop import events
-from flightlog.loop.events import TaskReported
 from flightlog.loop.state import (
     HOUR_S,
     RECENT,
@@ -25,25 +24,16 @@ CONTEXT: dict[str, Any] = {
     "validations_planned": [], "validations_executed": [],
 }  # fmt: skip
 KINDS = ("feature", "metric", "artifact", "context", "confidence", "effect", "doc")
-LIST_MAX = 10_000
-_RATE_MIN, _RATE_MAX = 0.01, 0.5
-_SIDE = (
-    events.UsageRecorded
-    | events.TaskReported
-    | events.GateChecked
-    | events.MilestoneReached
-    | events.WaitStarted
-    | events.AlertRaised
-)
+LIST_MAX = 10_000  # items of a list in the context, which every checkpoint contains
+_RATE_MIN, _RATE_MAX = 0.01, 0.5  # so that the learning rate neither vanishes nor oscillates
 
 
-def apply_report(state: LoopState, event: TaskReported) -> None:
-    """Take one report into account; a feature named again is brought up to date, never counted twice."""
+def _apply_report(state: LoopState, event: events.TaskReported) -> None:
     task = state.ensure_task(event.task)
     match event.what:
         case "feature" if isinstance(event.value, dict):
-            known = state.features.get(event.name, {**FEATURE, "feature_id": event.name})
-            state.features[event.name] = {**known, **event.value, "feature_id": event.name}
+            before = state.features.get(event.name, FEATURE)
+            state.features[event.name] = {**before, **event.value, "feature_id": event.name}
         case "metric" if isinstance(event.value, int | float):
             state.metrics[event.name] = float(event.value)
         case "artifact" if event.name not in task.artifacts:
@@ -55,22 +45,22 @@ def apply_report(state: LoopState, event: TaskReported) -> None:
         case "effect" if event.name not in task.effects:
             task.effects.append(event.name)
         case "doc" if isinstance(event.value, dict):
-            state.docs = [each for each in state.docs if each.get("path") != event.name]
+            state.docs = [document for document in state.docs if document.get("path") != event.name]
             state.docs.append({**event.value, "path": event.name, "task_id": event.task})
 
 
-def _merge_context(state: LoopState, told: dict[str, Any]) -> None:
-    """Lists grow by what is new, everything else is replaced."""
-    for name, value in told.items():
+def _merge_context(state: LoopState, variables: dict[str, Any]) -> None:
+    """Add new items to lists, and replace other variables."""
+    for name, value in variables.items():
         old = state.context.get(name, CONTEXT.get(name))
         if isinstance(old, list) and isinstance(value, list):
-            state.context[name] = [*old, *(each for each in value if each not in old)][:LIST_MAX]
+            state.context[name] = [*old, *(item for item in value if item not in old)][:LIST_MAX]
         else:
             state.context[name] = value
 
 
 def metric_value(state: LoopState, name: str) -> float | None:
-    """The value of a metric for a gate: reported, or the size of a list of the context; None when there is none."""
+    """Return a reported metric, or the value or list length of a context variable, or None."""
     if name in state.metrics:
         return state.metrics[name]
     value = state.context.get(name)
@@ -82,62 +72,29 @@ def metric_value(state: LoopState, name: str) -> float | None:
 
 
 def apply_event(state: LoopState, at: float, event: events.Event) -> None:
-    """Take one event that happened at `at` into account."""
+    """Apply an event that happened at `at`."""
     state.totals.events += 1
     if isinstance(event, events.RunnerAcquired) and event.resumed and state.resting_since is None:
-        state.rested_s += max(at - state.last_at, 0.0)  # nobody was at work
+        state.rested_s += max(at - state.last_at, 0.0)  # no runner since the crash
     state.last_at = max(state.last_at, at)
-    match event:
-        case (
-            events.LoopStarted()
-            | events.RunnerAcquired()
-            | events.LoopPaused()
-            | events.LoopStopped()
-            | events.LoopResumed()
-            | events.LoopEnded()
-        ):
-            _apply_session_event(state, at, event)
-        case (
-            events.DecisionMade()
-            | events.TaskStarted()
-            | events.AttemptEnded()
-            | events.TaskVerified()
-            | events.TaskEnded()
-            | events.RecoveryStarted()
-        ):
-            _apply_task_event(state, at, event)
-        case (
-            events.UsageRecorded()
-            | events.TaskReported()
-            | events.GateChecked()
-            | events.MilestoneReached()
-            | events.WaitStarted()
-            | events.AlertRaised()
-        ):
-            _apply_side_event(state, at, event)
-        case events.BreakerChanged():
-            _apply_breaker_change(state, at, event)
-        case events.QuestionAsked():
-            state.question = OpenQuestion(event, at)
-            state.asked += 1
-            state.totals.help_requests += 1
-            state.breaker.asked = state.breaker.asked or event.about.startswith("breaker")
-        case events.QuestionAnswered():
-            _apply_answer(state, at, event)
-        case _:
-            assert_never(event)
+    if isinstance(event, events.SessionEvent):
+        _apply_session_event(state, at, event)
+    elif isinstance(event, events.TaskEvent):
+        _apply_task_event(state, at, event)
+    elif isinstance(event, events.NoteEvent):
+        _apply_note_event(state, at, event)
+    elif isinstance(event, events.BreakerChanged):
+        _apply_breaker_change(state, at, event)
+    elif isinstance(event, events.QuestionAsked):
+        state.question = OpenQuestion(event, at)
+        state.asked += 1
+        state.totals.help_requests += 1
+        state.breaker.asked = state.breaker.asked or event.about.startswith("breaker")
+    else:
+        _apply_answer(state, at, event)
 
 
-def _apply_session_event(
-    state: LoopState,
-    at: float,
-    event: events.LoopStarted
-    | events.RunnerAcquired
-    | events.LoopPaused
-    | events.LoopStopped
-    | events.LoopResumed
-    | events.LoopEnded,
-) -> None:
+def _apply_session_event(state: LoopState, at: float, event: events.SessionEvent) -> None:
     match event:
         case events.LoopStarted():
             state.session_id, state.session_name = event.session_id, event.session_name
@@ -152,6 +109,7 @@ def _apply_session_event(
         case events.LoopPaused() | events.LoopStopped():
             state.status, state.why, state.question, state.verdict = "paused", event.why, None, None
             state.resting_since = at
+            state.stop_signal = event.signal if isinstance(event, events.LoopStopped) else ""
         case events.LoopResumed():
             _apply_resume(state, at, event)
         case events.LoopEnded():
@@ -161,10 +119,11 @@ def _apply_session_event(
 
 
 def _apply_resume(state: LoopState, at: float, event: events.LoopResumed) -> None:
-    """A person said «go on»: what was open is tried once more, what waited for a person may be asked again."""
+    """Continue after a rest: failed and deferred tasks are tried again, questions asked again."""
     if state.resting_since is not None:
-        state.rested_s += at - state.resting_since  # a rest is no working time
-    state.status, state.why, state.resting_since, state.ended_at = "in_progress", "", None, None
+        state.rested_s += at - state.resting_since
+    state.status, state.why, state.stop_signal = "in_progress", "", ""
+    state.resting_since, state.ended_at = None, None
     state.budgets = event.budgets or state.budgets
     state.wait_until = 0.0
     if state.breaker.state == "open":
@@ -175,16 +134,7 @@ def _apply_resume(state: LoopState, at: float, event: events.LoopResumed) -> Non
             task.result, task.ended_at = None, None
 
 
-def _apply_task_event(
-    state: LoopState,
-    at: float,
-    event: events.DecisionMade
-    | events.TaskStarted
-    | events.AttemptEnded
-    | events.TaskVerified
-    | events.TaskEnded
-    | events.RecoveryStarted,
-) -> None:
+def _apply_task_event(state: LoopState, at: float, event: events.TaskEvent) -> None:
     task = state.ensure_task(event.task)
     match event:
         case events.DecisionMade():
@@ -200,7 +150,7 @@ def _apply_task_event(
             _apply_verification(state, task, event)
         case events.RecoveryStarted():
             if event.action in {"skip", "escalate"}:
-                return  # what ends the failure comes next, as an event of its own
+                return  # the next event ends the task or asks a person
             task.stage, task.retry_at = "idle", at + event.wait_s
             task.diagnosed = task.diagnosed or event.action == "diagnose"
             task.mode = event.action if event.action in {"diagnose", "delegate"} else "work"
@@ -215,7 +165,8 @@ def _apply_task_event(
 
 
 def _apply_task_start(state: LoopState, task: TaskState, at: float, event: events.TaskStarted) -> None:
-    task.status, task.stage, task.attempt, task.mode = "in_progress", "running", event.attempt, event.mode
+    task.status, task.stage = "in_progress", "running"
+    task.attempt, task.mode = event.attempt, event.mode
     task.key, task.agent_session, task.exit_ready = event.key, event.agent_session, False
     task.started_at = at if task.started_at is None else task.started_at
     state.current = event.task
@@ -229,9 +180,8 @@ def _apply_attempt_end(state: LoopState, task: TaskState, at: float, event: even
         task.sessions.append(event.agent_session)
     if event.diff:
         task.diffs.append(event.diff)
-    state.totals.busy_s += event.duration_s
     if event.result in {"interrupted", "budget"}:
-        return  # nothing is known about the attempt: it is made again, under the same number and key
+        return  # the attempt has no result: it runs again under the same number and key
     if event.result == "limited":
         task.stage, task.retry_at = "idle", at + (event.limit_s or 0)
         state.wait_until = max(state.wait_until, at + (event.limit_s or 0))
@@ -288,12 +238,13 @@ def _record_outcome(breaker: BreakerState, *, right: bool) -> None:
 
 
 def _update_expectation(state: LoopState, *, right: bool) -> None:
-    """Move what is expected of the next task towards what happened, faster while things go well."""
+    """Move the expected success rate towards the outcome; successes raise the learning rate."""
     state.history += state.learning_rate * (float(right) - state.history)
-    state.learning_rate = min(max(state.learning_rate * (1.1 if right else 0.9), _RATE_MIN), _RATE_MAX)
+    rate = state.learning_rate * (1.1 if right else 0.9)
+    state.learning_rate = min(max(rate, _RATE_MIN), _RATE_MAX)
 
 
-def _apply_side_event(state: LoopState, at: float, event: _SIDE) -> None:
+def _apply_note_event(state: LoopState, at: float, event: events.NoteEvent) -> None:
     match event:
         case events.UsageRecorded():
             state.totals.calls += event.calls
@@ -301,12 +252,13 @@ def _apply_side_event(state: LoopState, at: float, event: _SIDE) -> None:
             state.totals.usd += event.usd or 0.0
             state.totals.unpriced += event.usd is None
             if state.budgets.calls_per_hour and event.calls:
-                state.calls_at = [each for each in state.calls_at if each > at - HOUR_S] + [at]
+                state.calls_at = [time for time in state.calls_at if time > at - HOUR_S] + [at]
         case events.TaskReported():
-            apply_report(state, event)
+            _apply_report(state, event)
         case events.GateChecked():
             before = state.gates.get(event.name)
-            state.gates[event.name] = GateState(event.value, event.passed, accepted=bool(before and before.accepted))
+            accepted = before is not None and before.accepted
+            state.gates[event.name] = GateState(event.value, event.passed, accepted)
         case events.MilestoneReached():
             state.milestones[event.name] = at
         case events.WaitStarted():
@@ -348,5 +300,6 @@ def _apply_answer(state: LoopState, at: float, event: events.QuestionAnswered) -
             task = state.ensure_task(asked.task)
             task.stage, task.approved, task.retry_at, task.failures, task.same = "idle", True, at, 0, 0
         case _:
-            by = "a person" if event.by == "person" else f"nobody within {asked.timeout_s:g} s"
+            answered = event.by == "person"
+            by = "a person answered" if answered else f"no answer within {asked.timeout_s:g} s"
             state.verdict = PendingAnswer(asked.about, asked.task, event.answer, by)

@@ -1,8 +1,7 @@
-"""Quality gates, milestones, questions to a person.
+"""Quality gates, milestones, and questions to a person.
 
-No answer in time is an answer too: the safe choice, which never does more than was agreed.
-
-A gate whose metric nobody reported is not evaluated, and that blocks: a missing tool is no pass.
+Without an answer in time the safe option is chosen, which never does more than was agreed. A gate
+whose metric was not reported is not evaluated and blocks.
 """
 
 from collections.abc import Sequence
@@ -15,113 +14,107 @@ from flightlog.loop.plan.schema import GateConfig, Plan, Task
 from flightlog.loop.state import LoopState, PendingAnswer
 
 PAUSE = "pause"
-# what a question is about: which settings ask it, what can be answered, what is safe
+_ON_ERROR = frozenset({"ask_first", "always", "on_error"})
+_ON_LOW_CONFIDENCE = frozenset({"ask_first", "always", "on_low_confidence"})
+# By topic: settings of human_intervention that ask, options, safe option.
 ABOUT: dict[str, tuple[frozenset[str], tuple[str, ...], str]] = {
     "start": (frozenset({"ask_first", "always"}), ("go", PAUSE), PAUSE),
     "always": (frozenset({"always"}), ("execute", "skip", PAUSE), PAUSE),
-    "confidence": (
-        frozenset({"ask_first", "always", "on_low_confidence"}),
-        ("execute", "skip", "defer", PAUSE),
-        "defer",
-    ),
-    "error": (frozenset({"ask_first", "always", "on_error"}), ("retry", "skip", "fail", PAUSE), "fail"),
-    "review": (frozenset({"ask_first", "always", "on_error", "on_low_confidence"}), ("continue", PAUSE), PAUSE),
-    "gate": (frozenset({"ask_first", "always", "on_error"}), ("accept", PAUSE), PAUSE),
-    "breaker": (frozenset({"ask_first", "always", "on_error"}), ("probe", PAUSE), "probe"),
-    "breaker review": (frozenset({"ask_first", "always", "on_error"}), ("probe", PAUSE), PAUSE),
+    "confidence": (_ON_LOW_CONFIDENCE, ("execute", "skip", "defer", PAUSE), "defer"),
+    "error": (_ON_ERROR, ("retry", "skip", "fail", PAUSE), "fail"),
+    "review": (_ON_ERROR | _ON_LOW_CONFIDENCE, ("continue", PAUSE), PAUSE),
+    "gate": (_ON_ERROR, ("accept", PAUSE), PAUSE),
+    "breaker": (_ON_ERROR, ("probe", PAUSE), "probe"),
+    "breaker review": (_ON_ERROR, ("probe", PAUSE), PAUSE),
 }
 _OVER = frozenset({"completed", "failed", "skipped", "deferred"})
 
 
 def should_ask(state: LoopState, about: str) -> bool:
-    """Whether the session's setting asks a person about this."""
+    """Return whether the session's settings ask a person about this topic."""
     return state.config.human_intervention in ABOUT[about][0]
 
 
 def make_question(
     state: LoopState, about: str, task: str, text: str, timeout_s: float | None = None
 ) -> events.QuestionAsked:
-    """Make a question."""
+    """Return the question about a topic."""
     _, options, safe = ABOUT[about]
     wait = state.config.answer_timeout_seconds if timeout_s is None else timeout_s
     return events.QuestionAsked(f"q{state.asked + 1}", about, task, text, options, safe, wait)
 
 
 def make_answer_event(state: LoopState, answer: str, *, person: bool) -> events.QuestionAnswered:
-    """The answer to the open question; what follows from it is decided next."""
+    """Return the answer to the open question."""
     assert state.question is not None, "there is no question"
     return events.QuestionAnswered(state.question.asked.question, answer, "person" if person else "timeout")
 
 
 def events_after_answer(state: LoopState, verdict: PendingAnswer) -> Sequence[events.Event]:
-    """The events that carry out an answer."""
-    spent = 0.0
-    if verdict.task in state.tasks:
-        began = state.tasks[verdict.task].started_at
-        spent = state.last_at - began if began is not None else 0.0
+    """Return the events that carry out an answer."""
+    task = state.task_state(verdict.task)
+    spent = state.last_at - task.started_at if task.started_at is not None else 0.0
     match verdict.answer:
         case "pause":
-            return [events.LoopPaused(f"{verdict.about}: {verdict.by} said pause")]
+            return [events.LoopPaused(f"{verdict.about}: {verdict.by}, so it paused")]
         case "skip":
-            return [events.TaskEnded(verdict.task, "skipped", spent, f"{verdict.by} said skip")]
+            why = f"{verdict.by}, so it was skipped"
+            return [events.TaskEnded(verdict.task, "skipped", spent, why)]
         case "defer":
-            return [events.TaskEnded(verdict.task, "deferred", spent, f"confidence too low; answered by {verdict.by}")]
+            why = f"confidence too low; {verdict.by}"
+            return [events.TaskEnded(verdict.task, "deferred", spent, why)]
         case "fail":
-            return [
-                events.TaskEnded(
-                    verdict.task, "failure", spent, state.task_state(verdict.task).error_message or "failed"
-                )
-            ]
+            why = task.error_message or "failed"
+            return [events.TaskEnded(verdict.task, "failure", spent, why)]
         case _:
             return [events.BreakerChanged("open", "half_open", state.breaker.condition, "probing")]
 
 
 def safe_choice(state: LoopState, about: str, task: Task) -> Sequence[events.Event]:
-    """What is done where nobody is asked."""
-    return events_after_answer(
-        state, PendingAnswer(about, task.task_id, ABOUT[about][2], "the setting, which asks nobody,")
-    )
+    """Return the events of the safe option, for settings that ask no person."""
+    answer = PendingAnswer(about, task.task_id, ABOUT[about][2], "the settings ask no person")
+    return events_after_answer(state, answer)
 
 
 def gate_events(state: LoopState, plan: Plan) -> list[GateChecked]:
-    """Look at each gate whose phase is over and whose answer would be another than before."""
-    found = []
+    """Evaluate the gates whose phase is over; return the results that changed."""
+    checks = []
     for gate in plan.quality_gates:
-        if not is_phase_over(state, plan, gate.phase):
+        if not _is_phase_over(state, plan, gate.phase):
             continue
         value = metric_value(state, gate.metric)
         passed = None if value is None else bool(COMPARE[gate.operator](value, gate.threshold))
         before = state.gates.get(gate.name)
         if before is not None and before.passed and gate.phase is not None:
-            continue  # what began behind an open gate is not called back
+            continue  # a gate of a phase stays open: tasks behind it may have started
         if before is None or (before.value, before.passed) != (value, passed):
-            found.append(GateChecked(gate.name, value, passed))
-    return found
+            checks.append(GateChecked(gate.name, value, passed))
+    return checks
 
 
 def find_blocking_gate(state: LoopState, plan: Plan, phase: int | None) -> GateConfig | None:
-    """The gate that keeps tasks of `phase` from beginning, or the session (None) from being completed."""
+    """Return the gate that blocks tasks of `phase`, or the end of the session (None)."""
     for gate in plan.quality_gates:
         if phase is not None and (gate.phase is None or gate.phase >= phase):
             continue
-        told = state.gates.get(gate.name)
-        if told is None or not (told.passed or told.accepted):
+        result = state.gates.get(gate.name)
+        if result is None or not (result.passed or result.accepted):
             return gate
     return None
 
 
 def milestone_events(state: LoopState, plan: Plan) -> list[MilestoneReached]:
-    """Milestones reached and not yet told."""
-    found = []
-    for each in plan.milestones:
-        wanted = each.tasks or [task.task_id for task in plan.tasks if each.phase in (None, task.phase)]
-        if each.name not in state.milestones and all(state.task_state(name).status == "completed" for name in wanted):
-            found.append(MilestoneReached(each.name))
-    return found
+    """Return the milestones that are reached but not recorded yet."""
+    reached = []
+    for milestone in plan.milestones:
+        tasks = [task.task_id for task in plan.tasks if milestone.phase in (None, task.phase)]
+        done = all(state.task_state(name).status == "completed" for name in milestone.tasks or tasks)
+        if done and milestone.name not in state.milestones:
+            reached.append(MilestoneReached(milestone.name))
+    return reached
 
 
-def is_phase_over(state: LoopState, plan: Plan, phase: int | None) -> bool:
-    """Whether every task up to `phase` has come to an end; None is the whole plan."""
-    return all(
-        state.task_state(task.task_id).status in _OVER for task in plan.tasks if phase is None or task.phase <= phase
-    )
+def _is_phase_over(state: LoopState, plan: Plan, phase: int | None) -> bool:
+    """Return whether every task up to `phase` has ended; None is the whole plan."""
+    tasks = [task for task in plan.tasks if phase is None or task.phase <= phase]
+    return all(state.task_state(task.task_id).status in _OVER for task in tasks)

@@ -1,4 +1,4 @@
-"""What kind of failure it was, and what is done about it: wait, try again, diagnose, leave, ask."""
+"""Classify failures and choose the recovery: retry, diagnose, delegate, skip or escalate."""
 
 import re
 from typing import NamedTuple
@@ -17,11 +17,12 @@ _CLASSES = (
 _PATTERNS = [(name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _CLASSES]
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+|[0-9a-f]{8}-[0-9a-f-]{27}")
 _SIGNATURE_CHARS = 200
+# A full disk or memory may recover in seconds; more tries rarely help.
 _RESOURCE_TRIES, _RESOURCE_WAIT_S = 2, 5.0
 
 
 class RecoveryAction(NamedTuple):
-    """What to do: retry, diagnose, delegate, skip, escalate or fail; when, and why."""
+    """The action that follows a failure, the time to wait before it, and the reason."""
 
     action: str
     wait_s: float
@@ -29,7 +30,7 @@ class RecoveryAction(NamedTuple):
 
 
 def classify_error(message: str, exit_code: int | None, *, timed_out: bool = False) -> tuple[str, str]:
-    """The kind of an error and how bad it is."""
+    """Return the type and the severity of an error."""
     if timed_out:
         return "timeout", "medium"
     for name, pattern in _PATTERNS:
@@ -39,40 +40,43 @@ def classify_error(message: str, exit_code: int | None, *, timed_out: bool = Fal
 
 
 def error_signature(message: str) -> str:
-    """The error without what differs from time to time: numbers, ids, spacing."""
+    """Return the last line of an error without numbers, ids and spacing, for comparison."""
     last = next((line for line in reversed(message.strip().splitlines()) if line.strip()), "")
     return " ".join(_NUMBERS.sub("#", last).split())[:_SIGNATURE_CHARS]
 
 
-def choose_recovery(state: LoopState, task: Task) -> RecoveryAction:  # noqa: PLR0911 - one for each rule
-    """Decide what follows the failure `task` is in."""
+def choose_recovery(state: LoopState, task: Task) -> RecoveryAction:  # noqa: PLR0911 - one per rule
+    """Return the action that follows the failure of `task`."""
     at = state.task_state(task.task_id)
     limit = task.max_retries if task.max_retries is not None else state.config.max_retries
     if at.failures > limit:
         return _give_up(task, at, f"{pluralize(at.failures, 'failure')}; retries allowed: {limit}")
     if at.error_type == "permission":
-        return RecoveryAction("escalate", 0, "permission was denied; another try would be denied as well")
+        return RecoveryAction("escalate", 0, "permission was denied; a retry would be denied, too")
     if at.error_type == "resource" and at.failures > _RESOURCE_TRIES:
         return _give_up(task, at, "resources stayed exhausted")
     if task.error_handling.on_failure == "skip" and limit == 0:
         return RecoveryAction("skip", 0, "the plan says to skip it")
     if task.error_handling.on_failure == "escalate":
-        return RecoveryAction("escalate", 0, "the plan says to ask")
+        return RecoveryAction("escalate", 0, "the plan says to ask a person")
     if at.same >= 2 and at.error_type not in {"network", "timeout", "resource"}:
         return _alternative_recovery(task, at)
-    wait = _RESOURCE_WAIT_S if at.error_type == "resource" else _backoff_seconds(state, at.failures)
-    return RecoveryAction("retry", wait, f"{at.error_type} error, try {at.failures + 1} of {limit + 1}")
+    backoff = state.config.retry_base_seconds * 2.0 ** min(at.failures - 1, 30)
+    wait = min(backoff, state.config.retry_max_seconds)
+    wait = _RESOURCE_WAIT_S if at.error_type == "resource" else wait
+    why = f"{at.error_type} error, try {at.failures + 1} of {limit + 1}"
+    return RecoveryAction("retry", wait, why)
 
 
 def _alternative_recovery(task: Task, at: TaskState) -> RecoveryAction:
-    """The same failure twice: find out why instead of running into it again."""
+    """Return what to do instead of a plain retry after the same failure twice."""
     why = f"the same failure {pluralize(at.same, 'time')}"
     if not at.diagnosed and (task.run.agent is not None or task.diagnose):
         return RecoveryAction("diagnose", 0, f"{why}: diagnosis instead of another retry")
     if task.delegate is not None and at.mode != "delegate":
-        return RecoveryAction("delegate", 0, f"{why}: another way is tried")
+        return RecoveryAction("delegate", 0, f"{why}: delegated")
     if task.run.agent is not None and at.same <= 3:
-        return RecoveryAction("retry", 0, f"{why}: tried again with the diagnosis")
+        return RecoveryAction("retry", 0, f"{why}: retry with the diagnosis")
     return _give_up(task, at, why)
 
 
@@ -80,10 +84,5 @@ def _give_up(task: Task, at: TaskState, why: str) -> RecoveryAction:
     if task.error_handling.on_failure == "skip":
         return RecoveryAction("skip", 0, f"{why}; the plan says to skip it")
     if task.delegate is not None and at.mode != "delegate":
-        return RecoveryAction("delegate", 0, f"{why}; another way is tried")
+        return RecoveryAction("delegate", 0, f"{why}; delegated")
     return RecoveryAction("escalate", 0, why)
-
-
-def _backoff_seconds(state: LoopState, failures: int) -> float:
-    delay = state.config.retry_base_seconds * 2.0 ** min(failures - 1, 30)
-    return float(min(delay, state.config.retry_max_seconds))

@@ -1,1 +1,1 @@
-"""What is to be done: the plan's schema, its reader, its expressions."""
+"""Plans: schema, parser and condition language."""

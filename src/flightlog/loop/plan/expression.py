@@ -1,9 +1,9 @@
-"""A small safe language for conditions: numbers, names, comparisons, and, or, not, brackets.
+"""A small safe language for conditions: numbers, names, arithmetic, comparisons, and, or, not.
 
     error_rate > 0.5 and (iterations >= 10 or metrics.coverage < 0.8)
 
-Nothing is called and nothing can be reached but the names given. A name that is not known
-makes the answer None, «not evaluated», unless the rest decides without it.
+A condition can only read the names it is given. An unknown name makes the result None (not
+evaluated), unless the rest decides without it.
 """
 
 import re
@@ -14,7 +14,8 @@ from flightlog.model.errors import Invalid
 
 _TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d+)?)|([A-Za-z_][\w.-]*)|(>=|<=|==|!=|>|<|\(|\)|\+|-|\*|/)|(\S))")
 _LENGTH_MAX = 1000
-_DEPTH_MAX = 40
+_DEPTH_MAX = 40  # far below Python's recursion limit
+_EXAMPLE = "as in: error_rate > 0.5"
 Value = float | None
 COMPARE = {
     ">=": lambda a, b: a >= b,
@@ -27,7 +28,7 @@ COMPARE = {
 
 
 class ExpressionNode(NamedTuple):
-    """A part of an expression: an operator with its parts, a number or a name."""
+    """A node of the syntax tree: an operator with its parts, a number or a name."""
 
     kind: str
     word: str = ""
@@ -36,7 +37,7 @@ class ExpressionNode(NamedTuple):
 
 
 def parse_expression(text: str) -> ExpressionNode:
-    """Read an expression, or say where it stops making sense."""
+    """Parse an expression; raise `Invalid` with the word that cannot follow."""
     if len(text) > _LENGTH_MAX:
         raise Invalid(f"a condition has at most {_LENGTH_MAX} characters", hint="write two")
     reader = _ExpressionParser(_split_tokens(text))
@@ -47,7 +48,7 @@ def parse_expression(text: str) -> ExpressionNode:
 
 
 def evaluate_expression(node: ExpressionNode, names: Mapping[str, float]) -> Value:
-    """The value of an expression; truth is 1.0 and 0.0; None is «not known»."""
+    """Return the value of an expression: 1.0 is true, 0.0 is false, None is unknown."""
     match node.kind:
         case "number":
             return node.number
@@ -80,16 +81,16 @@ def _compute_operator(word: str, left: float, right: float) -> Value:
 
 
 def _split_tokens(text: str) -> list[tuple[str, str]]:
-    found = []
+    tokens = []
     for number, name, mark, wrong in _TOKEN.findall(text):
         if wrong:
-            raise Invalid(f"a condition cannot hold {wrong!r}: {text[:80]}", hint="as in: error_rate > 0.5")
-        found.append(("number", number) if number else ("name", name) if name else ("mark", mark))
-    return found
+            raise Invalid(f"a condition cannot contain {wrong!r}: {text[:80]}", hint=_EXAMPLE)
+        tokens.append(("number", number) if number else ("name", name) if name else ("mark", mark))
+    return tokens
 
 
 class _ExpressionParser:
-    """Takes tokens one by one; each level binds tighter than the one before."""
+    """A recursive descent parser; each method binds tighter than the one before."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = tokens
@@ -125,24 +126,18 @@ class _ExpressionParser:
         return left
 
     def _parse_sum(self, depth: int) -> ExpressionNode:
-        node = self._parse_product(depth)
-        while self.current_word in {"+", "-"}:
-            word = self.current_word
-            self._at += 1
-            node = ExpressionNode("compute", word, parts=(node, self._parse_product(depth)))
-        return node
+        return self._parse_arithmetic("+-", lambda: self._parse_arithmetic("*/", lambda: self._parse_operand(depth)))
 
-    def _parse_product(self, depth: int) -> ExpressionNode:
-        node = self._parse_operand(depth)
-        while self.current_word in {"*", "/"}:
-            word = self.current_word
+    def _parse_arithmetic(self, operators: str, inner: Callable[[], ExpressionNode]) -> ExpressionNode:
+        node = inner()
+        while (word := self.current_word) and word in operators:
             self._at += 1
-            node = ExpressionNode("compute", word, parts=(node, self._parse_operand(depth)))
+            node = ExpressionNode("compute", word, parts=(node, inner()))
         return node
 
     def _parse_operand(self, depth: int) -> ExpressionNode:
         if self._at >= len(self._tokens):
-            raise Invalid("a condition ends too early", hint="as in: error_rate > 0.5")
+            raise Invalid("a condition ends too early", hint=_EXAMPLE)
         kind, word = self._tokens[self._at]
         self._at += 1
         if kind == "number":
@@ -155,4 +150,4 @@ class _ExpressionParser:
                 raise Invalid("a bracket of a condition is not closed", hint="add `)`")
             self._at += 1
             return node
-        raise Invalid(f"a condition cannot go on with {word!r}", hint="as in: error_rate > 0.5")
+        raise Invalid(f"a condition cannot continue with {word!r}", hint=_EXAMPLE)

@@ -1,7 +1,4 @@
-"""Parse with line and column; redacted copy.
-
-Commands and prompts of a plan stay as they are, aside.
-"""
+"""Parse plans with line and column in errors, and redact plans and events."""
 
 import hashlib
 import re
@@ -24,7 +21,7 @@ from flightlog.model.text import suggest_name
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.redactor import Redactor
 
-_BYTES_MAX = 8 << 20
+_BYTES_MAX = 8 << 20  # a plan of ten thousand tasks has about 3 MB
 _STRUCTS = tuple(kind for kind in vars(schema).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct))
 Where = tuple[str | int, ...]
 _WORDS = frozenset(
@@ -34,17 +31,18 @@ _WORDS = frozenset(
 
 
 def load_plan(path: Path) -> tuple[Plan, bytes]:
-    """Read and check the plan at `path`; return it with the bytes it was made of."""
+    """Read and check the plan at `path`; return it with its bytes."""
     try:
         with path.open("rb") as file:
             data = file.read(_BYTES_MAX + 1)
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise NotFound(f"no such plan: {path}", hint="write one to begin with: flightlog loop example") from error
+        hint = "write an example: flightlog loop example"
+        raise NotFound(f"no such plan: {path}", hint=hint) from error
     return parse_plan(data, str(path)), data
 
 
 def parse_plan(data: bytes, name: str = "plan") -> Plan:
-    """Make a plan of YAML text, or say what is wrong and where."""
+    """Parse a plan; raise `Invalid` with what is wrong and where."""
     tree = _load_tree(data, name)
     try:
         plan = msgspec.convert(_to_plain_types(tree), Plan)
@@ -56,42 +54,41 @@ def parse_plan(data: bytes, name: str = "plan") -> Plan:
 
 
 def hash_plan(data: bytes) -> str:
-    """Name a plan by its bytes."""
+    """Return the digest of a plan's bytes."""
     return hashlib.sha256(data).hexdigest()[:16]
 
 
 def _load_tree(data: bytes, name: str) -> CommentedMap:
     if len(data) > _BYTES_MAX:
-        raise Invalid(f"{name}: a plan has at most {_BYTES_MAX >> 20} MB", hint="split it into several")
+        limit = f"a plan has at most {_BYTES_MAX >> 20} MB"
+        raise Invalid(f"{name}: {limit}", hint="split it into several")
     try:
         tree = read_yaml(data.decode("utf-8"), "rt")
     except MarkedYAMLError as error:
         mark = error.problem_mark
-        place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise Invalid(f"{name}{place}: {error.problem or 'not YAML'}", hint="correct it there") from error
+        location = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+        message = f"{location}: {error.problem or 'not YAML'}"
+        raise Invalid(message, hint="correct it there") from error
     except (YAMLError, UnicodeDecodeError) as error:
-        raise Invalid(f"{name}: not YAML: {error}", hint="write it in UTF-8, without tabs or tags") from error
+        hint = "write it in UTF-8, without tabs or tags"
+        raise Invalid(f"{name}: not YAML: {error}", hint=hint) from error
     if not isinstance(tree, CommentedMap):
         raise Invalid(f"{name}:1:1: a plan begins with `plan: NAME`", hint="flightlog loop example")
     return tree
 
 
 def _to_plain_types(node: Any, key: str = "") -> Any:  # noqa: PLR0911 - one for each type
-    """The same in plain types; an id written as 001 keeps its zeros."""
+    """Convert the parser's types to plain ones; an id written as 001 keeps its zeros."""
     if isinstance(node, dict):
         return {str(name): _to_plain_types(value, str(name)) for name, value in node.items()}
     if isinstance(node, list):
         return [_to_plain_types(value, key) for value in node]
-    if (
-        key in {"task_id", "dependencies", "review_points", "tasks"}
-        and type(node) is not bool
-        and isinstance(node, int)
-    ):
-        width = getattr(node, "_width", None) if isinstance(node, ScalarInt) else None
-        return str(int(node)).zfill(width or 0)
     if isinstance(node, bool):
         # `command: true` means the program.
         return str(node).lower() if key in {"command", "verify"} else bool(node)
+    if key in {"task_id", "dependencies", "review_points", "tasks"} and isinstance(node, int):
+        width = getattr(node, "_width", None) if isinstance(node, ScalarInt) else None
+        return str(int(node)).zfill(width or 0)
     if isinstance(node, ScalarInt):
         return int(node)
     if isinstance(node, float):
@@ -103,25 +100,23 @@ def _explain_error(message: str, tree: CommentedMap, name: str) -> Invalid:
     what, _, path = message.partition(" - at `")
     where = _split_path(path.rstrip("`"))
     unknown = re.search(r"unknown field `(.+?)`", what)
+    key = unknown[1] if unknown else ""
     if unknown:
-        where = (*where, unknown[1])
-        what = f"there is no `{unknown[1]}` here"
-    return Invalid(f"{name}{_line_and_column(tree, where)}: {what}", hint=_nearest_key(unknown[1] if unknown else ""))
+        where = (*where, key)
+        what = f"there is no `{key}` here"
+    keys = sorted({field for kind in _STRUCTS for field in kind.__struct_fields__})
+    hint = suggest_name(key, keys, "see every key: flightlog loop schema")
+    return Invalid(f"{name}{_line_and_column(tree, where)}: {what}", hint=hint)
 
 
-def _nearest_key(word: str) -> str:
-    known = sorted({field for kind in _STRUCTS for field in kind.__struct_fields__})
-    return suggest_name(word, known, "see every key: flightlog loop schema")
-
-
-def _split_path(written: str) -> Where:
-    """`$.tasks[0].run` as parts; `[...]` is some entry of a map, which is not told which."""
-    found = re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", written)
-    return tuple(name or int(number) for name, number in found)
+def _split_path(path: str) -> Where:
+    """Split `$.tasks[0].run` into parts; `[...]`, any entry of a map, is dropped."""
+    parts = re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", path)
+    return tuple(name or int(number) for name, number in parts)
 
 
 def _line_and_column(tree: Any, where: Where) -> str:
-    """The line and column of the last part of `where` that is in the text."""
+    """Return line and column of the last part of `where` that exists in the text."""
     line = column = 0
     node = tree
     for part in where:
@@ -137,25 +132,28 @@ def _line_and_column(tree: Any, where: Where) -> str:
 
 
 def _find_problems(plan: Plan) -> Iterator[tuple[Where, str, str]]:
-    """Everything wrong that types do not see, first things first."""
+    """Yield location, problem and hint for everything that the types do not check."""
     if not plan.tasks:
         yield ("tasks",), "a plan has at least one task", "add one with task_id, name and run"
     ids = [task.task_id for task in plan.tasks]
     for at, task in enumerate(plan.tasks):
         here = ("tasks", at)
         if not is_safe(task.task_id):
-            yield (*here, "task_id"), f"not a usable id: {task.task_id[:40]!r}", "letters, digits, '.', '_', '-'"
+            what = f"not a usable id: {task.task_id[:40]!r}"
+            yield (*here, "task_id"), what, "letters, digits, '.', '_', '-'"
         if task.task_id in ids[:at]:
-            yield (*here, "task_id"), f"two tasks are called {task.task_id}", "give one of them another id"
+            what = f"two tasks are called {task.task_id}"
+            yield (*here, "task_id"), what, "give one of them another id"
         if task.run.agent is not None and not (task.verify or task.output_artifacts):
-            yield (*here, "run"), "an agent's word is not enough", "add `verify:` commands or `output_artifacts:`"
+            what, hint = "nothing checks the agent's work", "add `verify:` or `output_artifacts:`"
+            yield (*here, "run"), what, hint
         yield from _unknown_tasks((*here, "dependencies"), task.dependencies, ids)
     yield from _unknown_tasks(("review_points",), plan.review_points, ids)
     for at, milestone in enumerate(plan.milestones):
         yield from _unknown_tasks(("milestones", at, "tasks"), milestone.tasks, ids)
     if cycle := _find_cycle(plan):
-        at = ids.index(cycle[0])
-        yield ("tasks", at, "dependencies"), f"tasks wait for each other: {' → '.join(cycle)}", "take one of these out"
+        what = f"tasks wait for each other: {' → '.join(cycle)}"
+        yield ("tasks", ids.index(cycle[0]), "dependencies"), what, "remove one of these"
     for at, condition in enumerate(plan.circuit_breaker.conditions):
         try:
             parse_expression(condition.when)
@@ -163,14 +161,15 @@ def _find_problems(plan: Plan) -> Iterator[tuple[Where, str, str]]:
             yield ("circuit_breaker", "conditions", at, "when"), error.message, error.hint
 
 
-def _unknown_tasks(where: Where, named: tuple[str, ...], ids: list[str]) -> Iterator[tuple[Where, str, str]]:
-    for at, each in enumerate(named):
-        if each not in ids:
-            yield (*where, at), f"no task is called {each!r}", suggest_name(each, ids, f"one of: {', '.join(ids[:8])}")
+def _unknown_tasks(where: Where, names: tuple[str, ...], ids: list[str]) -> Iterator[tuple[Where, str, str]]:
+    for at, name in enumerate(names):
+        if name not in ids:
+            hint = suggest_name(name, ids, f"one of: {', '.join(ids[:8])}")
+            yield (*where, at), f"no task is called {name!r}", hint
 
 
 def _find_cycle(plan: Plan) -> list[str]:
-    """A way from a task back to itself, or nothing."""
+    """Return a path of dependencies from a task back to itself, or []."""
     waits = {task.task_id: task.dependencies for task in plan.tasks}
     done: set[str] = set()
     for start in list(waits):
@@ -193,7 +192,7 @@ def _find_cycle(plan: Plan) -> list[str]:
 
 
 def redact_event(event: Event, records: JsonRedactor) -> Event:
-    """Return an event with its words redacted."""
+    """Return an event with its text redacted."""
     fields = msgspec.to_builtins(event)
     words = {name: value for name, value in fields.items() if name in _WORDS and value}
     clean = records.redact_value(words) if words else words
@@ -201,12 +200,15 @@ def redact_event(event: Event, records: JsonRedactor) -> Event:
 
 
 def redact_plan(plan: Plan, redactor: Redactor) -> Plan:
-    """Return the plan with every word a person may see redacted; `redactor` then knows all values in the plan."""
+    """Return the plan with names and descriptions redacted; commands and prompts stay.
+
+    As a side effect `redactor` learns the private values in the whole plan.
+    """
     redactor.redact_string(msgspec.json.encode(plan, enc_hook=str).decode())
     clean = redactor.redact_string
-    replaced = msgspec.structs.replace
+    replace = msgspec.structs.replace
     tasks = tuple(
-        replaced(
+        replace(
             task,
             name=clean(task.name),
             description=clean(task.description),
@@ -214,14 +216,13 @@ def redact_plan(plan: Plan, redactor: Redactor) -> Plan:
         )
         for task in plan.tasks
     )
-    return replaced(
+    gates = [replace(gate, name=clean(gate.name), metric=clean(gate.metric)) for gate in plan.quality_gates]
+    return replace(
         plan,
         plan=clean(plan.plan),
         description=clean(plan.description),
         tasks=tasks,
-        phases=tuple(replaced(each, name=clean(each.name)) for each in plan.phases),
-        milestones=tuple(replaced(each, name=clean(each.name)) for each in plan.milestones),
-        quality_gates=tuple(
-            replaced(each, name=clean(each.name), metric=clean(each.metric)) for each in plan.quality_gates
-        ),
+        phases=tuple(replace(phase, name=clean(phase.name)) for phase in plan.phases),
+        milestones=tuple(replace(item, name=clean(item.name)) for item in plan.milestones),
+        quality_gates=tuple(gates),
     )

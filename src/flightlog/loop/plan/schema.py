@@ -1,7 +1,7 @@
-"""Tasks, gates, budgets, breaker, config; execution order.
+"""Schema of a plan, and the order of its tasks.
 
-Names are those of the source document and its templates. The published JSON Schema is made
-from these structs, so they and it cannot differ. Knows neither files nor time.
+Names are those of the source document and its templates. The published JSON Schema is generated
+from these types.
 """
 
 from typing import Annotated, Any, Literal
@@ -32,8 +32,8 @@ class TaskRun(Struct, frozen=True, forbid_unknown_fields=True):
     checklist: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a task that is done in two ways, or in none."""
-        if sum(way is not None for way in (self.command, self.agent, self.python)) != 1:
+        """Raise ValueError unless exactly one kind of run is given."""
+        if sum(kind is not None for kind in (self.command, self.agent, self.python)) != 1:
             raise ValueError("a run is one of command, agent, python")
         if self.agent is not None and not self.prompt:
             raise ValueError("an agent needs a prompt")
@@ -42,21 +42,16 @@ class TaskRun(Struct, frozen=True, forbid_unknown_fields=True):
         if self.repeat and self.agent is None:
             raise ValueError("only a prompt can be repeated until the agent says it is done")
 
-    @property
-    def run_kind(self) -> str:
-        """The way it is done, in one word."""
-        return "command" if self.command is not None else "agent" if self.agent is not None else "python"
-
 
 class ErrorHandling(Struct, frozen=True, forbid_unknown_fields=True):
-    """What happens to a task that failed: try again, leave it, or ask a person."""
+    """What follows when a task fails: retry, skip, or ask a person."""
 
     on_failure: OnFailure = "retry"
     fallback_strategy: str = ""
 
 
 class Task(Struct, frozen=True, forbid_unknown_fields=True):
-    """One piece of work; it is completed when its run succeeded and every verify command did."""
+    """A task; it is completed when its run and every verify command succeeded."""
 
     task_id: str
     name: str
@@ -81,14 +76,14 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Phase(Struct, frozen=True, forbid_unknown_fields=True):
-    """A stretch of the plan."""
+    """A phase of the plan."""
 
     phase: Count
     name: str
 
 
 class Milestone(Struct, frozen=True, forbid_unknown_fields=True):
-    """Something reached when these tasks, or all of a phase, are completed."""
+    """A milestone, reached when these tasks, or all of a phase, are completed."""
 
     name: str
     tasks: tuple[str, ...] = ()
@@ -97,7 +92,7 @@ class Milestone(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GateConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """A metric that must hold before the tasks of later phases begin; without a phase, before the end."""
+    """A metric condition for the tasks of later phases or, without a phase, for the end."""
 
     name: str
     metric: str
@@ -107,14 +102,14 @@ class GateConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BreakerCondition(Struct, frozen=True, forbid_unknown_fields=True):
-    """A condition of the plan's own that opens the breaker."""
+    """A condition of the plan that opens the breaker."""
 
     when: str
     action: Action = "pause_and_request_help"
 
 
 class BreakerConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """When to stop going on; 0 switches a rule off."""
+    """Rules of the circuit breaker; 0 switches a rule off."""
 
     error_rate: Share = 0.5
     error_rate_over: Annotated[int, Meta(ge=1)] = 4
@@ -131,7 +126,7 @@ class BreakerConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Budgets(Struct, frozen=True, forbid_unknown_fields=True):
-    """The most that may be spent, over the whole session; none is no limit."""
+    """Limits for the whole session; None is no limit."""
 
     usd: Positive | None = None
     tokens: Positive | None = None
@@ -177,8 +172,8 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
         return next(task for task in self.tasks if task.task_id == task_id)
 
     def phase_name(self, phase: int) -> str:
-        """Return what a phase is called; the plan's own name when it has none."""
-        return next((each.name for each in self.phases if each.phase == phase), self.plan)
+        """Return the name of a phase; the plan's name if it has none."""
+        return next((item.name for item in self.phases if item.phase == phase), self.plan)
 
 
 def json_schema() -> dict[str, Any]:
@@ -189,7 +184,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def order_tasks(plan: Plan) -> list[Task]:
-    """By dependencies, then priority, then as written; phases behind a gate come after it."""
+    """Order tasks by dependencies, gates of phases, priority and position in the plan."""
     done: dict[str, Task] = {}
     left = list(plan.tasks)
     gated = sorted({gate.phase for gate in plan.quality_gates if gate.phase is not None})

@@ -1,11 +1,9 @@
-"""Prompt and watch an agent; work-tree changes.
+"""Run an agent for one attempt, and record its model calls and its changes of the work tree.
 
-The first is a look at names, sizes and times. The second is a shadow of the tree beside the
-session; where there can be none (no git, a home directory), the task goes on without a diff.
-Sessions of ours, git's own files and what tools build are no progress.
-
-Each model call is written down when it is seen, before the next can be paid for; at the end
-the client's own total corrects what the stream told.
+Progress is detected by a fingerprint of names, sizes and times; our own sessions, git's files and
+build output do not count. The diff comes from snapshots beside the session; where these are not
+possible (no git, a home directory), the task has no diff. Each model call is recorded as soon as
+it appears in the stream; at the end the client's total corrects the sum.
 """
 
 import hashlib
@@ -14,8 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-
-import msgspec
 
 from flightlog.agents.claude_code.driver import ClaudeCode, find
 from flightlog.agents.claude_code.files import AGENT_NAME
@@ -43,26 +39,29 @@ from flightlog.usage.prices import price
 if TYPE_CHECKING:
     from flightlog.loop.runner.executor import LoopOptions
 
-_FAILURE_CHARS = 3000
+_FAILURE_CHARS = 3000  # of an error message or diagnosis in the next prompt
 _LEFT_OUT = frozenset({".git", "ralph-loop-sessions", "node_modules", ".venv", "__pycache__", ".pytest_cache"})
-_FILES_MAX = 200_000
-_PATCH_BYTES_MAX = 4 << 20
+_FILES_MAX = 200_000  # bounds the time of a fingerprint
+_PATCH_BYTES_MAX = 4 << 20  # bounds the time of redaction
 SCRIPTED = "scripted"
-_TICK_S = 0.01
-_REPORTS_EVERY = 5
+_TICK_S = 0.01  # a budget must stop the agent before its next call
+_REPORTS_EVERY = 5  # ticks; reports and requests are less urgent than model calls
 _TEXT_CHARS = 4000  # what a person or the next attempt needs of an error
 _SAID_CHARS = 2000
 Emit = Callable[[Event], None]
 
 
 def build_prompt(task: Task, words: str, state: LoopState, mode: str) -> str:
-    """The whole prompt of an attempt."""
+    """Return the prompt of an attempt: the plan's `words`, criteria, and the last failure."""
     at = state.task_state(task.task_id)
     parts = [words]
-    if task.acceptance_criteria:
-        parts.append("It is done when:\n" + "\n".join(f"- {each}" for each in task.acceptance_criteria))
-    if task.verify:
-        parts.append("These commands must succeed afterwards:\n" + "\n".join(f"- {each}" for each in task.verify))
+    lists = {
+        "It is done when:": task.acceptance_criteria,
+        "These commands must succeed afterwards:": task.verify,
+    }
+    for title, items in lists.items():
+        if items:
+            parts.append("\n".join([title, *(f"- {item}" for item in items)]))
     if at.failures:
         kind = "verification" if at.verify_failed else "the attempt"
         parts.append(f"Attempt {at.attempt - 1}: {kind} failed:\n{at.error_message[-_FAILURE_CHARS:]}")
@@ -70,8 +69,8 @@ def build_prompt(task: Task, words: str, state: LoopState, mode: str) -> str:
         parts.append(f"A diagnosis was made:\n{at.diagnosis[-_FAILURE_CHARS:]}")
     if mode == "diagnose":
         parts.append(
-            f"This failed {at.same} times in the same way. Change nothing now: find the cause, and say in a few "
-            "sentences what it is and what would remove it."
+            f"This failed {at.same} times in the same way. Change nothing now: find the cause, and "
+            "say in a few sentences what it is and what would remove it."
         )
     elif task.run.repeat:
         parts.append(
@@ -83,17 +82,18 @@ def build_prompt(task: Task, words: str, state: LoopState, mode: str) -> str:
 
 
 class WorkTreeWatch:
-    """Two looks at a work tree, and the difference as a page of the session."""
+    """Snapshots of a work tree, and their difference as a file of the session."""
 
-    def __init__(self, directory: Path, place: SnapshotDirs, now: Callable[[], float]) -> None:
-        """Open the shadow; without one there is nothing to be shown."""
+    def __init__(self, directory: Path, dirs: SnapshotDirs, now: Callable[[], float]) -> None:
+        """Open the snapshots; if that fails, there will be no diff."""
         self._directory = directory
         self._trees: WorkTreeSnapshots | None = None
+        policy = SnapshotPolicy(leave_out=("ralph-loop-sessions/",))
         with suppress(FlightlogError, OSError):
-            self._trees = open_trees(place, SnapshotPolicy(leave_out=("ralph-loop-sessions/",)), now=now)
+            self._trees = open_trees(dirs, policy, now=now)
 
     def save_snapshot(self, name: str) -> WorkTreeSnapshot | None:
-        """Keep the tree as it is now."""
+        """Save a snapshot of the current tree; None if that fails."""
         with suppress(FlightlogError, OSError):
             return self._trees.save_snapshot(name) if self._trees else None
         return None
@@ -101,52 +101,48 @@ class WorkTreeWatch:
     def write_changes(
         self,
         name: str,
-        looks: tuple[WorkTreeSnapshot | None, WorkTreeSnapshot | None],
+        snapshots: tuple[WorkTreeSnapshot | None, WorkTreeSnapshot | None],
         redact: Callable[[str], Redacted[str]],
     ) -> str:
-        """Write what changed between two looks and return the page's name; nothing when nothing did."""
-        before, after = looks
+        """Write the diff between two snapshots; return the file's name, or "" if nothing changed."""
+        before, after = snapshots
         if self._trees is None or before is None or after is None or before.tree == after.tree:
             return ""
         with suppress(FlightlogError, OSError):
             patch = self._trees.patch_between(before, after)
-            if len(patch) > _PATCH_BYTES_MAX:  # whole lines, so that no value is cut before it is redacted
+            if len(patch) > _PATCH_BYTES_MAX:  # cut at a line end, so that no secret is cut
                 patch = patch[: patch.rfind(b"\n", 0, _PATCH_BYTES_MAX) + 1]
             text = redact(patch.decode("utf-8", "replace")).value
-            write_output_files(self._directory, [OutputFile(f"diffs/{name}.patch", Tier.PRIVATE, text)], durable=False)
-            return f"diffs/{name}.patch"
+            file = OutputFile(f"diffs/{name}.patch", Tier.PRIVATE, text)
+            write_output_files(self._directory, [file], durable=False)
+            return file.path
         return ""
 
 
 def fingerprint_tree(project: Path) -> str:
-    """A name for the state of the tree; the same name, nothing changed."""
-    seen = hashlib.sha256(_head_commit(project))
+    """Return a hash that changes with the files or the commit of a work tree."""
+    digest = hashlib.sha256()
+    with suppress(GitError):
+        digest.update(PersonGit(project).run_git("rev-parse", "HEAD").out)
     count = 0
     for folder, folders, files in os.walk(project):
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
         for name in sorted(files):
             count += 1
             if count > _FILES_MAX:
-                return seen.hexdigest()
+                return digest.hexdigest()
             path = os.path.join(folder, name)  # noqa: PTH118 - called for each file of a project
             try:
                 status = os.lstat(path)
             except OSError:
                 continue
-            seen.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
-    return seen.hexdigest()
-
-
-def _head_commit(project: Path) -> bytes:
-    """What git has checked out, so that work which was committed counts."""
-    try:
-        return PersonGit(project).run_git("rev-parse", "HEAD").out
-    except GitError:
-        return b""
+            entry = f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0"
+            digest.update(entry.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
 
 
 class TaskJob(NamedTuple):
-    """What is to be done."""
+    """An attempt to run, and its time limit."""
 
     task: Task
     run: TaskRun
@@ -157,7 +153,13 @@ class TaskJob(NamedTuple):
 class AgentTask:
     """One attempt of an agent."""
 
-    def __init__(self, project: Path, directory: Path, options: "LoopOptions", environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        project: Path,
+        directory: Path,
+        options: "LoopOptions",
+        environment: Mapping[str, str],
+    ) -> None:
         """Work in `project` with exactly this environment."""
         self._project = project
         self._directory = directory
@@ -169,41 +171,46 @@ class AgentTask:
         self._usd = 0.0
 
     def run_agent(
-        self, job: TaskJob, state: LoopState, emit: Emit, watch: Callable[[], str], guard: Callable[[int], None]
+        self,
+        job: TaskJob,
+        state: LoopState,
+        emit: Emit,
+        watch: Callable[[], str],
+        guard: Callable[[int], None],
     ) -> TaskResult:
-        """Run the agent to its end, or to the end of a budget."""
+        """Run the agent to its end, or until a budget is used up."""
         before = fingerprint_tree(self._project)
-        shadow, name = self._open_watch(), f"{job.task.task_id}-{job.effect.attempt}"
-        first = shadow.save_snapshot(f"{name}-before-{self._runtime.new_id()}")
+        tree, name = self._open_watch(), f"{job.task.task_id}-{job.effect.attempt}"
+        first = tree.save_snapshot(f"{name}-before-{self._runtime.new_id()}")
         session = self._runtime.new_id()
         words = build_prompt(job.task, job.run.prompt, state, job.effect.mode)
         arguments = (*(("--model", job.run.model) if job.run.model else ()), *job.run.arguments)
-        ask = AgentPrompt(words, self._project, self._environment, session=session, arguments=arguments)
         try:
             with self._open_driver(job.run) as (driver, more):
-                running = driver.start(msgspec.structs.replace(ask, environment={**self._environment, **more}))
+                env = {**self._environment, **more}
+                prompt = AgentPrompt(words, self._project, env, session=session, arguments=arguments)
+                running = driver.start(prompt)
                 guard(running.pid)
                 why, outcome = self._watch_agent(running, job, state, emit, watch)
         except (FlightlogError, OSError) as error:
             text = error.message if isinstance(error, FlightlogError) else str(error.strerror)
             return TaskResult("failure", 0.0, None, f"the agent cannot be started: {text}")
-        told = read_stream(outcome.records)
-        self._record_missing_usage(job, told, emit)
+        stream = read_stream(outcome.records)
+        self._record_missing_usage(job, stream, emit)
         with suppress(FlightlogError, OSError):
             self._options.keep(session)
         progress = fingerprint_tree(self._project) != before
-        second = shadow.save_snapshot(f"{name}-after-{self._runtime.new_id()}")
-        diff = shadow.write_changes(name, (first, second), self._options.redact)
-        ran = self._judge_outcome(why, outcome, told, state)
-        signs = [*told.indicators, *self._stop_signals(job.run, progress=progress)]
-        return ran._replace(progress=progress, indicators=tuple(signs), agent_session=session, diff=diff)
+        second = tree.save_snapshot(f"{name}-after-{self._runtime.new_id()}")
+        diff = tree.write_changes(name, (first, second), self._options.redact)
+        result = self._judge_outcome(why, outcome, stream, state)
+        indicators = (*stream.indicators, *self._stop_signals(job.run, progress=progress))
+        return result._replace(progress=progress, indicators=indicators, agent_session=session, diff=diff)
 
     def _open_watch(self) -> WorkTreeWatch:
         home = Path(self._environment.get("HOME", "/"))
-        place = SnapshotDirs(
-            self._directory / "tree.git", self._project, home, self._environment.get("PATH", os.defpath)
-        )
-        return WorkTreeWatch(self._directory, place, self._runtime.clock.now_s)
+        path = self._environment.get("PATH", os.defpath)
+        dirs = SnapshotDirs(self._directory / "tree.git", self._project, home, path)
+        return WorkTreeWatch(self._directory, dirs, self._runtime.clock.now_s)
 
     def _watch_agent(
         self, running: AgentProcess, job: TaskJob, state: LoopState, emit: Emit, watch: Callable[[], str]
@@ -223,7 +230,7 @@ class AgentTask:
         return "", outcome
 
     def _record_calls(self, running: AgentProcess, job: TaskJob, state: LoopState, emit: Emit) -> str:
-        """Write new model calls down; say which limit they reached."""
+        """Record new model calls; return which limit they reached, or ""."""
         for record in running.news():
             call = read_model_call(record)
             if call is None or call.message_id in self._seen:
@@ -232,45 +239,58 @@ class AgentTask:
             self._seen.add(call.message_id)
             self._tokens += tokens
             self._usd += usd or 0.0
-            emit(UsageRecorded(job.task.task_id, job.effect.attempt, call.message_id, call.model, tokens, usd))
+            attempt = (job.task.task_id, job.effect.attempt)
+            emit(UsageRecorded(*attempt, call.message_id, call.model, tokens, usd))
         now = self._runtime.clock.now_s()
         if breaker.exhausted_budget(state, now, begun=True):
             return "budget"
         return "limited" if breaker.hour_full_until(state, now) > now else ""
 
-    def _record_missing_usage(self, job: TaskJob, told: StreamResult, emit: Emit) -> None:
-        """The stream's figures are not final; what the client counted more is added, as no call of its own."""
-        tokens = max(told.tokens - self._tokens, 0)
-        usd = max((told.usd or 0.0) - self._usd, 0.0)
-        if self._seen and (tokens or usd > 1e-9):
-            emit(UsageRecorded(job.task.task_id, job.effect.attempt, "", "client", tokens, usd, calls=0))
+    def _record_missing_usage(self, job: TaskJob, stream: StreamResult, emit: Emit) -> None:
+        """Record what the client's total has more than the calls in the stream, as no call."""
+        tokens = max(stream.tokens - self._tokens, 0)
+        usd = max((stream.usd or 0.0) - self._usd, 0.0)
+        if self._seen and (tokens or usd > 1e-9):  # less is a rounding error
+            attempt = (job.task.task_id, job.effect.attempt)
+            emit(UsageRecorded(*attempt, "", "client", tokens, usd, calls=0))
 
-    def _judge_outcome(self, why: str, outcome: AgentOutcome, told: StreamResult, state: LoopState) -> TaskResult:
+    def _judge_outcome(self, why: str, outcome: AgentOutcome, stream: StreamResult, state: LoopState) -> TaskResult:
         now = self._runtime.clock.now_s()
-        words = self._options.redact(told.text or outcome.stderr)
+        words = self._options.redact(stream.text or outcome.stderr)
         text, end = (shorten_text(words, limit, "end").value for limit in (_TEXT_CHARS, _SAID_CHARS))
-        common = {"denials": told.denials, "asked": told.asked, "exit_signal": told.exit_signal, "said": end}
+        result = TaskResult(
+            "success",
+            0.0,
+            outcome.exit_code,
+            denials=stream.denials,
+            asked=stream.asked,
+            exit_signal=stream.exit_signal,
+            said=end,
+        )
         if why == "limited":
-            return TaskResult("limited", 0.0, message=text, limit_s=breaker.hour_full_until(state, now) - now, **common)  # type: ignore[arg-type]
+            wait_s = breaker.hour_full_until(state, now) - now
+            return result._replace(result=why, exit_code=None, message=text, limit_s=wait_s)
         if why:
-            return TaskResult(why, 0.0, outcome.exit_code, text or why, **common)  # type: ignore[arg-type]
-        if told.limited:
-            wait = told.resets_at - now if told.resets_at is not None else state.config.limit_wait_seconds
-            return TaskResult("limited", 0.0, outcome.exit_code, text, limit_s=max(wait, 1.0), **common)  # type: ignore[arg-type]
-        failed = told.failed or outcome.exit_code != 0
-        message = text if failed else ""
-        return TaskResult("failure" if failed else "success", 0.0, outcome.exit_code, message, **common)  # type: ignore[arg-type]
+            return result._replace(result=why, message=text or why)
+        if stream.limited:
+            resets_at = stream.resets_at
+            wait_s = state.config.limit_wait_seconds if resets_at is None else resets_at - now
+            return result._replace(result="limited", message=text, limit_s=max(wait_s, 1.0))
+        if stream.failed or outcome.exit_code != 0:
+            return result._replace(result="failure", message=text)
+        return result
 
     def _stop_signals(self, run: TaskRun, *, progress: bool) -> list[str]:
-        signs = [] if progress else ["nothing changed"]
+        signals = [] if progress else ["nothing changed"]
         with suppress(OSError):
-            if run.checklist and "- [ ]" not in (self._project / run.checklist).read_text("utf-8", "replace"):
-                signs.append("checklist done")
-        return signs
+            if run.checklist:
+                text = (self._project / run.checklist).read_text("utf-8", "replace")
+                signals += ["checklist done"] if "- [ ]" not in text else []
+        return signals
 
     @contextmanager
     def _open_driver(self, run: TaskRun) -> Iterator[tuple[Driver, dict[str, str]]]:
-        """The driver of an agent, and what its environment needs besides."""
+        """Yield the driver of an agent, and additional environment variables."""
         if run.agent == AGENT_NAME:
             named = self._runtime.environ.get("FLIGHTLOG_CLAUDE", "")
             yield ClaudeCode(find(named, self._runtime.program_path)), {}

@@ -1,14 +1,18 @@
-"""Control.jsonl, question.yaml, $FLIGHTLOG_REPORT.
+"""Input of a running session: `control.jsonl`, `question.yaml` and `$FLIGHTLOG_REPORT`.
 
-Only what comes after a runner began counts for it: a stop meant for an earlier run stops nothing.
+A runner ignores requests from before its start, so that an old stop does not stop it. Lines of a
+report are of these kinds:
 
-{"feature": {"feature_id": "F001", "name": "Agent loader"}}
+    {"feature": {"feature_id": "F001", "name": "Agent loader"}}
     {"metric": "coverage", "value": 0.83}
-    {"artifact": "docs/loader.md"}     {"context": {"features_discovered": ["F001"]}}
-    {"confidence": 0.8}                {"effect": "deploy"}          {"doc": {"path": "…", "feature_id": "F001"}}
+    {"artifact": "docs/loader.md"}
+    {"context": {"features_discovered": ["F001"]}}
+    {"confidence": 0.8}
+    {"effect": "deploy"}
+    {"doc": {"path": "…", "feature_id": "F001"}}
 
-What is not understood is told as an alert, never dropped in silence. The file stays in the
-session's directory, so that what was reported before a crash is known after it.
+Any other line raises an alert. Reports stay in the session's directory, so that they survive a
+crash.
 """
 
 import math
@@ -32,29 +36,29 @@ from flightlog.store.jsonl import append_line
 
 CONTROL = "control.jsonl"
 QUESTION = "question.yaml"
-_BYTES_MAX = 1 << 16
-_CHUNK = 1 << 20
+_BYTES_MAX = 1 << 16  # of requests at a time, and of an answer file
+_CHUNK = 1 << 20  # of a report at a time
 _TEXT_CHARS = 400
 
 
 def send_control_request(directory: Path, request: ControlRequest) -> None:
-    """Ask the runner of the session in `directory` for something."""
+    """Send a request to the runner of the session in `directory`."""
     append_line(directory / CONTROL, json.encode(request), durable=True)
 
 
 class ControlInbox:
-    """Reads requests as they come."""
+    """Reads new requests."""
 
     def __init__(self, directory: Path) -> None:
-        """Begin after what is there already."""
+        """Start behind the existing requests."""
         self._path = directory / CONTROL
-        self._page = directory / QUESTION
+        self._answer_path = directory / QUESTION
         self._at = self._control_bytes()
-        self._seen = 0
+        self._answer_mtime = 0
 
     def drain(self, question: str) -> list[ControlRequest]:
-        """Return what came since the last call; `question` is the open one, whose page is looked at too."""
-        found: list[ControlRequest] = []
+        """Return requests since the last call, and an answer to the open `question`, if any."""
+        requests: list[ControlRequest] = []
         if self._control_bytes() > self._at:
             with self._path.open("rb") as file:
                 file.seek(self._at)
@@ -63,47 +67,51 @@ class ControlInbox:
             self._at += len(whole)
             for line in whole.splitlines():
                 with suppress(*UNREADABLE):
-                    found.append(json.decode(line, type=ControlRequest))
-        if question and (answer := self._read_answer_file(question)):
-            found.append(ControlRequest("answer", question, answer, "written into question.yaml"))
-        return found
+                    requests.append(json.decode(line, type=ControlRequest))
+        if question and (answer := self._read_answer(question)):
+            requests.append(ControlRequest("answer", question, answer, "written into question.yaml"))
+        return requests
 
-    def _read_answer_file(self, question: str) -> str:
-        """What a person wrote into the page of the open question."""
+    def _read_answer(self, question: str) -> str:
+        """Return what a person wrote into `question.yaml` since the last call."""
         try:
-            status = self._page.stat()
-            if status.st_mtime_ns == self._seen or status.st_size > _BYTES_MAX:
+            status = self._answer_path.stat()
+            if status.st_mtime_ns == self._answer_mtime or status.st_size > _BYTES_MAX:
                 return ""
-            self._seen = status.st_mtime_ns
-            told = read_yaml(self._page.read_text("utf-8"))
+            self._answer_mtime = status.st_mtime_ns
+            fields = read_yaml(self._answer_path.read_text("utf-8"))
         except (OSError, YAMLError, UnicodeDecodeError):
             return ""
-        if not isinstance(told, dict) or told.get("question") != question:
+        if not isinstance(fields, dict) or fields.get("question") != question:
             return ""
-        return str(told.get("answer") or "").strip()
+        return str(fields.get("answer") or "").strip()
 
     def _control_bytes(self) -> int:
         try:
-            return os.stat(self._path).st_size  # noqa: PTH116 - looked at many times a second
+            return os.stat(self._path).st_size  # noqa: PTH116 - called many times a second
         except FileNotFoundError:
             return 0
 
 
 class TaskReportFile:
-    """One task's report, read as it grows."""
+    """The report of one attempt, read while it grows."""
 
     def __init__(
-        self, path: Path, project: Path, whose: tuple[str, int], redact: Callable[[str], Redacted[str]]
+        self,
+        path: Path,
+        project: Path,
+        attempt: tuple[str, int],
+        redact: Callable[[str], Redacted[str]],
     ) -> None:
-        """Read from the beginning what the task and attempt `whose` reports; what is cut is redacted before."""
+        """Read the report of a task and attempt from its beginning."""
         self._path = path
         self._project = project
-        self._task, self._attempt = whose
-        self._redact = redact
+        self._task, self._attempt = attempt
+        self._redact = redact  # before text is cut, so that no part of a secret remains
         self._at = 0
 
     def new_events(self, *, whole: bool = False) -> Iterator[TaskReported | AlertRaised]:
-        """Yield what was reported since the last call; at the end also a last line without an end."""
+        """Yield reports since the last call; with `whole` also a last line without line end."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._at)
@@ -120,23 +128,27 @@ class TaskReportFile:
 
     def _read_line(self, line: bytes) -> Iterator[TaskReported | AlertRaised]:
         try:
-            told = json.decode(line)
+            fields = json.decode(line)
         except (msgspec.DecodeError, RecursionError):
-            told = None
-        known = [kind for kind in KINDS if isinstance(told, dict) and kind in told]
-        events = [event for kind in known if (event := self._decode_event(kind, told))]
+            fields = None
+        kinds = [kind for kind in KINDS if isinstance(fields, dict) and kind in fields]
+        events = [event for kind in kinds if (event := self._decode_event(kind, fields))]
         if not events:
             text = self._shorten_text(line.decode("utf-8", "replace"))
             yield AlertRaised(f"report of {self._task}", f"a line was not understood: {text}")
         yield from events
 
-    def _decode_event(self, kind: str, told: dict[str, Any]) -> TaskReported | None:  # noqa: PLR0911 - one for each kind
-        value = told[kind]
+    def _decode_event(  # noqa: PLR0911 - one for each kind
+        self, kind: str, fields: dict[str, Any]
+    ) -> TaskReported | None:
+        value = fields[kind]
         match kind:
-            case "metric" if isinstance(value, str) and _is_number(told.get("value")):
-                return self._make_event(kind, value, float(told["value"]))
-            case "artifact" | "effect" if isinstance(value, str) and value:
-                return self._make_event(kind, self._relative_path(value) if kind == "artifact" else value, None)
+            case "metric" if isinstance(value, str) and _is_number(fields.get("value")):
+                return self._make_event(kind, value, float(fields["value"]))
+            case "artifact" if isinstance(value, str) and value:
+                return self._make_event(kind, self._relative_path(value), None)
+            case "effect" if isinstance(value, str) and value:
+                return self._make_event(kind, value, None)
             case "confidence" if _is_number(value):
                 return self._make_event(kind, "", float(value))
             case "context" if isinstance(value, dict):
@@ -154,11 +166,9 @@ class TaskReportFile:
     def _shorten_text(self, text: str) -> str:
         return shorten_text(self._redact(text), _TEXT_CHARS).value
 
-    def _relative_path(self, written: str) -> str:
-        path = Path(written)
-        if path.is_absolute() and path.is_relative_to(self._project):
-            return str(path.relative_to(self._project))
-        return written
+    def _relative_path(self, name: str) -> str:
+        inside = Path(name).is_absolute() and Path(name).is_relative_to(self._project)
+        return str(Path(name).relative_to(self._project)) if inside else name
 
 
 def _is_number(value: object) -> bool:

@@ -1,12 +1,10 @@
-"""LoopDriver and the LoopEnvironment protocol.
+"""`LoopDriver` carries out effects in a `LoopEnvironment` and appends events to an `EventLog`.
 
-The real one is `run.machine`; the simulator's is made up. Nothing in here does anything.
-
-It knows neither files nor processes: a book to write in and a world to act on are given, so
-the simulator drives with this very code.
+It uses no files or processes itself, so the simulator runs the same code: `executor.TaskExecutor`
+is the real environment, `simulator.environment` the simulated one.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, assert_never
 
 from msgspec import Struct
@@ -20,16 +18,17 @@ from flightlog.loop.state import LoopState
 
 
 class ControlRequest(Struct, frozen=True):
-    """What somebody asks of a running loop: pause (after the task), stop (at once), or an answer."""
+    """A request to a running loop: pause (after the task), stop (at once), or an answer."""
 
     what: str
     question: str = ""
     answer: str = ""
     why: str = ""
+    signal: str = ""
 
 
 class TaskResult(NamedTuple):
-    """How an attempt went; words are tails of what was said, not yet redacted."""
+    """Result of an attempt; `message` and `said` are the ends of its output."""
 
     result: str
     duration_s: float
@@ -47,7 +46,7 @@ class TaskResult(NamedTuple):
 
 
 class VerifyResult(NamedTuple):
-    """What the verify commands said; `interrupted` means that nothing is known."""
+    """Result of the verify commands; none if `interrupted`."""
 
     passed: bool
     commands: tuple[tuple[str, int | None], ...]
@@ -58,125 +57,111 @@ class VerifyResult(NamedTuple):
 
 
 class LoopEnvironment(Protocol):
-    """Everything outside."""
+    """Clock, processes and people."""
 
     def now(self) -> float:
-        """The time, in seconds since 1970."""
+        """Return the time in seconds since 1970."""
 
     def sleep_until(self, until: float, state: LoopState) -> None:
-        """Wait until then; come back early when there is a request."""
+        """Wait until a time; return early if there is a request."""
 
     def read_requests(self, state: LoopState) -> Sequence[ControlRequest]:
-        """What was asked since the last call."""
+        """Return the requests since the last call."""
 
     def run_attempt(self, effect: RunTask, state: LoopState, emit: Callable[[Event], None]) -> TaskResult:
-        """Carry out an attempt to its end; `emit` writes down what happens on the way."""
+        """Run an attempt to its end; `emit` appends events meanwhile."""
 
     def verify_task(self, effect: VerifyTask, state: LoopState) -> VerifyResult:
         """Run the verify commands."""
 
 
 class EventLog(Protocol):
-    """Where events are written; `state` is what they add up to."""
+    """Appends events and folds them into `state`."""
 
     state: LoopState
 
     def append(self, event: events.Event) -> None:
-        """Write one event down and take it into account."""
+        """Append an event and apply it to `state`."""
 
     def refresh_output(self) -> None:
-        """Bring what people see up to date: something long comes now."""
+        """Bring the output files up to date before something slow."""
 
 
 class LoopDriver:
-    """Drives one session until there is nothing more to do."""
+    """Runs one session until it is no longer in progress."""
 
-    def __init__(self, plan: Plan, book: EventLog, world: LoopEnvironment) -> None:
-        """Take a plan, a book and a world."""
+    def __init__(self, plan: Plan, log: EventLog, environment: LoopEnvironment) -> None:
+        """Set up a driver for the session in `log`."""
         self._plan = plan
-        self._book = book
-        self._world = world
+        self._log = log
+        self._environment = environment
         self._pausing = ""
 
     def run(self) -> LoopState:
-        """Go on until the session is completed, in error, or rests."""
+        """Run until the session is completed, in error or paused."""
         while self.step():
             pass
-        return self._book.state
+        return self._log.state
 
     def step(self) -> bool:
-        """Do one thing; say whether there is more."""
-        state = self._book.state
-        for request in self._world.read_requests(state):
+        """Carry out one effect; return whether the session is still in progress."""
+        log, environment = self._log, self._environment
+        for request in environment.read_requests(log.state):
             self._handle_request(request)
-        if self._pausing and self._may_rest(state):
-            self._append_events([events.LoopPaused(self._pausing)])
-        effect = decide_effect(state, self._plan, self._world.now())
+        if self._pausing and self._may_rest(log.state):
+            log.append(events.LoopPaused(self._pausing))
+        effect = decide_effect(log.state, self._plan, environment.now())
         match effect:
             case StopRunner():
                 return False
             case AppendEvents():
-                self._append_events(effect.events)
+                for event in effect.events:
+                    log.append(event)
             case RunTask():
-                self._book.refresh_output()
-                self._run_attempt(effect)
+                log.refresh_output()
+                result = environment.run_attempt(effect, log.state, log.append)
+                log.append(make_attempt_event(effect, result))
             case VerifyTask():
                 self._verify_task(effect)
             case WaitUntil():
-                self._book.refresh_output()
-                self._world.sleep_until(effect.until, state)
+                log.refresh_output()
+                environment.sleep_until(effect.until, log.state)
             case _:
                 assert_never(effect)
         return True
 
-    def _append_events(self, events: Iterable[events.Event]) -> None:
-        for event in events:
-            self._book.append(event)
-
     def _handle_request(self, request: ControlRequest) -> None:
-        state = self._book.state
+        state = self._log.state
         if state.status != "in_progress":
             return
-        match request.what:
-            case "stop":
-                self._append_events([events.LoopStopped(request.why or "a person stopped it")])
-            case "pause":
-                self._pausing = request.why or "a person paused it"
-            case "answer":
-                open_one = state.question
-                wanted = request.question or (open_one.asked.question if open_one else "")
-                if open_one and open_one.asked.question == wanted and request.answer in open_one.asked.options:
-                    self._append_events([gates.make_answer_event(state, request.answer, person=True)])
-            case _:
-                pass
+        if request.what == "stop":
+            why = request.why or "a person stopped it"
+            self._log.append(events.LoopStopped(why, request.signal))
+        elif request.what == "pause":
+            self._pausing = request.why or "a person paused it"
+        elif request.what == "answer" and state.question:
+            question = state.question.asked
+            is_open = request.question in {"", question.question}
+            if is_open and request.answer in question.options:
+                self._log.append(gates.make_answer_event(state, request.answer, person=True))
 
     def _may_rest(self, state: LoopState) -> bool:
-        return state.status == "in_progress" and (not state.current or state.task_state(state.current).stage == "idle")
-
-    def _run_attempt(self, effect: RunTask) -> None:
-        ran = self._world.run_attempt(effect, self._book.state, self._book.append)
-        self._book.append(make_attempt_event(effect, ran))
+        idle = not state.current or state.task_state(state.current).stage == "idle"
+        return idle and state.status == "in_progress"
 
     def _verify_task(self, effect: VerifyTask) -> None:
-        told = self._world.verify_task(effect, self._book.state)
-        if told.interrupted:
-            return  # the request that interrupted it is obeyed next; verification is made again
-        event = events.TaskVerified(
-            effect.task.task_id,
-            effect.attempt,
-            told.passed,
-            told.commands,
-            told.missing,
-            told.message,
-            told.duration_s,
-        )
-        self._book.append(event)
+        result = self._environment.verify_task(effect, self._log.state)
+        # The request that interrupts a verification is handled next; it runs again on resume.
+        if not result.interrupted:
+            event = events.TaskVerified(effect.task.task_id, effect.attempt, *result[:-1])
+            self._log.append(event)
 
 
 def make_attempt_event(effect: RunTask, ran: TaskResult) -> events.AttemptEnded:
-    """Make the event of an attempt that came to its end."""
+    """Return the event for the result of an attempt."""
     failed = ran.result in {"failure", "timeout"}
-    kind, severity = recovery.classify_error(ran.message, ran.exit_code, timed_out=ran.result == "timeout")
+    timed_out = ran.result == "timeout"
+    kind, severity = recovery.classify_error(ran.message, ran.exit_code, timed_out=timed_out)
     return events.AttemptEnded(
         task=effect.task.task_id,
         attempt=effect.attempt,

@@ -1,8 +1,8 @@
-"""The guardian: a small process that ends a runner's tasks when the runner itself is killed.
+"""The guardian: a small process that kills a runner's tasks if the runner itself is killed.
 
-Started as a script of its own, so it imports the standard library only. It reads process ids
-from standard input («+12», «-12»); when that closes, whatever is left is killed: the groups
-of these processes, and every process that carries the session's mark in its environment.
+It runs as a script of its own, so it imports only the standard library. It reads process ids from
+standard input («+12», «-12»). When that closes, it kills the groups of the remaining processes and
+every process with the session's marker in its environment.
 """
 
 import contextlib
@@ -12,14 +12,14 @@ import sys
 import time
 from pathlib import Path
 
-ROUNDS = 50
+ROUNDS = 50  # one second at most; processes that fork faster than that cannot be caught
 MARK = "FLIGHTLOG_LOOP"
 
 
 def main() -> None:
     """Watch until standard input closes, then kill."""
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     mark = f"{MARK}={sys.argv[1]}".encode()
     alive: set[int] = set()
     for line in sys.stdin:
@@ -30,31 +30,31 @@ def main() -> None:
 
 
 def kill_groups(groups: set[int], mark: bytes) -> None:
-    """Kill these groups and everything that carries `mark`, until nothing is left."""
+    """Kill these process groups and every process with `mark`, until none is left."""
     quiet = 0
     for _ in range(ROUNDS):
         for group in groups:
             with contextlib.suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
-        found = processes_with_marker(mark)
-        for pid in found:
+        pids = processes_with_marker(mark)
+        for pid in pids:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        # One that is just becoming another program shows no environment for a moment: look twice.
-        quiet = 0 if found else quiet + 1
+        # During `exec` a process shows no environment for a moment, so one empty result may be wrong.
+        quiet = 0 if pids else quiet + 1
         if quiet > 1:
             return
         time.sleep(0.02)
 
 
 def processes_with_marker(mark: bytes) -> list[int]:
-    """Every process whose environment holds `mark`; none where the system does not tell."""
-    found = []
+    """Return the processes with `mark` in their environment; none on systems without /proc."""
+    pids = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if mark in path.read_bytes().split(b"\0") and int(path.parent.name) != os.getpid():
-                found.append(int(path.parent.name))
-    return found
+                pids.append(int(path.parent.name))
+    return pids
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""`python -m flightlog.loop.runner.python_task module:function`: run a plan's Python function in a process of its own.
+"""Run a plan's Python function: `python -m flightlog.loop.runner.python_task module:function`.
 
-The function may take one argument, the task's context variables; a list of dictionaries it
-returns is written to `$FLIGHTLOG_REPORT`. The project's directory is searched for the module.
+The function may take one argument, the context variables. If it returns a list of dictionaries,
+they are written to `$FLIGHTLOG_REPORT`. The module is searched in the project's directory first.
 """
 
 import inspect
@@ -15,15 +15,15 @@ from flightlog.store.jsonl import append_line
 
 
 def main(arguments: list[str]) -> int:
-    """Call the function and report what it returns."""
+    """Call the function and report its result."""
     module, _, name = arguments[0].partition(":")
     sys.path.insert(0, str(Path.cwd()))
     function = getattr(import_module(module), name)
     context = json.loads(os.environ.get("FLIGHTLOG_CONTEXT", "{}"))
-    told = function(context) if inspect.signature(function).parameters else function()
+    result = function(context) if inspect.signature(function).parameters else function()
     report = os.environ.get("FLIGHTLOG_REPORT", "")
-    for each in told if isinstance(told, list) and report else ():
-        append_line(Path(report), json.dumps(each).encode())
+    for entry in result if isinstance(result, list) and report else ():
+        append_line(Path(report), json.dumps(entry).encode())
     return 0
 
 

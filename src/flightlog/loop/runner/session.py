@@ -1,7 +1,8 @@
-"""A session's life: begun, taken by one runner at a time, carried on, and left in order."""
+"""Create a loop session, and run it with one runner at a time."""
 
 import os
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ from msgspec import Struct
 from ruamel.yaml.error import YAMLError
 
 from flightlog.loop import directories, events
-from flightlog.loop.directories import session_id
 from flightlog.loop.plan.load import hash_plan, parse_plan, redact_plan
 from flightlog.loop.plan.schema import Budgets, LoopConfig, Plan
 from flightlog.loop.runner.driver import LoopDriver
@@ -30,7 +30,7 @@ Calibration = tuple[tuple[float, float], ...]
 
 
 class LoopStart(Struct, frozen=True):
-    """How a session is to begin: its plan, its settings, and what earlier sessions taught."""
+    """What a session starts with: plan, settings, and calibration from earlier sessions."""
 
     plan: Plan
     data: bytes
@@ -42,34 +42,30 @@ class LoopStart(Struct, frozen=True):
     calibration: Calibration = ()
 
 
-def create_session(root: Path, told: LoopStart, runtime: Runtime, redactor: Redactor) -> Path:
-    """Make the next session below `root`; it appears whole."""
-    shown = redact_plan(told.plan, redactor)
-    return directories.create_session_dir(
-        root,
-        redactor.redact_string(told.name) or shown.plan,
-        lambda path, name: _fill_directory(path, root, name, told, runtime=runtime, redactor=redactor),
-    )
+def create_session(root: Path, start: LoopStart, runtime: Runtime, redactor: Redactor) -> Path:
+    """Create the next session below `root`; its directory is published complete."""
+
+    def fill(path: Path, name: str) -> None:
+        final = root / path.name.lstrip(".").partition(".")[0]  # `path` is a staging directory
+        _fill_directory(path, final, name, start, runtime=runtime, redactor=redactor)
+
+    title = redactor.redact_string(start.name) or redact_plan(start.plan, redactor).plan
+    return directories.create_session_dir(root, title, fill)
 
 
-def create_session_at(directory: Path, told: LoopStart, runtime: Runtime, redactor: Redactor) -> Path:
-    """Begin a session in exactly this directory, made by hand from the templates or not there yet."""
+def create_session_at(directory: Path, start: LoopStart, runtime: Runtime, redactor: Redactor) -> Path:
+    """Start a session in this directory, which is new or was made by hand from the templates."""
     if (directory / JOURNAL).exists():
-        raise Invalid(f"{directory.name} has begun already", hint=f"flightlog loop resume --session {directory.name}")
+        raise _begun_already(directory)
     directories.prepare_surroundings(directory)
-    _fill_directory(
-        directory,
-        directory.parent,
-        session_id(directory),
-        _with_metadata(directory, told),
-        runtime=runtime,
-        redactor=redactor,
-    )
+    start = _with_metadata(directory, start)
+    name = directories.session_id(directory)
+    _fill_directory(directory, directory, name, start, runtime=runtime, redactor=redactor)
     return directory
 
 
 def raw_plan(directory: Path) -> tuple[Plan, bytes]:
-    """The plan a session began with, from its own copy."""
+    """Return the session's own copy of its plan, parsed and as bytes, without redaction."""
     try:
         data = (directory / PLAN).read_bytes()
     except FileNotFoundError as error:
@@ -77,122 +73,143 @@ def raw_plan(directory: Path) -> tuple[Plan, bytes]:
     return parse_plan(data, PLAN), data
 
 
+class RunMode(Enum):
+    """Which sessions a runner may take."""
+
+    START = "only one that no runner took before"
+    RESUME = "any that no runner holds"
+    STEAL = "any, even one that another runner holds"
+
+
 class RunnerOptions(Struct, frozen=True):
-    """How a session is taken up: by whom, whether from another runner, and what runs its tasks."""
+    """Who runs a session, in which mode, with which new budgets and executor."""
 
     who: str
-    steal: bool = False
-    go_on: bool = False
+    mode: RunMode = RunMode.START
     budgets: Budgets | None = None
-    machine: type[TaskExecutor] = TaskExecutor
+    executor: type[TaskExecutor] = TaskExecutor
 
 
 def continue_session(
     directory: Path,
     options: LoopOptions,
     redactor: Redactor,
-    how: RunnerOptions,
+    runner: RunnerOptions,
     finish: Callable[[Path, Redactor], object] = lambda _path, _redactor: None,
 ) -> LoopState:
-    """Carry a session on until it is completed, in error, or rests; `finish` is called before it is let go."""
+    """Run a session until it is completed, in error or paused; call `finish` before the release."""
     plan, data = raw_plan(directory)
-    lease = Lease(directory / LEASE, how.who, steal=how.steal)
+    lease = Lease(directory / LEASE, runner.who, steal=runner.mode is RunMode.STEAL)
     try:
         shown = redact_plan(plan, redactor)
         for path in sorted((directory / "reports").glob("*.jsonl")):
-            redactor.redact_string(path.read_text("utf-8", "replace"))  # a runner before this one knew the values in it
-        book = LoopStore(directory, shown, options.runtime, redactor, allowed=lease.check_owner, tell=options.tell)
-        if book.state.status == "completed" and book.state.plan_digest == hash_plan(data):
-            # Whoever completed it may have been killed before all was written.
+            # An earlier runner recognized the private values in its reports; learn them again.
+            redactor.redact_string(path.read_text("utf-8", "replace"))
+        store = LoopStore(directory, shown, options.runtime, redactor, allowed=lease.check_owner, tell=options.tell)
+        if store.state.status == "completed" and store.state.plan_digest == hash_plan(data):
+            # The runner that completed it may have been killed before it wrote everything.
             directories.remove_partial_files(directory)
-            book.write_output_files()
+            store.write_output_files()
             finish(directory, redactor)
-        _require_resumable(directory, book.state, data, how)
-        end_leftovers(book.state.mark)
+        _require_resumable(directory, store.state, data, runner.mode)
+        _end_leftovers(store.state.mark)
         directories.remove_partial_files(directory)
-        book.append(events.RunnerAcquired(how.who, book.state.epoch + 1, resumed=book.state.epoch > 0))
-        if book.state.status in {"paused", "error"}:
-            book.append(events.LoopResumed("a person said so", how.budgets))
-        book.write_output_files()
-        machine = how.machine(directory, (directory / book.state.project).resolve(), plan, options)
+        epoch = store.state.epoch
+        store.append(events.RunnerAcquired(runner.who, epoch + 1, resumed=epoch > 0))
+        if store.state.status in {"paused", "error"}:
+            store.append(events.LoopResumed("a person resumed it", runner.budgets))
+        store.write_output_files()
+        project = (directory / store.state.project).resolve()
+        executor = runner.executor(directory, project, plan, options)
         try:
-            LoopDriver(shown, book, machine).run()
+            LoopDriver(shown, store, executor).run()
         finally:
-            machine.close(book.state.mark)
-        book.redact_again()
-        book.write_output_files()
+            executor.close(store.state.mark)
+        store.redact_again()
+        store.write_output_files()
         finish(directory, redactor)
-        book.close()
-        return book.state
+        store.close()
+        return store.state
     finally:
         lease.release()
 
 
-def end_leftovers(mark: str) -> None:
-    """End what a runner that was killed left running; one task must not be at work twice."""
-    if mark and processes_with_marker(f"{MARK}={mark}".encode()):
-        kill_groups(set(), f"{MARK}={mark}".encode())
+def _end_leftovers(mark: str) -> None:
+    """Kill the processes of a runner that was killed, so that no task runs twice at a time."""
+    marker = f"{MARK}={mark}".encode()
+    if mark and processes_with_marker(marker):
+        kill_groups(set(), marker)
 
 
-def _require_resumable(directory: Path, state: LoopState, data: bytes, how: RunnerOptions) -> None:
+def _require_resumable(directory: Path, state: LoopState, data: bytes, mode: RunMode) -> None:
+    name = directory.name
     if state.status == "new":
-        raise Unreadable(f"the journal of {directory.name} does not say how it began", hint="begin a new session")
+        raise Unreadable(f"the journal of {name} has no start event", hint="start a new session")
     if state.plan_digest != hash_plan(data):
         raise Conflict(
-            f"the plan of {directory.name} was changed under the session: it began with {state.plan_digest}",
-            hint=f"put {PLAN} back as it was, or begin a new session",
+            f"the plan of {name} was changed under the session: it began with {state.plan_digest}",
+            hint=f"restore {PLAN}, or start a new session",
         )
     if state.status == "completed":
-        raise Invalid(f"{directory.name} is completed", hint="begin another: flightlog loop run --plan FILE")
-    if state.epoch > 0 and not how.go_on:
-        raise Invalid(f"{directory.name} has begun already", hint=f"flightlog loop resume --session {directory.name}")
+        hint = "start another: flightlog loop run --plan FILE"
+        raise Invalid(f"{name} is completed", hint=hint)
+    if state.epoch > 0 and mode is RunMode.START:
+        raise _begun_already(directory)
 
 
-def _fill_directory(  # noqa: PLR0913 - where it goes, what it begins with
-    path: Path, root: Path, name: str, told: LoopStart, *, runtime: Runtime, redactor: Redactor
+def _begun_already(directory: Path) -> Invalid:
+    name = directory.name
+    return Invalid(f"{name} has begun already", hint=f"flightlog loop resume --session {name}")
+
+
+def _fill_directory(  # noqa: PLR0913 - two directories, and what the session starts with
+    path: Path, final: Path, name: str, start: LoopStart, *, runtime: Runtime, redactor: Redactor
 ) -> None:
-    final = root / path.name.lstrip(".").partition(".")[0] if path.name.startswith(".") else path
-    create_file(path / PLAN, told.data)
-    plan = redact_plan(told.plan, redactor)
+    """Write the first files of a session into `path`, which will be published as `final`."""
+    create_file(path / PLAN, start.data)
+    plan = redact_plan(start.plan, redactor)
     event = events.LoopStarted(
         session_id=name,
-        session_name=told.name or plan.plan,
+        session_name=start.name or plan.plan,
         plan=plan.plan,
-        plan_digest=hash_plan(told.data),
+        plan_digest=hash_plan(start.data),
         tasks_total=len(plan.tasks),
-        config=told.config or plan.config,
-        budgets=told.budgets or plan.budgets,
-        autonomous=told.autonomous,
+        config=start.config or plan.config,
+        budgets=start.budgets or plan.budgets,
+        autonomous=start.autonomous,
         context=plan.context_variables,
-        calibration=told.calibration,
-        project=os.path.relpath(told.project.resolve(), final.resolve()),
+        calibration=start.calibration,
+        project=os.path.relpath(start.project.resolve(), final.resolve()),
         mark=runtime.new_id(),
     )
-    book = LoopStore(path, plan, runtime, redactor)
-    book.append(event)
-    book.write_output_files()
-    book.close()
+    store = LoopStore(path, plan, runtime, redactor)
+    store.append(event)
+    store.write_output_files()
+    store.close()
 
 
-def _with_metadata(directory: Path, told: LoopStart) -> LoopStart:
-    """What a person wrote into the metadata of a session made by hand is taken over before it begins."""
+def _with_metadata(directory: Path, start: LoopStart) -> LoopStart:
+    """Apply the name and settings that a person wrote into `session-metadata.yaml`."""
     path = directory / "session-metadata.yaml"
     if not path.is_file():
-        return told
+        return start
     try:
-        written: Any = read_yaml(path.read_text("utf-8"))
+        metadata: Any = read_yaml(path.read_text("utf-8"))
     except (YAMLError, UnicodeDecodeError) as error:
-        raise Invalid(f"{path.name} cannot be read: {error}", hint="correct it, or remove it") from error
-    if not isinstance(written, dict):
-        return told
-    own = written.get("ralph_runtime_config")
-    config = told.config or told.plan.config
-    if isinstance(own, dict) and told.config is None:
-        known = {name: value for name, value in own.items() if name in LoopConfig.__struct_fields__}
+        hint = "correct it, or remove it"
+        raise Invalid(f"{path.name} cannot be read: {error}", hint=hint) from error
+    if not isinstance(metadata, dict):
+        return start
+    settings = metadata.get("ralph_runtime_config")
+    config = start.config or start.plan.config
+    if isinstance(settings, dict) and start.config is None:
+        fields = LoopConfig.__struct_fields__
+        own = {name: value for name, value in settings.items() if name in fields}
         try:
-            config = msgspec.convert({**msgspec.to_builtins(config), **known}, LoopConfig)
+            config = msgspec.convert({**msgspec.to_builtins(config), **own}, LoopConfig)
         except msgspec.ValidationError as error:
-            raise Invalid(f"{path.name}: ralph_runtime_config: {error}", hint="correct it there") from error
-    name = written.get("session_name")
-    chosen = name if isinstance(name, str) and name != "Brief session name" else ""
-    return msgspec.structs.replace(told, config=config, name=told.name or chosen)
+            message = f"{path.name}: ralph_runtime_config: {error}"
+            raise Invalid(message, hint="correct it there") from error
+    name = metadata.get("session_name")
+    title = name if isinstance(name, str) and name != "Brief session name" else ""
+    return msgspec.structs.replace(start, config=config, name=start.name or title)

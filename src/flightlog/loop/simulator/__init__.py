@@ -1,4 +1,4 @@
-"""Loops that are made up: the very core and driver of real ones, under a clock, processes and faults of a seed."""
+"""Simulated sessions: the real decisions and driver with a seeded clock, processes and faults."""
 
 from flightlog.loop.simulator.simulation import SimulationResult, run_simulation
 

@@ -1,4 +1,4 @@
-"""Random plans, task behaviour, clock, people."""
+"""Random plans, and a simulated environment: task behavior, clock, people."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ _MESSAGES = {"network": "connection reset", "permission denied": "permission den
 
 
 class TaskBehavior(NamedTuple):
-    """How a task behaves: how often it fails, how it fails, how long it takes, how many calls it makes."""
+    """How a task behaves: probability and kind of failures, duration, model calls."""
 
     fails: float
     stubborn: bool
@@ -32,7 +32,7 @@ class TaskBehavior(NamedTuple):
 
 
 def draw_plan(chance: random.Random) -> tuple[Plan, dict[str, TaskBehavior]]:
-    """Draw a plan and the manners of its tasks."""
+    """Draw a plan and the behavior of its tasks."""
     gentle = chance.random() < 0.3
     count = chance.randint(1, 12)
     ids = [f"{number:03}" for number in range(1, count + 1)]
@@ -102,7 +102,7 @@ def _draw_budgets(chance: random.Random) -> dict[str, Any]:
 
 
 def _draw_breaker(chance: random.Random) -> dict[str, Any]:
-    conditions = [{"when": each, "action": chance.choice(_ACTIONS)} for each in _CONDITIONS if chance.random() < 0.15]
+    conditions = [{"when": when, "action": chance.choice(_ACTIONS)} for when in _CONDITIONS if chance.random() < 0.15]
     return {
         "failure_threshold": chance.choice((0, 2, 5)),
         "no_progress": chance.choice((0, 2, 3)),
@@ -116,7 +116,7 @@ def _draw_breaker(chance: random.Random) -> dict[str, Any]:
 def _draw_gates(chance: random.Random) -> list[dict[str, Any]]:
     gates: list[dict[str, Any]] = [
         {"name": "coverage", "metric": "coverage", "threshold": chance.choice((0.1, 0.9)), "phase": 1},
-        {"name": "nobody reports it", "metric": "unheard_of", "threshold": 1, "operator": ">="},
+        {"name": "never reported", "metric": "unheard_of", "threshold": 1, "operator": ">="},
     ]
     return [gate for gate in gates if chance.random() < 0.15]
 
@@ -126,12 +126,12 @@ class RunnerKilled(Exception):
 
 
 class SimulatedEnvironment:
-    """The world of one simulated session."""
+    """The environment of one simulated session."""
 
     def __init__(
         self, chance: random.Random, manners: dict[str, TaskBehavior], *, deadly: float, people: float
     ) -> None:
-        """`deadly` is the chance to die at any point, `people` that somebody does something."""
+        """Set probabilities: `deadly` to be killed at any point, `people` of a request."""
         self._chance = chance
         self._manners = manners
         self._deadly = deadly
@@ -140,40 +140,38 @@ class SimulatedEnvironment:
         self.rounds: dict[str, int] = {}
 
     def now(self) -> float:
-        """The time."""
+        """Return the simulated time."""
         return self._now
 
     def pass_time(self, by: float) -> None:
-        """Let time go by."""
+        """Advance the clock."""
         self._now += by
 
     def maybe_die(self) -> None:
-        """Die, sometimes."""
+        """Raise `RunnerKilled` with the probability `deadly`."""
         if self._chance.random() < self._deadly:
             raise RunnerKilled
 
     def sleep_until(self, until: float, state: LoopState) -> None:
-        """Time passes at once; now and then something wakes the loop early."""
+        """Advance the clock to `until`, or sometimes only a part of the way."""
         del state
         whole = self._chance.random() >= 0.2
         self._now = until if whole else self._now + (until - self._now) * self._chance.random()
         self.maybe_die()
 
     def read_requests(self, state: LoopState) -> Sequence[ControlRequest]:
-        """People answer, pause and stop as they please."""
+        """Return random answers, pauses and stops."""
         if self._chance.random() >= self._people:
             return []
         if state.question is not None:
             answer = self._chance.choice([*state.question.asked.options, "nonsense"])
             return [ControlRequest("answer", state.question.asked.question, answer)]
-        return (
-            [ControlRequest(self._chance.choice(("pause", "stop", "answer")), "", "go")]
-            if self._chance.random() < 0.2
-            else []
-        )
+        if self._chance.random() >= 0.2:
+            return []
+        return [ControlRequest(self._chance.choice(("pause", "stop", "answer")), "", "go")]
 
     def run_attempt(self, effect: RunTask, state: LoopState, emit: Callable[[events.Event], None]) -> TaskResult:
-        """Let a task go as its manner says."""
+        """Return a random result according to the task's behavior."""
         manner = self._manners[effect.task.task_id]
         began = self._now
         name = effect.task.task_id
@@ -183,22 +181,25 @@ class SimulatedEnvironment:
         for number in range(calls):
             self._now += manner.takes_s / calls
             self.maybe_die()
-            message = f"{name}-{self.rounds[name]}-{number}"
-            emit(events.UsageRecorded(name, effect.attempt, message, "made-up", self._chance.randint(1, 900), 0.01))
-            if stopped := _must_stop(state, self._now):
-                return TaskResult(*stopped, limit_s=max(breaker.hour_full_until(state, self._now) - self._now, 0.0))
+            message, tokens = f"{name}-{self.rounds[name]}-{number}", self._chance.randint(1, 900)
+            emit(events.UsageRecorded(name, effect.attempt, message, "made-up", tokens, 0.01))
+            wait_s = max(breaker.hour_full_until(state, self._now) - self._now, 0.0)
+            spent = breaker.exhausted_budget(state, self._now, begun=True)
+            if spent or wait_s:
+                return TaskResult("budget" if spent else "limited", 0.0, limit_s=wait_s)
         self._now += manner.takes_s * self._chance.random()
         self._report_metric(effect, emit)
         self.maybe_die()
         return self._attempt_result(effect, manner, self._now - began)
 
     def verify_task(self, effect: VerifyTask, state: LoopState) -> VerifyResult:
-        """Verification fails by chance too."""
+        """Return a random result."""
         del state
         self._now += 0.5
         self.maybe_die()
         passed = self._chance.random() >= self._manners[effect.task.task_id].verify_fails
-        return VerifyResult(passed, (("true", 0 if passed else 1),), (), "" if passed else "expected 2, got 3", 0.5)
+        message = "" if passed else "expected 2, got 3"
+        return VerifyResult(passed, (("true", 0 if passed else 1),), (), message, 0.5)
 
     def _report_metric(self, effect: RunTask, emit: Callable[[events.Event], None]) -> None:
         if self._chance.random() < 0.3:
@@ -213,18 +214,12 @@ class SimulatedEnvironment:
         if self._chance.random() < 0.03:
             return TaskResult("interrupted", took)
         if self._chance.random() >= manner.fails:
-            signs = ("status", "tests")[: self._chance.choice((0, 1, 2, 2))]
-            exits = self._chance.random() < 0.7
-            return TaskResult("success", took, 0, progress=progress, exit_signal=exits, indicators=signs)
+            indicators = ("status", "tests")[: self._chance.choice((0, 1, 2, 2))]
+            done = self._chance.random() < 0.7
+            return TaskResult("success", took, 0, progress=progress, exit_signal=done, indicators=indicators)
         if manner.kind == "timeout":
             return TaskResult("timeout", took, None, "no end in sight", progress=progress)
         message = _MESSAGES.get(manner.kind, "it went wrong")
         more = "" if manner.stubborn else f" in {self._chance.choice(('north', 'south', 'east', 'west'))}"
         denials = int(manner.kind == "permission denied" and agent)
         return TaskResult("failure", took, 1, message + more, denials=denials, progress=progress)
-
-
-def _must_stop(state: LoopState, now: float) -> tuple[str, float] | None:
-    if breaker.exhausted_budget(state, now, begun=True):
-        return "budget", 0.0
-    return ("limited", 0.0) if breaker.hour_full_until(state, now) > now else None

@@ -1,7 +1,7 @@
-"""Play a seeded session; invariant checker.
+"""Run a seeded session and check its invariants.
 
-It reads the events alone and keeps its own count, apart from the core's state, so that an
-error there cannot hide itself here.
+The checker reads only the events and counts by itself, independently of the folded state, so that
+an error in the fold cannot hide itself.
 """
 
 import hashlib
@@ -19,16 +19,16 @@ from flightlog.loop.simulator.environment import RunnerKilled, SimulatedEnvironm
 from flightlog.loop.state import LoopState
 
 HOUR_S = 3600.0
-_GIVEN_BY_PERSON = 1_000
-STEPS_MAX = 20_000
+_GIVEN_BY_PERSON = 1_000  # additional failures after a person said to retry: no limit in practice
+STEPS_MAX = 20_000  # more than any drawn plan needs; a session that reaches it does not end
 RESUMES_MAX = 4
 
 
 class InvariantChecker:
-    """Keeps count of one session and notes every broken promise."""
+    """Collects the violations of invariants in one session."""
 
     def __init__(self, plan: Plan) -> None:
-        """Watch a session of `plan`."""
+        """Check a session of `plan`."""
         self._plan = plan
         self.violations: list[str] = []
         self._status: dict[str, str] = {}
@@ -47,19 +47,11 @@ class InvariantChecker:
         self._questions: dict[str, events.QuestionAsked] = {}
 
     def check_event(self, at: float, event: events.Event) -> None:
-        """Look at one event."""
+        """Check one event."""
         if self._over and not isinstance(event, events.RunnerAcquired | events.LoopResumed):
-            self._add_violation(f"{event.__struct_config__.tag} after the session was {self._over}")
+            tag = event.__struct_config__.tag
+            self.violations.append(f"{tag} after the session was {self._over}")
         match event:
-            case (
-                events.TaskStarted()
-                | events.UsageRecorded()
-                | events.AttemptEnded()
-                | events.TaskVerified()
-                | events.TaskEnded()
-                | events.RecoveryStarted()
-            ):
-                self._check_task_event(at, event)
             case events.GateChecked():
                 self._gates[event.name] = bool(event.passed) or event.name in self._accepted
             case events.BreakerChanged():
@@ -75,7 +67,7 @@ class InvariantChecker:
             case events.LoopEnded():
                 self._check_session_end(event)
             case _:
-                pass
+                self._check_task_event(at, event)
 
     def _check_task_event(self, at: float, event: events.Event) -> None:
         match event:
@@ -94,45 +86,40 @@ class InvariantChecker:
             case _:
                 pass
 
-    def _add_violation(self, what: str) -> None:
-        self.violations.append(what)
-
     def _check_start(self, at: float, event: events.TaskStarted) -> None:
         task = self._plan.find_task(event.task)
         self._starts += 1
         if self._status.get(event.task) in {"completed", "skipped", "failed", "deferred"}:
-            self._add_violation(f"{event.task} was {self._status[event.task]} and began again")
+            self.violations.append(f"{event.task} was {self._status[event.task]} and began again")
         if any(self._status.get(name) != "completed" for name in task.dependencies):
-            self._add_violation(f"{event.task} began before what it depends on")
+            self.violations.append(f"{event.task} began before what it depends on")
         if self._breaker == "open":
-            self._add_violation(f"{event.task} began while the breaker was open")
+            self.violations.append(f"{event.task} began while the breaker was open")
         self._probes += self._breaker == "half_open"
         if self._probes > self._plan.circuit_breaker.half_open_max_calls:
-            self._add_violation("more probes than half-open allows")
+            self.violations.append("more probes than half-open allows")
         if self._starts > self._plan.config.max_iterations:
-            self._add_violation("more iterations than allowed")
+            self.violations.append("more iterations than allowed")
         if at < self._wait.get(event.task, 0.0) - 0.001:
-            self._add_violation(f"{event.task} did not wait before it was tried again")
+            self.violations.append(f"{event.task} did not wait before it was tried again")
         if self._keys.setdefault(event.task, event.key) != event.key:
-            self._add_violation(f"the key of {event.task} changed")
+            self.violations.append(f"the key of {event.task} changed")
         gates = [gate for gate in self._plan.quality_gates if gate.phase is not None and gate.phase < task.phase]
         if any(not self._gates.get(gate.name) for gate in gates):
-            self._add_violation(f"{event.task} began though a gate was not passed")
+            self.violations.append(f"{event.task} began though a gate was not passed")
         retries = self._plan.config.max_retries if task.max_retries is None else task.max_retries
         more = 1 + (task.delegate is not None) + self._allowed[event.task]  # a delegate may try once more
         if self._failures[event.task] > retries + more and event.mode == "work":
-            self._add_violation(f"{event.task} was tried more often than allowed")
+            self.violations.append(f"{event.task} was tried more often than allowed")
 
     def _check_budgets(self, at: float, event: events.UsageRecorded) -> None:
         limits = self._plan.budgets
-        spent = (
-            (limits.calls, self._calls), (limits.tokens, self._tokens), (limits.usd, self._usd),
-        )  # fmt: skip
-        if any(limit is not None and used >= limit for limit, used in spent):
-            self._add_violation("a model was called after a budget was used up")
-        self._hour = [each for each in self._hour if each > at - HOUR_S]
+        budgets = ((limits.calls, self._calls), (limits.tokens, self._tokens), (limits.usd, self._usd))
+        if any(limit is not None and used >= limit for limit, used in budgets):
+            self.violations.append("a model was called after a budget was used up")
+        self._hour = [time for time in self._hour if time > at - HOUR_S]
         if limits.calls_per_hour and len(self._hour) >= limits.calls_per_hour:
-            self._add_violation("more calls an hour than allowed")
+            self.violations.append("more calls an hour than allowed")
         self._hour.append(at)
         self._calls += 1
         self._tokens += event.tokens
@@ -147,15 +134,15 @@ class InvariantChecker:
 
     def _check_task_end(self, event: events.TaskEnded) -> None:
         if event.result == "success" and event.task not in self._verified:
-            self._add_violation(f"{event.task} was completed without verification")
+            self.violations.append(f"{event.task} was completed without verification")
         if self._status.get(event.task) == "completed":
-            self._add_violation(f"{event.task} ended twice")
+            self.violations.append(f"{event.task} ended twice")
         self._status[event.task] = {"success": "completed", "failure": "failed"}.get(event.result, event.result)
 
     def _check_answer(self, event: events.QuestionAnswered) -> None:
         asked = self._questions[event.question]
         if event.by == "timeout" and event.answer != asked.safe:
-            self._add_violation("without an answer something else than the safe choice was taken")
+            self.violations.append("without an answer another option than the safe one was chosen")
         if event.answer == "retry":
             self._allowed[asked.task] += _GIVEN_BY_PERSON
         if asked.about == "gate" and event.answer == "accept":
@@ -173,14 +160,15 @@ class InvariantChecker:
 
     def _check_session_end(self, event: events.LoopEnded) -> None:
         self._over = event.status
-        whole = all(self._status.get(task.task_id) == "completed" for task in self._plan.tasks)
+        done = all(self._status.get(task.task_id) == "completed" for task in self._plan.tasks)
         passed = all(self._gates.get(gate.name) for gate in self._plan.quality_gates)
-        if (event.status == "completed") is not (whole and passed):
-            self._add_violation(f"the session says {event.status}: tasks whole {whole}, gates passed {passed}")
+        if (event.status == "completed") is not (done and passed):
+            figures = f"tasks completed {done}, gates passed {passed}"
+            self.violations.append(f"the session ended as {event.status}: {figures}")
 
 
 class SimulationResult(Struct, frozen=True):
-    """How a simulated session went; `digest` is the same for the same seed."""
+    """Result of a simulated session; the same seed gives the same `digest`."""
 
     seed: int
     mode: str
@@ -192,89 +180,96 @@ class SimulationResult(Struct, frozen=True):
 
 
 class _MemoryEventLog:
-    """A journal in memory; the runner may die just before or just after a line is written."""
+    """A journal in memory; the runner may be killed just before or just after an append."""
 
-    def __init__(self, world: SimulatedEnvironment, referee: InvariantChecker) -> None:
+    def __init__(self, environment: SimulatedEnvironment, checker: InvariantChecker) -> None:
         self.state = LoopState()
-        self.written: list[tuple[float, events.Event]] = []
-        self._world = world
-        self._referee = referee
+        self.records: list[tuple[float, events.Event]] = []
+        self._environment = environment
+        self._checker = checker
 
     def append(self, event: events.Event) -> None:
-        self._world.maybe_die()
-        at = self._world.now()
-        self.written.append((at, event))
-        self._referee.check_event(at, event)
+        self._environment.maybe_die()
+        at = self._environment.now()
+        self.records.append((at, event))
+        self._checker.check_event(at, event)
         apply_event(self.state, at, event)
-        self._world.maybe_die()
+        self._environment.maybe_die()
 
     def refresh_output(self) -> None:
-        """Nobody looks."""
+        """Do nothing: a simulation has no output files."""
 
     def reload(self) -> None:
-        """What a new runner reads."""
+        """Fold all events again, as a new runner does."""
         self.state = LoopState()
-        for at, event in self.written:
+        for at, event in self.records:
             apply_event(self.state, at, event)
 
 
 def run_simulation(seed: int, *, safety: bool = True) -> SimulationResult:
-    """Play one session: with deaths and people (safety), or without, when it must come to its end (liveness)."""
-    chance = random.Random(seed)  # noqa: S311 - a game, not a key
+    """Run one session: with kills and requests (safety), or without, so it must end (liveness)."""
+    chance = random.Random(seed)  # noqa: S311 - no secret depends on it
     plan, manners = draw_plan(chance)
     deadly = chance.choice((0.0, 0.01, 0.05)) if safety else 0.0
-    world = SimulatedEnvironment(chance, manners, deadly=deadly, people=0.1 if safety else 0.0)
-    referee = InvariantChecker(plan)
-    book = _MemoryEventLog(world, referee)
-    deaths = _run_to_end(plan, book, world, chance, resumes=RESUMES_MAX if safety else 0)
-    faults = list(referee.violations)
-    faults += _fold_differences(book)
-    if book.state.status not in {"completed", "error", "paused"}:
-        faults.append(f"it never came to an end: {book.state.status}")
-    if not safety and _must_complete(plan, manners) and book.state.status != "completed":
-        faults.append(f"nothing stood in its way, and yet: {book.state.status}, {book.state.why}")
-    digest = hashlib.sha256(msgspec.json.encode(book.written)).hexdigest()[:16]
+    people = 0.1 if safety else 0.0
+    environment = SimulatedEnvironment(chance, manners, deadly=deadly, people=people)
+    checker = InvariantChecker(plan)
+    log = _MemoryEventLog(environment, checker)
+    deaths = _run_to_end(plan, log, environment, chance, resumes=RESUMES_MAX if safety else 0)
+    violations = [*checker.violations, *_fold_differences(log)]
+    status = log.state.status
+    if status not in {"completed", "error", "paused"}:
+        violations.append(f"the session did not end: {status}")
+    if not safety and _must_complete(plan, manners) and status != "completed":
+        violations.append(f"not completed without any obstacle: {status}, {log.state.why}")
+    digest = hashlib.sha256(msgspec.json.encode(log.records)).hexdigest()[:16]
     mode = "safety" if safety else "liveness"
-    return SimulationResult(seed, mode, book.state.status, len(book.written), deaths, tuple(faults), digest)
+    return SimulationResult(seed, mode, status, len(log.records), deaths, tuple(violations), digest)
 
 
 def _run_to_end(
-    plan: Plan, book: _MemoryEventLog, world: SimulatedEnvironment, chance: random.Random, *, resumes: int
+    plan: Plan,
+    log: _MemoryEventLog,
+    environment: SimulatedEnvironment,
+    chance: random.Random,
+    *,
+    resumes: int,
 ) -> int:
+    """Run a session with new runners until it ends; return how often a runner was killed."""
     deaths = steps = 0
     start = events.LoopStarted(
         "session-001", "made up", plan.plan, "", len(plan.tasks), plan.config, plan.budgets, autonomous=True
     )
     while True:
         try:
-            if not book.written:
-                book.append(start)
-            book.append(events.RunnerAcquired("made up", book.state.epoch + 1, resumed=bool(steps)))
-            loop = LoopDriver(plan, book, world)
-            while steps < STEPS_MAX and loop.step():
+            if not log.records:
+                log.append(start)
+            log.append(events.RunnerAcquired("made up", log.state.epoch + 1, resumed=bool(steps)))
+            driver = LoopDriver(plan, log, environment)
+            while steps < STEPS_MAX and driver.step():
                 steps += 1
-            if not resumes or book.state.status == "completed" or steps >= STEPS_MAX:
+            if not resumes or log.state.status == "completed" or steps >= STEPS_MAX:
                 return deaths
             resumes -= 1
-            world.pass_time(chance.choice((1.0, 4000.0)))
-            book.append(events.LoopResumed("go on"))
+            environment.pass_time(chance.choice((1.0, 4000.0)))
+            log.append(events.LoopResumed("go on"))
         except RunnerKilled:
             deaths += 1
             steps += 1
-            world.pass_time(chance.choice((0.1, 100.0)))
-            book.reload()
+            environment.pass_time(chance.choice((0.1, 100.0)))
+            log.reload()
 
 
-def _fold_differences(book: _MemoryEventLog) -> list[str]:
-    """Folding live and folding at the end must give the same."""
-    live = msgspec.json.encode(book.state)
-    book.reload()
-    return [] if msgspec.json.encode(book.state) == live else ["the fold differs between live and afterwards"]
+def _fold_differences(log: _MemoryEventLog) -> list[str]:
+    live = msgspec.json.encode(log.state)
+    log.reload()
+    same = msgspec.json.encode(log.state) == live
+    return [] if same else ["the state differs after all events are folded again"]
 
 
 def _must_complete(plan: Plan, manners: dict[str, TaskBehavior]) -> bool:
-    """Whether nothing in the plan or its tasks can keep it from being completed."""
-    calm = all(not (each.fails or each.idle or each.verify_fails) for each in manners.values())
-    free = not plan.quality_gates and plan.config.max_iterations >= 300 and not plan.circuit_breaker.conditions
+    """Return whether nothing in the plan or its tasks can prevent completion."""
+    calm = not any(task.fails or task.idle or task.verify_fails for task in manners.values())
+    free = plan.config.max_iterations >= 300 and plan.config.human_intervention == "never"
     plain = not any(task.run.repeat or task.needs for task in plan.tasks)
-    return calm and free and plain and plan.config.human_intervention == "never"
+    return calm and free and plain and not (plan.quality_gates or plan.circuit_breaker.conditions)
