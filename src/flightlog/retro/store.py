@@ -24,7 +24,6 @@ from flightlog.retro.issues.board import Board
 from flightlog.retro.layout import guard_pages
 from flightlog.retro.state import Preferences, RetroAnalysis, decode_analysis
 from flightlog.store import files, output_files
-
 from flightlog.store.journal import Journal, JournalRecord
 from flightlog.store.locks import exclusive_lock
 

@@ -75,8 +75,8 @@ def process_drafts(store: RetroStore) -> ProcessResult:
     if board.open_issues():
         store.journal.append(clusters.cluster_issues(board, now))
         store.journal.append(clusters.prioritize_issues(store.load_board(), now), durable=True)
-    lists = (tuple(ids) for ids in (imported, repeated, reopened, unreadable))
-    return ProcessResult(*lists, _write_pages(store))
+    board = _write_pages(store)
+    return ProcessResult(tuple(imported), tuple(repeated), tuple(reopened), tuple(unreadable), board)
 
 
 def approve_clusters(store: RetroStore, prefix: str = "") -> list[str]:
