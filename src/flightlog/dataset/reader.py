@@ -215,14 +215,15 @@ class DatasetReader:
             if self.rows[key].get("kind") == kind and key not in self.removed_keys:
                 if key not in self._valid:
                     self._valid[key] = drop_invalid_fields(self.forgotten.strip_row(self.rows[key]))
-                yield self._valid[key] | judgments.get(key, {})
+                yield self._valid[key] | judgments[key] if key in judgments else self._valid[key]
 
     def live_lines(self) -> dict[str, bytes]:
         """Return the line of every row that is not removed, by key, without removed words."""
         lines = {}
-        for key in self.lines.keys() - self.removed_keys:
-            row = self.forgotten.strip_row(self.rows[key])
-            lines[key] = self.lines[key].line if row is self.rows[key] else encode_row(row)
+        for key, version in self.lines.items():
+            if key not in self.removed_keys:
+                row = self.forgotten.strip_row(self.rows[key])
+                lines[key] = version.line if row is self.rows[key] else encode_row(row)
         return lines
 
     def count_rows(self) -> dict[str, int]:
