@@ -137,8 +137,8 @@ def answered(ground, *answers):
 def rate(ground, output, rating):
     row = next(row for row in ground.rows("chat") if row["output"] == output)
     rows = judgment_rows(f"chat:{row['id']}:{row['uuid']}", {"feedback": rating}, 9)
-    rated = values_of(permitted_rows(rows, ground.kit().records, words=True))
-    write_shard(ground.place, "judged", rated, 3, ground.kit().records)
+    rated = values_of(permitted_rows(rows, ground.kit().redactor, words=True))
+    write_shard(ground.place, "judged", rated, 3, ground.kit().redactor)
 
 
 def test_examples_leave_out_what_was_rated_bad_and_pairs_prefer_what_was_not(ground, tmp_path):

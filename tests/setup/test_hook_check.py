@@ -2,7 +2,7 @@ import sys
 from pathlib import Path
 
 from flightlog.setup.hook_check import hook_findings, status_line_findings
-from flightlog.setup.install import apply_change, plan_install
+from flightlog.setup.install import InstallOptions, apply_change, plan_install
 from flightlog.sources.hook_log import count_lost_records
 from hooking import payload, run_hook
 
@@ -34,7 +34,7 @@ def test_no_hook_broken_settings_and_missing_events_are_found(tmp_path):
 def test_a_hook_that_points_nowhere_is_found(tmp_path):
     settings = tmp_path / "settings.json"
     apply_change(plan_install(settings, ["2.1.325"], tmp_path / "gone" / "python"))
-    settings.write_text(settings.read_text().replace("/flightlog/app/hook/", "/gone/flightlog/app/hook/"))
+    settings.write_text(settings.read_text().replace("/flightlog/hooks/", "/gone/flightlog/hooks/"))
 
     found = whats(settings, tmp_path / "home", tmp_path)
     assert len(found) == 2
@@ -45,9 +45,9 @@ def test_a_hook_that_points_nowhere_is_found(tmp_path):
 def test_a_status_line_that_points_nowhere_is_found(tmp_path):
     settings = tmp_path / "settings.json"
     assert status_line_findings(settings) == []
-    apply_change(plan_install(settings, ["2.1.325"], Path(sys.executable), statusline=True))
+    apply_change(plan_install(settings, ["2.1.325"], Path(sys.executable), InstallOptions(statusline=True)))
     assert status_line_findings(settings) == []
-    settings.write_text(settings.read_text().replace("/flightlog/app/hook/status", "/gone/flightlog/app/hook/status"))
+    settings.write_text(settings.read_text().replace("/flightlog/hooks/status", "/gone/flightlog/hooks/status"))
 
     (found,) = status_line_findings(settings)
 

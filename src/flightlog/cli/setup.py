@@ -12,8 +12,23 @@ from flightlog.cli.output import Progress, format_examples, json_option, print_j
 from flightlog.model.errors import ConsentNeeded, Invalid
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import make_inert, pluralize
-from flightlog.setup.init import LONG_DAYS, InitRequest, change_guard, current_keep_days, plan_change, wants_guard
-from flightlog.setup.install import DAYS_KEY, SettingsChange, apply_change, format_diff, has_other_status_line
+from flightlog.setup.init import (
+    LONG_DAYS,
+    InitRequest,
+    change_guard,
+    current_keep_days,
+    plan_change,
+    plan_removal,
+    wants_guard,
+)
+from flightlog.setup.install import (
+    DAYS_KEY,
+    InstallOptions,
+    SettingsChange,
+    apply_change,
+    format_diff,
+    has_other_status_line,
+)
 from flightlog.store.directories import ensure_writable
 
 if TYPE_CHECKING:
@@ -137,7 +152,8 @@ def init(  # noqa: PLR0913 - one parameter per option
     if not remove:
         ensure_writable(Path(runtime.data_dir))
     days = 0 if remove else keep_days or _ask_keep_days(runtime, place, ask=not (yes or dry_run or as_json))
-    change = plan_change(runtime, place, remove=remove, keep_days=days, inline=inline, statusline=statusline)
+    options = InstallOptions(days, inline=inline, statusline=statusline)
+    change = plan_removal(runtime, place) if remove else plan_change(runtime, place, options)
     if not as_json:
         click.echo(make_inert(format_diff(change)) or f"nothing to change: {change.settings}")
     if statusline and not remove and has_other_status_line(change.before):
