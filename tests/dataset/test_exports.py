@@ -108,10 +108,10 @@ def test_a_table_without_rows_is_not_offered_to_hugging_face(ground, tmp_path):
 
 
 def test_a_place_that_cannot_be_written_is_said_with_what_to_do(ground, tmp_path):
-    with pytest.raises(Invalid, match="jsonl is one file") as refused:
+    with pytest.raises(Invalid, match="jsonl needs a file") as refused:
         export_dataset(ground.book, "jsonl", tmp_path)
     assert refused.value.hint == f"--output {tmp_path / 'rows.jsonl'}"
-    with pytest.raises(Unavailable, match="cannot be written"):
+    with pytest.raises(Unavailable, match="cannot write"):
         export_dataset(ground.book, "jsonl", Path("/proc/rows.jsonl"))
 
 

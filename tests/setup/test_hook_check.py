@@ -38,7 +38,7 @@ def test_a_hook_that_points_nowhere_is_found(tmp_path):
 
     found = whats(settings, tmp_path / "home", tmp_path)
     assert len(found) == 2
-    assert "Python is gone" in found[0]
+    assert "Python is missing" in found[0]
     assert "missing program" in found[1]
 
 
@@ -65,7 +65,7 @@ def test_lost_records_are_found(tmp_path):
     (home / "spool").mkdir()
 
     found = whats(settings, home, tmp_path)
-    assert found == ["1 hook event could not be written down"]
+    assert found == ["1 hook event lost"]
     assert count_lost_records(home, tmp_path) == 1
 
     (home / "spool" / "x.json.part").write_text("")

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, tzinfo
 from msgspec import Struct
 from msgspec.structs import replace
 
+from flightlog.model.text import pluralize
 from flightlog.retro.analysis.digests import ConversationDigest, DigestMark
 from flightlog.retro.analysis.similarity import Repetition, content_words, repeated_failures, repeated_questions
 from flightlog.retro.analysis.topics import Topic, find_topics
@@ -101,7 +102,7 @@ def _activity_pattern(activity: Activity) -> Iterator[Pattern]:
     day, hour = peak.split("-")
     month, most = max(activity.months.items(), key=lambda pair: (pair[1], pair[0]))
     label = f"Most prompts on {DAYS[int(day)]} at {int(hour):02}:00"
-    detail = f"{count} of {total} prompts; {len(activity.days)} days with prompts"
+    detail = f"{count} of {pluralize(total, 'prompt')}; {pluralize(len(activity.days), 'day')} with prompts"
     confidence = _confidence_of(count, total / 168)  # chance spreads prompts over the hours of a week
     timing = PatternTiming(month, most)
     yield Pattern("activity", label, "temporal", confidence, (), timing, "activity", detail, total)
@@ -144,7 +145,8 @@ def _mark_patterns(
         yield Pattern(
             _pattern_id(kind, label), label, "behavioral", _confidence_of(len(occurrences), 1),
             _conversation_ids(members), _timing_of(digest.started_ms for digest, _ in occurrences), kind,
-            f"{len(occurrences)} times in {len(members)} of {len(digests)} conversations", len(occurrences),
+            f"{pluralize(len(occurrences), 'time')} in {len(members)} of {pluralize(len(digests), 'conversation')}",
+            len(occurrences),
             tuple(PatternEvidence(mark.address, mark.text) for _, mark in occurrences[:EVIDENCE_MAX]),
         )  # fmt: skip
 
@@ -171,7 +173,7 @@ def _cost_drivers(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]:
     members = [digest for digest in digests if ", ".join(digest.models) == model]
     yield Pattern(
         "cost-models", f"{model or 'unknown model'}: {micro / 1e6:.2f} of {total:.2f} USD", "other", 1.0,
-        _conversation_ids(members), None, "cost", f"{len(members)} sessions", len(members),
+        _conversation_ids(members), None, "cost", pluralize(len(members), "session"), len(members),
         tuple(PatternEvidence(digest.id, digest.title) for digest in members[:EVIDENCE_MAX]),
     )  # fmt: skip
 
@@ -190,7 +192,7 @@ def _working_prompts(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]
     yield Pattern(
         "prompts-that-work", "Prompts that led straight to a commit or passing tests", "behavioral",
         _confidence_of(len(good), 1), _conversation_ids(members), None, "prompts that work",
-        f"{len(good)} turns", len(good),
+        pluralize(len(good), "turn"), len(good),
         tuple(PatternEvidence(turn, texts.get(turn, "")) for _, turn in good[:EVIDENCE_MAX]),
     )  # fmt: skip
 
