@@ -1,10 +1,11 @@
-"""Ml data collector.
+"""The source document's Python interface to the dataset, and its command line.
 
-from ml_data_collector import append_chat_to_jsonl
-    append_chat_to_jsonl({"id": "chat-20251216-150332-abc123", "session_id": "13a84f73", "input": "…", …})
+    from ml_data_collector import append_chat_to_jsonl
+    append_chat_to_jsonl({"id": "chat-20251216-150332-abc123", "session_id": "13a84f73", "input":
+"…", …})
 
-Records are redacted, words are withheld unless the project agreed to track them, and what is written
-is a shard: appending to one file is what makes branches conflict.
+Records are redacted, words are withheld unless the project tracks them, and each record becomes a
+shard: appending to one file would make branches conflict.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ __all__ = [
 
 
 def append_to_tracked_jsonl(file: str | Path, record: Record, *, repository: Path | None = None) -> Path | None:
-    """Add a record to what the base file of that name holds; return the shard, or None when it was there."""
+    """Add a record of that base file; return its shard, or None if it already exists."""
     runtime = open_runtime()
     name = Path(file).name
     kind = _KINDS.get(name if name.endswith(".jsonl") else f"{name}.jsonl")
@@ -60,42 +61,50 @@ def append_session_to_jsonl(session: Record, *, repository: Path | None = None) 
 
 
 def save_chat_entry(entry: Record, *, repository: Path | None = None) -> Path | None:
-    """Write the older layout's file of one chat, and the tracked row with it; return the file, None when off."""
+    """Write a chat's file of the older layout and its tracked row; return the file.
+
+    Return None if collection is off.
+    """
     runtime = open_runtime()
-    place = locate_dataset(runtime, repository)
+    dirs = locate_dataset(runtime, repository)
     append_chat_to_jsonl(entry, repository=repository)
-    return None if is_off(runtime) else _write_cache_file(runtime, place, "chat", entry)
+    return None if is_off(runtime) else _write_cache_file(runtime, dirs, "chat", entry)
 
 
 def end_session(session: Record, summary: str | None = None, *, repository: Path | None = None) -> Path | None:
-    """Write the older layout's file of a session that is over, and the tracked row with it; None when off."""
+    """Write an ended session's file of the older layout and its tracked row; return the file.
+
+    Return None if collection is off.
+    """
     runtime = open_runtime()
-    given = {} if summary is None else {"summary": summary}
-    ended = {"ended_at": format_row_time(runtime.clock.now_ms()), **session, **given}
-    place = locate_dataset(runtime, repository)
+    ended = {"ended_at": format_row_time(runtime.clock.now_ms()), **session}
+    ended |= {} if summary is None else {"summary": summary}
+    dirs = locate_dataset(runtime, repository)
     append_session_to_jsonl(ended, repository=repository)
-    return None if is_off(runtime) else _write_cache_file(runtime, place, "session", ended)
+    return None if is_off(runtime) else _write_cache_file(runtime, dirs, "session", ended)
 
 
-def _append_row(runtime: Runtime, place: DatasetDirs, row: Row) -> Path | None:
-    cleaner = make_row_redactor(runtime, place)
-    (permitted_row,) = values_of(permitted_rows([row], cleaner, words=load_options(runtime, place).words))
+def _append_row(runtime: Runtime, dirs: DatasetDirs, row: Row) -> Path | None:
+    redactor = make_row_redactor(runtime, dirs)
+    row = _permitted_row(runtime, dirs, row)
     # The same record makes the same shard, which is written once.
-    number = hashlib.sha256(encode_row(permitted_row)).digest()[0]
-    # It names a tracked file, so it is taken from the redacted row.
-    session = str(permitted_row.get("session_id") or permitted_row.get("session") or "rows")
-    return write_shard(place, session, [permitted_row], number, cleaner)
+    number = hashlib.sha256(encode_row(row)).digest()[0]
+    # The session is part of a tracked file's name, so it comes from the redacted row.
+    session = str(row.get("session_id") or row.get("session") or "rows")
+    return write_shard(dirs, session, [row], number, redactor)
 
 
-def _write_cache_file(runtime: Runtime, place: DatasetDirs, kind: str, entry: Record) -> Path:
+def _permitted_row(runtime: Runtime, dirs: DatasetDirs, row: Row) -> Row:
+    words = load_options(runtime, dirs).words
+    return values_of(permitted_rows([row], make_row_redactor(runtime, dirs), words=words))[0]
+
+
+def _write_cache_file(runtime: Runtime, dirs: DatasetDirs, kind: str, entry: Record) -> Path:
     row = convert_legacy_row(kind, dict(entry))
     assert row is not None, "the tracked row was written from the same record"
-    (permitted_row,) = values_of(
-        permitted_rows([row], make_row_redactor(runtime, place), words=load_options(runtime, place).words)
-    )
-    (page,) = cache_pages([permitted_row])
-    write_output_files(place.root, [page], durable=False)
-    return place.root / page.path
+    (page,) = cache_pages([_permitted_row(runtime, dirs, row)])
+    write_output_files(dirs.root, [page], durable=False)
+    return dirs.root / page.path
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Ralph runtime."""
+"""`RalphRuntime`: the source document's Python interface to a loop session."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ __all__ = ["RalphRuntime"]
 
 
 class RalphRuntime:
-    """One session: `session_dir` is opened, or created exactly there."""
+    """One loop session: `session_dir` is opened, or created exactly there."""
 
     def __init__(
         self,
@@ -23,33 +23,31 @@ class RalphRuntime:
         confidence_threshold: float | None = None,
         **settings: Any,
     ) -> None:
-        """Keep the settings; the other names are those of the plan's `config`."""
+        """Store the settings; other keyword arguments are names of the plan's `config`."""
         self.session_dir = Path(session_dir)
-        given = {"max_iterations": max_iterations, "confidence_threshold": confidence_threshold, **settings}
-        self._config = {name: value for name, value in given.items() if value is not None}
+        values = {"max_iterations": max_iterations, "confidence_threshold": confidence_threshold, **settings}
+        self._config = {name: value for name, value in values.items() if value is not None}
 
     def execute_plan(self, plan_path: str | Path, autonomous_mode: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 - the document's signature
-        """Carry out the plan, or go on with it; return what `session-metadata.yaml` says then."""
+        """Run or continue the plan; return the content of `session-metadata.yaml`."""
         runtime = open_runtime()
-        service.start_session_at(
-            runtime, Path(plan_path), self.session_dir, autonomous=autonomous_mode, config=self._config
-        )
-        service.conduct_session(runtime, self.session_dir, mode=service.RunMode.RESUME)
-        return self.status()
+        plan, directory = Path(plan_path), self.session_dir
+        service.start_session_at(runtime, plan, directory, autonomous=autonomous_mode, config=self._config)
+        return self.resume()
 
     def resume(self) -> dict[str, Any]:
-        """Go on with a session that rested or was cut short."""
+        """Continue a paused or interrupted session."""
         service.conduct_session(open_runtime(), self.session_dir, mode=service.RunMode.RESUME)
         return self.status()
 
     def pause(self) -> None:
-        """Let a running session rest after its task."""
+        """Pause a running session after its current task."""
         send_control_request(self.session_dir, ControlRequest("pause", why="RalphRuntime.pause"))
 
     def stop(self) -> None:
-        """Stop a running session at once."""
+        """Stop a running session immediately."""
         send_control_request(self.session_dir, ControlRequest("stop", why="RalphRuntime.stop"))
 
     def status(self) -> dict[str, Any]:
-        """What `session-metadata.yaml` says, from the journal."""
+        """Return the content of `session-metadata.yaml`, from the journal."""
         return open_loop_session(self.session_dir).build_metadata(make_redactor(open_runtime()))

@@ -48,7 +48,7 @@ class Ground:
 
     def on(self):
         """Begin a dataset, as a person on this machine."""
-        prepare_dataset(self.place, self.kit().records)
+        prepare_dataset(self.place, self.kit().redactor)
         TrustStore(self.root / "home" / FILE).allow_rows(self.top)
         return self
 

@@ -22,7 +22,7 @@ from flightlog.agents.process import AgentProcess
 from flightlog.agents.protocol import AgentOutcome, AgentPrompt
 from flightlog.agents.scripted.scenario import Scenario, parse_scenario
 from flightlog.agents.scripted.server import ServedRequest, serve_scenario
-from flightlog.setup.install import apply_change, plan_install
+from flightlog.setup.install import InstallOptions, apply_change, plan_install
 
 PINNED = "2.1.325"
 VERSIONS = ("1.0.128", "2.0.76", "2.1.100", PINNED)
@@ -98,7 +98,11 @@ class Bench:
 
     def install_hooks(self, *, inline: bool = False) -> None:
         """Register flightlog's hook as `flightlog init` does."""
-        apply_change(plan_install(self.config / "settings.json", [self.version], Path(sys.executable), inline=inline))
+        apply_change(
+            plan_install(
+                self.config / "settings.json", [self.version], Path(sys.executable), InstallOptions(inline=inline)
+            )
+        )
 
     def hooks(self, session: str) -> list[dict]:
         """The hook events on record for a session, in order of arrival."""

@@ -92,11 +92,11 @@ def test_fixing_twice_is_fixing_once_and_no_byte_is_lost(tmp_path):
     (home / "index.db").write_bytes(b"damaged once more" * 100)
     within(tmp_path, "doctor", "--fix")
 
-    mended = [each["text"] for each in first if each["about"] == "mended"]
-    assert any("set aside" in text for text in mended)
-    assert any("notes.txt" in text for text in mended)
+    repaired = [each["text"] for each in first if each["about"] == "repaired"]
+    assert any("damaged index" in text for text in repaired)
+    assert any("notes.txt" in text for text in repaired)
     assert set(before.values()) <= set(after.values()), "what was damaged is somewhere else, whole"
-    assert [each for each in second if each["about"] == "mended"] == []
+    assert [each for each in second if each["about"] == "repaired"] == []
     assert {name: body for name, body in settled.items() if "index.db" not in name} == {
         name: body for name, body in after.items() if "index.db" not in name
     }

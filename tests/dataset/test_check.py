@@ -38,13 +38,13 @@ def test_damage_is_copied_aside_and_the_sound_rows_stay(ground):
     broken = shard.read_bytes()
 
     assert {("damage", False), ("changed", False)} <= whats(ground)
-    fix_dataset(ground.place, ground.kit().records)
+    fix_dataset(ground.place, ground.kit().redactor)
 
     assert check_dataset(ground.place) == []
     assert ground.book.rows == rows
     (aside,) = (ground.place.root / "damaged").iterdir()
     assert aside.read_bytes() == broken
-    assert fix_dataset(ground.place, ground.kit().records) == []
+    assert fix_dataset(ground.place, ground.kit().redactor) == []
 
 
 def test_a_secret_in_a_row_is_found_masked_and_taken_out(ground):
@@ -54,7 +54,7 @@ def test_a_secret_in_a_row_is_found_masked_and_taken_out(ground):
 
     (found,) = [one for one in check_dataset(ground.place) if one.what == "secret"]
     assert TOKEN not in found.text
-    fix_dataset(ground.place, ground.kit().records)
+    fix_dataset(ground.place, ground.kit().redactor)
 
     assert not [one for one in check_dataset(ground.place) if one.what == "secret"]
     assert not any(TOKEN in shard.read_text() for shard in ground.shards)
@@ -70,7 +70,7 @@ def test_links_ids_schema_and_sizes_are_looked_at(ground):
         {"kind": "chat", "id": "chat-1", "uuid": "b", "rev": 1},
         {"kind": "unheard of", "id": "x"},
     ]
-    write_shard(ground.place, "s", rows, 0, ground.kit().records)
+    write_shard(ground.place, "s", rows, 0, ground.kit().redactor)
 
     assert whats(ground) == {("link", True), ("id", False), ("schema", True)}
 

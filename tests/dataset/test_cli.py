@@ -208,7 +208,7 @@ def test_trust_on_this_machine_allows_rows_words_and_takes_them_back(ground):
 def test_hook_of_the_repository_itself_allows_rows_without_words(ground, project, rows):
     cloned(ground)
     user = install.build_hook_command(Path(sys.executable))
-    own = install.build_hook_command(Path(sys.executable), project=True)
+    own = install.build_hook_command(Path(sys.executable), flags=["--project"])
     event = hooking.payload("PreToolUse", SESSION, cwd=str(ground.top))
     home = ground.root / "home"
     for command in (user, own) if project else (user,):

@@ -26,7 +26,7 @@ def chat(name, rev=1, **more):
 
 
 def put(ground, *rows, number=0):
-    return write_shard(ground.place, "s", list(rows), number, ground.kit().records)
+    return write_shard(ground.place, "s", list(rows), number, ground.kit().redactor)
 
 
 def base(ground):
@@ -34,7 +34,7 @@ def base(ground):
 
 
 def compacted(ground, **more):
-    return compact_dataset(ground.place, ground.kit().records, default="main", **more)
+    return compact_dataset(ground.place, ground.kit().redactor, default="main", **more)
 
 
 def test_shards_go_into_the_base_files_and_readers_see_the_same(ground):

@@ -108,10 +108,10 @@ def test_a_table_without_rows_is_not_offered_to_hugging_face(ground, tmp_path):
 
 
 def test_a_place_that_cannot_be_written_is_said_with_what_to_do(ground, tmp_path):
-    with pytest.raises(Invalid, match="jsonl is one file") as refused:
+    with pytest.raises(Invalid, match="jsonl needs a file") as refused:
         export_dataset(ground.book, "jsonl", tmp_path)
     assert refused.value.hint == f"--output {tmp_path / 'rows.jsonl'}"
-    with pytest.raises(Unavailable, match="cannot be written"):
+    with pytest.raises(Unavailable, match="cannot write"):
         export_dataset(ground.book, "jsonl", Path("/proc/rows.jsonl"))
 
 
@@ -137,8 +137,8 @@ def answered(ground, *answers):
 def rate(ground, output, rating):
     row = next(row for row in ground.rows("chat") if row["output"] == output)
     rows = judgment_rows(f"chat:{row['id']}:{row['uuid']}", {"feedback": rating}, 9)
-    rated = values_of(permitted_rows(rows, ground.kit().records, words=True))
-    write_shard(ground.place, "judged", rated, 3, ground.kit().records)
+    rated = values_of(permitted_rows(rows, ground.kit().redactor, words=True))
+    write_shard(ground.place, "judged", rated, 3, ground.kit().redactor)
 
 
 def test_examples_leave_out_what_was_rated_bad_and_pairs_prefer_what_was_not(ground, tmp_path):

@@ -25,7 +25,7 @@ def chat(name):
 
 def put(ground, name, rev=5):
     told = {"kind": "session", "id": f"2026-11-02_{name}", "session": name, "rev": rev}
-    write_shard(ground.place, name, [chat(name), told], 0, ground.kit().records)
+    write_shard(ground.place, name, [chat(name), told], 0, ground.kit().redactor)
 
 
 @pytest.fixture
@@ -61,9 +61,9 @@ def test_a_push_touches_nothing_of_the_users_and_another_clone_gathers_it(ground
     assert done.ref == "refs/flightlog/dataset/cafe0123"
     assert not list(ground.place.state_dir.glob("index-*"))
     other = clone_of(origin, tmp_path, "other")
-    assert pull_rows(other.place, "origin", other.kit().records).rows == 2
+    assert pull_rows(other.place, "origin", other.kit().redactor).rows == 2
     assert other.rows("chat") == [chat("a")]
-    assert pull_rows(other.place, "origin", other.kit().records).rows == 0
+    assert pull_rows(other.place, "origin", other.kit().redactor).rows == 0
 
 
 def test_what_was_pulled_does_not_stand_in_the_way_of_a_merge_that_brings_it_too(ground, origin, tmp_path):
@@ -71,7 +71,7 @@ def test_what_was_pulled_does_not_stand_in_the_way_of_a_merge_that_brings_it_too
     push_shards(ground.place, "origin", 1000)
     one, two = (clone_of(origin, tmp_path, name) for name in ("one", "two"))
     for each in (one, two):
-        pull_rows(each.place, "origin", each.kit().records)
+        pull_rows(each.place, "origin", each.kit().redactor)
     one.commit("gathered")
     one.git("push", "-q", "origin", "main")
 
@@ -102,7 +102,7 @@ def test_eight_pushers_at_once_all_land_from_one_clone_and_from_eight(ground, or
 
     assert [each.returncode for each in ran] == [0] * 8, [each.stderr for each in ran]
     last = clone_of(origin, tmp_path, "last")
-    pull_rows(last.place, "origin", last.kit().records)
+    pull_rows(last.place, "origin", last.kit().redactor)
     assert {row["uuid"] for row in last.rows("chat")} == {f"{number:04}" for number in range(8)}
     assert ground.git("fsck", "--no-dangling") == ""
 

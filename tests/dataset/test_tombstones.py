@@ -42,7 +42,7 @@ def lived(ground, *, compacted=False):
     ground.write(OTHER, *turn(1, "keep this sentence", "kept", ("Bash", {"command": "make all of it"}, "x")))
     synced(ground)
     if compacted:
-        compact_dataset(ground.place, ground.kit().records, default="main")
+        compact_dataset(ground.place, ground.kit().redactor, default="main")
     ground.commit("rows")
     return ground
 
@@ -57,7 +57,7 @@ def forget(ground, *names, text="", times=(), dry_run=False):
     marks = tombstones_for_rows(book, names, NOW)
     marks += tombstones_for_text(book, text, NOW) if text else []
     marks += tombstones_for_time(book, *times, NOW) if times else []
-    return apply_tombstones(ground.place, ground.kit().records, marks, "main", dry_run=dry_run)
+    return apply_tombstones(ground.place, ground.kit().redactor, marks, "main", dry_run=dry_run)
 
 
 def words_in(folder, text=SECRET):
@@ -124,7 +124,7 @@ def test_a_forgotten_session_does_not_come_back(ground):
     ground.git("merge", "-q", "--no-edit", "colleague")
 
     assert kinds(ground)["chat"] == 1
-    compact_and_commit(ground.place, ground.kit().records, default="main")
+    compact_and_commit(ground.place, ground.kit().redactor, default="main")
     assert words_in(ground.place.root) == []
     assert kinds(ground) == {"session": 1, "chat": 1, "action": 1, "orchestration": 0}
 
@@ -139,7 +139,7 @@ def test_a_chat_goes_with_its_actions_and_the_summary(ground):
         "judged",
         [to_dict(row) for row in judgment_rows(key, {"task": SECRET}, 5)],
         1,
-        ground.kit().records,
+        ground.kit().redactor,
     )
 
     done = forget(ground, chat)
@@ -166,7 +166,7 @@ def test_rows_go_by_their_time_also_those_that_arrive_later(ground):
 
     done = forget(ground, times=(times[1], times[2]))
     late = {"kind": "chat", "id": "chat-late", "uuid": "u", "timestamp": times[1], "session_id": "x", "rev": 1}
-    write_shard(ground.place, "late", [late], 3, ground.kit().records)
+    write_shard(ground.place, "late", [late], 3, ground.kit().redactor)
 
     assert done.counts == {"chat": 1, "action": 2}
     left = [row["timestamp"] for row in ground.rows("chat") if row["session_id"] in ("eeee3183", "x")]
@@ -176,7 +176,7 @@ def test_rows_go_by_their_time_also_those_that_arrive_later(ground):
 def test_history_is_named_with_the_command_that_removes_it(ground):
     lived(ground)
     done = forget(ground, "eeee")
-    compact_and_commit(ground.place, ground.kit().records, default="main")
+    compact_and_commit(ground.place, ground.kit().redactor, default="main")
 
     blobs = (ground.top / ".git/flightlog/dataset/forgotten-blobs").read_text().split()
 
@@ -208,7 +208,7 @@ def test_on_a_branch_shards_are_rewritten_and_base_files_named(ground):
     ground.commit("forget")
     ground.git("checkout", "-q", "main")
     ground.git("merge", "-q", "--no-edit", "work")
-    compact_dataset(ground.place, ground.kit().records, default="main")
+    compact_dataset(ground.place, ground.kit().redactor, default="main")
     assert words_in(ground.place.root) == []
 
 
@@ -218,7 +218,7 @@ def test_words_go_after_consent_is_withdrawn_and_stay_away(ground):
     before = kinds(ground)
 
     now = int(time.time() * 1000) + 5000  # after the commit that was just made
-    done = apply_tombstones(ground.place, ground.kit().records, tombstones_for_words(now), "main", dry_run=False)
+    done = apply_tombstones(ground.place, ground.kit().redactor, tombstones_for_words(now), "main", dry_run=False)
 
     assert (done.gone, len(done.stripped) > 8, kinds(ground)) == ((), True, before)
     assert {row["input"] for row in ground.rows("chat")} == {None}
@@ -236,7 +236,7 @@ def test_words_go_after_consent_is_withdrawn_and_stay_away(ground):
     ground.git("checkout", "-q", "main")
     ground.git("merge", "-q", "--no-edit", "colleague")
     assert {row["input"] for row in ground.rows("chat")} == {None}
-    compact_dataset(ground.place, ground.kit().records, default="main")
+    compact_dataset(ground.place, ground.kit().redactor, default="main")
     assert words_in(ground.place.root) == words_in(ground.place.root, "zebra") == []
     synced(ground)
     assert words_in(ground.place.root) == []
@@ -250,11 +250,11 @@ def test_a_pull_brings_no_forgotten_row_back(ground):
     done = forget(ground, "eeee")
     assert "--delete refs/flightlog/dataset/cafe0123" in done.commands[-1]
 
-    pull_rows(ground.place, str(bare), ground.kit().records)
+    pull_rows(ground.place, str(bare), ground.kit().redactor)
     assert kinds(ground)["chat"] == 1
-    apply_tombstones(ground.place, ground.kit().records, tombstones_for_words(NOW), "main", dry_run=False)
+    apply_tombstones(ground.place, ground.kit().redactor, tombstones_for_words(NOW), "main", dry_run=False)
     (ground.place.tracked_dir / "chats.jsonl").unlink()
-    pull_rows(ground.place, str(bare), ground.kit().records)
+    pull_rows(ground.place, str(bare), ground.kit().redactor)
 
     assert kinds(ground)["chat"] == 1
     assert words_in(ground.place.root) == words_in(ground.place.root, "keep this sentence") == []

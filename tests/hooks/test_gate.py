@@ -182,7 +182,7 @@ def test_no_process_outlives_its_work(tmp_path):
     session, config, home = new_session(), str(tmp_path / "config"), tmp_path / "home"
     home.mkdir()
     write(tmp_path / "config", session, user("hello", sessionId=session))
-    inline = build_hook_command(Path(sys.executable), inline=True)
+    inline = build_hook_command(Path(sys.executable), flags=["--inline"])
     run_hook(home, payload("Stop", session), run=inline, CLAUDE_CONFIG_DIR=config)
     run_hook(home, payload("SessionEnd", session), CLAUDE_CONFIG_DIR=config)
 

@@ -12,7 +12,7 @@ import pytest
 from flightlog.agents.claude_code.hooks import read_new_status
 from flightlog.agents.scripted.scenario import parse_scenario
 from flightlog.agents.scripted.server import serve_scenario
-from flightlog.setup.install import apply_change, plan_install
+from flightlog.setup.install import InstallOptions, apply_change, plan_install
 from waiting import until
 
 COLUMNS = 120
@@ -46,7 +46,7 @@ def prepared(bench):
     )
     subprocess.run(["git", "init", "-q", "-b", "topic"], cwd=bench.project, check=True)
     settings = bench.config / "settings.json"
-    apply_change(plan_install(settings, [bench.version], Path(sys.executable), statusline=True))
+    apply_change(plan_install(settings, [bench.version], Path(sys.executable), InstallOptions(statusline=True)))
 
 
 SEEN = []

@@ -163,7 +163,7 @@ def test_any_program_may_judge_and_can_write_nowhere_else(bench, export):
     code, out, err = ran(bench, "http://127.0.0.1:9", *export, "--analyst", words)
 
     assert code == 0, err
-    assert "I read You look back" in out
+    assert "I read You review a" in out
     assert "done" in out
     assert not (bench.project / "written.txt").exists()
     assert (bench.project / ROOT / "state" / "agent" / "own.txt").read_text() == "own\n"

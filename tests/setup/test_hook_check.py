@@ -2,7 +2,7 @@ import sys
 from pathlib import Path
 
 from flightlog.setup.hook_check import hook_findings, status_line_findings
-from flightlog.setup.install import apply_change, plan_install
+from flightlog.setup.install import InstallOptions, apply_change, plan_install
 from flightlog.sources.hook_log import count_lost_records
 from hooking import payload, run_hook
 
@@ -38,14 +38,14 @@ def test_a_hook_that_points_nowhere_is_found(tmp_path):
 
     found = whats(settings, tmp_path / "home", tmp_path)
     assert len(found) == 2
-    assert "Python is gone" in found[0]
+    assert "Python is missing" in found[0]
     assert "missing program" in found[1]
 
 
 def test_a_status_line_that_points_nowhere_is_found(tmp_path):
     settings = tmp_path / "settings.json"
     assert status_line_findings(settings) == []
-    apply_change(plan_install(settings, ["2.1.325"], Path(sys.executable), statusline=True))
+    apply_change(plan_install(settings, ["2.1.325"], Path(sys.executable), InstallOptions(statusline=True)))
     assert status_line_findings(settings) == []
     settings.write_text(settings.read_text().replace("/flightlog/hooks/status", "/gone/flightlog/hooks/status"))
 
@@ -65,7 +65,7 @@ def test_lost_records_are_found(tmp_path):
     (home / "spool").mkdir()
 
     found = whats(settings, home, tmp_path)
-    assert found == ["1 hook event could not be written down"]
+    assert found == ["1 hook event lost"]
     assert count_lost_records(home, tmp_path) == 1
 
     (home / "spool" / "x.json.part").write_text("")

@@ -7,6 +7,7 @@ import pytest
 from flightlog.agents.claude_code.hooks import COMMON, events_for
 from flightlog.model.errors import Conflict, Misconfigured
 from flightlog.setup.install import (
+    InstallOptions,
     apply_change,
     build_hook_command,
     find_own_groups,
@@ -72,9 +73,9 @@ def test_what_others_wrote_keeps_every_byte(settings):
 def test_init_twice_is_once_and_removal_leaves_no_trace(settings, text):
     write(settings, text)
 
-    apply_change(plan_install(settings, ["2.1.325"], PYTHON, keep_days=3650))
+    apply_change(plan_install(settings, ["2.1.325"], PYTHON, InstallOptions(keep_days=3650)))
     once = settings.read_text()
-    again = plan_install(settings, ["2.1.325"], PYTHON, keep_days=3650)
+    again = plan_install(settings, ["2.1.325"], PYTHON, InstallOptions(keep_days=3650))
     apply_change(again)
     assert (again.is_needed, settings.read_text(), len(files(settings))) == (False, once, 2)
     apply_change(plan_removal(settings))
@@ -84,7 +85,7 @@ def test_init_twice_is_once_and_removal_leaves_no_trace(settings, text):
 
 
 def test_removal_takes_a_file_and_a_directory_of_ours_away(settings):
-    apply_change(plan_install(settings, [], PYTHON, keep_days=99))
+    apply_change(plan_install(settings, [], PYTHON, InstallOptions(keep_days=99)))
     apply_change(plan_removal(settings))
 
     assert not settings.parent.exists()
@@ -163,10 +164,10 @@ def test_settings_that_are_not_text_are_refused(settings):
 
 def test_the_days_are_raised_and_never_lowered(settings):
     write(settings, '{"cleanupPeriodDays": 30}')
-    apply_change(plan_install(settings, [], PYTHON, keep_days=3650))
+    apply_change(plan_install(settings, [], PYTHON, InstallOptions(keep_days=3650)))
     assert json.loads(settings.read_text())["cleanupPeriodDays"] == 3650
 
-    apply_change(plan_install(settings, [], PYTHON, keep_days=10))
+    apply_change(plan_install(settings, [], PYTHON, InstallOptions(keep_days=10)))
     assert json.loads(settings.read_text())["cleanupPeriodDays"] == 3650
 
 
@@ -191,6 +192,6 @@ def test_the_diff_shows_the_lines_that_come_and_no_others(settings):
 
 
 def test_a_path_with_spaces_and_quotes_is_one_word_for_the_shell():
-    run = build_hook_command(Path("/a b/it's/python"), Path("/c d/record.py"), inline=True)
+    run = build_hook_command(Path("/a b/it's/python"), Path("/c d/record.py"), flags=["--inline"])
 
     assert run.startswith("""'/a b/it'"'"'s/python' -I -S '/c d/record.py' claude-code --inline""")

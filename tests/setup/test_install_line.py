@@ -6,14 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.setup.install import apply_change, has_other_status_line, plan_install, plan_removal, status_line_command
+from flightlog.setup.install import (
+    InstallOptions,
+    apply_change,
+    has_other_status_line,
+    plan_install,
+    plan_removal,
+    status_line_command,
+)
 
 PYTHON = Path(sys.executable)
 OTHERS = '{\n    "statusLine": {"type": "command", "command": "their own"},\n    "model": "opus"\n}\n'
 
 
 def installed(settings, **more):
-    apply_change(plan_install(settings, ["2.1.325"], PYTHON, statusline=True, **more))
+    apply_change(plan_install(settings, ["2.1.325"], PYTHON, InstallOptions(statusline=True, **more)))
     return json.loads(settings.read_text())
 
 
@@ -24,7 +31,7 @@ def test_it_is_put_in_once_and_taken_out_to_the_byte(tmp_path, before):
         settings.write_text(before)
 
     told = installed(settings)
-    again = plan_install(settings, ["2.1.325"], PYTHON, statusline=True)
+    again = plan_install(settings, ["2.1.325"], PYTHON, InstallOptions(statusline=True))
     apply_change(plan_removal(settings))
 
     assert told["statusLine"] == {"type": "command", "command": status_line_command(PYTHON), "padding": 0}

@@ -69,7 +69,7 @@ def test_a_value_is_replaced_in_its_place():
     [
         ('{\n  "a": 1,\n  // no\n}', "line 3, column 3"),
         ("", "line 1, column 1"),
-        ('{"a": 1, "a": 2}', "'a' stands there twice"),
+        ('{"a": 1, "a": 2}', "duplicate key 'a'"),
         ("[]", "not a JSON object"),
     ],
 )

@@ -78,8 +78,8 @@ def test_a_link_that_leads_nowhere_is_said(project):
     why = {each.names: each.why for each in told.broken}
     assert why[f"{project.session}#9"] == "no such turn in the recording"
     assert why[f"{project.session}#1.77"] == "no such step in the recording"
-    assert why[f"{gone}#1.1"].startswith("no session begins with")
-    assert why["finding:no-such-finding"] == "not here"
+    assert why[f"{gone}#1.1"].startswith("no session starts with")
+    assert why["finding:no-such-finding"] == "missing"
     assert f"{project.session}#1.1" not in why
     assert ran.returncode == 3
     assert ran.stderr.count("broken: ") == 4
@@ -91,13 +91,13 @@ def test_a_recording_that_was_deleted_breaks_the_links_of_its_rows(project, tmp_
 
     told = build_trace("row:chat-", elsewhere)
 
-    assert next(each.why for each in told.broken if each.by.startswith("row:")).startswith("no session begins with")
+    assert next(each.why for each in told.broken if each.by.startswith("row:")).startswith("no session starts with")
 
 
 def test_what_is_not_there_or_not_clear_is_refused(project):
     with pytest.raises(NotFound):
         find_link("nothing-of-the-kind", project.ground())
-    with pytest.raises(Invalid, match="begin with"):
+    with pytest.raises(Invalid, match="start with"):
         find_link("row:action-", project.ground())
     with pytest.raises(NotFound):
         find_link("issue:" + project.commit[:8], project.ground())

@@ -40,7 +40,7 @@ class Ground:
         self._lock = threading.Lock()
         for folder in (self.home, root / "tmp", root / "work"):
             folder.mkdir(parents=True)
-        apply_change(plan_install(self.config / "settings.json", [PINNED], Path(sys.executable), inline=False))
+        apply_change(plan_install(self.config / "settings.json", [PINNED], Path(sys.executable)))
 
     @property
     def config(self) -> Path:

@@ -1,7 +1,8 @@
-"""The one gate before anything foreign makes us run, send or write: asked by every command and page.
+"""Consent: the one check before foreign files make flightlog run, send or write something.
 
-A run, a loop's plan and a repository's settings are the person's own if they were made here, or
-allowed here with `flightlog trust`; both are recorded in the data directory (`privacy.trust`).
+A run, a loop's plan and a repository's settings are trusted if they were made here, or allowed
+here
+with `flightlog trust`; both are recorded in the data directory (`privacy.trust`).
 """
 
 from pathlib import Path
@@ -25,28 +26,28 @@ from flightlog.privacy.trust import (
 )
 
 ROWS = "dataset.rows"
-# How a hook of the repository's own is known: the collector's script, or ours registered with `init --project`.
+# Commands in a repository's own hooks: the collector's script, or ours from `init --project`.
 OWN_HOOKS = ("ml-session-capture-hook.sh", "claude-code --project")
 
 
-def find_target(runtime: Runtime, written: str) -> ConsentTarget:
-    """Return what `flightlog trust` is asked about: an address, a run, a loop session, or a directory's settings."""
-    if written.startswith(("http://", "https://")):
-        return address_target(runtime, written)
-    path = Path(written)
-    for folder in (path, Path("runs") / written, Path("ralph-loop-sessions") / written):
-        # A repository may well have a config.yaml of its own at its top.
+def find_target(runtime: Runtime, name: str) -> ConsentTarget:
+    """Return the target of `flightlog trust`: an address, run, loop session or directory."""
+    if name.startswith(("http://", "https://")):
+        return address_target(runtime, name)
+    path = Path(name)
+    for folder in (path, Path("runs") / name, Path("ralph-loop-sessions") / name):
+        # A repository may have an unrelated config.yaml at its top.
         if (folder / store.CONFIG).is_file() and not (folder / ".git").exists():
             return run_target(runtime, folder, *store.read_config(folder))
         if (folder / "plan.yaml").is_file() and (folder / "journal.jsonl").is_file():
             return plan_target(runtime, folder)
     if not path.is_dir():
-        raise NotFound(f"no such directory, run or session: {written[:100]}", hint="flightlog trust DIRECTORY")
+        raise NotFound(f"no such directory, run or session: {name[:100]}", hint="flightlog trust DIRECTORY")
     return repository_target(runtime, path)
 
 
 def repository_target(runtime: Runtime, path: Path) -> ConsentTarget:
-    """Return what a repository's files would publish, run or write, and whether that is allowed."""
+    """Return what a repository's files would publish, run or write, and if it is allowed."""
     risks = risky_settings(repository_settings(path))
     rows = {ROWS: True} if find_collecting_root(path.absolute()) else {}
     by_variable = {GRANTS[word] for word in environment_grants(runtime.environ)}
@@ -57,11 +58,12 @@ def repository_target(runtime: Runtime, path: Path) -> ConsentTarget:
 
 
 def describe_dataset(runtime: Runtime, top: Path) -> dict[str, Any]:
-    """Return what each source of consent allows for the training rows of a repository, and what that comes to."""
-    texts = [path.read_text("utf-8", "replace") for path in project_settings_files(top) if path.is_file()]
-    held = row_sources(runtime, top, own_hook=any(word in text for text in texts for word in OWN_HOOKS))
-    listed = {name: sorted(held.get(name, ())) for name in ("trust", "environment", "hook")}
-    return {word: any(word in allowed for allowed in held.values()) for word in GRANTS} | {"sources": listed}
+    """Return what each source of consent allows for a repository's rows, and in total."""
+    paths = project_settings_files(top)
+    texts = [path.read_text("utf-8", "replace") for path in paths if path.is_file()]
+    sources = row_sources(runtime, top, own_hook=any(word in text for text in texts for word in OWN_HOOKS))
+    listed = {name: sorted(sources.get(name, ())) for name in ("trust", "environment", "hook")}
+    return {word: any(word in allowed for allowed in sources.values()) for word in GRANTS} | {"sources": listed}
 
 
 def grant_consent(runtime: Runtime, target: ConsentTarget) -> None:

@@ -11,21 +11,21 @@ from flightlog.model.runtime import Runtime
 
 
 def choose_samples() -> None:
-    """Read the recordings that ship with the package for the rest of this process."""
+    """Read the sample recordings of the package for the rest of this process."""
     os.environ["CLAUDE_CONFIG_DIR"] = str(SAMPLES)
 
 
 def reads_samples(runtime: Runtime) -> bool:
-    """Return whether the recordings are those that ship with the package."""
-    return [Path(each) for each in find_config_dirs(runtime)] == [SAMPLES]
+    """Return whether the recordings are the package's samples."""
+    return [Path(path) for path in find_config_dirs(runtime)] == [SAMPLES]
 
 
 def data_dir(environ: Mapping[str, str]) -> str:
-    """Return flightlog's own data directory, as the hook finds it; a wrong `FLIGHTLOG_HOME` is an error here."""
-    given = environ.get("FLIGHTLOG_HOME", "")
-    return absolute_path("FLIGHTLOG_HOME", given) if given else normalize_path(find_data_dir(dict(environ)))
+    """Return flightlog's data directory, as the hook finds it; refuse a bad `FLIGHTLOG_HOME`."""
+    configured = environ.get("FLIGHTLOG_HOME", "")
+    return absolute_path("FLIGHTLOG_HOME", configured) if configured else normalize_path(find_data_dir(dict(environ)))
 
 
 def config_dir(environ: Mapping[str, str]) -> str:
-    """Return where a person's own settings of flightlog are."""
+    """Return the directory of the user's flightlog settings."""
     return normalize_path(find_own_dir(environ.get("XDG_CONFIG_HOME", ""), "~/.config"))

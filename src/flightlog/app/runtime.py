@@ -1,4 +1,4 @@
-"""Wiring: the only reader of environment, home directory, clock and config files."""
+"""Runtime of this machine: the only reader of environment, home, clock and config files."""
 
 import os
 import sys
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def open_runtime(environ: Mapping[str, str] | None = None, *, on: str = LOCAL) -> Runtime:
-    """Return this machine as features see it, with `environ` in place of its own; `on` says where jobs run."""
+    """Return this machine's runtime, with `environ` in place of its own; jobs run at `on`."""
     environ = dict(os.environ if environ is None else environ)
     return Runtime(
         environ=environ,
-        home=environ.get("HOME") or os.path.expanduser("~"),  # noqa: PTH111 - plain text: a usage report does not wait for pathlib
+        home=environ.get("HOME") or os.path.expanduser("~"),  # noqa: PTH111 - a usage report must not import pathlib
         data_dir=directories.data_dir(environ),
         cwd=_cwd(environ),
         clock=Clock(lambda: time.time_ns() // 1_000_000, time.monotonic, time.sleep),
@@ -51,19 +51,19 @@ def _notify(line: str) -> None:
 
 def _cwd(environ: Mapping[str, str]) -> str:
     try:
-        return os.getcwd()  # noqa: PTH109 - plain text, as above
-    except FileNotFoundError:  # deleted under us; most commands do without
+        return os.getcwd()  # noqa: PTH109 - as above
+    except FileNotFoundError:  # the directory was deleted; most commands do not need it
         return environ.get("PWD", "/")
 
 
 def _new_id() -> str:
-    import uuid  # noqa: PLC0415 - it asks what platform this is, and most commands need no id
+    import uuid  # noqa: PLC0415 - its import detects the platform, and most commands need no id
 
     return str(uuid.uuid4())
 
 
 def _read_config(environ: Mapping[str, str], folder: str) -> dict[str, ConfigValue]:
-    from pathlib import Path  # noqa: PLC0415 - as above
+    from pathlib import Path  # noqa: PLC0415 - a usage report reads no settings
 
     from flightlog.app.config import load_settings  # noqa: PLC0415 - as above
 
@@ -76,51 +76,51 @@ def local_zone() -> tzinfo:
 
 
 class _LocalZone(tzinfo):
-    """The machine's own rules, summer time included; the offset of today is wrong half of the year."""
+    """The machine's zone with daylight saving; today's offset is wrong half of the year."""
 
-    def utcoffset(self, moment: datetime | None) -> timedelta | None:
-        return _to_local_time(moment).utcoffset()
+    def utcoffset(self, time: datetime | None) -> timedelta | None:
+        return _to_local_time(time).utcoffset()
 
-    def dst(self, moment: datetime | None) -> timedelta | None:
-        return _to_local_time(moment).dst()
+    def dst(self, time: datetime | None) -> timedelta | None:
+        return _to_local_time(time).dst()
 
-    def tzname(self, moment: datetime | None) -> str | None:
-        return _to_local_time(moment).tzname()
+    def tzname(self, time: datetime | None) -> str | None:
+        return _to_local_time(time).tzname()
 
-    def fromutc(self, moment: datetime) -> datetime:
-        return moment.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
+    def fromutc(self, time: datetime) -> datetime:
+        return time.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
 
     def __str__(self) -> str:
         return str(self.tzname(None))
 
 
-def _to_local_time(moment: datetime | None) -> datetime:
-    return moment.replace(tzinfo=None).astimezone() if moment else datetime.now(tz=UTC).astimezone()
+def _to_local_time(time: datetime | None) -> datetime:
+    return time.replace(tzinfo=None).astimezone() if time else datetime.now(tz=UTC).astimezone()
 
 
 class IdleTimer:
-    """Waits between looks, and knows when there has been nothing for long enough."""
+    """Waits between polls, and ends after a time without news."""
 
     def __init__(self, idle_s: float, look_s: float = 0.2) -> None:
-        """Look every `look_s` seconds; give up after `idle_s` without news, never when that is 0."""
+        """Poll every `look_s` seconds; end after `idle_s` without news, or never if 0."""
         self._idle_s = idle_s
-        self._look_s = look_s
+        self._poll_s = look_s
         self._last = time.monotonic()
 
     def reset_idle(self) -> None:
-        """Something happened."""
+        """Restart the idle time."""
         self._last = time.monotonic()
 
     def pause(self) -> bool:
-        """Wait a little; say whether to go on."""
+        """Wait for the next poll; return False if the idle time is over."""
         if self._idle_s and time.monotonic() - self._last > self._idle_s:
             return False
-        time.sleep(self._look_s)
+        time.sleep(self._poll_s)
         return True
 
 
 def write_export(path: "Path", body: str) -> None:
-    """Write a file a person asked for."""
-    from flightlog.store.files import replace_file  # noqa: PLC0415 - as above
+    """Write a file that a person requested."""
+    from flightlog.store.files import replace_file  # noqa: PLC0415 - most commands write no file
 
     replace_file(path, body.encode(), durable=False)

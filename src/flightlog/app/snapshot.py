@@ -9,7 +9,7 @@ from flightlog.model.errors import FlightlogError
 
 
 def main(arguments: list[str]) -> int:
-    """Save the tree; what cannot be saved costs the agent nothing."""
+    """Save the tree; return 1 if it cannot be saved, so that the agent is not disturbed."""
     root, session, call_id, subagent = arguments
     try:
         save_tree(open_runtime(), Path(root), session, call_id, subagent)

@@ -136,8 +136,8 @@ def init(  # noqa: PLR0913 - one parameter per option
     as_json: bool,
 ) -> int:
     """Register the recording hook with Claude Code."""
-    from flightlog.setup.init import InitRequest, change_guard, plan_change, wants_guard
-    from flightlog.setup.install import apply_change, format_diff, has_other_status_line
+    from flightlog.setup.init import InitRequest, change_guard, plan_change, plan_removal, wants_guard
+    from flightlog.setup.install import InstallOptions, apply_change, format_diff, has_other_status_line
     from flightlog.store.directories import ensure_writable
 
     runtime = open_runtime()
@@ -145,7 +145,8 @@ def init(  # noqa: PLR0913 - one parameter per option
     if not remove:
         ensure_writable(Path(runtime.data_dir))
     days = 0 if remove else keep_days or _ask_keep_days(runtime, request, ask=not (yes or dry_run or as_json))
-    change = plan_change(runtime, request, remove=remove, keep_days=days, inline=inline, statusline=statusline)
+    options = InstallOptions(days, inline=inline, statusline=statusline)
+    change = plan_removal(runtime, request) if remove else plan_change(runtime, request, options)
     if not as_json:
         click.echo(make_inert(format_diff(change)) or f"nothing to change: {change.settings}")
     if statusline and not remove and has_other_status_line(change.before):

@@ -1,1 +1,1 @@
-"""Training rows in git: told from recordings, written as shards that never conflict, read as one."""
+"""Training rows in git: extracted from recordings, written as shards that never conflict."""

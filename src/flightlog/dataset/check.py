@@ -1,12 +1,13 @@
-"""Looking a dataset over: schema, ids, links, secrets, sizes. Says what, where, and what to do.
+"""Check a dataset: schema, ids, links, secrets, sizes. Report problem, location and next command.
 
-`fix` puts right what can be put right without taking anything away: what cannot be read is copied aside
-first, outside of what git tracks.
+`fix_dataset` repairs what it can without losing anything: an unreadable file is first copied to a
+directory that git does not track.
 """
 
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -36,12 +37,12 @@ from flightlog.store import files
 from flightlog.store.git.repository import is_ignored
 from flightlog.store.output_files import write_output_files
 
-FILE_BYTES_MAX = 50_000_000
-_EACH_MAX = 20
+FILE_BYTES_MAX = 50_000_000  # git hosts warn about files above 50 MB
+_EACH_MAX = 20  # problems reported of one kind
 
 
 class DatasetProblem(Struct, frozen=True):
-    """One thing that is not as it should be; a note is not wrong, only worth knowing."""
+    """One problem; a note needs no repair."""
 
     what: IncidentKind
     where: str
@@ -50,114 +51,114 @@ class DatasetProblem(Struct, frozen=True):
     is_note: bool = False
 
 
-def check_dataset(place: DatasetDirs) -> list[DatasetProblem]:
-    """Look at everything."""
-    book = read_dataset(place.tracked_dir)
-    found = [
-        *_check_gitignore(place),
-        *_check_files(place),
-        *_check_damage(book),
-        *_check_schema(book),
-        *_check_ids(book),
-        *_check_links(book),
+def check_dataset(dirs: DatasetDirs) -> list[DatasetProblem]:
+    """Return all problems and notes."""
+    dataset = read_dataset(dirs.tracked_dir)
+    return [
+        *_check_gitignore(dirs),
+        *_check_files(dirs),
+        *_check_damage(dataset),
+        *_check_schema(dataset),
+        *_check_ids(dataset),
+        *_check_links(dataset),
+        *_check_secrets(dirs),
     ]
-    return [*found, *_check_secrets(place)]
 
 
-def find_incidents(found: Iterable[DatasetProblem], now_ms: int) -> Iterator[Incident]:
-    """Yield what is wrong, so that somebody can report it; what is only a note is not."""
-    for each in found:
-        if not each.is_note:
-            # The id of a row is content of a file; the other findings are placed by file name and offset.
-            places = () if each.what == "id" else (each.where.replace(" at ", ":").replace(",", ""),)
-            yield Incident(each.what, now_ms, "dataset", places)
+def find_incidents(problems: Iterable[DatasetProblem], now_ms: int) -> Iterator[Incident]:
+    """Yield an incident for every problem that is not a note."""
+    for problem in problems:
+        if not problem.is_note:
+            # A row id is file content, which an incident must not hold; file names and offsets are safe.
+            evidence = () if problem.what == "id" else (problem.where.replace(" at ", ":").replace(",", ""),)
+            yield Incident(problem.what, now_ms, "dataset", evidence)
 
 
-def fix_dataset(place: DatasetDirs, records: JsonRedactor) -> list[str]:
-    """Put right what can be; return what was done. Doing it twice is doing it once."""
-    done = [f"made {path}" for path in prepare_dataset(place, records)]
-    for path in [*base_files(place.tracked_dir), *shard_files(place.tracked_dir)]:
+def fix_dataset(dirs: DatasetDirs, redactor: JsonRedactor) -> list[str]:
+    """Repair what can be repaired and return what was done. Idempotent."""
+    done = [f"created {path}" for path in prepare_dataset(dirs, redactor)]
+    for path in [*base_files(dirs.tracked_dir), *shard_files(dirs.tracked_dir)]:
         body = path.read_bytes() if path.exists() else b""
         rows = [line for line in body.split(b"\n") if line.strip()]
-        found = read_files([path])
-        if not found.damage and records.redact_to_clean(rows).text.encode() == body:
+        content = read_files([path])
+        if not content.damage and redactor.redact_to_clean(rows).text.encode() == body:
             continue
-        aside = files.set_aside(path, place.root / "damaged")
-        sound = sorted(version.line for version in found.lines.values())
-        if path.parent == place.pending_dir:
-            made = name_shard(shard_session(path.name), indent_lines(sound, len(sound)), path.name[:10])
-            write_bodies(place, [made] if sound else [], records)
+        copy = files.set_aside(path, dirs.root / "damaged")
+        sound = sorted(version.line for version in content.lines.values())
+        if path.parent == dirs.pending_dir:
+            shard = name_shard(shard_session(path.name), indent_lines(sound, len(sound)), path.name[:10])
+            write_bodies(dirs, [shard] if sound else [], redactor)
             files.remove_files([path])
         else:
-            lines = base_texts(found).get(path.name, sound)
-            write_output_files(place.tracked_dir, [OutputFile(path.name, Tier.TRACKED, records.redact_to_clean(lines))])
-        done.append(f"copied aside as {aside}, {pluralize(len(sound), 'sound row')} of it written anew: {path.name}")
+            clean = redactor.redact_to_clean(base_texts(content).get(path.name, sound))
+            write_output_files(dirs.tracked_dir, [OutputFile(path.name, Tier.TRACKED, clean)])
+        done.append(f"rewrote {path.name} with {pluralize(len(sound), 'sound row')}; the original is {copy}")
     return done
 
 
-def _check_gitignore(place: DatasetDirs) -> Iterator[DatasetProblem]:
-    if is_ignored(place.repository, place.pending_dir / "x.jsonl"):
+def _check_gitignore(dirs: DatasetDirs) -> Iterator[DatasetProblem]:
+    if is_ignored(dirs.repository, dirs.pending_dir / "x.jsonl"):
         find = "git check-ignore -v .git-ml/tracked/x.jsonl"
         yield DatasetProblem("ignored", PENDING, "git ignores the training rows", find)
 
 
-def _check_files(place: DatasetDirs) -> Iterator[DatasetProblem]:
-    for path in [*base_files(place.tracked_dir), *shard_files(place.tracked_dir)]:
+def _check_files(dirs: DatasetDirs) -> Iterator[DatasetProblem]:
+    for path in [*base_files(dirs.tracked_dir), *shard_files(dirs.tracked_dir)]:
         if path.exists() and path.stat().st_size > FILE_BYTES_MAX:
             text = f"{path.stat().st_size:,} bytes, more than {FILE_BYTES_MAX:,}"
             yield DatasetProblem("size", path.name, text, "flightlog dataset retain --dry-run")
-    for path in shard_files(place.tracked_dir):
+    for path in shard_files(dirs.tracked_dir):
         if not is_whole(path.name, path.read_bytes()):
-            yield DatasetProblem("changed", path.name, "does not hold what its name says", "git log -- " + str(path))
-    if not is_generation(place):
-        text = "the base files were changed since they were compacted, as a merge does"
+            text = "the content does not match the hash in the name"
+            yield DatasetProblem("changed", path.name, text, f"git log -- {path}")
+    if not is_generation(dirs):
+        text = "the base files changed since the last compaction, as after a merge"
         yield DatasetProblem("generation", "tracked", text, "flightlog dataset tracked compact", is_note=True)
 
 
-def _check_damage(book: DatasetReader) -> Iterator[DatasetProblem]:
-    for one in book.damage[:_EACH_MAX]:
-        where = f"{Path(one.path).name} at {one.offset:,}"
-        yield DatasetProblem("damage", where, one.why, "flightlog dataset check --fix")
+def _check_damage(dataset: DatasetReader) -> Iterator[DatasetProblem]:
+    for damage in dataset.damage[:_EACH_MAX]:
+        location = f"{Path(damage.path).name} at {damage.offset:,}"
+        yield DatasetProblem("damage", location, damage.why, "flightlog dataset check --fix")
 
 
-def _check_schema(book: DatasetReader) -> Iterator[DatasetProblem]:
-    wrong = ((key, why) for key, line in book.live_lines().items() if (why := schema_problem(line)))
-    for number, (key, why) in enumerate(wrong):
-        if number < _EACH_MAX:
-            _, _, name = key.partition(":")
-            find = f"grep -rn {shlex.quote(name.partition(':')[0])}" if name else "grep -rnv '\"id\"'"
-            yield DatasetProblem("schema", key, why, f"{find} .git-ml/tracked", is_note=True)
+def _check_schema(dataset: DatasetReader) -> Iterator[DatasetProblem]:
+    problems = ((key, text) for key, line in dataset.live_lines().items() if (text := schema_problem(line)))
+    for key, text in islice(problems, _EACH_MAX):
+        name = key.partition(":")[2].partition(":")[0]
+        find = f"grep -rn {shlex.quote(name)}" if name else "grep -rnv '\"id\"'"
+        yield DatasetProblem("schema", key, text, f"{find} .git-ml/tracked", is_note=True)
 
 
-def _check_ids(book: DatasetReader) -> Iterator[DatasetProblem]:
+def _check_ids(dataset: DatasetReader) -> Iterator[DatasetProblem]:
     ids = Counter(
-        (str(row.get("kind")), str(row.get("id"))) for key, row in book.rows.items() if key not in book.removed_keys
+        (str(row.get("kind")), str(row.get("id")))
+        for key, row in dataset.rows.items()
+        if key not in dataset.removed_keys
     )
     for (kind, name), times in sorted(ids.items()):
         if times > 1 and kind in ("chat", "session", "commit"):
-            yield DatasetProblem(
-                "id", f"{kind} {name}", f"{times} different rows have this id", "flightlog dataset stats"
-            )
+            text = f"{times} different rows have this id"
+            yield DatasetProblem("id", f"{kind} {name}", text, "flightlog dataset stats")
 
 
-def _check_links(book: DatasetReader) -> Iterator[DatasetProblem]:
-    chats = {str(row.get("id")) for row in book.rows_of_kind("chat")}
-    lost = [row for row in book.rows_of_kind("action") if row.get("chat_id") and str(row["chat_id"]) not in chats]
+def _check_links(dataset: DatasetReader) -> Iterator[DatasetProblem]:
+    chats = {str(row.get("id")) for row in dataset.rows_of_kind("chat")}
+    lost = [row for row in dataset.rows_of_kind("action") if row.get("chat_id") and str(row["chat_id"]) not in chats]
     if lost:
-        text = f"{pluralize(len(lost), 'action')} of chats that are not here, {lost[0]['chat_id']} among them"
+        text = f"{pluralize(len(lost), 'action')} of missing chats, for example {lost[0]['chat_id']}"
         yield DatasetProblem("link", "actions", text, "flightlog dataset pull", is_note=True)
-    for row in book.rows_of_kind("update"):
-        if str(row.get("of")) not in book.rows:
-            yield DatasetProblem(
-                "link", str(row.get("id")), f"judges {row.get('of')}, which is not here", "", is_note=True
-            )
+    for row in dataset.rows_of_kind("update"):
+        if str(row.get("of")) not in dataset.rows:
+            text = f"judges the missing row {row.get('of')}"
+            yield DatasetProblem("link", str(row.get("id")), text, "", is_note=True)
 
 
-def _check_secrets(place: DatasetDirs) -> Iterator[DatasetProblem]:
-    for path in [*base_files(place.tracked_dir), *shard_files(place.tracked_dir)]:
+def _check_secrets(dirs: DatasetDirs) -> Iterator[DatasetProblem]:
+    for path in [*base_files(dirs.tracked_dir), *shard_files(dirs.tracked_dir)]:
         data = path.read_bytes() if path.exists() else b""
-        for found in engine.find_private_values(data):
-            if found.kind == SECRET and found.weight >= MEDIUM:
-                line = data.count(b"\n", 0, found.start) + 1
-                text = f"line {line} holds what looks like a secret: {mask_value(found.value)}"
+        for candidate in engine.find_private_values(data):
+            if candidate.kind == SECRET and candidate.weight >= MEDIUM:
+                line = data.count(b"\n", 0, candidate.start) + 1
+                text = f"possible secret in line {line}: {mask_value(candidate.value)}"
                 yield DatasetProblem("secret", path.name, text, "flightlog dataset check --fix")

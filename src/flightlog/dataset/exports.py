@@ -1,13 +1,14 @@
-"""JSONL, CSV, Parquet, Hugging Face, SFT, preferences.
+"""Exports: JSONL, CSV, Parquet, Hugging Face, SFT and preference pairs.
 
-Takes rows with words only; says how many had none. A pair is made where one prompt was answered
-twice and something on record says which answer was better: a rating, a revert, a failed build, or
-that the person took the first one back.
+SFT and preference exports use rows with words only and report how many have none. A preference
+pair needs two answers to one prompt and a recorded reason to prefer one: a rating, a revert, a
+failed build, or that the person rewound the first answer.
 
-`responses` holds each model response once, so that a plain sum over it is the archive's. Lists and
-objects that do not fit a cell are JSON text in CSV and nested columns in Parquet.
+`responses` holds each model response once, so that its sum equals the archive's. Lists and
+objects
+are JSON text in CSV and nested columns in Parquet.
 
-Parquet needs pyarrow, which is an extra; it is loaded when asked for.
+Parquet needs pyarrow, an optional dependency that is imported on demand.
 """
 
 import csv
@@ -30,8 +31,8 @@ from flightlog.model.errors import Invalid, Unavailable, optional_import
 from flightlog.model.text import REDACTION_TAG, pluralize
 from flightlog.store.files import ensure_dir, remove_files, replace_file, resolve_inside
 
-_SHORT = 12
-_RATINGS = {"good": 2, "neutral": 0, "bad": -2}
+_SHORT = 12  # characters of a commit hash that rows refer to
+_RATINGS = {"good": 2, "neutral": 0, "bad": -2}  # a rating outweighs a build result
 Cell = Any
 Record = dict[str, Cell]
 TEXT, NUMBER, REAL, FLAG, NAMES, JSON = "text", "number", "real", "flag", "names", "json"
@@ -73,31 +74,31 @@ COLUMNS: dict[str, dict[str, str]] = {
 _KINDS = {"chats": "chat", "sessions": "session", "actions": "action", "commits": "commit"}
 NO_AGENT = "none"
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
-_NUMBER_MAX = 2**63
-_ONE_FILE = ("jsonl", "sft", "preferences")
+_NUMBER_MAX = 2**63  # Parquet's int64
+_ONE_FILE = ("jsonl", "sft", "preferences")  # formats written to a single file
 
 
-def chat_examples(book: DatasetReader) -> Iterator[dict[str, Any]]:
+def chat_examples(dataset: DatasetReader) -> Iterator[dict[str, Any]]:
     """Yield each answered prompt of a person as a conversation of two messages."""
-    commits = _commits_by_hash(book)
-    for row in _answered_chats(book):
+    commits = _commits_by_hash(dataset)
+    for row in _answered_chats(dataset):
         if row.get("by", "human") == "human" and not row.get("rewound") and answer_score(row, commits) >= 0:
-            said = [{"role": "user", "content": row["input"]}, {"role": "assistant", "content": row["output"]}]
+            messages = [{"role": "user", "content": row["input"]}, {"role": "assistant", "content": row["output"]}]
             facts = {name: row.get(name) for name in ("id", "session_id", "timestamp", "tools", "files")}
-            yield {"messages": said, **facts}
+            yield {"messages": messages, **facts}
 
 
-def preference_pairs(book: DatasetReader) -> Iterator[dict[str, Any]]:
-    """Yield two answers to one prompt, the better one first."""
-    commits = _commits_by_hash(book)
-    for asked, rows in sorted(_group_by_prompt(_answered_chats(book)).items()):
+def preference_pairs(dataset: DatasetReader) -> Iterator[dict[str, Any]]:
+    """Yield two answers to one prompt, the better one as `chosen`."""
+    commits = _commits_by_hash(dataset)
+    for prompt, rows in sorted(_group_by_prompt(_answered_chats(dataset)).items()):
         for one, other in combinations(sorted(rows, key=lambda row: str(row["id"])), 2):
             left, right = answer_score(one, commits), answer_score(other, commits)
             if left == right or one["output"] == other["output"]:
                 continue
             chosen, rejected = (one, other) if left > right else (other, one)
             yield {
-                "prompt": asked,
+                "prompt": prompt,
                 "chosen": chosen["output"],
                 "rejected": rejected["output"],
                 "chosen_id": chosen["id"],
@@ -107,7 +108,7 @@ def preference_pairs(book: DatasetReader) -> Iterator[dict[str, Any]]:
 
 
 def answer_score(row: Row, commits: Mapping[str, Row]) -> int:
-    """Say what is on record for and against an answer."""
+    """Return the recorded evidence for (positive) or against (negative) an answer."""
     feedback = row.get("feedback")
     rating = feedback.get("rating") if isinstance(feedback, dict) else feedback
     value = _RATINGS.get(str(rating), 0)
@@ -117,32 +118,32 @@ def answer_score(row: Row, commits: Mapping[str, Row]) -> int:
     return value - (2 if commit.get("reverted") else 0)
 
 
-def _commits_by_hash(book: DatasetReader) -> dict[str, Row]:
-    return {str(row.get("hash", ""))[:_SHORT]: row for row in book.rows_of_kind("commit")}
+def _commits_by_hash(dataset: DatasetReader) -> dict[str, Row]:
+    return {str(row.get("hash", ""))[:_SHORT]: row for row in dataset.rows_of_kind("commit")}
 
 
-def _answered_chats(book: DatasetReader) -> Iterator[Row]:
-    for row in book.rows_of_kind("chat"):
+def _answered_chats(dataset: DatasetReader) -> Iterator[Row]:
+    for row in dataset.rows_of_kind("chat"):
         if row.get("input") and row.get("output"):
             yield row
 
 
 def _group_by_prompt(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = defaultdict(list)
+    groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        found[str(row["input"]).strip()].append(row)
-    return found
+        groups[str(row["input"]).strip()].append(row)
+    return groups
 
 
-def table_rows(book: DatasetReader, name: str) -> Iterator[tuple[str, str, Record]]:
+def table_rows(dataset: DatasetReader, name: str) -> Iterator[tuple[str, str, Record]]:
     """Yield agent, day and cells of each row of a table."""
     if name == "responses":
-        yield from _response_rows(book)
+        yield from _response_rows(dataset)
         return
-    homes = agents_by_session(book)
-    for row in book.rows_of_kind(_KINDS.get(name, name)):
+    agents = agents_by_session(dataset)
+    for row in dataset.rows_of_kind(_KINDS.get(name, name)):
         at = str(row.get("timestamp") or row.get("started_at") or "")
-        agent = row.get("agent") or homes.get(str(row.get("session_id")))
+        agent = row.get("agent") or agents.get(str(row.get("session_id")))
         cells: Record = {column: row.get(column) for column in COLUMNS[name]}
         if "words" in COLUMNS[name]:
             cells["words"] = row.get("words", REDACTED)
@@ -154,89 +155,96 @@ def table_rows(book: DatasetReader, name: str) -> Iterator[tuple[str, str, Recor
         yield str(agent or NO_AGENT), at[:10] or "unknown", cells
 
 
-def _response_rows(book: DatasetReader) -> Iterator[tuple[str, str, Record]]:
-    for said in iter_responses(book):
+def _response_rows(dataset: DatasetReader) -> Iterator[tuple[str, str, Record]]:
+    for response in iter_responses(dataset):
         names = list(COLUMNS["responses"])
-        values = [said.id, said.model, said.session_id, said.chat_id, said.lane, said.timestamp, *said.tokens]
-        yield said.agent or NO_AGENT, said.timestamp[:10] or "unknown", dict(zip(names, values, strict=True))
+        values = [
+            response.id,
+            response.model,
+            response.session_id,
+            response.chat_id,
+            response.lane,
+            response.timestamp,
+            *response.tokens,
+        ]
+        yield response.agent or NO_AGENT, response.timestamp[:10] or "unknown", dict(zip(names, values, strict=True))
 
 
-def export_dataset(book: DatasetReader, form: str, output: Path) -> dict[str, int]:
-    """Write the dataset in one of `FORMS` and return how many rows each file or table holds."""
+def export_dataset(dataset: DatasetReader, form: str, output: Path) -> dict[str, int]:
+    """Write the dataset in one of `FORMS`; return the number of rows by file or table."""
     if form not in FORMS:
         raise Invalid(f"no such format: {form[:40]!r}", hint=f"one of: {', '.join(FORMS)}")
     if form in _ONE_FILE and output.is_dir():
-        raise Invalid(
-            f"{form} is one file, and that is a directory: {output}", hint=f"--output {output / 'rows.jsonl'}"
-        )
+        raise Invalid(f"{form} needs a file, not a directory: {output}", hint=f"--output {output / 'rows.jsonl'}")
     try:
-        return FORMS[form](book, output)
+        return FORMS[form](dataset, output)
     except OSError as error:
-        raise Unavailable(f"cannot be written: {error.strerror}: {output}", hint="--output somewhere else") from error
+        raise Unavailable(f"cannot write {output}: {error.strerror}", hint="choose another --output") from error
 
 
-def _write_jsonl(book: DatasetReader, output: Path) -> dict[str, int]:
-    lines = [msgspec.json.encode(row) for kind in COUNTED for row in book.rows_of_kind(kind)]
-    replace_file(output, b"".join(line + b"\n" for line in lines), durable=False)
-    return {output.name: len(lines)}
+def _write_jsonl(dataset: DatasetReader, output: Path) -> dict[str, int]:
+    return _write_lines(output, [row for kind in COUNTED for row in dataset.rows_of_kind(kind)])
+
+
+def _write_lines(output: Path, rows: list[Row]) -> dict[str, int]:
+    replace_file(output, b"".join(msgspec.json.encode(row) + b"\n" for row in rows), durable=False)
+    return {output.name: len(rows)}
 
 
 def _write_examples(
-    make: Callable[[DatasetReader], Iterator[dict[str, Any]]], book: DatasetReader, output: Path
+    make: Callable[[DatasetReader], Iterator[dict[str, Any]]], dataset: DatasetReader, output: Path
 ) -> dict[str, int]:
-    lines = [msgspec.json.encode(row) for row in make(book)]
-    if not lines and count_withheld(book):
+    rows = list(make(dataset))
+    if not rows and (withheld := count_withheld(dataset)):
         raise Invalid(
-            f"{pluralize(count_withheld(book), 'chat')} without words: the project did not agree to track them",
+            f"{pluralize(withheld, 'chat')} without words: the project does not track words",
             hint="set track_words = true under [dataset] in flightlog.toml, then: flightlog trust --yes",
-        )  # fmt: skip
-    replace_file(output, b"".join(line + b"\n" for line in lines), durable=False)
-    return {output.name: len(lines)}
+        )
+    return _write_lines(output, rows)
 
 
-def _write_csv(book: DatasetReader, output: Path) -> dict[str, int]:
-    """One file for each table."""
-    made = {}
+def _write_csv(dataset: DatasetReader, output: Path) -> dict[str, int]:
+    counts = {}
     for name, columns in COLUMNS.items():
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["agent", "day", *columns])
-        rows = list(table_rows(book, name))
+        rows = list(table_rows(dataset, name))
         writer.writerows([agent, day, *map(_csv_cell, cells.values())] for agent, day, cells in rows)
         replace_file(inside_of(output, f"{name}.csv"), text.getvalue().encode("utf-8", "replace"), durable=False)
-        made[f"{name}.csv"] = len(rows)
-    return made
+        counts[f"{name}.csv"] = len(rows)
+    return counts
 
 
-def _write_parquet(book: DatasetReader, output: Path) -> dict[str, int]:
-    """Partitioned by agent and day, the way every engine that reads Parquet understands."""
-    made = {}
+def _write_parquet(dataset: DatasetReader, output: Path) -> dict[str, int]:
+    """Write each table partitioned by agent and day, in Hive style."""
+    counts = {}
     for name in COLUMNS:
         parts: dict[tuple[str, str], list[Record]] = defaultdict(list)
-        for agent, day, cells in table_rows(book, name):
+        for agent, day, cells in table_rows(dataset, name):
             parts[agent, day].append(cells)
         for (agent, day), rows in sorted(parts.items()):
             folder = f"{name}/agent={_SAFE.sub('-', agent)}/day={_SAFE.sub('-', day)}"
             replace_file(inside_of(output, f"{folder}/part-0.parquet"), _pack_parquet(name, rows), durable=False)
-        made[name] = sum(map(len, parts.values()))
-    return made
+        counts[name] = sum(map(len, parts.values()))
+    return counts
 
 
-def _write_hugging_face(book: DatasetReader, output: Path) -> dict[str, int]:
-    """A folder that `datasets.load_dataset` reads, with a card and a report of what was redacted."""
-    made = {}
+def _write_hugging_face(dataset: DatasetReader, output: Path) -> dict[str, int]:
+    """Write a folder that `datasets.load_dataset` reads, with a card and a redaction report."""
+    counts = {}
     for name in COLUMNS:
-        rows = [{"agent": agent, "day": day, **cells} for agent, day, cells in table_rows(book, name)]
+        rows = [{"agent": agent, "day": day, **cells} for agent, day, cells in table_rows(dataset, name)]
         path = inside_of(output, f"data/{name}-00000-of-00001.parquet")
-        made[name] = len(rows)
+        counts[name] = len(rows)
         if rows:
             replace_file(path, _pack_parquet(name, rows, whole=True), durable=False)
         else:
             remove_files([path] if path.exists() else [])  # `load_dataset` refuses a table without rows
-    report = count_redactions(book)
+    report = count_redactions(dataset)
     replace_file(inside_of(output, "redaction_report.json"), msgspec.json.format(msgspec.json.encode(report)) + b"\n")
-    replace_file(inside_of(output, "README.md"), _dataset_card(book, made, report).encode())
-    return made
+    replace_file(inside_of(output, "README.md"), _dataset_card(dataset, counts, report).encode())
+    return counts
 
 
 FORMS: dict[str, Callable[[DatasetReader, Path], dict[str, int]]] = {
@@ -249,19 +257,23 @@ FORMS: dict[str, Callable[[DatasetReader, Path], dict[str, int]]] = {
 }
 
 
-def count_redactions(book: DatasetReader) -> dict[str, Any]:
-    """Count what stands in place of something private, by rule."""
-    found = Counter(
+def count_redactions(dataset: DatasetReader) -> dict[str, Any]:
+    """Return the number of redaction placeholders by rule."""
+    placeholders = Counter(
         f"{kind}:{rule}"
-        for line in book.live_lines().values()
+        for line in dataset.live_lines().values()
         for kind, rule in REDACTION_TAG.findall(line.decode("utf-8", "replace"))
     )
-    chats = count_by_kind(book)["chats"]
-    return {"chats": chats, "chats_without_words": count_withheld(book), "redacted": dict(sorted(found.items()))}
+    chats = count_by_kind(dataset)["chats"]
+    return {
+        "chats": chats,
+        "chats_without_words": count_withheld(dataset),
+        "redacted": dict(sorted(placeholders.items())),
+    }
 
 
 def inside_of(output: Path, name: str) -> Path:
-    """Return where a file of an export goes; `output` is made when it is not there."""
+    """Return the path of an export's file; create `output`."""
     ensure_dir(output)
     return resolve_inside(output, name)
 
@@ -282,7 +294,7 @@ def _convert_value(value: Any, kind: str) -> Any:
     if kind == JSON:
         return None if value is None else msgspec.json.encode(value).decode()
     if kind == NAMES:
-        return [str(each) for each in value or ()]
+        return [str(name) for name in value or ()]
     if kind == TEXT:
         return None if value is None else str(value)
     if kind == FLAG or isinstance(value, bool):
@@ -296,19 +308,19 @@ def _csv_cell(value: Any) -> Any:
 
 
 def _import_pyarrow() -> tuple[Any, Any]:
-    """Load pyarrow: an extra, and slow to load."""
+    """Import pyarrow, which is optional and slow to import."""
     with optional_import():
         return import_module("pyarrow"), import_module("pyarrow.parquet")
 
 
-def _dataset_card(book: DatasetReader, made: dict[str, int], report: dict[str, Any]) -> str:
+def _dataset_card(dataset: DatasetReader, counts: dict[str, int], report: dict[str, Any]) -> str:
     configs = "".join(
         f"- config_name: {name}\n  data_files: data/{name}-*.parquet\n{'  default: true' if name == 'chats' else ''}\n"
-        for name in made
-        if made[name]
+        for name in counts
+        if counts[name]
     ).replace("\n\n", "\n")
-    rows = "\n".join(f"| {name} | {number:,} |" for name, number in made.items())
-    spent = token_counts(book)
+    rows = "\n".join(f"| {name} | {number:,} |" for name, number in counts.items())
+    tokens = token_counts(dataset)
     private = "\n".join(f"| {rule} | {times:,} |" for rule, times in report["redacted"].items()) or "| none | 0 |"
     return f"""---
 pretty_name: Coding agent sessions
@@ -323,12 +335,12 @@ Turns, tool calls, subagents and commits of coding agent sessions, recorded by f
 |---|---|
 {rows}
 
-{spent["input"]:,} input and {spent["output"]:,} output tokens; `responses` holds each model response once.
+{tokens["input"]:,} input and {tokens["output"]:,} output tokens; `responses` holds each model response once.
 
-## What was taken out
+## What was removed
 
-Text was redacted before it was first written. {report["chats_without_words"]:,} of {report["chats"]:,} chats hold no
-words at all, because their project did not agree to track them. Who made a commit is not recorded.
+Text was redacted before it was first written. {report["chats_without_words"]:,} of {report["chats"]:,} chats
+have no text, because their project does not track words. Authors of commits are not recorded.
 
 | rule | times |
 |---|---|

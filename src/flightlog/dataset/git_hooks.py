@@ -1,11 +1,11 @@
-"""What `install-hooks` puts into a repository: the document's entry points, and git's.
+"""What `install-hooks` adds to a repository: the source document's entry points, and git's.
 
-    scripts/ml_data_collector.py            the document's own command line
-    scripts/ml-session-capture-hook.sh      for whoever registers a Stop hook by hand
-    .git/hooks/post-commit                  starts a sync behind git's back and returns at once
+    scripts/ml_data_collector.py            the source document's command line
+    scripts/ml-session-capture-hook.sh      for a Stop hook that is registered by hand
+    .git/hooks/post-commit                  starts a sync in the background
     .git/info/attributes, config            our merge driver, for this clone
 
-Plans are values; a hook of somebody else stays and runs first.
+Plans are values. A hook of another tool stays and runs first.
 """
 
 from pathlib import Path
@@ -23,14 +23,14 @@ DRIVER = "flightlog-rows"
 _BEFORE = "before-flightlog-dataset"
 
 SCRIPT = f"""#!/usr/bin/env python3
-{MARK}: the entry point of the dataset in this repository; see `flightlog dataset --help`.
+{MARK}: entry point of the dataset in this repository; see `flightlog dataset --help`.
 import os, sys
 beside = os.path.join(os.path.dirname(sys.executable), "ml-data-collector")
 os.execvp(beside if os.path.exists(beside) else "ml-data-collector", ["ml-data-collector", *sys.argv[1:]])
 """
 
 CAPTURE = f"""#!/bin/sh
-{MARK}: call this from a Stop hook where `flightlog init` is not used. Never fails, never waits.
+{MARK}: call this from a Stop hook if `flightlog init` is not used. Never fails or waits.
 cd "${{CLAUDE_PROJECT_DIR:-.}}" || exit 0
 (nohup python3 scripts/ml_data_collector.py session sync-to-jsonl --hook </dev/null >/dev/null 2>&1 &)
 exit 0
@@ -38,7 +38,7 @@ exit 0
 
 
 class HookFileChange(Struct, frozen=True):
-    """One file and what it is to hold; None takes it away."""
+    """One file and its new content; None removes it."""
 
     path: Path
     body: bytes | None
@@ -46,31 +46,33 @@ class HookFileChange(Struct, frozen=True):
 
 
 def plan_hooks(repository: Repository, command: str) -> list[HookFileChange]:
-    """Return what would change to have the hooks."""
+    """Return the changes that install the hooks."""
     top = repository.top
+    scripts = {"ml_data_collector.py": SCRIPT, "ml-session-capture-hook.sh": CAPTURE}
+    attributes = _attributes_path(repository)
     wanted = [
-        HookFileChange(top / "scripts" / "ml_data_collector.py", SCRIPT.encode()),
-        HookFileChange(top / "scripts" / "ml-session-capture-hook.sh", CAPTURE.encode()),
+        *(
+            HookFileChange(files.ensure_contained(top, top / "scripts" / name), body.encode())
+            for name, body in scripts.items()
+        ),
         HookFileChange(_hook_path(repository), _post_commit(command).encode()),
-        HookFileChange(_attributes_path(repository), _with_attributes(_attributes_path(repository)), 0o644),
+        HookFileChange(attributes, _with_attributes(_read_hook(attributes) or b""), 0o644),
     ]
-    for change in wanted[:2]:
-        files.ensure_contained(top, change.path)
     return [change for change in wanted if _read_hook(change.path) != change.body]
 
 
 def plan_removal(repository: Repository) -> list[HookFileChange]:
-    """Return what would change to have no hooks; files that are no longer ours stay."""
+    """Return the changes that remove the hooks; files that are no longer ours stay."""
     ours = (
         repository.top / "scripts" / "ml_data_collector.py",
         repository.top / "scripts" / "ml-session-capture-hook.sh",
         _hook_path(repository),
     )
-    gone = [HookFileChange(path, None) for path in ours if MARK.encode() in (_read_hook(path) or b"")]
+    changes = [HookFileChange(path, None) for path in ours if MARK.encode() in (_read_hook(path) or b"")]
     attributes = _attributes_path(repository)
-    rest = _without_attributes(_read_hook(attributes) or b"")
-    changed = [HookFileChange(attributes, rest or None, 0o644)] if rest != (_read_hook(attributes) or b"") else []
-    return [*gone, *changed]
+    body = _read_hook(attributes) or b""
+    rest = _without_attributes(body)
+    return [*changes, HookFileChange(attributes, rest or None, 0o644)] if rest != body else changes
 
 
 def apply_changes(repository: Repository, changes: list[HookFileChange], command: str) -> None:
@@ -91,9 +93,8 @@ def apply_changes(repository: Repository, changes: list[HookFileChange], command
         git_output(repository, "config", "--local", "--remove-section", f"merge.{DRIVER}")
     else:
         run_git(repository, "config", "--local", f"merge.{DRIVER}.name", "training rows, each once")
-        run_git(
-            repository, "config", "--local", f"merge.{DRIVER}.driver", f"{command} dataset tracked merge %O %A %B %P"
-        )
+        driver = f"{command} dataset tracked merge %O %A %B %P"
+        run_git(repository, "config", "--local", f"merge.{DRIVER}.driver", driver)
 
 
 def _hook_path(repository: Repository) -> Path:
@@ -104,16 +105,15 @@ def _attributes_path(repository: Repository) -> Path:
     return repository.common / "info" / "attributes"
 
 
-def _with_attributes(path: Path) -> bytes:
-    kept = _without_attributes(_read_hook(path) or b"")
-    lines = [f"{MARK}", *(f"{TRACKED}/{name} merge={DRIVER}" for name in BASES.values())]
-    return kept + "".join(f"{line}\n" for line in lines).encode()
+def _with_attributes(body: bytes) -> bytes:
+    lines = [MARK, *(f"{TRACKED}/{name} merge={DRIVER}" for name in BASES.values())]
+    return _without_attributes(body) + "".join(f"{line}\n" for line in lines).encode()
 
 
-def _without_attributes(held: bytes) -> bytes:
-    lines = held.decode("utf-8", "surrogateescape").splitlines(keepends=True)
-    kept = [line for line in lines if MARK not in line and not line.rstrip().endswith(f"merge={DRIVER}")]
-    return "".join(kept).encode("utf-8", "surrogateescape")
+def _without_attributes(body: bytes) -> bytes:
+    lines = body.decode("utf-8", "surrogateescape").splitlines(keepends=True)
+    others = [line for line in lines if MARK not in line and not line.rstrip().endswith(f"merge={DRIVER}")]
+    return "".join(others).encode("utf-8", "surrogateescape")
 
 
 def _read_hook(path: Path) -> bytes | None:
@@ -122,7 +122,7 @@ def _read_hook(path: Path) -> bytes | None:
 
 def _post_commit(command: str) -> str:
     return f"""#!/bin/sh
-{MARK}: note the commit as a training row, behind git's back. Never fails, never waits.
+{MARK}: add the commit to the training rows in the background. Never fails or waits.
 [ -x "$0.{_BEFORE}" ] && "$0.{_BEFORE}" "$@"
 (nohup {command} dataset session sync-to-jsonl --commits </dev/null >/dev/null 2>&1 &)
 exit 0

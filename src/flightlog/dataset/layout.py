@@ -1,14 +1,16 @@
-"""Where the dataset of a repository is, and the files that make git treat it right.
+"""The directories of a repository's dataset, and the files that configure git for it.
 
-    .git-ml/.gitignore, .gitattributes      only rows are tracked; union as a fall-back
-    .git-ml/tracked/*.jsonl                 the base files, written by `compact` on the default branch alone
-    .git-ml/tracked/pending/*.jsonl         shards, written by everybody else
-    .git/flightlog/dataset/                 what this clone remembers; never part of the repository's content
+    .git-ml/.gitignore, .gitattributes      only rows are tracked; union merge as a fallback
+    .git-ml/tracked/*.jsonl                 base files, written by `compact` on the default branch
+only
+    .git-ml/tracked/pending/*.jsonl         shards, written on every branch
+    .git/flightlog/dataset/                 state of this clone, not part of the content
 
-`pending/.gitkeep` exists from the start: a directory that empties is what git's rename detection turns into
-conflicts. The base files come with the first compaction: the commit that begins a dataset can then be taken back
-whenever, because nothing in it is changed later. A shard is all that is ever written on a branch that has
-no dataset yet: files with fixed names would stand in the way of a checkout of one that has.
+`pending/.gitkeep` exists from the start: git's rename detection turns a directory that becomes
+empty
+into conflicts. The base files come with the first compaction, so that the commit that starts a
+dataset can be reverted at any time. On a branch without a dataset only shards are written: files
+with fixed names would block the checkout of a branch that has them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,71 +47,71 @@ class DatasetDirs(Struct, frozen=True):
 
     @property
     def root(self) -> Path:
-        """The directory of the dataset."""
+        """Return the directory of the dataset."""
         return self.repository.top / ROOT
 
     @property
     def tracked_dir(self) -> Path:
-        """What git tracks of it."""
+        """Return the directory that git tracks."""
         return self.repository.top / TRACKED
 
     @property
     def pending_dir(self) -> Path:
-        """The shards."""
+        """Return the directory of the shards."""
         return self.repository.top / PENDING
 
     @property
     def state_dir(self) -> Path:
-        """What this clone remembers."""
+        """Return the directory of this clone's state."""
         return self.repository.common / "flightlog" / "dataset"
 
 
-def prepare_dataset(place: DatasetDirs, records: JsonRedactor) -> list[Path]:
-    """Make what is missing; what is there stays as it is. From now on this clone collects, on any branch."""
-    if not (place.state_dir / "collecting").exists():
-        create_file(place.state_dir / "collecting", b"")
+def prepare_dataset(dirs: DatasetDirs, redactor: JsonRedactor) -> list[Path]:
+    """Create the missing files and return them. From now on this clone collects rows."""
+    if not (dirs.state_dir / "collecting").exists():
+        create_file(dirs.state_dir / "collecting", b"")
     layout = tiers.layout_of("dataset")
     wanted = {
         ".gitignore": tiers.render_gitignore(layout, root=""),
         ".gitattributes": tiers.render_gitattributes(layout, root=""),
         "tracked/pending/.gitkeep": "",
     }
-    missing = {name: text for name, text in wanted.items() if not (place.root / name).exists()}
-    pages = [OutputFile(name, Tier.TRACKED, records.redactor.redact_as_clean(text)) for name, text in missing.items()]
-    return write_output_files(place.root, pages)
+    missing = {name: text for name, text in wanted.items() if not (dirs.root / name).exists()}
+    pages = [OutputFile(name, Tier.TRACKED, redactor.redactor.redact_as_clean(text)) for name, text in missing.items()]
+    return write_output_files(dirs.root, pages)
 
 
 def write_shard(
-    place: DatasetDirs, session: str, rows: Sequence[Row], number: int, records: JsonRedactor
+    dirs: DatasetDirs, session: str, rows: Sequence[Row], number: int, redactor: JsonRedactor
 ) -> Path | None:
-    """Write rows as one shard; they were redacted, and are looked at once more on the way. Forgotten rows are left out.
+    """Write redacted rows as one shard, redacting once more and leaving out removed rows.
 
-    `number` counts the shards of a session. Returns None when there is such a shard already, or nothing to write.
+    `number` counts the shards of a session. Return None if the shard exists or no row is left.
     """
-    forgotten = read_tombstones(place.tracked_dir)
+    forgotten = read_tombstones(dirs.tracked_dir)
     rows = [forgotten.strip_row(row) for row in rows if not forgotten.covers_row(row)]
     if not rows:
         return None
-    clean = records.redact_rows(list(rows), shard_column(number, session))
+    clean = redactor.redact_rows(list(rows), shard_column(number, session))
     day = max(map(day_of, rows), default="")
     name = name_shard(session, clean.text.encode("utf-8", "replace"), day).name
-    written = write_output_files(place.tracked_dir, [OutputFile(f"pending/{name}", Tier.TRACKED, clean)])
+    written = write_output_files(dirs.tracked_dir, [OutputFile(f"pending/{name}", Tier.TRACKED, clean)])
     return written[0] if written else None
 
 
-def write_bodies(place: DatasetDirs, bodies: Iterable[tuple[str, bytes]], records: JsonRedactor) -> list[Path]:
-    """Write shards that were made elsewhere; one in which something private is found gets another name."""
+def write_bodies(dirs: DatasetDirs, bodies: Iterable[tuple[str, bytes]], redactor: JsonRedactor) -> list[Path]:
+    """Write finished shards; one that still needs redaction gets another name."""
     pages = []
     for name, body in bodies:
-        clean = records.redact_to_clean(line for line in body.split(b"\n") if line.strip())
+        clean = redactor.redact_to_clean(line for line in body.split(b"\n") if line.strip())
         text = clean.text.encode("utf-8", "replace")
         final = name if text == body else name_shard(shard_session(name), text, name[:10]).name
         pages.append(OutputFile(f"pending/{final}", Tier.TRACKED, clean))
-    return write_output_files(place.tracked_dir, pages)
+    return write_output_files(dirs.tracked_dir, pages)
 
 
 def cache_pages(rows: Iterable[Row]) -> list[OutputFile]:
-    """Lay out the document's one file for each row, private, for whoever wants it besides."""
+    """Return the source document's private file for each row."""
     pages = []
     for row in rows:
         folder = CACHED.get(row["kind"])
@@ -121,7 +123,7 @@ def cache_pages(rows: Iterable[Row]) -> list[OutputFile]:
     return pages
 
 
-def total_bytes(place: DatasetDirs) -> int:
-    """Return how large the tracked files are."""
-    files = [*base_files(place.tracked_dir), *place.pending_dir.glob("*.jsonl")]
+def total_bytes(dirs: DatasetDirs) -> int:
+    """Return the size of the tracked files."""
+    files = [*base_files(dirs.tracked_dir), *dirs.pending_dir.glob("*.jsonl")]
     return sum(path.stat().st_size for path in files if path.exists())

@@ -1,4 +1,4 @@
-"""What the dataset offers to a trace: rows, each with the session, turn or step it tells of."""
+"""Trace links of the dataset: rows with the session, turn or step they describe."""
 
 from collections.abc import Iterator
 
@@ -13,36 +13,36 @@ _KINDS = ("session", "chat", "action", "orchestration", "commit")
 
 
 class DatasetLinks:
-    """The rows of a dataset."""
+    """Links to the rows of a dataset."""
 
-    def __init__(self, book: DatasetReader) -> None:
-        """Offer the rows of `book` that are not gone."""
-        self._rows = [row for kind in _KINDS for row in book.rows_of_kind(kind)]
+    def __init__(self, dataset: DatasetReader) -> None:
+        """Link to the rows of `dataset` that are not removed."""
+        self._rows = [row for kind in _KINDS for row in dataset.rows_of_kind(kind)]
 
-    def find_links(self, written: str) -> Iterator[TraceLink]:
-        """Yield the rows whose id, or hash, begins with `written`, each with its session as far as the row says it."""
+    def find_links(self, prefix: str) -> Iterator[TraceLink]:
+        """Yield the rows whose id or hash starts with `prefix`, with their session if known."""
         for row in self._rows:
-            if str(row.get("id", "")).startswith(written) or str(row.get("hash", "")).startswith(written):
-                said = str(row.get("session") or row.get("session_id") or "")
-                yield _row_link(row, (said,) if said else ())
+            if str(row.get("id", "")).startswith(prefix) or str(row.get("hash", "")).startswith(prefix):
+                session = str(row.get("session") or row.get("session_id") or "")
+                yield _row_link(row, (session,) if session else ())
 
     def links_for_session(self, session: Session) -> Iterator[TraceLink]:
-        """Yield the rows that tell of `session`, each at its turn or step."""
+        """Yield the rows about `session`, each at its turn or step."""
         turns = {chat_name(session.id, uuid_of(turn), turn.at_ms): turn.number for turn in session.turns}
-        places = {f"action-{call.id}": str(at) for at, step in iter_steps(session) for call in step.calls}
+        addresses = {f"action-{call.id}": str(at) for at, step in iter_steps(session) for call in step.calls}
         for row in self._rows:
             if row["kind"] in {"session", "orchestration"} and row.get("session") == session.id:
                 yield _row_link(row, (session.id,))
             elif str(row.get("session_id") or "") == short_session_id(session.id):
-                at = _row_address(row, session.id, turns, places)
+                at = _row_address(row, session.id, turns, addresses)
                 if at:
                     yield _row_link(row, (at,))
 
 
-def _row_address(row: Row, session: str, turns: dict[str, int], places: dict[str, str]) -> str:
+def _row_address(row: Row, session: str, turns: dict[str, int], addresses: dict[str, str]) -> str:
     match row["kind"]:
         case "action":
-            return places.get(str(row["id"]), "")
+            return addresses.get(str(row["id"]), "")
         case "chat":
             number = turns.get(str(row["id"]), 0)
         case _:

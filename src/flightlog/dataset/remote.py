@@ -1,7 +1,9 @@
-"""Rows kept elsewhere before anybody commits: a ref of each writer's own, pushed and gathered.
+"""Rows on a remote before they are committed: one ref per writer, pushed and fetched.
 
-The user's index, work tree and branches are not touched by a push. A pull writes what others have and this
-work tree lacks as one new shard of this clone, so that no file of that name can come by a merge.
+A push does not touch the user's index, work tree or branches. A pull writes the rows of others
+that
+this work tree lacks as one new shard of this clone, so that no merge can bring a file of that
+name.
 """
 
 from collections.abc import Iterator
@@ -36,7 +38,7 @@ GATHERED = "refs/flightlog/gathered"
 
 
 class PushResult(Struct, frozen=True):
-    """What a push did."""
+    """Result of a push."""
 
     ref: str
     remote: str
@@ -45,7 +47,7 @@ class PushResult(Struct, frozen=True):
 
 
 class PullResult(Struct, frozen=True):
-    """What a pull brought."""
+    """Result of a pull."""
 
     writers: int
     rows: int
@@ -53,7 +55,7 @@ class PullResult(Struct, frozen=True):
 
 
 class RemoteSafety(Struct, frozen=True):
-    """What of this work tree is safe elsewhere; times in milliseconds since 1970, 0 for never."""
+    """What of this work tree is on a remote; times in milliseconds since 1970, 0 for never."""
 
     last_record_ms: int
     last_safe_ms: int
@@ -61,21 +63,21 @@ class RemoteSafety(Struct, frozen=True):
     shards_unsafe: int
 
 
-def push_shards(place: DatasetDirs, remote: str, now_ms: int) -> PushResult:
-    """Put every shard of this work tree on this writer's ref and push it."""
-    ref = f"{REFS}/{writer_name(place.state_dir)}"
-    held = _shard_names(place.repository, ref)
-    new = {path.name: path.read_bytes() for path in shard_files(place.tracked_dir) if path.name not in held}
-    _store_shards(place, ref, {f"{PENDING}/{name}": body for name, body in new.items()})
+def push_shards(dirs: DatasetDirs, remote: str, now_ms: int) -> PushResult:
+    """Add every shard of this work tree to this writer's ref and push it."""
+    ref = f"{REFS}/{writer_name(dirs.state_dir)}"
+    stored = _shard_names(dirs.repository, ref)
+    new = [path for path in shard_files(dirs.tracked_dir) if path.name not in stored]
+    _store_shards(dirs, ref, {f"{PENDING}/{path.name}": path.read_bytes() for path in new})
     with _explain_git_error(remote):
-        commit = refs.push_ref(place.repository, remote, ref)
-    clone = recall_clone(place.state_dir)
-    # What was put on the ref while the remote was away counts only now.
-    there, before = (tree_files(place.repository, each, PENDING) if each else {} for each in (commit, clone.pushed))
-    sent = {path: blob for path, blob in there.items() if path not in before}
-    last = max(_last_ms(read_blobs(_read_bodies(place.repository, sent))), clone.pushed_rev)
-    remember_clone(place.state_dir, replace(clone, pushed_ms=now_ms, pushed_rev=last, pushed=commit))
-    return PushResult(ref, remote, commit, len(there))
+        commit = refs.push_ref(dirs.repository, remote, ref)
+    clone = recall_clone(dirs.state_dir)
+    # Shards added to the ref while the remote was unreachable count as pushed only now.
+    pushed, before = (tree_files(dirs.repository, tip, PENDING) if tip else {} for tip in (commit, clone.pushed))
+    sent = {path: blob for path, blob in pushed.items() if path not in before}
+    last = max(_last_ms(read_blobs(_read_bodies(dirs.repository, sent))), clone.pushed_rev)
+    remember_clone(dirs.state_dir, replace(clone, pushed_ms=now_ms, pushed_rev=last, pushed=commit))
+    return PushResult(ref, remote, commit, len(pushed))
 
 
 @contextmanager
@@ -83,59 +85,56 @@ def _explain_git_error(remote: str) -> Iterator[None]:
     try:
         yield
     except GitError as error:
-        hint = (
-            f"see `git remote -v`; `git remote add {remote} URL`, or another `remote` under [dataset] in flightlog.toml"
-        )
+        hint = f"git remote -v; git remote add {remote} URL; or set `remote` under [dataset] in flightlog.toml"
         raise GitError(error.message, hint=hint, stderr=error.stderr) from error
 
 
-def _store_shards(place: DatasetDirs, ref: str, new: dict[str, bytes]) -> None:
-    index = place.state_dir / f"index-{files.process_tag()}"
-    files.ensure_dir(place.state_dir)
+def _store_shards(dirs: DatasetDirs, ref: str, new: dict[str, bytes]) -> None:
+    index = dirs.state_dir / f"index-{files.process_tag()}"
+    files.ensure_dir(dirs.state_dir)
     try:
-        refs.commit_to_ref(place.repository, ref, new, index)
+        refs.commit_to_ref(dirs.repository, ref, new, index)
     finally:
         files.remove_files([index])
 
 
-def pull_rows(place: DatasetDirs, remote: str, records: JsonRedactor) -> PullResult:
-    """Gather every writer's rows, and write those this work tree lacks."""
+def pull_rows(dirs: DatasetDirs, remote: str, redactor: JsonRedactor) -> PullResult:
+    """Fetch every writer's rows, and write those this work tree lacks."""
     with _explain_git_error(remote):
-        refs = fetch_refs(place.repository, remote, REFS, GATHERED)
-    found: dict[str, str] = {}
+        refs = fetch_refs(dirs.repository, remote, REFS, GATHERED)
+    fetched: dict[str, str] = {}
     for ref in refs:
-        found |= tree_files(place.repository, ref, TRACKED)
-    here = read_dataset(place.tracked_dir)
-    theirs = read_blobs(_read_bodies(place.repository, found))
-    for row in here.rows.values():
+        fetched |= tree_files(dirs.repository, ref, TRACKED)
+    ours = read_dataset(dirs.tracked_dir)
+    theirs = read_blobs(_read_bodies(dirs.repository, fetched))
+    for row in ours.rows.values():
         if row.get("kind") == "tombstone":
             theirs.forgotten.add_tombstone(row)
-    lines = sorted(line for line in theirs.live_lines().values() if not here.contains_row(msgspec.json.decode(line)))
+    lines = sorted(line for line in theirs.live_lines().values() if not ours.contains_row(msgspec.json.decode(line)))
     if not lines:
         return PullResult(len(refs), 0, "")
-    number = free_number(path.read_bytes()[:100] for path in shard_files(place.tracked_dir))
+    number = free_number(path.read_bytes()[:100] for path in shard_files(dirs.tracked_dir))
     day = max(str(row.get("timestamp") or row.get("ended_at") or "")[:10] for row in theirs.rows.values())
-    # A capture reads tombstones from shards of that name alone.
-    marks = f"{GONE}-" if any(row.get("kind") == "tombstone" for row in theirs.rows.values()) else ""
-    made = name_shard(f"{marks}pulled-{writer_name(place.state_dir)}", indent_lines(lines, number), day)
-    write_bodies(place, [made], records)
-    return PullResult(len(refs), len(lines), made.name)
+    # An extraction reads tombstones only from shards with this prefix.
+    prefix = f"{GONE}-" if any(row.get("kind") == "tombstone" for row in theirs.rows.values()) else ""
+    shard = name_shard(f"{prefix}pulled-{writer_name(dirs.state_dir)}", indent_lines(lines, number), day)
+    write_bodies(dirs, [shard], redactor)
+    return PullResult(len(refs), len(lines), shard.name)
 
 
-def measure_safety(place: DatasetDirs) -> RemoteSafety:
-    """Say what would be lost if this machine went now: what is on no remote branch and on no pushed ref."""
-    here = read_dataset(place.tracked_dir)
-    clone = recall_clone(place.state_dir)
-    upstream = git_output(place.repository, "rev-parse", "--abbrev-ref", "--symbolic-full-name", "@{upstream}")
-    # A branch that was pushed without naming it upstream is there as well.
-    theirs = upstream or f"refs/remotes/origin/{current_branch(place.repository)}"
-    tracked = tree_files(place.repository, theirs, TRACKED)
-    pushed = _shard_names(place.repository, clone.pushed) if clone.pushed else set()
+def measure_safety(dirs: DatasetDirs) -> RemoteSafety:
+    """Return what would be lost with this machine: rows on no remote branch and no pushed ref."""
+    clone = recall_clone(dirs.state_dir)
+    upstream = git_output(dirs.repository, "rev-parse", "--abbrev-ref", "--symbolic-full-name", "@{upstream}")
+    # A branch may be pushed without being set as upstream.
+    branch = upstream or f"refs/remotes/origin/{current_branch(dirs.repository)}"
+    tracked = tree_files(dirs.repository, branch, TRACKED)
+    pushed = _shard_names(dirs.repository, clone.pushed) if clone.pushed else set()
     safe = {path.rpartition("/")[2] for path in tracked} | pushed
-    shards = [path.name for path in shard_files(place.tracked_dir)]
-    known = read_blobs(_read_bodies(place.repository, tracked)) if tracked else DatasetReader()
-    last_safe = max(_last_ms(known), clone.pushed_rev)
-    return RemoteSafety(_last_ms(here), last_safe, len(shards), sum(name not in safe for name in shards))
+    shards = [path.name for path in shard_files(dirs.tracked_dir)]
+    last_safe = max(_last_ms(read_blobs(_read_bodies(dirs.repository, tracked))), clone.pushed_rev)
+    last = _last_ms(read_dataset(dirs.tracked_dir))
+    return RemoteSafety(last, last_safe, len(shards), sum(name not in safe for name in shards))
 
 
 def _shard_names(repository: Repository, ref: str) -> set[str]:
@@ -147,5 +146,5 @@ def _read_bodies(repository: Repository, files: dict[str, str]) -> dict[str, byt
     return {path: bodies[blob] for path, blob in files.items() if blob in bodies}
 
 
-def _last_ms(book: DatasetReader) -> int:
-    return max((rev_of(row) for row in book.rows.values() if row.get("kind") == "session"), default=0)
+def _last_ms(dataset: DatasetReader) -> int:
+    return max((rev_of(row) for row in dataset.rows.values() if row.get("kind") == "session"), default=0)

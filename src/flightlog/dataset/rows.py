@@ -1,8 +1,8 @@
-"""The rows of the dataset: the source document's fields and names, and what tells two rows apart.
+"""Rows of the dataset: the source document's fields and names, and the keys of rows.
 
 A row is written once and never edited. When a turn grows, its row is written again with a higher
-`rev`; readers keep, of all rows with one key, the one with the highest. Ids come from the recording's
-own ids, never from text.
+`rev`; of all rows with one key, readers use the one with the highest. Ids are derived from the
+recording's ids, never from text.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ WITHHELD, REDACTED = "withheld", "redacted"
 
 
 class StepUsage(Struct, frozen=True, array_like=True):
-    """One model response: its id, tokens, and model where it is not the row's. One id is one response, in any row."""
+    """One model response: id (unique over all rows), tokens, and its model if not the row's."""
 
     id: str
     input: int
@@ -45,7 +45,7 @@ class StepUsage(Struct, frozen=True, array_like=True):
 
 
 class SessionRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="session"):
-    """A session; `id` is the document's, `session` the recording's."""
+    """A session; `id` is the source document's, `session` the recording's."""
 
     id: str
     started_at: str
@@ -73,7 +73,7 @@ class SessionRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fiel
 
 
 class ChatRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="chat"):
-    """A turn: what was asked and what came of it. Its `rev` is how many milliseconds it has taken so far."""
+    """A turn: prompt, answer and effects. `rev` is its duration so far in milliseconds."""
 
     id: str
     timestamp: str
@@ -97,7 +97,7 @@ class ChatRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
 
 
 class ActionRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="action"):
-    """A tool call. It has no `rev`: the version that knows the result says more, and counts."""
+    """A tool call. It has no `rev`: the version with the result is longer, and wins."""
 
     id: str
     timestamp: str
@@ -132,7 +132,7 @@ class SubagentUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AgentBatch(Struct, frozen=True, kw_only=True):
-    """Subagents that ran together, or one after the other."""
+    """Subagents that ran in parallel, or one that ran alone."""
 
     execution_type: str
     agent_count: int
@@ -187,7 +187,7 @@ class CommitRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field
 
 
 class UpdateRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="update"):
-    """A later judgement of a row: `field` of the row whose key is `of` is `value` from now on."""
+    """A later judgment: sets `field` of the row with key `of` to `value`."""
 
     id: str
     timestamp: str
@@ -198,53 +198,53 @@ class UpdateRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field
 
 
 class TombstoneRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="tombstone"):
-    """The row whose key is `of` is gone for good, wherever a merge brings it back to; so is all that a rule names."""
+    """A permanent removal of the row with key `of`, or of all rows that its rule names."""
 
     id: str
     timestamp: str
     why: str
     rev: int
     of: str = ""
-    session: str = ""  # with `whole` all rows of it, else its summary alone
+    session: str = ""  # with `whole` all of its rows, otherwise only its summary
     whole: bool = False
     chats: list[str] = []
     lanes: list[str] = []
     since: str = ""
     before: str = ""
-    words: str = ""  # withheld: rows up to `before` stay, without their words
+    words: str = ""  # "withheld": rows up to `before` stay, without their words
 
 
 AnyRow = SessionRow | ChatRow | ActionRow | OrchestrationRow | CommitRow | UpdateRow | TombstoneRow
 ROWS: tuple[type[Struct], ...] = AnyRow.__args__
 _KINDS: tuple[type[Struct], ...] = (*ROWS, SubagentUsage, AgentBatch)
-NAMES = frozenset(("kind", *(name for each in _KINDS for name in each.__struct_encode_fields__)))
-"""The names of all fields. None of them says that its value is a secret."""
+# All field names, so that the redactor does not read one as a hint that its value is a secret.
+NAMES = frozenset(("kind", *(name for kind in _KINDS for name in kind.__struct_encode_fields__)))
 _decoder = msgspec.json.Decoder(AnyRow)
 
 
 def to_dict(row: AnyRow) -> Row:
     """Return a row as plain values, in the order of its fields."""
-    made = msgspec.to_builtins(row)
-    assert isinstance(made, dict)
-    for holder in (made, *made.get("agents", ())):
+    values = msgspec.to_builtins(row)
+    assert isinstance(values, dict)
+    for holder in (values, *values.get("agents", ())):
         if "steps" in holder and isinstance(holder["steps"], list):
             holder["steps"] = [step if step[-1] else step[:-1] for step in holder["steps"]]
-    return made
+    return values
 
 
 def encode_row(row: Row) -> bytes:
-    """Return the one line of a row."""
+    """Return the line of a row."""
     return msgspec.json.encode(row)
 
 
 def base_line(line: bytes, kind: str) -> bytes:
-    """Return a row's line as its base file holds it, whose name says the kind."""
-    said = b'{"kind":' + msgspec.json.encode(kind) + b","
-    return b"{" + line.removeprefix(said) if line.startswith(said) else line
+    """Return a row's line without its kind, which the name of the base file implies."""
+    prefix = b'{"kind":' + msgspec.json.encode(kind) + b","
+    return b"{" + line.removeprefix(prefix) if line.startswith(prefix) else line
 
 
 def schema_problem(line: bytes) -> str:
-    """Say what is wrong with a row by its schema; empty when nothing is, or when its kind is not ours."""
+    """Return why a row violates its schema; "" if it does not or its kind is unknown."""
     try:
         _decoder.decode(line)
     except msgspec.ValidationError as error:
@@ -255,7 +255,7 @@ def schema_problem(line: bytes) -> str:
 
 
 def key_of(row: Mapping[str, Any]) -> str:
-    """Return what a row is a version of."""
+    """Return the key that all versions of a row share."""
     kind, more = row.get("kind", ""), ""
     match kind:
         case "action":
@@ -276,29 +276,29 @@ def key_of(row: Mapping[str, Any]) -> str:
 
 
 def rev_of(row: Mapping[str, Any]) -> int:
-    """Return how new a version is."""
+    """Return the version number of a row."""
     rev = row.get("rev", 0)
     return rev if isinstance(rev, int) else 0
 
 
 def short_session_id(session: str) -> str:
-    """Shorten a session id as the document does, where its beginning is drawn at random."""
+    """Shorten a session id as the source document does, if its start is random."""
     parts = session.split("-")
-    is_drawn = [len(part) for part in parts] == [8, 4, 4, 4, 12] and parts[2][:1] in "45"
-    return parts[0] if is_drawn else session
+    is_random = [len(part) for part in parts] == [8, 4, 4, 4, 12] and parts[2][:1] in "45"
+    return parts[0] if is_random else session
 
 
 def format_row_time(at_ms: int | None) -> str:
-    """Write a time as the document does."""
+    """Return a time in the source document's form."""
     return datetime.fromtimestamp((at_ms or 0) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def session_name(session: str, started_ms: int | None) -> str:
-    """Name a session as the document does: day and id."""
+    """Return a session's id in the source document's form: day and short id."""
     return f"{format_row_time(started_ms)[:10]}_{short_session_id(session)}"
 
 
 def chat_name(session: str, uuid: str, at_ms: int | None) -> str:
-    """Name a chat as the document does: day, time, six digits that come from the recording's own ids."""
+    """Return a chat's id in the source document's form: day, time, six digits of a hash."""
     stamp = datetime.fromtimestamp((at_ms or 0) / 1000, UTC).strftime("%Y%m%d-%H%M%S")
     return f"chat-{stamp}-{hashlib.sha256(f'{session} {uuid}'.encode()).hexdigest()[:6]}"

@@ -1,7 +1,4 @@
-"""What the CLI and settle call.
-
-An agent may be waiting for it, so it loads no more than a capture needs; the rest is in `app.dataset`.
-"""
+"""Dataset operations for the CLI and for settling sessions."""
 
 import gc
 import os
@@ -35,8 +32,8 @@ from flightlog.store.git.history import head_commit, iter_commits
 from flightlog.store.git.repository import Repository, find_common_dir, find_repository
 from flightlog.store.recordings.adoption import session_dir
 
-OWN_HOOK = "own-hook"  # as `app.hook.recorder` names it
-PERSON = frozenset({"rows", "words", "push"})  # what a person's own command may write, as far as settings say so
+OWN_HOOK = "own-hook"  # the file in which the recorder stores the directory of a repository's own hook
+PERSON = frozenset({"rows", "words", "push"})  # what a person's own command may write if configured
 __all__ = [
     "PERSON",
     "allowed_writes",
@@ -46,53 +43,47 @@ __all__ = [
     "push_if_enabled",
     "report_if_off",
 ]
-_RECENT_MS = DAY_MS
 
 
 def extract_session_rows(runtime: Runtime, archive: Archive, recording: SessionFiles, cwd: str) -> int:
-    """Capture a session that was just settled, if its repository collects rows; then push, if that is on."""
+    """Extract a settled session if its repository collects rows; then push if enabled."""
     top = None if is_off(runtime) else find_collecting_root(Path(cwd))
     if top is None or not is_inside(cwd, top):
         return 0
     allowed = allowed_writes(runtime, top, own_hook=_ran_own_hook(runtime, recording, top))
     if not allowed:
         return 0
-    place = DatasetDirs(Repository(top, find_common_dir(top), is_trusted(runtime, top)))
-    writer_name(place.state_dir, os.urandom(4).hex())
-    tools = make_extract_context(runtime, place, archive, allowed)
-    rows = capture_session(tools, recording).rows + sync_commits(tools)
+    dirs = DatasetDirs(Repository(top, find_common_dir(top), is_trusted(runtime, top)))
+    writer_name(dirs.state_dir, os.urandom(4).hex())
+    context = make_extract_context(runtime, dirs, archive, allowed)
+    rows = capture_session(context, recording).rows + sync_commits(context)
     if "push" in allowed:
-        push_if_enabled(runtime, place)
+        push_if_enabled(runtime, dirs)
     return rows
 
 
 def allowed_writes(runtime: Runtime, top: Path, *, own_hook: bool = False) -> frozenset[str]:
-    """Return what may be written into a repository without a person's own command: of rows, words and push."""
+    """Return what may be written without a person's command: of rows, words and push."""
     return frozenset().union(*row_sources(runtime, top, own_hook=own_hook).values())
 
 
 def _ran_own_hook(runtime: Runtime, recording: SessionFiles, top: Path) -> bool:
-    """Return whether a hook of this repository's own recorded the session; the recorder leaves its directory."""
+    """Return whether a hook of this repository recorded the session."""
+    directory = session_dir(Path(runtime.data_dir), recording.agent, recording.session)
     try:
-        project = (
-            (session_dir(Path(runtime.data_dir), recording.agent, recording.session) / OWN_HOOK)
-            .read_text("utf-8")
-            .strip()
-        )
+        project = (directory / OWN_HOOK).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return False
     return Path(project).is_absolute() and find_collecting_root(Path(project)) == top
 
 
-def push_if_enabled(runtime: Runtime, place: DatasetDirs) -> FlightlogError | None:
-    """Push the rows if the project said so; a network that is away costs nothing but the safety of the last ones."""
-    values = load_project_settings(runtime, place)
+def push_if_enabled(runtime: Runtime, dirs: DatasetDirs) -> FlightlogError | None:
+    """Push the rows if the project enables it; return the error if the remote is unreachable."""
+    values = load_project_settings(runtime, dirs)
     if values["dataset.push"].value is not True:
         return None
-    from flightlog.dataset import remote  # noqa: PLC0415 - most projects do not push
-
     try:
-        remote.push_shards(place, str(values["dataset.remote"].value), runtime.clock.now_ms())
+        remote.push_shards(dirs, str(values["dataset.remote"].value), runtime.clock.now_ms())
     except FlightlogError as error:
         return error
     return None
@@ -101,175 +92,168 @@ def push_if_enabled(runtime: Runtime, place: DatasetDirs) -> FlightlogError | No
 def locate_dataset(runtime: Runtime, folder: Path | None = None) -> DatasetDirs:
     """Return the dataset of the repository that holds `folder`."""
     folder = folder or Path(runtime.cwd)
-    place = DatasetDirs(repository.open_repository(folder, trusted=is_trusted(runtime, folder)))
-    writer_name(place.state_dir, os.urandom(4).hex())
-    return place
+    dirs = DatasetDirs(repository.open_repository(folder, trusted=is_trusted(runtime, folder)))
+    writer_name(dirs.state_dir, os.urandom(4).hex())
+    return dirs
 
 
-def load_project_settings(runtime: Runtime, place: DatasetDirs) -> Mapping[str, ConfigValue]:
-    """Return the settings in force for a repository; what it may not decide by itself needs trust."""
-    return runtime.read_config(str(place.repository.top))
+def load_project_settings(runtime: Runtime, dirs: DatasetDirs) -> Mapping[str, ConfigValue]:
+    """Return the settings of a repository; some of them take effect only with trust."""
+    return runtime.read_config(str(dirs.repository.top))
 
 
-def load_options(runtime: Runtime, place: DatasetDirs) -> ExtractOptions:
-    """Return what the project said yes to."""
-    values = load_project_settings(runtime, place)
-    return ExtractOptions(
-        words=values["dataset.track_words"].value is True, local_cache=values["dataset.local_cache"].value is True
-    )
+def load_options(runtime: Runtime, dirs: DatasetDirs) -> ExtractOptions:
+    """Return what the project allows."""
+    values = load_project_settings(runtime, dirs)
+    words, cache = (values[f"dataset.{name}"].value is True for name in ("track_words", "local_cache"))
+    return ExtractOptions(words=words, local_cache=cache)
 
 
-def make_row_redactor(runtime: Runtime, place: DatasetDirs) -> JsonRedactor:
-    """Return the redactor for rows of a repository; its own directory is called `.`."""
-    return JsonRedactor(make_redactor(runtime, place.repository.top, {str(place.repository.top): "."}), NAMES)
+def make_row_redactor(runtime: Runtime, dirs: DatasetDirs) -> JsonRedactor:
+    """Return the redactor for rows of a repository, whose directory becomes `.`."""
+    return JsonRedactor(make_redactor(runtime, dirs.repository.top, {str(dirs.repository.top): "."}), NAMES)
 
 
 def make_extract_context(
-    runtime: Runtime, place: DatasetDirs, archive: Archive | None = None, allowed: frozenset[str] = PERSON
+    runtime: Runtime, dirs: DatasetDirs, archive: Archive | None = None, allowed: frozenset[str] = PERSON
 ) -> ExtractContext:
-    """Return what a capture works with; words are written if the settings say so and they are `allowed`."""
-    wanted = load_options(runtime, place)
-    wanted = msgspec.structs.replace(wanted, words=wanted.words and "words" in allowed)
-    return ExtractContext(place, archive or open_archive(runtime), make_row_redactor(runtime, place), wanted)
+    """Return an extraction context; words are written if configured and `allowed`."""
+    options = load_options(runtime, dirs)
+    options = msgspec.structs.replace(options, words=options.words and "words" in allowed)
+    return ExtractContext(dirs, archive or open_archive(runtime), make_row_redactor(runtime, dirs), options)
 
 
 def require_dataset(runtime: Runtime, folder: Path | None = None) -> DatasetDirs:
-    """Return the dataset of this repository, or say how to begin one."""
-    place = locate_dataset(runtime, folder)
-    if not place.tracked_dir.is_dir():
-        raise NotFound(
-            f"no training rows in this repository: {place.tracked_dir}", hint="flightlog dataset session sync-to-jsonl"
-        )
-    return place
+    """Return the dataset of this repository, or raise `NotFound`."""
+    dirs = locate_dataset(runtime, folder)
+    if not dirs.tracked_dir.is_dir():
+        hint = "flightlog dataset session sync-to-jsonl"
+        raise NotFound(f"no training rows in this repository: {dirs.tracked_dir}", hint=hint)
+    return dirs
 
 
-def sync_repository(runtime: Runtime, place: DatasetDirs, allowed: frozenset[str] = PERSON) -> SyncReport:
-    """Write every row that the files of this repository lack; who begins a dataset here allows rows from now on."""
+def sync_repository(runtime: Runtime, dirs: DatasetDirs, allowed: frozenset[str] = PERSON) -> SyncReport:
+    """Write every missing row; a person who starts a dataset here allows rows from now on."""
     if is_off(runtime):
-        return SyncReport(0, 0, (), 0, load_options(runtime, place).words)
-    if allowed == PERSON and not place.tracked_dir.is_dir():
-        open_trust(runtime).allow_rows(place.repository.top)
-    tools = make_extract_context(runtime, place, None, allowed)
-    default = str(load_project_settings(runtime, place)["dataset.default_branch"].value)
-    return sync_dataset(tools, iter_own_sessions(tools.archive, place), default)
+        return SyncReport(0, 0, (), 0, load_options(runtime, dirs).words)
+    if allowed == PERSON and not dirs.tracked_dir.is_dir():
+        open_trust(runtime).allow_rows(dirs.repository.top)
+    context = make_extract_context(runtime, dirs, None, allowed)
+    default = str(load_project_settings(runtime, dirs)["dataset.default_branch"].value)
+    return sync_dataset(context, iter_own_sessions(context.archive, dirs), default)
 
 
-def sync_new_commits(runtime: Runtime, place: DatasetDirs) -> int:
-    """Note the commits that are new since the last time, as the hook after a commit asks; return how many."""
-    allowed = allowed_writes(runtime, place.repository.top)
+def sync_new_commits(runtime: Runtime, dirs: DatasetDirs) -> int:
+    """Write the commits since the last sync, for the post-commit hook; return how many."""
+    allowed = allowed_writes(runtime, dirs.repository.top)
     if is_off(runtime) or not allowed:
         return 0
-    tip = head_commit(place.repository)
-    newest = next(iter_commits(place.repository, [tip] if tip else [], limit=1), None)
-    # A commit of rows alone is noted with the next one: a row about it would have to be committed, too.
+    tip = head_commit(dirs.repository)
+    newest = next(iter_commits(dirs.repository, [tip] if tip else [], limit=1), None)
+    # A commit of rows alone waits for the next commit: its own row would need yet another commit.
     if newest is None or all(path.startswith(f"{ROOT}/") for path in newest.files):
         return 0
-    tools = make_extract_context(runtime, place, None, allowed)
-    # The sessions of the last day: one of them may have made the commit, and know what in its message is a secret.
-    recent = runtime.clock.now_ms() - _RECENT_MS
-    sessions = (session for session in iter_own_sessions(tools.archive, place) if session.changed_ms >= recent)
-    return sync_commits(tools, sessions)
+    context = make_extract_context(runtime, dirs, None, allowed)
+    # A session of the last day may have made the commit and hold the secrets in its message.
+    recent = runtime.clock.now_ms() - DAY_MS
+    sessions = (session for session in iter_own_sessions(context.archive, dirs) if session.changed_ms >= recent)
+    return sync_commits(context, sessions)
 
 
-def compact_repository(runtime: Runtime, place: DatasetDirs, *, dry_run: bool, commit: bool = False) -> Compaction:
-    """Fold shards, as the branch that is checked out asks for."""
-    default = str(load_project_settings(runtime, place)["dataset.default_branch"].value)
-    watched = gc.isenabled()
-    gc.disable()  # rows are many and make no cycles; looking for some takes a tenth of the time
+def compact_repository(runtime: Runtime, dirs: DatasetDirs, *, dry_run: bool, commit: bool = False) -> Compaction:
+    """Compact the dataset as the current branch requires."""
+    default = str(load_project_settings(runtime, dirs)["dataset.default_branch"].value)
+    was_enabled = gc.isenabled()
+    gc.disable()  # rows are many and form no cycles; collection takes a tenth of the time
     try:
         if commit:
-            return compact_and_commit(place, make_row_redactor(runtime, place), default=default)
-        return compact_dataset(place, make_row_redactor(runtime, place), default=default, dry_run=dry_run)
+            return compact_and_commit(dirs, make_row_redactor(runtime, dirs), default=default)
+        return compact_dataset(dirs, make_row_redactor(runtime, dirs), default=default, dry_run=dry_run)
     finally:
-        if watched:
+        if was_enabled:
             gc.enable()
 
 
 def find_dataset(runtime: Runtime, folder: Path | None = None) -> DatasetDirs | None:
-    """Return the dataset of the repository here, or nothing; looking writes nothing."""
+    """Return the dataset of the repository here, or None, without writing."""
     folder = folder or Path(runtime.cwd)
     repository = find_repository(folder, trusted=is_trusted(runtime, folder))
-    place = DatasetDirs(repository) if repository else None
-    return place if place is not None and place.tracked_dir.is_dir() else None
+    dirs = DatasetDirs(repository) if repository else None
+    return dirs if dirs is not None and dirs.tracked_dir.is_dir() else None
 
 
-def dataset_stats(runtime: Runtime, place: DatasetDirs) -> dict[str, Any]:
-    """Return what the dataset amounts to."""
-    book = read_dataset(place.tracked_dir)
-    have = stats.count_by_kind(book)
+def dataset_stats(runtime: Runtime, dirs: DatasetDirs) -> dict[str, Any]:
+    """Return counts, sizes, milestones, quality and safety of the dataset."""
+    dataset = read_dataset(dirs.tracked_dir)
+    counts = stats.count_by_kind(dataset)
     return {
-        "counts": have,
-        "bytes": total_bytes(place),
-        "pending": len(shard_files(place.tracked_dir)),
-        "words": {"tracked": load_options(runtime, place).words, "chats_without_words": stats.count_withheld(book)},
-        "tokens": stats.token_counts(book),
-        "milestones": stats.milestone_progress(have),
-        "growth": stats.chats_by_month(book),
-        "projected_bytes": stats.projected_bytes(book),
-        "quality": stats.quality_score(book),
-        "repeats": dict(book.repeats),
-        "older_versions": book.older,
-        "tombstones": book.count_rows().get("tombstone", 0),
-        "damage": len(book.damage),
-        "safety": msgspec.to_builtins(remote.measure_safety(place)),
+        "counts": counts,
+        "bytes": total_bytes(dirs),
+        "pending": len(shard_files(dirs.tracked_dir)),
+        "words": {"tracked": load_options(runtime, dirs).words, "chats_without_words": stats.count_withheld(dataset)},
+        "tokens": stats.token_counts(dataset),
+        "milestones": stats.milestone_progress(counts),
+        "growth": stats.chats_by_month(dataset),
+        "projected_bytes": stats.projected_bytes(dataset),
+        "quality": stats.quality_score(dataset),
+        "repeats": dict(dataset.repeats),
+        "older_versions": dataset.older,
+        "tombstones": dataset.count_rows().get("tombstone", 0),
+        "damage": len(dataset.damage),
+        "safety": msgspec.to_builtins(remote.measure_safety(dirs)),
         "now_ms": runtime.clock.now_ms(),
     }
 
 
-def record_judgment(runtime: Runtime, place: DatasetDirs, name: str, field: str, value: object) -> str:
-    """Write a later judgement of the row whose id begins with `name`; return its key."""
-    book = read_dataset(place.tracked_dir)
-    key = retention.find_row_key(book, name)
+def record_judgment(runtime: Runtime, dirs: DatasetDirs, name: str, field: str, value: object) -> str:
+    """Write a judgment of the row whose id starts with `name`; return its key."""
+    dataset = read_dataset(dirs.tracked_dir)
+    key = retention.find_row_key(dataset, name)
     if field not in FIELDS:
-        raise Invalid(f"no such judgement: {field[:40]!r}", hint=f"one of: {', '.join(sorted(FIELDS))}")
-    rows = values_of(
-        permitted_rows(
-            judgment_rows(key, {field: value}, runtime.clock.now_ms()), make_row_redactor(runtime, place), words=True
-        )
-    )
-    write_shard(place, "judged", rows, runtime.clock.now_ms(), make_row_redactor(runtime, place))
+        raise Invalid(f"no such judgment: {field[:40]!r}", hint=f"one of: {', '.join(sorted(FIELDS))}")
+    redactor, now = make_row_redactor(runtime, dirs), runtime.clock.now_ms()
+    rows = permitted_rows(judgment_rows(key, {field: value}, now), redactor, words=True)
+    write_shard(dirs, "judged", values_of(rows), now, redactor)
     return key
 
 
 def forget_rows(  # noqa: PLR0913 - one parameter per way to name rows
     runtime: Runtime,
-    place: DatasetDirs,
+    dirs: DatasetDirs,
     names: Sequence[str],
     text: str,
     times_ms: Sequence[int | None],
     *,
     dry_run: bool,
 ) -> retention.RemovalReport:
-    """Remove sessions and rows: by a prefix of their ids, by a text in them, by their time; return what went."""
-    book, now = read_dataset(place.tracked_dir), runtime.clock.now_ms()
-    since, before = (format_row_time(each) if each is not None else "" for each in times_ms)
-    marks = retention.tombstones_for_rows(book, names, now)
-    marks += retention.tombstones_for_text(book, text, now) if text else []
-    marks += (
-        retention.tombstones_for_time(book, since, before or format_row_time(now + 1000), now)
-        if since or before
-        else []
-    )
-    return _remove_marked_rows(runtime, place, marks, dry_run=dry_run)
+    """Remove sessions and rows by prefixes of ids, by a text, or by time; report what went."""
+    dataset, now = read_dataset(dirs.tracked_dir), runtime.clock.now_ms()
+    since, before = (format_row_time(time) if time is not None else "" for time in times_ms)
+    tombstones = retention.tombstones_for_rows(dataset, names, now)
+    if text:
+        tombstones += retention.tombstones_for_text(dataset, text, now)
+    if since or before:
+        tombstones += retention.tombstones_for_time(dataset, since, before or format_row_time(now + 1000), now)
+    return _remove_marked_rows(runtime, dirs, tombstones, dry_run=dry_run)
 
 
-def strip_words(runtime: Runtime, place: DatasetDirs, *, dry_run: bool) -> retention.RemovalReport:
-    """Remove the words of every row until now; return which rows lost them."""
-    return _remove_marked_rows(runtime, place, retention.tombstones_for_words(runtime.clock.now_ms()), dry_run=dry_run)
+def strip_words(runtime: Runtime, dirs: DatasetDirs, *, dry_run: bool) -> retention.RemovalReport:
+    """Remove the words of all rows until now; report which rows lost them."""
+    return _remove_marked_rows(runtime, dirs, retention.tombstones_for_words(runtime.clock.now_ms()), dry_run=dry_run)
 
 
 def _remove_marked_rows(
-    runtime: Runtime, place: DatasetDirs, marks: list[Row], *, dry_run: bool
+    runtime: Runtime, dirs: DatasetDirs, tombstones: list[Row], *, dry_run: bool
 ) -> retention.RemovalReport:
-    default = str(load_project_settings(runtime, place)["dataset.default_branch"].value)
-    return retention.apply_tombstones(place, make_row_redactor(runtime, place), marks, default, dry_run=dry_run)
+    default = str(load_project_settings(runtime, dirs)["dataset.default_branch"].value)
+    return retention.apply_tombstones(dirs, make_row_redactor(runtime, dirs), tombstones, default, dry_run=dry_run)
 
 
-def retain_dataset(runtime: Runtime, place: DatasetDirs, *, dry_run: bool) -> tuple[RetentionMove, ...]:
-    """Tombstone the rows that are too old; a dry run shows the same plan."""
-    days = load_project_settings(runtime, place)["dataset.keep_days"].value
-    moves = retention.rows_due(read_dataset(place.tracked_dir), int(days), runtime.clock.now_ms())
+def retain_dataset(runtime: Runtime, dirs: DatasetDirs, *, dry_run: bool) -> tuple[RetentionMove, ...]:
+    """Add tombstones for rows that are too old; a dry run returns the same plan."""
+    days = load_project_settings(runtime, dirs)["dataset.keep_days"].value
+    moves = retention.rows_due(read_dataset(dirs.tracked_dir), int(days), runtime.clock.now_ms())
     if moves and not dry_run:
         rows = [make_tombstone(retention.WHY, runtime.clock.now_ms(), of=move.item.name) for move in moves]
-        write_shard(place, GONE, rows, runtime.clock.now_ms(), make_row_redactor(runtime, place))
+        write_shard(dirs, GONE, rows, runtime.clock.now_ms(), make_row_redactor(runtime, dirs))
     return moves

@@ -1,7 +1,8 @@
-"""What tombstones say: which rows are gone for good, and which have lost their words.
+"""Rules of tombstones: which rows are removed for good, and which lost their words.
 
-Tombstones are rows, so they travel with every merge. Rules about a session, a chat or a time also apply to rows that
-arrive later from another branch or clone. Readers apply them; compacting and forgetting remove the bytes. Pure.
+Tombstones are rows, so they travel with every merge. Rules about a session, a chat or a time also
+apply to rows that arrive later from another branch or clone. Readers apply them; compacting and
+forgetting remove the bytes. Pure.
 """
 
 import hashlib
@@ -21,14 +22,14 @@ from flightlog.dataset.rows import (
 )
 
 _NEVER = frozenset({"tombstone", "generation"})
-_FILE_ACTIONS = frozenset({"read", "edit"})  # their target is the name of a file, which is not a word
+_FILE_ACTIONS = frozenset({"read", "edit"})  # their target is a file name, which does not count as words
 
 
 class TombstoneRules:
-    """The rules of every tombstone met so far."""
+    """The rules of all tombstones read so far."""
 
     def __init__(self) -> None:
-        """Begin with no rule."""
+        """Start without rules."""
         self.keys: set[str] = set()
         self._sessions: set[str] = set()
         self._untitled: set[str] = set()
@@ -38,7 +39,7 @@ class TombstoneRules:
         self._silent_until = ""
 
     def add_tombstone(self, row: Row) -> None:
-        """Take one more tombstone into account; fields of the wrong type are left out."""
+        """Add the rules of one tombstone; fields of the wrong type are ignored."""
         if row.get("of"):
             self.keys.add(str(row["of"]))
         session = short_session_id(str(row.get("session") or ""))
@@ -53,7 +54,7 @@ class TombstoneRules:
             self._times.add((since, before))
 
     def covers_row(self, row: Row) -> bool:
-        """Return whether a row is gone."""
+        """Return whether a row is removed."""
         kind = str(row.get("kind"))
         if kind in _NEVER:
             return False
@@ -61,26 +62,30 @@ class TombstoneRules:
             return True
         return (
             key_of(row) in self.keys
-            or (kind != "commit" and short_session_of(row) in self._sessions)  # a commit is the repository's own
+            or (kind != "commit" and short_session_of(row) in self._sessions)  # commits belong to the repository
             or (kind == "chat" and str(row.get("id")) in self._chats)
             or (kind == "action" and (str(row.get("chat_id")) in self._chats or str(row.get("lane")) in self._lanes))
             or all(map(self._is_in_time, _times_of(row)))
         )
 
     def strip_row(self, row: Row) -> Row:
-        """Return a row without what was forgotten of it; the same object if nothing was."""
+        """Return a row without its removed words; the same object if it lost none."""
         times = _times_of(row)
-        is_silent = bool(self._silent_until) and times[0] <= self._silent_until  # also a row that says no time
-        is_partly_gone = row.get("kind") == "session" and (
+        is_silent = bool(self._silent_until) and times[0] <= self._silent_until  # also a row without a time
+        is_partly_removed = row.get("kind") == "session" and (
             short_session_of(row) in self._untitled or any(map(self._is_in_time, times))
         )
-        if str(row.get("kind")) in _NEVER or not (is_silent or is_partly_gone):
+        if str(row.get("kind")) in _NEVER or not (is_silent or is_partly_removed):
             return row
-        made = withhold_words(row)
-        if made.get("kind") == "action" and str(made.get("action_type")) not in _FILE_ACTIONS and made.get("target"):
-            made["target_chars"] = len(str(made["target"]))
-            made["target"] = None
-        return row if made == row else made
+        stripped = withhold_words(row)
+        if (
+            stripped.get("kind") == "action"
+            and str(stripped.get("action_type")) not in _FILE_ACTIONS
+            and stripped.get("target")
+        ):
+            stripped["target_chars"] = len(str(stripped["target"]))
+            stripped["target"] = None
+        return row if stripped == row else stripped
 
     def _covers_key(self, key: str) -> bool:
         kind, _, rest = key.partition(":")
@@ -90,30 +95,32 @@ class TombstoneRules:
             key in self.keys or name in self._chats or (bool(session) and short_session_id(session) in self._sessions)
         )
 
-    def _is_in_time(self, written: str) -> bool:
-        return any(since <= written < before for since, before in self._times) if written else False
+    def _is_in_time(self, time: str) -> bool:
+        return any(since <= time < before for since, before in self._times) if time else False
 
 
 def make_tombstone(why: str, now_ms: int, **rule: Any) -> Row:
-    """Return a tombstone: `of` a row, or with a rule: `session`, `whole`, `chats`, `lanes`, `since`, `before`, `words`.
+    """Return a tombstone of a row (`of`) or of a rule.
 
-    The same row or rule has the same mark.
+    A rule consists of `session`, `whole`, `chats`, `lanes`, `since`, `before` and `words`. Equal
+    rules have
+    equal ids.
     """
     name = hashlib.sha256(encode_row(rule)).hexdigest()[:12]
     return to_dict(TombstoneRow(id=f"forget-{name}", timestamp=format_row_time(now_ms), why=why, rev=now_ms, **rule))
 
 
 def short_session_of(row: Row) -> str:
-    """Return the short id of the session that a row belongs to; empty where it says none."""
+    """Return the short id of a row's session, or ""."""
     return short_session_id(str(row.get("session") or row.get("session_id") or ""))
 
 
 def _times_of(row: Row) -> list[str]:
-    """Return when a row's event began and, for a session, ended; an empty text where it does not say."""
+    """Return the start of a row's event and, for a session, its end; "" if unknown."""
     if row.get("kind") == "session":
         return [str(row.get("started_at") or ""), str(row.get("ended_at") or row.get("started_at") or "")]
     return [str(row.get("timestamp") or "")]
 
 
 def _only_texts(value: Any) -> Iterable[str]:
-    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []

@@ -1,1 +1,1 @@
-"""Keeping recordings up to date."""
+"""Recorder: bring recordings up to date and report on them."""

@@ -1,4 +1,4 @@
-"""Up and status: what is recorded, what will expire."""
+"""Overview and status of recordings: what is recorded, and what the agent will delete."""
 
 import os
 import tempfile
@@ -23,54 +23,54 @@ from flightlog.store.git.repository import Repository, find_common_dir
 from flightlog.store.recordings.adoption import list_damaged_sessions, list_recorded_sessions
 from flightlog.views.overview import Overview, find_expiring_sessions, most_expensive_prompt, rank_projects
 
-SOON_DAYS = 7
+SOON_DAYS = 7  # sessions that the agent deletes within it are listed
 PROJECTS_SHOWN = 3
-SEARCHED_BYTES_MAX = 32 << 20
+SEARCHED_BYTES_MAX = 32 << 20  # bounds the secret search in `up`, which a person waits for
 
 
 def build_overview(runtime: Runtime, progress: Progress | None = None) -> Overview:
-    """Say what there is, on this machine or in the samples."""
-    dirs = [Path(each) for each in find_config_dirs(runtime)]
+    """Return the overview of this machine, or of the samples if it has no sessions."""
+    dirs = [Path(path) for path in find_config_dirs(runtime)]
     archive = open_archive(runtime)
     sample = not archive.recordings or dirs == [SAMPLES]
     if sample:
         archive = Archive([str(SAMPLES)])
-    told = list(archive.iter_summaries(progress))
+    summaries = list(archive.iter_summaries(progress))
     live = Archive([str(path) for path in dirs]).recordings.keys()
     archived = archive.recordings.keys() - live if not sample else set()
-    kept = [each for each in told if each.session in live]
+    current = [summary for summary in summaries if summary.session in live]
     report = archive.usage_report(Breakdown.SESSION, UTC)
     days = min(keep_days(path) for path in dirs)
     return Overview(
-        sessions=len(told),
-        projects=len({each.project for each in told if each.project}),
-        turns=sum(each.turns for each in told),
+        sessions=len(summaries),
+        projects=len({summary.project for summary in summaries if summary.project}),
+        turns=sum(summary.turns for summary in summaries),
         usage=report.total.usage,
         cost=report.total.cost,
         unrecorded_usd=sum(gap.cost_usd for gap in report.gaps),
-        first_ms=min((each.started_ms for each in told if each.started_ms is not None), default=None),
-        last_ms=max((each.ended_ms for each in told if each.ended_ms is not None), default=None),
-        dearest=most_expensive_prompt(told),
-        busiest=rank_projects(told, PROJECTS_SHOWN),
-        doomed=() if sample else find_expiring_sessions(kept, days, runtime.clock.now_ms(), SOON_DAYS),
+        first_ms=min((summary.started_ms for summary in summaries if summary.started_ms is not None), default=None),
+        last_ms=max((summary.ended_ms for summary in summaries if summary.ended_ms is not None), default=None),
+        dearest=most_expensive_prompt(summaries),
+        busiest=rank_projects(summaries, PROJECTS_SHOWN),
+        doomed=() if sample else find_expiring_sessions(current, days, runtime.clock.now_ms(), SOON_DAYS),
         keep_days=days,
-        unknown_records=sum(each.unknown_records for each in told),
-        damaged=sum(each.damaged for each in told) + len(archive.damage),
+        unknown_records=sum(summary.unknown_records for summary in summaries),
+        damaged=sum(summary.damaged for summary in summaries) + len(archive.damage),
         sample=sample,
         archived=len(archived),
-        damaged_sessions=tuple(each.session for each in told if each.damaged),
+        damaged_sessions=tuple(summary.session for summary in summaries if summary.damaged),
         holding_secrets=() if sample else _sessions_with_secrets(runtime),
     )
 
 
 def _sessions_with_secrets(runtime: Runtime) -> tuple[str, ...]:
-    """Name the sessions that hold secrets, newest first; what nobody looked at yet is looked at, within reason."""
+    """Return the sessions with secrets, newest first, after a bounded search."""
     counts = open_archive(runtime).count_secrets(SEARCHED_BYTES_MAX)
     return tuple(session for session, count in counts.items() if count)
 
 
 class DatasetSafety(Struct, frozen=True):
-    """What of the training rows here is safe elsewhere; 0 for never."""
+    """What of the training rows here is on a remote; 0 for never."""
 
     last_record_ms: int
     last_safe_ms: int
@@ -79,7 +79,7 @@ class DatasetSafety(Struct, frozen=True):
 
 
 class RecordingStatus(Struct, frozen=True):
-    """The figures; times are in milliseconds since 1970, None where there is none."""
+    """Counts and sizes; times in milliseconds since 1970, None if there is none."""
 
     sessions_live: int
     bytes_live: int
@@ -98,49 +98,49 @@ class RecordingStatus(Struct, frozen=True):
 
 
 def read_status(runtime: Runtime) -> RecordingStatus:
-    """Look; nothing is read but names and sizes."""
-    place = Path(runtime.data_dir)
-    dirs = [Path(each) for each in find_config_dirs(runtime)]
+    """Return the status from file names and sizes alone."""
+    data_dir = Path(runtime.data_dir)
+    dirs = [Path(path) for path in find_config_dirs(runtime)]
     live = Archive([str(path) for path in dirs]).recordings
-    kept, _ = list_recorded_sessions(place, AGENT_NAME)
-    sizes = dict(_iter_file_sizes(place / "sessions"))
+    recorded, _ = list_recorded_sessions(data_dir, AGENT_NAME)
+    sizes = dict(_iter_file_sizes(data_dir / "sessions"))
     changed = [recording.changed_ms for recording in live.values()]
     days = min(keep_days(path) for path in dirs)
     return RecordingStatus(
         sessions_live=len(live),
         bytes_live=sum(file.size for recording in live.values() for file in recording.files),
-        sessions_kept=len(kept),
-        only_kept=len(kept - live.keys()),
-        not_kept=len(live.keys() - kept),
+        sessions_kept=len(recorded),
+        only_kept=len(recorded - live.keys()),
+        not_kept=len(live.keys() - recorded),
         bytes_kept=sum(sizes.values()),
         bytes_sealed=sum(size for path, size in sizes.items() if path.endswith(".zst")),
         last_record_ms=max(changed, default=None),
         first_deletion_ms=min(changed) + days * DAY_MS if changed else None,
-        lost_events=count_lost_records(place, Path(tempfile.gettempdir())),
-        index_bytes=sum(size for path, size in _iter_file_sizes(place) if Path(path).name.startswith("index.db")),
-        home=str(place),
-        damaged_sessions=len(list_damaged_sessions(place, AGENT_NAME)),
+        lost_events=count_lost_records(data_dir, Path(tempfile.gettempdir())),
+        index_bytes=sum(size for path, size in _iter_file_sizes(data_dir) if Path(path).name.startswith("index.db")),
+        home=str(data_dir),
+        damaged_sessions=len(list_damaged_sessions(data_dir, AGENT_NAME)),
         dataset=_dataset_safety(runtime),
     )
 
 
 def _dataset_safety(runtime: Runtime) -> DatasetSafety | None:
-    """What of the training rows of the repository here is safe elsewhere; nothing where none are collected."""
+    """Return the safety of the training rows here, or None if none are collected."""
     top = find_collecting_root(Path(runtime.cwd))
     if top is None:
         return None
-    from flightlog.dataset.layout import DatasetDirs  # noqa: PLC0415 - where rows are collected alone
-    from flightlog.dataset.remote import measure_safety  # noqa: PLC0415
+    from flightlog.dataset.layout import DatasetDirs  # noqa: PLC0415 - most projects collect no rows
+    from flightlog.dataset.remote import measure_safety  # noqa: PLC0415 - as above
 
     try:
-        told = measure_safety(DatasetDirs(Repository(top, find_common_dir(top), is_trusted(runtime, top))))
-    except (GitError, Invalid):  # no git may run here, or a link leads out; the dataset's own commands report it
+        safety = measure_safety(DatasetDirs(Repository(top, find_common_dir(top), is_trusted(runtime, top))))
+    except (GitError, Invalid):  # git cannot run, or a link leads out; the dataset commands report it
         return None
-    return DatasetSafety(told.last_record_ms, told.last_safe_ms, told.shards, told.shards_unsafe)
+    return DatasetSafety(safety.last_record_ms, safety.last_safe_ms, safety.shards, safety.shards_unsafe)
 
 
 def age_ms(runtime: Runtime, status: RecordingStatus) -> int | None:
-    """How long ago the last record was written."""
+    """Return how long ago the last record was written."""
     return None if status.last_record_ms is None else max(runtime.clock.now_ms() - status.last_record_ms, 0)
 
 

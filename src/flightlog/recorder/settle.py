@@ -1,7 +1,8 @@
-"""Settling: bring our copies and the index up to date after an agent rested.
+"""Settling: update our copies and the index after an agent stopped.
 
-Idempotent, and safe to be killed: what was copied stays, the rest is done next time. Started
-by the hook for one session, or by a person for all of them.
+Idempotent, and safe to kill: what was copied stays, the rest follows next time. Started by the
+hook
+for one session, or by a person for all of them.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from flightlog.store.recordings.sessions import RecordingFault, SessionAdoption,
 
 
 class SettleReport(Struct, frozen=True):
-    """What a settle did."""
+    """Counts and problems of a settle."""
 
     sessions: int
     bytes_adopted: int
@@ -38,18 +39,18 @@ class SettleReport(Struct, frozen=True):
     damage: tuple[RecordingFault, ...] = ()
 
 
-def settle_one(runtime: Runtime, written: str) -> SettleReport:
-    """Settle one session: the hook's own, even where our configuration would not find it."""
+def settle_one(runtime: Runtime, prefix: str) -> SettleReport:
+    """Settle one session: also one that the hook knows and our configuration does not."""
     archive = open_archive(runtime)
     try:
-        recording = archive.find_recording(written)
+        recording = archive.find_recording(prefix)
     except NotFound:
-        recording = _find_by_hook_log(runtime, check_id(written))
+        recording = _find_by_hook_log(runtime, check_id(prefix))
     return _settle_recordings(runtime, archive, [recording], seal=False)
 
 
 def settle_all(runtime: Runtime, progress: Callable[[int, int], None] | None = None) -> SettleReport:
-    """Settle everything that can be found, and seal what has long been quiet."""
+    """Settle every session, and seal those that have not changed for long."""
     archive = open_archive(runtime)
     return _settle_recordings(runtime, archive, list(archive.recordings.values()), seal=True, progress=progress)
 
@@ -74,43 +75,41 @@ def _settle_recordings(
             progress(done, len(recordings))
         is_live = any(not file.path.startswith(f"{runtime.data_dir}/") for file in recording.files)
         try:
-            result = (
-                adopt_session_files(runtime.data_dir, recording.session, recording.files)
-                if is_live
-                else SessionAdoption(())
-            )
-            adopted += sum(each.end - each.start for each in result.adopted)
+            result = SessionAdoption(())
+            if is_live:
+                result = adopt_session_files(runtime.data_dir, recording.session, recording.files)
+            adopted += sum(span.end - span.start for span in result.adopted)
             failed += [f"{recording.session}/{name}: {error.message}" for name, error in result.failed]
             damage += result.faults
             if recording.changed_ms < quiet_ms:
                 sealed += len(seal_session(Path(runtime.data_dir), AGENT_NAME, recording.session))
-            if not seal or any(each.end > each.start for each in result.adopted):
+            if not seal or any(span.end > span.start for span in result.adopted):
                 rows += _extract_rows(runtime, archive, recording)
         except Conflict as error:
             busy.append(f"{recording.session}: {error.message}")
         except FlightlogError as error:
-            if is_live:  # Otherwise there was nothing to copy, and the sample tells what is wrong with the archive.
+            if is_live:  # otherwise nothing was to be copied, and `verify_sample` reports archive faults
                 failed.append(f"{recording.session}: {error.message}")
     damage += verify_sample(Path(runtime.data_dir), AGENT_NAME)
     notes = _update_index(runtime, archive, "" if seal else recordings[0].session)
     if seal:
-        # Not after each turn: the hook's settle has a budget, and `up` counts what is missing.
+        # Not after each turn: the hook's settle has a time budget, and `up` searches the rest.
         archive.count_secrets()
     return SettleReport(len(recordings), adopted, sealed, tuple(failed), tuple(busy), notes, rows, tuple(damage))
 
 
 def _extract_rows(runtime: Runtime, archive: Archive, recording: SessionFiles) -> int:
-    """Write training rows of a session whose repository collects them; return how many."""
+    """Write training rows of a session if its repository collects them; return how many."""
     cwd = archive.first_cwd(recording)
     if not cwd or find_collecting_root(Path(cwd)) is None:
         return 0
-    from flightlog.dataset.service import extract_session_rows  # noqa: PLC0415 - its redactor takes a while to load
+    from flightlog.dataset.service import extract_session_rows  # noqa: PLC0415 - its redactor is slow to import
 
     return extract_session_rows(runtime, archive, recording, cwd)
 
 
 def _update_index(runtime: Runtime, archive: Archive, only: str) -> tuple[str, ...]:
-    """Bring the index up to date, and with its figures what is known of running sessions."""
+    """Update the index, and then the state of running sessions from it."""
     archive.usage_pipeline.refresh()
     archive.search_index.refresh()
     notes = collect_after_settle(runtime, archive, only)
@@ -120,10 +119,10 @@ def _update_index(runtime: Runtime, archive: Archive, only: str) -> tuple[str, .
 
 
 def _find_by_hook_log(runtime: Runtime, session: str) -> SessionFiles:
-    """Find a session's files by what its hook was told."""
+    """Find a session's files by the paths in its hook log."""
     paths = find_transcript_paths(read_hook_records(session_dir(Path(runtime.data_dir), AGENT_NAME, session)))
-    known = find_config_dirs(runtime)
+    config_dirs = find_config_dirs(runtime)
     files = [file for path in sorted(paths) for file in session_files(str(Path(path).parent), session)]
     if not files:
-        raise NotFound(f"no session {session!r} below {', '.join(known)}", hint="flightlog session list")
+        raise NotFound(f"no session {session!r} below {', '.join(config_dirs)}", hint="flightlog session list")
     return SessionFiles(session, AGENT_NAME, tuple(files))

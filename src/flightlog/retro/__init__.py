@@ -1,1 +1,1 @@
-"""The retro room: look back over conversations and sessions, and act on what is found."""
+"""Retro: analyze past conversations and sessions, and turn findings into issues."""

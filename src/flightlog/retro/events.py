@@ -1,7 +1,8 @@
-"""What happened in the retro room: the closed union its journal holds.
+"""Events of the retro journal: a closed union.
 
-Everything in the runtime directory but drafts, artifacts and logs is a fold of these. Text in them
-is private and may be raw; what becomes public is made from `Triaged`, which passed the redactor.
+Everything in the runtime directory except drafts, artifacts and logs is a fold of these events.
+Their text is private and may be raw; public files are made from `IssueTriaged`, which is
+redacted.
 """
 
 from typing import Literal
@@ -28,11 +29,11 @@ class IssueDrafted(Struct, frozen=True, tag="Drafted"):
     affected_files: tuple[str, ...] = ()
     context: dict[str, str] = {}
     generated: bool = False
-    """Whether it is the draft of an incident, unchanged: no text of a file. Only such drafts are approved unasked."""
+    """Whether it is the unchanged draft of an incident. Only such drafts are approved automatically."""
 
 
 class IssueTriaged(Struct, frozen=True, tag="Triaged"):
-    """A draft was made fit to be seen; `signature` is what a later report of the same has too."""
+    """A draft got its public form; a later report of the same problem has its `signature`."""
 
     issue: str
     title: str
@@ -49,7 +50,7 @@ class IssueTriaged(Struct, frozen=True, tag="Triaged"):
 
 
 class DraftRepeated(Struct, frozen=True, tag="Repeated"):
-    """A draft says what an issue says already."""
+    """A draft reports the problem of an existing issue."""
 
     draft: str
     issue: str
@@ -57,7 +58,7 @@ class DraftRepeated(Struct, frozen=True, tag="Repeated"):
 
 
 class ClusterMade(Struct, frozen=True):
-    """Issues that belong together."""
+    """Issues that belong together; a `fast` cluster is approved at once."""
 
     id: str
     theme: str
@@ -67,7 +68,7 @@ class ClusterMade(Struct, frozen=True):
 
 
 class IssuesClustered(Struct, frozen=True, tag="Clustered"):
-    """Open issues were put together anew."""
+    """The open issues were clustered again."""
 
     clusters: tuple[ClusterMade, ...]
     at_ms: int
@@ -82,14 +83,14 @@ class IssuesPrioritized(Struct, frozen=True, tag="Prioritized"):
 
 
 class ClusterApproved(Struct, frozen=True, tag="Approved"):
-    """A person, or `--yes`, agreed to a cluster."""
+    """A person, or `--yes`, approved a cluster."""
 
     cluster: str
     at_ms: int
 
 
 class IssueMoved(Struct, frozen=True, tag="Moved"):
-    """An issue was put aside, taken up or given up."""
+    """An issue got another status."""
 
     issue: str
     to: Status
@@ -105,7 +106,7 @@ class IssuePublished(Struct, frozen=True, tag="Published"):
 
 
 class IssueResolved(Struct, frozen=True, tag="Resolved"):
-    """An issue was dealt with; `notes` passed the redactor."""
+    """An issue was resolved; `notes` are redacted."""
 
     issue: str
     notes: str
@@ -115,7 +116,7 @@ class IssueResolved(Struct, frozen=True, tag="Resolved"):
 
 
 class IssueReopened(Struct, frozen=True, tag="Reopened"):
-    """What was dealt with came back."""
+    """A resolved problem was reported again."""
 
     issue: str
     draft: str
@@ -123,14 +124,14 @@ class IssueReopened(Struct, frozen=True, tag="Reopened"):
 
 
 class PreferenceSet(Struct, frozen=True, tag="Preferred"):
-    """A person said what to look at, leave out, or draw."""
+    """A person chose what to focus on, exclude, or draw first."""
 
     name: Literal["focus_areas", "excluded_topics", "preferred_viz"]
     values: tuple[str, ...]
 
 
 class Rating(Struct, frozen=True):
-    """What a person thinks of a finding, 1 to 5."""
+    """A person's rating of a finding, 1 to 5."""
 
     pattern_id: str
     rating: int
@@ -139,7 +140,7 @@ class Rating(Struct, frozen=True):
 
 
 class QualityAnswer(Struct, frozen=True):
-    """An answer to a question on quality."""
+    """An answer to a quality question."""
 
     question_id: str
     question_text: str
@@ -149,7 +150,7 @@ class QualityAnswer(Struct, frozen=True):
 
 
 class CoverageGap(Struct, frozen=True):
-    """What analysis did not find."""
+    """A pattern that the analysis missed."""
 
     description: str
     category: str
@@ -158,7 +159,7 @@ class CoverageGap(Struct, frozen=True):
 
 
 class FeedbackGiven(Struct, frozen=True, tag="FeedbackGiven"):
-    """What a person said in one sitting."""
+    """Feedback of one session."""
 
     session_id: str
     timestamp: str
@@ -168,7 +169,7 @@ class FeedbackGiven(Struct, frozen=True, tag="FeedbackGiven"):
 
 
 class ExportRead(Struct, frozen=True, tag="ExportRead"):
-    """An export was read to its end."""
+    """An export was read completely."""
 
     fingerprint: str
     file_hash: str
@@ -179,13 +180,13 @@ class ExportRead(Struct, frozen=True, tag="ExportRead"):
 
 
 class IncidentNoticed(Struct, frozen=True, tag="Noticed"):
-    """Something is wrong; it becomes a draft."""
+    """A feature reported an incident, which becomes a draft."""
 
     incident: Incident
 
 
 class AnalystFinding(Struct, frozen=True):
-    """A finding an analyst added: what, why, and places that were shown to it."""
+    """A finding that an analyst added, with addresses that were shown to it."""
 
     label: str
     detail: str = ""
@@ -193,14 +194,14 @@ class AnalystFinding(Struct, frozen=True):
 
 
 class AnalystRan(Struct, frozen=True, tag="Judged"):
-    """What an analyst called findings, and what it added."""
+    """The names and findings that an analyst gave."""
 
     names: dict[str, str] = {}
     new: tuple[AnalystFinding, ...] = ()
 
 
 class ArtifactDrawn(Struct, frozen=True, tag="Drawn"):
-    """An artifact was made."""
+    """An artifact was written."""
 
     date: str
     artifact: str

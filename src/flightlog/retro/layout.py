@@ -1,18 +1,21 @@
 """Output files and the HTML artifact.
 
-Foreign text comes in twice: as data (JSON with every `<` written as an escape, read by the script and
-put on the page as text) and as escaped HTML for readers without scripts. The policy names the script
-and the style by hash.
+Foreign text enters the artifact twice: as JSON with every `<` escaped, which the script reads and
+inserts as text nodes, and as escaped HTML for readers without scripts. The content security
+policy
+names script and style by hash.
 
-Public pages are `Clean`: made by the redactor from values that were redacted string by string before.
+Public files are `Clean`: made by the redactor from values that were redacted string by string.
 """
 
 import base64
 import hashlib
 import html
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from importlib.resources import files
+from statistics import fmean, median
 from typing import Any
 
 import msgspec
@@ -29,40 +32,34 @@ from flightlog.retro.issues.board import VERSION, Board, Issue
 from flightlog.retro.state import RetroAnalysis, encode_analysis
 
 CHARTS = ("timeline", "heatmap", "topics", "lengths", "costs")
-NODES_MAX = 40
-_BIN = 5
-_LABEL_CHARS = 140
+NODES_MAX = 40  # more are unreadable in a circle
+_BIN = 5  # messages per bar, as in the source document's tool
+_LABEL_CHARS = 140  # of a title in the list
 FOLDERS = ("state", "logs", "issue-drafts", "issues", "feedback", "outputs", "tmp")
 CHANGELOG = "issues/CHANGELOG.md"
 
 
 def render_artifact(analysis: RetroAnalysis, digests: Sequence[ConversationDigest], zone: tzinfo, name: str) -> str:
-    """Return the whole page; `name` keeps its annotations apart from those of other artifacts."""
+    """Return the HTML page; `name` separates its annotations from other artifacts'."""
     here = files("flightlog.retro") / "artifact"
     script = (here / "artifact.js").read_text("utf-8")
     style = (here / "artifact.css").read_text("utf-8")
     shell = (here / "artifact.html").read_text("utf-8")
-    data = embed_json(_artifact_data(analysis, digests, zone, name))
     policy = (
         f"default-src 'none'; script-src {_csp_hash(script)}; style-src {_csp_hash(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    parts = {
-        "POLICY": policy,
-        "STYLE": style,
-        "SCRIPT": script,
-        "FALLBACK": _render_fallback(analysis),
-        "DATA": data,
-    }
-    # One pass from left to right: what was put in is never looked at again.
+    fallback, data = _render_fallback(analysis), embed_json(_artifact_data(analysis, digests, zone, name))
+    parts = {"POLICY": policy, "STYLE": style, "SCRIPT": script, "FALLBACK": fallback, "DATA": data}
+    # One pass from left to right, so that inserted text is never searched for placeholders.
     return "".join(parts.get(piece, piece) for piece in shell.split("@@"))
 
 
 def embed_json(value: Any) -> str:
-    """Write `value` as JSON that cannot end the element it stands in."""
+    """Return `value` as JSON that cannot end the element around it."""
     text = msgspec.json.encode(value).decode()
-    for sign in "<>&\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
     return text
 
 
@@ -73,35 +70,36 @@ def _csp_hash(text: str) -> str:
 def _artifact_data(
     analysis: RetroAnalysis, digests: Sequence[ConversationDigest], zone: tzinfo, name: str
 ) -> dict[str, Any]:
-    shown = [each for each in digests if not is_excluded(each, analysis.user_preferences)]
-    shown.sort(key=lambda each: (-each.started_ms, each.id))
-    when = count_activity(shown, zone)
-    topics = [each for each in analysis.patterns if each.kind == "topic"]
-    topic_of = {conversation: place for place, each in enumerate(topics) for conversation in each.conversation_ids}
+    shown = [digest for digest in digests if not is_excluded(digest, analysis.user_preferences)]
+    shown.sort(key=lambda digest: (-digest.started_ms, digest.id))
+    activity = count_activity(shown, zone)
+    topics = [pattern for pattern in analysis.patterns if pattern.kind == "topic"]
+    topic_of = {conversation: index for index, topic in enumerate(topics) for conversation in topic.conversation_ids}
     return {
         "name": name,
         "meta": analysis.meta,
         "first": analysis.user_preferences.preferred_viz or CHARTS[0],
-        "timeline": [{"date": day, "count": count} for day, count in when.days.items()],
+        "timeline": [{"date": day, "count": count} for day, count in activity.days.items()],
         "heatmap": [
             {"day": day, "hour": hour, "count": count}
-            for day, row in enumerate(when.grid)
+            for day, row in enumerate(activity.grid)
             for hour, count in enumerate(row)
             if count
         ],
         "graph": _build_graph(analysis),
-        "lengths": _length_histogram([each.messages for each in shown]),
-        "costs": _cost_histogram([each.usd for each in shown if each.usd]),
-        "topics": [each.title for each in topics],
+        "lengths": _length_histogram([digest.messages for digest in shown]),
+        "costs": _cost_histogram([digest.usd for digest in shown if digest.usd]),
+        "topics": [topic.title for topic in topics],
         "patterns": [
-            {"id": each.id, "kind": each.kind, "label": make_inert(each.title), "detail": each.detail,
-             "sure": each.confidence, "evidence": [[one.address, make_inert(one.text)] for one in each.evidence]}
-            for each in analysis.patterns
+            {"id": pattern.id, "kind": pattern.kind, "label": make_inert(pattern.title), "detail": pattern.detail,
+             "sure": pattern.confidence,
+             "evidence": [[place.address, make_inert(place.text)] for place in pattern.evidence]}
+            for pattern in analysis.patterns
         ],
         "chats": [
-            [each.id, _digest_title(each), each.started_ms,
-             each.messages, topic_of.get(each.id, -1), each.source, each.usd or 0]
-            for each in shown
+            [digest.id, _digest_title(digest), digest.started_ms,
+             digest.messages, topic_of.get(digest.id, -1), digest.source, digest.usd or 0]
+            for digest in shown
         ],
     }  # fmt: skip
 
@@ -111,19 +109,15 @@ def _digest_title(digest: ConversationDigest) -> str:
 
 
 def _build_graph(analysis: RetroAnalysis) -> dict[str, Any]:
-    """Topics and repeated questions as nodes, joined by the conversations they share."""
-    chosen = [each for each in analysis.patterns if each.kind in {"topic", "question again", "friction"}][:NODES_MAX]
-    members = [set(each.conversation_ids) for each in chosen]
+    """Return topics, questions and frictions as nodes, linked by shared conversations."""
+    kinds = {"topic", "question again", "friction"}
+    chosen = [pattern for pattern in analysis.patterns if pattern.kind in kinds][:NODES_MAX]
+    members = [set(pattern.conversation_ids) for pattern in chosen]
     nodes = [
-        {
-            "id": each.id,
-            "group": each.kind,
-            "count": len(each.conversation_ids),
-            "type": each.type,
-            "label": make_inert(each.title),
-        }
-        for each in chosen
-    ]
+        {"id": pattern.id, "group": pattern.kind, "count": len(pattern.conversation_ids), "type": pattern.type,
+         "label": make_inert(pattern.title)}
+        for pattern in chosen
+    ]  # fmt: skip
     links = [
         {"source": chosen[one].id, "target": chosen[two].id, "value": shared}
         for one in range(len(chosen))
@@ -135,16 +129,13 @@ def _build_graph(analysis: RetroAnalysis) -> dict[str, Any]:
 
 def _length_histogram(counts: Sequence[int]) -> dict[str, Any]:
     ordered = sorted(counts)
-    bins: dict[int, int] = {}
-    for count in ordered:
-        bins[count // _BIN * _BIN] = bins.get(count // _BIN * _BIN, 0) + 1
-    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2 if ordered else 0
+    bins = Counter(count // _BIN * _BIN for count in ordered)
     stats = {
         "total": sum(ordered),
         "min": ordered[0] if ordered else 0,
         "max": ordered[-1] if ordered else 0,
-        "mean": round(sum(ordered) / len(ordered), 1) if ordered else 0,
-        "median": middle,
+        "mean": round(fmean(ordered), 1) if ordered else 0,
+        "median": float(median(ordered)) if ordered else 0,
     }
     return {"bins": [{"from": start, "count": count} for start, count in bins.items()], "stats": stats}
 
@@ -158,28 +149,23 @@ def _cost_histogram(amounts: Sequence[float]) -> dict[str, Any]:
 
 
 def _render_fallback(analysis: RetroAnalysis) -> str:
+    escape = html.escape
     rows = "".join(
-        f"<li><b>{html.escape(make_inert(each.title))}</b> {html.escape(each.kind)}: {html.escape(each.detail)}</li>"
-        for each in analysis.patterns[:200]
+        f"<li><b>{escape(make_inert(pattern.title))}</b> {escape(pattern.kind)}: {escape(pattern.detail)}</li>"
+        for pattern in analysis.patterns[:200]
     )
     return f"<ul>{rows}</ul>"
 
 
 def render_markdown(analysis: RetroAnalysis) -> str:
-    """Return the analysis as Markdown with front matter; foreign text stands in code spans."""
+    """Return the analysis as Markdown with front matter; foreign text is in code spans."""
     meta = analysis.meta
-    lines = [
-        "---",
-        f"created: {meta.last_updated}",
-        f"conversations: {meta.conversation_count}",
-        "---",
-        "",
-        "# Retro",
-        "",
-    ]
-    for each in analysis.patterns:
-        lines += [f"## {each.kind}: {_code_span(each.title)}", "", f"{each.detail} (sure {each.confidence:.2f})", ""]
-        lines += [f"- {_code_span(one.address)} {_code_span(one.text)}" for one in each.evidence]
+    lines = ["---", f"created: {meta.last_updated}", f"conversations: {meta.conversation_count}", "---", ""]
+    lines += ["# Retro", ""]
+    for pattern in analysis.patterns:
+        lines += [f"## {pattern.kind}: {_code_span(pattern.title)}", ""]
+        lines += [f"{pattern.detail} (confidence {pattern.confidence:.2f})", ""]
+        lines += [f"- {_code_span(place.address)} {_code_span(place.text)}" for place in pattern.evidence]
         lines.append("")
     return "\n".join(lines)
 
@@ -191,21 +177,21 @@ def _code_span(text: str) -> str:
 
 
 def guard_pages(redactor: Redactor) -> list[OutputFile]:
-    """The files that make git keep the directories and ignore what is private in them."""
-    one = layout_of("retro")
-    own = {".gitignore": render_gitignore(one, root=""), ".gitattributes": render_gitattributes(one, root="")}
-    kept = {f"{folder}/.gitkeep": "" for folder in FOLDERS}
-    return [OutputFile(path, Tier.TRACKED, redactor.redact_as_clean(body)) for path, body in (own | kept).items()]
+    """Return the files that make git keep the directories and ignore private content."""
+    layout = layout_of("retro")
+    bodies = {".gitignore": render_gitignore(layout, root=""), ".gitattributes": render_gitattributes(layout, root="")}
+    bodies |= {f"{folder}/.gitkeep": "" for folder in FOLDERS}
+    return [OutputFile(path, Tier.TRACKED, redactor.redact_as_clean(body)) for path, body in bodies.items()]
 
 
 def analysis_page(analysis: RetroAnalysis) -> OutputFile:
-    """`state/analysis.json`."""
+    """Return `state/analysis.json`."""
     return OutputFile("state/analysis.json", Tier.PRIVATE, encode_analysis(analysis))
 
 
 def board_page(board: Board) -> OutputFile:
-    """`issue-state.json`."""
-    told = {
+    """Return `issue-state.json`."""
+    document = {
         "schema_version": VERSION,
         "issues": {name: _issue_state(issue) for name, issue in board.issues.items()},
         "clusters": {name: msgspec.to_builtins(cluster) for name, cluster in board.clusters.items()},
@@ -214,17 +200,17 @@ def board_page(board: Board) -> OutputFile:
         "last_prioritize_run": _format_timestamp(board.last_prioritize_ms),
         "cluster_threshold": board.cluster_threshold,
     }
-    return OutputFile("issue-state.json", Tier.PRIVATE, _pretty_json(told))
+    return OutputFile("issue-state.json", Tier.PRIVATE, _pretty_json(document))
 
 
 def issue_name(issue: Issue) -> str:
-    """Name the public file of an issue."""
+    """Return the path of an issue's public file."""
     return f"issues/issue_{issue.id}.json"
 
 
 def issue_page(issue: Issue, redactor: Redactor) -> OutputFile:
-    """`issues/issue_<id>.json`: what may be read by everybody, and nothing of the context."""
-    told = {
+    """Return `issues/issue_<id>.json`: the public fields, nothing of the context."""
+    document = {
         "id": issue.id,
         "title": issue.title,
         "description": issue.description,
@@ -236,31 +222,34 @@ def issue_page(issue: Issue, redactor: Redactor) -> OutputFile:
         "created": _format_timestamp(issue.created_ms),
         "removed": {"secrets": issue.secrets, "personal": issue.personal},
     }
-    return OutputFile(issue_name(issue), Tier.TRACKED, JsonRedactor(redactor).redact_rows([told]))
+    return OutputFile(issue_name(issue), Tier.TRACKED, JsonRedactor(redactor).redact_rows([document]))
 
 
 def changelog_page(resolutions: tuple[IssueResolved, ...], redactor: Redactor) -> OutputFile:
-    """`issues/CHANGELOG.md`: one heading a day, newest first, one line for each issue."""
+    """Return `issues/CHANGELOG.md`: a heading per day, newest first, a line per issue."""
     lines = ["# Changelog", ""]
-    for date in sorted({each.date for each in resolutions}, reverse=True):
+    for date in sorted({resolution.date for resolution in resolutions}, reverse=True):
         lines.append(f"## {date}")
-        lines += [f"- **{each.issue}**: {' '.join(each.notes.split())}" for each in resolutions if each.date == date]
+        lines += [
+            f"- **{resolution.issue}**: {' '.join(resolution.notes.split())}"
+            for resolution in resolutions
+            if resolution.date == date
+        ]
         lines.append("")
     return OutputFile(CHANGELOG, Tier.TRACKED, redactor.redact_as_clean("\n".join(lines)))
 
 
-def feedback_page(given: FeedbackGiven) -> OutputFile:
-    """`feedback/feedback_<session>_<time>.json`."""
-    when = "".join(each for each in given.timestamp if each.isdigit())[:14]
-    return OutputFile(
-        f"feedback/feedback_{given.session_id}_{when}.json", Tier.PRIVATE, _pretty_json(msgspec.to_builtins(given))
-    )
+def feedback_page(feedback: FeedbackGiven) -> OutputFile:
+    """Return `feedback/feedback_<session>_<time>.json`."""
+    time = "".join(filter(str.isdigit, feedback.timestamp))[:14]
+    path = f"feedback/feedback_{feedback.session_id}_{time}.json"
+    return OutputFile(path, Tier.PRIVATE, _pretty_json(msgspec.to_builtins(feedback)))
 
 
 def _issue_state(issue: Issue) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(issue)
-    created, updated = told.pop("created_ms"), told.pop("updated_ms")
-    return told | {"created": _format_timestamp(created), "updated": _format_timestamp(updated)}
+    document: dict[str, Any] = msgspec.to_builtins(issue)
+    created, updated = document.pop("created_ms"), document.pop("updated_ms")
+    return document | {"created": _format_timestamp(created), "updated": _format_timestamp(updated)}
 
 
 def _format_timestamp(at_ms: int) -> str | None:

@@ -1,4 +1,4 @@
-"""What looking back offers to a trace: findings and issues, each with the places that show it."""
+"""Trace links of retro: findings and issues with the addresses of their evidence."""
 
 import re
 from collections.abc import Iterator
@@ -6,32 +6,30 @@ from collections.abc import Iterator
 from flightlog.model.addresses import TraceLink
 from flightlog.model.session import Session
 from flightlog.retro.issues.board import Board, Issue
-from flightlog.retro.state import PatternEvidence, RetroAnalysis
+from flightlog.retro.state import Pattern, RetroAnalysis
 
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 
 
 class RetroLinks:
-    """The findings of the last analysis, and the issues."""
+    """Links to the findings of the last analysis and to the issues."""
 
     def __init__(self, analysis: RetroAnalysis | None, board: Board) -> None:
-        """Offer these."""
-        findings = [
-            _finding_link(each.id, each.label, each.evidence) for each in (analysis.patterns if analysis else ())
-        ]
-        self._links = [*findings, *map(_issue_link, board.issues.values())]
+        """Make the links."""
+        patterns = analysis.patterns if analysis else ()
+        self._links = [*map(_finding_link, patterns), *map(_issue_link, board.issues.values())]
 
-    def find_links(self, written: str) -> Iterator[TraceLink]:
-        """Yield the findings and issues whose id begins with `written`."""
-        return (link for link in self._links if link.address.startswith(written))
+    def find_links(self, prefix: str) -> Iterator[TraceLink]:
+        """Yield the findings and issues whose id starts with `prefix`."""
+        return (link for link in self._links if link.address.startswith(prefix))
 
     def links_for_session(self, session: Session) -> Iterator[TraceLink]:
-        """Yield those that name a place in `session`."""
+        """Yield the findings and issues with evidence in `session`."""
         return (link for link in self._links if any(_session_id(at) == session.id for at in link.at))
 
 
-def _finding_link(name: str, label: str, evidence: tuple[PatternEvidence, ...]) -> TraceLink:
-    return TraceLink("finding", name, label, tuple(each.address for each in evidence))
+def _finding_link(pattern: Pattern) -> TraceLink:
+    return TraceLink("finding", pattern.id, pattern.label, tuple(place.address for place in pattern.evidence))
 
 
 def _issue_link(issue: Issue) -> TraceLink:

@@ -1,7 +1,7 @@
-"""The three logs: what tools did (shareable), all they said (private, per session), what it cost (tracked).
+"""The three logs: tool calls (shareable), full tool I/O (private, per session), costs (tracked).
 
-What a metrics line can hold is a type of numbers: no free text can get in, and the session is a keyed
-pseudonym. Logs that grow are turned over by size; old ones go through the retention engine.
+A metrics line holds numbers only: no free text fits its type, and the session is a keyed
+pseudonym. A log that grows too large is rotated; old logs go through the retention engine.
 """
 
 import hashlib
@@ -26,9 +26,9 @@ from flightlog.store import files, jsonl
 from flightlog.store.directories import carry_out_moves
 
 AUDIT, DEBUG, METRICS = "logs/debug_audit.jsonl", "logs/debug.jsonl", "logs/metrics.jsonl"
-LOG_BYTES_MAX = 8 << 20
-KEEP_DAYS = 90
-SWITCH = frozenset({"1", "true", "yes"})
+LOG_BYTES_MAX = 8 << 20  # of `debug_audit.jsonl` before it is rotated
+KEEP_DAYS = 90  # of rotated logs
+SWITCH = frozenset({"1", "true", "yes"})  # values of CHAT_RETRO_DEBUG that turn the full log on
 POLICY = RetentionPolicy(
     "retro",
     (RetentionRule("log", KEEP_DAYS, RetentionAction.DELETE),),
@@ -47,7 +47,7 @@ class SessionTokens(Struct, frozen=True):
 
 
 class Timing(Struct, frozen=True):
-    """How long it took."""
+    """Durations of a session."""
 
     total_latency_seconds: float = 0.0
     avg_latency_seconds: float = 0.0
@@ -66,42 +66,40 @@ class SessionMetrics(Struct, frozen=True):
 
 
 def pseudonymize_session(session: str, key: bytes) -> str:
-    """Name a session so that nobody without the key can tell which it is."""
+    """Return a name for a session that cannot be traced back without the key."""
     return hmac.new(key, f"retro session\0{session}".encode(), hashlib.sha256).hexdigest()[:16]
 
 
 def append_metrics(root: Path, metrics: SessionMetrics) -> None:
-    """Add a line of numbers; its only text is a pseudonym."""
+    """Append a line of numbers; its only text is a pseudonym."""
     assert len(metrics.session_id) == 16, "a session is named by its pseudonym"
     assert int(metrics.session_id, 16) >= 0, "a session is named by its pseudonym"
     jsonl.append_line(root / METRICS, msgspec.json.encode(metrics))
 
 
 class ToolLog:
-    """What tools did in one session; in full only where a person asked for it."""
+    """The tool calls of one session; with full input and output only if enabled."""
 
     def __init__(self, root: Path, session: str, *, in_full: bool) -> None:
-        """Begin the logs of a session: the full one starts empty."""
-        self._root = root
-        self._session = session
-        self._in_full = in_full
+        """Start the logs of a session: empty the full log, rotate the other if large."""
+        self._root, self._session, self._in_full = root, session, in_full
         files.remove_files([root / DEBUG])
         _rotate_log(root / AUDIT)
 
-    def append_call(self, at: str, tool: str, given: Mapping[str, Any], answer: Any = None) -> None:
-        """Note one call: a path only as a short hash, words only in the full log."""
-        path = str(given.get("file_path") or given.get("path") or "")
-        told = {"timestamp": at, "tool": tool, "session": self._session}
+    def append_call(self, at: str, tool: str, arguments: Mapping[str, Any], response: Any = None) -> None:
+        """Append one call: the path as a short hash, other text only to the full log."""
+        path = str(arguments.get("file_path") or arguments.get("path") or "")
+        record = {"timestamp": at, "tool": tool, "session": self._session}
         if path:
-            told["file_hash"] = hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()[:8]
-        jsonl.append_line(self._root / AUDIT, msgspec.json.encode(told))
+            record["file_hash"] = hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()[:8]
+        jsonl.append_line(self._root / AUDIT, msgspec.json.encode(record))
         if self._in_full:
-            full = {"timestamp": at, "tool": tool, "tool_input": dict(given), "tool_response": answer}
+            full = {"timestamp": at, "tool": tool, "tool_input": dict(arguments), "tool_response": response}
             jsonl.append_line(self._root / DEBUG, msgspec.json.encode(full | {"session": self._session}, enc_hook=str))
 
 
 def logs_due(root: Path, now_ms: int) -> tuple[RetentionMove, ...]:
-    """Return the logs that are old enough to go."""
+    """Return the logs that are old enough to be deleted."""
     items = []
     for path in sorted((root / "logs").glob("debug*.jsonl")):
         stat = path.stat()
@@ -110,14 +108,14 @@ def logs_due(root: Path, now_ms: int) -> tuple[RetentionMove, ...]:
 
 
 def remove_old_logs(root: Path, now_ms: int) -> RetentionResult:
-    """Let old logs go."""
+    """Delete the logs that are old enough."""
     return carry_out_moves(root, logs_due(root, now_ms), lambda _name, _moves, before: before or b"")
 
 
 def empty_tmp(root: Path) -> None:
     """Empty `tmp/` at the end of a session."""
-    found = sorted(path for path in (root / "tmp").glob("*") if path.name != ".gitkeep")
-    moves = [RetentionMove(RetentionItem(f"tmp/{path.name}", "script", 0), RetentionAction.DELETE, 0) for path in found]
+    paths = sorted(path for path in (root / "tmp").glob("*") if path.name != ".gitkeep")
+    moves = [RetentionMove(RetentionItem(f"tmp/{path.name}", "script", 0), RetentionAction.DELETE, 0) for path in paths]
     carry_out_moves(root, moves, lambda _name, _moves, before: before or b"")
 
 

@@ -1,12 +1,14 @@
-"""One sitting of retro: begin, read, analyse, draw, say what one thinks, end.
+"""A retro session: start, read, analyze, draw, give feedback, end.
 
-A session's id is on disk before anything else happens, so that a crash in its first moment can be resumed.
+A session's id is on disk before anything else happens, so that a crash right after it can be
+resumed.
 """
 
 import shlex
 import shutil
 from datetime import tzinfo
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -38,140 +40,129 @@ OUTPUTS = "outputs"
 
 
 class NewConversations(Struct, frozen=True):
-    """What was read, and whether a new analysis is due."""
+    """The number of conversations read, and whether a new analysis is due."""
 
     read: analyze.ReadCounts
     anything: bool
 
-    def load_analysis(self, room: RetroStore, zone: tzinfo) -> RetroAnalysis:
-        """Return the analysis: the last one where nothing is new."""
-        last = None if self.anything else room.load_analysis()
-        return last or analyze.analyze(room, zone)
+    def load_analysis(self, store: RetroStore, zone: tzinfo) -> RetroAnalysis:
+        """Return the analysis, made again only if something is new."""
+        last = None if self.anything else store.load_analysis()
+        return last or analyze.analyze(store, zone)
 
 
-def start_session(runtime: Runtime, room: RetroStore, resume: str = "") -> str:
-    """Begin a session, or go on with one, and say so on disk before anything else."""
-    session = check_id(resume) if resume and resume != LATEST else current_session(room) if resume else runtime.new_id()
+def start_session(runtime: Runtime, store: RetroStore, resume: str = "") -> str:
+    """Start a session or resume one, and store its id before anything else."""
+    session = (
+        check_id(resume) if resume and resume != LATEST else current_session(store) if resume else runtime.new_id()
+    )
     body = msgspec.json.encode({"session_id": session}).decode() + "\n"
-    output_files.write_output_files(room.root, [OutputFile(RESUME, Tier.PRIVATE, body)])
+    output_files.write_output_files(store.root, [OutputFile(RESUME, Tier.PRIVATE, body)])
     return session
 
 
-def current_session(room: RetroStore) -> str:
-    """Return the session to resume."""
+def current_session(store: RetroStore) -> str:
+    """Return the id of the session to resume."""
     try:
-        said = msgspec.json.decode((room.root / RESUME).read_bytes(), type=dict[str, str])
-        return check_id(said["session_id"])
+        resume = msgspec.json.decode((store.root / RESUME).read_bytes(), type=dict[str, str])
+        return check_id(resume["session_id"])
     except (FileNotFoundError, msgspec.DecodeError, KeyError):
         raise NotFound("there is no session to resume", hint="flightlog retro EXPORT") from None
 
 
 def read_new_input(
-    runtime: Runtime, room: RetroStore, export: Path | None, progress: analyze.Progress, *, sessions: bool
+    runtime: Runtime, store: RetroStore, export: Path | None, progress: analyze.Progress, *, sessions: bool
 ) -> NewConversations:
-    """Read what is new."""
+    """Read new conversations of an export and, if `sessions`, of the archive."""
     read = analyze.ReadCounts()
     if export is not None:
-        read += analyze.read_export(room, export.absolute(), progress)
+        read += analyze.read_export(store, export.absolute(), progress)
     if sessions:
         archive = open_archive(runtime)
 
         def redact(session: Session) -> Redacted[Session]:
             return redact_session(runtime, archive, session)[0].map(lambda document: document.session)
 
-        read += analyze.read_archive(room, archive, redact, progress)
-    last = (room.root / "state" / "analysis.json").is_file()
-    told = [
-        each
-        for each in room.iter_events()
-        if isinstance(each, events.PreferenceSet | events.FeedbackGiven | events.AnalystRan)
-    ]
-    stale = bool(told) and _has_changed(room)
-    return NewConversations(read, bool(read.new) or not last or stale)
+        read += analyze.read_archive(store, archive, redact, progress)
+    return NewConversations(read, bool(read.new) or _is_stale(store))
 
 
-def _has_changed(room: RetroStore) -> bool:
-    """Whether the journal grew after the last analysis was written."""
-    analysis, journal = room.root / "state" / "analysis.json", room.root / "state" / "journal.jsonl"
-    return not analysis.is_file() or journal.stat().st_mtime_ns > analysis.stat().st_mtime_ns
+def _is_stale(store: RetroStore) -> bool:
+    """Return whether the journal has input to the analysis and grew after it was written."""
+    analysis, journal = store.root / "state" / "analysis.json", store.root / "state" / "journal.jsonl"
+    if not analysis.is_file():
+        return True
+    inputs = events.PreferenceSet | events.FeedbackGiven | events.AnalystRan
+    has_input = any(isinstance(event, inputs) for event in store.iter_events())
+    return has_input and journal.stat().st_mtime_ns > analysis.stat().st_mtime_ns
 
 
-def draw_artifact(room: RetroStore, analysis: RetroAnalysis, zone: tzinfo, form: str = "html") -> Path:
-    """Write the pictures of an analysis into `outputs/`, or its words as Markdown."""
-    now = format_utc_timestamp(room.now_ms())
+def draw_artifact(store: RetroStore, analysis: RetroAnalysis, zone: tzinfo, form: str = "html") -> Path:
+    """Write the analysis into `outputs/` as HTML with charts, or as Markdown."""
+    now = format_utc_timestamp(store.now_ms())
     name = f"{OUTPUTS}/retro_{now[:19].replace(':', '').replace('-', '')}.{form}"
-    body = (
-        render_markdown(analysis)
-        if form == "md"
-        else render_artifact(analysis, list(analyze.load_digests(room).values()), zone, name)
-    )
-    output_files.write_output_files(room.root, [OutputFile(name, Tier.PRIVATE, body)], durable=False)
-    room.journal.append(events.ArtifactDrawn(now[:10], name))
-    return room.root / name
+    if form == "md":
+        body = render_markdown(analysis)
+    else:
+        body = render_artifact(analysis, list(analyze.load_digests(store).values()), zone, name)
+    output_files.write_output_files(store.root, [OutputFile(name, Tier.PRIVATE, body)], durable=False)
+    store.journal.append(events.ArtifactDrawn(now[:10], name))
+    return store.root / name
 
 
-def make_analyst(runtime: Runtime, room: RetroStore, written: str, session: str) -> Analyst:
-    """Sit down with an analyst: `claude-code`, `scripted`, or the words of any program with `{prompt}` among them."""
+def make_analyst(runtime: Runtime, store: RetroStore, name: str, session: str) -> Analyst:
+    """Return an analyst: `claude-code`, `scripted`, or a command with `{prompt}` in it."""
     path = runtime.program_path
     environment = clean_environment(runtime.environ) | _login_environment(runtime)
-    if written == AGENT_NAME:
+    key = load_tag_key(runtime)
+    if name == AGENT_NAME:
         client = ClaudeCode(find(runtime.environ.get("FLIGHTLOG_CLAUDE", ""), path))
-        return Analyst(
-            room,
-            client,
-            session,
-            AnalystEnvironment(environment, load_tag_key(runtime), room.root / "tmp", parent_death_prefix(path)),
-        )
-    words = shlex.split(written)
-    if written != "scripted" and (not words or shutil.which(words[0], path=path) is None):
-        raise NotFound(
-            f"no such analyst: {written[:60]!r}", hint="one of: claude-code, scripted, a command with {prompt} in it"
-        )
-    means = probe_isolation(path)
-    if means is IsolationMode.NONE:
-        raise Unavailable(
-            "a program cannot be kept from writing here: there are no mount namespaces", hint="--analyst claude-code"
-        )
-    driver = scripted_driver("claude-opus-5-5", __version__) if written == "scripted" else CommandDriver(tuple(words))
-    place = room.root / "state" / "agent"
-    files.ensure_dir(place)
-    own = {"TMPDIR": str(place), "CLAUDE_CONFIG_DIR": str(place)}
-    return Analyst(
-        room,
-        driver,
-        session,
-        AnalystEnvironment(environment | own, load_tag_key(runtime), place, read_only_prefix(means, place)),
-    )
+        sandbox = AnalystEnvironment(environment, key, store.root / "tmp", parent_death_prefix(path))
+        return Analyst(store, client, session, sandbox)
+    words = shlex.split(name)
+    if name != "scripted" and (not words or shutil.which(words[0], path=path) is None):
+        hint = "one of: claude-code, scripted, a command with {prompt} in it"
+        raise NotFound(f"no such analyst: {name[:60]!r}", hint=hint)
+    isolation = probe_isolation(path)
+    if isolation is IsolationMode.NONE:
+        problem = "cannot run the analyst read-only: this system has no mount namespaces"
+        raise Unavailable(problem, hint="--analyst claude-code")
+    driver = scripted_driver("claude-opus-5-5", __version__) if name == "scripted" else CommandDriver(tuple(words))
+    scratch = store.root / "state" / "agent"
+    files.ensure_dir(scratch)
+    environment |= {"TMPDIR": str(scratch), "CLAUDE_CONFIG_DIR": str(scratch)}
+    prefix = read_only_prefix(isolation, scratch)
+    return Analyst(store, driver, session, AnalystEnvironment(environment, key, scratch, prefix))
 
 
-def ask_analyst(sitting: Analyst, analysis: RetroAnalysis, said: str) -> AnalystTurn:
-    """Hand the findings over, or say something in a conversation that was begun."""
-    if said and sitting.has_started:
-        return sitting.send_prompt(said, analysis)
-    first = sitting.send_prompt(build_prompt(analysis), analysis)
-    return sitting.send_prompt(said, analysis) if said else first
+def ask_analyst(analyst: Analyst, analysis: RetroAnalysis, message: str) -> AnalystTurn:
+    """Send the findings first if the conversation is new, then `message` if any."""
+    if message and analyst.has_started:
+        return analyst.send_prompt(message, analysis)
+    first = analyst.send_prompt(build_prompt(analysis), analysis)
+    return analyst.send_prompt(message, analysis) if message else first
 
 
 def _login_environment(runtime: Runtime) -> dict[str, str]:
-    """What a person set for their own agent, and a surrounding session did not."""
+    """Return the person's own settings of their agent, which `clean_environment` drops."""
     names = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "CLAUDE_CONFIG_DIR", "CHAT_RETRO_DEBUG")
     return {name: runtime.environ[name] for name in names if name in runtime.environ}
 
 
-def end_session(runtime: Runtime, room: RetroStore) -> None:
-    """End a session: scripts go, numbers stay."""
-    logs.empty_tmp(room.root)
-    session = logs.pseudonymize_session(current_session(room), load_tag_key(runtime))
-    logs.append_metrics(room.root, logs.SessionMetrics(session, 0.0, logs.SessionTokens()))
+def end_session(runtime: Runtime, store: RetroStore) -> None:
+    """End a session: empty `tmp/` and append its metrics."""
+    logs.empty_tmp(store.root)
+    session = logs.pseudonymize_session(current_session(store), load_tag_key(runtime))
+    logs.append_metrics(store.root, logs.SessionMetrics(session, 0.0, logs.SessionTokens()))
 
 
-def read_evidence(runtime: Runtime, room: RetroStore, written: str, folder: Path) -> list[tuple[str, str, str]]:
-    """Return what stands at an address: of an export's conversation, or of a recorded session."""
-    address = parse_address(written)
-    digest = find_digest(room, written)
+def read_evidence(runtime: Runtime, store: RetroStore, prefix: str, folder: Path) -> list[tuple[str, str, str]]:
+    """Return address, role and text of the messages at an address."""
+    address = parse_address(prefix)
+    digest = find_digest(store, prefix)
     if digest.source == AGENT_NAME:
-        told = open_archive(runtime).read_session(digest.id)
-        rows = [(f"{told.id}#{turn.number}", "user", turn.text) for turn in told.turns]
+        session = open_archive(runtime).read_session(digest.id)
+        rows = [(f"{session.id}#{turn.number}", "user", turn.text) for turn in session.turns]
     else:
         rows = list(analyze.iter_conversation(digest, folder))
     wanted = str(msgspec.structs.replace(address, session=digest.id))
@@ -179,69 +170,60 @@ def read_evidence(runtime: Runtime, room: RetroStore, written: str, folder: Path
     return exact or (rows if address.turn == 0 else [row for row in rows if wanted.startswith(f"{row[0]}.")])
 
 
-def find_digest(room: RetroStore, written: str) -> ConversationDigest:
-    """Return the one conversation an address begins."""
-    name = parse_address(written).session
-    found = [each for each in analyze.load_digests(room).values() if name and each.id.startswith(name)]
-    if len(found) != 1:
-        raise NotFound(f"no finding or conversation begins with {written[:60]!r}", hint="flightlog retro patterns")
-    return found[0]
+def find_digest(store: RetroStore, prefix: str) -> ConversationDigest:
+    """Return the only conversation whose id starts with the session in the address `prefix`."""
+    session = parse_address(prefix).session
+    matches = [digest for key, digest in analyze.load_digests(store).items() if session and key.startswith(session)]
+    if len(matches) != 1:
+        raise NotFound(f"no finding or conversation starts with {prefix[:60]!r}", hint="flightlog retro patterns")
+    return matches[0]
 
 
-def record_rating(room: RetroStore, pattern: str, rating: str, comment: str) -> Path:
-    """Keep a rating of a finding."""
-    analysis = room.load_analysis()
-    if analysis is None or pattern not in {each.id for each in analysis.patterns}:
+def record_rating(store: RetroStore, pattern: str, rating: str, comment: str) -> Path:
+    """Store a rating of a finding; return the feedback file."""
+    analysis = store.load_analysis()
+    if analysis is None or pattern not in {known.id for known in analysis.patterns}:
         raise NotFound(f"no such finding: {pattern[:60]}", hint="flightlog retro patterns")
-    now = format_utc_timestamp(room.now_ms())
-    return _store_feedback(
-        room,
-        events.FeedbackGiven(
-            _session_or_none(room), now, (events.Rating(pattern, parse_rating(rating), now, comment),)
-        ),
-    )
+    now = format_utc_timestamp(store.now_ms())
+    return _store_feedback(store, now, ratings=(events.Rating(pattern, parse_rating(rating), now, comment),))
 
 
-def record_answer(room: RetroStore, question: str, response: str, rating: int | None) -> Path:
-    """Keep an answer."""
+def record_answer(store: RetroStore, question: str, response: str, rating: int | None) -> Path:
+    """Store an answer to a quality question; return the feedback file."""
     if question not in QUESTIONS:
         raise Invalid(f"no such question: {question[:40]}", hint=f"one of: {', '.join(QUESTIONS)}")
-    now = format_utc_timestamp(room.now_ms())
+    now = format_utc_timestamp(store.now_ms())
     answer = events.QualityAnswer(question, QUESTIONS[question], response, now, rating)
-    return _store_feedback(room, events.FeedbackGiven(_session_or_none(room), now, quality_responses=(answer,)))
+    return _store_feedback(store, now, quality_responses=(answer,))
 
 
-def record_gap(room: RetroStore, description: str, category: str, priority: str) -> Path:
-    """Keep a report of what was not found."""
+def record_gap(store: RetroStore, description: str, category: str, priority: str) -> Path:
+    """Store a report of a missed pattern; return the feedback file."""
     if category not in GAPS:
         raise Invalid(f"no such category: {category[:40]}", hint=f"one of: {', '.join(GAPS)}")
-    now = format_utc_timestamp(room.now_ms())
-    said = {"description": description, "category": category, "priority": priority, "timestamp": now}
-    return _store_feedback(
-        room, events.FeedbackGiven(_session_or_none(room), now, gaps=(msgspec.convert(said, events.CoverageGap),))
-    )
+    now = format_utc_timestamp(store.now_ms())
+    fields = {"description": description, "category": category, "priority": priority, "timestamp": now}
+    return _store_feedback(store, now, gaps=(msgspec.convert(fields, events.CoverageGap),))
 
 
-def import_ratings(room: RetroStore, path: Path) -> Path:
-    """Keep the ratings an artifact saved: a map from finding to rating."""
+def import_ratings(store: RetroStore, path: Path) -> Path:
+    """Store the ratings that an artifact saved; return the feedback file."""
     try:
-        said = msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, int]])["ratings"]
+        scores = msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, int]])["ratings"]
     except (msgspec.DecodeError, KeyError):
         raise Invalid(f"not the feedback of an artifact: {path.name}", hint="save it again from the artifact") from None
-    now = format_utc_timestamp(room.now_ms())
-    ratings = tuple(events.Rating(name, parse_rating(str(number)), now) for name, number in sorted(said.items()))
-    return _store_feedback(room, events.FeedbackGiven(_session_or_none(room), now, ratings))
+    now = format_utc_timestamp(store.now_ms())
+    ratings = tuple(events.Rating(name, parse_rating(str(score)), now) for name, score in sorted(scores.items()))
+    return _store_feedback(store, now, ratings=ratings)
 
 
-def _session_or_none(room: RetroStore) -> str:
+def _store_feedback(store: RetroStore, now: str, **parts: Any) -> Path:
     try:
-        return current_session(room)
+        session = current_session(store)
     except NotFound:
-        return "none"
-
-
-def _store_feedback(room: RetroStore, given: events.FeedbackGiven) -> Path:
-    room.journal.append(given, durable=True)
-    page = feedback_page(given)
-    output_files.write_output_files(room.root, [page])
-    return room.root / page.path
+        session = "none"
+    feedback = events.FeedbackGiven(session, now, **parts)
+    store.journal.append(feedback, durable=True)
+    page = feedback_page(feedback)
+    output_files.write_output_files(store.root, [page])
+    return store.root / page.path

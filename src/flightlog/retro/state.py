@@ -1,7 +1,7 @@
-"""Analysis, preferences, feedback as values.
+"""Analysis, preferences and feedback as values.
 
-Field names are the source document's; `kind`, `detail` and `evidence` come on top. Reading checks
-every field: a file that does not fit is set aside by the caller, never mended.
+Field names are the source document's; `kind`, `detail`, `evidence` and `name` are additions.
+Decoding checks every field; the caller quarantines a file that does not fit and never repairs it.
 """
 
 from collections import Counter, defaultdict
@@ -22,13 +22,13 @@ QUESTIONS = {
     "overall_value": "What is it worth to you?",
 }
 GAPS = ("topic_detection", "sentiment_analysis", "temporal_patterns", "prompt_suggestions", "visualization", "other")
-LOW_RATED = 2.5
-THUMBS = {"up": 5, "down": 1}
-VERSION = 1
+LOW_RATED = 2.5  # of 5; an average up to this is low, as in the source document's tool
+THUMBS = {"up": 5, "down": 1}  # the artifact's thumbs as ratings
+VERSION = 1  # schema of `state/analysis.json`
 
 
 class FeedbackSummary(Struct, frozen=True):
-    """All feedback in a few numbers."""
+    """Totals of all feedback."""
 
     sittings: int
     ratings: int
@@ -39,55 +39,54 @@ class FeedbackSummary(Struct, frozen=True):
     gaps: dict[str, int]
 
 
-def parse_rating(written: str) -> int:
-    """Read a rating: 1 to 5, or a thumb up or down."""
-    number = THUMBS.get(written.lower()) or (int(written) if written.isdigit() else 0)
+def parse_rating(text: str) -> int:
+    """Parse a rating: 1 to 5, `up` or `down`."""
+    number = THUMBS.get(text.lower()) or (int(text) if text.isdigit() else 0)
     if not 1 <= number <= 5:
-        raise Invalid(f"not a rating: {written[:20]!r}", hint="write 1 to 5, or up, or down")
+        raise Invalid(f"not a rating: {text[:20]!r}", hint="write 1 to 5, or up, or down")
     return number
 
 
-def average_ratings(given: Iterable[FeedbackGiven]) -> dict[str, float]:
-    """Return each finding's average rating."""
+def average_ratings(feedback: Iterable[FeedbackGiven]) -> dict[str, float]:
+    """Return the average rating of every rated finding."""
     scores: dict[str, list[int]] = defaultdict(list)
-    for one in given:
-        for rating in one.ratings:
+    for sitting in feedback:
+        for rating in sitting.ratings:
             scores[rating.pattern_id].append(rating.rating)
-    return {name: round(sum(each) / len(each), 2) for name, each in sorted(scores.items())}
+    return {pattern: round(sum(ratings) / len(ratings), 2) for pattern, ratings in sorted(scores.items())}
 
 
-def summarize_feedback(given: Iterable[FeedbackGiven]) -> FeedbackSummary:
-    """Sum up everything said."""
-    known = list(given)
-    scores = [rating.rating for one in known for rating in one.ratings]
-    low = {name: average for name, average in average_ratings(known).items() if average <= LOW_RATED}
+def summarize_feedback(feedback: Iterable[FeedbackGiven]) -> FeedbackSummary:
+    """Return the totals of all feedback."""
+    feedback = list(feedback)
+    scores = [rating.rating for sitting in feedback for rating in sitting.ratings]
     return FeedbackSummary(
-        len(known),
+        len(feedback),
         len(scores),
         round(sum(scores) / len(scores), 2) if scores else None,
-        {str(number): Counter(scores)[number] for number in range(1, 6)},
-        low,
-        sum(len(one.quality_responses) for one in known),
-        dict(sorted(Counter(gap.category for one in known for gap in one.gaps).items())),
+        {str(score): scores.count(score) for score in range(1, 6)},
+        {pattern: average for pattern, average in average_ratings(feedback).items() if average <= LOW_RATED},
+        sum(len(sitting.quality_responses) for sitting in feedback),
+        dict(sorted(Counter(gap.category for sitting in feedback for gap in sitting.gaps).items())),
     )
 
 
 class PatternTiming(Struct, frozen=True):
-    """When a pattern is seen most, and how often."""
+    """The month in which a pattern occurred most, and how often."""
 
     peak_month: str | None = None
     frequency: int | None = None
 
 
 class PatternEvidence(Struct, frozen=True):
-    """A place that shows it; `flightlog retro show ADDRESS` opens it."""
+    """An address that shows a pattern; `flightlog retro show ADDRESS` opens it."""
 
     address: str
     text: str = ""
 
 
 class Pattern(Struct, frozen=True):
-    """One finding."""
+    """One finding; `name` is what an analyst called it."""
 
     id: str
     label: str
@@ -103,12 +102,12 @@ class Pattern(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What an analyst called it, else what was counted."""
+        """Return the analyst's name, or the counted label."""
         return self.name or self.label
 
 
 class Preferences(Struct, frozen=True):
-    """What a person asked analysis to look at, to leave out, and to draw first."""
+    """What analysis focuses on and excludes, and which chart comes first."""
 
     focus_areas: tuple[str, ...] = ()
     excluded_topics: tuple[str, ...] = ()
@@ -116,14 +115,14 @@ class Preferences(Struct, frozen=True):
 
 
 class ArtifactRecord(Struct, frozen=True):
-    """An artifact that was made."""
+    """An artifact that was written."""
 
     date: str
     artifact: str
 
 
 class AnalysisMeta(Struct, frozen=True):
-    """What the analysis is of."""
+    """Times, size and source of the analyzed conversations."""
 
     created: str
     last_updated: str
@@ -134,7 +133,7 @@ class AnalysisMeta(Struct, frozen=True):
 
 
 class RetroAnalysis(Struct, frozen=True):
-    """The whole file."""
+    """The content of `state/analysis.json`."""
 
     schema_version: int
     meta: AnalysisMeta
@@ -143,7 +142,7 @@ class RetroAnalysis(Struct, frozen=True):
     snapshots: tuple[ArtifactRecord, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what no version of the schema allows."""
+        """Raise `ValueError` for values that the types do not exclude."""
         if self.schema_version != VERSION:
             raise ValueError(f"schema version {self.schema_version}, expected {VERSION}")
         names = [pattern.id for pattern in self.patterns]
@@ -163,11 +162,14 @@ class _AnalysisHead(Struct):
 
 
 def decode_analysis(data: bytes) -> RetroAnalysis:
-    """Decode the file; raise `msgspec.DecodeError` if it does not fit, `Misconfigured` if a later version wrote it."""
+    """Decode the file.
+
+    Raise `msgspec.DecodeError` if it does not fit, `Misconfigured` if a later version wrote it.
+    """
     version = msgspec.json.decode(data, type=_AnalysisHead).schema_version
     if version > VERSION:
         raise Misconfigured(
-            f"the analysis was written by a later flightlog (schema {version}; this one knows {VERSION})",
+            f"a later flightlog wrote the analysis (schema {version}, this one reads {VERSION})",
             hint="pip install --upgrade flightlog",
         )
     return msgspec.json.decode(data, type=RetroAnalysis)

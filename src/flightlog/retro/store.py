@@ -1,7 +1,8 @@
-"""RetroStore: runtime directory, journal, redactor.
+"""RetroStore: runtime directory, journal and redactor.
 
-The only impure part of retro besides the analyst. Time, ids and the redactor are given. Everything
-that lies here for others to read is a page of `layout`; drafts, artifacts and logs are files of their own.
+The only part of retro with side effects besides the analyst. Clock, ids and redactor are passed
+in.
+Output files come from `layout`; drafts, artifacts and logs are written where they are made.
 """
 
 import re
@@ -23,18 +24,18 @@ from flightlog.retro.issues.board import Board
 from flightlog.retro.layout import guard_pages
 from flightlog.retro.state import Preferences, RetroAnalysis, decode_analysis
 from flightlog.store import files, output_files
-from flightlog.store.files import ensure_contained
 from flightlog.store.journal import Journal, JournalRecord
 from flightlog.store.locks import exclusive_lock
 
 ROOT = ".chat-retro-runtime"
 ANALYSIS = "state/analysis.json"
 DIGESTS = "state/digests.jsonl"
+# owners of home directories, which are names to remove
 _OWNER = re.compile(rb'"project":"/(?:home|Users)/([^/"\\]+)')
 
 
 class RetroStore:
-    """A runtime directory that is open."""
+    """An open runtime directory."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class RetroStore:
         new_id: Callable[[], str],
         own_names: Iterable[str] = (),
     ) -> None:
-        """Open the runtime directory `root`; nothing is written before something is to be kept.
+        """Open the runtime directory `root` without writing to it.
 
         `own_names` are the person's: git identity, user and host.
         """
@@ -57,11 +58,11 @@ class RetroStore:
         )
 
     def prepare_directory(self) -> None:
-        """Make the directory as the source document draws it, with its ignore file."""
+        """Create the directories and git files of the source document."""
         output_files.write_output_files(self.root, guard_pages(self.redactor), durable=False)
 
     def lock(self) -> AbstractContextManager[None]:
-        """Hold the directory alone while something is changed."""
+        """Return the exclusive lock of the directory, for changes."""
         return exclusive_lock(self.root / "state" / ".lock", "another chat-retro")
 
     def iter_events(self) -> Iterator[events.Event]:
@@ -69,26 +70,26 @@ class RetroStore:
         return (item.event for item in self.journal.read_records() if isinstance(item, JournalRecord))
 
     def load_board(self) -> board.Board:
-        """Tell the issues."""
+        """Fold the journal into the issue board."""
         return board.fold_board(self.iter_events())
 
     def collect_names(self) -> frozenset[str]:
-        """Return known names: the person's own, those in exports, and owners of home directories."""
-        said = {name for event in self.iter_events() if isinstance(event, events.ExportRead) for name in event.names}
+        """Return known names: the person's, those in exports, owners of home directories."""
+        names = {name for event in self.iter_events() if isinstance(event, events.ExportRead) for name in event.names}
         with suppress(FileNotFoundError):
             owners = _OWNER.findall((self.root / DIGESTS).read_bytes())
-            said |= {owner.decode("utf-8", "replace") for owner in owners}
-        return self._own_names | said
+            names |= {owner.decode("utf-8", "replace") for owner in owners}
+        return self._own_names | names
 
-    def store_draft(self, one: triage.DraftFile) -> Path:
-        """Put a draft where the workflow finds it."""
-        path = files.resolve_inside(self.root, f"issue-drafts/{triage.file_name(one)}")
-        body = msgspec.json.format(msgspec.json.encode(one), indent=2) + b"\n"
+    def store_draft(self, draft: triage.DraftFile) -> Path:
+        """Write a draft into `issue-drafts/`."""
+        path = files.resolve_inside(self.root, f"issue-drafts/{triage.file_name(draft)}")
+        body = msgspec.json.format(msgspec.json.encode(draft), indent=2) + b"\n"
         files.create_file(path, body)
         return path
 
     def load_analysis(self) -> RetroAnalysis | None:
-        """Read the last analysis; one that cannot be read is kept under a numbered name and reported."""
+        """Return the last analysis; quarantine and report one that cannot be read."""
         path = self.root / ANALYSIS
         try:
             data = path.read_bytes()
@@ -110,60 +111,56 @@ class RetroStore:
         self.store_draft(triage.draft_from_incident(incident))
 
 
-def read_preferences(happened: Iterator[events.Event]) -> Preferences:
-    """Tell what a person asked for; the last word on each counts."""
-    said: dict[str, tuple[str, ...]] = {}
-    for event in happened:
+def read_preferences(history: Iterable[events.Event]) -> Preferences:
+    """Return the preferences; the last event of each kind wins."""
+    values: dict[str, tuple[str, ...]] = {}
+    for event in history:
         if isinstance(event, events.PreferenceSet):
-            said[event.name] = event.values
-    drawn = said.get("preferred_viz", ())
-    return Preferences(said.get("focus_areas", ()), said.get("excluded_topics", ()), drawn[0] if drawn else None)
+            values[event.name] = event.values
+    charts = values.get("preferred_viz", ())
+    return Preferences(values.get("focus_areas", ()), values.get("excluded_topics", ()), charts[0] if charts else None)
 
 
 def format_utc_timestamp(at_ms: int) -> str:
-    """Write a time as ISO 8601 in UTC."""
+    """Return a time as ISO 8601 in UTC with milliseconds."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def open_retro_store(runtime: Runtime, folder: Path | None = None) -> RetroStore:
-    """Open the runtime directory of the project at or above `folder`, and make it where there is none."""
-    room = find_retro_store(runtime, folder)
-    room.prepare_directory()
-    return room
+    """Return the store of the project at or above `folder`, and create its directory."""
+    store = find_retro_store(runtime, folder)
+    store.prepare_directory()
+    return store
 
 
 def find_retro_store(runtime: Runtime, folder: Path | None = None) -> RetroStore:
-    """Return the room of the project at or above `folder`, whether it is there or not; nothing is made."""
+    """Return the store of the project at or above `folder` without creating anything."""
     project = project_of(folder or Path(runtime.cwd))
-    own = ensure_contained(project, project / ROOT)
-    return RetroStore(
-        own,
-        make_redactor(runtime, project, {str(project): "."}),
-        runtime.clock.now_ms,
-        runtime.new_id,
-        personal_names(project, Path(runtime.home)),
-    )
+    root = files.ensure_contained(project, project / ROOT)
+    redactor = make_redactor(runtime, project, {str(project): "."})
+    names = personal_names(project, Path(runtime.home))
+    return RetroStore(root, redactor, runtime.clock.now_ms, runtime.new_id, names)
 
 
 def read_analysis_and_board(runtime: Runtime, folder: Path | None = None) -> tuple[RetroAnalysis | None, Board]:
-    """Return the last analysis and the issues without writing anything; an analysis that cannot be read is none."""
+    """Return the last analysis, if readable, and the board, without writing."""
     project = project_of(folder or Path(runtime.cwd))
-    room = RetroStore(project / ROOT, Redactor(b""), runtime.clock.now_ms, lambda: "")
+    store = RetroStore(project / ROOT, Redactor(b""), runtime.clock.now_ms, lambda: "")
     try:
-        analysis = decode_analysis((room.root / ANALYSIS).read_bytes())
+        analysis = decode_analysis((store.root / ANALYSIS).read_bytes())
     except (OSError, *UNREADABLE, Misconfigured):
         analysis = None
-    return analysis, room.load_board()
+    return analysis, store.load_board()
 
 
 def project_of(folder: Path) -> Path:
-    """Return the nearest directory upwards that has a runtime directory or a repository, else `folder`."""
-    for each in (folder, *folder.parents):
-        if (each / ROOT).is_dir() or (each / ".git").exists():
-            return each
+    """Return the nearest directory with a runtime directory or repository, or `folder`."""
+    for directory in (folder, *folder.parents):
+        if (directory / ROOT).is_dir() or (directory / ".git").exists():
+            return directory
     return folder
 
 
 def load_tag_key(runtime: Runtime) -> bytes:
-    """Return the person's key, for pseudonyms."""
+    """Return the person's key for pseudonyms."""
     return redactor.load_key(key_path(runtime))

@@ -1,4 +1,4 @@
-"""Recording and rewind demos."""
+"""Demonstrations of recording and of rewinding, in temporary directories."""
 
 import contextlib
 import tempfile
@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
-from msgspec.structs import replace as with_values
 
 from flightlog.agents.claude_code.driver import clean_environment, find
 from flightlog.agents.recordings import adopt_session_files
@@ -46,7 +45,7 @@ _RIGHT = "import sys; sys.path.insert(0, '.'); from shop import total; sys.exit(
 
 
 class DemoResult(Struct, frozen=True):
-    """What the demo has to show."""
+    """What the demo shows."""
 
     archive: Archive
     session: str
@@ -58,26 +57,25 @@ class DemoResult(Struct, frozen=True):
 
 @contextlib.contextmanager
 def perform_demo(runtime: Runtime, scenario: Path = DEMO_SCENARIO) -> Iterator[DemoResult]:
-    """Let the agent work in a directory of its own, keep its session, and find it again from our copy alone."""
+    """Run the scripted agent, archive its session, and find it again in the archive alone."""
     with tempfile.TemporaryDirectory(prefix="flightlog-demo-") as folder:
         config, home = Path(folder) / "config", str(Path(folder) / "home")
         session = _run_scripted_agent(runtime, scenario, Path(folder) / "price-rounder", config)
         archive = Archive([str(config)], home)
-        told = archive.read_session(session)
-        kept = adopt_session_files(home, session, archive.recordings[session].files)
-        again = Archive([str(config / "nowhere")], home)
-        hits = again.search_records(parse_query(SEARCHED, lambda _: 0), 5)
-        same = again.read_session(session).turns == told.turns
-        size = sum(each.end - each.start for each in kept.adopted)
+        adoption = adopt_session_files(home, session, archive.recordings[session].files)
+        archived = Archive([str(config / "nowhere")], home)
+        hits = archived.search_records(parse_query(SEARCHED, lambda _: 0), 5)
+        same = archived.read_session(session).turns == archive.read_session(session).turns
+        size = sum(span.end - span.start for span in adoption.adopted)
         found = tuple(address for _, address in hits)
         yield DemoResult(archive, session, size, found, same, _dashboard_lines(runtime, archive, config, home))
 
 
 def _dashboard_lines(runtime: Runtime, archive: Archive, config: Path, home: str) -> tuple[str, ...]:
-    """What `flightlog watch` would show of it now."""
-    apart = replace(runtime, data_dir=home, read_config=lambda _: {})
-    where = LiveDirectory(apart, config, runtime.clock.now_ms())
-    live = collect_live_state(where, archive, CollectDepth(secrets=False, durable=False))
+    """Return what `flightlog watch` would show now."""
+    demo_runtime = replace(runtime, data_dir=home, read_config=lambda _: {})
+    directory = LiveDirectory(demo_runtime, config, runtime.clock.now_ms())
+    live = collect_live_state(directory, archive, CollectDepth(secrets=False, durable=False))
     return tuple(line.text for line in dashboard_lines([live], TerminalSize(100, 0, runtime.zone)))
 
 
@@ -85,16 +83,15 @@ def _run_scripted_agent(runtime: Runtime, scenario: Path, project: Path, config:
     project.mkdir()
     session = runtime.new_id()
     with serve_scenario(load_scenario(scenario)) as model:
-        agent = ScriptedAgent(
-            ScriptedEnvironment(model.url, project, config, runtime.clock.now_ms, runtime.new_id), session
-        )
+        environment = ScriptedEnvironment(model.url, project, config, runtime.clock.now_ms, runtime.new_id)
+        agent = ScriptedAgent(environment, session)
         for prompt in PROMPTS:
             agent.run_prompt(prompt)
     return session
 
 
 class RewindResult(Struct, frozen=True):
-    """Both ends, and how they compare."""
+    """The original and the branch, and how they compare."""
 
     agent: str
     source: dict[str, Any]
@@ -105,33 +102,32 @@ class RewindResult(Struct, frozen=True):
 
 @contextlib.contextmanager
 def perform_rewind(runtime: Runtime, tell: Tell) -> Iterator[RewindResult]:
-    """Let the agent fail in a directory of its own, go back to before turn 7, and say one sentence."""
-    given = runtime.environ
-    # No key and no login of the person's is needed, and none is used.
-    clean = clean_environment(given) | {name: given[name] for name in ("FLIGHTLOG_CLAUDE",) if name in given}
+    """Let the agent fail, rewind to before turn 7, and continue with another prompt."""
+    # The demo needs no key and no login, so it gets neither.
+    environ = clean_environment(runtime.environ)
+    if "FLIGHTLOG_CLAUDE" in runtime.environ:
+        environ |= {"FLIGHTLOG_CLAUDE": runtime.environ["FLIGHTLOG_CLAUDE"]}
     with tempfile.TemporaryDirectory(prefix="flightlog-demo-") as folder:
         root = Path(folder)
-        # Its runs are gone when it ends, so nothing is remembered of them.
-        apart = with_values(runtime, environ=clean)
-        setting = with_values(service.prepare_run(apart, tell, lambda *_: None), remember=lambda _: None)
-        engine = _choose_engine(clean)
-        book = start_run(root / "runs" / "shop", _make_config(root / "shop", engine), setting)
-        source = ReplaySource(
-            RunStore(book.path, now=runtime.clock.timestamp, new_id=runtime.new_id), 1, 0, setting.runtime.program_path
-        )
-        place = (root / "runs" / f"replay_shop_s01_t{TURN:02d}_r01", 1)
-        branch = continue_run(
-            prepare_branch(source.run, source.build_branch_point(TURN), ReplayOptions(prompt=SAID), place, setting),
-            setting,
-            again=False,
-        )
-        source_meta, branch_meta = (run_meta(each.name, each.config, each.state) for each in (book, branch))
-        told = compare_runs([source.run, branch], setting.runtime.program_path)
-        yield RewindResult(engine, source_meta, branch_meta, replay_meta(branch.state), told)
+        prepared = service.prepare_run(replace(runtime, environ=environ), tell, lambda *_: None)
+        # The runs are deleted at the end, so they are not added to the list of known runs.
+        context = replace(prepared, remember=lambda _: None)
+        path = context.runtime.program_path
+        engine = _choose_engine(environ)
+        run = start_run(root / "runs" / "shop", _make_config(root / "shop", engine), context)
+        store = RunStore(run.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
+        source = ReplaySource(store, 1, 0, path)
+        target = (root / "runs" / f"replay_shop_s01_t{TURN:02d}_r01", 1)
+        options = ReplayOptions(prompt=SAID)
+        branch = prepare_branch(store, source.build_branch_point(TURN), options, target, context)
+        branch = continue_run(branch, context, again=False)
+        source_meta, branch_meta = (run_meta(side.name, side.config, side.state) for side in (run, branch))
+        comparison = compare_runs([store, branch], path)
+        yield RewindResult(engine, source_meta, branch_meta, replay_meta(branch.state), comparison)
 
 
 def _choose_engine(environ: Mapping[str, str]) -> Engine:
-    """The real client where it is installed."""
+    """Return the real client if it is installed."""
     try:
         find(environ.get("FLIGHTLOG_CLAUDE", ""), environ.get("PATH", ""))
     except NotFound:

@@ -1,4 +1,4 @@
-"""Looking this machine over: what is there, what is wrong, and the one thing to do about each."""
+"""Examine this machine: what is present, what is wrong, and the next command for each problem."""
 
 import enum
 import os
@@ -36,17 +36,17 @@ from flightlog.store.recordings.adoption import list_recorded_sessions, lost_ses
 from flightlog.store.recordings.sessions import RecordingFault, read_faults, restore_session, verify_session
 from flightlog.usage.prices import PRICES_FROM
 
-YEAR_MS = 365 * DAY_MS
-FREE_BYTES_MIN = 500_000_000
-FREE_INODES_MIN = 10_000
-# Below these a settle after one turn cannot be stored: its transcript, manifest and lock, and the index.
+YEAR_MS = 365 * DAY_MS  # prices older than this are reported
+FREE_BYTES_MIN = 500_000_000  # a day of heavy recording
+FREE_INODES_MIN = 10_000  # a few thousand sessions, each with a handful of files
+# Below these, one settle cannot be stored: transcript, manifest, lock and index.
 FULL_BYTES = 1_000_000
 FULL_INODES = 16
-STEPS: tuple[LayoutMigration, ...] = ()  # the layout of our own directory has not changed since the first
+STEPS: tuple[LayoutMigration, ...] = ()  # the layout of the data directory has not changed yet
 
 
 class CheckLevel(enum.Enum):
-    """How a finding matters."""
+    """Severity of a check result."""
 
     OK = "ok"
     NOTE = "note"
@@ -56,7 +56,7 @@ class CheckLevel(enum.Enum):
 
 
 class ArchiveVerification(Struct, frozen=True):
-    """What reading the archive back found."""
+    """Result of reading the archive back."""
 
     sessions: int
     busy: tuple[str, ...]
@@ -64,7 +64,7 @@ class ArchiveVerification(Struct, frozen=True):
 
 
 class CheckResult(Struct, frozen=True):
-    """One thing looked at; `next` is the command or setting that helps."""
+    """One checked thing; `next` is the command or setting that helps."""
 
     level: CheckLevel
     about: str
@@ -75,20 +75,25 @@ class CheckResult(Struct, frozen=True):
 def examine_installation(
     runtime: Runtime, progress: Progress | None = None, steps: Sequence[LayoutMigration] = STEPS
 ) -> list[CheckResult]:
-    """Look at everything."""
-    dirs = [Path(each) for each in find_config_dirs(runtime)]
-    place = Path(runtime.data_dir)
-    archive = Archive([str(path) for path in dirs], str(place))
+    """Return the results of all checks."""
+    dirs = [Path(path) for path in find_config_dirs(runtime)]
+    data_dir = Path(runtime.data_dir)
+    archive = Archive([str(path) for path in dirs], str(data_dir))
     return [
         *(finding for path in dirs for finding in _check_config_dir(path)),
-        *(finding for path in dirs if has_sessions(path) for finding in _check_hooks(runtime, path, place)),
+        *(
+            finding
+            for path in dirs
+            if has_sessions(path)
+            for finding in _check_hooks(runtime, path, data_dir)
+        ),
         *(finding for path in dirs for finding in _check_live(runtime, path)),
-        _check_data_dir(place),
-        _check_layout(place, newest_layout(steps)),
-        *_check_permissions(place),
-        _check_disk(place),
-        *(finding for root in (place, *(path / FOLDER for path in dirs)) for finding in _check_stuck_locks(root)),
-        *_recorded_faults(place),
+        _check_data_dir(data_dir),
+        _check_layout(data_dir, newest_layout(steps)),
+        *_check_permissions(data_dir),
+        _check_disk(data_dir),
+        *(finding for root in (data_dir, *(path / FOLDER for path in dirs)) for finding in _check_stuck_locks(root)),
+        *_recorded_faults(data_dir),
         *_check_dataset(runtime),
         *_check_recordings(runtime, archive, progress),
         _check_prices(runtime),
@@ -96,41 +101,37 @@ def examine_installation(
 
 
 def check_formats(runtime: Runtime) -> list[CheckResult]:
-    """Hold what the agent writes here against the formats on file, field by field."""
-    dirs = [Path(each) for each in find_config_dirs(runtime)]
-    files = [file.path for file in list_recorded_files([str(path) for path in dirs], runtime.data_dir).files]
-    found = compare_formats((read_json_objects(Path(path)) for path in files), load_known_format())
-    news = [*found.added_types, *map(".".join, found.added_fields)]
-    gone = [*found.dropped_types, *map(".".join, found.dropped_fields)] if files else []
-    told = [CheckResult(CheckLevel.NOTE, "format", f"new: {name}", "flightlog session list") for name in news]
-    told += [CheckResult(CheckLevel.NOTE, "format", f"not met here: {name}") for name in gone]
-    return told or [
-        CheckResult(CheckLevel.OK, "format", f"nothing that is not on file in {pluralize(len(files), 'transcript')}")
-    ]
+    """Compare the records of this machine with the known format, field by field."""
+    files = [file.path for file in list_recorded_files(find_config_dirs(runtime), runtime.data_dir).files]
+    drift = compare_formats((read_json_objects(Path(path)) for path in files), load_known_format())
+    added = [*drift.added_types, *map(".".join, drift.added_fields)]
+    dropped = [*drift.dropped_types, *map(".".join, drift.dropped_fields)] if files else []
+    results = [CheckResult(CheckLevel.NOTE, "format", f"new: {name}", "flightlog session list") for name in added]
+    results += [CheckResult(CheckLevel.NOTE, "format", f"not used here: {name}") for name in dropped]
+    known = f"only known fields in {pluralize(len(files), 'transcript')}"
+    return results or [CheckResult(CheckLevel.OK, "format", known)]
 
 
 def repair_installation(runtime: Runtime, steps: Sequence[LayoutMigration] = STEPS) -> list[CheckResult]:
-    """Put right what can be put right without taking anything away; doing it twice is doing it once."""
-    place = Path(runtime.data_dir)
-    done: list[CheckResult] = []
-    ensure_writable(place, newest_layout(steps))
-    for path in sorted(_iter_own_files(place)):
+    """Repair what can be repaired without losing anything; return what was done. Idempotent."""
+    data_dir = Path(runtime.data_dir)
+    done: list[str] = []
+    ensure_writable(data_dir, newest_layout(steps))
+    for path in sorted(_iter_own_files(data_dir)):
         mode = stat.S_IMODE(path.lstat().st_mode)
         if not path.is_symlink() and mode & 0o077:
             path.chmod(mode & 0o700)
-            done.append(CheckResult(CheckLevel.OK, "mended", f"closed to other users: {path}"))
-    for lost in list_loss_counts(place, Path(tempfile.gettempdir())):
+            done.append(f"closed to other users: {path}")
+    for lost in list_loss_counts(data_dir, Path(tempfile.gettempdir())):
         path = rename_file(lost, f"acknowledged-{lost.name}-{runtime.clock.now_ms()}")
-        done.append(CheckResult(CheckLevel.OK, "mended", f"lost hook events acknowledged, their number is in {path}"))
-    if place.is_dir() and layout_of(place) < newest_layout(steps):
-        taken = migrate_layout(place, steps)
-        done += [CheckResult(CheckLevel.OK, "mended", f"{step.why}; a copy is in {copy}") for step, copy in taken]
-    index = place / "index.db"
+        done.append(f"lost hook events acknowledged, their number is in {path}")
+    if data_dir.is_dir() and layout_of(data_dir) < newest_layout(steps):
+        done += [f"{step.why}; a copy is in {copy}" for step, copy in migrate_layout(data_dir, steps)]
+    index = data_dir / "index.db"
     if index.exists() and not is_sound(index):
         parts = [Path(f"{index}{side}") for side in ("", "-wal", "-shm")]
-        aside = [quarantine_file(part) for part in parts if part.exists()]
-        done += [CheckResult(CheckLevel.OK, "mended", f"damaged index set aside as {part}") for part in aside]
-    return done
+        done += [f"damaged index moved to {quarantine_file(part)}" for part in parts if part.exists()]
+    return [CheckResult(CheckLevel.OK, "repaired", text) for text in done]
 
 
 def _check_config_dir(path: Path) -> Iterator[CheckResult]:
@@ -139,148 +140,134 @@ def _check_config_dir(path: Path) -> Iterator[CheckResult]:
         return
     days = keep_days(path)
     if days <= KEEP_DAYS_DEFAULT:
-        yield CheckResult(
-            CheckLevel.WARNING,
-            "retention",
-            f"Claude Code deletes transcripts after {days} days: {path}",
-            f'set "cleanupPeriodDays": 365 in {path / "settings.json"}',
-        )
+        text = f"Claude Code deletes transcripts after {days} days: {path}"
+        setting = f'set "cleanupPeriodDays": 365 in {path / "settings.json"}'
+        yield CheckResult(CheckLevel.WARNING, "retention", text, setting)
     else:
         yield CheckResult(CheckLevel.OK, "retention", f"Claude Code keeps transcripts for {days} days: {path}")
 
 
 def _check_data_dir(path: Path) -> CheckResult:
-    """Whether flightlog's own directory can be used, and by nobody else."""
+    """Check that flightlog's data directory is writable and private."""
     if not path.exists():
-        return CheckResult(CheckLevel.OK, "home", f"not made yet: {path}")
+        return CheckResult(CheckLevel.OK, "home", f"not created yet: {path}")
     if not os.access(path, os.W_OK | os.X_OK):
-        return CheckResult(CheckLevel.WARNING, "home", f"cannot be written to: {path}", f"chmod u+rwx {path}")
+        return CheckResult(CheckLevel.WARNING, "home", f"not writable: {path}", f"chmod u+rwx {path}")
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         return CheckResult(CheckLevel.WARNING, "home", f"open to other users: {path}", f"chmod 700 {path}")
     return CheckResult(CheckLevel.OK, "home", f"private and writable: {path}")
 
 
 def _check_layout(path: Path, known: int) -> CheckResult:
-    """Whether our directory is of a layout this version writes."""
+    """Check that this version can write the data directory's layout."""
     try:
-        have = layout_of(path)
+        layout = layout_of(path)
     except Unreadable as error:
-        return CheckResult(
-            CheckLevel.DAMAGE, "layout", error.message, f"mv {path / 'layout.json'} {path / 'layout.json.old'}"
-        )
-    if have > known:
-        return CheckResult(
-            CheckLevel.WARNING,
-            "layout",
-            f"layout {have} is of a later version: {path}",
-            "pip install --upgrade flightlog",
-        )
-    if have < known:
-        return CheckResult(
-            CheckLevel.WARNING, "layout", f"layout {have} is of an earlier version: {path}", "flightlog doctor --fix"
-        )
-    return CheckResult(CheckLevel.OK, "layout", f"layout {have}: {path}")
+        move = f"mv {path / 'layout.json'} {path / 'layout.json.old'}"
+        return CheckResult(CheckLevel.DAMAGE, "layout", error.message, move)
+    text = f"layout {layout} is of a {'later' if layout > known else 'earlier'} version: {path}"
+    if layout > known:
+        return CheckResult(CheckLevel.WARNING, "layout", text, "pip install --upgrade flightlog")
+    if layout < known:
+        return CheckResult(CheckLevel.WARNING, "layout", text, "flightlog doctor --fix")
+    return CheckResult(CheckLevel.OK, "layout", f"layout {layout}: {path}")
 
 
-def _check_hooks(runtime: Runtime, config: Path, place: Path) -> Iterator[CheckResult]:
+def _check_hooks(runtime: Runtime, config: Path, data_dir: Path) -> Iterator[CheckResult]:
     settings = config / "settings.json"
-    here = project_settings(Path(runtime.cwd))
-    if is_registered(here) and not is_registered(settings):
-        settings = here  # as `flightlog init --project` does it
-    found = hook_findings(settings, place, (), Path(tempfile.gettempdir()))
-    for each in found:
-        level = CheckLevel.FAILURE if each.is_loss else CheckLevel.WARNING
-        yield CheckResult(level, "hooks", f"{each.what}: {each.which}", each.fix)
-    if not found:
+    local = project_settings(Path(runtime.cwd))
+    if is_registered(local) and not is_registered(settings):
+        settings = local  # registered by `flightlog init --project`
+    problems = hook_findings(settings, data_dir, (), Path(tempfile.gettempdir()))
+    for problem in problems:
+        level = CheckLevel.FAILURE if problem.is_loss else CheckLevel.WARNING
+        yield CheckResult(level, "hooks", f"{problem.what}: {problem.which}", problem.fix)
+    if not problems:
         yield CheckResult(CheckLevel.OK, "hooks", f"registered: {settings}")
 
 
 def _check_live(runtime: Runtime, config: Path) -> Iterator[CheckResult]:
-    """The status line, and the file of the running sessions that people edit."""
-    for each in status_line_findings(config / "settings.json"):
-        yield CheckResult(CheckLevel.WARNING, "status line", f"{each.what}: {each.which}", each.fix)
+    """Check the status line, and the state file of running sessions, which people edit."""
+    for problem in status_line_findings(config / "settings.json"):
+        yield CheckResult(CheckLevel.WARNING, "status line", f"{problem.what}: {problem.which}", problem.fix)
     file = config / FOLDER / runtime_state.NAME
     broken = runtime_state.load_state(file.parent, runtime.clock.now_ms()).broken if file.exists() else ""
     if broken:
-        yield CheckResult(CheckLevel.WARNING, "live", f"cannot be read, {broken}: {file}", f"correct it: {file}")
+        yield CheckResult(CheckLevel.WARNING, "live", f"unreadable, {broken}: {file}", f"correct it: {file}")
 
 
-def _iter_own_files(place: Path) -> Iterator[Path]:
-    if place.is_dir():
-        yield place
-        yield from place.rglob("*")
+def _iter_own_files(data_dir: Path) -> Iterator[Path]:
+    if data_dir.is_dir():
+        yield data_dir
+        yield from data_dir.rglob("*")
 
 
-def _check_permissions(place: Path) -> Iterator[CheckResult]:
-    wide = [
-        path
-        for path in _iter_own_files(place)
-        if path != place and path.lstat().st_mode & 0o077 and not path.is_symlink()
-    ]
-    if wide:
-        what = f"{len(wide):,} of our files are open to other users, {wide[0]} among them"
-        yield CheckResult(CheckLevel.WARNING, "permissions", what, "flightlog doctor --fix")
+def _check_permissions(data_dir: Path) -> Iterator[CheckResult]:
+    own = (path for path in _iter_own_files(data_dir) if path != data_dir and not path.is_symlink())
+    readable = [path for path in own if path.lstat().st_mode & 0o077]
+    if readable:
+        text = f"{pluralize(len(readable), 'file')} open to other users, for example {readable[0]}"
+        yield CheckResult(CheckLevel.WARNING, "permissions", text, "flightlog doctor --fix")
 
 
-def _check_disk(place: Path) -> CheckResult:
-    """Whether there is room for what agents will write."""
-    there = next(path for path in (place, *place.parents) if path.exists())
-    disk = os.statvfs(there)
+def _check_disk(data_dir: Path) -> CheckResult:
+    """Check the free space for recordings."""
+    existing = next(path for path in (data_dir, *data_dir.parents) if path.exists())
+    disk = os.statvfs(existing)
     free, inodes = disk.f_bavail * disk.f_frsize, disk.f_favail if disk.f_files else FREE_INODES_MIN
     level = CheckLevel.FAILURE if free < FULL_BYTES or inodes < FULL_INODES else CheckLevel.WARNING
     if inodes < FREE_INODES_MIN:
-        return CheckResult(level, "disk", f"{pluralize(inodes, 'inode')} free: {there}", f"df -i {there}")
+        return CheckResult(level, "disk", f"{pluralize(inodes, 'inode')} free: {existing}", f"df -i {existing}")
     if free < FREE_BYTES_MIN:
-        return CheckResult(level, "disk", f"{free // 1_000_000:,} MB free: {there}", f"df -h {there}")
-    return CheckResult(CheckLevel.OK, "disk", f"{free // 1_000_000_000:,} GB free: {there}")
+        return CheckResult(level, "disk", f"{free // 1_000_000:,} MB free: {existing}", f"df -h {existing}")
+    return CheckResult(CheckLevel.OK, "disk", f"{free // 1_000_000_000:,} GB free: {existing}")
 
 
-def _check_stuck_locks(place: Path) -> Iterator[CheckResult]:
-    """Name locks whose holder is stopped, or gone while a process it started holds on."""
+def _check_stuck_locks(directory: Path) -> Iterator[CheckResult]:
+    """Report locks whose holder is stopped, or gone while a child still holds them."""
     names = re.compile(r".*\.gate|.*lock|lost|(hooks|journal)\.jsonl")
-    for path in filter(lambda path: names.fullmatch(path.name), _iter_own_files(place)):
+    for path in filter(lambda path: names.fullmatch(path.name), _iter_own_files(directory)):
         holder = find_holder(path)
         if holder is not None and holder.state != "running":
-            wake = f"kill -CONT {holder.pid}" if holder.state == "stopped" else f"fuser -v {path}"
-            yield CheckResult(CheckLevel.FAILURE, "lock", f"held by {holder.describe_holder()}: {path}", wake)
+            command = f"kill -CONT {holder.pid}" if holder.state == "stopped" else f"fuser -v {path}"
+            yield CheckResult(CheckLevel.FAILURE, "lock", f"held by {holder.describe_holder()}: {path}", command)
 
 
-def _recorded_faults(place: Path) -> Iterator[CheckResult]:
-    for session in sorted(lost_sessions(place, AGENT_NAME)):
-        yield CheckResult(
-            CheckLevel.DAMAGE, "archive", f"{session}: lost, its directory is gone", "flightlog doctor --verify"
-        )
-    for fault in read_faults(place, AGENT_NAME):
+def _recorded_faults(data_dir: Path) -> Iterator[CheckResult]:
+    for session in sorted(lost_sessions(data_dir, AGENT_NAME)):
+        text = f"{session}: its directory is missing"
+        yield CheckResult(CheckLevel.DAMAGE, "archive", text, "flightlog doctor --verify")
+    for fault in read_faults(data_dir, AGENT_NAME):
         text = f"{fault.session}/{fault.file}: {fault.what}, {fault.text}"
         yield CheckResult(CheckLevel.DAMAGE, "archive", text, "flightlog doctor --verify")
 
 
 def verify_archive(runtime: Runtime, progress: Progress | None = None, *, accept: bool = False) -> ArchiveVerification:
-    """Read every archived session back, compare it with its manifest, restore what the agent's own files have."""
-    place = Path(runtime.data_dir)
-    ensure_writable(place)
-    archive = Archive(find_config_dirs(runtime), str(place))
-    lost = lost_sessions(place, AGENT_NAME)
-    names = sorted(list_recorded_sessions(place, AGENT_NAME)[0] | lost)
+    """Read every archived session back, and restore damaged ones from the agent's files."""
+    data_dir = Path(runtime.data_dir)
+    ensure_writable(data_dir)
+    archive = Archive(find_config_dirs(runtime), str(data_dir))
+    lost = lost_sessions(data_dir, AGENT_NAME)
+    names = sorted(list_recorded_sessions(data_dir, AGENT_NAME)[0] | lost)
     faults: list[RecordingFault] = []
     busy: list[str] = []
     for done, session in enumerate(names):
         if progress is not None:
             progress(done, len(names))
         recording = archive.recordings.get(session)
-        sources = agent_files(str(place), recording.files if recording else ())
+        sources = agent_files(str(data_dir), recording.files if recording else ())
         try:
             if session in lost:
-                faults.append(restore_session(place, AGENT_NAME, session, sources, accept=accept))
+                faults.append(restore_session(data_dir, AGENT_NAME, session, sources, accept=accept))
             else:
-                faults += verify_session(place, AGENT_NAME, session, sources, accept=accept)
+                faults += verify_session(data_dir, AGENT_NAME, session, sources, accept=accept)
         except Conflict as error:
             busy.append(error.message)
     return ArchiveVerification(len(names) - len(busy), tuple(busy), tuple(faults))
 
 
 def _check_dataset(runtime: Runtime) -> Iterator[CheckResult]:
-    """Whether git would take the training rows of the repository here."""
+    """Check that git does not ignore the training rows here."""
     top = find_collecting_root(Path(runtime.cwd))
     if top is None:
         return
@@ -298,44 +285,36 @@ def _check_dataset(runtime: Runtime) -> Iterator[CheckResult]:
 
 
 def _check_recordings(runtime: Runtime, archive: Archive, progress: Progress | None) -> Iterator[CheckResult]:
-    sessions = steps = 0
+    sessions = records = 0
     unknown: dict[str, int] = {}
     late = ""
     damage = list(archive.damage)
     for done, session in enumerate(archive.iter_sessions(progress)):
         sessions = done + 1
-        steps += session.records
+        records += session.records
         damage += session.damage
         for kind, count in (*session.unknown, *session.unknown_fields):
             unknown[kind] = unknown.get(kind, 0) + count
         if (session.ended_ms or 0) > runtime.clock.now_ms() + DAY_MS:
             late = session.id
-    yield CheckResult(
-        CheckLevel.OK, "recordings", f"{pluralize(sessions, 'session')}, {pluralize(steps, 'record')} read"
-    )
+    text = f"{pluralize(sessions, 'session')}, {pluralize(records, 'record')} read"
+    yield CheckResult(CheckLevel.OK, "recordings", text)
     for kind, count in sorted(unknown.items()):
-        yield CheckResult(
-            CheckLevel.NOTE, "format", f"{pluralize(count, 'time')} unknown here: {kind}", "flightlog --version"
-        )
+        text = f"{pluralize(count, 'record')} of unknown format: {kind}"
+        yield CheckResult(CheckLevel.NOTE, "format", text, "flightlog --version")
     if late:
-        yield CheckResult(
-            CheckLevel.WARNING,
-            "clock",
-            "a session ends in the future: a clock is wrong",
-            f"flightlog session show {late}",
-        )
+        text = "a session ends in the future: a clock is wrong"
+        yield CheckResult(CheckLevel.WARNING, "clock", text, f"flightlog session show {late}")
     for span in damage:
-        where = f"{pluralize(span.length, 'byte')} at {span.offset:,} of" if span.length else "all of"
-        yield CheckResult(
-            CheckLevel.DAMAGE, "damage", f"{span.why}: {where} {span.path}", "the sound records around it are read"
-        )
+        size = f"{pluralize(span.length, 'byte')} at {span.offset:,} of" if span.length else "all of"
+        text = f"{span.why}: {size} {span.path}"
+        yield CheckResult(CheckLevel.DAMAGE, "damage", text, "the sound records around it are read")
 
 
 def _check_prices(runtime: Runtime) -> CheckResult:
-    taken = datetime.fromisoformat(PRICES_FROM["date"]).replace(tzinfo=UTC)
-    told = f"{PRICES_FROM['source']}, {PRICES_FROM['date']}"
-    if runtime.clock.now_ms() - taken.timestamp() * 1000 > YEAR_MS:
-        return CheckResult(
-            CheckLevel.WARNING, "prices", f"more than a year old: {told}", "pip install --upgrade flightlog"
-        )
-    return CheckResult(CheckLevel.OK, "prices", told)
+    date = datetime.fromisoformat(PRICES_FROM["date"]).replace(tzinfo=UTC)
+    text = f"{PRICES_FROM['source']}, {PRICES_FROM['date']}"
+    if runtime.clock.now_ms() - date.timestamp() * 1000 > YEAR_MS:
+        text = f"more than a year old: {text}"
+        return CheckResult(CheckLevel.WARNING, "prices", text, "pip install --upgrade flightlog")
+    return CheckResult(CheckLevel.OK, "prices", text)

@@ -1,8 +1,10 @@
-"""The format-drift radar: which record types and fields an agent writes, against those on file.
+"""Format drift: record types and fields that an agent writes, compared with the known ones.
 
-`formats.json` holds what the pinned agent wrote in real sessions (tools/learn_formats.py makes
-it). A new version that adds or drops something is told type by type and field by field. Looks
-at shapes only: no value of a record is kept, compared or shown.
+`formats.json` holds what the pinned agent wrote in real sessions (made by
+tools/learn_formats.py). A
+new version that adds or drops something is reported by type and field. Only shapes count: no
+value
+of a record is stored, compared or shown.
 """
 
 import json
@@ -15,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-_DEPTH_MAX = 4
+_DEPTH_MAX = 4  # deeper levels are data of tools
 # Below these, keys are data (tool inputs, file names, model names), not format.
 _OPAQUE = frozenset(
     {
@@ -42,7 +44,7 @@ class Format(Struct, frozen=True):
 
 
 class FormatDrift(Struct, frozen=True):
-    """How what was read differs from what is on file; fields are (type, field)."""
+    """Differences from the known format; fields are (type, field)."""
 
     added_types: tuple[str, ...] = ()
     dropped_types: tuple[str, ...] = ()
@@ -51,39 +53,40 @@ class FormatDrift(Struct, frozen=True):
     records: int = 0
 
     def __bool__(self) -> bool:
-        """Whether anything differs."""
+        """Return whether anything differs."""
         return bool(self.added_types or self.dropped_types or self.added_fields or self.dropped_fields)
 
 
 def load_known_format() -> Format:
-    """The format on file."""
+    """Return the known format."""
     text = files("flightlog.setup").joinpath("formats.json").read_bytes()
     return msgspec.json.decode(text, type=Format)
 
 
-def compare_formats(sessions: Iterable[Iterable[Mapping[str, Any]]], against: Format) -> FormatDrift:
+def compare_formats(sessions: Iterable[Iterable[Mapping[str, Any]]], known: Format) -> FormatDrift:
     """Compare the records of some sessions with a format.
 
-    A field counts as dropped when it was in every record before and is in none now; a type,
-    when every session had it before and none has it now.
+    A field counts as dropped if it was in every record before and is in none now; a type, if
+    every
+    session had it before and none has it now.
     """
     seen = learn_types(sessions)
-    both = seen.keys() & against.types.keys()
-    added = [(kind, field) for kind in both for field in _field_names(seen[kind]) - _field_names(against.types[kind])]
-    dropped = [(kind, field) for kind in both for field in set(against.types[kind].always) - _field_names(seen[kind])]
+    both = seen.keys() & known.types.keys()
+    added = [(kind, field) for kind in both for field in _field_names(seen[kind]) - _field_names(known.types[kind])]
+    dropped = [(kind, field) for kind in both for field in set(known.types[kind].always) - _field_names(seen[kind])]
     sources = {_is_hook(kind) for kind in seen}
-    expected = {kind for kind, one in against.types.items() if one.every_session and _is_hook(kind) in sources}
+    expected = {kind for kind, shape in known.types.items() if shape.every_session and _is_hook(kind) in sources}
     return FormatDrift(
-        added_types=tuple(sorted(seen.keys() - against.types.keys())),
+        added_types=tuple(sorted(seen.keys() - known.types.keys())),
         dropped_types=tuple(sorted(expected - seen.keys())),
         added_fields=tuple(sorted(added)),
         dropped_fields=tuple(sorted(dropped)),
-        records=sum(one.count for one in seen.values()),
+        records=sum(shape.count for shape in seen.values()),
     )
 
 
 class FormatObservation(Struct):
-    """One record type, as met so far."""
+    """One record type, as observed so far."""
 
     count: int = 0
     sessions: int = 0
@@ -91,33 +94,33 @@ class FormatObservation(Struct):
 
     @property
     def always(self) -> tuple[str, ...]:
-        """Fields met in every record."""
+        """Return the fields that are in every record."""
         return tuple(sorted(field for field, count in self.met.items() if count == self.count))
 
     @property
     def sometimes(self) -> tuple[str, ...]:
-        """Fields met in some records."""
+        """Return the fields that are in some records."""
         return tuple(sorted(field for field, count in self.met.items() if count < self.count))
 
 
 def learn_types(sessions: Iterable[Iterable[Mapping[str, Any]]]) -> dict[str, FormatObservation]:
-    """Learn the types and fields in the records of some sessions."""
-    found: defaultdict[str, FormatObservation] = defaultdict(FormatObservation)
+    """Return the types and fields in the records of some sessions."""
+    observed: defaultdict[str, FormatObservation] = defaultdict(FormatObservation)
     for session in sessions:
         kinds = set()
         for record in session:
             kind = record_type(record)
             kinds.add(kind)
-            found[kind].count += 1
+            observed[kind].count += 1
             for field in set(iter_field_paths(record)):
-                found[kind].met[field] += 1
+                observed[kind].met[field] += 1
         for kind in kinds:
-            found[kind].sessions += 1
-    return dict(found)
+            observed[kind].sessions += 1
+    return dict(observed)
 
 
 def read_json_objects(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file; what is damaged is the reader's business, not the radar's."""
+    """Yield the JSON objects of a file, skipping damaged lines."""
     with path.open("rb") as file:
         for line in file:
             try:
@@ -129,19 +132,19 @@ def read_json_objects(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def record_type(record: Mapping[str, Any]) -> str:
-    """The type of a record, with the subtype that decides on its fields."""
+    """Return the type of a record, with the subtype that decides on its fields."""
     if "hook_event_name" in record:
         return f"hook/{record['hook_event_name']}"
     kind = str(record.get("type", "without a type"))
     attachment = record.get("attachment")
-    below = record.get("subtype") or (attachment.get("type") if isinstance(attachment, dict) else None)
-    return f"{kind}/{below}" if isinstance(below, str) else kind
+    subtype = record.get("subtype") or (attachment.get("type") if isinstance(attachment, dict) else None)
+    return f"{kind}/{subtype}" if isinstance(subtype, str) else kind
 
 
-def iter_field_paths(record: Mapping[str, Any], above: str = "", depth: int = 1) -> Iterator[str]:
-    """The paths of a record's fields: `message.content[].type`."""
+def iter_field_paths(record: Mapping[str, Any], prefix: str = "", depth: int = 1) -> Iterator[str]:
+    """Yield the paths of a record's fields: `message.content[].type`."""
     for key, value in record.items():
-        path = f"{above}{key}"
+        path = f"{prefix}{key}"
         yield path
         if key not in _OPAQUE and depth < _DEPTH_MAX:
             yield from _nested_fields(value, path, depth)
@@ -160,5 +163,5 @@ def _is_hook(kind: str) -> bool:
     return kind.startswith("hook/")
 
 
-def _field_names(one: TypeFormat | FormatObservation) -> set[str]:
-    return {*one.always, *one.sometimes}
+def _field_names(fields: TypeFormat | FormatObservation) -> set[str]:
+    return {*fields.always, *fields.sometimes}

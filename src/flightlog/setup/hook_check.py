@@ -1,6 +1,6 @@
-"""What is wrong with the recording of hook events: findings for `doctor`, each with its cure.
+"""Problems with the recording of hook events, each with the command that fixes it.
 
-Looks and tells; changes nothing. Knows the places `init` writes to and the hook writes to.
+Reads the files that `init` and the hook write; changes nothing.
 """
 
 import shlex
@@ -21,7 +21,7 @@ _INIT = "flightlog init"
 
 
 class HookProblem(Struct, frozen=True):
-    """One thing that is not in order, and the command that puts it right."""
+    """One problem, and the command that fixes it."""
 
     what: str
     which: str
@@ -30,12 +30,12 @@ class HookProblem(Struct, frozen=True):
 
 
 def hook_findings(settings: Path, home: Path, versions: Collection[str], temporary: Path) -> list[HookProblem]:
-    """Look at one settings file and at what the hook left in `home`."""
+    """Return the problems of one settings file and of what the hook left in `home`."""
     return [*_check_registration(settings, versions), *_check_spool(home), *_check_lost_events(home, temporary)]
 
 
 def is_registered(settings: Path) -> bool:
-    """Whether a settings file calls the hook."""
+    """Return whether a settings file calls the hook."""
     data = shared_files.read_if_exists(settings)
     try:
         return bool(data and data.strip() and find_own_groups(data.decode("utf-8", "replace")))
@@ -51,31 +51,31 @@ def _check_registration(settings: Path, versions: Collection[str]) -> Iterator[H
         yield HookProblem("the agent's settings cannot be read", error.message, f"edit {shlex.quote(str(settings))}")
         return
     if not groups:
-        yield HookProblem("sessions are not recorded as they happen: no hook is registered", str(settings), _INIT)
+        yield HookProblem("sessions are not recorded live: no hook is registered", str(settings), _INIT)
         return
     missing = [event for event in events_for(versions) if event not in groups]
     if missing:
-        yield HookProblem("the hook misses events this client knows", ", ".join(missing), _INIT)
+        yield HookProblem("the hook is not registered for all events of this client", ", ".join(missing), _INIT)
     commands = {hook["command"] for group in groups.values() for hook in group["hooks"] if is_ours(hook)}
     for command in sorted(commands):
-        yield from _check_command_target(command, ("hook", "nothing is recorded"))
+        yield from _check_command_target(command, "hook", "nothing is recorded")
 
 
 def status_line_findings(settings: Path) -> list[HookProblem]:
-    """Look at the status line of one settings file; without one of ours there is nothing to find."""
+    """Return the problems of our status line in one settings file."""
     data = shared_files.read_if_exists(settings)
     try:
         line = find_own_status_line(data.decode("utf-8", "replace")) if data and data.strip() else None
     except FlightlogError:
         return []
-    return list(_check_command_target(line["command"], ("status line", "it only says its name"))) if line else []
+    return list(_check_command_target(line["command"], "status line", "it shows only its name")) if line else []
 
 
-def _check_command_target(command: str, told: tuple[str, str]) -> Iterator[HookProblem]:
-    (name, consequence), words = told, shlex.split(command)
+def _check_command_target(command: str, name: str, consequence: str) -> Iterator[HookProblem]:
+    words = shlex.split(command)
     python, script = words[0], next(word for word in words if word.endswith(".py"))
     if shutil.which(python) is None:
-        yield HookProblem(f"the {name}'s Python is gone: {consequence}", python, _INIT)
+        yield HookProblem(f"the {name}'s Python is missing: {consequence}", python, _INIT)
     if not Path(script).exists():
         yield HookProblem(f"the {name} points to a missing program: {consequence}", script, _INIT)
 
@@ -88,5 +88,5 @@ def _check_spool(home: Path) -> Iterator[HookProblem]:
 def _check_lost_events(home: Path, temporary: Path) -> Iterator[HookProblem]:
     count = count_lost_records(home, temporary)
     if count:
-        text = f"{pluralize(count, 'hook event')} could not be written down"
+        text = f"{pluralize(count, 'hook event')} lost"
         yield HookProblem(text, str(home / "lost"), "flightlog doctor --fix", is_loss=True)

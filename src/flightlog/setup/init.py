@@ -1,9 +1,9 @@
-"""What init changes here.
+"""Changes that `init` makes.
 
-Writes three things, each marked so that it can be found and taken out again: the tracked directory, the
-project's own answer about words in `flightlog.toml`, and a section of `CLAUDE.md` that tells agents.
+For a dataset it writes three things, each marked so that it can be found and removed: the tracked
+directory, the project's answer about words in `flightlog.toml`, and a section of `CLAUDE.md`.
 
-The one part of `init` that reads the environment; the plan itself is made in `app.install`.
+This part reads the environment; the settings change itself is planned in `setup.install`.
 """
 
 import os
@@ -13,12 +13,13 @@ import tomllib
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.agents.claude_code.driver import ClaudeCode
 from flightlog.agents.claude_code.files import find_config_dirs
 from flightlog.agents.claude_code.hooks import project_settings
 from flightlog.dataset import service
-from flightlog.dataset.layout import DatasetDirs, prepare_dataset
+from flightlog.dataset.layout import prepare_dataset
 from flightlog.model.runtime import Runtime
 from flightlog.privacy import git_guard
 from flightlog.privacy.service import SETTINGS, guard_git, repository_settings
@@ -34,46 +35,43 @@ This repository collects training rows from agent sessions in `.git-ml/tracked/`
 Shards in `.git-ml/tracked/pending/` are written by a hook after each step. Commit them together with your
 work; never edit or merge them by hand.
 
-- `flightlog dataset stats` says what there is, `flightlog dataset check` what is wrong with it.
+- `flightlog dataset stats` counts the rows, `flightlog dataset check` lists problems.
 - `flightlog dataset tracked compact --commit` folds shards into the base files, on the default branch.
 {END}
 """
-LONG_DAYS = 3650
-_DEFAULT_DAYS = 30
+LONG_DAYS = 3650  # ten years: in effect, transcripts are never deleted
+_DEFAULT_DAYS = 30  # Claude Code's own default
 
 
 def has_words_setting(folder: Path) -> bool:
-    """Whether the project has said yes or no to words already."""
+    """Return whether the project's settings already allow or refuse words."""
     return "track_words" in repository_settings(folder).get("dataset", {})
 
 
 def init_dataset(runtime: Runtime, folder: Path, *, words: bool | None) -> list[str]:
-    """Begin a dataset, keep the answer about words, tell agents; return what was done."""
-    place = service.locate_dataset(runtime, folder)
-    done = [f"made {path}" for path in prepare_dataset(place, service.make_row_redactor(runtime, place))]
-    open_trust(runtime).allow_rows(place.repository.top)
+    """Start a dataset, store the answer about words, instruct agents; return what was done."""
+    dirs = service.locate_dataset(runtime, folder)
+    top = dirs.repository.top
+    done = [f"created {path}" for path in prepare_dataset(dirs, service.make_row_redactor(runtime, dirs))]
+    open_trust(runtime).allow_rows(top)
     if words is not None:
-        done += _write_words_setting(runtime, place, words=words)
-    return done + _add_agent_instructions(
-        files.ensure_contained(place.repository.top, place.repository.top / "CLAUDE.md")
-    )
+        done += _write_words_setting(runtime, top, words=words)
+    return done + _add_agent_instructions(files.ensure_contained(top, top / "CLAUDE.md"))
 
 
-def _write_words_setting(runtime: Runtime, place: DatasetDirs, *, words: bool) -> list[str]:
-    """Write the answer into the project's settings; who answers yes trusts what the project says from now on."""
-    path = files.ensure_contained(place.repository.top, place.repository.top / SETTINGS)
+def _write_words_setting(runtime: Runtime, top: Path, *, words: bool) -> list[str]:
+    """Write the answer into the project's settings; yes also grants trust to them."""
+    path = files.ensure_contained(top, top / SETTINGS)
     before = path.read_text("utf-8") if path.exists() else ""
     line = f"track_words = {str(words).lower()}"
-    if has_words_setting(place.repository.top):
-        return [f"{path} says already whether words are tracked"]
-    head, found, rest = before.partition("[dataset]\n")
-    after = f"{head}{found}{line}\n{rest}" if found else f"{before}{chr(10) if before else ''}[dataset]\n{line}\n"
+    if has_words_setting(top):
+        return [f"{path} already sets track_words"]
+    head, table, rest = before.partition("[dataset]\n")
+    after = f"{head}{table}{line}\n{rest}" if table else f"{before}{chr(10) if before else ''}[dataset]\n{line}\n"
     tomllib.loads(after)
     files.replace_file(path, after.encode(), mode=0o644)
     if words:
-        open_trust(runtime).grant(
-            place.repository.top, risky_settings(repository_settings(place.repository.top)), rows=True
-        )
+        open_trust(runtime).grant(top, risky_settings(repository_settings(top)), rows=True)
     return [f"{path}: {line}"]
 
 
@@ -87,78 +85,81 @@ def _add_agent_instructions(path: Path) -> list[str]:
 
 
 class InitRequest(Struct, frozen=True):
-    """What was asked for: `user` or `project`, and where the person stands."""
+    """The requested scope, `user` or `project`, and the current directory."""
 
     scope: str
     cwd: Path
 
 
-def plan_change(  # noqa: PLR0913 - one parameter per choice of a person's
-    runtime: Runtime, place: InitRequest, *, remove: bool, keep_days: int, inline: bool, statusline: bool = True
-) -> install.SettingsChange:
-    """Plan the change for this machine."""
-    settings = settings_path(runtime, place)
-    if remove:
-        return install.plan_removal(settings)
-    inline = inline or runtime.config["hook.inline"].value is True
-    python = Path(sys.executable)
-    return install.plan_install(
-        settings, list_client_versions(runtime), python, keep_days=keep_days, inline=inline, statusline=statusline
-    )
+def plan_change(runtime: Runtime, location: InitRequest, options: install.InstallOptions) -> install.SettingsChange:
+    """Plan the registration of the hook on this machine."""
+    if runtime.config["hook.inline"].value is True:
+        options = replace(options, inline=True)
+    versions, python = list_client_versions(runtime), Path(sys.executable)
+    return install.plan_install(settings_path(runtime, location), versions, python, options)
 
 
-def change_guard(runtime: Runtime, place: InitRequest, *, remove: bool) -> list[Path]:
-    """Put the guard before commits and pushes of the project here, or take it out; return the hooks that changed."""
-    if not _is_repository(place):
+def plan_removal(runtime: Runtime, location: InitRequest) -> install.SettingsChange:
+    """Plan the removal of the hook from this machine."""
+    return install.plan_removal(settings_path(runtime, location))
+
+
+def change_guard(runtime: Runtime, location: InitRequest, *, remove: bool) -> list[Path]:
+    """Install or remove the git guard of the project here; return the changed hooks."""
+    if not _is_repository(location):
         return []
     if remove:
-        return git_guard.remove_guard(guard_git(runtime, place.cwd))
-    return git_guard.install_guard(guard_git(runtime, place.cwd), command=hook_command())
+        return git_guard.remove_guard(guard_git(runtime, location.cwd))
+    return git_guard.install_guard(guard_git(runtime, location.cwd), command=hook_command())
 
 
 def hook_command() -> str:
-    """Return how git is to call us: the program beside this Python, else whatever is on the path."""
+    """Return how git calls flightlog: the program beside this Python, or the one on the path."""
     beside = Path(sys.executable).with_name("flightlog")
     return shlex.quote(str(beside)) if beside.exists() else "flightlog"
 
 
-def wants_guard(runtime: Runtime, place: InitRequest, *, remove: bool) -> bool:
-    """Whether there is a guard to put in, or to take out."""
-    if not _is_repository(place):
+def wants_guard(runtime: Runtime, location: InitRequest, *, remove: bool) -> bool:
+    """Return whether there is a guard to install, or to remove."""
+    if not _is_repository(location):
         return False
-    there = len(git_guard.list_guard_hooks(guard_git(runtime, place.cwd)))
-    return there > 0 if remove else there < len(git_guard.HOOKS)
+    installed = len(git_guard.list_guard_hooks(guard_git(runtime, location.cwd)))
+    return installed > 0 if remove else installed < len(git_guard.HOOKS)
 
 
-def _is_repository(place: InitRequest) -> bool:
-    return place.scope == "project" and any((folder / ".git").exists() for folder in (place.cwd, *place.cwd.parents))
+def _is_repository(location: InitRequest) -> bool:
+    return location.scope == "project" and any(
+        (folder / ".git").exists() for folder in (location.cwd, *location.cwd.parents)
+    )
 
 
-def settings_path(runtime: Runtime, place: InitRequest) -> Path:
-    """The settings file: a person's own, or a project's local one, since the hook is on this machine only."""
-    if place.scope == "project":
-        return files.ensure_contained(files.find_project(place.cwd), project_settings(place.cwd))
+def settings_path(runtime: Runtime, location: InitRequest) -> Path:
+    """Return the settings file: the user's, or the project's local one.
+
+    The hook exists on this machine only, so it must not go into settings that are committed.
+    """
+    if location.scope == "project":
+        return files.ensure_contained(files.find_project(location.cwd), project_settings(location.cwd))
     return Path(find_config_dirs(runtime)[0]) / "settings.json"
 
 
 def list_client_versions(runtime: Runtime) -> tuple[str, ...]:
-    """The versions of all clients found here, empty for one that does not say."""
+    """Return the versions of all clients here, "" for one that does not report it."""
     return tuple(ClaudeCode(program).version(runtime.environ) for program in list_clients(runtime))
 
 
 def list_clients(runtime: Runtime) -> tuple[Path, ...]:
-    """Every Claude Code a person here could start: the one named, else each on the search path."""
-    given = runtime.environ.get("FLIGHTLOG_CLAUDE", "")
-    if given:
-        return (Path(given),)
-    found = [Path(folder) / "claude" for folder in runtime.program_path.split(os.pathsep)]
-    real = {path.resolve(): path for path in reversed(found) if path.is_file() and os.access(path, os.X_OK)}
+    """Return every Claude Code here: the configured one, or each on the search path."""
+    if configured := runtime.environ.get("FLIGHTLOG_CLAUDE", ""):
+        return (Path(configured),)
+    paths = [Path(folder) / "claude" for folder in runtime.program_path.split(os.pathsep)]
+    real = {path.resolve(): path for path in reversed(paths) if path.is_file() and os.access(path, os.X_OK)}
     return tuple(sorted(real.values()))
 
 
-def current_keep_days(runtime: Runtime, place: InitRequest) -> int:
-    """How long the agent keeps its transcripts now."""
-    settings = settings_path(runtime, place)
+def current_keep_days(runtime: Runtime, location: InitRequest) -> int:
+    """Return how many days the agent keeps its transcripts now."""
+    settings = settings_path(runtime, location)
     data = shared_files.read_if_exists(settings)
     if data is None or not data.strip():
         return _DEFAULT_DAYS

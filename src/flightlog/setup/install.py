@@ -1,19 +1,20 @@
-"""Registering the hook in an agent's settings, and taking it out without a trace.
+"""Register the hook in an agent's settings, and remove it without a trace.
 
-Plans are values: what the file holds, what it would hold. `apply` is the only thing here that
-writes, and it keeps a copy of what was there. What belongs to others keeps every byte
-(`app.jsonedit`). Which events are registered is decided in `app.hook_events`.
+Plans are values: the current and the future content. `apply_change` is the only function here
+that
+writes, and it makes a backup. Other people's settings keep every byte (`setup.json_editor`).
+Which
+events are registered is decided in `agents.claude_code.hooks`.
 """
 
 import difflib
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.claude_code.hooks import events_for, project_settings
 from flightlog.model.errors import Misconfigured
 from flightlog.setup import json_editor
@@ -21,11 +22,12 @@ from flightlog.store import shared_files
 
 SCRIPT = Path(__file__).parents[1] / "hooks" / "record.py"
 LINE_SCRIPT = Path(__file__).parents[1] / "hooks" / "status.py"
-TIMEOUT_S = 5
-TIMEOUT_INLINE_S = 10
+TIMEOUT_S = 5  # of the hook; the agent waits for it
+TIMEOUT_INLINE_S = 10  # the hook also settles
 DAYS_KEY = "cleanupPeriodDays"
 LINE_KEY = "statusLine"
 
+# Commands that contain these are ours, whatever Python they name.
 _OURS = "/flightlog/hooks/record.py"
 _LINE_OURS = "/flightlog/hooks/status.py"
 _EMPTY = "{}\n"
@@ -33,8 +35,19 @@ _EMPTY = "{}\n"
 Group = dict[str, Any]
 
 
+class InstallOptions(Struct, frozen=True):
+    """What `init` registers: longer retention of transcripts, an inline hook, a status line."""
+
+    keep_days: int = 0
+    inline: bool = False
+    statusline: bool = False
+
+
+DEFAULTS = InstallOptions()
+
+
 class SettingsChange(Struct, frozen=True):
-    """What a settings file holds and what it is to hold; None where there is no file."""
+    """The current and the future content of a settings file; None for no file."""
 
     settings: Path
     before: bytes | None
@@ -45,62 +58,58 @@ class SettingsChange(Struct, frozen=True):
 
     @property
     def is_needed(self) -> bool:
-        """Whether anything would change."""
+        """Return whether the content changes."""
         return self.before != self.after
 
 
 class HookLocation(NamedTuple):
-    """A hook of ours: in which event, group and list."""
+    """The indexes of one of our hooks: event, group, hook."""
 
     event: int
     group: int
     hook: int
 
 
-def build_hook_command(
-    python: Path, script: Path = SCRIPT, *, agent: str = AGENT_NAME, inline: bool = False, project: bool = False
-) -> str:
-    """The hook as settings call it: silent, and exit 0 even when Python or the script is gone.
+def build_hook_command(python: Path, script: Path = SCRIPT, *, flags: Sequence[str] = ()) -> str:
+    """Return the hook's command: silent, and exit 0 even if Python or the script is missing.
 
-    `project` says that it is in a repository's own settings, which the agent asks a person to trust.
+    `--project` means that it is in a repository's own settings, which the agent asks a person to
+    trust.
     """
-    flags = [*(["--project"] if project else []), *(["--inline"] if inline else [])]
-    words = [str(python), "-I", "-S", str(script), agent, *flags]
-    return f"{shlex.join(words)} >/dev/null 2>&1 || :"
+    return f"{shlex.join([str(python), '-I', '-S', str(script), 'claude-code', *flags])} >/dev/null 2>&1 || :"
 
 
 def status_line_command(python: Path, script: Path = LINE_SCRIPT) -> str:
-    """The status line as settings call it: one line and exit 0 even when Python or the script is gone."""
+    """Return the status line's command: prints one line even if Python is missing."""
     return f"{shlex.join([str(python), '-I', '-S', str(script)])} 2>/dev/null || echo flightlog"
 
 
-def plan_install(  # noqa: PLR0913 - one parameter per choice of a person's
-    settings: Path,
-    versions: Collection[str],
-    python: Path,
-    *,
-    keep_days: int = 0,
-    inline: bool = False,
-    statusline: bool = False,
+def plan_install(
+    settings: Path, versions: Collection[str], python: Path, options: InstallOptions = DEFAULTS
 ) -> SettingsChange:
-    """Plan to register the hook for clients of `versions`; `keep_days` raises how long transcripts stay.
+    """Plan to register the hook for clients of `versions`.
 
-    With `statusline`, ours is shown too, unless somebody else's is there: that stays.
+    `keep_days` only raises the retention of transcripts. Another tool's status line stays.
     """
     before = shared_files.read_if_exists(settings)
     text = _decode_settings(settings, before)
-    timeout_s = TIMEOUT_INLINE_S if inline else TIMEOUT_S
-    own = settings.name == project_settings(settings).name
-    hook = {"type": "command", "command": build_hook_command(python, inline=inline, project=own), "timeout": timeout_s}
+    flags = ["--project"] if settings.name == project_settings(settings).name else []
+    flags += ["--inline"] if options.inline else []
+    timeout_s = TIMEOUT_INLINE_S if options.inline else TIMEOUT_S
+    hook = {"type": "command", "command": build_hook_command(python, flags=flags), "timeout": timeout_s}
     events = events_for(versions)
     groups = {event: {"matcher": "", "hooks": [hook]} for event in events}
-    line = {"type": "command", "command": status_line_command(python), "padding": 0} if statusline else None
-    after = add_status_line(add_hooks(text, groups, keep_days, str(settings)), line)
+    line = {"type": "command", "command": status_line_command(python), "padding": 0}
+    after = add_hooks(text, groups, options.keep_days, str(settings))
+    after = add_status_line(after, line) if options.statusline else after
     return SettingsChange(settings, before, before if before is not None and after == text else after.encode(), events)
 
 
 def plan_removal(settings: Path) -> SettingsChange:
-    """Plan to take the hook out: back to the bytes from before it, when nobody else changed the file since."""
+    """Plan to remove the hook.
+
+    The earlier bytes are restored if only flightlog changed the file since.
+    """
     before = shared_files.read_if_exists(settings)
     text = _decode_settings(settings, before)
     groups, line = find_own_groups(text), find_own_status_line(text)
@@ -111,41 +120,42 @@ def plan_removal(settings: Path) -> SettingsChange:
     after: bytes | None = remove_status_line(remove_hooks(text)).encode()
     for copy in [None, *copies]:
         old = _decode_settings(copy, copy.read_bytes()) if copy else _EMPTY
-        again = add_status_line(add_hooks(old, groups, days if isinstance(days, int) else 0, ""), line)
+        again = add_hooks(old, groups, days if isinstance(days, int) else 0, "")
+        again = add_status_line(again, line) if line else again
         if not find_own_groups(old) and not find_own_status_line(old) and again == text:
             after = copy.read_bytes() if copy else None
-    gone = tuple(
+    superseded = [
         copy
         for copy in copies
         if copy.read_bytes() == after or find_own_groups(_decode_settings(copy, copy.read_bytes()))
-    )
-    return SettingsChange(settings, before, after, tuple(groups), is_removal=True, superseded=gone)
+    ]
+    return SettingsChange(settings, before, after, tuple(groups), is_removal=True, superseded=tuple(superseded))
 
 
 def apply_change(change: SettingsChange) -> Path | None:
-    """Carry out a plan and return the copy that was kept, if one was needed."""
+    """Carry out a plan and return the backup, if one was made."""
     if not change.is_needed:
         return None
-    kept = None
+    backup = None
     if change.after is None:
         shared_files.remove_with_dir(change.settings)
     else:
         if change.before is not None and not change.is_removal:
-            kept = shared_files.back_up(change.settings, change.before)
+            backup = shared_files.back_up(change.settings, change.before)
         shared_files.replace_or_conflict(change.settings, change.before, change.after)
     for copy in change.superseded:
         shared_files.remove_with_dir(copy)
-    return kept
+    return backup
 
 
 def format_diff(change: SettingsChange) -> str:
-    """The plan as a person reads it."""
+    """Return the plan as a unified diff."""
     old, new = ((data or b"").decode("utf-8", "replace").splitlines() for data in (change.before, change.after))
     return "\n".join(difflib.unified_diff(old, new, str(change.settings), str(change.settings), "now", "then", 2, ""))
 
 
 def add_hooks(text: str, groups: Mapping[str, Group], keep_days: int, name: str) -> str:
-    """Return settings with exactly `groups` of ours, behind everybody else's."""
+    """Return settings with exactly `groups` of ours, after all others."""
     _check_shape(json_editor.parse_object(text, name), name)
     style = json_editor.style_of(text)
     text = _remove_stale_hooks(text, keep=groups)
@@ -161,37 +171,37 @@ def add_hooks(text: str, groups: Mapping[str, Group], keep_days: int, name: str)
 
 
 def remove_hooks(text: str) -> str:
-    """Return settings without anything of ours."""
+    """Return settings without our hooks."""
     return _remove_stale_hooks(text, keep={})
 
 
-def add_status_line(text: str, line: Group | None) -> str:
-    """Return settings with our status line, unless somebody else's is there."""
+def add_status_line(text: str, line: Group) -> str:
+    """Return settings with our status line, unless another tool's is set."""
     start = json_editor.root_offset(text)
-    there = json_editor.find_part(text, start, LINE_KEY)
-    if line is None or (there is not None and not _is_our_line(there.value)):
-        return text
-    if there is None:
+    current = json_editor.find_part(text, start, LINE_KEY)
+    if current is None:
         return json_editor.add_member(text, start, (LINE_KEY, line), json_editor.style_of(text))
-    return text if there.value == line else json_editor.replace_value(text, there, line)
+    if current.value == line or not _is_our_line(current.value):
+        return text
+    return json_editor.replace_value(text, current, line)
 
 
 def remove_status_line(text: str) -> str:
     """Return settings without our status line."""
     start = json_editor.root_offset(text)
     members = json_editor.list_parts(text, start)
-    ours = [at for at, each in enumerate(members) if each.key == LINE_KEY and _is_our_line(each.value)]
+    ours = [index for index, part in enumerate(members) if part.key == LINE_KEY and _is_our_line(part.value)]
     return json_editor.remove_part(text, start, ours[0]) if ours else text
 
 
 def find_own_status_line(text: str) -> Group | None:
-    """Our status line in the settings, if it is there."""
+    """Return our status line in the settings, if it is set."""
     line = json_editor.parse_object(text, "").get(LINE_KEY)
     return line if isinstance(line, dict) and _is_our_line(line) else None
 
 
 def has_other_status_line(data: bytes | None) -> bool:
-    """Whether somebody else's status line is in the settings."""
+    """Return whether the settings have another tool's status line."""
     text = (data or b"").decode("utf-8", "replace")
     line = json_editor.parse_object(text, "").get(LINE_KEY) if text.strip() else None
     return line is not None and not _is_our_line(line)
@@ -202,7 +212,7 @@ def _is_our_line(line: object) -> bool:
 
 
 def find_own_groups(text: str) -> dict[str, Group]:
-    """The groups of ours by event, in the order of the file."""
+    """Return our groups by event, in the order of the file."""
     hooks = json_editor.parse_object(text, "").get("hooks")
     events = hooks if isinstance(hooks, dict) else {}
     return {
@@ -214,7 +224,7 @@ def find_own_groups(text: str) -> dict[str, Group]:
 
 
 def is_ours(hook: object) -> bool:
-    """Whether a hook of the settings is flightlog's."""
+    """Return whether a hook of the settings is flightlog's."""
     return isinstance(hook, dict) and _OURS in str(hook.get("command", ""))
 
 
@@ -222,21 +232,18 @@ def _decode_settings(settings: Path, data: bytes | None) -> str:
     try:
         text = (data or b"").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Misconfigured(
-            f"not UTF-8 text: {settings}", hint="correct it and run the command again; nothing was changed"
-        ) from error
+        raise Misconfigured(f"not UTF-8 text: {settings}", hint=json_editor.CORRECT) from error
     return text if text.strip() else _EMPTY
 
 
 def _check_shape(settings: dict[str, Any], name: str) -> None:
     hooks = settings.get("hooks", {})
-    odd = "hooks" if not isinstance(hooks, dict) else ""
-    odd = odd or next((f"hooks.{event}" for event, groups in hooks.items() if not isinstance(groups, list)), "")
-    if odd:
-        raise Misconfigured(
-            f"`{odd}` is not what the agent expects: {name}",
-            hint="correct it and run the command again; nothing was changed",
-        )
+    if isinstance(hooks, dict):
+        invalid = next((f"hooks.{event}" for event, groups in hooks.items() if not isinstance(groups, list)), "")
+    else:
+        invalid = "hooks"
+    if invalid:
+        raise Misconfigured(f"`{invalid}` is not what the agent expects: {name}", hint=json_editor.CORRECT)
 
 
 def _with_group(text: str, event: str, group: Group, style: json_editor.JsonStyle) -> str:
@@ -251,9 +258,9 @@ def _with_group(text: str, event: str, group: Group, style: json_editor.JsonStyl
 
 
 def _remove_stale_hooks(text: str, keep: Mapping[str, Group]) -> str:
-    """Cut our hooks out one by one, but for the groups that are to stay."""
-    while (place := next(_iter_stale_hooks(text, keep), None)) is not None:
-        text = _remove_hook(text, place)
+    """Remove our hooks one by one, except the groups to keep."""
+    while (location := next(_iter_stale_hooks(text, keep), None)) is not None:
+        text = _remove_hook(text, location)
     return text
 
 
@@ -269,16 +276,16 @@ def _iter_stale_hooks(text: str, keep: Mapping[str, Group]) -> Iterator[HookLoca
                 )
 
 
-def _remove_hook(text: str, place: HookLocation) -> str:
-    """Cut one hook out, and what held nothing but it."""
+def _remove_hook(text: str, location: HookLocation) -> str:
+    """Remove one hook, and the lists that held nothing else."""
     start = json_editor.root_offset(text)
     members = json_editor.list_parts(text, start)
     top = next(at for at, member in enumerate(members) if member.key == "hooks")
     events = members[top].value_start
-    groups = json_editor.list_parts(text, events)[place.event].value_start
-    group = json_editor.list_parts(text, groups)[place.group].value_start
+    groups = json_editor.list_parts(text, events)[location.event].value_start
+    group = json_editor.list_parts(text, groups)[location.group].value_start
     hooks = next(member.value_start for member in json_editor.list_parts(text, group) if member.key == "hooks")
-    for at, index in ((hooks, place.hook), (groups, place.group), (events, place.event)):
+    for at, index in ((hooks, location.hook), (groups, location.group), (events, location.event)):
         if len(json_editor.list_parts(text, at)) > 1:
             return json_editor.remove_part(text, at, index)
     return json_editor.remove_part(text, start, top)

@@ -1,1 +1,1 @@
-"""Following one thing to all the others: what the rooms offer, joined by the places in sessions."""
+"""Tracing: from one session, row, run or commit to everything that belongs to it."""

@@ -1,8 +1,9 @@
-"""Which prompt wrote a line; steps in a commit.
+"""Blame: which prompt wrote a line, and which steps are in a commit.
 
-For a committed line, the last edit that wrote it before the commit; for one that is not committed,
-the last edit at all. Of several that hold the line, the one that holds most of its neighbours in the
-same order. Where no edit holds it, the session that made the commit, and nothing more is claimed.
+A committed line comes from the last edit that wrote it before the commit, an uncommitted one from
+the last edit. Of several edits that hold the line, the one that holds most of its neighbors in
+the
+same order wins. If no edit holds it, only the session that made the commit is named.
 """
 
 from collections import defaultdict
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.model.addresses import TraceLink, parse_address
+from flightlog.model.addresses import Address, TraceLink, parse_address
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Session
 from flightlog.model.text import pluralize
@@ -31,13 +32,13 @@ from flightlog.tracing.providers import TraceContext
 from flightlog.views.session.edits import LineEdit, count_matching_lines, find_commits, fingerprint_lines
 from flightlog.views.session.timeline import iter_turns
 
-_SLACK_MS = 5_000
-LINES_MAX = 100_000
-_NAME_CHARS = 7
+_SLACK_MS = 5_000  # git stores whole seconds, and a recorded edit may end after the commit started
+LINES_MAX = 100_000  # lines of a file that blame reads
+_NAME_CHARS = 7  # of a commit hash, as git abbreviates it in tool output
 
 
 class BlameLine(Struct, frozen=True):
-    """A line, and where it comes from; empty fields are not known."""
+    """A line and its origin; empty fields are unknown."""
 
     number: int
     text: str
@@ -49,108 +50,100 @@ class BlameLine(Struct, frozen=True):
     how: str = "no recorded edit holds this line"
 
 
-def attribute_lines(written: Path, first: int, last: int, ground: TraceContext) -> list[BlameLine]:
-    """Say who wrote lines `first` to `last` of a file; 0 for `last` is the end of it."""
+def attribute_lines(file: Path, first: int, last: int, context: TraceContext) -> list[BlameLine]:
+    """Return the origin of lines `first` to `last` of a file; `last` 0 means its end."""
     try:
-        body = written.read_text("utf-8", errors="replace")
+        body = file.read_text("utf-8", errors="replace")
     except (FileNotFoundError, IsADirectoryError):
-        raise NotFound(f"no such file: {written}", hint="flightlog blame FILE:LINE") from None
+        raise NotFound(f"no such file: {file}", hint="flightlog blame FILE:LINE") from None
     lines = body.split("\n")[: LINES_MAX + 1]
     lines = lines[:-1] if lines[-1] == "" else lines
     last = last or len(lines)
     if not 1 <= first <= last <= len(lines):
-        raise Invalid(
-            f"{written.name} has {pluralize(len(lines), 'line')}", hint=f"flightlog blame {written}:1-{len(lines)}"
-        )
-    path = ground.relative_path(written)
-    marks = fingerprint_lines(lines)
-    own = [edit for _, edits in ground.all_edits for edit in edits if edit.path in {path, str(written.resolve())}]
-    known = {each.number: each for each in _blame_with_git(ground, path, first, last)}
-    return [
-        _attribute_line(known.get(number) or CommittedLine(number, lines[number - 1], "", 0), marks, own, ground)
-        for number in range(first, last + 1)
-    ]
+        count = pluralize(len(lines), "line")
+        raise Invalid(f"{file.name} has {count}", hint=f"flightlog blame {file}:1-{len(lines)}")
+    path = context.relative_path(file)
+    fingerprints = fingerprint_lines(lines)
+    edits = [edit for _, own in context.all_edits for edit in own if edit.path in {path, str(file.resolve())}]
+    committed = {line.number: line for line in _blame_with_git(context, path, first, last)}
+    uncommitted = (CommittedLine(number, lines[number - 1], "", 0) for number in range(first, last + 1))
+    return [_attribute_line(committed.get(line.number, line), fingerprints, edits, context) for line in uncommitted]
 
 
-def _blame_with_git(ground: TraceContext, path: str, first: int, last: int) -> list[CommittedLine]:
-    """What git says; nothing for a file it does not know."""
-    if ground.repository is None:
+def _blame_with_git(context: TraceContext, path: str, first: int, last: int) -> list[CommittedLine]:
+    """Return git's blame, or nothing for a file that git does not know."""
+    if context.repository is None:
         return []
     try:
-        return blame_lines(ground.repository, path, first, last)
+        return blame_lines(context.repository, path, first, last)
     except GitError:
         return []
 
 
 def _attribute_line(
-    told: CommittedLine, marks: Sequence[str], own: Sequence[LineEdit], ground: TraceContext
+    line: CommittedLine, fingerprints: Sequence[str], edits: Sequence[LineEdit], context: TraceContext
 ) -> BlameLine:
-    before = told.at_ms + _SLACK_MS if told.commit else float("inf")
-    found = [
-        (count_matching_lines(edit, marks, told.number - 1), edit.at_ms, edit) for edit in own if edit.at_ms <= before
+    before = line.at_ms + _SLACK_MS if line.commit else float("inf")
+    candidates = [
+        (count, edit.at_ms, edit)
+        for edit in edits
+        if edit.at_ms <= before and (count := count_matching_lines(edit, fingerprints, line.number - 1))
     ]
-    found = [each for each in found if each[0]]
-    if not found:
-        return _attribute_to_commit(told, ground)
-    _, _, edit = max(found, key=lambda each: each[:2])
+    if not candidates:
+        return _attribute_to_commit(line, context)
+    _, _, edit = max(candidates, key=lambda candidate: candidate[:2])
     how = "the recorded edit that holds this line"
-    at = parse_address(edit.at)
-    prompt = _turn_prompt(ground.find_session(at.session), at.lane, at.turn)
-    return BlameLine(told.number, told.text, told.commit, edit.at, edit.address, prompt, edit.at_ms, how)
+    prompt = _turn_prompt(context, parse_address(edit.at))
+    return BlameLine(line.number, line.text, line.commit, edit.at, edit.address, prompt, edit.at_ms, how)
 
 
-def _attribute_to_commit(told: CommittedLine, ground: TraceContext) -> BlameLine:
-    """No edit holds it: a command may have written it, in the session that made its commit."""
-    for name in ground.archive.recordings if told.commit else ():
-        if not _mentions_commit(ground, name, told.commit):
-            continue
-        session = ground.find_session(name)
-        made = find_commits(session) if session else {}
-        step = next((at for short, at in made.items() if told.commit.startswith(short)), "")
+def _attribute_to_commit(line: CommittedLine, context: TraceContext) -> BlameLine:
+    """Name the step that made the line's commit: one of its commands may have written the line."""
+    for name in _sessions_mentioning(context, line.commit) if line.commit else ():
+        session = context.find_session(name)
+        commits = find_commits(session) if session else {}
+        step = next((at for short, at in commits.items() if line.commit.startswith(short)), "")
         if step:
-            at = parse_address(step)
             how = "no recorded edit holds this line; this step made its commit"
-            return BlameLine(
-                told.number, told.text, told.commit, step, "", _turn_prompt(session, at.lane, at.turn), told.at_ms, how
-            )
-    return BlameLine(told.number, told.text, told.commit, at_ms=told.at_ms)
+            prompt = _turn_prompt(context, parse_address(step))
+            return BlameLine(line.number, line.text, line.commit, step, "", prompt, line.at_ms, how)
+    return BlameLine(line.number, line.text, line.commit, at_ms=line.at_ms)
 
 
-def _mentions_commit(ground: TraceContext, session: str, commit: str) -> bool:
-    from flightlog.sources.foreign_json import find_lines  # noqa: PLC0415 - few lines need it
-
-    files = ground.archive.recordings[session].files
-    return any(True for file in files for _ in find_lines(file.path, commit[:7]))
-
-
-def _turn_prompt(session: Session | None, lane: str, turn: int) -> str:
-    own = iter_turns(session) if session else ()
-    return next((each.text for name, each in own if (name, each.number) == (lane, turn)), "")
+def _sessions_mentioning(context: TraceContext, commit: str) -> Iterator[str]:
+    for name, recording in context.archive.recordings.items():
+        if any(any(find_lines(file.path, commit[:_NAME_CHARS])) for file in recording.files):
+            yield name
 
 
-def commit_links(ground: TraceContext, session: Session, edits: Sequence[LineEdit]) -> Iterator[TraceLink]:
-    """Yield the commits that hold lines of a session, or that its tools say they made."""
-    repository = ground.repository
+def _turn_prompt(context: TraceContext, at: Address) -> str:
+    session = context.find_session(at.session)
+    turns = iter_turns(session) if session else ()
+    return next((turn.text for lane, turn in turns if (lane, turn.number) == (at.lane, at.turn)), "")
+
+
+def commit_links(context: TraceContext, session: Session, edits: Sequence[LineEdit]) -> Iterator[TraceLink]:
+    """Yield the commits that hold lines of a session, or that its tool output names."""
+    repository = context.repository
     if repository is None:
         return
-    at: dict[str, list[str]] = defaultdict(list)
+    steps: dict[str, list[str]] = defaultdict(list)
     paths = sorted({edit.path for edit in edits if not edit.path.startswith("/")})
     for commit, at_ms in commits_touching(repository, paths, (session.started_ms or 0) - _SLACK_MS):
-        at[commit] += steps_in_commit(repository, commit, at_ms, edits)
+        steps[commit] += steps_in_commit(repository, commit, at_ms, edits)
     for name, step in find_commits(session).items():
-        full = resolve_commit(repository, name)
-        if full:
-            at[full].append(step)
-    for commit, steps in at.items():
-        if steps:
-            yield TraceLink("commit", commit, commit_subject(repository, commit), tuple(dict.fromkeys(steps)))
+        if full := resolve_commit(repository, name):
+            steps[full].append(step)
+    for commit, own in steps.items():
+        if own:
+            yield TraceLink("commit", commit, commit_subject(repository, commit), tuple(dict.fromkeys(own)))
 
 
 def steps_in_commit(repository: Repository, commit: str, at_ms: int, edits: Iterable[LineEdit]) -> list[str]:
-    """Return the steps whose lines stand in what a commit added."""
+    """Return the steps whose lines are among those that a commit added."""
     lines: dict[str, set[str]] = defaultdict(set)
-    for each in iter_added_lines(repository, commit):
-        lines[each.path] |= {print_ for print_ in fingerprint_lines(each.lines) if print_}
+    for added in iter_added_lines(repository, commit):
+        lines[added.path].update(filter(None, fingerprint_lines(added.lines)))
     return [
         edit.at
         for edit in edits
@@ -158,21 +151,17 @@ def steps_in_commit(repository: Repository, commit: str, at_ms: int, edits: Iter
     ]
 
 
-def steps_behind_commit(ground: TraceContext, commit: str) -> list[str]:
-    """Return the steps, or at least sessions, that a commit comes from, as far as recordings say."""
-    repository = ground.repository
+def steps_behind_commit(context: TraceContext, commit: str) -> list[str]:
+    """Return the steps, or else the sessions, that a commit comes from."""
+    repository = context.repository
     if repository is None:
         return []
     at_ms = commit_times(repository, [commit]).get(commit, 0)
-    steps = [step for _, edits in ground.all_edits for step in steps_in_commit(repository, commit, at_ms, edits)]
-    return steps or [
-        recording.session
-        for recording in ground.archive.recordings.values()
-        if any(True for file in recording.files for _ in find_lines(file.path, commit[:_NAME_CHARS]))
-    ]
+    steps = [step for _, edits in context.all_edits for step in steps_in_commit(repository, commit, at_ms, edits)]
+    return steps or list(_sessions_mentioning(context, commit))
 
 
 def _shares_lines(edit: LineEdit, lines: set[str]) -> bool:
-    """Whether at least half of the smaller side is the same: one brace in common is nothing."""
-    own = {print_ for print_ in edit.lines if print_}
+    """Return whether half of the smaller side is shared; one common brace is not enough."""
+    own = set(filter(None, edit.lines))
     return bool(own & lines) and 2 * len(own & lines) >= min(len(own), len(lines))

@@ -1,13 +1,14 @@
 """Links and incidents of every feature.
 
-The rooms do not know each other: each tells `model.Incident`s, and retro is given them here.
+Features do not import each other: each reports `Incident`s, and retro receives them from here.
 
-Everything is opened when it is first asked for; a room that is not there offers nothing.
+Everything is opened on first use; a feature that is not used in a project has no links.
 """
 
 import functools
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from flightlog.archive.archive import Archive, Progress, open_archive
@@ -41,13 +42,13 @@ RUNS = "runs"
 
 def iter_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:
     """Yield the incidents of loop sessions, lab runs, running sessions and the dataset of a project."""
-    rooms: dict[IncidentRoom, Callable[[Runtime, Path], Iterator[Incident]]]
-    rooms = {"loop": _loop_incidents, "lab": _lab_incidents, "live": _live_incidents, "dataset": _dataset_incidents}
-    for room, found_in in rooms.items():
+    features: dict[IncidentRoom, Callable[[Runtime, Path], Iterator[Incident]]]
+    features = {"loop": _loop_incidents, "lab": _lab_incidents, "live": _live_incidents, "dataset": _dataset_incidents}
+    for feature, find in features.items():
         try:
-            yield from found_in(runtime, project)
+            yield from find(runtime, project)
         except FlightlogError:
-            yield Incident("room cannot be read", runtime.clock.now_ms(), room)
+            yield Incident("room cannot be read", runtime.clock.now_ms(), feature)
 
 
 def _loop_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:
@@ -58,20 +59,20 @@ def _loop_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:
 
 
 def _lab_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:
-    for book in open_runs(runtime, project / RUNS) if (project / RUNS).is_dir() else ():
-        yield from links.find_incidents(book.name, book.state)
+    for run in open_runs(runtime, project / RUNS) if (project / RUNS).is_dir() else ():
+        yield from links.find_incidents(run.name, run.state)
 
 
 def _live_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:
-    for seen in read_last_states(runtime):
-        here = [each for each in seen.state.sessions if Path(each.project_path).is_relative_to(project)]
-        yield from health.find_incidents(here, seen.broken, seen.now_ms)
+    for last in read_last_states(runtime):
+        sessions = [session for session in last.state.sessions if Path(session.project_path).is_relative_to(project)]
+        yield from health.find_incidents(sessions, last.broken, last.now_ms)
 
 
 def _dataset_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:
-    place = find_dataset(runtime, project) if (project / ".git").exists() else None
-    if place is not None:
-        yield from check.find_incidents(check.check_dataset(place), runtime.clock.now_ms())
+    dirs = find_dataset(runtime, project) if (project / ".git").exists() else None
+    if dirs is not None:
+        yield from check.find_incidents(check.check_dataset(dirs), runtime.clock.now_ms())
 
 
 class TraceContext:
@@ -84,7 +85,10 @@ class TraceContext:
         archive: Archive | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Stand in `folder`; nothing is read yet. `progress` is told how far a look at every session is."""
+        """Trace in the project around `folder`; nothing is read yet.
+
+        `progress` receives the progress of reading all sessions.
+        """
         self._runtime = runtime
         self._progress = progress
         self.folder = project_of(folder or Path(runtime.cwd))
@@ -93,7 +97,7 @@ class TraceContext:
 
     @functools.cached_property
     def repository(self) -> Repository | None:
-        """The repository here, if there is one."""
+        """Return the repository here, if there is one."""
         return find_repository(self.folder, trusted=is_trusted(self._runtime, self.folder))
 
     @functools.cached_property
@@ -102,12 +106,12 @@ class TraceContext:
 
     @functools.cached_property
     def runs(self) -> RunLinks:
-        """The runs here."""
+        """Return links to the runs here."""
         return RunLinks(service.open_runs(self._runtime, self.folder / service.RUNS), self._runtime.program_path)
 
     @functools.cached_property
     def link_providers(self) -> tuple[LinkProvider, ...]:
-        """What the rooms offer: one line for each."""
+        """Return the link provider of each feature."""
         return (
             self.runs,
             TaskLinks(all_sessions(self._runtime, self.folder)),
@@ -116,47 +120,45 @@ class TraceContext:
             RequestLinks(self.archive),
         )
 
-    @functools.cache  # noqa: B019 - a ground lives as long as one question
+    @functools.cache  # noqa: B019 - a context lives as long as one trace
     def find_session(self, name: str) -> Session | None:
-        """Tell a session, recorded by the agent or in a run; None when it is not on record."""
+        """Return a session, recorded by the agent or in a run, or None."""
         if name in self.archive.recordings:
             return self.archive.read_session(name)
         return self.runs.read_session(name)
 
-    def resolve_session_id(self, written: str) -> str:
-        """Return the full id of the one session that begins with `written`."""
-        of_runs = self.runs.sessions_starting_with(written)
-        try:
-            found = {self.archive.find_recording(written).session, *of_runs}
-        except NotFound:
-            found = set(of_runs)
-        if len(found) > 1:
-            raise Invalid(f"{len(found)} sessions begin with {written!r}", hint="write more of it")
-        if not found:
-            raise NotFound(f"no session begins with {written!r}", hint="flightlog session list")
-        return found.pop()
+    def resolve_session_id(self, prefix: str) -> str:
+        """Return the full id of the only session that starts with `prefix`."""
+        matches = set(self.runs.sessions_starting_with(prefix))
+        with suppress(NotFound):
+            matches.add(self.archive.find_recording(prefix).session)
+        if len(matches) > 1:
+            raise Invalid(f"{len(matches)} sessions start with {prefix!r}", hint="use a longer prefix")
+        if not matches:
+            raise NotFound(f"no session starts with {prefix!r}", hint="flightlog session list")
+        return matches.pop()
 
     def edits_of_session(self, session: Session) -> tuple[LineEdit, ...]:
-        """Return what a session wrote; paths inside the project are as the project names them."""
+        """Return the edits of a session, with paths relative to the project where possible."""
         own = self.runs.edits_of_session(session)
         if own is None:
-            known = dict(self.archive.iter_edits([session.id]))
-            own = known.get(session.id, edits_of_session(session))
+            indexed = dict(self.archive.iter_edits([session.id]))
+            own = indexed.get(session.id, edits_of_session(session))
         return tuple(self._to_project_path(edit, session.cwd) for edit in own)
 
     @functools.cached_property
     def all_edits(self) -> tuple[tuple[str, tuple[LineEdit, ...]], ...]:
-        """What every session wrote, session by session; what lies outside the project keeps its path."""
-        found = self.archive.iter_edits(progress=self._progress)
-        told = [(session, tuple(self._to_project_path(edit, "") for edit in own)) for session, own in found]
+        """Return the edits of every session; those outside the project keep their path."""
+        indexed = self.archive.iter_edits(progress=self._progress)
+        edits = [(session, tuple(self._to_project_path(edit, "") for edit in own)) for session, own in indexed]
         for name in self.runs.sessions_starting_with(""):
             session = self.find_session(name)
-            told += [(name, self.edits_of_session(session))] if session is not None else []
-        return tuple(told)
+            edits += [(name, self.edits_of_session(session))] if session is not None else []
+        return tuple(edits)
 
-    def relative_path(self, written: Path) -> str:
-        """Return a file's path as the project names it."""
-        return os.path.relpath(written.resolve(), self.folder.resolve())
+    def relative_path(self, file: Path) -> str:
+        """Return a file's path relative to the project."""
+        return os.path.relpath(file.resolve(), self.folder.resolve())
 
     def _to_project_path(self, edit: LineEdit, cwd: str) -> LineEdit:
         top = self._top
@@ -167,33 +169,33 @@ class TraceContext:
 
 
 class RequestLinks:
-    """The requests that transcripts name."""
+    """Links to the API requests that transcripts name."""
 
     def __init__(self, archive: Archive) -> None:
-        """Look in the recordings of `archive`."""
+        """Use the recordings of `archive`."""
         self._archive = archive
 
-    def find_links(self, written: str) -> Iterator[TraceLink]:
-        """Yield the request of that id; every transcript is searched for it."""
-        if not written.startswith("req_"):
+    def find_links(self, prefix: str) -> Iterator[TraceLink]:
+        """Yield the requests whose id starts with `prefix`, by searching every transcript."""
+        if not prefix.startswith("req_"):
             return
         for recording in self._archive.recordings.values():
-            if any(True for file in recording.files for _ in find_lines(file.path, written)):
-                told = self._archive.read_session(recording.session)
-                yield from (link for link in self.links_for_session(told) if link.address.startswith(written))
+            if any(any(find_lines(file.path, prefix)) for file in recording.files):
+                session = self._archive.read_session(recording.session)
+                yield from (link for link in self.links_for_session(session) if link.address.startswith(prefix))
 
     def links_for_session(self, session: Session) -> Iterator[TraceLink]:
-        """Yield the requests of a session, each at the step that answered it."""
+        """Yield the requests of a session, each at the step that it returned."""
         if session.id in self._archive.recordings:
             for at, step in iter_steps(session):
                 if step.request_id:
                     yield TraceLink("request", step.request_id, step.model, (str(at),))
 
 
-def iter_provider_links(ground: TraceContext, session: Session) -> Iterator[TraceLink]:
-    """Yield everything the rooms offer on a session; one that cannot be read is noted."""
-    for offer in ground.link_providers:
+def iter_provider_links(context: TraceContext, session: Session) -> Iterator[TraceLink]:
+    """Yield every provider's links for a session; note those that cannot be read."""
+    for provider in context.link_providers:
         try:
-            yield from offer.links_for_session(session)
+            yield from provider.links_for_session(session)
         except FlightlogError as error:
-            ground.troubles.append(error.message)
+            context.troubles.append(error.message)

@@ -1,10 +1,11 @@
-"""One search over what the rooms of a project hold by name and by word: runs, loops, findings, issues.
+"""Search the features of a project by name and text: runs, loops, findings, issues.
 
-Sessions are searched by the archive's own index; what is here is small enough to be read when asked.
-A room that cannot be read is left out and said.
+Sessions are searched by the archive's index; these are few enough to be read on demand. A feature
+that cannot be read is reported and left out.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,12 +19,12 @@ from flightlog.model.text import one_line
 from flightlog.privacy.service import make_redactor
 from flightlog.retro import store
 
-HITS_MAX = 30
-_WIDTH = 160
+HITS_MAX = 30  # per feature
+_WIDTH = 160  # of a title or an excerpt
 
 
 class ProjectMatch(Struct, frozen=True):
-    """Something that has the words; `address` is what `flightlog trace` takes."""
+    """Something that contains the text; `flightlog trace` takes its `address`."""
 
     kind: str
     address: str
@@ -32,35 +33,31 @@ class ProjectMatch(Struct, frozen=True):
 
 
 class ProjectSearchResults(Struct, frozen=True):
-    """What was found, and which rooms could not be looked into."""
+    """The matches, and the features that could not be read."""
 
     hits: tuple[ProjectMatch, ...]
     left_out: tuple[str, ...] = ()
 
 
-def search_project(runtime: Runtime, typed: str, folder: Path | None = None) -> ProjectSearchResults:
-    """Find `typed`, in either case, in the rooms of the project at `folder`."""
+def search_project(runtime: Runtime, text: str, folder: Path | None = None) -> ProjectSearchResults:
+    """Find `text`, ignoring case, in the features of the project at `folder`."""
     project = store.project_of(folder or Path(runtime.cwd))
     hits: list[ProjectMatch] = []
     left_out: list[str] = []
-    for name, offer in _ROOMS.items():
+    for name, iter_matches in _ROOMS.items():
         try:
-            hits += _matching_hits(offer(runtime, project), typed.strip().lower())
+            hits += _matching_hits(iter_matches(runtime, project), text.strip().lower())
         except (FlightlogError, OSError) as error:
             left_out.append(f"{name}: {error}")
     return ProjectSearchResults(tuple(hits), tuple(left_out))
 
 
-def _matching_hits(offered: Iterator[ProjectMatch], needle: str) -> list[ProjectMatch]:
-    kept: list[ProjectMatch] = []
-    for hit in offered if needle else ():
-        if needle in f"{hit.address}\n{hit.title}\n{hit.text}".lower():
-            kept.append(
-                ProjectMatch(hit.kind, hit.address, one_line(hit.title, _WIDTH), _text_around(hit.text, needle))
-            )
-        if len(kept) >= HITS_MAX:
-            break
-    return kept
+def _matching_hits(candidates: Iterator[ProjectMatch], needle: str) -> list[ProjectMatch]:
+    matches = (hit for hit in candidates if needle in f"{hit.address}\n{hit.title}\n{hit.text}".lower())
+    return [
+        ProjectMatch(hit.kind, hit.address, one_line(hit.title, _WIDTH), _text_around(hit.text, needle))
+        for hit in islice(matches if needle else (), HITS_MAX)
+    ]
 
 
 def _text_around(text: str, needle: str) -> str:
@@ -69,11 +66,11 @@ def _text_around(text: str, needle: str) -> str:
 
 
 def _iter_runs(runtime: Runtime, project: Path) -> Iterator[ProjectMatch]:
-    for book in service.open_runs(runtime, project / service.RUNS):
-        first = book.planned_sessions()[0].name
-        said = " · ".join(each.prompt for each in book.config.sessions)
-        words = f"{book.config.hypothesis or ''} {' '.join(book.config.tags)}".strip()
-        yield ProjectMatch("run", f"{book.name}/{first}", f"{book.name} {words}", said)
+    for run in service.open_runs(runtime, project / service.RUNS):
+        first = run.planned_sessions()[0].name
+        prompts = " · ".join(session.prompt for session in run.config.sessions)
+        words = f"{run.config.hypothesis or ''} {' '.join(run.config.tags)}".strip()
+        yield ProjectMatch("run", f"{run.name}/{first}", f"{run.name} {words}", prompts)
 
 
 def _iter_tasks(runtime: Runtime, project: Path) -> Iterator[ProjectMatch]:
@@ -85,14 +82,14 @@ def _iter_tasks(runtime: Runtime, project: Path) -> Iterator[ProjectMatch]:
 
 def _iter_findings(runtime: Runtime, project: Path) -> Iterator[ProjectMatch]:
     analysis, _ = store.read_analysis_and_board(runtime, project)
-    for each in analysis.patterns if analysis else ():
-        yield ProjectMatch("finding", each.id, each.label, each.detail)
+    for pattern in analysis.patterns if analysis else ():
+        yield ProjectMatch("finding", pattern.id, pattern.label, pattern.detail)
 
 
 def _iter_issues(runtime: Runtime, project: Path) -> Iterator[ProjectMatch]:
     _, board = store.read_analysis_and_board(runtime, project)
-    for each in board.issues.values():
-        yield ProjectMatch("issue", each.id, each.title, each.description)
+    for issue in board.issues.values():
+        yield ProjectMatch("issue", issue.id, issue.title, issue.description)
 
 
 _ROOMS: dict[str, Callable[[Runtime, Path], Iterator[ProjectMatch]]] = {

@@ -129,7 +129,7 @@ async def _opened(there):
 
 
 def test_a_place_that_is_none_is_said():
-    with pytest.raises(Invalid, match="not a place"):
+    with pytest.raises(Invalid, match="not an executor"):
         asyncio.run(_opened(open_executor("ssh://somewhere", 1)))
 
 

@@ -80,7 +80,7 @@ def test_branches_stay_and_the_current_thread_is_the_main_one():
     assert places == {"Question": "g1#1", "Second answer": "g1#1.1", "Next question": "g1#2",
                       "First answer": "g1@branch-1#1.1"}  # fmt: skip
     assert chat.branches == 1
-    assert [mark.kind for mark in digest_chat(chat, "1").frictions] == ["answered anew"]
+    assert [mark.kind for mark in digest_chat(chat, "1").frictions] == ["regenerated answer"]
 
 
 def test_canvases_attachments_pictures_and_speech_survive():

@@ -1,4 +1,4 @@
-"""Where jobs are carried out: here, or on the machines of a cluster; the same jobs, the same results."""
+"""Executors of jobs: this machine or a Dask cluster, with the same results."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -15,7 +15,7 @@ LOCAL = "local"
 
 
 def executors(on: str) -> JobExecutors:
-    """Return what opens executors at the place a person names: `local`, or the address of a Dask scheduler."""
+    """Return what opens executors at `on`: `local`, or the address of a Dask scheduler."""
 
     def open_in_thread(parallel: int) -> AbstractContextManager[Callable[[Job], "Future[bytes]"]]:
         from flightlog.app.jobs.executors import open_job_queue  # noqa: PLC0415 - few commands have jobs
@@ -27,16 +27,16 @@ def executors(on: str) -> JobExecutors:
 
 @asynccontextmanager
 async def open_executor(on: str, parallel: int) -> AsyncIterator[JobExecutor]:
-    """Open the place a person names: `local`, or the address of a Dask scheduler."""
+    """Open an executor at `on`: `local`, or the address of a Dask scheduler."""
     if on == LOCAL:
-        from flightlog.app.jobs.executors import open_local_executor  # noqa: PLC0415 - a cluster needs none of it
+        from flightlog.app.jobs.executors import open_local_executor  # noqa: PLC0415 - few commands have jobs
 
-        async with open_local_executor(parallel) as here:
-            yield here
+        async with open_local_executor(parallel) as executor:
+            yield executor
     elif on.startswith(("tcp://", "tls://", "ws://", "wss://")):
-        from flightlog.app.jobs.executors import connect_cluster  # noqa: PLC0415 - an extra
+        from flightlog.app.jobs.executors import connect_cluster  # noqa: PLC0415 - as above
 
-        async with connect_cluster(on) as there:
-            yield there
+        async with connect_cluster(on) as cluster:
+            yield cluster
     else:
-        raise Invalid(f"not a place for jobs: {on[:80]!r}", hint="write `local` or `tcp://scheduler:8786`")
+        raise Invalid(f"not an executor: {on[:80]!r}", hint="write `local` or `tcp://scheduler:8786`")

@@ -1,7 +1,7 @@
-"""One job in a process of its own: `python -m flightlog.app.jobs WORK`, the payload on stdin, the result on stdout.
+"""Run one job in its own process: `python -m flightlog.app.jobs WORK`, payload on stdin.
 
-Jobs that run agents or convert for minutes are carried out so: a worker's threads share nothing with
-them, and they die with it.
+The result goes to stdout. Jobs that run agents or convert for minutes run like this: they share
+nothing with a worker's threads, and they die with it.
 """
 
 import sys
@@ -11,7 +11,7 @@ from flightlog.model.errors import FlightlogError
 
 
 def main() -> int:
-    """Carry the job out; what a person can act on goes to stderr, the next step after a tab."""
+    """Run the job; write an error's message, a tab and its hint to stderr."""
     try:
         result = ALONE[sys.argv[1]](sys.stdin.buffer.read())
     except FlightlogError as error:

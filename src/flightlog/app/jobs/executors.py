@@ -1,8 +1,10 @@
-"""Local processes, Dask cluster.
+"""Executors: local threads and processes, or a Dask cluster.
 
-A job has the key it is known by, so that one that is asked for again while its result is there is
-not carried out again. A worker that dies has its jobs carried out by another; one that kills several
-workers is given up. What jobs have in common is a task of its own, made again when its holder dies.
+A job's key identifies it, so that a job submitted again while its result exists does not run
+again.
+If a worker dies, another one runs its jobs; a job that kills several workers fails. Bytes that
+jobs
+share are a task of their own, recomputed if its worker dies.
 """
 
 import asyncio
@@ -21,21 +23,21 @@ from flightlog.app.jobs.handlers import SAMPLE, carry_out
 from flightlog.model.errors import FlightlogError, Unavailable, optional_import
 from flightlog.model.runtime import Job, JobError
 
-_CONNECT_S = 20.0
+_CONNECT_S = 20.0  # a scheduler in another region answers within it
 _SAME = "install the same flightlog on every worker: pip install 'flightlog[scale]'"
-_THREADS = 8
+_THREADS = 8  # jobs mostly wait for processes and the network
 
 
 class DaskExecutor:
-    """The workers behind one scheduler."""
+    """The workers of one scheduler."""
 
     def __init__(self, client: Any) -> None:
-        """Take an open client."""
+        """Use an open client."""
         self._client = client
         self._shared: dict[str, Any] = {}
 
     async def submit(self, job: Job) -> bytes:
-        """Carry one job out on some worker."""
+        """Run one job on a worker and return its result."""
         from distributed import KilledWorker  # noqa: PLC0415 - an extra
 
         future = self._client.submit(
@@ -44,10 +46,10 @@ class DaskExecutor:
         try:
             result = await future
         except KilledWorker as error:
-            raise JobError(f"it took several workers down: {error}"[:500]) from error
+            raise JobError(f"the job killed several workers: {error}"[:500]) from error
         except asyncio.CancelledError:
             if future.status == "cancelled":
-                raise JobError("the cluster lost it") from None
+                raise JobError("the cluster lost the job") from None
             await future.cancel()
             raise
         except FlightlogError:
@@ -60,7 +62,7 @@ class DaskExecutor:
         return result
 
     def _share_bytes(self, data: bytes) -> Any:
-        """Bytes that many jobs have in common, as a task that any worker can make again."""
+        """Return shared bytes as a task that any worker can recompute."""
         if not data:
             return data
         name = hashlib.sha256(data).hexdigest()[:32]
@@ -71,7 +73,7 @@ class DaskExecutor:
 
 @asynccontextmanager
 async def connect_cluster(address: str, connect_s: float = _CONNECT_S) -> AsyncIterator[DaskExecutor]:
-    """Connect to a scheduler."""
+    """Connect to a scheduler, or raise `Unavailable`."""
     with optional_import():
         from distributed import Client  # noqa: PLC0415 - an extra
     try:
@@ -92,17 +94,17 @@ def _return_bytes(data: bytes) -> bytes:
 
 @contextmanager
 def open_job_queue(on: str, parallel: int = _THREADS) -> Iterator[Callable[[Job], "Future[bytes]"]]:
-    """Open a place for the length of a block; the value takes jobs."""
+    """Open an executor in a thread; yield a function that submits jobs."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="jobs", daemon=True)
     thread.start()
-    there = open_executor(on, parallel)
+    executor = open_executor(on, parallel)
     try:
-        jobs = asyncio.run_coroutine_threadsafe(there.__aenter__(), loop).result()
+        jobs = asyncio.run_coroutine_threadsafe(executor.__aenter__(), loop).result()
         try:
             yield lambda job: asyncio.run_coroutine_threadsafe(jobs.submit(job), loop)
         finally:
-            asyncio.run_coroutine_threadsafe(there.__aexit__(None, None, None), loop).result()
+            asyncio.run_coroutine_threadsafe(executor.__aexit__(None, None, None), loop).result()
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
@@ -110,22 +112,22 @@ def open_job_queue(on: str, parallel: int = _THREADS) -> Iterator[Callable[[Job]
 
 
 class LocalExecutor:
-    """This machine."""
+    """Runs jobs on this machine."""
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
-        """Take threads for what blocks."""
+        """Run blocking jobs in `threads`."""
         self._threads = threads
         self._http: Any = None
 
     async def submit(self, job: Job) -> bytes:
-        """Carry one job out."""
+        """Run one job and return its result."""
         if job.work == SAMPLE:
             return await self._send_sample(job)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, carry_out, job.work, job.payload, job.shared)
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the HTTP connections."""
         if self._http is not None:
             await self._http.close()
 
@@ -134,16 +136,16 @@ class LocalExecutor:
 
         if self._http is None:
             self._http = send.open_client()
-        came = await send.send_request(self._http, send.decode_call(job.payload), job.shared, os.environ)
-        return msgspec.json.encode(came)
+        response = await send.send_request(self._http, send.decode_call(job.payload), job.shared, os.environ)
+        return msgspec.json.encode(response)
 
 
 @asynccontextmanager
 async def open_local_executor(parallel: int) -> AsyncIterator[LocalExecutor]:
-    """Open this machine for so many jobs at once."""
+    """Open an executor for `parallel` jobs at once on this machine."""
     with ThreadPoolExecutor(parallel, thread_name_prefix="job") as threads:
-        here = LocalExecutor(threads)
+        executor = LocalExecutor(threads)
         try:
-            yield here
+            yield executor
         finally:
-            await here.close()
+            await executor.close()

@@ -1,7 +1,7 @@
-"""What jobs can be, by name: functions of bytes that a worker process finds by importing this package.
+"""Kinds of jobs by name: functions of bytes that a worker process imports.
 
-Each reads the environment of the machine it runs on, the key among it; a job carries none. Sending a
-request is done by the worker's own thread; everything else in a process of its own (`__main__`).
+Each reads the environment of its machine, including the API key; a job carries none. The worker's
+thread sends requests; every other job runs in its own process (`__main__`).
 """
 
 import os
@@ -18,54 +18,54 @@ SAMPLE = "sample"
 
 
 def carry_out(work: str, payload: bytes, shared: bytes) -> bytes:
-    """Carry a job out, on a worker."""
+    """Run a job on a worker and return its result."""
     if work == SAMPLE:
         from flightlog.lab.resample.send import run_send_job  # noqa: PLC0415 - a worker imports what it does
 
         return run_send_job(payload, shared, os.environ)
     if work not in ALONE:
         raise Invalid(
-            f"this worker knows no work named {work[:40]!r}",
+            f"this worker does not know the job kind {work[:40]!r}",
             hint="install the same flightlog on every worker: pip install 'flightlog[scale]'",
         )
-    # It dies with the thread that waits for it, and so with the worker.
+    # The prefix ends the process with the thread that waits for it, and so with the worker.
     words = [*parent_death_prefix(os.environ.get("PATH", os.defpath)), sys.executable, "-m", "flightlog.app.jobs", work]
     done = subprocess.run(words, input=payload + shared, capture_output=True, check=False)
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace")[-2000:]
-        message, _, hint = said.partition("\t")
-        raise Unavailable(message or f"a job ended with {done.returncode}", hint=hint or "run the command again")
+        message, _, hint = done.stderr.decode("utf-8", "replace")[-2000:].partition("\t")
+        problem = message or f"a job failed with exit code {done.returncode}"
+        raise Unavailable(problem, hint=hint or "run the command again")
     return done.stdout
 
 
 def run_session_job(payload: bytes) -> bytes:
-    """Carry one session of a run out, in the run's directory."""
+    """Run one session of a run, in the run's directory."""
     from flightlog.app.runtime import open_runtime  # noqa: PLC0415 - a worker imports what it does
     from flightlog.lab import service  # noqa: PLC0415 - a worker imports what it does
     from flightlog.lab.runner.run import execute_session_job  # noqa: PLC0415 - as above
 
     runtime = open_runtime()
-    # The process that sent the job has asked for consent, here and below.
+    # The process that sent the job has checked consent, here and below.
     return execute_session_job(payload, service.prepare_run(runtime, lambda *_: None, permit=lambda *_: None))
 
 
 def run_replay_job(payload: bytes) -> bytes:
-    """Carry one branch out; one that was in flight when its worker died is tried once more."""
+    """Continue one branch; retry it if it was in flight when its worker died."""
     from flightlog.app.runtime import open_runtime  # noqa: PLC0415 - a worker imports what it does
     from flightlog.lab import service  # noqa: PLC0415 - a worker imports what it does
     from flightlog.lab.runner.run import continue_run  # noqa: PLC0415 - as above
 
     runtime = open_runtime()
     path = Path(payload.decode())
-    book = service.open_run(runtime, path.parent, str(path))
-    if book.state.ended is None:
-        here = service.prepare_run(runtime, lambda *_: None, permit=lambda *_: None)
-        continue_run(book, here, again=bool(book.state.in_flight))
+    run = service.open_run(runtime, path.parent, str(path))
+    if run.state.ended is None:
+        context = service.prepare_run(runtime, lambda *_: None, permit=lambda *_: None)
+        continue_run(run, context, again=bool(run.state.in_flight))
     return b""
 
 
 def run_archive_job(payload: bytes) -> bytes:
-    """Make something of a few sessions of the archive."""
+    """Export a chunk of the archive's sessions."""
     from flightlog.app.runtime import open_runtime  # noqa: PLC0415 - a worker imports what it does
     from flightlog.archive.bulk_export import run_archive_chunk  # noqa: PLC0415 - as above
 

@@ -1,1 +1,1 @@
-"""Sessions to rows."""
+"""Extraction of dataset rows from sessions, commits and older layouts."""

@@ -1,7 +1,7 @@
-"""Commits as rows, and which session and turn made them.
+"""Commit rows, and which session and turn made a commit.
 
-A commit belongs to the turn whose tool output names it, as `git commit` does; failing that, to a turn that
-ran a command with `commit` in it at that time. Who made a commit is not recorded.
+A commit belongs to the turn whose tool output names it, as `git commit` does; otherwise to a turn
+that ran a command with `commit` in it at that time. Authors are not recorded.
 """
 
 import re
@@ -14,61 +14,55 @@ from flightlog.dataset.rows import AnyRow, CommitRow, UpdateRow, chat_name, form
 from flightlog.model.session import Session, ToolCall, Turn
 from flightlog.store.git.history import FILES_MAX, Commit
 
+# the line that `git commit` prints: `[branch 1a2b3c4]`
 _NAMED = re.compile(r"\[[^\]\n]{1,200}? ([0-9a-f]{7,40})\]")
-_OUTPUT_CHARS = 20_000
-_SLACK_MS = 2_000
+_OUTPUT_CHARS = 20_000  # of a tool output, searched for commit hashes
+_SLACK_MS = 2_000  # git stores whole seconds, and a call's times may be rounded too
 
 Maker = tuple[str, str]  # session, chat
 
 
 def find_makers(session: Session, commits: Iterable[Commit]) -> dict[str, Maker]:
-    """Say which of these commits the turns of `session` made."""
-    known = list(commits)
-    found: dict[str, Maker] = {}
+    """Return which of these commits the turns of `session` made, as session and chat."""
+    candidates = list(commits)
+    makers: dict[str, Maker] = {}
     for turn in session.turns:
         chat = chat_name(session.id, uuid_of(turn), turn.at_ms)
         for call in _commit_calls(turn):
-            named = _NAMED.findall(call.output[:_OUTPUT_CHARS])
-            for commit in known:
-                if any(commit.hash.startswith(name) for name in named) or _is_during_call(call, turn, commit):
-                    found.setdefault(commit.hash, (session.id, chat))
-    return found
+            hashes = _NAMED.findall(call.output[:_OUTPUT_CHARS])
+            for commit in candidates:
+                if any(commit.hash.startswith(prefix) for prefix in hashes) or _is_during_call(call, turn, commit):
+                    makers.setdefault(commit.hash, (session.id, chat))
+    return makers
 
 
 def mentions_commits(turns: Iterable[Turn]) -> bool:
-    """Whether a turn may have made a commit at all."""
-    return any(True for turn in turns for _ in _commit_calls(turn))
+    """Return whether a turn may have made a commit."""
+    return any(any(_commit_calls(turn)) for turn in turns)
 
 
 def build_rows(commits: Iterable[Commit], made_by: Mapping[str, Maker], times: Mapping[str, int]) -> list[AnyRow]:
-    """Return a row for each commit that is not only about the dataset, and what it says of others."""
-    told: list[AnyRow] = []
+    """Return a row for each commit with files outside the dataset, and updates of reverted ones."""
+    rows: list[AnyRow] = []
     for commit in commits:
         if commit.files and all(name.startswith(f"{ROOT}/") for name in commit.files):
             continue
-        told.append(
-            _commit_row(commit, made_by.get(commit.hash), times.get(commit.parents[0] if commit.parents else ""))
-        )
+        before_ms = times.get(commit.parents[0] if commit.parents else "")
+        rows.append(_commit_row(commit, made_by.get(commit.hash), before_ms))
         if commit.reverted_commit:
-            told += judgment_rows(
-                f"commit:{commit.reverted_commit}", {"reverted": True, "reverted_by": commit.hash}, commit.at_ms
-            )
-    return told
+            values = {"reverted": True, "reverted_by": commit.hash}
+            rows += judgment_rows(f"commit:{commit.reverted_commit}", values, commit.at_ms)
+    return rows
 
 
 def judgment_rows(key: str, values: Mapping[str, object], at_ms: int) -> list[AnyRow]:
-    """Return later judgements of a row as rows of their own."""
-    return [
-        UpdateRow(
-            id=f"update-{field}-{at_ms}-{key}"[:120],
-            timestamp=format_row_time(at_ms),
-            of=key,
-            field=field,
-            value=value,
-            rev=at_ms,
-        )
-        for field, value in values.items()
-    ]
+    """Return later judgments of the row `key` as rows of their own."""
+    rows: list[AnyRow] = []
+    for field, value in values.items():
+        name = f"update-{field}-{at_ms}-{key}"[:120]
+        time = format_row_time(at_ms)
+        rows.append(UpdateRow(id=name, timestamp=time, of=key, field=field, value=value, rev=at_ms))
+    return rows
 
 
 def _commit_row(commit: Commit, maker: Maker | None, before_ms: int | None) -> CommitRow:
@@ -98,7 +92,8 @@ def _commit_row(commit: Commit, maker: Maker | None, before_ms: int | None) -> C
 def _commit_calls(turn: Turn) -> Iterable[ToolCall]:
     for step in turn.steps:
         for call in step.calls:
-            command = (call.ran_input or call.input).get("command") or (call.ran_input or call.input).get("cmd")
+            arguments = call.ran_input or call.input
+            command = arguments.get("command") or arguments.get("cmd")
             if isinstance(command, str) and "commit" in command and not call.is_error:
                 yield call
 

@@ -1,7 +1,8 @@
-"""What may be written of a row: no words without consent, nothing private with it.
+"""Apply consent to rows: no words without it, nothing private with it.
 
-The order matters: withhold, redact whole, then cut. A secret that is cut in half before it is looked
-for is a secret that is written.
+The order matters: withhold, redact whole, then cut. A secret cut in half before the search would
+not
+be recognized.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,56 +26,57 @@ _LIMITS = {
 }
 
 
-def permitted_rows(rows: Iterable[AnyRow | Row], records: JsonRedactor, *, words: bool) -> list[Redacted[Row]]:
-    """Return rows as they may be written, each with how much was removed from it."""
-    given = [(row if isinstance(row, dict) else to_dict(row), _text_limits(row)) for row in rows]
-    whole = [_drop_counts(row, limits) if words else withhold_words(row) for row, limits in given]
-    redacted = count_each(whole, records.redact_value(whole))
-    return [_shorten_texts(row, *about) for row, about in zip(redacted, given, strict=True)]
+def permitted_rows(rows: Iterable[AnyRow | Row], redactor: JsonRedactor, *, words: bool) -> list[Redacted[Row]]:
+    """Return the rows as they may be written, each with the number of redactions."""
+    originals = [(row if isinstance(row, dict) else to_dict(row), _text_limits(row)) for row in rows]
+    whole = [_drop_counts(row, limits) if words else withhold_words(row) for row, limits in originals]
+    redacted = count_each(whole, redactor.redact_value(whole))
+    return [_shorten_texts(row, *original) for row, original in zip(redacted, originals, strict=True)]
 
 
 def values_of(rows: Iterable[Redacted[Row]]) -> list[Row]:
-    """Return the rows without how much was removed from them."""
+    """Return the rows without the number of redactions."""
     return [row.value for row in rows]
 
 
 def withhold_words(row: Row) -> Row:
-    """Return a row without its words; how many there were stays."""
-    made = dict(row)
+    """Return a row without its words; the number of characters stays."""
+    withheld = dict(row)
     for name in WORDS:
-        if made.get(name):
-            made.setdefault(f"{name}_chars", len(str(made[name])))
-        if name in made:
-            made[name] = None
-    if made.get("target_chars"):
-        made["target"] = None
-    if any(name in made for name in ("input", "output", "summary", "message")):
-        made["words"] = WITHHELD
-    made.pop("result_summary", None)
-    made.pop("result_summary_chars", None)
-    return made
+        if withheld.get(name):
+            withheld.setdefault(f"{name}_chars", len(str(withheld[name])))
+        if name in withheld:
+            withheld[name] = None
+    if withheld.get("target_chars"):
+        withheld["target"] = None
+    if any(name in withheld for name in ("input", "output", "summary", "message")):
+        withheld["words"] = WITHHELD
+    withheld.pop("result_summary", None)
+    withheld.pop("result_summary_chars", None)
+    return withheld
 
 
 def _text_limits(row: AnyRow | Row) -> dict[str, int]:
-    """Return how long each text of a row may be; the summary of a session of ours is its title."""
+    """Return the longest length of each text; the summary of our own session row is its title."""
     return _LIMITS | {"summary": TITLE_WIDTH} if isinstance(row, SessionRow) else _LIMITS
 
 
 def _drop_counts(row: Row, limits: Mapping[str, int]) -> Row:
-    """Return a row without the counts of its words; a text that will be cut keeps its count."""
-    made = {name: value for name, value in row.items() if name != "target_chars"}
+    """Return a row without the lengths of its texts, except of those that will be cut."""
+    row_without_counts = {name: value for name, value in row.items() if name != "target_chars"}
     for name in WORDS:
-        if isinstance(made.get(name), str) and made.get(f"{name}_chars", 0) <= limits.get(name, 0):
-            made.pop(f"{name}_chars", None)
-    return made
+        if isinstance(row_without_counts.get(name), str) and row_without_counts.get(f"{name}_chars", 0) <= limits.get(
+            name, 0
+        ):
+            row_without_counts.pop(f"{name}_chars", None)
+    return row_without_counts
 
 
 def _shorten_texts(redacted: Redacted[Row], before: Row, limits: Mapping[str, int]) -> Redacted[Row]:
-    """Return a redacted row with its long texts cut."""
-    # Names of kinds are ours; a redactor that took one for something else must not break the row.
-    made = {**redacted.value, "kind": before["kind"]}
+    # The kind is our own word; a redactor that mistakes it for private must not break the row.
+    shortened = {**redacted.value, "kind": before["kind"]}
     for name, limit in limits.items():
-        text = made.get(name)
+        text = shortened.get(name)
         if isinstance(text, str):
-            made[name] = shorten_text(redacted.map(lambda _, text=text: text), limit).value  # type: ignore[misc]
-    return redacted.map(lambda _: made)
+            shortened[name] = shorten_text(redacted.map(lambda _, text=text: text), limit).value  # type: ignore[misc]
+    return redacted.map(lambda _: shortened)

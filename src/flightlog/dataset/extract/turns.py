@@ -1,9 +1,10 @@
 """Chat, action, session and orchestration rows.
 
-Pure, and blind to consent: the rows hold all words as they were said. `dataset.consent` redacts and cuts
-them. Takes whole sessions or the end of one; `Before` carries what came earlier.
+Pure, and without regard to consent: the rows hold the original text. `dataset.extract.consent`
+redacts and cuts it. Takes whole sessions or the last turns of one; `EarlierTurns` holds the rest.
 
-Agents that start within five seconds of each other form a parallel batch, as the source's rule is.
+Agents that start within five seconds of each other form a parallel batch, as in the source
+document's tool.
 """
 
 import posixpath
@@ -32,8 +33,8 @@ from flightlog.model.entries import PromptKind, text_of
 from flightlog.model.session import NoteKind, Session, Step, Subagent, ToolCall, Turn
 from flightlog.views.session.edits import changed_file
 
-FILES_MAX = 50
-INPUT_CHARS, OUTPUT_CHARS, RESULT_CHARS = 10_000, 50_000, 500
+FILES_MAX = 50  # file names per row
+INPUT_CHARS, OUTPUT_CHARS, RESULT_CHARS = 10_000, 50_000, 500  # longest texts of a row
 _TYPES = {
     **dict.fromkeys(("Read", "NotebookRead", "LS", "read_file", "read_many_files", "list_directory"), "read"),
     **dict.fromkeys(("Grep", "Glob", "WebSearch", "ToolSearch", "search_file_content", "glob"), "search"),
@@ -45,11 +46,11 @@ _TYPES = {
 _TARGETS = ("file_path", "notebook_path", "path", "pattern", "url", "query", "command", "description")
 FILE_FIELDS = ("file_path", "notebook_path", "path")
 _BY = {PromptKind.HUMAN: "human", PromptKind.TASK: "task", PromptKind.COMMAND: "command"}
-TOGETHER_MS = 5_000
+TOGETHER_MS = 5_000  # agents that start within it form a parallel batch
 
 
 class EarlierTurns(Struct, frozen=True):
-    """What earlier turns of a session add to its row."""
+    """Totals of earlier turns of a session."""
 
     chats: int = 0
     steps: int = 0
@@ -66,7 +67,7 @@ class EarlierTurns(Struct, frozen=True):
 
 
 def chat_rows(session: Session, top: str) -> Iterator[tuple[Turn, ChatRow]]:
-    """Yield a row for each turn."""
+    """Yield each turn with its row."""
     for turn in session.turns:
         yield turn, _chat_row(session, turn, top)
 
@@ -79,8 +80,8 @@ def action_rows(session: Session, turn: Turn, top: str, lane: str = "") -> Itera
             yield _action_row(session, step, call, top, (chat_id, lane))
 
 
-def session_row(session: Session, total: EarlierTurns, crew: Sequence[SubagentUsage]) -> SessionRow:
-    """Return the row of a session whose turns add up to `total`, with its subagents."""
+def session_row(session: Session, total: EarlierTurns, subagents: Sequence[SubagentUsage]) -> SessionRow:
+    """Return the row of a session with these totals and subagents."""
     started = total.started_ms or session.started_ms
     title = " ".join((total.title or session.title).split())
     ended = session.ended_ms or started or 0
@@ -99,19 +100,19 @@ def session_row(session: Session, total: EarlierTurns, crew: Sequence[SubagentUs
         version=session.version,
         duration_seconds=(ended - (started or ended)) / 1000,
         steps=total.steps,
-        actions=total.actions + sum(agent.actions for agent in crew),
+        actions=total.actions + sum(agent.actions for agent in subagents),
         failed_actions=total.failed,
-        sub_agents=sum(not agent.warmup for agent in crew),
+        sub_agents=sum(not agent.warmup for agent in subagents),
         compactions=total.compactions,
         tools_used=dict(sorted(total.tools.items())),
         files_modified=total.files[:FILES_MAX],
         models=total.models,
-        cost_usd=round(total.cost_usd + sum(agent.cost_usd for agent in crew), 6) if total.steps else None,
+        cost_usd=round(total.cost_usd + sum(agent.cost_usd for agent in subagents), 6) if total.steps else None,
     )
 
 
 def add_turns(before: EarlierTurns, turns: Iterable[Turn], top: str) -> EarlierTurns:
-    """Return the sum of `before` and more turns."""
+    """Return the totals of `before` and more turns."""
     tools = Counter(before.tools)
     files = dict.fromkeys(before.files)
     models = set(before.models)
@@ -144,41 +145,41 @@ def add_turns(before: EarlierTurns, turns: Iterable[Turn], top: str) -> EarlierT
 
 
 def step_usage(step: Step, model: str) -> StepUsage:
-    """Return a response's tokens, and its model where that is not `model`."""
-    spent = step.usage
+    """Return a response's tokens, and its model if it is not `model`."""
+    usage = step.usage
     name = step.message_id or step.request_id
-    tokens = (spent.input, spent.output, spent.cache_read, spent.cache_write_5m, spent.cache_write_1h)
+    tokens = (usage.input, usage.output, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h)
     return StepUsage(name, *tokens, "" if step.model == model else step.model)
 
 
 def relative_path(path: str, top: str) -> str:
-    """Return a path as the repository names it; one outside stays as it is."""
+    """Return a path relative to the repository; one outside stays absolute."""
     inside = path == top or path.startswith(top.rstrip("/") + "/")
     return posixpath.relpath(path, top) if top and inside else path
 
 
 def with_commits(row: AnyRow, commits: Iterable[str]) -> AnyRow:
-    """Return a chat that led to these commits."""
-    made = list(commits)
-    if not made or not isinstance(row, ChatRow):
+    """Return a chat row with the last of these commits."""
+    hashes = list(commits)
+    if not hashes or not isinstance(row, ChatRow):
         return row
-    return replace(row, resulted_in_commit=True, related_commit=made[-1])
+    return replace(row, resulted_in_commit=True, related_commit=hashes[-1])
 
 
 def turn_end_ms(turn: Turn) -> int:
-    """Return when the last thing known of a turn happened."""
+    """Return the time of the last event of a turn."""
     times = [turn.at_ms or 0, *(item.at_ms or 0 for item in turn.items)]
     times += [call.ended_ms or call.started_ms or 0 for step in turn.steps for call in step.calls]
     return max(times)
 
 
 def uuid_of(turn: Turn) -> str:
-    """A turn whose prompt is not on record is named by its first response."""
+    """Return a turn's id: its prompt's, or its first response's if the prompt is not recorded."""
     return turn.uuid or next((step.message_id or step.request_id for step in turn.steps), f"turn-{turn.number}")
 
 
 def action_type(tool: str) -> str:
-    """Return the document's name for what a tool does."""
+    """Return the source document's name for what a tool does."""
     return _TYPES.get(tool, "other")
 
 
@@ -186,18 +187,18 @@ def _chat_row(session: Session, turn: Turn, top: str) -> ChatRow:
     calls = [call for step in turn.steps for call in step.calls]
     files = [relative_path(name, top) for name in map(_call_file, calls) if name]
     modified = [relative_path(name, top) for name in map(changed_file, calls) if name]
-    said = turn.text
+    prompt = turn.text
     answer = next((text for step in reversed(turn.steps) if (text := text_of(step.content))), "")
     model = turn.steps[0].model if turn.steps else ""
     return ChatRow(
         id=chat_name(session.id, uuid_of(turn), turn.at_ms),
         timestamp=format_row_time(turn.at_ms),
         session_id=short_session_id(session.id),
-        input=said,
+        input=prompt,
         output=answer,
         tools=list(dict.fromkeys(call.name for call in calls)),
         files=list(dict.fromkeys([*files, *modified]))[:FILES_MAX],
-        input_chars=len(said),
+        input_chars=len(prompt),
         output_chars=len(answer),
         uuid=uuid_of(turn),
         rev=max(turn_end_ms(turn) - (turn.at_ms or 0), 0),
@@ -209,91 +210,84 @@ def _chat_row(session: Session, turn: Turn, top: str) -> ChatRow:
     )
 
 
-def _action_row(session: Session, step: Step, call: ToolCall, top: str, place: tuple[str, str]) -> ActionRow:
-    given = call.ran_input or call.input
+def _action_row(session: Session, step: Step, call: ToolCall, top: str, thread: tuple[str, str]) -> ActionRow:
     started, ended = call.started_ms or step.at_ms or 0, call.ended_ms or 0
-    output = call.output
-    target, said = _call_target(given, top)
+    target, target_chars = _call_target(call.ran_input or call.input, top)
     return ActionRow(
         id=f"action-{call.id}",
         timestamp=format_row_time(started),
         session_id=short_session_id(session.id),
         action_type=action_type(call.name),
         target=target,
-        target_chars=said,
+        target_chars=target_chars,
         tool=call.name,
-        chat_id=place[0],
-        lane=place[1],
+        chat_id=thread[0],
+        lane=thread[1],
         success=None if call.result is None else not (call.is_error or call.denied),
         duration_ms=max(ended - started, 0) if ended else 0,
-        result_chars=len(output) if call.is_error else 0,
-        result_summary=output if call.is_error else "",
+        result_chars=len(call.output) if call.is_error else 0,
+        result_summary=call.output if call.is_error else "",
     )
 
 
-def _call_target(given: dict[str, Any], top: str) -> tuple[str | None, int]:
-    """Say what a tool was used on, and how long that is where it is words and not the name of a file."""
+def _call_target(arguments: dict[str, Any], top: str) -> tuple[str | None, int]:
+    """Return the target of a call, and its length unless it is a file name."""
     for name in _TARGETS:
-        value = given.get(name)
+        value = arguments.get(name)
         if isinstance(value, str) and value:
-            is_file = name in FILE_FIELDS
-            return (relative_path(value, top), 0) if is_file else (value, len(value))
+            return (relative_path(value, top), 0) if name in FILE_FIELDS else (value, len(value))
     return None, 0
 
 
 def _call_file(call: ToolCall) -> str:
-    given = call.ran_input or call.input
-    value = given.get("file_path") or given.get("notebook_path")
+    arguments = call.ran_input or call.input
+    value = arguments.get("file_path") or arguments.get("notebook_path")
     return value if isinstance(value, str) else ""
 
 
 def subagents_by_id(session: Session) -> dict[str, tuple[int, SubagentUsage]]:
-    """Return each subagent of a session with the time it began."""
-    chats = {
-        call.id: chat_name(session.id, uuid_of(turn), turn.at_ms)
-        for turn in session.turns
-        for step in turn.steps
-        for call in step.calls
-    }
-    failed = {call.id for turn in session.turns for step in turn.steps for call in step.calls if call.is_error}
+    """Return start time and usage of each subagent of a session."""
+    calls = [(turn, call) for turn in session.turns for step in turn.steps for call in step.calls]
+    chats = {call.id: chat_name(session.id, uuid_of(turn), turn.at_ms) for turn, call in calls}
+    failed = {call.id for _, call in calls if call.is_error}
     return {lane.id: (_start_ms(lane), _subagent_usage(lane, chats, failed)) for lane in session.lanes}
 
 
 def orchestration_row(
-    session: str, known: Mapping[str, tuple[int, SubagentUsage]], tools: Iterable[str]
+    session: str, subagents: Mapping[str, tuple[int, SubagentUsage]], tools: Iterable[str]
 ) -> OrchestrationRow | None:
-    """Return the row of a session's subagents; none when it had none."""
-    ordered = sorted(known.values(), key=lambda pair: (pair[0], pair[1].id))
+    """Return the row of a session's subagents, or None if it has none."""
+    ordered = sorted(subagents.values(), key=lambda pair: (pair[0], pair[1].id))
     if not ordered:
         return None
     groups: list[list[tuple[int, SubagentUsage]]] = []
-    for began, agent in ordered:
-        if groups and began - groups[-1][0][0] <= TOGETHER_MS:
-            groups[-1].append((began, agent))
+    for started_ms, agent in ordered:
+        if groups and started_ms - groups[-1][0][0] <= TOGETHER_MS:
+            groups[-1].append((started_ms, agent))
         else:
-            groups.append([(began, agent)])
-    everyone = [agent for _, agent in ordered]
-    names = list(tools)
+            groups.append([(started_ms, agent)])
+    agents = [agent for _, agent in ordered]
+    tool_names = list(tools)
     return OrchestrationRow(
         id=f"orchestration-{short_session_id(session)}",
         session_id=short_session_id(session),
         session=session,
         timestamp=format_row_time(ordered[0][0]),
-        rev=max(began + agent.duration_ms for began, agent in ordered),
-        total_sub_agents=len(everyone),
+        rev=max(started_ms + agent.duration_ms for started_ms, agent in ordered),
+        total_sub_agents=len(agents),
         batch_count=len(groups),
-        models_used=sorted({step.model or agent.model for agent in everyone for step in agent.steps}),
-        total_tools_used=sum(agent.actions for agent in everyone),
-        unique_tools=len(set(names)),
-        total_duration_ms=sum(agent.duration_ms for agent in everyone),
-        success_rate=round(100 * sum(agent.succeeded for agent in everyone) / len(everyone), 1),
+        models_used=sorted({step.model or agent.model for agent in agents for step in agent.steps}),
+        total_tools_used=sum(agent.actions for agent in agents),
+        unique_tools=len(set(tool_names)),
+        total_duration_ms=sum(agent.duration_ms for agent in agents),
+        success_rate=round(100 * sum(agent.succeeded for agent in agents) / len(agents), 1),
         batches=[_build_batch(group) for group in groups],
-        agents=everyone,
+        agents=agents,
     )
 
 
 def _build_batch(group: list[tuple[int, SubagentUsage]]) -> AgentBatch:
-    ends = [began + agent.duration_ms for began, agent in group]
+    ends = [started_ms + agent.duration_ms for started_ms, agent in group]
     return AgentBatch(
         execution_type="parallel" if len(group) > 1 else "sequential",
         agent_count=len(group),
@@ -304,8 +298,8 @@ def _build_batch(group: list[tuple[int, SubagentUsage]]) -> AgentBatch:
 
 
 def _subagent_usage(lane: Subagent, chats: Mapping[str, str], failed: set[str]) -> SubagentUsage:
-    began = _start_ms(lane)
-    end = max((turn_end_ms(turn) for turn in lane.turns), default=began)
+    started_ms = _start_ms(lane)
+    ended_ms = max((turn_end_ms(turn) for turn in lane.turns), default=started_ms)
     steps = [step for turn in lane.turns for step in turn.steps]
     model = steps[0].model if steps else ""
     return SubagentUsage(
@@ -313,8 +307,8 @@ def _subagent_usage(lane: Subagent, chats: Mapping[str, str], failed: set[str]) 
         model=model,
         agent_type=lane.agent_type,
         chat_id=chats.get(lane.call_id, ""),
-        started_at=format_row_time(began),
-        duration_ms=max(end - began, 0),
+        started_at=format_row_time(started_ms),
+        duration_ms=max(ended_ms - started_ms, 0),
         actions=sum(len(step.calls) for step in steps),
         cost_usd=round(sum(step.cost.usd or 0.0 for step in steps), 6),
         warmup=lane.warmup,

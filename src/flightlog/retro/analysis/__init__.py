@@ -1,1 +1,1 @@
-"""Analysis without a model: pure, offline, the same answer for the same digests."""
+"""Analysis without a model: pure, offline, deterministic for the same digests."""

@@ -1,7 +1,7 @@
-"""Looking back: read what is new, keep its digests, analyse all of them, write the analysis.
+"""Read new exports and sessions into digests, analyze all digests, write the analysis.
 
-Work follows what is new: an export whose mark is known is not opened, a conversation whose bytes are
-known is not decoded, a session whose files did not change is not read.
+The work is proportional to what is new: an export with a known fingerprint is not opened, a
+conversation with known bytes is not decoded, a session with unchanged files is not read.
 """
 
 import hashlib
@@ -36,36 +36,36 @@ _DECODER = msgspec.json.Decoder(ConversationDigest)
 
 
 class ReadCounts(Struct, frozen=True):
-    """What a look found: new or changed, known already, damaged."""
+    """Conversations that were new or changed, already known, and damaged."""
 
     new: int = 0
     known: int = 0
     damaged: int = 0
 
     def __add__(self, other: "ReadCounts") -> "ReadCounts":
-        """Both together."""
+        """Return the sums of both."""
         return ReadCounts(self.new + other.new, self.known + other.known, self.damaged + other.damaged)
 
 
-def load_digests(room: RetroStore) -> dict[str, ConversationDigest]:
-    """Return every conversation's last digest, by id."""
-    found: dict[str, ConversationDigest] = {}
+def load_digests(store: RetroStore) -> dict[str, ConversationDigest]:
+    """Return the last digest of every conversation, by id."""
+    digests: dict[str, ConversationDigest] = {}
     with suppress(FileNotFoundError):
-        for line in jsonl.read_lines(room.root / DIGESTS):
+        for line in jsonl.read_lines(store.root / DIGESTS):
             if not isinstance(line, Damage):
                 with suppress(*UNREADABLE):
                     digest = _DECODER.decode(line.data)
-                    found[digest.id] = digest
-    return found
+                    digests[digest.id] = digest
+    return digests
 
 
-def read_export(room: RetroStore, path: Path, progress: Progress | None = None) -> ReadCounts:
-    """Keep what an export says that was not known."""
-    mark = reader.fingerprint_export(path)
-    before = [each for each in room.iter_events() if isinstance(each, events.ExportRead)]
-    if any(each.fingerprint == mark.fingerprint for each in before):
-        return ReadCounts(known=next(each.conversations for each in before if each.fingerprint == mark.fingerprint))
-    known = {digest.version for digest in load_digests(room).values()}
+def read_export(store: RetroStore, path: Path, progress: Progress | None = None) -> ReadCounts:
+    """Append the digests of an export's new conversations; report bytes read to `progress`."""
+    export = reader.fingerprint_export(path)
+    for event in store.iter_events():
+        if isinstance(event, events.ExportRead) and event.fingerprint == export.fingerprint:
+            return ReadCounts(known=event.conversations)
+    known = {digest.version for digest in load_digests(store).values()}
     new = same = damaged = 0
     source, size, done = "chatgpt", path.stat().st_size, 0
     for element in reader.iter_elements(path):
@@ -82,56 +82,61 @@ def read_export(room: RetroStore, path: Path, progress: Progress | None = None) 
             damaged += 1
             continue
         digest = digests.digest_chat(chat, version, path.name, (element.member, element.offset))
-        jsonl.append_line(room.root / DIGESTS, msgspec.json.encode(digest))
+        jsonl.append_line(store.root / DIGESTS, msgspec.json.encode(digest))
         new += 1
     names = tuple(reader.account_names(path))
     vendor: Literal["claude", "chatgpt"] = "claude" if source == "claude" else "chatgpt"
-    read = events.ExportRead(mark.fingerprint, mark.file_hash, vendor, new + same, damaged, names)
-    room.journal.append(read, durable=True)
+    event = events.ExportRead(export.fingerprint, export.file_hash, vendor, new + same, damaged, names)
+    store.journal.append(event, durable=True)
     return ReadCounts(new, same, damaged)
 
 
 def read_archive(
-    room: RetroStore, archive: Archive, redact: Callable[[Session], Redacted[Session]], progress: Progress | None = None
+    store: RetroStore,
+    archive: Archive,
+    redact: Callable[[Session], Redacted[Session]],
+    progress: Progress | None = None,
 ) -> ReadCounts:
-    """Keep what recorded sessions say that was not known; what may be published of it is redacted by `redact`."""
-    known = {digest.id: digest.version for digest in load_digests(room).values()}
+    """Append digests of new or changed recorded sessions.
+
+    `redact` makes the text of failures publishable. Sessions with damage become draft issues.
+    """
+    known = {digest.id: digest.version for digest in load_digests(store).values()}
     new = same = 0
-    wrong = []
+    incidents = []
     for done, recording in enumerate(archive.recordings.values()):
         if progress is not None:
             progress(done, len(archive.recordings))
-        state = "|".join(f"{file.path}:{file.size}:{file.changed_ns}" for file in recording.files)
-        version = hashlib.blake2b(state.encode("utf-8", "replace"), digest_size=12).hexdigest()
+        stamps = "|".join(f"{file.path}:{file.size}:{file.changed_ns}" for file in recording.files)
+        version = hashlib.blake2b(stamps.encode("utf-8", "replace"), digest_size=12).hexdigest()
         if known.get(recording.session) == version:
             same += 1
             continue
         session = archive.read_session(recording.session)
         if session.damage:
-            wrong.append(_damage_incident(session, room.now_ms()))
-        jsonl.append_line(
-            room.root / DIGESTS, msgspec.json.encode(session_digests.digest_session(session, version, redact))
-        )
+            incidents.append(_damage_incident(session, store.now_ms()))
+        digest = session_digests.digest_session(session, version, redact)
+        jsonl.append_line(store.root / DIGESTS, msgspec.json.encode(digest))
         new += 1
-    draft_incidents(room, wrong)
-    return ReadCounts(new, same, len(wrong))
+    draft_incidents(store, incidents)
+    return ReadCounts(new, same, len(incidents))
 
 
 def _damage_incident(session: Session, now_ms: int) -> Incident:
-    size = sum(each.length for each in session.damage)
+    size = sum(span.length for span in session.damage)
     return Incident("damaged recording", now_ms, "store", (session.id,), {"spans": len(session.damage), "bytes": size})
 
 
-def analyze(room: RetroStore, zone: tzinfo) -> RetroAnalysis:
-    """Analyse everything kept and write `state/analysis.json`."""
-    before = room.load_analysis()
-    digests = sorted(load_digests(room).values(), key=lambda digest: (digest.started_ms, digest.id))
-    happened = list(room.iter_events())
-    given = [each for each in happened if isinstance(each, events.FeedbackGiven)]
-    wants = read_preferences(iter(happened))
-    found = extend_findings(collect_findings(digests, zone, wants, state.average_ratings(given)), happened)
-    now = format_utc_timestamp(room.now_ms())
-    exports = [each for each in happened if isinstance(each, events.ExportRead)]
+def analyze(store: RetroStore, zone: tzinfo) -> RetroAnalysis:
+    """Analyze all digests and write `state/analysis.json`."""
+    before = store.load_analysis()
+    digests = sorted(load_digests(store).values(), key=lambda digest: (digest.started_ms, digest.id))
+    history = list(store.iter_events())
+    ratings = state.average_ratings(event for event in history if isinstance(event, events.FeedbackGiven))
+    preferences = read_preferences(history)
+    patterns = extend_findings(collect_findings(digests, zone, preferences, ratings), history)
+    now = format_utc_timestamp(store.now_ms())
+    exports = [event for event in history if isinstance(event, events.ExportRead)]
     analysis = RetroAnalysis(
         VERSION,
         AnalysisMeta(
@@ -142,30 +147,35 @@ def analyze(room: RetroStore, zone: tzinfo) -> RetroAnalysis:
             exports[-1].format if exports else None,
             exports[-1].file_hash if exports else None,
         ),
-        found,
-        wants,
-        tuple(ArtifactRecord(each.date, each.artifact) for each in happened if isinstance(each, events.ArtifactDrawn)),
+        patterns,
+        preferences,
+        tuple(
+            ArtifactRecord(event.date, event.artifact) for event in history if isinstance(event, events.ArtifactDrawn)
+        ),
     )
-    output_files.write_output_files(room.root, [analysis_page(analysis)])
+    output_files.write_output_files(store.root, [analysis_page(analysis)])
     return analysis
 
 
-def apply_analyst_names(room: RetroStore, analysis: RetroAnalysis) -> RetroAnalysis:
-    """Write the analysis again with what an analyst called its findings and added to them."""
-    counted = [each for each in analysis.patterns if each.kind != KIND]
-    told = msgspec.structs.replace(analysis, patterns=extend_findings(counted, room.iter_events()))
-    output_files.write_output_files(room.root, [analysis_page(told)])
-    return told
+def apply_analyst_names(store: RetroStore, analysis: RetroAnalysis) -> RetroAnalysis:
+    """Write the analysis with the names and findings that analysts gave."""
+    counted = [pattern for pattern in analysis.patterns if pattern.kind != KIND]
+    analysis = msgspec.structs.replace(analysis, patterns=extend_findings(counted, store.iter_events()))
+    output_files.write_output_files(store.root, [analysis_page(analysis)])
+    return analysis
 
 
 def iter_conversation(digest: ConversationDigest, folder: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield a conversation of an export again: address, role, words; what was kept of it if the export is gone."""
+    """Yield address, role and text of an export's conversation.
+
+    If the export in `folder` is gone, yield the prompts that the digest holds.
+    """
     path = folder / digest.export
     if digest.export and path.is_file():
         element = reader.element_at(path, digest.member, digest.offset)
         chat = reader.decode_element(element) if element is not None else None
         if isinstance(chat, Conversation) and chat.id == digest.id:
-            yield from ((address, said.role, said.text) for address, said in iter_addressed_messages(chat))
+            yield from ((address, message.role, message.text) for address, message in iter_addressed_messages(chat))
             return
     yield from ((prompt.address, "user", prompt.text) for prompt in digest.prompts)
 

@@ -1,7 +1,7 @@
-"""Conversation reduced to what analysis needs.
+"""Conversation digests: conversations reduced to what analysis needs.
 
-Pure values. A digest is made once for each version of a conversation and kept as a line; analysis
-reads digests only, so a gigabyte is read once.
+Pure values. A digest is made once per version of a conversation and stored as a line; analysis
+reads digests only, so a gigabyte of exports is read once.
 """
 
 import re
@@ -11,13 +11,13 @@ from msgspec import Struct
 from flightlog.model.text import one_line
 from flightlog.sources.chat_exports.conversation import AGENT, PERSON, Conversation, iter_addressed_messages
 
-EXCERPT_CHARS = 200
-PROMPTS_MAX = 60
-MARKS_MAX = 200
+EXCERPT_CHARS = 200  # enough to recognize a prompt in a list
+PROMPTS_MAX = 60  # bounds the size of a digest; topics and questions need no more
+MARKS_MAX = 200  # bounds the size of a digest of a long session
 
 
 class DigestPrompt(Struct, frozen=True, array_like=True, gc=False):
-    """Words of a person, shortened, with the address that opens them."""
+    """A person's prompt, shortened, with its address."""
 
     address: str
     at_ms: int
@@ -26,7 +26,7 @@ class DigestPrompt(Struct, frozen=True, array_like=True, gc=False):
 
 
 class DigestMark(Struct, frozen=True, array_like=True, gc=False):
-    """Something noticed at a place: a friction, an outcome, a failure, a cost."""
+    """An observation at an address: a friction, an outcome, a failure or a cost."""
 
     kind: str
     address: str
@@ -36,7 +36,7 @@ class DigestMark(Struct, frozen=True, array_like=True, gc=False):
 
 
 class ConversationDigest(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One conversation, reduced."""
+    """One conversation or session, reduced to what analysis needs."""
 
     id: str
     source: str
@@ -65,6 +65,7 @@ class ConversationDigest(Struct, frozen=True, omit_defaults=True, gc=False):
     offset: int = 0
 
 
+# Replaced in order; what is left of a message is the same each time the failure happens.
 _NOISE = (
     (re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{7,40}\b", re.IGNORECASE), "#"),
     (re.compile(r"(?:[A-Za-z]:)?(?:[\w.@~-]*[/\\])+([\w.@-]+)"), r"\1"),
@@ -83,35 +84,37 @@ def make_excerpt(text: str) -> str:
 
 
 def error_signature(text: str) -> str:
-    """Reduce a failure to what is the same each time it happens: no numbers, directories, quotes or addresses."""
+    """Return the part of a failure text that is the same each time it happens.
+
+    Numbers, directories, quotes and memory addresses are removed.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if _FAILING.search(line)]
-    # The last line of a traceback says what went wrong; the first of anything else does.
-    chosen = telling[-1] if "Traceback" in text and telling else next(iter(telling or lines), "")
-    chosen = chosen[:400]
-    for pattern, stand_in in _NOISE:
-        chosen = pattern.sub(stand_in, chosen)
-    return chosen.strip().lower()[:160]
+    failing = [line for line in lines if _FAILING.search(line)]
+    # A traceback names the error in its last line, other output in its first.
+    line = failing[-1] if "Traceback" in text and failing else next(iter(failing or lines), "")
+    line = line[:400]  # bounds the work of the patterns on minified output
+    for pattern, replacement in _NOISE:
+        line = pattern.sub(replacement, line)
+    return line.strip().lower()[:160]
 
 
 def digest_chat(
-    chat: Conversation, version: str, export: str = "", place: tuple[str, int] = ("", 0)
+    chat: Conversation, version: str, export: str = "", location: tuple[str, int] = ("", 0)
 ) -> ConversationDigest:
-    """Reduce `chat`, found at `place` of `export`."""
+    """Return the digest of `chat`, stored at `location` (member, offset) of `export`."""
     prompts: list[DigestPrompt] = []
     frictions: list[DigestMark] = []
     chars = 0
     branch_turns: set[str] = set()
-    for address, said in iter_addressed_messages(chat):
-        chars += len(said.text)
-        if said.role == PERSON and said.text and len(prompts) < PROMPTS_MAX:
-            prompts.append(
-                DigestPrompt(address, said.at_ms or chat.started_ms or 0, make_excerpt(said.text), len(said.text))
-            )
-        if said.lane and said.lane not in branch_turns and len(frictions) < MARKS_MAX:
-            branch_turns.add(said.lane)
-            kind = "asked anew" if said.role == PERSON else "answered anew"
-            frictions.append(DigestMark(kind, address, make_excerpt(said.text)))
+    for address, message in iter_addressed_messages(chat):
+        chars += len(message.text)
+        if message.role == PERSON and message.text and len(prompts) < PROMPTS_MAX:
+            at_ms = message.at_ms or chat.started_ms or 0
+            prompts.append(DigestPrompt(address, at_ms, make_excerpt(message.text), len(message.text)))
+        if message.lane and message.lane not in branch_turns and len(frictions) < MARKS_MAX:
+            branch_turns.add(message.lane)
+            kind = "edited prompt" if message.role == PERSON else "regenerated answer"
+            frictions.append(DigestMark(kind, address, make_excerpt(message.text)))
     return ConversationDigest(
         id=chat.id,
         source=chat.source,
@@ -120,16 +123,16 @@ def digest_chat(
         started_ms=chat.started_ms or 0,
         ended_ms=chat.ended_ms or 0,
         prompts=tuple(prompts),
-        turns=sum(said.role == PERSON and not said.lane for said in chat.said),
+        turns=sum(message.role == PERSON and not message.lane for message in chat.said),
         messages=len(chat.said),
         chars=chars,
         branches=chat.branches,
-        files=sum(len(said.files) for said in chat.said),
-        canvases=sum(bool(said.canvas) for said in chat.said),
+        files=sum(len(message.files) for message in chat.said),
+        canvases=sum(bool(message.canvas) for message in chat.said),
         deleted=chat.deleted,
-        models=tuple(sorted({said.model for said in chat.said if said.role == AGENT and said.model})),
+        models=tuple(sorted({message.model for message in chat.said if message.role == AGENT and message.model})),
         frictions=tuple(frictions),
         export=export,
-        member=place[0],
-        offset=place[1],
+        member=location[0],
+        offset=location[1],
     )

@@ -1,6 +1,6 @@
-"""Reducing a recorded session to a digest: what went wrong in it, what came of it, what it cost. Pure.
+"""Digest of a recorded session: its frictions, outcomes, failures and costs. Pure.
 
-Every mark names the step it was seen at. Looks at what the agent did, never at what it claims.
+Every mark names the step it was seen at. Only what the agent did counts, not what it claims.
 """
 
 import re
@@ -24,8 +24,8 @@ from flightlog.views.session.edits import changed_file
 from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import turn_steps
 
-LOOP_CALLS = 4
-DEAD_END_CALLS = 3
+LOOP_CALLS = 4  # equal calls in one turn that count as a loop
+DEAD_END_CALLS = 3  # failing calls at the end of a turn
 _COMMIT = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
 _COMMITTED = re.compile(r"\[[^\]\n]+ (?:\([\w-]+\) )?[0-9a-f]{7,40}\]")
 _TEST = re.compile(
@@ -39,32 +39,34 @@ _REVERT = re.compile(
     r"\bgit\b[^|;&\n]*\b(?:checkout\s+(?:\S+\s+)?--|restore\b|reset\s+--hard|revert\b|stash(?!\s+(?:list|show|pop|apply))\b)"
 )
 _BY_HAND = frozenset({PromptKind.HUMAN, PromptKind.COMMAND})
+_NOTE_MARKS = {
+    NoteKind.INTERRUPTION: "interruption",
+    NoteKind.COMPACTION: "compaction",
+    NoteKind.API_FAILURE: "failed request",
+}
 
 
 def digest_session(
     session: Session, version: str, redact: Callable[[Session], Redacted[Session]] | None = None
 ) -> ConversationDigest:
-    """Reduce `session`; `version` names the state of its files.
+    """Return the digest of `session`; `version` names the state of its files.
 
-    Failures are what issues are published of: their texts are cut from the redacted session.
+    Issues are published from failures, so failure texts are cut from the redacted session.
     """
     summary = outline_session(session).summary
+    started_ms = session.started_ms or 0
     prompts = [
-        DigestPrompt(
-            f"{session.id}#{turn.number}",
-            turn.at_ms or session.started_ms or 0,
-            make_excerpt(turn.text),
-            len(turn.text),
-        )
+        DigestPrompt(f"{session.id}#{turn.number}", turn.at_ms or started_ms, make_excerpt(turn.text), len(turn.text))
         for turn in session.turns
         if turn.kind in _BY_HAND and turn.text.strip()
     ]
+    public = redact(session).value if redact and any(_find_failures(session)) else session
     return ConversationDigest(
         id=session.id,
         source=session.agent,
         version=version,
         title=session.heading,
-        started_ms=session.started_ms or 0,
+        started_ms=started_ms,
         ended_ms=session.ended_ms or 0,
         prompts=tuple(prompts[:PROMPTS_MAX]),
         turns=summary.turns,
@@ -74,25 +76,20 @@ def digest_session(
         models=summary.models,
         frictions=tuple(_find_frictions(session))[:MARKS_MAX],
         outcomes=tuple(_find_outcomes(session))[:MARKS_MAX],
-        failures=tuple(_find_failures(redact(session).value if redact and any(_find_failures(session)) else session))[
-            :MARKS_MAX
-        ],
+        failures=tuple(_find_failures(public))[:MARKS_MAX],
         costs=tuple(_turn_costs(session))[:MARKS_MAX],
         usd=summary.cost.usd,
         tokens=summary.usage.total,
     )
 
 
-def _iter_calls(session: Session) -> Iterator[tuple[str, Turn, Step, ToolCall]]:
-    for turn in session.turns:
-        for step in turn.steps:
-            for call in step.calls:
-                yield f"{session.id}#{turn.number}.{step.number}", turn, step, call
-    for lane in session.lanes:
-        for turn in lane.turns:
+def _iter_calls(session: Session) -> Iterator[tuple[str, ToolCall]]:
+    threads = [(session.id, session.turns), *((f"{session.id}@{lane.id}", lane.turns) for lane in session.lanes)]
+    for thread, turns in threads:
+        for turn in turns:
             for step in turn.steps:
                 for call in step.calls:
-                    yield f"{session.id}@{lane.id}#{turn.number}.{step.number}", turn, step, call
+                    yield f"{thread}#{turn.number}.{step.number}", call
 
 
 def _find_frictions(session: Session) -> Iterator[DigestMark]:
@@ -100,12 +97,10 @@ def _find_frictions(session: Session) -> Iterator[DigestMark]:
         yield from _find_note_marks(session, turn)
         yield from _find_loops(session, turn)
         if turn.rewound:
-            yield DigestMark(
-                "dead end", f"{session.id}#{turn.number}", make_excerpt(turn.text) or "the turn was taken back"
-            )
+            yield DigestMark("dead end", f"{session.id}#{turn.number}", make_excerpt(turn.text) or "rewound turn")
         elif _ends_in_failures(turn):
             yield DigestMark("dead end", f"{session.id}#{turn.number}", "the turn ended on failing calls")
-    for address, _, _, call in _iter_calls(session):
+    for address, call in _iter_calls(session):
         if call.denied:
             kind = "rejected edit" if changed_file(call) else "rejected call"
             yield DigestMark(kind, address, make_excerpt(changed_file(call) or call.name))
@@ -119,44 +114,39 @@ def _find_note_marks(session: Session, turn: Turn) -> Iterator[DigestMark]:
     for item in turn.items:
         if isinstance(item, Step):
             address = f"{session.id}#{turn.number}.{item.number}"
-        elif item.kind is NoteKind.INTERRUPTION:
-            yield DigestMark("interruption", address, make_excerpt(item.text))
-        elif item.kind is NoteKind.COMPACTION:
-            yield DigestMark("compaction", address, make_excerpt(item.text))
-        elif item.kind is NoteKind.API_FAILURE:
-            yield DigestMark("failed request", address, make_excerpt(item.text))
+        elif item.kind in _NOTE_MARKS:
+            yield DigestMark(_NOTE_MARKS[item.kind], address, make_excerpt(item.text))
 
 
 def _find_loops(session: Session, turn: Turn) -> Iterator[DigestMark]:
-    """The same call again and again, and a call repeated after it failed."""
+    """Find equal calls repeated in a turn, and calls repeated after they failed."""
     counts: Counter[str] = Counter()
     failed: set[str] = set()
     retried: set[str] = set()
     for step in turn.steps:
         address = f"{session.id}#{turn.number}.{step.number}"
         for call in step.calls:
-            same = f"{call.name} {sorted(call.input.items(), key=lambda pair: pair[0])}"
-            counts[same] += 1
-            if counts[same] == LOOP_CALLS:
+            signature = f"{call.name} {sorted(call.input.items(), key=lambda pair: pair[0])}"
+            counts[signature] += 1
+            if counts[signature] == LOOP_CALLS:
                 yield DigestMark("tool loop", address, make_excerpt(f"{call.name} called {LOOP_CALLS} times alike"))
-            if same in failed and same not in retried:
-                retried.add(same)
+            if signature in failed and signature not in retried:
+                retried.add(signature)
                 yield DigestMark("retry", address, make_excerpt(f"{call.name} again after it failed"))
             if call.is_error and not call.denied:
-                failed.add(same)
+                failed.add(signature)
 
 
 def _ends_in_failures(turn: Turn) -> bool:
-    calls = [call for step in turn.steps for call in step.calls]
-    last = calls[-DEAD_END_CALLS:]
+    last = [call for step in turn.steps for call in step.calls][-DEAD_END_CALLS:]
     return len(last) == DEAD_END_CALLS and all(call.is_error and not call.denied for call in last)
 
 
 def _find_reverts(session: Session) -> Iterator[DigestMark]:
-    """Edits that were undone: by git, by the opposite edit, or by writing what was there before."""
+    """Find edits undone by git, by the opposite edit, or by writing an earlier content."""
     edits: dict[str, set[tuple[str, str]]] = {}
-    written: dict[str, list[str]] = {}
-    for address, _, _, call in _iter_calls(session):
+    contents: dict[str, list[str]] = {}
+    for address, call in _iter_calls(session):
         if call.is_error or call.denied:
             continue
         command = call.input.get("command")
@@ -170,26 +160,25 @@ def _find_reverts(session: Session) -> Iterator[DigestMark]:
             edits[path].add((old, new))
         content = call.input.get("content")
         if path and isinstance(content, str):
-            if content in written.setdefault(path, [])[:-1]:
+            if content in contents.setdefault(path, [])[:-1]:
                 yield DigestMark("reverted file", address, make_excerpt(path))
-            written[path].append(content)
+            contents[path].append(content)
 
 
 def _find_outcomes(session: Session) -> Iterator[DigestMark]:
-    for address, _, _, call in _iter_calls(session):
+    for address, call in _iter_calls(session):
         command = call.input.get("command")
         if call.name != "Bash" or not isinstance(command, str) or call.denied or call.result is None:
             continue
-        output = call.output
-        if _COMMIT.search(command) and not call.is_error and _COMMITTED.search(output):
-            yield DigestMark("commit", address, make_excerpt(output))
+        if _COMMIT.search(command) and not call.is_error and _COMMITTED.search(call.output):
+            yield DigestMark("commit", address, make_excerpt(call.output))
         if _TEST.search(command):
-            passed = not call.is_error and not _TESTS_FAILED.search(output)
+            passed = not call.is_error and not _TESTS_FAILED.search(call.output)
             yield DigestMark("tests passed" if passed else "tests failed", address, make_excerpt(command))
 
 
 def _find_failures(session: Session) -> Iterator[DigestMark]:
-    for address, _, _, call in _iter_calls(session):
+    for address, call in _iter_calls(session):
         if call.is_error and not call.denied and (key := error_signature(call.output)):
             yield DigestMark("failure", address, make_excerpt(call.output), key)
 

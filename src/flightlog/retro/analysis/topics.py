@@ -1,7 +1,7 @@
-"""Topics: conversations that are about the same, as clusters with a label and turns that show it.
+"""Topics: clusters of conversations about the same subject, with a label and typical members.
 
-scikit-learn is imported when there is something to cluster. A sample of the conversations decides how
-many topics there are, every other one joins the nearest; the same input gives the same topics.
+scikit-learn is imported only to cluster. A sample of the conversations decides how many topics
+there are, every other conversation joins the nearest; the same input gives the same topics.
 """
 
 import hashlib
@@ -14,19 +14,20 @@ from msgspec.structs import replace
 from flightlog.retro.analysis.digests import ConversationDigest
 from flightlog.retro.analysis.similarity import content_words, words_by_stem
 
-SAMPLE_MAX = 1500
-LEARN_MAX = 8000
-LEAST = 6
-MEMBERS_MIN = 2
-WORDS_MAX = 160
-_DIMENSIONS = 48
+SAMPLE_MAX = 1500  # conversations clustered pairwise: the distance matrix grows with the square
+LEARN_MAX = 8000  # conversations that the vector space is learned from
+LEAST = 6  # fewer conversations have no topics
+MEMBERS_MIN = 2  # a single conversation is no topic
+WORDS_MAX = 160  # words per conversation; its beginning tells the topic
+_DIMENSIONS = 48  # of the reduced vectors
+# cosine distances tried as the cut of the cluster tree
 _CUTS = (0.35, 0.45, 0.55, 0.62, 0.68, 0.74, 0.8, 0.86, 0.92)
-_JOIN = 0.25
-_BLOCK = 4096
+_JOIN = 0.25  # cosine similarity below which a conversation joins no topic
+_BLOCK = 4096  # rows per matrix product, to bound memory
 
 
 class Topic(Struct, frozen=True):
-    """One cluster: what it is called, its conversations, and those nearest to its middle."""
+    """One cluster: its label, its conversations, and those nearest to its center."""
 
     label: str
     members: tuple[int, ...]
@@ -35,7 +36,7 @@ class Topic(Struct, frozen=True):
 
 
 def words_of(digest: ConversationDigest) -> list[str]:
-    """Return the words a conversation's topic is told by."""
+    """Return the words that represent a conversation in the clustering."""
     words = content_words(digest.title)
     for prompt in digest.prompts:
         words += content_words(prompt.text)
@@ -46,57 +47,57 @@ def words_of(digest: ConversationDigest) -> list[str]:
 
 def find_topics(digests: Sequence[ConversationDigest]) -> list[Topic]:
     """Return the topics of these conversations, largest first."""
-    found = _vectorize_digests(digests) if len(digests) >= LEAST else None
-    if found is None:
+    vectorized = _vectorize_digests(digests) if len(digests) >= LEAST else None
+    if vectorized is None:
         return []
-    told, vectors, weights, names = found
-    labels = _cluster_vectors(vectors, [digests[number].id for number in told])
-    return [_label_topic(topic, digests) for topic in _build_topics(labels, told, vectors, weights, names)]
+    rows, vectors, weights, names = vectorized
+    labels = _cluster_vectors(vectors, [digests[index].id for index in rows])
+    return [_label_topic(topic, digests) for topic in _build_topics(labels, rows, vectors, weights, names)]
 
 
 def _label_topic(topic: Topic, digests: Sequence[ConversationDigest]) -> Topic:
-    """Write the label in words as they were said, not in stems."""
-    said: dict[str, str] = {}
-    for number in reversed(topic.typical):
-        for prompt in digests[number].prompts:
-            said |= words_by_stem(prompt.text)
-        said |= words_by_stem(digests[number].title)
-    return replace(topic, label=", ".join(said.get(each, each) for each in topic.label.split(", ")))
+    """Return `topic` with whole words in place of the stems in its label."""
+    words: dict[str, str] = {}
+    for index in reversed(topic.typical):
+        for prompt in digests[index].prompts:
+            words |= words_by_stem(prompt.text)
+        words |= words_by_stem(digests[index].title)
+    return replace(topic, label=", ".join(words.get(stem, stem) for stem in topic.label.split(", ")))
 
 
 def _vectorize_digests(digests: Sequence[ConversationDigest]) -> tuple[list[int], Any, Any, Any] | None:
-    """Return which conversations say something, each as a short vector and as its words' weights, and the words."""
-    import numpy as np  # noqa: PLC0415 - two seconds of imports
+    """Return the indexes of non-empty conversations, their vectors, weights, and all words."""
+    import numpy as np  # noqa: PLC0415 - scikit-learn takes 2 s to import, here and below
     from sklearn.decomposition import TruncatedSVD  # noqa: PLC0415
     from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415
     from sklearn.preprocessing import normalize  # noqa: PLC0415
 
-    maker = TfidfVectorizer(
+    vectorizer = TfidfVectorizer(
         analyzer=words_of, sublinear_tf=True, min_df=2, max_df=max(0.4, 3 / len(digests)), max_features=20_000,
         dtype=np.float32,
     )  # fmt: skip
     try:
-        weights = maker.fit_transform(digests)
-    except ValueError:  # no word is said twice
+        weights = vectorizer.fit_transform(digests)
+    except ValueError:  # no word occurs twice
         return None
-    told = np.flatnonzero(np.diff(weights.indptr)).tolist()
-    weights = weights if len(told) == len(digests) else weights[told]
+    rows = np.flatnonzero(np.diff(weights.indptr)).tolist()
+    weights = weights if len(rows) == len(digests) else weights[rows]
     size = min(_DIMENSIONS, weights.shape[1] - 1, weights.shape[0] - 1)
-    if size < 2 or len(told) < LEAST:
+    if size < 2 or len(rows) < LEAST:
         return None
-    sample = _sample_indexes([digests[number].id for number in told], LEARN_MAX)
+    sample = _sample_indexes([digests[index].id for index in rows], LEARN_MAX)
     reduced = TruncatedSVD(size, random_state=0).fit(weights[sample]).transform(weights)
-    return told, normalize(reduced, copy=False), weights, maker.get_feature_names_out()
+    return rows, normalize(reduced, copy=False), weights, vectorizer.get_feature_names_out()
 
 
-def _sample_indexes(ids: Sequence[str], most: int) -> list[int]:
-    """Choose places evenly but always the same, whatever their order."""
-    order = sorted(range(len(ids)), key=lambda number: hashlib.sha256(ids[number].encode()).digest())
-    return sorted(order[:most])
+def _sample_indexes(ids: Sequence[str], count: int) -> list[int]:
+    """Choose `count` indexes evenly by the hash of their id, whatever their order."""
+    order = sorted(range(len(ids)), key=lambda index: hashlib.sha256(ids[index].encode()).digest())
+    return sorted(order[:count])
 
 
 def _cluster_vectors(vectors: Any, ids: list[str]) -> Any:
-    """Cluster a sample, cut where the clusters stand apart best, and let the rest join."""
+    """Cluster a sample, cut the tree at the best score, and let the rest join."""
     import numpy as np  # noqa: PLC0415 - as above
     from scipy.cluster.hierarchy import fcluster, linkage  # noqa: PLC0415
     from scipy.spatial.distance import pdist, squareform  # noqa: PLC0415
@@ -107,48 +108,52 @@ def _cluster_vectors(vectors: Any, ids: list[str]) -> Any:
     square = squareform(distances)
     best, labels = -2.0, None
     for cut in _CUTS:
-        found = fcluster(tree, cut, "distance")
-        score = _separation_score(square, found)
+        candidate = fcluster(tree, cut, "distance")
+        score = _separation_score(square, candidate)
         if score > best:
-            best, labels = score, found
+            best, labels = score, candidate
     assert labels is not None
-    middles = np.stack([vectors[sample][labels == each].mean(axis=0) for each in np.unique(labels)])
-    middles /= np.maximum(np.linalg.norm(middles, axis=1, keepdims=True), 1e-9)
+    centers = np.stack([vectors[sample][labels == label].mean(axis=0) for label in np.unique(labels)])
+    centers /= np.maximum(np.linalg.norm(centers, axis=1, keepdims=True), 1e-9)
     joined = np.empty(len(vectors), np.int64)
     for start in range(0, len(vectors), _BLOCK):
-        nearness = vectors[start : start + _BLOCK] @ middles.T
-        joined[start : start + _BLOCK] = np.where(nearness.max(axis=1) < _JOIN, -1, nearness.argmax(axis=1))
+        similarity = vectors[start : start + _BLOCK] @ centers.T
+        joined[start : start + _BLOCK] = np.where(similarity.max(axis=1) < _JOIN, -1, similarity.argmax(axis=1))
     joined[sample] = np.searchsorted(np.unique(labels), labels)
     return joined
 
 
 def _separation_score(square: Any, labels: Any) -> float:
-    """Say how far the clusters stand apart; many single ones count against it."""
+    """Return the silhouette score, reduced by the share of single-member clusters."""
     import numpy as np  # noqa: PLC0415 - as above
     from sklearn.metrics import silhouette_score  # noqa: PLC0415
 
     names, sizes = np.unique(labels, return_counts=True)
     if not 2 <= len(names) < len(labels):
         return -1.0
-    alone = float((sizes < MEMBERS_MIN).sum()) / len(labels)
-    return float(silhouette_score(square, labels, metric="precomputed")) - alone
+    singles = float((sizes < MEMBERS_MIN).sum()) / len(labels)
+    return float(silhouette_score(square, labels, metric="precomputed")) - singles
 
 
-def _build_topics(labels: Any, told: list[int], vectors: Any, weights: Any, names: Any) -> list[Topic]:
+def _build_topics(labels: Any, indexes: list[int], vectors: Any, weights: Any, names: Any) -> list[Topic]:
     import numpy as np  # noqa: PLC0415 - as above
 
     overall = np.asarray(weights.mean(axis=0)).ravel()
-    found = []
-    for each in sorted(set(labels.tolist()) - {-1}):
-        rows = np.flatnonzero(labels == each)
+    topics = []
+    for label in sorted(set(labels.tolist()) - {-1}):
+        rows = np.flatnonzero(labels == label)
         if len(rows) < MEMBERS_MIN:
             continue
-        own = np.asarray(weights[rows].mean(axis=0)).ravel()
-        apart = own - overall
-        words = [str(names[place]) for place in np.lexsort((np.arange(len(apart)), -apart))[:4] if apart[place] > 0]
-        middle = vectors[rows].mean(axis=0)
-        near = vectors[rows] @ middle / max(float(np.linalg.norm(middle)), 1e-9)
-        typical = [told[rows[place]] for place in np.lexsort((rows, -near))[:5]]
-        members = tuple(told[row] for row in rows)
-        found.append(Topic(", ".join(words), members, tuple(typical), round(float(near.mean()), 3)))
-    return sorted(found, key=lambda topic: (-len(topic.members), topic.label))
+        mean = np.asarray(weights[rows].mean(axis=0)).ravel()
+        difference = mean - overall
+        words = [
+            str(names[position])
+            for position in np.lexsort((np.arange(len(difference)), -difference))[:4]
+            if difference[position] > 0
+        ]
+        center = vectors[rows].mean(axis=0)
+        similarity = vectors[rows] @ center / max(float(np.linalg.norm(center)), 1e-9)
+        typical = [indexes[rows[position]] for position in np.lexsort((rows, -similarity))[:5]]
+        members = tuple(indexes[row] for row in rows)
+        topics.append(Topic(", ".join(words), members, tuple(typical), round(float(similarity.mean()), 3)))
+    return sorted(topics, key=lambda topic: (-len(topic.members), topic.label))

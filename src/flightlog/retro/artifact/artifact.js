@@ -6,18 +6,18 @@
   const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
   const ROW = 32;
 
-  // Foreign words only ever become text nodes.
+  // Foreign text is inserted as text nodes only.
   const make = (name, text, attributes = {}) => {
-    const made = document.createElement(name);
-    if (text) made.textContent = text;
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    return made;
+    const node = document.createElement(name);
+    if (text) node.textContent = text;
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    return node;
   };
   const draw = (name, attributes, text) => {
-    const made = document.createElementNS(SVG, name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    if (text) made.textContent = text;
-    return made;
+    const node = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    if (text) node.textContent = text;
+    return node;
   };
   const titled = (shape, text) => { shape.append(draw("title", {}, text)); return shape; };
   const day = (ms) => (ms ? new Date(ms).toISOString().slice(0, 10) : "");
@@ -95,30 +95,30 @@
     return box;
   };
 
-  const timeline = () => bars("timeline", "Prompts by day", data.timeline.map((each) => each.count), data.timeline.map((each) => each.date));
+  const timeline = () => bars("timeline", "Prompts by day", data.timeline.map((bin) => bin.count), data.timeline.map((bin) => bin.date));
 
-  // Notes and ratings are kept for this artifact alone.
-  const kept = (kind) => `flightlog:${kind}:${data.name}`;
-  const read = (kind) => { try { return JSON.parse(localStorage.getItem(kept(kind)) || "{}"); } catch { return {}; } };
-  const write = (kind, value) => { try { localStorage.setItem(kept(kind), JSON.stringify(value)); } catch { /* private window */ } };
+  // The artifact's name separates its notes and ratings from those of other artifacts.
+  const key = (kind) => `flightlog:${kind}:${data.name}`;
+  const read = (kind) => { try { return JSON.parse(localStorage.getItem(key(kind)) || "{}"); } catch { return {}; } };
+  const write = (kind, value) => { try { localStorage.setItem(key(kind), JSON.stringify(value)); } catch { /* private window */ } };
   const notes = read("notes");
   const ratings = read("ratings");
 
-  const finding = (each) => {
+  const finding = (pattern) => {
     const box = make("details", "", { class: "finding" });
     const head = make("summary");
-    head.append(make("b", each.label), ` ${each.kind} · ${each.detail} · sure ${each.sure.toFixed(2)}`);
+    head.append(make("b", pattern.label), ` ${pattern.kind} · ${pattern.detail} · confidence ${pattern.sure.toFixed(2)}`);
     const list = make("ul");
-    for (const [address, text] of each.evidence) {
+    for (const [address, text] of pattern.evidence) {
       const item = make("li");
       item.append(make("code", address), ` ${text}`);
       list.append(item);
     }
-    const choose = make("select", "", { "aria-label": `Rate ${each.label}` });
+    const choose = make("select", "", { "aria-label": `Rate ${pattern.label}` });
     for (const number of ["", 1, 2, 3, 4, 5]) choose.append(make("option", number === "" ? "not rated" : String(number), { value: number }));
-    choose.value = ratings[each.id] || "";
+    choose.value = ratings[pattern.id] || "";
     choose.addEventListener("change", () => {
-      if (choose.value) ratings[each.id] = Number(choose.value); else delete ratings[each.id];
+      if (choose.value) ratings[pattern.id] = Number(choose.value); else delete ratings[pattern.id];
       write("ratings", ratings);
     });
     box.append(head, list, choose);
@@ -180,7 +180,7 @@
     const link = make("a", "", { download: "feedback.json",
       href: "data:application/json," + encodeURIComponent(JSON.stringify({ ratings })) });
     link.click();
-    get("saved").textContent = "saved; take it in with: chat-retro feedback import feedback.json";
+    get("saved").textContent = "saved; import it with: chat-retro feedback import feedback.json";
   });
   filter();
 })();

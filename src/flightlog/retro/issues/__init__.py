@@ -1,1 +1,1 @@
-"""Issues: from a private draft to something that may be read by everybody."""
+"""Issues: from a private draft to a public file."""

@@ -1,6 +1,6 @@
-"""The board: every issue and cluster as the journal tells them. One table says which moves there are.
+"""The board: all issues and clusters, folded from the journal, and the legal status moves.
 
-Pure. What `issue-state.json` shows is this value; nothing reads that file back.
+Pure. `issue-state.json` shows this value; nothing reads that file back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,11 +13,12 @@ from flightlog.model.errors import Conflict, Invalid, NotFound
 from flightlog.retro import events
 from flightlog.retro.events import Complexity, Severity, Status
 
-VERSION = 2
+VERSION = 2  # schema of `issue-state.json`
+# similarity from which an issue joins a cluster, as in the source document's tool
 CLUSTER_THRESHOLD = 0.7
-FAST_TRACK = 10.0
+FAST_TRACK = 10.0  # lowest priority of a critical issue
 
-# From where to where; anything else is refused.
+# Legal moves; `check_move` refuses all others.
 MOVES: Mapping[Status, frozenset[Status]] = {
     "draft": frozenset({"triaged", "wont_fix", "deferred"}),
     "triaged": frozenset({"clustered", "wont_fix", "deferred"}),
@@ -33,7 +34,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 class Issue(Struct, frozen=True):
-    """One issue; title and description are the public ones once it is triaged."""
+    """One issue; from triage on, title and description are the public ones."""
 
     id: str
     title: str
@@ -61,7 +62,7 @@ class Issue(Struct, frozen=True):
 
 
 class IssueCluster(Struct, frozen=True):
-    """Issues that belong together, and whether somebody agreed to work on them."""
+    """Issues that belong together, and whether a person approved work on them."""
 
     id: str
     theme: str
@@ -75,7 +76,7 @@ class IssueCluster(Struct, frozen=True):
 
 
 class Board(Struct, frozen=True):
-    """All of it."""
+    """All issues, clusters, resolutions and incidents."""
 
     issues: dict[str, Issue] = {}
     clusters: dict[str, IssueCluster] = {}
@@ -86,43 +87,36 @@ class Board(Struct, frozen=True):
     last_prioritize_ms: int = 0
     cluster_threshold: float = CLUSTER_THRESHOLD
 
-    def find_issue(self, written: str) -> Issue:
-        """Return the issue whose id begins with `written`."""
-        found = [each for each in self.issues.values() if written and each.id.startswith(written)]
-        if len(found) != 1:
-            what = "no issue begins" if not found else f"{len(found)} issues begin"
-            raise NotFound(f"{what} with {written[:40]!r}", hint="flightlog issue list")
-        return found[0]
+    def find_issue(self, prefix: str) -> Issue:
+        """Return the issue whose id starts with `prefix`."""
+        matches = [issue for issue in self.issues.values() if prefix and issue.id.startswith(prefix)]
+        if len(matches) != 1:
+            count = f"{len(matches)} issues start" if matches else "no issue starts"
+            raise NotFound(f"{count} with {prefix[:40]!r}", hint="flightlog issue list")
+        return matches[0]
 
     def open_issues(self) -> list[Issue]:
-        """Issues that are being worked towards, most urgent first."""
+        """Return the open issues by priority."""
         issues = [issue for issue in self.issues.values() if issue.status in OPEN]
-        return sorted(issues, key=lambda each: (-each.priority_score, each.created_ms, each.id))
+        return sorted(issues, key=lambda issue: (-issue.priority_score, issue.created_ms, issue.id))
 
 
 def check_move(issue: Issue, to: Status) -> None:
-    """Refuse a move the table does not have."""
+    """Raise `Conflict` unless the issue may get status `to`."""
     if to not in MOVES[issue.status]:
         allowed = ", ".join(sorted(MOVES[issue.status]))
-        raise Conflict(
-            f"an issue that is {issue.status} cannot become {to}: {issue.id}", hint=f"it can become: {allowed}"
-        )
+        raise Conflict(f"a {issue.status} issue cannot become {to}: {issue.id}", hint=f"allowed: {allowed}")
 
 
-def fold_board(happened: Iterable[events.Event]) -> Board:
-    """Tell the board from its events, oldest first."""
+def fold_board(history: Iterable[events.Event]) -> Board:
+    """Return the board after these events, oldest first."""
     issues: dict[str, Issue] = {}
     clusters: dict[str, IssueCluster] = {}
     rest: dict[str, Any] = {"resolutions": [], "incidents": []}
-    for event in happened:
+    for event in history:
         _apply_event(issues, clusters, rest, event)
-    return Board(
-        issues,
-        _aggregate_clusters(clusters, issues),
-        tuple(rest.pop("resolutions")),
-        tuple(rest.pop("incidents")),
-        **rest,
-    )
+    resolutions, incidents = tuple(rest.pop("resolutions")), tuple(rest.pop("incidents"))
+    return Board(issues, _aggregate_clusters(clusters, issues), resolutions, incidents, **rest)
 
 
 def _apply_event(  # noqa: C901, PLR0912 - one arm for each event
@@ -133,9 +127,8 @@ def _apply_event(  # noqa: C901, PLR0912 - one arm for each event
             issues.setdefault(event.issue, _issue_from_draft(event))
         case events.DraftRepeated():
             issues.pop(event.draft, None)
-            _update_issue(
-                issues, event.issue, frequency=_find_issue(issues, event.issue).frequency + 1, updated_ms=event.at_ms
-            )
+            frequency = _find_issue(issues, event.issue).frequency + 1
+            _update_issue(issues, event.issue, frequency=frequency, updated_ms=event.at_ms)
         case events.IssueTriaged():
             rest["last_triage_ms"] = event.at_ms
             _update_issue(issues, event.issue, **_triaged_fields(event))
@@ -149,25 +142,20 @@ def _apply_event(  # noqa: C901, PLR0912 - one arm for each event
         case events.ClusterApproved():
             clusters[event.cluster] = replace(clusters[event.cluster], status="approved")
         case events.IssueMoved():
-            seen = _find_issue(issues, event.issue).published and event.to in OPEN
-            _update_issue(issues, event.issue, status=event.to, published=seen, resolution_notes=event.notes,
-                    updated_ms=event.at_ms)  # fmt: skip
+            published = _find_issue(issues, event.issue).published and event.to in OPEN
+            _update_issue(issues, event.issue, status=event.to, published=published, resolution_notes=event.notes,
+                          updated_ms=event.at_ms)  # fmt: skip
         case events.IssuePublished():
             _update_issue(issues, event.issue, published=True)
         case events.IssueResolved():
             rest["resolutions"].append(event)
             _update_issue(issues, event.issue, status="resolved", published=False, resolution_notes=event.notes,
-                    resolved_by=event.by, updated_ms=event.at_ms)  # fmt: skip
+                          resolved_by=event.by, updated_ms=event.at_ms)  # fmt: skip
         case events.IssueReopened():
             issues.pop(event.draft, None)
-            _update_issue(
-                issues,
-                event.issue,
-                status="triaged",
-                frequency=_find_issue(issues, event.issue).frequency + 1,
-                updated_ms=event.at_ms,
-                cluster_id="",
-            )
+            frequency = _find_issue(issues, event.issue).frequency + 1
+            _update_issue(issues, event.issue, status="triaged", frequency=frequency, updated_ms=event.at_ms,
+                          cluster_id="")  # fmt: skip
         case events.IncidentNoticed():
             rest["incidents"].append(event)
         case _:
@@ -176,7 +164,7 @@ def _apply_event(  # noqa: C901, PLR0912 - one arm for each event
 
 def _find_issue(issues: dict[str, Issue], name: str) -> Issue:
     if name not in issues:
-        raise Invalid(f"the journal speaks of an issue it never told of: {name}", hint="flightlog doctor")
+        raise Invalid(f"a journal event names an unknown issue: {name}", hint="flightlog doctor")
     return issues[name]
 
 
@@ -199,13 +187,13 @@ def _triaged_fields(event: events.IssueTriaged) -> dict[str, Any]:
 
 
 def _apply_clusters(issues: dict[str, Issue], clusters: dict[str, IssueCluster], event: events.IssuesClustered) -> None:
-    """A cluster with the same issues keeps what was agreed; others are made anew."""
+    """Replace the clusters; one with the same issues stays approved."""
     before = dict(clusters)
     clusters.clear()
     for made in event.clusters:
         old = before.get(made.id)
-        kept = old.status if old is not None and old.issue_ids == made.issue_ids else "pending"
-        status = "approved" if made.fast else kept
+        last_status = old.status if old is not None and old.issue_ids == made.issue_ids else "pending"
+        status = "approved" if made.fast else last_status
         clusters[made.id] = IssueCluster(made.id, made.theme, made.issue_ids, made.affected_files, status=status)
         for name in made.issue_ids:
             score = event.scores.get(name, 0.0)
@@ -214,19 +202,19 @@ def _apply_clusters(issues: dict[str, Issue], clusters: dict[str, IssueCluster],
 
 def _aggregate_clusters(clusters: dict[str, IssueCluster], issues: dict[str, Issue]) -> dict[str, IssueCluster]:
     order = get_args(Severity)
-    told = {}
+    aggregated = {}
     for cluster in clusters.values():
         members = [issues[name] for name in cluster.issue_ids if name in issues]
         if not members:
             continue
-        worst = min((each.severity or "medium" for each in members), key=order.index)
-        done = all(each.status == "resolved" for each in members)
-        told[cluster.id] = replace(
+        worst = min((issue.severity or "medium" for issue in members), key=order.index)
+        done = all(issue.status == "resolved" for issue in members)
+        aggregated[cluster.id] = replace(
             cluster,
             primary_category=members[0].category,
             aggregate_severity=worst,
-            aggregate_priority=max(each.priority_score for each in members),
+            aggregate_priority=max(issue.priority_score for issue in members),
             resolution_strategy="single_pr" if len(members) <= 3 else "multiple_prs",
             status="resolved" if done else cluster.status,
         )
-    return told
+    return aggregated

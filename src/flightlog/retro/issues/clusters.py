@@ -1,4 +1,4 @@
-"""Clusters and ranks: which open issues belong together, and what comes first. Pure."""
+"""Cluster open issues and rank them. Pure."""
 
 import hashlib
 import math
@@ -9,25 +9,27 @@ from flightlog.retro.analysis.similarity import content_words
 from flightlog.retro.events import ClusterMade, IssuesClustered, IssuesPrioritized
 from flightlog.retro.issues.board import FAST_TRACK, OPEN, Board, Issue
 
-FILES_SHARED = 0.5
-RECENT_MS = 7 * DAY_MS
+FILES_SHARED = 0.5  # share of common files from which two issues belong together
+RECENT_MS = 7 * DAY_MS  # issues updated within it rank higher
+# Factors of the priority, as in the source document's tool.
 _SEVERITY = {"critical": 4, "high": 3, "medium": 2, "low": 1}
 _EASE = {"trivial": 4, "small": 3, "medium": 2, "large": 1}
 
 
 def cluster_issues(board: Board, now_ms: int) -> IssuesClustered:
-    """Put open issues together by files, error and meaning; a critical one stands alone."""
-    issues = sorted((each for each in board.issues.values() if each.status in OPEN - {"in_progress"}), key=_age_key)
+    """Cluster open issues by files, error and words; a critical issue gets its own cluster."""
+    candidates = [issue for issue in board.issues.values() if issue.status in OPEN - {"in_progress"}]
+    issues = sorted(candidates, key=lambda issue: (issue.created_ms, issue.id))
     groups: list[list[Issue]] = []
     scores: dict[str, float] = {}
     for issue in issues:
-        best, where = 0.0, None
+        best, nearest = 0.0, None
         for group in groups if issue.severity != "critical" else ():
             if group[0].severity != "critical":
-                near = max(issue_similarity(issue, other) for other in group)
-                best, where = (near, group) if near > best else (best, where)
-        if where is not None and best >= board.cluster_threshold:
-            where.append(issue)
+                similarity = max(issue_similarity(issue, other) for other in group)
+                best, nearest = (similarity, group) if similarity > best else (best, nearest)
+        if nearest is not None and best >= board.cluster_threshold:
+            nearest.append(issue)
             scores[issue.id] = round(best, 3)
         else:
             groups.append([issue])
@@ -36,7 +38,7 @@ def cluster_issues(board: Board, now_ms: int) -> IssuesClustered:
 
 
 def issue_similarity(one: Issue, other: Issue) -> float:
-    """Say how much two issues have in common, 0 to 1: the same error, shared files, or the same words."""
+    """Return what two issues have in common, 0 to 1: the same error, files, or words."""
     if one.signature and one.signature == other.signature:
         return 1.0
     files = _shared_fraction(one.affected_files, other.affected_files)
@@ -45,23 +47,19 @@ def issue_similarity(one: Issue, other: Issue) -> float:
 
 
 def prioritize_issues(board: Board, now_ms: int) -> IssuesPrioritized:
-    """Rank every clustered issue with the numbers of now."""
+    """Return the current priority of every clustered issue."""
     waiting = {"clustered", "prioritized"}
     return IssuesPrioritized(
-        {each.id: priority_score(each, now_ms) for each in board.issues.values() if each.status in waiting}, now_ms
+        {issue.id: priority_score(issue, now_ms) for issue in board.issues.values() if issue.status in waiting}, now_ms
     )
 
 
 def priority_score(issue: Issue, now_ms: int) -> float:
-    """Severity x log2(frequency + 1) x ease x recency; a critical issue comes first whatever its ease."""
+    """Return severity x log2(frequency + 1) x ease x recency, at least 10 if critical."""
     recency = 1.5 if now_ms - issue.updated_ms < RECENT_MS else 1.0
     severity = _SEVERITY[issue.severity or "medium"]
     score = round(severity * math.log2(issue.frequency + 1) * _EASE[issue.fix_complexity] * recency, 3)
     return max(FAST_TRACK, score) if issue.severity == "critical" else score
-
-
-def _age_key(issue: Issue) -> tuple[int, str]:
-    return issue.created_ms, issue.id
 
 
 def _shared_fraction(one: Sequence[str], other: Sequence[str]) -> float:
@@ -70,8 +68,8 @@ def _shared_fraction(one: Sequence[str], other: Sequence[str]) -> float:
 
 
 def _word_similarity(one: Issue, other: Issue) -> float:
-    """Cosine of the words of two issues."""
-    mine, theirs = (set(content_words(f"{each.title} {each.description[:400]}")) for each in (one, other))
+    """Return the cosine of the words of two issues."""
+    mine, theirs = (set(content_words(f"{issue.title} {issue.description[:400]}")) for issue in (one, other))
     return len(mine & theirs) / math.sqrt(len(mine) * len(theirs)) if mine and theirs else 0.0
 
 

@@ -1,10 +1,11 @@
-"""Drafts, triage, clusters, priorities.
+"""Drafts and triage: from a raw report to an issue that may be public.
 
-Ids come from what is reported and when, so that the same incident drafted twice is one draft.
+Ids are derived from the report and its time, so that the same incident drafted twice is one
+draft.
 
-Everything of a draft that goes on is redacted. Its context, quotations and transcripts of conversations, addresses
-that work inside a network only, e-mail addresses and names that are known are removed, by rules and without guessing.
-Error texts and traces stay.
+Everything that leaves a draft is redacted. Its context, quotations, transcripts of conversations,
+intranet addresses, e-mail addresses and known names are removed by rules, without guessing. Error
+texts and traces stay.
 """
 
 import hashlib
@@ -31,11 +32,11 @@ from flightlog.retro.state import Pattern
 DRAFT_NAME = re.compile(r"draft_\d{8}_\d{6}_([0-9a-f]{6,12})\.json")
 FINDING = "finding"
 _CRITICAL = frozenset({"corrupt state", "secret"})
-_WORTH = frozenset({"friction", "failure again"})
-SAME = 0.6
-TITLE_CHARS = 120
-DESCRIPTION_CHARS = 4000
-# A whole path: one that began in the middle of a directory name put unrelated files into one cluster.
+_WORTH = frozenset({"friction", "failure again"})  # kinds of findings that a person can act on
+SAME = 0.6  # word overlap from which two reports are one problem
+TITLE_CHARS = 120  # a title fits on a line
+DESCRIPTION_CHARS = 4000  # bounds the public file
+# A whole path: a match from the middle of a directory name put unrelated files into one cluster.
 _FILE = re.compile(
     r"(?<![\w./~\\-])((?:~|\.{1,2})?/?(?:[\w.@+-]+/)*[\w.@+-]*[\w-]"
     r"\.(?:py|pyi|js|jsx|ts|tsx|go|rs|java|kt|rb|c|h|cc|cpp|cs|php|sh|sql|html|css|toml|ya?ml|json|md))\b(?!\.\w)"
@@ -57,17 +58,20 @@ _MARKS = (QUOTE, ADDRESS, EMAIL, NAME)
 # RFC 2606. Compared by labels, so that `myexample.com` is not `example.com`.
 _RESERVED = frozenset({"test", "example", "invalid", "localhost", "example.com", "example.net", "example.org"})
 _INSIDE = frozenset({"corp", "home", "internal", "intranet", "lan", "local", "localdomain", "private", "vpn"})
-# Common generic domains. Two letters are a country; any other last label is treated as a company's own.
+# Common generic domains. Two letters are a country; any other last label counts as an intranet's.
 _PUBLIC = re.compile(
     r"[a-z]{2}|xn--.*|app|biz|blog|cloud|com|dev|edu|gov|info|int|mil|name|net|online|org|page|pro|shop|site"
     r"|software|store|systems|tech|tools|wiki|world|xyz"
 )
-# Accounts that machines are delivered with name no person.
-_ACCOUNTS = frozenset({"admin", "build", "codespace", "dev", "git", "localhost", "node", "root", "runner", "test"})
+# Default accounts of machines and images, which name no person.
+_ACCOUNTS = frozenset(
+    {"admin", "app", "build", "claude", "codespace", "dev", "git", "localhost", "node", "root", "runner", "test",
+     "ubuntu", "user", "vscode"}
+)  # fmt: skip
 
 
 class DraftFile(Struct, frozen=True):
-    """A draft as it lies in `issue-drafts/`; unknown fields of a person's making are let be."""
+    """A draft as stored in `issue-drafts/`; unknown fields are ignored."""
 
     id: str
     title: str
@@ -83,74 +87,77 @@ class DraftFile(Struct, frozen=True):
 def make_draft(
     title: str, description: str, now_ms: int, severity: Severity | None = None, **more: object
 ) -> DraftFile:
-    """Make a draft."""
+    """Return a draft with an id derived from its text and time."""
     if not title.strip():
         raise Invalid("an issue needs a title", hint='flightlog issue report-bug --title "…" --description "…"')
-    number = hashlib.sha256(f"{title}\0{description}\0{now_ms}".encode()).hexdigest()[:12]
-    fields = {
-        "id": number,
-        "title": title.strip(),
-        "description": description,
-        "severity": severity,
-        "created_ms": now_ms,
-    }
-    return msgspec.convert(fields | more, DraftFile)
+    digest = hashlib.sha256(f"{title}\0{description}\0{now_ms}".encode()).hexdigest()
+    fields = {"id": digest[:12], "title": title.strip(), "description": description, "severity": severity}
+    return msgspec.convert(fields | {"created_ms": now_ms} | more, DraftFile)
 
 
 def draft_from_incident(incident: Incident) -> DraftFile:
-    """Make a draft of something a room found wrong."""
+    """Return the draft of an incident that a feature reported."""
     severity: Severity = "critical" if incident.kind in _CRITICAL else "high"
     title = f"{incident.room}: {incident.kind}"
-    found = ", ".join(f"{name}: {number:,}" for name, number in incident.counts.items())
-    places = f"Where: {', '.join(incident.evidence)}" if incident.evidence else ""
-    return make_draft(title, "\n\n".join(filter(None, (found, places))), incident.at_ms, severity,
-                 tags=(incident.room, "incident"), context={"evidence": " ".join(incident.evidence)})  # fmt: skip
+    counts = ", ".join(f"{name}: {number:,}" for name, number in incident.counts.items())
+    evidence = f"Where: {', '.join(incident.evidence)}" if incident.evidence else ""
+    return make_draft(
+        title, "\n\n".join(filter(None, (counts, evidence))), incident.at_ms, severity,
+        tags=(incident.room, "incident"), context={"evidence": " ".join(incident.evidence)},
+    )  # fmt: skip
 
 
 def draft_from_finding(pattern: Pattern, now_ms: int) -> DraftFile:
-    """Make a draft of a finding; its evidence stays private, in the context. Seen as often, it is the same draft."""
+    """Return the draft of a finding; its evidence stays private, in the context.
+
+    The id depends on the finding and its count, so that an unchanged finding gives the same
+    draft.
+    """
     number = hashlib.sha256(f"{pattern.id}\0{pattern.count}".encode()).hexdigest()[:12]
     description = f"{pattern.label}\n\n{pattern.detail}"
-    evidence = " ".join(each.address for each in pattern.evidence)
-    return make_draft(f"{pattern.kind}: {pattern.label}", description, now_ms, "medium", category=pattern.kind,
-                 tags=(FINDING,), id=number, context={"pattern": pattern.id, "evidence": evidence})  # fmt: skip
+    evidence = " ".join(place.address for place in pattern.evidence)
+    return make_draft(
+        f"{pattern.kind}: {pattern.label}", description, now_ms, "medium", category=pattern.kind,
+        tags=(FINDING,), id=number, context={"pattern": pattern.id, "evidence": evidence},
+    )  # fmt: skip
 
 
 def worth_an_issue(patterns: Sequence[Pattern]) -> list[Pattern]:
-    """Return the findings that something can be done about."""
+    """Return the repeated findings that a person can act on."""
     return [pattern for pattern in patterns if pattern.kind in _WORTH and pattern.count > 1]
 
 
-def file_name(one: DraftFile) -> str:
-    """Name the file of a draft."""
-    return f"draft_{datetime.fromtimestamp(one.created_ms / 1000, UTC):%Y%m%d_%H%M%S}_{one.id}.json"
+def file_name(draft: DraftFile) -> str:
+    """Return the file name of a draft."""
+    return f"draft_{datetime.fromtimestamp(draft.created_ms / 1000, UTC):%Y%m%d_%H%M%S}_{draft.id}.json"
 
 
 def read_draft(name: str, data: bytes) -> DraftFile:
-    """Read a draft; the id is that of its name."""
-    named = DRAFT_NAME.fullmatch(name)
-    if named is None:
-        raise Invalid(f"not the name of a draft: {name[:60]!r}", hint="draft_<YYYYMMDD>_<HHMMSS>_<id>.json")
+    """Decode a draft file; the id is taken from its name."""
+    match = DRAFT_NAME.fullmatch(name)
+    if match is None:
+        raise Invalid(f"not a draft's file name: {name[:60]!r}", hint="draft_<YYYYMMDD>_<HHMMSS>_<id>.json")
     try:
-        return msgspec.structs.replace(msgspec.json.decode(data, type=DraftFile), id=named[1])
+        return replace(msgspec.json.decode(data, type=DraftFile), id=match[1])
     except UNREADABLE as error:
-        raise Invalid(f"the draft cannot be read: {error}: {name}", hint="correct the file or move it away") from None
+        raise Invalid(f"cannot read draft {name}: {error}", hint="correct the file or move it away") from None
 
 
-def draft_event(one: DraftFile, noticed: Iterable[Incident] = ()) -> IssueDrafted:
-    """Return what the journal notes of a draft; it is generated if it is exactly the draft of a noticed incident."""
-    generated = any(one == draft_from_incident(each) for each in noticed)
-    return IssueDrafted(one.id, one.title, one.description, one.created_ms, one.category, one.severity, one.tags,
-                   one.affected_files, one.context, generated)  # fmt: skip
+def draft_event(draft: DraftFile, incidents: Iterable[Incident] = ()) -> IssueDrafted:
+    """Return the journal event of a draft; it is `generated` if it equals an incident's draft."""
+    generated = any(draft == draft_from_incident(incident) for incident in incidents)
+    return IssueDrafted(
+        draft.id, draft.title, draft.description, draft.created_ms, draft.category, draft.severity,
+        draft.tags, draft.affected_files, draft.context, generated,
+    )  # fmt: skip
 
 
-_ACCOUNTS |= {"app", "claude", "ubuntu", "user", "vscode"}
-_NAME_CHARS = 3  # initials and particles ("de", "Li") would remove half of a sentence
+_NAME_CHARS = 3  # removing initials and particles ("de", "Li") would damage ordinary words
 
 _SPEAKER = r"(?:user|human|customer|assistant|claude|chatgpt|gpt|codex|gemini|prompt|you|me)"
 _VERB = r"(?:said|says|asked|asks|wrote|writes|typed|replied|replies|answered|answers|mentioned|complained|requested)"
 _QUOTED = r"(?:\"[^\"]*(?:\"|\Z)|\u201c[^\u201d]*(?:\u201d|\Z)|\u00ab[^\u00bb]*(?:\u00bb|\Z)|(?<!\w)'[^'\n]*'(?!\w))"
-# A paragraph goes on until an empty line or an error text, which a report needs.
+# A paragraph ends at an empty line or an error text, which a report needs.
 _PARAGRAPH = r".*(?:\n(?![ \t]*$|[ \t]+File |E\s{2}|Traceback|[\w.]*(?:Error|Exception)\b).+)*"
 _FENCE = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)(?:^[ \t]*\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL)
 _TURN = re.compile(
@@ -177,40 +184,30 @@ _EMAIL = re.compile(r"(?<![\w.%+-])[\w.%+-]+@((?:[\w-]+\.)+[^\W\d_]{2,})")
 
 
 def triage_issue(issue: Issue, redactor: Redactor, now_ms: int, names: Iterable[str] = ()) -> IssueTriaged:
-    """Return the public form of a draft; `names` are people known from the project and its sessions."""
+    """Return the public form of a draft; `names` are known people's, and are removed."""
     raw = [issue.title, issue.description, issue.category, *issue.tags, *issue.affected_files]
     public = public_texts(raw, redactor, names)
     title, description, category, *rest = public.value
     title, description = " ".join(title.split())[:TITLE_CHARS], description[:DESCRIPTION_CHARS]
     text = f"{title}\n{description}"
-    named = (path.removeprefix("./") for path in _FILE.findall(text))
-    files = tuple(dict.fromkeys((*rest[len(issue.tags) :], *named)))
-    found = (name for name, pattern in _TAGS if pattern.search(text))
+    mentioned = (path.removeprefix("./") for path in _FILE.findall(text))
+    files = tuple(dict.fromkeys((*rest[len(issue.tags) :], *mentioned)))
+    matched = (name for name, pattern in _TAGS if pattern.search(text))
     errors = (error.lower() for error in _ERROR.findall(text))
-    tags = tuple(dict.fromkeys((*rest[: len(issue.tags)], *found, *errors)))
+    tags = tuple(dict.fromkeys((*rest[: len(issue.tags)], *matched, *errors)))
     severity = issue.severity or _guess_severity(text)
     return IssueTriaged(
-        issue.id,
-        title,
-        description,
-        _issue_signature(text),
-        now_ms,
-        severity,
-        _guess_complexity(tags, files),
-        tags,
-        files,
-        category,
-        public.secrets,
-        public.personal,
-    )
+        issue.id, title, description, _issue_signature(text), now_ms, severity, _guess_complexity(tags, files),
+        tags, files, category, public.secrets, public.personal,
+    )  # fmt: skip
 
 
 def public_texts(texts: Sequence[str], redactor: Redactor, names: Iterable[str]) -> Redacted[list[str]]:
-    """Return `texts`, as one document, without conversation, addresses, names and secrets, and how many there were."""
+    """Return `texts` without conversation, addresses, names and secrets, and count those."""
     plain = [without_private_text(text, names).strip() for text in texts]
-    marks = sum(new.count(each) - old.count(each) for old, new in zip(texts, plain, strict=True) for each in _MARKS)
-    done = JsonRedactor(redactor).redact_document(plain)
-    return replace(done, personal=done.personal + max(marks, 0))
+    marks = sum(new.count(mark) - old.count(mark) for old, new in zip(texts, plain, strict=True) for mark in _MARKS)
+    redacted = JsonRedactor(redactor).redact_document(plain)
+    return replace(redacted, personal=redacted.personal + max(marks, 0))
 
 
 def find_same_issue(new: IssueTriaged, known: Sequence[Issue]) -> Issue | None:
@@ -243,39 +240,39 @@ def _issue_signature(text: str) -> str:
 
 
 def _guess_severity(text: str) -> Severity:
-    return next((name for name, pattern in _SEVERE if pattern.search(text)), "medium")
+    return next((severity for severity, pattern in _SEVERE if pattern.search(text)), "medium")
 
 
 def _guess_complexity(tags: Sequence[str], files: Sequence[str]) -> Complexity:
-    """Guess from what is touched: words only, one file, a few, many."""
+    """Guess the effort: only documentation, one file, up to three files, more."""
     if "docs" in tags:
         return "trivial"
     return "small" if len(files) == 1 else "medium" if len(files) <= 3 else "large"
 
 
 def without_private_text(text: str, names: Iterable[str] = ()) -> str:
-    """Return `text` with marks in place of conversation, intranet and e-mail addresses, and `names`."""
-    text = _FENCE.sub(lambda found: QUOTE if _TURN.search(found[2]) else found[0], text)
+    """Replace conversation, intranet and e-mail addresses, and `names` in `text`."""
+    text = _FENCE.sub(lambda match: QUOTE if _TURN.search(match[2]) else match[0], text)
     text = _TURN.sub(QUOTE, text)
     text = _SAID.sub(rf"\1{QUOTE}", text)
     text = _SAID_PLAINLY.sub(rf"\1{QUOTE}", text)
     text = _ANY_QUOTED.sub(_unless_personal, text)
     text = _URL.sub(_public_url, text)
     text = _UNC.sub(ADDRESS, text)
-    text = _EMAIL.sub(lambda found: found[0] if is_reserved(found[1]) else EMAIL, text)
-    text = _HOST.sub(lambda found: ADDRESS if _is_inside(found[0]) else found[0], text)
+    text = _EMAIL.sub(lambda match: match[0] if is_reserved(match[1]) else EMAIL, text)
+    text = _HOST.sub(lambda match: ADDRESS if _is_inside(match[0]) else match[0], text)
     pattern = _names_pattern(names)
     return pattern.sub(NAME, text) if pattern else text
 
 
 def is_reserved(domain: str) -> bool:
-    """Whether `domain` is one that RFC 2606 keeps for documents, or below one."""
+    """Return whether `domain` is, or is below, a documentation domain of RFC 2606."""
     labels = domain.lower().rstrip(".").split(".")
     return labels[-1] in _RESERVED or ".".join(labels[-2:]) in _RESERVED
 
 
 def is_intranet(host: str) -> bool:
-    """Whether `host` has no public suffix, or says that it is inside a network."""
+    """Return whether `host` has no public suffix, or a label of a private network."""
     host = host.lower().rstrip(".")
     try:
         address = ipaddress.ip_address(host)
@@ -287,15 +284,15 @@ def is_intranet(host: str) -> bool:
     return not address.is_global and not address.is_loopback
 
 
-def _unless_personal(found: re.Match[str]) -> str:
-    """A quotation of four words or more with a personal pronoun is speech; shorter ones are names and values."""
-    return QUOTE if len(found[0].split()) >= 4 and _PERSONAL.search(found[0]) else found[0]
+def _unless_personal(match: re.Match[str]) -> str:
+    """Replace quotations of four or more words with a personal pronoun: they are speech."""
+    return QUOTE if len(match[0].split()) >= 4 and _PERSONAL.search(match[0]) else match[0]
 
 
-def _public_url(found: re.Match[str]) -> str:
-    """A URL keeps its host and path; a query and a user may hold tokens."""
+def _public_url(match: re.Match[str]) -> str:
+    """Return the URL without user and query, which may hold tokens."""
     try:
-        parts = urlsplit(found[0])
+        parts = urlsplit(match[0])
         host = parts.hostname or ""
         port = f":{parts.port}" if parts.port else ""
     except ValueError:
@@ -303,21 +300,21 @@ def _public_url(found: re.Match[str]) -> str:
     return ADDRESS if is_intranet(host) else f"{parts.scheme}://{host}{port}{parts.path}"
 
 
-def _is_inside(written: str) -> bool:
-    """Whether a host without a scheme is inside a network; without one, most dotted words are files or modules."""
-    host = re.split(r"[:/]", written, maxsplit=1)[0] if "." in written else written
+def _is_inside(text: str) -> bool:
+    """Return whether a host without a scheme is in an intranet; most dotted words are files."""
+    host = re.split(r"[:/]", text, maxsplit=1)[0] if "." in text else text
     labels = host.lower().split(".")
     is_word = labels[-1].isalpha() and labels[-1] not in _INSIDE and not _PUBLIC.fullmatch(labels[-1])
     return is_intranet(host) and not is_word
 
 
 def _names_pattern(names: Iterable[str]) -> re.Pattern[str] | None:
-    """Match whole names and their long words in any case, and their short words as they are written."""
+    """Match whole names and long words of them in any case, short words as spelled."""
     whole = {name.strip() for name in names if len(name.strip()) >= _NAME_CHARS} - _ACCOUNTS
     words = {word for name in whole for word in name.split() if len(word) >= _NAME_CHARS and word[0].isupper()}
     if not whole:
         return None
-    # Six letters and more are seldom a word of the language too; "Mark" is.
+    # A name of six or more letters is seldom an ordinary word too; "Mark" is one.
     in_any_case = sorted(whole | {word for word in words if len(word) >= 6}, key=len, reverse=True)
     parts = [f"(?i:{'|'.join(map(re.escape, in_any_case))})", *map(re.escape, sorted(words))]
     return re.compile(rf"(?<!\w)(?:{'|'.join(parts)})(?!\w)")

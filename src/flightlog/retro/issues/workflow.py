@@ -1,10 +1,12 @@
-"""Process, approve, publish, resolve; incidents to drafts.
+"""Process, approve, publish and resolve issues; turn incidents into drafts.
 
-A room tells its incidents from its own journal or from a look at its files; here they are only values.
-What a look finds again is not told again, until an issue of that room was resolved: then it came back.
+A feature reports incidents from its journal or from checking its files; here they are values. An
+incident that a check reports again is ignored until an issue of that feature was resolved: then
+it
+is a recurrence.
 
-Each step notes what it did in the journal and then writes the pages that follow from it, so that a
-run cut short goes on where it stopped. Nothing is published before `checked` has seen the very bytes.
+Every step appends its event and then writes the output files that follow from it, so that an
+interrupted run can continue. Nothing is published before `validate_issue` saw the exact bytes.
 """
 
 from collections.abc import Iterable
@@ -14,30 +16,27 @@ from msgspec import Struct
 from flightlog.model.errors import Conflict, Incident, Invalid
 from flightlog.model.output_files import Clean, OutputFile
 from flightlog.retro import events
-from flightlog.retro.issues import board, clusters, triage
-from flightlog.retro.issues.board import Board, Issue, IssueCluster
+from flightlog.retro.issues import clusters, triage
+from flightlog.retro.issues.board import OPEN, Board, Issue, IssueCluster, check_move
 from flightlog.retro.layout import board_page, changelog_page, issue_name, issue_page
 from flightlog.retro.store import RetroStore, format_utc_timestamp
 from flightlog.store import files, output_files
 
-_AGAIN = frozenset({"resolved"})
-_PUBLISHABLE = board.OPEN
 
-
-def draft_incidents(room: RetroStore, found: Iterable[Incident]) -> list[Incident]:
-    """Draft what is new among these incidents, and return it."""
-    board = room.load_board()
+def draft_incidents(store: RetroStore, incidents: Iterable[Incident]) -> list[Incident]:
+    """Store drafts of the new ones among these incidents, and return those."""
+    board = store.load_board()
     known: dict[tuple[str, ...], int] = {}
-    for noticed in board.incidents:
-        key = _incident_key(noticed.incident)
-        known[key] = max(known.get(key, 0), noticed.incident.at_ms)
+    for event in board.incidents:
+        key = _incident_key(event.incident)
+        known[key] = max(known.get(key, 0), event.incident.at_ms)
     new = []
-    for incident in found:
+    for incident in incidents:
         key = _incident_key(incident)
         if key not in known or _has_recurred(incident, known[key], board):
             known[key] = incident.at_ms
-            room.journal.append(events.IncidentNoticed(incident), durable=True)
-            room.store_draft(triage.draft_from_incident(incident))
+            store.journal.append(events.IncidentNoticed(incident), durable=True)
+            store.store_draft(triage.draft_from_incident(incident))
             new.append(incident)
     return new
 
@@ -47,15 +46,18 @@ def _incident_key(incident: Incident) -> tuple[str, ...]:
 
 
 def _has_recurred(incident: Incident, before_ms: int, board: Board) -> bool:
-    """What a journal tells has one time for ever; what a look tells has the time of the look."""
+    """Return whether an incident is newer than `before_ms` and its feature's issue was resolved.
+
+    An incident from a journal keeps its time; one from a check has the time of the check.
+    """
     if incident.at_ms <= before_ms:
         return False
-    of_room = {issue.id for issue in board.issues.values() if {incident.room, "incident"} <= set(issue.tags)}
-    return any(each.issue in of_room and each.at_ms > before_ms for each in board.resolutions)
+    own_issues = {issue.id for issue in board.issues.values() if {incident.room, "incident"} <= set(issue.tags)}
+    return any(resolution.issue in own_issues and resolution.at_ms > before_ms for resolution in board.resolutions)
 
 
 class ProcessResult(Struct, frozen=True):
-    """What a run did."""
+    """Ids of imported, repeated and reopened issues; unreadable drafts; the board."""
 
     imported: tuple[str, ...]
     repeated: tuple[str, ...]
@@ -64,159 +66,161 @@ class ProcessResult(Struct, frozen=True):
     board: Board
 
 
-def process_drafts(room: RetroStore) -> ProcessResult:
-    """Take every draft as far as prioritized, with the numbers of now."""
-    imported, unreadable = _import_drafts(room)
-    repeated, reopened = _triage_drafts(room)
-    now = room.now_ms()
-    board = room.load_board()
+def process_drafts(store: RetroStore) -> ProcessResult:
+    """Import, triage, cluster and prioritize every draft."""
+    imported, unreadable = _import_drafts(store)
+    repeated, reopened = _triage_drafts(store)
+    now = store.now_ms()
+    board = store.load_board()
     if board.open_issues():
-        room.journal.append(clusters.cluster_issues(board, now))
-        room.journal.append(clusters.prioritize_issues(room.load_board(), now), durable=True)
-    board = _write_pages(room)
+        store.journal.append(clusters.cluster_issues(board, now))
+        store.journal.append(clusters.prioritize_issues(store.load_board(), now), durable=True)
+    board = _write_pages(store)
     return ProcessResult(tuple(imported), tuple(repeated), tuple(reopened), tuple(unreadable), board)
 
 
-def approve_clusters(room: RetroStore, written: str = "") -> list[str]:
-    """Agree to a cluster, or to all that wait; return their names.
+def approve_clusters(store: RetroStore, prefix: str = "") -> list[str]:
+    """Approve the cluster whose id starts with `prefix`, or all pending ones; return their ids.
 
-    Findings repeat words of a conversation, so a cluster with one is agreed to by its name alone.
+    Findings repeat words of a conversation, so a cluster with a finding needs its id.
     """
-    board = room.load_board()
-    chosen = [each for each in board.clusters.values() if each.id.startswith(written)]
-    chosen = [each for each in chosen if written or not has_finding(board, each)]
-    if written and len(chosen) != 1:
-        raise Invalid(f"{len(chosen)} clusters begin with {written[:40]!r}", hint="flightlog issue clusters")
-    for each in chosen:
-        if each.status == "pending":
-            room.journal.append(events.ClusterApproved(each.id, room.now_ms()))
-    _write_pages(room)
-    return [each.id for each in chosen]
+    board = store.load_board()
+    chosen = [
+        cluster
+        for cluster in board.clusters.values()
+        if cluster.id.startswith(prefix) and (prefix or not has_finding(board, cluster))
+    ]
+    if prefix and len(chosen) != 1:
+        raise Invalid(f"{len(chosen)} clusters start with {prefix[:40]!r}", hint="flightlog issue clusters")
+    for cluster in chosen:
+        if cluster.status == "pending":
+            store.journal.append(events.ClusterApproved(cluster.id, store.now_ms()))
+    _write_pages(store)
+    return [cluster.id for cluster in chosen]
 
 
 def has_finding(board: Board, cluster: IssueCluster) -> bool:
-    """Whether text of a cluster comes from a conversation."""
+    """Return whether text of a cluster comes from a conversation."""
     return any(triage.FINDING in board.issues[name].tags for name in cluster.issue_ids)
 
 
-def preview_issues(room: RetroStore, written: str = "") -> list[OutputFile]:
-    """Return exactly what publishing would write: one issue, or all approved ones that are open."""
-    board = room.load_board()
-    if written:
-        return [validate_issue(room, board.find_issue(written))]
+def preview_issues(store: RetroStore, prefix: str = "") -> list[OutputFile]:
+    """Return the files publishing would write: of one issue, or of all approved open ones."""
+    board = store.load_board()
+    if prefix:
+        return [validate_issue(store, board.find_issue(prefix))]
     chosen = [
         issue for cluster in board.clusters.values() if cluster.status == "approved" for issue in cluster.issue_ids
     ]
-    return [validate_issue(room, board.issues[name]) for name in chosen if board.issues[name].status in _PUBLISHABLE]
+    return [validate_issue(store, board.issues[name]) for name in chosen if board.issues[name].status in OPEN]
 
 
-def validate_issue(room: RetroStore, issue: Issue) -> OutputFile:
-    """Return the public page of an issue, or refuse it: drafts never, nor anything that still looks private."""
-    if issue.status not in _PUBLISHABLE:
-        raise Conflict(f"an issue that is {issue.status} is not published: {issue.id}", hint="flightlog issue process")
-    page = issue_page(issue, room.redactor)
+def validate_issue(store: RetroStore, issue: Issue) -> OutputFile:
+    """Return the public file of an issue.
+
+    Raise `Conflict` if it is not open, `Invalid` if its text still looks private.
+    """
+    if issue.status not in OPEN:
+        raise Conflict(f"cannot publish a {issue.status} issue: {issue.id}", hint="flightlog issue process")
+    page = issue_page(issue, store.redactor)
     assert isinstance(page.body, Clean)
-    left = {each.rule for each in room.redactor.find_in_text(page.body.text)}
-    problem = f"what looks private ({', '.join(sorted(left))})" if left else ""
-    texts, names = (
-        (issue.title, issue.description, issue.category, *issue.tags, *issue.affected_files),
-        room.collect_names(),
-    )
+    rules = {finding.rule for finding in store.redactor.find_in_text(page.body.text)}
+    problem = f"private-looking text ({', '.join(sorted(rules))})" if rules else ""
+    texts = (issue.title, issue.description, issue.category, *issue.tags, *issue.affected_files)
+    names = store.collect_names()
     if any(triage.without_private_text(text, names) != text for text in texts):
         problem = "conversation, names or addresses"
     if problem:
         hint = "edit the draft, then: flightlog issue process"
-        raise Invalid(f"the issue still holds {problem}: {issue.id}", hint=hint)
+        raise Invalid(f"the issue still contains {problem}: {issue.id}", hint=hint)
     return page
 
 
-def publish_issues(room: RetroStore, written: str = "") -> list[str]:
+def publish_issues(store: RetroStore, prefix: str = "") -> list[str]:
     """Write the public files of approved issues, or of one issue; return their paths."""
-    board, found = room.load_board(), preview_issues(room, written)
-    output_files.write_output_files(room.root, found)
+    board, pages = store.load_board(), preview_issues(store, prefix)
+    output_files.write_output_files(store.root, pages)
     names = {issue_name(issue): issue.id for issue in board.issues.values()}
-    for page in found:
+    for page in pages:
         if not board.issues[names[page.path]].published:
-            room.journal.append(events.IssuePublished(names[page.path], room.now_ms()))
-    _write_pages(room)
-    return [page.path for page in found]
+            store.journal.append(events.IssuePublished(names[page.path], store.now_ms()))
+    _write_pages(store)
+    return [page.path for page in pages]
 
 
-def move_issue(room: RetroStore, written: str, to: events.Status, notes: str = "") -> Issue:
-    """Put an issue elsewhere, if the table has the move."""
-    issue = room.load_board().find_issue(written)
-    board.check_move(issue, to)
-    room.journal.append(events.IssueMoved(issue.id, to, room.now_ms(), _public_text(room, notes)), durable=True)
-    if to not in board.OPEN:
-        files.remove_files([files.resolve_inside(room.root, issue_name(issue))])
-    return _write_pages(room).issues[issue.id]
+def move_issue(store: RetroStore, prefix: str, to: events.Status, notes: str = "") -> Issue:
+    """Change the status of an issue, or raise `Conflict`; a closed issue loses its public file."""
+    issue = store.load_board().find_issue(prefix)
+    check_move(issue, to)
+    store.journal.append(events.IssueMoved(issue.id, to, store.now_ms(), _public_text(store, notes)), durable=True)
+    if to not in OPEN:
+        files.remove_files([files.resolve_inside(store.root, issue_name(issue))])
+    return _write_pages(store).issues[issue.id]
 
 
-def resolve_issue(room: RetroStore, written: str, notes: str, by: str = "") -> Issue:
-    """Note that an issue is dealt with: out of `issues/`, into the changelog under today's date."""
-    issue = room.load_board().find_issue(written)
-    board.check_move(issue, "resolved")
+def resolve_issue(store: RetroStore, prefix: str, notes: str, by: str = "") -> Issue:
+    """Resolve an issue: remove its public file and add it to the changelog."""
+    issue = store.load_board().find_issue(prefix)
+    check_move(issue, "resolved")
     if not notes.strip():
-        raise Invalid("how it was resolved was not said", hint='flightlog issue resolve ID --notes "…"')
-    now = room.now_ms()
-    done = events.IssueResolved(
-        issue.id, _public_text(room, notes), format_utc_timestamp(now)[:10], now, _public_text(room, by)
-    )
-    room.journal.append(done, durable=True)
-    files.remove_files([files.resolve_inside(room.root, issue_name(issue))])
-    return _write_pages(room).issues[issue.id]
+        raise Invalid("resolution notes are missing", hint='flightlog issue resolve ID --notes "…"')
+    now = store.now_ms()
+    notes, by, date = _public_text(store, notes), _public_text(store, by), format_utc_timestamp(now)[:10]
+    store.journal.append(events.IssueResolved(issue.id, notes, date, now, by), durable=True)
+    files.remove_files([files.resolve_inside(store.root, issue_name(issue))])
+    return _write_pages(store).issues[issue.id]
 
 
-def _public_text(room: RetroStore, text: str) -> str:
-    return triage.public_texts([text], room.redactor, room.collect_names()).value[0]
+def _public_text(store: RetroStore, text: str) -> str:
+    return triage.public_texts([text], store.redactor, store.collect_names()).value[0]
 
 
-def _import_drafts(room: RetroStore) -> tuple[list[str], list[str]]:
-    """Take drafts into the journal; a file goes only after its words are kept."""
-    happened = list(room.iter_events())
-    known = {event.issue for event in happened if isinstance(event, events.IssueDrafted)}
-    noticed = [event.incident for event in happened if isinstance(event, events.IncidentNoticed)]
-    imported, unreadable, done = [], [], []
-    for path in sorted((room.root / "issue-drafts").glob("*.json")):
+def _import_drafts(store: RetroStore) -> tuple[list[str], list[str]]:
+    """Append the drafts to the journal; a file is removed only after its event is on disk."""
+    history = list(store.iter_events())
+    known = {event.issue for event in history if isinstance(event, events.IssueDrafted)}
+    incidents = [event.incident for event in history if isinstance(event, events.IncidentNoticed)]
+    imported, unreadable, imported_files = [], [], []
+    for path in sorted((store.root / "issue-drafts").glob("*.json")):
         try:
-            one = triage.read_draft(path.name, path.read_bytes())
+            draft = triage.read_draft(path.name, path.read_bytes())
         except Invalid as error:
             unreadable.append(f"{path.name}: {error.message}")
             continue
-        if one.id not in known:
-            room.journal.append(triage.draft_event(one, noticed), durable=True)
-            known.add(one.id)
-            imported.append(one.id)
-        done.append(path)
-    files.remove_files(done)
+        if draft.id not in known:
+            store.journal.append(triage.draft_event(draft, incidents), durable=True)
+            known.add(draft.id)
+            imported.append(draft.id)
+        imported_files.append(path)
+    files.remove_files(imported_files)
     return imported, unreadable
 
 
-def _triage_drafts(room: RetroStore) -> tuple[list[str], list[str]]:
+def _triage_drafts(store: RetroStore) -> tuple[list[str], list[str]]:
     repeated, reopened = [], []
-    waiting = [each for each in room.load_board().issues.values() if each.status == "draft"]
-    for issue in sorted(waiting, key=lambda one: (one.created_ms, one.id)):
-        board = room.load_board()
-        now = room.now_ms()
-        new = triage.triage_issue(issue, room.redactor, now, room.collect_names())
-        same = triage.find_same_issue(new, [each for each in board.issues.values() if each.status != "draft"])
+    drafts = [issue for issue in store.load_board().issues.values() if issue.status == "draft"]
+    for issue in sorted(drafts, key=lambda draft: (draft.created_ms, draft.id)):
+        triaged = [other for other in store.load_board().issues.values() if other.status != "draft"]
+        now = store.now_ms()
+        new = triage.triage_issue(issue, store.redactor, now, store.collect_names())
+        same = triage.find_same_issue(new, triaged)
         if same is None:
-            room.journal.append(new)
-        elif same.status in _AGAIN:
-            room.journal.append(events.IssueReopened(same.id, issue.id, now), durable=True)
+            store.journal.append(new)
+        elif same.status == "resolved":
+            store.journal.append(events.IssueReopened(same.id, issue.id, now), durable=True)
             reopened.append(same.id)
         else:
-            room.journal.append(events.DraftRepeated(issue.id, same.id, now), durable=True)
+            store.journal.append(events.DraftRepeated(issue.id, same.id, now), durable=True)
             repeated.append(issue.id)
     return repeated, reopened
 
 
-def _write_pages(room: RetroStore) -> Board:
-    """Write the pages that follow from the journal, and return the board."""
-    board = room.load_board()
-    told = [board_page(board)]
+def _write_pages(store: RetroStore) -> Board:
+    """Write the output files that follow from the journal, and return the board."""
+    board = store.load_board()
+    pages = [board_page(board)]
     if board.resolutions:
-        told.append(changelog_page(board.resolutions, room.redactor))
-    told += [issue_page(issue, room.redactor) for issue in board.issues.values() if issue.published]
-    output_files.write_output_files(room.root, told)
+        pages.append(changelog_page(board.resolutions, store.redactor))
+    pages += [issue_page(issue, store.redactor) for issue in board.issues.values() if issue.published]
+    output_files.write_output_files(store.root, pages)
     return board
