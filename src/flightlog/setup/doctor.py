@@ -37,8 +37,8 @@ from flightlog.store.recordings.sessions import RecordingFault, read_faults, res
 from flightlog.usage.prices import PRICES_FROM
 
 YEAR_MS = 365 * DAY_MS  # prices older than this are reported
-FREE_BYTES_MIN = 500_000_000  # a day of heavy recording
-FREE_INODES_MIN = 10_000  # a few thousand sessions, each with a handful of files
+FREE_BYTES_MIN = 500_000_000  # less free space is a warning
+FREE_INODES_MIN = 10_000  # fewer free inodes are a warning
 # Below these, one settle cannot be stored: transcript, manifest, lock and index.
 FULL_BYTES = 1_000_000
 FULL_INODES = 16

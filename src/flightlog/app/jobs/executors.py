@@ -23,9 +23,9 @@ from flightlog.app.jobs.handlers import SAMPLE, carry_out
 from flightlog.model.errors import FlightlogError, Unavailable, optional_import
 from flightlog.model.runtime import Job, JobError
 
-_CONNECT_S = 20.0  # a scheduler in another region answers within it
+_CONNECT_S = 20.0  # longest wait for the scheduler
 _SAME = "install the same flightlog on every worker: pip install 'flightlog[scale]'"
-_THREADS = 8  # jobs mostly wait for processes and the network
+_THREADS = 8  # jobs at once if the caller does not say
 
 
 class DaskExecutor:

@@ -41,8 +41,7 @@ from flightlog.store.recordings.reader import raw_lines
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import fold_session
 
-# turns that may still grow: the last one, and the one before until its results are in
-_OPEN_TURNS = 2
+_OPEN_TURNS = 2  # last turns that may still grow
 _BATCH_LINES = 500  # about 1 MB of a usual transcript, which the redactor searches in one pass
 _RECENT_COMMITS = 50  # searched for commits of the session
 
