@@ -6,6 +6,7 @@ from typing import Any
 from flightlog.app.runtime import open_runtime
 from flightlog.loop import service
 from flightlog.loop.directories import open_loop_session
+from flightlog.loop.runner import session
 from flightlog.loop.runner.control import send_control_request
 from flightlog.loop.runner.driver import ControlRequest
 from flightlog.privacy.service import make_redactor
@@ -37,7 +38,7 @@ class RalphRuntime:
 
     def resume(self) -> dict[str, Any]:
         """Continue a paused or interrupted session."""
-        service.conduct_session(open_runtime(), self.session_dir, mode=service.RunMode.RESUME)
+        service.conduct_session(open_runtime(), self.session_dir, mode=session.RunMode.RESUME)
         return self.status()
 
     def pause(self) -> None:

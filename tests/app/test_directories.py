@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.app.directories import data_dir
+from flightlog.app.runtime import data_dir
 from flightlog.model.errors import Misconfigured
 
 

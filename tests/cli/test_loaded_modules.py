@@ -28,7 +28,7 @@ flightlog.model flightlog.model.errors flightlog.model.text
 """
 USAGE = f"""{HELP}
 flightlog.cli.output flightlog.cli.options flightlog.cli.session flightlog.cli.usage
-flightlog.app.runtime flightlog.app.directories
+flightlog.app.runtime flightlog.app.runtime
 flightlog.usage flightlog.usage.attribution flightlog.usage.digest flightlog.usage.index
 flightlog.usage.pipeline flightlog.usage.price_table flightlog.usage.prices
 flightlog.usage.reconciliation flightlog.usage.report flightlog.usage.report_json

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from privacy.test_detect import covered, spans
 
 from flightlog.privacy.detect import engine, rules
 from flightlog.privacy.detect.known_values import KnownSecrets
 from flightlog.privacy.redactor import Redactor
 from privacy.labelled import Labelled, diffed, escaped, escaped_twice
+from privacy.test_detect import covered, spans
 
 SECRETS = (
     ("§", "hvs.{url:24}", "hvs.{url:37}", "hvb.{url:60}", "hvr.{url:37}", "hvs.{url:200}"),

@@ -1,10 +1,10 @@
 """Secrets that nothing but their place tells: each place written down apart from the rules."""
 
 import pytest
-from privacy.test_detect import covered, share
 
 from flightlog.privacy.redactor import Redactor
 from privacy import labelled, places
+from privacy.test_detect import covered, share
 
 
 def test_secrets_are_found_by_their_place():

@@ -1,8 +1,7 @@
 """How general the rules are: shapes written down apart from them, in syntaxes of their own."""
 
-from privacy.test_detect import covered
-
 from privacy import vendors
+from privacy.test_detect import covered
 
 
 def missed(texts):

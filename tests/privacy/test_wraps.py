@@ -3,11 +3,11 @@
 import random
 
 import pytest
-from privacy.test_detect import covered, sample
 
 from flightlog.privacy.detect.line_wraps import ends_line, unwrap_around, unwrap_lines
 from privacy import labelled, vendors
 from privacy.labelled import Labelled
+from privacy.test_detect import covered, sample
 
 
 def cut(one, share, between):

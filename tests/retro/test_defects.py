@@ -120,7 +120,7 @@ def test_7_the_threshold_and_every_status_are_used(room):
     board = room.load_board()
     assert board.issues[one].cluster_id == board.issues[two].cluster_id
     strict = msgspec.structs.replace(board, cluster_threshold=1.01)
-    from flightlog.retro.issues.clusters import cluster_issues
+    from flightlog.retro.issues.workflow import cluster_issues
 
     assert len(cluster_issues(strict, room.now_ms()).clusters) == 2
 

@@ -240,7 +240,8 @@ BREAKS = (
         "R9",
         "live/state_file/runtime_state.py",
         "shared_files.replace_if_unchanged(\n                folder / NAME, data, text,",
-        "shared_files.replace_if_unchanged(\n                folder / NAME, shared_files.read_if_exists(folder / NAME), text,",
+        "shared_files.replace_if_unchanged(\n"
+        "                folder / NAME, shared_files.read_if_exists(folder / NAME), text,",
         "tests/live/state_file/test_runtime_state.py::test_a_save_between_our_read_and_our_write_is_never_lost",
     ),
     Break(
@@ -366,7 +367,7 @@ BREAKS = (
     ),
     Break(
         "R15",
-        "agents/capture/upstream.py",
+        "agents/capture/proxy.py",
         "auto_decompress=False",
         "auto_decompress=True",
         "tests/agents/capture/test_proxy.py::"

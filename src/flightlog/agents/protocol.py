@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flightlog.model.runtime import Runtime
     from flightlog.model.usage import Usage
 
+
 _LOOPBACK = "127.0.0.1,localhost,::1"
 
 

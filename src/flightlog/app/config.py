@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.app import directories
+from flightlog.app import runtime
 from flightlog.model.errors import Misconfigured
 from flightlog.model.runtime import ConfigValue
 from flightlog.model.text import suggest_name
@@ -61,7 +61,7 @@ def load_settings(environ: Mapping[str, str], cwd: Path) -> dict[str, ConfigValu
 def user_file(environ: Mapping[str, str]) -> Path:
     """Return the user's settings file: `FLIGHTLOG_CONFIG`, or the default path."""
     configured = environ.get("FLIGHTLOG_CONFIG", "")
-    return Path(configured).expanduser() if configured else Path(directories.config_dir(environ), FILE)
+    return Path(configured).expanduser() if configured else Path(runtime.config_dir(environ), FILE)
 
 
 def project_file(cwd: Path) -> Path | None:
@@ -81,7 +81,7 @@ def _untrusted_settings(environ: Mapping[str, str], path: Path, settings: Mappin
         return risky
     import tomllib  # noqa: PLC0415 - see _read_file_settings
 
-    if TrustStore(Path(directories.data_dir(environ), TRUST_FILE)).is_allowed(
+    if TrustStore(Path(runtime.data_dir(environ), TRUST_FILE)).is_allowed(
         path.parent, risky_settings(tomllib.loads(path.read_text("utf-8")))
     ):
         return frozenset()

@@ -5,10 +5,13 @@ import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flightlog.app import directories
+from flightlog.agents import SAMPLES
+from flightlog.agents.claude_code.files import absolute_path, find_config_dirs, normalize_path
 from flightlog.app.jobs import LOCAL, executors
+from flightlog.hooks.writer import find_data_dir, find_own_dir
 from flightlog.model.runtime import Clock, ConfigValue, Runtime
 
 if TYPE_CHECKING:
@@ -17,13 +20,34 @@ if TYPE_CHECKING:
     from flightlog.usage.pipeline import UsagePipeline
 
 
+def choose_samples() -> None:
+    """Read the sample recordings of the package for the rest of this process."""
+    os.environ["CLAUDE_CONFIG_DIR"] = str(SAMPLES)
+
+
+def reads_samples(runtime: Runtime) -> bool:
+    """Return whether the recordings are the package's samples."""
+    return [Path(path) for path in find_config_dirs(runtime)] == [SAMPLES]
+
+
+def data_dir(environ: Mapping[str, str]) -> str:
+    """Return flightlog's data directory, as the hook finds it; refuse a bad `FLIGHTLOG_HOME`."""
+    configured = environ.get("FLIGHTLOG_HOME", "")
+    return absolute_path("FLIGHTLOG_HOME", configured) if configured else normalize_path(find_data_dir(dict(environ)))
+
+
+def config_dir(environ: Mapping[str, str]) -> str:
+    """Return the directory of the user's flightlog settings."""
+    return normalize_path(find_own_dir(environ.get("XDG_CONFIG_HOME", ""), "~/.config"))
+
+
 def open_runtime(environ: Mapping[str, str] | None = None, *, on: str = LOCAL) -> Runtime:
     """Return this machine's runtime, with `environ` in place of its own; jobs run at `on`."""
     environ = dict(os.environ if environ is None else environ)
     return Runtime(
         environ=environ,
         home=environ.get("HOME") or os.path.expanduser("~"),  # noqa: PTH111 - a usage report must not import pathlib
-        data_dir=directories.data_dir(environ),
+        data_dir=data_dir(environ),
         cwd=_cwd(environ),
         clock=Clock(lambda: time.time_ns() // 1_000_000, time.monotonic, time.sleep),
         zone=local_zone(),

@@ -26,6 +26,7 @@ from flightlog.views.atif.writer import AtifOptions, TrajectoryBundle, build_tra
 if TYPE_CHECKING:
     from flightlog.archive.sharing import SessionDocument
 
+
 DOCUMENT_BYTES_MAX = 128 << 20  # a session of 5,000 steps makes about 20 MB
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flightlog.retro.issues.board import Board
     from flightlog.retro.state import RetroAnalysis
 
+
 OFFERED_MAX = 200  # a longer list is of no use to a person pressing Tab
 NAMES = {
     "flightlog": "",

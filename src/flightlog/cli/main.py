@@ -94,7 +94,7 @@ def cli(*, debug: bool, samples: bool) -> None:
     """The flight recorder and test lab for coding agents."""
     del debug  # `run_command` reads it from the arguments, before click has parsed them
     if samples:
-        from flightlog.app.directories import choose_samples
+        from flightlog.app.runtime import choose_samples
 
         choose_samples()
 

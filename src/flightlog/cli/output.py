@@ -16,6 +16,7 @@ from flightlog.model.text import make_inert
 if TYPE_CHECKING:
     from flightlog.views.transcript import TranscriptLine
 
+
 T = TypeVar("T")
 QUIET_S = 0.5  # shorter work shows no progress line, which would only flicker
 PIPE_COLUMNS = 140  # wide enough for a session title; a pipe has no width of its own

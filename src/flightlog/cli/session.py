@@ -19,7 +19,7 @@ from flightlog.cli.output import (
     print_story,
     print_table,
     read_only,
-)  # fmt: skip
+)
 from flightlog.model.errors import Conflict, Damage, Invalid
 from flightlog.model.text import describe_redaction, make_inert, one_line, pluralize
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from flightlog.model.session import Session
     from flightlog.views.session.outline import SessionSummary
     from flightlog.views.transcript import RenderOptions
+
 
 _HIT_FIELDS = ("session", "lane", "uuid", "at_ms", "project", "path", "offset", "length")
 

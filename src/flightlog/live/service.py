@@ -97,9 +97,7 @@ def _used_directories(runtime: Runtime) -> list[LiveDirectory]:
     return [
         live
         for live in list_live_runtimes(runtime)
-        if live.config_dir != SAMPLES
-        and has_sessions(live.config_dir)
-        and os.access(live.config_dir, os.W_OK)
+        if live.config_dir != SAMPLES and has_sessions(live.config_dir) and os.access(live.config_dir, os.W_OK)
     ]
 
 

@@ -15,13 +15,7 @@ from flightlog.agents.claude_code.files import find_config_dirs, session_files
 from flightlog.agents.recordings import adopt_session_files
 from flightlog.loop import directories
 from flightlog.loop.analysis import calibration_table
-from flightlog.loop.directories import (
-    LoopEvent,
-    find_session_dir,
-    iter_events,
-    iter_session_dirs,
-    open_loop_session,
-)
+from flightlog.loop.directories import LoopEvent, find_session_dir, iter_events, iter_session_dirs, open_loop_session
 from flightlog.loop.events import Event, QuestionAsked
 from flightlog.loop.logs import build_log_entry
 from flightlog.loop.plan.load import hash_plan, load_plan

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from flightlog.model.output_files import Redacted
 
+
 # The one-byte C1 forms of ESC are shown, not removed: in wrongly decoded text they are accents.
 _SEQUENCES = r"""
       \x1b\[[0-?]*[ -/]*[@-~]                       # CSI

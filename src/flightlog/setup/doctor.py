@@ -81,12 +81,7 @@ def examine_installation(
     archive = Archive([str(path) for path in dirs], str(data_dir))
     return [
         *(finding for path in dirs for finding in _check_config_dir(path)),
-        *(
-            finding
-            for path in dirs
-            if has_sessions(path)
-            for finding in _check_hooks(runtime, path, data_dir)
-        ),
+        *(finding for path in dirs if has_sessions(path) for finding in _check_hooks(runtime, path, data_dir)),
         *(finding for path in dirs for finding in _check_live(runtime, path)),
         _check_data_dir(data_dir),
         _check_layout(data_dir, newest_layout(steps)),

@@ -1,15 +1,17 @@
-"""Links and incidents of every feature.
+"""Search the features of a project by name and text: runs, loops, findings, issues.
 
-Features do not import each other: each reports `Incident`s, and retro receives them from here.
-
-Everything is opened on first use; a feature that is not used in a project has no links.
+Sessions are searched by the archive's index; these are few enough to be read on demand. A feature
+that cannot be read is reported and left out.
 """
 
 import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+
+from msgspec import Struct
 
 from flightlog.archive.archive import Archive, Progress, open_archive
 from flightlog.dataset import check
@@ -22,14 +24,17 @@ from flightlog.lab.links import RunLinks
 from flightlog.lab.service import open_runs
 from flightlog.live import health
 from flightlog.live.service import read_last_states
-from flightlog.loop.directories import JOURNAL, iter_session_dirs
+from flightlog.loop.directories import JOURNAL, iter_session_dirs, open_loop_session
 from flightlog.loop.links import TaskLinks, find_incidents
 from flightlog.loop.service import all_sessions, loops_dir
 from flightlog.model.addresses import LinkProvider, TraceLink
 from flightlog.model.errors import FlightlogError, Incident, IncidentRoom, Invalid, NotFound
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
+from flightlog.model.text import one_line
+from flightlog.privacy.service import make_redactor
 from flightlog.privacy.trust import is_trusted
+from flightlog.retro import store
 from flightlog.retro.links import RetroLinks
 from flightlog.retro.store import project_of, read_analysis_and_board
 from flightlog.sources.foreign_json import find_lines
@@ -37,7 +42,86 @@ from flightlog.store.git.repository import Repository, find_repository
 from flightlog.views.session.edits import LineEdit, edits_of_session
 from flightlog.views.session.timeline import iter_steps
 
+HITS_MAX = 30  # per feature
+_WIDTH = 160  # of a title or an excerpt
 RUNS = "runs"
+
+
+class ProjectMatch(Struct, frozen=True):
+    """Something that contains the text; `flightlog trace` takes its `address`."""
+
+    kind: str
+    address: str
+    title: str
+    text: str = ""
+
+
+class ProjectSearchResults(Struct, frozen=True):
+    """The matches, and the features that could not be read."""
+
+    hits: tuple[ProjectMatch, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def search_project(runtime: Runtime, text: str, folder: Path | None = None) -> ProjectSearchResults:
+    """Find `text`, ignoring case, in the features of the project at `folder`."""
+    project = store.project_of(folder or Path(runtime.cwd))
+    hits: list[ProjectMatch] = []
+    left_out: list[str] = []
+    for name, iter_matches in _ROOMS.items():
+        try:
+            hits += _matching_hits(iter_matches(runtime, project), text.strip().lower())
+        except (FlightlogError, OSError) as error:
+            left_out.append(f"{name}: {error}")
+    return ProjectSearchResults(tuple(hits), tuple(left_out))
+
+
+def _matching_hits(candidates: Iterator[ProjectMatch], needle: str) -> list[ProjectMatch]:
+    matches = (hit for hit in candidates if needle in f"{hit.address}\n{hit.title}\n{hit.text}".lower())
+    return [
+        ProjectMatch(hit.kind, hit.address, one_line(hit.title, _WIDTH), _text_around(hit.text, needle))
+        for hit in islice(matches if needle else (), HITS_MAX)
+    ]
+
+
+def _text_around(text: str, needle: str) -> str:
+    at = max(text.lower().find(needle) - _WIDTH // 3, 0)
+    return one_line(text[at : at + 4 * _WIDTH], _WIDTH)
+
+
+def _iter_runs(runtime: Runtime, project: Path) -> Iterator[ProjectMatch]:
+    for run in service.open_runs(runtime, project / service.RUNS):
+        first = run.planned_sessions()[0].name
+        prompts = " · ".join(session.prompt for session in run.config.sessions)
+        words = f"{run.config.hypothesis or ''} {' '.join(run.config.tags)}".strip()
+        yield ProjectMatch("run", f"{run.name}/{first}", f"{run.name} {words}", prompts)
+
+
+def _iter_tasks(runtime: Runtime, project: Path) -> Iterator[ProjectMatch]:
+    for directory in all_sessions(runtime, project):
+        plan = open_loop_session(directory).read_plan(make_redactor(runtime, project))
+        for task in plan.tasks:
+            yield ProjectMatch("task", f"{directory.name}/{task.task_id}", f"{directory.name}: {task.name}", plan.plan)
+
+
+def _iter_findings(runtime: Runtime, project: Path) -> Iterator[ProjectMatch]:
+    analysis, _ = store.read_analysis_and_board(runtime, project)
+    for pattern in analysis.patterns if analysis else ():
+        yield ProjectMatch("finding", pattern.id, pattern.label, pattern.detail)
+
+
+def _iter_issues(runtime: Runtime, project: Path) -> Iterator[ProjectMatch]:
+    _, board = store.read_analysis_and_board(runtime, project)
+    for issue in board.issues.values():
+        yield ProjectMatch("issue", issue.id, issue.title, issue.description)
+
+
+_ROOMS: dict[str, Callable[[Runtime, Path], Iterator[ProjectMatch]]] = {
+    "runs": _iter_runs,
+    "loops": _iter_tasks,
+    "findings": _iter_findings,
+    "issues": _iter_issues,
+}
 
 
 def iter_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:

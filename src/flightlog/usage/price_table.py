@@ -7,6 +7,7 @@ USD per thousand web searches). The order of prices is input, output, cache read
 5 minutes, cache write for 1 hour.
 """
 
+
 # ruff: noqa: ISC004 - long patterns take two lines
 
 PriceList = tuple[str, int, tuple[float, ...], tuple[float, ...], float]

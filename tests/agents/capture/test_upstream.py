@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from captures import BODY, exchanges, plain, proxied
-from flightlog.agents.capture.upstream import proxy_for
+from flightlog.agents.capture.proxy import proxy_for
 from flightlog.model.exchange import ResponseOutcome
 from upstream import answering, call, parts
 

@@ -8,7 +8,7 @@ import pytest
 
 from flightlog.app.runtime import open_runtime
 from flightlog.archive.trajectories import lint_path
-from flightlog.lab.replay.request_diff import canonical_value
+from flightlog.lab.replay.recorded_context import canonical_value
 from flightlog.lab.store import RunStore
 from labs import laid_out, tree
 from replays import fingerprint

@@ -9,8 +9,7 @@ from cli_runs import FLIGHTLOG
 from flightlog.agents.protocol import AgentPrompt
 from flightlog.agents.scripted.scenario import parse_scenario
 from flightlog.agents.scripted.server import serve_scenario
-from flightlog.lab.replay.recorded_context import is_billing
-from flightlog.lab.replay.request_diff import find_differences
+from flightlog.lab.replay.recorded_context import find_differences, is_billing
 from labs import bash, script
 from real_agent import ALLOWED, PINNED, agent_program, make_bench, new_session
 from replays import normal

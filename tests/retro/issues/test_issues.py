@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from flightlog.model.errors import Conflict, Incident, Invalid
-from flightlog.retro.issues import clusters, triage, workflow
+from flightlog.retro.issues import triage, workflow
 from flightlog.retro.issues.board import MOVES, STATUSES, Issue, check_move
 from flightlog.retro.state import Pattern
 from fresh import seeds
@@ -52,8 +52,8 @@ def test_what_comes_back_reopens_its_issue(tmp_path):
 def test_priority_is_severity_times_log_frequency_times_ease_times_recency():
     issue = Issue("a", "t", "d", 0, 0, severity="high", frequency=3, fix_complexity="small")
 
-    assert clusters.priority_score(issue, DAY_MS) == 3 * 2 * 3 * 1.5
-    assert clusters.priority_score(issue, 8 * DAY_MS) == 3 * 2 * 3
+    assert workflow.priority_score(issue, DAY_MS) == 3 * 2 * 3 * 1.5
+    assert workflow.priority_score(issue, 8 * DAY_MS) == 3 * 2 * 3
 
 
 @pytest.mark.parametrize("seed", seeds(3))

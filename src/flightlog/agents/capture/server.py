@@ -18,9 +18,8 @@ from functools import partial
 import uvloop
 from aiohttp import web
 
-from flightlog.agents.capture.proxy import Proxy, ProxySettings
+from flightlog.agents.capture.proxy import Proxy, ProxySettings, open_upstream
 from flightlog.agents.capture.recorder import ExchangeRecorder
-from flightlog.agents.capture.upstream import open_upstream
 from flightlog.model.errors import Invalid, Unavailable
 
 LOOPBACK = "127.0.0.1"

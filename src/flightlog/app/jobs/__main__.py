@@ -6,7 +6,7 @@ nothing with a worker's threads, and they die with it.
 
 import sys
 
-from flightlog.app.jobs.handlers import ALONE
+from flightlog.app.jobs.executors import ALONE
 from flightlog.model.errors import FlightlogError
 
 

@@ -13,6 +13,7 @@ from flightlog.model.text import make_inert, one_line
 if TYPE_CHECKING:
     from flightlog.lab.replay.source import ReplayTurn
 
+
 _EFFECTS_MAX = 8
 
 

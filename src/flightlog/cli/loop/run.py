@@ -35,6 +35,7 @@ _INTERVENTIONS = ("ask_first", "never", "always", "on_error", "on_low_confidence
 def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: bool, **settings: Any) -> int:
     """Run a plan. Exit 0 if it completed, 1 if it paused or failed, 130 if it was interrupted."""
     from flightlog.loop import service
+    from flightlog.loop.runner import session
 
     runtime = open_runtime()
     if dry_run:
@@ -43,7 +44,7 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
     directory, resumed = service.start_session(runtime, plan, where, autonomous=autonomous, config=config)
     _print_progress(f"{'resuming' if resumed else 'started'} {directory.name}")
     terminal = service.Terminal(_terminal_prompt(), _print_progress)
-    mode = service.RunMode.RESUME if resumed else service.RunMode.START
+    mode = session.RunMode.RESUME if resumed else session.RunMode.START
     state = service.conduct_session(runtime, directory, terminal, mode=mode)
     return _print_result(state, directory, as_json=as_json)
 
@@ -58,6 +59,7 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
 def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
     """Resume a paused, failed or killed session. It keeps its own options and plan."""
     from flightlog.loop import service
+    from flightlog.loop.runner import session
 
     runtime = open_runtime()
     directory = service.find_session(runtime, written)
@@ -66,7 +68,7 @@ def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
         runtime,
         directory,
         service.Terminal(_terminal_prompt(), _print_progress),
-        mode=service.RunMode.STEAL if steal else service.RunMode.RESUME,
+        mode=session.RunMode.STEAL if steal else session.RunMode.RESUME,
         budgets=budgets,
     )
     return _print_result(state, directory, as_json=as_json)

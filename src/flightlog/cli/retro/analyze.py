@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from flightlog.retro.state import Pattern, RetroAnalysis
     from flightlog.retro.store import RetroStore
 
+
 _KEPT = json_option("Print the path of the feedback as JSON.")
 _SHOWN = 15  # findings after an analysis; `retro patterns` lists all
 _LATEST = "latest"

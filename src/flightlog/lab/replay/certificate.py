@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from flightlog.lab.events import BranchCreated
 from flightlog.lab.layout import as_json
-from flightlog.lab.replay.recorded_context import RecordedContext, RewrittenBody, is_billing
-from flightlog.lab.replay.request_diff import find_differences
+from flightlog.lab.replay.recorded_context import RecordedContext, RewrittenBody, find_differences, is_billing
 from flightlog.lab.state import RunState
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.views.atif.document import AtifStep, FinalMetrics

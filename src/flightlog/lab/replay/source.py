@@ -18,8 +18,7 @@ from flightlog.agents.capture.rebuild import RebuildFidelity, RebuiltRequest
 from flightlog.agents.claude_code.resume import TranscriptCut, cut_transcript_before
 from flightlog.lab.events import SideEffect
 from flightlog.lab.replay.branch_points import BranchSuggestion, Written, branch_points, iter_side_effects
-from flightlog.lab.replay.recorded_context import list_recorded_answers
-from flightlog.lab.replay.request_diff import canonical_value
+from flightlog.lab.replay.recorded_context import canonical_value, list_recorded_answers
 from flightlog.lab.run_reader import RunSession, trees_of
 from flightlog.lab.run_session import ApiCall, rebuilt_of
 from flightlog.lab.store import PlannedSession, RunStore, find_planned_session

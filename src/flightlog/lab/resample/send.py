@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct
 from yarl import URL
 
+from flightlog.agents.capture.proxy import proxy_for
 from flightlog.agents.capture.sanitize import Scrubber
-from flightlog.agents.capture.upstream import proxy_for
 from flightlog.lab.resample.state import SampleTarget
 from flightlog.lab.statistics.groups import action_of_response
 from flightlog.lab.statistics.inference import has_enough_samples

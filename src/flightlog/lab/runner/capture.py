@@ -18,10 +18,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.agents.capture.proxy import ProxySettings, Rewrite
+from flightlog.agents.capture.proxy import ProxySettings, Rewrite, proxy_for
 from flightlog.agents.capture.recorder import ExchangeRecorder, IncomingRequest, RewrittenRequest, ServedResponse
 from flightlog.agents.capture.server import capture_in_thread
-from flightlog.agents.capture.upstream import proxy_for
 from flightlog.agents.dialects.anthropic_messages import RequestInfo, decode_response, decode_usage
 from flightlog.lab.events import CostRecorded, SnapshotSaved
 from flightlog.lab.runner.agent_setup import UPSTREAMS, agent_credentials, is_captured, resolve_upstream

@@ -39,6 +39,7 @@ from flightlog.usage.prices import price
 if TYPE_CHECKING:
     from flightlog.loop.runner.executor import LoopOptions
 
+
 _FAILURE_CHARS = 3000  # of an error message or diagnosis in the next prompt
 _LEFT_OUT = frozenset({".git", "ralph-loop-sessions", "node_modules", ".venv", "__pycache__", ".pytest_cache"})
 _FILES_MAX = 200_000  # bounds the time of a fingerprint

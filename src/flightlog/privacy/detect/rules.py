@@ -25,6 +25,7 @@ from flightlog.privacy.detect.candidates import LATIN
 if TYPE_CHECKING:
     from random import Random
 
+
 # The characters of each kind of field, as in brackets of a regular expression.
 CLASSES = {
     "hex": "0-9a-f",

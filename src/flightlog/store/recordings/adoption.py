@@ -32,6 +32,7 @@ from flightlog.store.recordings.recording import (
 if TYPE_CHECKING:
     from os import PathLike
 
+
 _FICLONE = 0x40049409  # <linux/fs.h>: share the blocks of another file
 _BLOCK_BYTES = 4096  # a page: the kernel reads no less
 _BLOCKS = 8  # blocks compared to see whether a file that grew was rewritten

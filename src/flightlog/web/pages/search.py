@@ -8,8 +8,7 @@ from aiohttp import web
 
 from flightlog.model.addresses import KINDS, parse_address
 from flightlog.model.errors import Invalid
-from flightlog.tracing.providers import TraceContext
-from flightlog.tracing.search import search_project
+from flightlog.tracing.providers import TraceContext, search_project
 from flightlog.tracing.trace import Trace, build_trace
 from flightlog.web.context import CONTEXT, NavSection, WebContext, run_blocking
 
