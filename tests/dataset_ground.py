@@ -58,10 +58,10 @@ class Ground:
             self.place, Archive([str(self.config)]), JsonRedactor(redactor), ExtractOptions(words, local_cache)
         )
 
-    def write(self, session, *records, lane=""):
+    def write(self, session, *records, subagent=""):
         path = self.config / "projects" / str(self.top).replace("/", "-") / f"{session}.jsonl"
-        if lane:
-            path = path.with_suffix("") / "subagents" / f"agent-{lane}.jsonl"
+        if subagent:
+            path = path.with_suffix("") / "subagents" / f"agent-{subagent}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = [{**record, "cwd": str(self.top), "sessionId": session} for record in records]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))

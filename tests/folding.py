@@ -98,18 +98,18 @@ def random_entries(draw):
     """Entries of a main thread and two subagents: most in order, some late, some without a parent or an id."""
     items, at_ms = [], 1_000
     for number in range(draw(st.integers(0, 30))):
-        lane = draw(st.sampled_from(["", "", "", "a1", "a2"]))
-        own = [item.uuid for item in items if item.lane == lane and item.uuid]
+        subagent = draw(st.sampled_from(["", "", "", "a1", "a2"]))
+        own = [item.uuid for item in items if item.subagent == subagent and item.uuid]
         parents = st.sampled_from([own[-1], own[-1], own[-1], *own, "missing", ""]) if own else st.just("")
         uuid = draw(st.sampled_from([f"u{number}", f"u{number}", f"u{number}", ""]))
         at_ms += draw(st.sampled_from([1, 1, 1, 0, -3]))
-        calls = [block.id for item in items if item.lane == lane for block in blocks_of(item)]
-        event = draw(events(f"{lane}c{number}", calls))
+        calls = [block.id for item in items if item.subagent == subagent for block in blocks_of(item)]
+        event = draw(events(f"{subagent}c{number}", calls))
         scene = RecordContext(
             draw(st.sampled_from(["", "/a", "/b"])), "main", draw(st.sampled_from(["2.0.9", "2.0.10"]))
         )
         key = f"{uuid or number}:0"
-        items.append(Entry(event, "s", uuid, draw(parents), at_ms, at_ms, lane, scene, key, "f", number * 10, 10))
+        items.append(Entry(event, "s", uuid, draw(parents), at_ms, at_ms, subagent, scene, key, "f", number * 10, 10))
     if items:
         items += draw(st.lists(st.sampled_from(items), max_size=2))
     return items

@@ -111,9 +111,9 @@ PAGES = (
     *("/privacy", "/doctor", "/doctor/findings", "/doctor?whole", "/search", "/search?q=tax", "/trace", "/nothing"),
     *("/trace?address=run:tax/session_01", f"/sessions/{LONG}", f"/sessions/{LONG}/rows/0", f"/sessions/{LONG}/text"),
     *(f"/sessions/{LONG}/find?q=tax", f"/sessions/{LONG}?find=tax", "/sessions/words?q=tax", "/sessions/more?after=20"),
-    *(f"/sessions/{BACKGROUND}", f"/sessions/{BACKGROUND}?lane=ab88dc5ab8d95003e"),
+    *(f"/sessions/{BACKGROUND}", f"/sessions/{BACKGROUND}?subagent=ab88dc5ab8d95003e"),
     *("/sessions/de349ced-4bbc-5e17-8fb2-7850b2bcd8e7", "/sessions/28892d4e-8862-49cd-8faa-ec192a7e47c0"),
-    f"/sessions/{BACKGROUND}/rows/0?lane=ab88dc5ab8d95003e&inline=1",
+    f"/sessions/{BACKGROUND}/rows/0?subagent=ab88dc5ab8d95003e&inline=1",
 )
 # What each feature writes: commands, and the directories in which their changes are listed.
 WRITES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

@@ -39,20 +39,22 @@ def write(where: Path) -> str:
     lines = [_encoded(line) for line in _records(session)]
     body = b"\n".join([*lines, b"\x00\x00\xff\xfe not a record <script>alert(5)</script>", b'{"type":"user","mess'])
     (folder / f"{session}.jsonl").write_bytes(body)
-    lane = folder / session / "subagents"
-    lane.mkdir(parents=True)
-    (lane / "agent-a1.jsonl").write_bytes(b"\n".join(_encoded(line) for line in _records(session, "a1")[:3]) + b"\n")
+    subagent = folder / session / "subagents"
+    subagent.mkdir(parents=True)
+    (subagent / "agent-a1.jsonl").write_bytes(
+        b"\n".join(_encoded(line) for line in _records(session, "a1")[:3]) + b"\n"
+    )
     meta = {"agentType": PAYLOADS[0], "description": PAYLOADS[2], "toolUseId": "toolu_0"}
-    (lane / "agent-a1.meta.json").write_text(json.dumps(meta))
+    (subagent / "agent-a1.meta.json").write_text(json.dumps(meta))
     return session
 
 
-def _records(session: str, lane: str = "") -> list[dict]:
+def _records(session: str, subagent: str = "") -> list[dict]:
     told = [_user(PAYLOADS[1])]
     for number, payload in enumerate(PAYLOADS):
         calls = [_call(number, payload), _edit(number, payload)]
         said = [{"type": "thinking", "thinking": MARKDOWN}, {"type": "text", "text": MARKDOWN}]
-        told.append(_assistant(lane, number, [*said, *calls]))
+        told.append(_assistant(subagent, number, [*said, *calls]))
         told.append(_result(f"toolu_{number}", payload, number))
         told.append(_result(f"edit_{number}", HUGE if number == 3 else MARKDOWN, 1))
         told.append(_user(payload))
@@ -69,14 +71,16 @@ def _records(session: str, lane: str = "") -> list[dict]:
         {"type": "custom-title", "customTitle": PAYLOADS[2], "sessionId": session},
         {"type": "summary", "summary": PAYLOADS[0], "leafUuid": "u0"},
     ]
-    return [_placed(record, number, session, lane) for number, record in enumerate(told)]
+    return [_placed(record, number, session, subagent) for number, record in enumerate(told)]
 
 
-def _placed(record: dict, number: int, session: str, lane: str) -> dict:
+def _placed(record: dict, number: int, session: str, subagent: str) -> dict:
     at = f"2026-11-15T07:{number // 60:02}:{number % 60:02}.000Z"
-    chain = {"uuid": f"{lane}u{number}", "parentUuid": f"{lane}u{number - 1}" if number else None}
+    chain = {"uuid": f"{subagent}u{number}", "parentUuid": f"{subagent}u{number - 1}" if number else None}
     scene = {"cwd": f"/home/{PAYLOADS[0]}", "gitBranch": PAYLOADS[3], "version": PAYLOADS[2]}
-    place = {"sessionId": session, "timestamp": at, "isSidechain": bool(lane)} | ({"agentId": lane} if lane else {})
+    place = {"sessionId": session, "timestamp": at, "isSidechain": bool(subagent)} | (
+        {"agentId": subagent} if subagent else {}
+    )
     return {**record, **chain, **scene, **place}
 
 
@@ -88,10 +92,10 @@ def _user(text: str) -> dict:
     return {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}, *pictures]}}
 
 
-def _assistant(lane: str, number: int, content: list[dict]) -> dict:
+def _assistant(subagent: str, number: int, content: list[dict]) -> dict:
     usage = {"input_tokens": 10, "output_tokens": 5}
     message = {
-        "id": f"msg_{lane}{number}",
+        "id": f"msg_{subagent}{number}",
         "role": "assistant",
         "model": PAYLOADS[number],
         "content": content,

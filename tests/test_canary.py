@@ -181,11 +181,11 @@ def session(config, repository):
         f'{{"type": "user", "text": "{CANARY} {ASSIGNED} {IN_PROJECT}',
     )  # fmt: skip
     transcript = write(config, SESSION, *records)
-    lane = [user(f"look around {ASSIGNED}", 1, isSidechain=True, agentId="a1", **where),
+    subagent = [user(f"look around {ASSIGNED}", 1, isSidechain=True, agentId="a1", **where),
             assistant("m3", 2, {"type": "text", "text": encoded}, isSidechain=True, agentId="a1", **where)]  # fmt: skip
     beside = transcript.with_suffix("")
     (beside / "subagents").mkdir(parents=True)
-    (beside / "subagents" / "agent-a1.jsonl").write_text("".join(json.dumps(record) + "\n" for record in lane))
+    (beside / "subagents" / "agent-a1.jsonl").write_text("".join(json.dumps(record) + "\n" for record in subagent))
     (beside / "tool-results").mkdir()
     (beside / "tool-results" / "b1.txt").write_text(encoded)
 

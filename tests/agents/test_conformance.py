@@ -57,9 +57,9 @@ def fullest(scans):
     """The counts of the fullest copy of each response, as the attribution picks it."""
     best = {}
     for row in (row for scan in scans for row in scan.rows):
-        known = best.get((row.message_id, row.lane))
+        known = best.get((row.message_id, row.subagent))
         if known is None or row.output > known.output:
-            best[(row.message_id, row.lane)] = row
+            best[(row.message_id, row.subagent)] = row
     return best
 
 

@@ -27,7 +27,7 @@ def told(config, home):
     from datetime import UTC
 
     archive = Archive([str(config)], str(home))
-    sessions = {session.id: (session.title, session.turns, session.lanes) for session in archive.iter_sessions()}
+    sessions = {session.id: (session.title, session.turns, session.subagents) for session in archive.iter_sessions()}
     return sessions, archive.usage_report(Breakdown.SESSION, UTC)
 
 

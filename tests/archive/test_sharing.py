@@ -24,14 +24,14 @@ def redacted(found):
 
 def test_value_recognized_once_is_replaced_in_every_thread(tmp_path):
     path = write(tmp_path, SESSION, user(ASSIGNED), assistant("m1", 2, {"type": "text", "text": f"I send {VALUE}"}))
-    lane = path.with_suffix("") / "subagents" / "agent-a1.jsonl"
-    lane.parent.mkdir(parents=True)
-    write(tmp_path, "lane", user(f"use {VALUE}", 5, isSidechain=True, agentId="a1")).rename(lane)
+    subagent = path.with_suffix("") / "subagents" / "agent-a1.jsonl"
+    subagent.parent.mkdir(parents=True)
+    write(tmp_path, "subagent", user(f"use {VALUE}", 5, isSidechain=True, agentId="a1")).rename(subagent)
 
     document, _ = redacted(Archive([str(tmp_path)]))
 
     assert VALUE not in repr(document.value)
-    assert len(document.value.session.lanes) == 1
+    assert len(document.value.session.subagents) == 1
     assert document.secrets == 4  # the title is the prompt again
 
 

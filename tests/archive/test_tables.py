@@ -20,7 +20,7 @@ def test_every_recording_becomes_rows_that_fit_their_columns_and_add_up(case, tm
         assert session["steps"] == len(found["steps"])
         assert session["tool_calls"] == len(found["tool_calls"])
         assert session["input_tokens"] == sum(each["input_tokens"] for each in found["steps"])
-        keys = [(each["lane"], each["message_id"]) for each in found["steps"]]
+        keys = [(each["subagent"], each["message_id"]) for each in found["steps"]]
         assert len(set(keys)) == len(keys)
 
 

@@ -38,7 +38,7 @@ def lived(ground, *, compacted=False):
     """Two sessions with words, committed: one of three turns with tools and a subagent, one that is to stay."""
     tools = (("Bash", {"command": f"echo {SECRET}"}, SECRET), ("Read", {"file_path": "a.py"}, "z"))
     ground.write(SESSION, *turn(1, SECRET, "so", *tools), *turn(2, "and?", SECRET, *tools), *turn(3, "bye for now"))
-    ground.write(SESSION, *turn(7, SECRET, "So.", ("Bash", {"command": SECRET}, "x")), lane="abc")
+    ground.write(SESSION, *turn(7, SECRET, "So.", ("Bash", {"command": SECRET}, "x")), subagent="abc")
     ground.write(OTHER, *turn(1, "keep this sentence", "kept", ("Bash", {"command": "make all of it"}, "x")))
     synced(ground)
     if compacted:
@@ -283,7 +283,7 @@ def test_the_commands_ask_show_do_and_name_the_next_step(ground):
 
 def test_a_rule_of_the_wrong_type_is_left_out():
     rules = TombstoneRules()
-    for row in ({"chats": 3}, {"session": ["x"], "whole": "yes"}, {"lanes": [1, None]}, {"before": {}}):
+    for row in ({"chats": 3}, {"session": ["x"], "whole": "yes"}, {"subagents": [1, None]}, {"before": {}}):
         rules.add_tombstone({"kind": "tombstone", **row})
 
     assert not rules.covers_row({"kind": "chat", "id": ["a"], "session_id": {}, "timestamp": 3})

@@ -14,26 +14,26 @@ def step(name, *calls):
     return Step(1, name, 0, "m", (), made, Usage(), Cost(None, CostSource.UNKNOWN))
 
 
-def session(main, **lanes):
+def session(main, **subagents):
     def turns(steps):
         return (Turn(1, PromptKind.HUMAN, (), 0, tuple(steps)),)
 
-    threads = tuple(Subagent(name, "general", "", "", turns(steps)) for name, steps in lanes.items())
+    threads = tuple(Subagent(name, "general", "", "", turns(steps)) for name, steps in subagents.items())
     return Session("s", "a", "", "/w", "", "", "", 0, 1, turns(main), threads, None)
 
 
-def call(index, lane, message):
-    asked = ApiRequest(index, RequestOrigin.MAIN, "POST", "/v1/messages", {}, BodyRef("", 0), agent_id=lane)
-    return ApiCall(Exchange("t", asked), lane, message)
+def call(index, subagent, message):
+    asked = ApiRequest(index, RequestOrigin.MAIN, "POST", "/v1/messages", {}, BodyRef("", 0), agent_id=subagent)
+    return ApiCall(Exchange("t", asked), subagent, message)
 
 
-def saved(*requests, lanes=()):
-    lanes = dict(lanes)
-    return [SnapshotSaved("s", 1, f"t{request}", request, lanes.get(request, "")) for request in requests]
+def saved(*requests, subagents=()):
+    subagents = dict(subagents)
+    return [SnapshotSaved("s", 1, f"t{request}", request, subagents.get(request, "")) for request in requests]
 
 
-def told(main, calls, trees, **lanes):
-    found = iter_intervals("t0", trees, calls, session(main, **lanes))
+def told(main, calls, trees, **subagents):
+    found = iter_intervals("t0", trees, calls, session(main, **subagents))
     return [(each.owner.step.message_id if each.owner else None, each.attribution) for each in found]
 
 
@@ -66,7 +66,7 @@ def test_a_request_that_was_tried_again_shifts_nothing():
 def test_a_lone_subagents_steps_are_its_own_while_the_main_thread_waits():
     main = [step("a", AGENT), step("b")]
     calls = [call(1, "", "a"), call(2, "x", "x1"), call(3, "x", "x2"), call(4, "", "b")]
-    trees = saved(1, 2, 3, 4, 0, lanes={2: "x", 3: "x"})
+    trees = saved(1, 2, 3, 4, 0, subagents={2: "x", 3: "x"})
 
     assert told(main, calls, trees, x=[step("x1", BASH), step("x2")])[2] == ("x1", "exact")
 
@@ -74,7 +74,7 @@ def test_a_lone_subagents_steps_are_its_own_while_the_main_thread_waits():
 def test_two_subagents_at_once_share_and_so_does_a_tool_beside_one():
     main = [step("a", AGENT, AGENT), step("b")]
     calls = [call(1, "", "a"), call(2, "x", "x1"), call(3, "y", "y1"), call(4, "x", "x2"), call(5, "y", "y2")]
-    trees = saved(1, 2, 3, 4, 5, lanes={2: "x", 3: "y", 4: "x", 5: "y"})
+    trees = saved(1, 2, 3, 4, 5, subagents={2: "x", 3: "y", 4: "x", 5: "y"})
     both = {"x": [step("x1", BASH), step("x2")], "y": [step("y1", BASH), step("y2")]}
 
     assert told(main, calls, trees, **both)[3] == ("x1", "shared")

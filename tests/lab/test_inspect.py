@@ -16,7 +16,7 @@ PATH = os.environ["PATH"]
         ("runs/my-run#2", RunAddress("runs/my-run", 2)),
         ("r#2.14", RunAddress("r", 2, turn=14)),
         ("r#2r3.14", RunAddress("r", 2, 3, turn=14)),
-        ("r#1@abc.2", RunAddress("r", 1, lane="abc", turn=2)),
+        ("r#1@abc.2", RunAddress("r", 1, subagent="abc", turn=2)),
     ],
 )
 def test_a_place_is_read_as_a_person_writes_it(written, where):
@@ -58,7 +58,7 @@ def test_a_session_lists_its_turns_and_a_run_its_files(book):
 
 @pytest.mark.parametrize(
     "where",
-    [RunAddress("r", 2), RunAddress("r", 1, 3), RunAddress("r", 1, turn=3), RunAddress("r", 1, lane="x", turn=1)],
+    [RunAddress("r", 2), RunAddress("r", 1, 3), RunAddress("r", 1, turn=3), RunAddress("r", 1, subagent="x", turn=1)],
 )
 def test_what_is_not_there_is_said_with_what_is(book, where):
     with pytest.raises(NotFound) as told:
@@ -78,9 +78,9 @@ def test_subagents_have_places_of_their_own(tmp_path):
     }
     book = run(tmp_path, config(tmp_path, scenario, "go"))
 
-    lane = next(iter(inspect_address(book, RunAddress("r", 1), PATH)["subagents"]))
-    told = inspect_address(book, RunAddress("r", 1, lane=lane, turn=1), PATH)
+    subagent = next(iter(inspect_address(book, RunAddress("r", 1), PATH)["subagents"]))
+    told = inspect_address(book, RunAddress("r", 1, subagent=subagent, turn=1), PATH)
 
     assert [change["file_path"] for change in told["changes"]] == ["sub"]
     assert told["request"]["context"] == "subagent"
-    assert list((book.path / "session_01").glob(f"subagent_*_{lane}.json"))
+    assert list((book.path / "session_01").glob(f"subagent_*_{subagent}.json"))

@@ -10,8 +10,8 @@ numbers = st.integers(1, 999_999_999)
 
 
 @given(names, st.none() | numbers, st.none() | numbers, st.just("") | names)
-def test_an_address_is_read_as_it_is_written(session, turn, step, lane):
-    address = Address(session, turn or 0, (step or 0) if turn else 0, lane)
+def test_an_address_is_read_as_it_is_written(session, turn, step, subagent):
+    address = Address(session, turn or 0, (step or 0) if turn else 0, subagent)
 
     assert parse_address(str(address)) == address
 

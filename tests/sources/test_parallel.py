@@ -64,7 +64,7 @@ class DeadlyFile:
     """A file that kills the child that opens it."""
 
     def __init__(self, file):
-        self.file, self.session, self.lane, self.size = file, file.session, file.lane, file.size
+        self.file, self.session, self.subagent, self.size = file, file.session, file.subagent, file.size
         self.here = os.getpid()
 
     @property

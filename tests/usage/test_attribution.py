@@ -23,7 +23,7 @@ lines = st.builds(
     at_ms=st.integers(0, 2),
     project=st.sampled_from(["", "p", "q"]),
     request_id=st.sampled_from(["", "r1", "r2"]),
-    lane=st.sampled_from(["", "?", "a1"]),
+    subagent=st.sampled_from(["", "?", "a1"]),
     aborted=st.booleans(),
 )
 births = st.dictionaries(st.sampled_from(["s1", "s2", "s3"]), st.integers(0, 2))
@@ -73,7 +73,7 @@ def test_of_two_lines_that_differ_exactly_one_is_better(one, two):
 
 
 def test_the_main_thread_wins_over_a_replay_then_the_earlier_line():
-    side = replace(LINE, lane="?", request_id="r0", at_ms=1)
+    side = replace(LINE, subagent="?", request_id="r0", at_ms=1)
     later = replace(LINE, at_ms=2000)
 
     assert attribute_responses([side, later, LINE], {}).responses == (LINE,)

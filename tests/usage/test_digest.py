@@ -33,7 +33,7 @@ lines = st.builds(
     at_ms=st.just(0) | st.integers(NOON_MS, NOON_MS + 400 * HOUR_MS),
     project=st.sampled_from(["", "/shop", "/bank"]),
     request_id=st.sampled_from(["", "r"]),
-    lane=st.sampled_from(["", "a1"]),
+    subagent=st.sampled_from(["", "a1"]),
     aborted=st.booleans(),
 )
 

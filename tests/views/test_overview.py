@@ -42,7 +42,12 @@ def test_projects_rank_by_turns_then_cost_and_a_session_without_one_counts_for_n
 def test_the_dearest_prompt_is_the_one_that_cost_most():
     cheap, dear = TurnCost("s#1", "cheap", 9, COST), TurnCost("s#2", "dear", 1, Cost(2.0, CostSource.TABLE))
 
-    assert most_expensive_prompt([replace(ONE, dearest=cheap), ONE, replace(ONE, dearest=dear)]) == dear
+    assert (
+        most_expensive_prompt(
+            [replace(ONE, most_expensive_prompt=cheap), ONE, replace(ONE, most_expensive_prompt=dear)]
+        )
+        == dear
+    )
     assert most_expensive_prompt([ONE]) is None
 
 

@@ -167,9 +167,9 @@ def test_a_cut_output_is_shown_whole_in_place(page, pages):
 def test_a_subagent_unfolds_inside_its_call(page, pages):
     page.go(f"{pages.root}/sessions/{session_of('2.1.325/subagent-foreground')}")
 
-    page.click("details.lane > summary")
+    page.click("details.subagent > summary")
 
-    page.until("document.querySelector('.lane-rows .row')")
+    page.until("document.querySelector('.subagent-rows .row')")
 
 
 def test_charts_are_drawn_and_their_tables_stand_below(page, pages):
@@ -219,7 +219,7 @@ def test_hostile_recordings_are_only_ever_shown(browser, tmp_path, width):
         for path in (
             "/",
             f"/sessions/{session}",
-            f"/sessions/{session}?lane=a1",
+            f"/sessions/{session}?subagent=a1",
             "/usage",
             "/?q=script",
             f"/sessions/{session}?find=alert",

@@ -99,12 +99,12 @@ def test_subagents_are_lanes_with_a_page_of_their_own(pages):
     session = session_of("2.1.325/subagents-background")
 
     html = served.ask(f"/sessions/{session}").text
-    lane = re.search(r"lane=([^\"&]+)", html)[1]
+    subagent = re.search(r"subagent=([^\"&]+)", html)[1]
 
     assert "2 subagents" in html
-    assert "SUBAGENT REPORT" in served.ask(f"/sessions/{session}?lane={lane}").text
-    inline = served.ask(f"/sessions/{session}/rows/0?lane={lane}&inline=1").text
-    assert f'id="{lane}:1.1"' in inline
+    assert "SUBAGENT REPORT" in served.ask(f"/sessions/{session}?subagent={subagent}").text
+    inline = served.ask(f"/sessions/{session}/rows/0?subagent={subagent}&inline=1").text
+    assert f'id="{subagent}:1.1"' in inline
 
 
 def test_finding_leads_to_the_row_that_says_it(pages):

@@ -10,16 +10,16 @@ def held_of(found, name=None):
     return SessionPage(found, found.read_outline(name or found.latest_session()))
 
 
-def every(held, lane=""):
-    return held.load_rows(range(held.thread_of(lane).total), lane)
+def every(held, subagent=""):
+    return held.load_rows(range(held.thread_of(subagent).total), subagent)
 
 
 def shown(row):
     item = row.item
-    lanes = [lane.id for lane in row.lanes]
+    subagents = [subagent.id for subagent in row.subagents]
     if isinstance(item, Turn):
-        return (row.id, row.kind, item.prompt, item.kind, item.at_ms, item.rewound, lanes)
-    return (row.id, row.kind, item, row.failure_count, lanes)
+        return (row.id, row.kind, item.prompt, item.kind, item.at_ms, item.rewound, subagents)
+    return (row.id, row.kind, item, row.failure_count, subagents)
 
 
 def test_shown_rows_say_what_the_whole_session_says(tmp_path):
@@ -28,10 +28,10 @@ def test_shown_rows_say_what_the_whole_session_says(tmp_path):
         for name in found.recordings:
             session = found.read_session(name)
             held = held_of(found, name)
-            for lane in (None, *session.lanes):
-                told = every(held, lane.id if lane else "")
+            for subagent in (None, *session.subagents):
+                told = every(held, subagent.id if subagent else "")
 
-                assert [shown(row) for row in told] == [shown(row) for row in build_rows(session, lane)], case
+                assert [shown(row) for row in told] == [shown(row) for row in build_rows(session, subagent)], case
 
 
 def test_some_rows_are_read_like_all_of_them(tmp_path):
@@ -68,9 +68,9 @@ def test_a_recording_that_vanished_is_said_to_be_gone(tmp_path):
 def test_every_place_leads_to_a_row(tmp_path):
     found = archive(tmp_path, "2.1.325/subagent-foreground")
     held = held_of(found)
-    lanes = {lane for lane, _ in held.rows_by_location.values()}
+    subagents = {subagent for subagent, _ in held.rows_by_location.values()}
 
-    assert lanes == {"", *(lane.id for lane in held.outline.subagents)}
+    assert subagents == {"", *(subagent.id for subagent in held.outline.subagents)}
 
 
 def test_the_words_of_a_record_are_those_a_page_shows(tmp_path):

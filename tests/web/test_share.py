@@ -50,7 +50,7 @@ def test_every_recording_can_be_shared_with_every_step_in_it(tmp_path):
             html = shared(found, name).value
 
             assert html.count('class="row step"') == sum(
-                len(turn.steps) for thread in (session, *session.lanes) for turn in thread.turns
+                len(turn.steps) for thread in (session, *session.subagents) for turn in thread.turns
             )
             assert "/sessions/" not in html.replace("ralph-loop-sessions/", "")
             assert "data:image" not in html

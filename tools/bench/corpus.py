@@ -97,10 +97,10 @@ def _subagents(file: Path, maker: Session, truths: list[Truth]) -> int:
     if maker.draw.random() > 0.12:
         return 0
     for _ in range(maker.draw.randint(1, 3)):
-        lane = f"{maker.draw.getrandbits(28):07x}"
-        agent = Session(maker.words, maker.draw, maker.session, maker.at_ms, lane)
+        subagent = f"{maker.draw.getrandbits(28):07x}"
+        agent = Session(maker.words, maker.draw, maker.session, maker.at_ms, subagent)
         folder = file.with_suffix("") / "subagents"
-        written += _write(folder / f"agent-{lane}.jsonl", list(_thread(agent, 60_000)), torn="")
+        written += _write(folder / f"agent-{subagent}.jsonl", list(_thread(agent, 60_000)), torn="")
         truths += agent.truths
     return written
 

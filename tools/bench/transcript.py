@@ -29,9 +29,9 @@ class Truth(NamedTuple):
 class Session:
     """Writes the records of one thread, turn after turn."""
 
-    def __init__(self, words: Words, draw: random.Random, session: str, start_ms: int, lane: str = "") -> None:
-        """Begin a thread at `start_ms`; `lane` names a subagent."""
-        self.words, self.draw, self.session, self.lane = words, draw, session, lane
+    def __init__(self, words: Words, draw: random.Random, session: str, start_ms: int, subagent: str = "") -> None:
+        """Begin a thread at `start_ms`; `subagent` names a subagent."""
+        self.words, self.draw, self.session, self.subagent = words, draw, session, subagent
         self.begin_ms = self.at_ms = start_ms
         self.model = draw.choices(MODELS, (4, 5, 2))[0]
         self.cwd = f"/home/dev/project-{draw.randrange(24):02d}"
@@ -168,9 +168,9 @@ class Session:
     def _record(self, kind: str, message: str, extra: str) -> str:
         uuid = f"{self.draw.getrandbits(128):032x}"
         uuid = f'"{uuid[:8]}-{uuid[8:12]}-{uuid[12:16]}-{uuid[16:20]}-{uuid[20:]}"'
-        agent = f'"agentId":"{self.lane}",' if self.lane else ""
+        agent = f'"agentId":"{self.subagent}",' if self.subagent else ""
         line = (
-            f'{{"parentUuid":{self.parent},"isSidechain":{"true" if self.lane else "false"},{agent}'
+            f'{{"parentUuid":{self.parent},"isSidechain":{"true" if self.subagent else "false"},{agent}'
             f'"userType":"external","cwd":"{self.cwd}","sessionId":"{self.session}","version":"2.1.100",'
             f'"gitBranch":"main","type":"{kind}","message":{message},{extra}'
             f'"uuid":{uuid},"timestamp":"{self._stamp()}"}}'

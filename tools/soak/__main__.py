@@ -127,8 +127,8 @@ def _lost(ground: Ground) -> tuple[int, int]:
     theirs = Archive([str(ground.config)])
     missing = 0
     for name, recording in theirs.recordings.items():
-        kept = {file.lane: file.size for file in ours.recordings[name].files} if name in ours.recordings else {}
-        missing += sum(max(file.size - kept.get(file.lane, 0), 0) for file in recording.files)
+        kept = {file.subagent: file.size for file in ours.recordings[name].files} if name in ours.recordings else {}
+        missing += sum(max(file.size - kept.get(file.subagent, 0), 0) for file in recording.files)
     return events, missing
 
 

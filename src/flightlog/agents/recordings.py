@@ -59,7 +59,7 @@ def agent_files(home: str, files: Iterable[SessionFile]) -> "dict[str, Path]":
             continue
         sources[recording_name(file)] = path
         info = Path(subagent_info_path(file))
-        if file.lane and info.is_file():
+        if file.subagent and info.is_file():
             sources[f"subagents/{info.name}"] = info
         with suppress(OSError):
             outputs = sorted(Path(spilled_output_path(file, "x")).parent.iterdir())
@@ -69,7 +69,7 @@ def agent_files(home: str, files: Iterable[SessionFile]) -> "dict[str, Path]":
 
 def recording_name(transcript: SessionFile) -> str:
     """Return the name of a transcript inside our recording of its session."""
-    return f"subagents/agent-{transcript.lane}.jsonl" if transcript.lane else TRANSCRIPT
+    return f"subagents/agent-{transcript.subagent}.jsonl" if transcript.subagent else TRANSCRIPT
 
 
 def _adopted_files(live: Iterable[SessionFile], home: str, damage: list[Damage]) -> Iterator[SessionFile]:
@@ -108,7 +108,7 @@ def _iter_generations(
 
     from flightlog.store.recordings.recording import Recording, generation_path  # noqa: PLC0415
 
-    lane = path.stem.removeprefix("agent-") if path.stem != Path(TRANSCRIPT).stem else ""
+    subagent = path.stem.removeprefix("agent-") if path.stem != Path(TRANSCRIPT).stem else ""
     for number in numbers:
         generation = generation_path(path, number)
         try:
@@ -116,6 +116,6 @@ def _iter_generations(
                 # Our copies only grow, so a change shows in the size. A restored copy may have the
                 # same size: the count of its damaged predecessors serves as the inode.
                 restored = sum(1 for _ in generation.parent.glob(f"{generation.name}*.damaged-*"))
-                yield SessionFile(str(generation), session, recording.size, 0, lane, inode=restored)
+                yield SessionFile(str(generation), session, recording.size, 0, subagent, inode=restored)
         except (OSError, Unavailable) as error:
             damage.append(Damage(str(generation), 0, 0, getattr(error, "strerror", "") or str(error)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from flightlog.agents import SAMPLES
 from flightlog.agents.claude_code.files import absolute_path, find_config_dirs, normalize_path
-from flightlog.app.jobs import LOCAL, executors
+from flightlog.app.jobs import LOCAL, make_executors
 from flightlog.hooks.writer import find_data_dir, find_own_dir
 from flightlog.model.runtime import Clock, ConfigValue, Runtime
 
@@ -54,7 +54,7 @@ def open_runtime(environ: Mapping[str, str] | None = None, *, on: str = LOCAL) -
         new_id=_new_id,
         read_config=lambda folder: _read_config(environ, folder),
         notify=_notify,
-        jobs=executors(on),
+        jobs=make_executors(on),
     )
 
 

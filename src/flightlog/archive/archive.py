@@ -69,7 +69,7 @@ class SessionFiles(Struct, frozen=True):
     @property
     def main(self) -> SessionFile | None:
         """The main thread's file; a session of warm-ups has none."""
-        return next((file for file in self.files if not file.lane), None)
+        return next((file for file in self.files if not file.subagent), None)
 
 
 def open_archive(runtime: Runtime) -> "Archive":
@@ -291,7 +291,7 @@ class Archive:
     def current_files(self, session: str) -> tuple[SessionFile, ...]:
         """Return a session's files as they are now; subagents that started since are included."""
         files = self.recordings[session].files
-        current = [file for main in files if not main.lane for file in self._source.session_files(main)]
+        current = [file for main in files if not main.subagent for file in self._source.session_files(main)]
         return tuple({file.path: file for file in current}.values()) or files
 
     @functools.cached_property
@@ -326,7 +326,7 @@ class Archive:
         """Yield the entries of a session, and the titles in other files of the project."""
         for file in recording.files:
             yield from self._source.entries(file)
-            if not file.lane:
+            if not file.subagent:
                 yield from self._titles_in_folder(_folder(file))
 
     def _titles_in_folder(self, folder: str) -> list[Entry]:
@@ -353,7 +353,7 @@ class Archive:
             return frozenset()
         scans = {main.session: own}
         for file in self._listing.files:
-            is_near = not file.lane and file.session != main.session and _folder(file) == _folder(main)
+            is_near = not file.subagent and file.session != main.session and _folder(file) == _folder(main)
             if is_near and any(True for _ in find_lines(file.path, first.message_id)):
                 scans[file.session] = self._source.scan_usage(file)
         if len(scans) == 1:

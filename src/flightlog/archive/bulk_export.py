@@ -1,8 +1,8 @@
 """Jobs over the whole archive: trajectories, Parquet tables, secret scan.
 
     sessions     one row per session           key: session
-    steps        one row per model response    key: session, lane, message_id
-    tool_calls   one row per tool call         key: session, lane, call_id
+    steps        one row per model response    key: session, subagent, message_id
+    tool_calls   one row per tool call         key: session, subagent, call_id
 
 Times are milliseconds since 1970, `day` is the UTC day a session began.
 
@@ -38,7 +38,7 @@ from flightlog.store.files import ensure_dir, replace_file, resolve_inside
 from flightlog.views.session.timeline import iter_steps
 
 _TOKENS = "input_tokens output_tokens cache_read_tokens cache_write_5m_tokens cache_write_1h_tokens"
-_ADDRESS = "session lane turn step message_id"
+_ADDRESS = "session subagent turn step message_id"
 # Columns of each table, in order. A column has the same type in every table; the others are text.
 COLUMNS = {
     "sessions": "session title cwd branch version entrypoint started_ms ended_ms turns steps tool_calls subagents"
@@ -88,7 +88,7 @@ def _session_row(session: Session, steps: list[Step]) -> Row:
         "turns": len(session.turns),
         "steps": len(steps),
         "tool_calls": sum(len(step.calls) for step in steps),
-        "subagents": len(session.lanes),
+        "subagents": len(session.subagents),
         "models": list(dict.fromkeys(step.model for step in steps if step.model)),
         **_token_counts(sum((step.usage for step in steps), Usage())),
         "cost_usd": None if None in costs else sum(usd or 0.0 for usd in costs),
@@ -126,7 +126,7 @@ def _tool_call_row(address: Address, step: Step, call: ToolCall) -> Row:
 
 
 def _address_columns(address: Address, step: Step) -> Row:
-    values = (address.session, address.lane, address.turn, address.step, step.message_id)
+    values = (address.session, address.subagent, address.turn, address.step, step.message_id)
     return dict(zip(_ADDRESS.split(), values, strict=True))
 
 

@@ -93,7 +93,7 @@ class SessionFollower:
             start = self._offsets.get(file.path, 0)
             if file.size <= start:
                 continue
-            if start == 0 and file.lane:
+            if start == 0 and file.subagent:
                 self._fold.add(read_subagent_info(file))
             self._torn.pop(file.path, None)
             for item in entries(file, start):

@@ -36,7 +36,7 @@ class TrackedSnapshot(Struct, frozen=True):
     at_ms: int
     root: str
     call_id: str = ""
-    lane: str = ""
+    subagent: str = ""
 
 
 def list_tracked(runtime: Runtime) -> list[str]:
@@ -65,13 +65,13 @@ def track_directory(runtime: Runtime, folder: Path, *, off: bool = False) -> lis
     return tracked
 
 
-def save_tree(runtime: Runtime, root: Path, session: str, call_id: str, lane: str) -> TrackedSnapshot:
+def save_tree(runtime: Runtime, root: Path, session: str, call_id: str, subagent: str) -> TrackedSnapshot:
     """Save the tree below `root` as a snapshot of a session."""
     ensure_writable(Path(runtime.data_dir))
     folder = session_dir(Path(runtime.data_dir), AGENT_NAME, check_id(session))
     dirs = SnapshotDirs(folder / SHADOW, root, Path(runtime.home), runtime.program_path)
     tree = open_trees(dirs, now=runtime.clock.now_s).save_snapshot(f"_hook_{time.time_ns()}")
-    snapshot = TrackedSnapshot(tree.name, runtime.clock.now_ms(), str(root), call_id, lane)
+    snapshot = TrackedSnapshot(tree.name, runtime.clock.now_ms(), str(root), call_id, subagent)
     append_line(folder / SNAPSHOTS, msgspec.json.encode(snapshot))
     return snapshot
 

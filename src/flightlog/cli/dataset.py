@@ -26,8 +26,8 @@ def session() -> None:
     """Update the rows from sessions."""
 
 
-@dataset.group(epilog="Example: flightlog dataset tracked compact --dry-run")
-def tracked() -> None:
+@dataset.group("tracked", epilog="Example: flightlog dataset tracked compact --dry-run")
+def tracked_group() -> None:
     """Maintain the tracked files."""
 
 
@@ -60,10 +60,10 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
     if problem is not None:
         click.echo(f"not pushed: {make_inert(problem.message)}", err=True)
     if then_compact and not is_off:
-        _print_compaction(service.compact_repository(runtime, location, dry_run=False), err=True)
+        _print_compaction(service.compact_repository(runtime, location, service.CompactMode.WRITE), err=True)
 
 
-@tracked.command(epilog="Example: flightlog dataset tracked compact --commit")
+@tracked_group.command(epilog="Example: flightlog dataset tracked compact --commit")
 @_DRY
 @click.option("--commit", is_flag=True, help="Also commit the base files, without conflicts on other branches.")
 @_JSON
@@ -75,13 +75,14 @@ def compact(*, dry_run: bool, commit: bool, as_json: bool) -> None:
     from flightlog.dataset import service
 
     runtime = open_runtime()
-    compaction = service.compact_repository(
-        runtime, service.require_dataset(runtime), dry_run=dry_run, commit=commit and not dry_run
+    mode = (
+        service.CompactMode.DRY_RUN if dry_run else service.CompactMode.COMMIT if commit else service.CompactMode.WRITE
     )
+    compaction = service.compact_repository(runtime, service.require_dataset(runtime), mode)
     print_json(compaction) if as_json else _print_compaction(compaction, err=False)
 
 
-@tracked.command(hidden=True, epilog="Example: flightlog dataset tracked merge %O %A %B %P (as git calls it)")
+@tracked_group.command(hidden=True, epilog="Example: flightlog dataset tracked merge %O %A %B %P (as git calls it)")
 @click.argument("base", type=click.Path(path_type=Path))
 @click.argument("ours", type=click.Path(path_type=Path))
 @click.argument("theirs", type=click.Path(path_type=Path))

@@ -113,10 +113,10 @@ def _plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Seq
         return None
     if not all(cell.isascii() and cell.isprintable() for line in lines for cell in line):
         return None
-    return "".join("  ".join(_padded(line, widths, right)) + "\n" for line in lines)
+    return "".join("  ".join(_pad_cells(line, widths, right)) + "\n" for line in lines)
 
 
-def _padded(line: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> list[str]:
+def _pad_cells(line: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> list[str]:
     return [
         cell.rstrip().rjust(width) if column in right else cell.ljust(width)
         for column, (cell, width) in enumerate(zip(line, widths, strict=True))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from flightlog.views.transcript import RenderOptions
 
 
-_HIT_FIELDS = ("session", "lane", "uuid", "at_ms", "project", "path", "offset", "length")
+_HIT_FIELDS = ("session", "subagent", "uuid", "at_ms", "project", "path", "offset", "length")
 
 
 @click.group(epilog="Example: flightlog session list")
@@ -99,7 +99,7 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
         print_json(find_part(replace(recorded, title=recorded.heading), parsed))
         return
     options = RenderOptions(runtime.zone, full, lambda reference: archive.read_spilled_output(recorded.id, reference))
-    is_part = parsed.turn or parsed.lane
+    is_part = parsed.turn or parsed.subagent
     print_story(render_passage(recorded, parsed, options) if is_part else render_session(recorded, options))
 
 

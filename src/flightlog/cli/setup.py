@@ -15,6 +15,7 @@ from flightlog.model.text import make_inert, pluralize
 
 if TYPE_CHECKING:
     from flightlog.recorder.settle import SettleReport
+    from flightlog.setup.doctor import ArchiveVerification
     from flightlog.setup.init import InitRequest
     from flightlog.setup.install import SettingsChange
 
@@ -64,7 +65,7 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
 
     runtime = open_runtime()
     if by_manifest:
-        return _run_verify(runtime, accept=fix, as_json=as_json)
+        return _print_verification(_verify_archive(runtime, accept=fix), as_json=as_json)
     progress = Progress("reading sessions")
     findings = (
         check_formats(runtime)
@@ -83,12 +84,17 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
     return 3 if CheckLevel.DAMAGE in levels else 1 if CheckLevel.FAILURE in levels else 0
 
 
-def _run_verify(runtime: Runtime, *, accept: bool, as_json: bool) -> int:
+def _verify_archive(runtime: Runtime, *, accept: bool) -> "ArchiveVerification":
     from flightlog.setup.doctor import verify_archive
 
     progress = Progress("verifying the archive")
-    report = verify_archive(runtime, progress, accept=accept)
-    progress.close()
+    try:
+        return verify_archive(runtime, progress, accept=accept)
+    finally:
+        progress.close()
+
+
+def _print_verification(report: "ArchiveVerification", *, as_json: bool) -> int:
     unrepaired = [fault for fault in report.faults if not fault.repaired]
     code = 3 if unrepaired else 75 if report.busy else 0
     if as_json:
@@ -163,7 +169,7 @@ def init(  # noqa: PLR0913 - one parameter per option
         _offer_dataset(runtime, request.cwd, wanted=dataset, words=words, ask=not (yes or as_json))
     if as_json:
         click.echo(json.dumps(_change_fields(change, written=written, backup=backup)))
-    _print_change(change, written=written, backup=backup, dry_run=dry_run)
+    _print_change(None if dry_run else change, backup, written=written)
     return 0 if agreed else 1
 
 
@@ -214,12 +220,12 @@ def _change_fields(change: "SettingsChange", *, written: bool, backup: Path | No
     }
 
 
-def _print_change(change: "SettingsChange", *, written: bool, backup: Path | None, dry_run: bool) -> None:
+def _print_change(wanted: "SettingsChange | None", backup: Path | None, *, written: bool) -> None:
     if backup:
         click.echo(f"backup: {backup}", err=True)
     if written:
         click.echo("written; it applies to sessions started from now on", err=True)
-    elif change.is_needed and not dry_run:
+    elif wanted and wanted.is_needed:
         click.echo("nothing was written; add --yes to write it", err=True)
 
 

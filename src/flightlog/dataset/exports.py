@@ -51,7 +51,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     },
     "actions": {
         "id": TEXT, "timestamp": TEXT, "session_id": TEXT, "action_type": TEXT, "target": TEXT, "tool": TEXT,
-        "chat_id": TEXT, "lane": TEXT, "success": FLAG, "duration_ms": NUMBER, "result_chars": NUMBER,
+        "chat_id": TEXT, "subagent": TEXT, "success": FLAG, "duration_ms": NUMBER, "result_chars": NUMBER,
         "result_summary": TEXT, "rev": NUMBER,
     },
     "commits": {
@@ -66,7 +66,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "total_duration_ms": NUMBER, "success_rate": REAL, "batches": JSON, "agents": JSON,
     },
     "responses": {
-        "id": TEXT, "model": TEXT, "session_id": TEXT, "chat_id": TEXT, "lane": TEXT, "timestamp": TEXT,
+        "id": TEXT, "model": TEXT, "session_id": TEXT, "chat_id": TEXT, "subagent": TEXT, "timestamp": TEXT,
         "input_tokens": NUMBER, "output_tokens": NUMBER, "cache_read_tokens": NUMBER,
         "cache_write_5m_tokens": NUMBER, "cache_write_1h_tokens": NUMBER,
     },
@@ -163,7 +163,7 @@ def _response_rows(dataset: DatasetReader) -> Iterator[tuple[str, str, Record]]:
             response.model,
             response.session_id,
             response.chat_id,
-            response.lane,
+            response.subagent,
             response.timestamp,
             *response.tokens,
         ]

@@ -102,8 +102,8 @@ def tombstones_for_time(dataset: DatasetReader, since: str, before: str, now_ms:
     chats = [
         str(row.get("id")) for _, row in _live_rows(dataset) if row.get("kind") == "chat" and rules.covers_row(row)
     ]
-    lanes = _subagents_of_chats(dataset, chats)
-    return [make_tombstone(ASKED, now_ms, since=since, before=before, chats=sorted(chats), lanes=lanes)]
+    subagents = _subagents_of_chats(dataset, chats)
+    return [make_tombstone(ASKED, now_ms, since=since, before=before, chats=sorted(chats), subagents=subagents)]
 
 
 def tombstones_for_words(now_ms: int) -> list[Row]:
@@ -179,8 +179,8 @@ def _tombstones_for_row(dataset: DatasetReader, key: str, now_ms: int) -> list[R
         return [make_tombstone(ASKED, now_ms, session=rest, whole=True, chats=chats)]
     if kind == "chat":
         chats = [str(row.get("id"))]
-        lanes = _subagents_of_chats(dataset, chats)
-        return [make_tombstone(ASKED, now_ms, session=short_session_of(row), chats=chats, lanes=lanes)]
+        subagents = _subagents_of_chats(dataset, chats)
+        return [make_tombstone(ASKED, now_ms, session=short_session_of(row), chats=chats, subagents=subagents)]
     return [make_tombstone(ASKED, now_ms, of=key)]
 
 

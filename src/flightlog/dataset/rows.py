@@ -107,7 +107,7 @@ class ActionRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field
     tool: str = ""
     target_chars: int = 0
     chat_id: str = ""
-    lane: str = ""
+    subagent: str = ""
     success: bool | None = None
     duration_ms: int = 0
     result_chars: int = 0
@@ -208,7 +208,7 @@ class TombstoneRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
     session: str = ""  # with `whole` all of its rows, otherwise only its summary
     whole: bool = False
     chats: list[str] = []
-    lanes: list[str] = []
+    subagents: list[str] = []
     since: str = ""
     before: str = ""
     words: str = ""  # "withheld": rows up to `before` stay, without their words

@@ -3,6 +3,7 @@
 import gc
 import os
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -160,15 +161,25 @@ def sync_new_commits(runtime: Runtime, dirs: DatasetDirs) -> int:
     return sync_commits(context, sessions)
 
 
-def compact_repository(runtime: Runtime, dirs: DatasetDirs, *, dry_run: bool, commit: bool = False) -> Compaction:
+class CompactMode(Enum):
+    """How far a compaction goes."""
+
+    DRY_RUN = "dry run"
+    WRITE = "write"
+    COMMIT = "commit"
+
+
+def compact_repository(runtime: Runtime, dirs: DatasetDirs, mode: CompactMode) -> Compaction:
     """Compact the dataset as the current branch requires."""
     default = str(load_project_settings(runtime, dirs)["dataset.default_branch"].value)
     was_enabled = gc.isenabled()
     gc.disable()  # rows are many and form no cycles; collection takes a tenth of the time
     try:
-        if commit:
+        if mode is CompactMode.COMMIT:
             return compact_and_commit(dirs, make_row_redactor(runtime, dirs), default=default)
-        return compact_dataset(dirs, make_row_redactor(runtime, dirs), default=default, dry_run=dry_run)
+        return compact_dataset(
+            dirs, make_row_redactor(runtime, dirs), default=default, dry_run=mode is CompactMode.DRY_RUN
+        )
     finally:
         if was_enabled:
             gc.enable()

@@ -26,7 +26,7 @@ class RowResponse(NamedTuple):
     agent: str
     session_id: str
     chat_id: str
-    lane: str
+    subagent: str
     timestamp: str
     tokens: tuple[int, int, int, int, int]
 

@@ -47,7 +47,7 @@ class TombstoneRules:
         if session:
             (self._sessions if row.get("whole") is True else self._untitled).add(session)
         self._chats.update(_only_texts(row.get("chats")))
-        self._lanes.update(_only_texts(row.get("lanes")))
+        self._lanes.update(_only_texts(row.get("subagents")))
         if before and row.get("words") == WITHHELD:
             self._silent_until = max(self._silent_until, before)
         elif before:
@@ -64,7 +64,9 @@ class TombstoneRules:
             key_of(row) in self.keys
             or (kind != "commit" and short_session_of(row) in self._sessions)  # commits belong to the repository
             or (kind == "chat" and str(row.get("id")) in self._chats)
-            or (kind == "action" and (str(row.get("chat_id")) in self._chats or str(row.get("lane")) in self._lanes))
+            or (
+                kind == "action" and (str(row.get("chat_id")) in self._chats or str(row.get("subagent")) in self._lanes)
+            )
             or all(map(self._is_in_time, _times_of(row)))
         )
 
@@ -102,7 +104,7 @@ class TombstoneRules:
 def make_tombstone(why: str, now_ms: int, **rule: Any) -> Row:
     """Return a tombstone of a row (`of`) or of a rule.
 
-    A rule consists of `session`, `whole`, `chats`, `lanes`, `since`, `before` and `words`. Equal
+    A rule consists of `session`, `whole`, `chats`, `subagents`, `since`, `before` and `words`. Equal
     rules have
     equal ids.
     """

@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> None:
         return
     if recorded is None:
         return
-    session, event, cwd, call, lane = recorded
+    session, event, cwd, call, subagent = recorded
     directory = os.path.join(home, "sessions", agent, session)
     if "--project" in arguments:
         _note_project(directory, os.environ.get("CLAUDE_PROJECT_DIR") or cwd)
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
 
         if root := settle_gate.find_tracked_root(home, cwd):
             _stop_after(SAVE_S)
-            settle_gate.save_tree(root, session, call, lane)
+            settle_gate.save_tree(root, session, call, subagent)
     if event in SETTLE or (event in CAPTURE and collects_rows(cwd)):
         waits = "--inline" in arguments and event in SETTLE
         patience_s = settle_gate.PATIENCE_S.get(event, settle_gate.PATIENCE_OTHERS_S) if waits else 0.0
@@ -99,8 +99,8 @@ def record_event(home: str, agent: str, at_ms: int) -> tuple[str, str, str, str,
     if spool:
         _spool_payload(os.path.join(home, "spool"), spool, data)
     values = [names.get(key) for key in ("cwd", "tool_use_id", "agent_id")]
-    cwd, call, lane = (text if isinstance(text, str) and "\0" not in text else "" for text in values)
-    return session, event, cwd, call[:200], lane[:200]
+    cwd, call, subagent = (text if isinstance(text, str) and "\0" not in text else "" for text in values)
+    return session, event, cwd, call[:200], subagent[:200]
 
 
 def _note_project(directory: str, project: str) -> None:

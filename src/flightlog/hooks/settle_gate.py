@@ -123,8 +123,8 @@ def find_tracked_root(home: str, folder: str) -> str:
     return max(matching, key=len, default="")
 
 
-def save_tree(folder: str, session: str, call: str, lane: str) -> None:
+def save_tree(folder: str, session: str, call: str, subagent: str) -> None:
     """Save a snapshot of the work tree, and wait until that is done."""
-    program = [sys.executable, "-P", "-m", "flightlog.app.snapshot", folder, session, call, lane]
+    program = [sys.executable, "-P", "-m", "flightlog.app.snapshot", folder, session, call, subagent]
     no_stdio = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
     os.waitpid(os.posix_spawn(program[0], program, child_environment(), file_actions=no_stdio), 0)

@@ -64,8 +64,8 @@ def _owner_fields(interval: ChangeInterval) -> dict[str, Any]:
     owner = interval.owner
     if owner is None:
         return {"message_id": None, "tool_call_ids": []}
-    lane = {"subagent": owner.lane} if owner.lane else {}
-    return {"message_id": owner.step.message_id, "tool_call_ids": [call.id for call in owner.step.calls], **lane}
+    subagent = {"subagent": owner.subagent} if owner.subagent else {}
+    return {"message_id": owner.step.message_id, "tool_call_ids": [call.id for call in owner.step.calls], **subagent}
 
 
 def _patch_fields(patch: bytes, change: TreeChange) -> dict[str, str]:
@@ -133,7 +133,7 @@ class StepJoin:
         saved: Sequence[SnapshotSaved],
     ) -> None:
         self._session = session
-        self._files = {"": MAIN} | {lane.id: subagent_file(lane) for lane in session.lanes}
+        self._files = {"": MAIN} | {subagent.id: subagent_file(subagent) for subagent in session.subagents}
         self._ids = {name: step_ids(documents[name]) for name in documents}
         self._calls = {call.message_id: call for call in calls if call.message_id}
         self._by_request = {_request_id(call): call for call in calls if _request_id(call)}
@@ -141,27 +141,29 @@ class StepJoin:
         self._after = _trees_after_requests(calls, saved)
         self._after_call = {snapshot.call_id: snapshot.tree for snapshot in saved if snapshot.call_id}
 
-    def step_id(self, lane: str, step: Step) -> int | None:
-        return self._ids.get(self._files.get(lane, ""), {}).get(step.message_id)
+    def step_id(self, subagent: str, step: Step) -> int | None:
+        return self._ids.get(self._files.get(subagent, ""), {}).get(step.message_id)
 
     def find_request(self, step: Step) -> ApiCall | None:
         return self._calls.get(step.message_id) or self._by_request.get(step.request_id)
 
     def build_uuid_map(self, copied: frozenset[str]) -> dict[str, Any]:
         """Return the whole map; responses copied from a parent are only counted."""
-        lanes = steps_by_thread(self._session)
-        own = {lane: [step for step in steps if step.message_id not in copied] for lane, steps in lanes.items()}
+        subagents = steps_by_thread(self._session)
+        own = {
+            subagent: [step for step in steps if step.message_id not in copied] for subagent, steps in subagents.items()
+        }
         joined = {call.index for steps in own.values() for step in steps if (call := self.find_request(step))}
         return {
             "session_id": self._session.id,
             "turns": [self._build_turn(number, "", step) for number, step in enumerate(own[""], 1)],
             "subagents": {
-                lane: [self._build_turn(number, lane, step) for number, step in enumerate(steps, 1)]
-                for lane, steps in own.items()
-                if lane
+                subagent: [self._build_turn(number, subagent, step) for number, step in enumerate(steps, 1)]
+                for subagent, steps in own.items()
+                if subagent
             },
             "other_requests": [_unjoined_request(call) for call in self._every if call.index not in joined],
-            "copied_turns": len(lanes[""]) - len(own[""]),
+            "copied_turns": len(subagents[""]) - len(own[""]),
         }
 
     def _last_tree_of_step(self, step: Step) -> str | None:
@@ -169,9 +171,9 @@ class StepJoin:
         trees = [self._after_call[call.id] for call in step.calls if call.id in self._after_call]
         return max(trees, default=None)
 
-    def _build_turn(self, number: int, lane: str, step: Step) -> dict[str, Any]:
+    def _build_turn(self, number: int, subagent: str, step: Step) -> dict[str, Any]:
         call = self.find_request(step)
-        step_id = self.step_id(lane, step)
+        step_id = self.step_id(subagent, step)
         return {
             "turn_index": number,
             "message_id": step.message_id,
@@ -179,7 +181,7 @@ class StepJoin:
             "request_file": f"request_{call.index:03d}.json" if call else None,
             "request_index": call.index if call else None,
             "atif_step_ids": [step_id] if step_id is not None else [],
-            "trajectory": self._files.get(lane),
+            "trajectory": self._files.get(subagent),
             "transcript_assistant_uuids": list(step.uuids),
             "transcript_tool_result_uuids": [
                 tool_call.result_uuid for tool_call in step.calls if tool_call.result_uuid
@@ -197,10 +199,10 @@ def _trees_after_requests(calls: Sequence[ApiCall], saved: Sequence[SnapshotSave
     after: dict[int, str] = {}
     following: dict[str, int] = {}
     for call in sorted(calls, key=lambda item: -item.index):
-        tree = trees.get(following.get(call.lane, 0)) or end
-        if tree and call.lane != SIDE:
+        tree = trees.get(following.get(call.subagent, 0)) or end
+        if tree and call.subagent != SIDE:
             after[call.index] = tree
-        following[call.lane] = call.index
+        following[call.subagent] = call.index
     return after
 
 

@@ -76,12 +76,12 @@ def collect_run(path: Path, recorded: CollectedSession, write: Callable[[Path, R
 
 
 def list_tool_changes(session: Session, lineage: StepJoin) -> list[dict[str, Any]]:
-    steps = [(lane, step) for lane, own in steps_by_thread(session).items() for step in own]
+    steps = [(subagent, step) for subagent, own in steps_by_thread(session).items() for step in own]
     steps.sort(key=lambda item: item[1].at_ms or 0)
     return [
         entry
-        for lane, step in steps
-        for entry in file_changes.iter_reported_changes(lane, step, lineage.step_id(lane, step), session.cwd)
+        for subagent, step in steps
+        for entry in file_changes.iter_reported_changes(subagent, step, lineage.step_id(subagent, step), session.cwd)
     ]
 
 
@@ -121,7 +121,7 @@ def _write_journal(run: RunStore, recorded: CollectedSession, bundle: Trajectory
         turn_count=len(session.steps),
         tool_call_count=sum(len(step.calls) for step in steps),
         compaction_count=sum(note.kind is NoteKind.COMPACTION for note in notes),
-        subagent_count=len(session.lanes),
+        subagent_count=len(session.subagents),
         file_writes=writes,
         cost_usd=sum(costs) if costs else None,
         cost_source="transcript, price table" if costs else "unknown",
@@ -190,7 +190,9 @@ def make_run_from_session(runtime: Runtime, address: str, runs_dir: Path) -> Run
     if (path / "run_meta.json").exists():
         return RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
     trees = tuple(
-        events.SnapshotSaved("session_01", 1, snapshot.tree, number, snapshot.lane, snapshot.at_ms, snapshot.call_id)
+        events.SnapshotSaved(
+            "session_01", 1, snapshot.tree, number, snapshot.subagent, snapshot.at_ms, snapshot.call_id
+        )
         for number, snapshot in enumerate(saved, 1)
     )
     threads, shadow = archive.thread_contexts(recording.session), shadow_git_dir(runtime, recording.session)
@@ -214,5 +216,5 @@ def _iter_session_files(recording: SessionFiles) -> Iterator[tuple[str, bytes]]:
             data = reader.read(0, file.size)
         yield recording_name(file), data
         meta = Path(file.path).with_suffix(".meta.json")
-        if file.lane and meta.is_file():
-            yield f"subagents/agent-{file.lane}.meta.json", meta.read_bytes()
+        if file.subagent and meta.is_file():
+            yield f"subagents/agent-{file.subagent}.meta.json", meta.read_bytes()

@@ -143,7 +143,7 @@ class SnapshotSaved(RunEventBase, frozen=True, tag="saved"):
     attempt: int
     tree: str
     request: int
-    lane: str = ""
+    subagent: str = ""
     at_ms: int = 0
     call_id: str = ""
 

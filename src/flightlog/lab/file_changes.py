@@ -31,7 +31,7 @@ WORDS = "the words of the call"
 class ChangeOwner(Struct, frozen=True):
     """A step and its thread."""
 
-    lane: str
+    subagent: str
     step: Step
 
 
@@ -70,7 +70,7 @@ class _Timeline:
 
     def __init__(self, calls: Sequence[ApiCall], session: Session | None, *, hooked: bool) -> None:
         steps = steps_by_thread(session) if session else {}
-        owners = {step.message_id: ChangeOwner(lane, step) for lane, own in steps.items() for step in own}
+        owners = {step.message_id: ChangeOwner(subagent, step) for subagent, own in steps.items() for step in own}
         self._captured = bool(calls)
         self._hooked = hooked
         self._all = sorted(owners.values(), key=lambda owner: owner.step.at_ms or 0)
@@ -78,9 +78,9 @@ class _Timeline:
         following: dict[str, float] = {}
         for call in sorted(calls, key=lambda call: -call.index):
             owner = owners.get(call.message_id)
-            if owner is not None and call.lane != SIDE:
-                self._open.append((call.index, following.get(call.lane, float("inf")), owner))
-            following[call.lane] = call.index
+            if owner is not None and call.subagent != SIDE:
+                self._open.append((call.index, following.get(call.subagent, float("inf")), owner))
+            following[call.subagent] = call.index
 
     def interval_between(self, before: str, saved: SnapshotSaved, last: int) -> ChangeInterval:
         """Return the interval between request `last` and the request that saved this tree."""
@@ -98,7 +98,7 @@ class _Timeline:
         )
         latest = max((entry for entry in self._open if entry[0] <= last), key=lambda entry: entry[0], default=None)
         # Of several, the owner whose thread sends the next request; else the first.
-        nearest = [owner for owner in writing if owner.lane == saved.lane] or writing
+        nearest = [owner for owner in writing if owner.subagent == saved.subagent] or writing
         owner = nearest[0] if nearest else (latest[2] if latest else None)
         if has_background or not writing:
             return ChangeInterval(before, saved.tree, owner, "background", saved.at_ms, has_background=has_background)
@@ -143,7 +143,7 @@ def _calls_overlap(call: ToolCall, other: ToolCall) -> bool:
     return began < other_ended and other_began < ended
 
 
-def iter_reported_changes(lane: str, step: Step, step_id: int | None, cwd: str) -> Iterator[dict[str, Any]]:
+def iter_reported_changes(subagent: str, step: Step, step_id: int | None, cwd: str) -> Iterator[dict[str, Any]]:
     """Yield the changes that the tool calls of one step report."""
     for call in step.calls:
         path = changed_file(call)
@@ -167,7 +167,7 @@ def iter_reported_changes(lane: str, step: Step, step_id: int | None, cwd: str) 
             "rebuilt_from": source,
             "message_id": step.message_id,
             "tool_call_ids": [call.id],
-            **({"subagent": lane} if lane else {}),
+            **({"subagent": subagent} if subagent else {}),
         }
 
 

@@ -35,7 +35,7 @@ PAIR = 2
 _NUMBERS = ("step_count", "num_turns", "tool_call_count", "total_cost_usd", "file_writes", "subagent_count")
 _FORM = re.compile(
     r"(?P<run>[^#]+)(?:#(?P<session>[1-9]\d{0,5})(?:r(?P<replicate>[1-9]\d{0,3}))?"
-    r"(?:@(?P<lane>[A-Za-z0-9_-]{1,80}))?(?:\.(?P<turn>[1-9]\d{0,6}))?)?",
+    r"(?:@(?P<subagent>[A-Za-z0-9_-]{1,80}))?(?:\.(?P<turn>[1-9]\d{0,6}))?)?",
     re.ASCII,
 )
 
@@ -177,7 +177,7 @@ class RunAddress(Struct, frozen=True):
     run: str
     session: int = 0
     replicate: int = 0
-    lane: str = ""
+    subagent: str = ""
     turn: int = 0
 
 
@@ -186,14 +186,14 @@ def parse_run_address(written: str) -> RunAddress:
     if match is None:
         raise Invalid(f"not an address in a run: {written[:80]!r}", hint="write RUN, RUN#SESSION or RUN#SESSION.TURN")
     session, replicate, turn = (int(match[name] or 0) for name in ("session", "replicate", "turn"))
-    return RunAddress(match["run"], session, replicate, match["lane"] or "", turn)
+    return RunAddress(match["run"], session, replicate, match["subagent"] or "", turn)
 
 
 def inspect_address(run: RunStore, address: RunAddress, programs: str) -> dict[str, Any]:
     if not address.session:
         return _inspect_run(run, programs)
     session = RunSession(run, find_planned_session(run, address.session, address.replicate), trees_of(run, programs))
-    return _inspect_step(session, address) if address.turn else _inspect_session(session, address.lane)
+    return _inspect_step(session, address) if address.turn else _inspect_session(session, address.subagent)
 
 
 def _inspect_run(run: RunStore, programs: str) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _inspect_run(run: RunStore, programs: str) -> dict[str, Any]:
     return {"what": "run", **meta, "file_changes": files, "unrecognised_events": state.unrecognised}
 
 
-def _inspect_session(session: RunSession, lane: str) -> dict[str, Any]:
+def _inspect_session(session: RunSession, subagent: str) -> dict[str, Any]:
     meta = run_meta(session.run.name, session.run.config, session.run.state)
     session_meta = next(meta_row for meta_row in meta["sessions"] if meta_row["session_dir"] == session.planned.name)
     change_counts: dict[str | None, int] = {}
@@ -227,17 +227,24 @@ def _inspect_session(session: RunSession, lane: str) -> dict[str, Any]:
             "cost_usd": step.cost.usd,
             "files_changed": change_counts.get(step.message_id, 0),
         }
-        for number, step in enumerate(session.own_steps(lane), 1)
+        for number, step in enumerate(session.own_steps(subagent), 1)
     ]
     threads = {name: len(session.own_steps(name)) for name in session.list_threads() if name}
     prompt = session.run.config.sessions[session.planned.index - 1].prompt
-    return {"what": "session", **session_meta, "prompt": prompt, "lane": lane, "turns": turns, "subagents": threads}
+    return {
+        "what": "session",
+        **session_meta,
+        "prompt": prompt,
+        "subagent": subagent,
+        "turns": turns,
+        "subagents": threads,
+    }
 
 
 def _inspect_step(session: RunSession, address: RunAddress) -> dict[str, Any]:
-    steps = session.own_steps(address.lane)
+    steps = session.own_steps(address.subagent)
     if address.turn > len(steps):
-        hint = f"it has {len(steps)}" + (f" in {address.lane}" if address.lane else "")
+        hint = f"it has {len(steps)}" + (f" in {address.subagent}" if address.subagent else "")
         raise NotFound(f"{session.planned.name} has no turn {address.turn}", hint=hint)
     step = steps[address.turn - 1]
     uuid_map = (
@@ -245,13 +252,13 @@ def _inspect_step(session: RunSession, address: RunAddress) -> dict[str, Any]:
         if session.lineage
         else {"turns": [], "subagents": {}}
     )
-    rows = uuid_map["subagents"].get(address.lane, []) if address.lane else uuid_map["turns"]
+    rows = uuid_map["subagents"].get(address.subagent, []) if address.subagent else uuid_map["turns"]
     return {
         "what": "step",
         "run": session.run.name,
         "session_dir": session.planned.name,
         "turn": address.turn,
-        "lane": address.lane,
+        "subagent": address.subagent,
         "model": step.model,
         "thinking": [block.text for block in step.content if isinstance(block, Thinking) and block.text],
         "text": [block.text for block in step.content if isinstance(block, Text)],

@@ -101,10 +101,10 @@ class RunSession:
         """The intervals between its snapshots, each with the step that owns it."""
         return list(iter_intervals(self.attempt.tree, self.attempt.saved, self.calls, self.session))
 
-    def own_steps(self, lane: str = "") -> list[Step]:
+    def own_steps(self, subagent: str = "") -> list[Step]:
         """Return the responses of a thread that are not inherited."""
         threads = steps_by_thread(self.session) if self.session else {}
-        return [step for step in threads.get(lane, ()) if step.message_id not in self.inherited_message_ids]
+        return [step for step in threads.get(subagent, ()) if step.message_id not in self.inherited_message_ids]
 
     def list_threads(self) -> list[str]:
         """Return its threads, the main one first."""
@@ -121,15 +121,15 @@ class RunSession:
             owner = interval.owner
             if step is not None and (owner is None or owner.step.message_id != step.message_id):
                 continue
-            number = self.lineage.step_id(owner.lane, owner.step) if self.lineage and owner else None
+            number = self.lineage.step_id(owner.subagent, owner.step) if self.lineage and owner else None
             yield from changelog.iter_changelog_entries(self._trees, interval, head, number)
 
     def _iter_reported_changes(self, step: Step | None) -> Iterator[dict[str, Any]]:
-        for lane in self.list_threads():
-            for own_step in self.own_steps(lane):
+        for subagent in self.list_threads():
+            for own_step in self.own_steps(subagent):
                 if (step is None or own_step.message_id == step.message_id) and self.lineage and self.session:
                     yield from file_changes.iter_reported_changes(
-                        lane, own_step, self.lineage.step_id(lane, own_step), self.session.cwd
+                        subagent, own_step, self.lineage.step_id(subagent, own_step), self.session.cwd
                     )
 
     @property

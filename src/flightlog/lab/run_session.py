@@ -26,7 +26,7 @@ class ApiCall(Struct, frozen=True):
     """One request of a session: its thread, and the id of the answering message ("" if none)."""
 
     exchange: Exchange
-    lane: str
+    subagent: str
     message_id: str
 
     @property
@@ -69,7 +69,7 @@ def _read_records(path: Path) -> Iterator[dict[str, Any]]:
 def steps_by_thread(session: Session) -> dict[str, tuple[Step, ...]]:
     """Return the steps of each thread; the main thread has the empty name."""
     return {"": session.steps} | {
-        lane.id: tuple(step for turn in lane.turns for step in turn.steps) for lane in session.lanes
+        subagent.id: tuple(step for turn in subagent.turns for step in turn.steps) for subagent in session.subagents
     }
 
 

@@ -198,14 +198,14 @@ class LiveCollector:
                 observe.search_secrets(memo, recording, self.now_ms)
 
     def _project_path(self, memo: ObservedSession) -> str:
-        payload = memo.told.payload if memo.told else None
+        payload = memo.status.payload if memo.status else None
         if payload is not None and payload.workspace is not None and payload.workspace.project_dir:
             return payload.workspace.project_dir
         return (payload.cwd if payload else None) or self.projects.get(memo.session, "")
 
     def _read_signals(self, memo: ObservedSession) -> health.HealthSignals:
         recording = self.recordings.get(memo.session)
-        status_ms = memo.told.at_ms if memo.told and memo.last_event != "SessionEnd" else 0
+        status_ms = memo.status.at_ms if memo.status and memo.last_event != "SessionEnd" else 0
         return health.HealthSignals(
             now_ms=self.now_ms,
             last_event=memo.last_event,
@@ -233,7 +233,7 @@ class LiveCollector:
         signals.percent_used, signals.broken_file = context.percent_used, broken
         signals.cost_issues = ledger.cost_issues(profile, thresholds)
         recording = self.recordings.get(memo.session)
-        payload = memo.told.payload if memo.told else None
+        payload = memo.status.payload if memo.status else None
         client = payload.cost.total_cost_usd if payload and payload.cost else None
         spent = ledger.session_usd.get(memo.session)
         return RuntimeSession(
@@ -256,7 +256,7 @@ class LiveCollector:
             cost=SessionCost(
                 round_cents(spent) if spent is not None else None,
                 round_cents(client) if client is not None else None,
-                memo.told.at_ms if memo.told and client is not None else None,
+                memo.status.at_ms if memo.status and client is not None else None,
             ),
             swaps=ledger.list_switches(memo.session),
             tmux=memo.tmux,
@@ -285,7 +285,7 @@ class LiveCollector:
 
     def _launch_info(self, memo: ObservedSession, ledger: ProfileLedger) -> layout.LaunchInfo:
         profile = ledger.profile_of(memo.session)
-        launch = memo.told.launch if memo.told else None
+        launch = memo.status.launch if memo.status else None
         return layout.LaunchInfo(
             auth_profile=profile.profile_id,
             label=profile.label,
@@ -294,7 +294,7 @@ class LiveCollector:
             config_dir=str(self.where.config_dir),
             tmux_pane_id=launch.tmux_pane if launch else "",
             first_seen=memo.first_seen_ms,
-            cli_version=(memo.told.payload.version or "") if memo.told else "",
+            cli_version=(memo.status.payload.version or "") if memo.status else "",
         )
 
     def _draw_status_lines(self, state: RuntimeState, launches: dict[str, layout.LaunchInfo]) -> None:
@@ -357,14 +357,14 @@ def _restore_unchanged_times(before: RuntimeSession | None, now: RuntimeSession)
 
 
 def _model_info(memo: ObservedSession) -> ModelInfo:
-    model = memo.told.payload.model if memo.told else None
+    model = memo.status.payload.model if memo.status else None
     if model is not None and (model.display_name or model.id):
         return ModelInfo(str(model.display_name or model.id), "jsonInput", 80)
     return ModelInfo(memo.model, "transcript", 90) if memo.model else ModelInfo("unknown", "default", 10)
 
 
 def _context_usage(memo: ObservedSession, thresholds: Thresholds) -> ContextUsage:
-    window = memo.told.payload.context_window if memo.told else None
+    window = memo.status.payload.context_window if memo.status else None
     size = window.context_window_size if window else None
     size = size or (WINDOW_LONG if "[1m]" in memo.model else WINDOW_DEFAULT)
     current = window.current_usage if window else None

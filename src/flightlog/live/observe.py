@@ -47,7 +47,7 @@ class ObservedSession(Struct):
     transcript_at: int = 0
     last_event: str = ""
     event_ms: int = 0
-    told: ClientStatus | None = None
+    status: ClientStatus | None = None
     messages: int = 0
     said: str = ""
     model: str = ""
@@ -80,7 +80,7 @@ def update_observation(memo: ObservedSession, folder: str, recording: SessionFil
             memo.last_event, memo.event_ms = record.event, record.at_ms
     fresh, memo.status_at = read_new_status(folder, memo.status_at)
     if fresh:
-        memo.told = fresh[-1]
+        memo.status = fresh[-1]
     main = recording.main if recording else None
     if recording is not None and main is not None:
         _read_transcript(memo, source_of(recording.agent).tail(main.path, memo.transcript_at))
@@ -101,7 +101,7 @@ def _read_transcript(memo: ObservedSession, tail: TranscriptTail) -> None:
 
 def is_alive(memo: ObservedSession) -> bool | None:
     """Return whether the agent's process still runs; None if the process is unknown."""
-    launch = memo.told.launch if memo.told else None
+    launch = memo.status.launch if memo.status else None
     if launch is None or not launch.pid:
         return None
     if not launch.pid_started:
@@ -186,7 +186,7 @@ def observe_panes(memos: Iterable[ObservedSession], now_ms: int) -> None:
     """Update the tmux pane of each session; if its server is gone, only the pane's id remains."""
     due: dict[str, list[ObservedSession]] = {}
     for memo in memos:
-        launch = memo.told.launch if memo.told else None
+        launch = memo.status.launch if memo.status else None
         if launch is None or not launch.tmux_pane:
             memo.tmux = None
             continue

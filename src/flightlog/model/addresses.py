@@ -18,7 +18,7 @@ from flightlog.model.session import Session
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _FORM = re.compile(
-    r"(?P<session>[^#@]*)(?:@(?P<lane>[^#@]+))?(?:#(?P<turn>[1-9]\d{0,8})(?:\.(?P<step>[1-9]\d{0,8}))?)?", re.ASCII
+    r"(?P<session>[^#@]*)(?:@(?P<subagent>[^#@]+))?(?:#(?P<turn>[1-9]\d{0,8})(?:\.(?P<step>[1-9]\d{0,8}))?)?", re.ASCII
 )
 # The form of an address by kind.
 KINDS = {
@@ -56,14 +56,14 @@ class Address(Struct, frozen=True):
     session: str
     turn: int = 0
     step: int = 0
-    lane: str = ""
+    subagent: str = ""
 
     def __str__(self) -> str:
         """Return the address as a person types it."""
-        lane = f"@{self.lane}" if self.lane else ""
+        subagent = f"@{self.subagent}" if self.subagent else ""
         turn = f"#{self.turn}" if self.turn else ""
         step = f".{self.step}" if self.step else ""
-        return f"{self.session}{lane}{turn}{step}"
+        return f"{self.session}{subagent}{turn}{step}"
 
 
 def parse_address(text: str) -> Address:
@@ -72,8 +72,8 @@ def parse_address(text: str) -> Address:
     if match is None:
         hint = "write SESSION, SESSION#turn or SESSION#turn.step; see: flightlog session list"
         raise Invalid(f"not an address: {text[:60]!r}", hint=hint)
-    lane = check_id(match["lane"]) if match["lane"] else ""
-    return Address(check_id(match["session"]), int(match["turn"] or 0), int(match["step"] or 0), lane)
+    subagent = check_id(match["subagent"]) if match["subagent"] else ""
+    return Address(check_id(match["session"]), int(match["turn"] or 0), int(match["step"] or 0), subagent)
 
 
 class TraceLink(Struct, frozen=True):
@@ -107,11 +107,11 @@ def relation_between(one: Address, other: Address) -> str:
         return ""
     if _contains_address(one, other) or _contains_address(other, one):
         return HERE
-    return SAME_TURN if (one.lane, one.turn) == (other.lane, other.turn) else SAME_SESSION
+    return SAME_TURN if (one.subagent, one.turn) == (other.subagent, other.turn) else SAME_SESSION
 
 
 def _contains_address(outer: Address, inner: Address) -> bool:
-    if not outer.turn and not outer.lane:
+    if not outer.turn and not outer.subagent:
         return True
-    same_turn = (outer.lane, outer.turn) == (inner.lane, inner.turn)
+    same_turn = (outer.subagent, outer.turn) == (inner.subagent, inner.turn)
     return same_turn and outer.step in {0, inner.step}

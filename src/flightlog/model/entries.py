@@ -214,7 +214,7 @@ class RecordContext(Struct, frozen=True):
 class Entry(Struct, frozen=True):
     """One event with its position in time, in the thread of replies and in a file.
 
-    `lane` is empty on the main thread and names the subagent elsewhere. `order_ms` is the
+    `subagent` is empty on the main thread and names the subagent elsewhere. `order_ms` is the
     record's own time, or for a record without one the time of the record before it. Copies of
     a record in several files have the same `key`.
     """
@@ -225,7 +225,7 @@ class Entry(Struct, frozen=True):
     parent: str = ""
     at_ms: int | None = None
     order_ms: int = 0
-    lane: str = ""
+    subagent: str = ""
     scene: RecordContext = RecordContext()
     key: str = ""
     path: str = ""
@@ -237,7 +237,7 @@ class Entry(Struct, frozen=True):
 class SubagentInfo(Struct, frozen=True):
     """The type and task of a subagent, and the tool call that started it."""
 
-    lane: str
+    subagent: str
     agent_type: str = ""
     description: str = ""
     call_id: str = ""

@@ -74,7 +74,7 @@ class ToolCall(Struct, frozen=True):
     spilled: str = ""
     started_ms: int | None = None
     ended_ms: int | None = None
-    lane: str = ""
+    subagent: str = ""
     detail: Any = None
     result_uuid: str = ""
 
@@ -153,7 +153,7 @@ class Session(Struct, frozen=True):
     started_ms: int | None
     ended_ms: int | None
     turns: tuple[Turn, ...]
-    lanes: tuple[Subagent, ...]
+    subagents: tuple[Subagent, ...]
     client: ClientTotals | None
     unknown: tuple[tuple[str, int], ...] = ()
     unknown_fields: tuple[tuple[str, int], ...] = ()
@@ -182,6 +182,6 @@ class SessionFile(Struct, frozen=True):
     session: str
     size: int
     changed_ns: int
-    lane: str = ""
+    subagent: str = ""
     device: int = 0
     inode: int = 0

@@ -141,7 +141,7 @@ class ModelResponse(Struct, frozen=True):
     at_ms: int
     project: str = ""
     request_id: str = ""
-    lane: str = ""
+    subagent: str = ""
     aborted: bool = False
 
 
@@ -160,7 +160,7 @@ class UsageLine(NamedTuple):
     at_ms: int
     project: str
     request_id: str
-    lane: str
+    subagent: str
     aborted: bool
 
     @property
@@ -173,7 +173,7 @@ def row_to_response(row: UsageLine) -> ModelResponse:
     """Return `row` as a `ModelResponse`, with the token counts grouped."""
     message_id, session, model, *_ = row
     usage = Usage(*row[3:9])
-    rest = (row.at_ms, row.project, row.request_id, row.lane, row.aborted)
+    rest = (row.at_ms, row.project, row.request_id, row.subagent, row.aborted)
     return ModelResponse(message_id, session, model, usage, *rest)
 
 

@@ -119,7 +119,7 @@ def _sessions_mentioning(context: TraceContext, commit: str) -> Iterator[str]:
 def _turn_prompt(context: TraceContext, at: Address) -> str:
     session = context.find_session(at.session)
     turns = iter_turns(session) if session else ()
-    return next((turn.text for lane, turn in turns if (lane, turn.number) == (at.lane, at.turn)), "")
+    return next((turn.text for subagent, turn in turns if (subagent, turn.number) == (at.subagent, at.turn)), "")
 
 
 def commit_links(context: TraceContext, session: Session, edits: Sequence[LineEdit]) -> Iterator[TraceLink]:

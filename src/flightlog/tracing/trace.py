@@ -170,8 +170,8 @@ def _iter_sessions(context: TraceContext, start: TraceLink, broken: list[BrokenL
 def _links_of_session(context: TraceContext, session: Session) -> list[TraceLink]:
     edits = context.edits_of_session(session)
     links = [TraceLink("session", session.id, session.title, (session.id,))]
-    for lane, turn in iter_turns(session):
-        at = str(Address(session.id, turn.number, 0, lane))
+    for subagent, turn in iter_turns(session):
+        at = str(Address(session.id, turn.number, 0, subagent))
         links.append(TraceLink("turn", at, turn.text, (at,)))
     links += [
         TraceLink("step", str(at), ", ".join(call.name for call in step.calls), (str(at),))
@@ -285,7 +285,7 @@ def _describe_missing(context: TraceContext, at: str) -> str:
         return "its recording cannot be read"
     if not address.turn:
         return ""
-    if (address.lane, address.turn) not in {(lane, turn.number) for lane, turn in iter_turns(session)}:
+    if (address.subagent, address.turn) not in {(subagent, turn.number) for subagent, turn in iter_turns(session)}:
         return "no such turn in the recording"
     exact = str(replace(address, session=session.id))
     if address.step and exact not in {str(step) for step, _ in iter_steps(session)}:

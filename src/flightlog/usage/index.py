@@ -80,7 +80,7 @@ class UsageIndexUpdate:
         self._is_outdated = bool(made) and made[0] != version
 
     @property
-    def damaged(self) -> int:
+    def damaged_spans(self) -> int:
         """Damaged spans in all files."""
         return sum(file.damaged for file in self._files.values())
 
@@ -111,7 +111,7 @@ class UsageIndexUpdate:
         seen: set[str] = set()
         for session in sorted(self._stale):
             if session not in seen:
-                group = _connected(session, neighbors)
+                group = _connected_sessions(session, neighbors)
                 seen |= group
                 groups.append(tuple(sorted(group)))
         self._stale = seen
@@ -259,7 +259,7 @@ def _advance(row: IndexedFile | None, read: PendingRead, scan: UsageScan) -> Ind
     )
 
 
-def _connected(session: str, neighbors: Mapping[str, set[str]]) -> set[str]:
+def _connected_sessions(session: str, neighbors: Mapping[str, set[str]]) -> set[str]:
     """Return every session that shares responses with `session`, directly or through others."""
     group = {session}
     border = [session]

@@ -51,7 +51,7 @@ class UsagePipeline:
 
     def report(self, by: Breakdown, zone: tzinfo, only: UsageFilter | None = None) -> UsageReport:
         """Return usage and cost of all files, or of the part that `only` selects."""
-        damaged = self._sync().damaged
+        damaged = self._sync().damaged_spans
         digests: Iterable[UsageDigest] = map(_decode, self._digests.values())
         return build_report(filter_digests(digests, only), by, zone, damaged)
 

@@ -90,9 +90,9 @@ class Overview(Struct, frozen=True):
     unrecorded_usd: float
     first_ms: int | None
     last_ms: int | None
-    dearest: TurnCost | None
+    most_expensive_prompt: TurnCost | None
     busiest: tuple[ProjectShare, ...]
-    doomed: tuple[ExpiringSession, ...]
+    expiring_sessions: tuple[ExpiringSession, ...]
     keep_days: int
     unknown_records: int
     damaged: int
@@ -129,7 +129,7 @@ def rank_projects(summaries: Sequence[SessionSummary], most: int) -> tuple[Proje
 
 def most_expensive_prompt(summaries: Sequence[SessionSummary]) -> TurnCost | None:
     """Return the prompt that cost most in all sessions."""
-    turns = [summary.dearest for summary in summaries if summary.dearest is not None]
+    turns = [summary.most_expensive_prompt for summary in summaries if summary.most_expensive_prompt is not None]
     return max(turns, key=lambda turn: (turn.cost.usd or 0.0, turn.steps, turn.address), default=None)
 
 
@@ -157,8 +157,8 @@ def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
             f"the clients counted {amount} than is on record; each difference has a reason",
             f"{flightlog} session usage --by session",
         )
-    if overview.dearest is not None:
-        turn = overview.dearest
+    if overview.most_expensive_prompt is not None:
+        turn = overview.most_expensive_prompt
         yield OverviewFact(
             f"most expensive prompt: {turn.prompt!r}, {pluralize(turn.steps, 'step')}, {format_cost(turn.cost)}",
             f"{flightlog} session show {shlex.quote(turn.address)}",
@@ -194,11 +194,11 @@ def _recording_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]
 def _retention_fact(overview: Overview, zone: tzinfo) -> OverviewFact:
     if overview.sample:
         return OverviewFact("see it work on a session made now", "flightlog demo")
-    if not overview.doomed:
+    if not overview.expiring_sessions:
         rule = f"Claude Code's {overview.keep_days}-day clean-up"
         return OverviewFact(f"nothing is deleted within a week by {rule}", "flightlog doctor")
-    first = overview.doomed[0]
-    count = pluralize(len(overview.doomed), "session")
+    first = overview.expiring_sessions[0]
+    count = pluralize(len(overview.expiring_sessions), "session")
     day = format_timestamp(first.deleted_ms, zone, "%Y-%m-%d")
     rule = f"Claude Code's {overview.keep_days}-day rule"
     return OverviewFact(

@@ -76,7 +76,7 @@ class TranscriptLineKind(enum.Enum):
     RESULT = "result"
     FAILURE = "failure"
     NOTE = "note"
-    LANE = "lane"
+    LANE = "subagent"
 
 
 class TranscriptLine(Struct, frozen=True):
@@ -103,7 +103,7 @@ def render_session(session: Session, options: RenderOptions) -> Iterator[Transcr
     renderer = _TranscriptRenderer(session, options)
     for turn in session.turns:
         yield from renderer.render_turn(turn, Address(session.id, turn.number), 0)
-    for subagent in session.lanes:
+    for subagent in session.subagents:
         if subagent.id not in renderer.rendered:
             yield from renderer.render_subagent(subagent, 0)
 
@@ -121,7 +121,7 @@ def render_passage(session: Session, at: Address, options: RenderOptions) -> Ite
         step = find_step(session, at)
         yield from renderer.render_step(step, Address(session.id, at.turn, step.number, thread), 0)
     else:
-        yield from renderer.render_turn(find_turn(session, at), Address(session.id, at.turn, lane=thread), 0)
+        yield from renderer.render_turn(find_turn(session, at), Address(session.id, at.turn, subagent=thread), 0)
 
 
 def format_timestamp(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> str:
@@ -162,13 +162,13 @@ class _TranscriptRenderer:
     def __init__(self, session: Session, options: RenderOptions) -> None:
         self._session = session
         self._options = options
-        self._subagents = {subagent.call_id: subagent for subagent in session.lanes if subagent.call_id}
+        self._subagents = {subagent.call_id: subagent for subagent in session.subagents if subagent.call_id}
         self.rendered: set[str] = set()
 
     def render_turn(self, turn: Turn, at: Address, depth: int) -> Iterator[TranscriptLine]:
         rewound = ", taken back" if turn.rewound else ""
         time = format_timestamp(turn.at_ms, self._options.zone, "%H:%M:%S")
-        who = "task" if at.lane and turn.kind is PromptKind.HUMAN else _WHO.get(turn.kind, "client")
+        who = "task" if at.subagent and turn.kind is PromptKind.HUMAN else _WHO.get(turn.kind, "client")
         yield TranscriptLine(TranscriptLineKind.TURN, depth, f"{who}{rewound}, {time}", str(at))
         if turn.prompt:
             yield from self._render_content(turn.prompt, TranscriptLineKind.PROMPT, depth + 1, at)
@@ -177,7 +177,7 @@ class _TranscriptRenderer:
                 text = self._truncate(item.text, at, NOTE_LINES_MAX)
                 yield _note(depth + 1, f"{item.kind.value}: {text}")
             else:
-                yield from self.render_step(item, Address(at.session, at.turn, item.number, at.lane), depth + 1)
+                yield from self.render_step(item, Address(at.session, at.turn, item.number, at.subagent), depth + 1)
 
     def render_step(self, step: Step, at: Address, depth: int) -> Iterator[TranscriptLine]:
         tokens = f"{step.usage.prompt:,} + {step.usage.output:,} tokens"
@@ -196,7 +196,7 @@ class _TranscriptRenderer:
         address = f"{self._session.id}@{subagent.id}"
         yield TranscriptLine(TranscriptLineKind.LANE, depth, f"{kind}{task}", address)
         for turn in subagent.turns:
-            yield from self.render_turn(turn, Address(self._session.id, turn.number, lane=subagent.id), depth + 1)
+            yield from self.render_turn(turn, Address(self._session.id, turn.number, subagent=subagent.id), depth + 1)
 
     def _render_call(self, call: ToolCall, at: Address, depth: int) -> Iterator[TranscriptLine]:
         arguments = self._truncate(format_arguments(call.input), at)

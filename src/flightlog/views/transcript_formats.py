@@ -72,7 +72,7 @@ _PAGE = """<!doctype html>
 body{margin:0 auto;max-width:60rem;padding:2rem 1rem;background:var(--page);color:var(--ink)}
 body{font:16px/1.55 system-ui,sans-serif}
 p{margin:.35rem 0;white-space:pre-wrap;overflow-wrap:anywhere}
-.title{font-size:1.5rem;font-weight:650}.fact,.step,.lane{color:var(--soft);font-size:.875rem}
+.title{font-size:1.5rem;font-weight:650}.fact,.step,.subagent{color:var(--soft);font-size:.875rem}
 .turn{margin-top:1.8rem;padding-top:.6rem;border-top:1px solid var(--line);font-size:.875rem;color:var(--soft)}
 .prompt{font-weight:600}.thinking{color:var(--soft);font-style:italic}.note{color:var(--soft)}
 .call,.result,.failure{font:.85rem/1.45 ui-monospace,monospace}.call{color:var(--tool)}.failure{color:var(--bad)}
@@ -98,7 +98,7 @@ class FollowFormatter:
         if entry.key in self._seen:
             return
         self._seen.add(entry.key)
-        depth = 2 if entry.lane else 0
+        depth = 2 if entry.subagent else 0
         match entry.event:
             case UserPrompt() as event:
                 yield from _render_prompt(entry, event, depth)
@@ -115,7 +115,7 @@ class FollowFormatter:
     def _render_reply(self, entry: Entry, event: AssistantReply, depth: int) -> Iterator[TranscriptLine]:
         if event.message_id not in self._announced and not event.synthetic:
             self._announced.add(event.message_id)
-            subagent = f", subagent {entry.lane}" if entry.lane else ""
+            subagent = f", subagent {entry.subagent}" if entry.subagent else ""
             yield TranscriptLine(TranscriptLineKind.STEP, depth + 1, f"{event.model}{subagent}")
         for block in event.content:
             kind, text = _describe_block(block)
@@ -137,7 +137,7 @@ def _describe_block(block: Block) -> tuple[TranscriptLineKind, str]:
 
 
 def _render_prompt(entry: Entry, event: UserPrompt, depth: int) -> Iterator[TranscriptLine]:
-    who = "person" if event.kind is PromptKind.HUMAN and not entry.lane else event.kind.value
+    who = "person" if event.kind is PromptKind.HUMAN and not entry.subagent else event.kind.value
     time = format_timestamp(entry.at_ms, UTC, "%H:%M:%S")
     yield TranscriptLine(TranscriptLineKind.TURN, depth, f"{who}, {time} UTC")
     yield TranscriptLine(TranscriptLineKind.PROMPT, depth + 1, first_lines(text_of(event.content)))

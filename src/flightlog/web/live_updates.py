@@ -209,7 +209,7 @@ def _changed_rows(old: SessionPage, new: SessionPage) -> list[int]:
 def _rows_with_subagents(new: SessionPage) -> list[int]:
     """Return the rows near the end with subagents, which may have new steps."""
     rows = _welcome_rows(new)
-    return [row for row, shown in zip(rows, new.load_rows(rows), strict=True) if shown.lanes]
+    return [row for row, shown in zip(rows, new.load_rows(rows), strict=True) if shown.subagents]
 
 
 def _chunk_row_ids(number: int, new: SessionPage) -> dict[str, object]:
@@ -219,7 +219,7 @@ def _chunk_row_ids(number: int, new: SessionPage) -> dict[str, object]:
 
 
 def _render_row(templates: Environment, page: SessionPage, row: PageRow) -> dict[str, str]:
-    values = {"session": page.session, "lane": None, "whole": False, "spilled": "", "offline": False, "prefix": ""}
+    values = {"session": page.session, "subagent": None, "whole": False, "spilled": "", "offline": False, "prefix": ""}
     return {"print": row_fingerprint(row), "html": templates.get_template("row.html").render(row=row, **values)}
 
 

@@ -124,7 +124,7 @@ class RowMatch(Struct, frozen=True):
     """A row that matches, with the text around the match."""
 
     session: str
-    lane: str
+    subagent: str
     row: str
     before: str
     found: str
@@ -194,10 +194,10 @@ class SearchWorker:
 def find_in_page(archive: Archive, page: SessionPage, words: str, limit: int) -> list[RowMatch]:
     """Return the rows of a session that contain the words, in order."""
     hits: list[tuple[str, int, RowMatch]] = []
-    for lane, row, hit in _iter_matches(archive, page, words):
+    for subagent, row, hit in _iter_matches(archive, page, words):
         if len(hits) >= limit:
             break
-        hits.append((lane, row, hit))
+        hits.append((subagent, row, hit))
     return [hit for _, _, hit in sorted(hits, key=lambda ranked: ranked[:2])]
 
 
@@ -208,8 +208,8 @@ def _iter_matches(archive: Archive, page: SessionPage, words: str) -> Iterator[t
         snippet = _cut_snippet(searchable_text(entry), words)
         if row_key is not None and row_key not in matched and snippet is not None:
             matched.add(row_key)
-            lane, row = row_key
-            yield lane, row, RowMatch(page.session.id, lane, page.thread_of(lane).id_at(row), *snippet)
+            subagent, row = row_key
+            yield subagent, row, RowMatch(page.session.id, subagent, page.thread_of(subagent).id_at(row), *snippet)
 
 
 def _cut_snippet(text: str, words: str) -> tuple[str, str, str] | None:

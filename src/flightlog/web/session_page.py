@@ -42,12 +42,12 @@ GONE = Note(NoteKind.REMARK, "no longer in the recording")
 
 
 class PageRow(Struct, frozen=True):
-    """One row with its text; `lanes` are the subagents it started."""
+    """One row with its text; `subagents` are the subagents it started."""
 
     id: str
     kind: RowKind
     item: Turn | Step | Note
-    lanes: tuple[SubagentSummary, ...] = ()
+    subagents: tuple[SubagentSummary, ...] = ()
 
     @property
     def failure_count(self) -> int:
@@ -80,37 +80,37 @@ class SessionPage:
             raise NotFound(f'no subagent "{one_line(name, 40)}" in this session', hint="flightlog session show")
         return subagent
 
-    def thread_of(self, lane: str = "") -> ThreadOutline:
+    def thread_of(self, subagent: str = "") -> ThreadOutline:
         """Return the outline of a thread."""
-        return self.outline.threads[lane]
+        return self.outline.threads[subagent]
 
-    def timeline_bars(self, lane: str = "") -> list[TimelineBar]:
+    def timeline_bars(self, subagent: str = "") -> list[TimelineBar]:
         """Return the bars of a thread's strip, computed once."""
-        if lane not in self._bars:
-            self._bars[lane] = self.thread_of(lane).sum_bars()
-        return self._bars[lane]
+        if subagent not in self._bars:
+            self._bars[subagent] = self.thread_of(subagent).sum_bars()
+        return self._bars[subagent]
 
-    def changed_files(self, lane: str = "") -> list[tuple[str, str]]:
+    def changed_files(self, subagent: str = "") -> list[tuple[str, str]]:
         """Return the files a thread changed, each with the last row that changed it."""
-        if lane not in self._files:
-            thread = self.thread_of(lane)
-            self._files[lane] = [(path, thread.id_at(row)) for path, row in list(thread.files.items())[:FILES_MAX]]
-        return self._files[lane]
+        if subagent not in self._files:
+            thread = self.thread_of(subagent)
+            self._files[subagent] = [(path, thread.id_at(row)) for path, row in list(thread.files.items())[:FILES_MAX]]
+        return self._files[subagent]
 
-    def first_row_ids(self, lane: str = "") -> list[str]:
+    def first_row_ids(self, subagent: str = "") -> list[str]:
         """Return the id of each chunk's first row."""
-        if lane not in self._firsts:
-            self._firsts[lane] = self.thread_of(lane).first_ids()
-        return self._firsts[lane]
+        if subagent not in self._firsts:
+            self._firsts[subagent] = self.thread_of(subagent).first_ids()
+        return self._firsts[subagent]
 
-    def load_chunk(self, number: int, lane: str = "") -> list[PageRow]:
+    def load_chunk(self, number: int, subagent: str = "") -> list[PageRow]:
         """Return the rows of one chunk."""
-        total = self.thread_of(lane).total
-        return self.load_rows(range(number * CHUNK_ROWS, min((number + 1) * CHUNK_ROWS, total)), lane)
+        total = self.thread_of(subagent).total
+        return self.load_rows(range(number * CHUNK_ROWS, min((number + 1) * CHUNK_ROWS, total)), subagent)
 
-    def load_rows(self, rows: Sequence[int], lane: str = "") -> list[PageRow]:
+    def load_rows(self, rows: Sequence[int], subagent: str = "") -> list[PageRow]:
         """Read rows from the recording."""
-        thread = self.thread_of(lane)
+        thread = self.thread_of(subagent)
         if isinstance(rows, range) and rows.step == 1:
             records = thread.read_records(rows[0], rows[-1] + 1) if rows else []
         else:
@@ -149,7 +149,7 @@ class SessionPage:
 
     @functools.cached_property
     def _subagents_by_call(self) -> dict[str, SubagentSummary]:
-        return {lane.call_id: lane for lane in self.outline.subagents if lane.call_id}
+        return {subagent.call_id: subagent for subagent in self.outline.subagents if subagent.call_id}
 
 
 def _build_turn(number: int, record: RowRecord, content: "_RowContent") -> Turn:
@@ -164,7 +164,7 @@ class _RowContent:
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         # Folded as one thread, because the outline already knows their subagent.
-        read = [replace(entry, lane="") for entry in entries]
+        read = [replace(entry, subagent="") for entry in entries]
         session = fold_session("", "", price, read)
         self._steps = {uuid: step for step in session.steps for uuid in step.uuids}
         self._uuids = {

@@ -40,7 +40,7 @@ def render_share_page(document: Redacted[SessionDocument], redactor: Redactor, t
         total=len(rows),
         position=0,
         removed=removed,
-        lane=None,
+        subagent=None,
         whole=True,
         offline=True,
         spilled="",
@@ -57,24 +57,24 @@ def _rows_of_each_subagent(session: Session) -> tuple[list[TimelineRow], dict[st
     seen: set[str] = set()
     subagent_rows: dict[str, list[TimelineRow]] = {}
     main = _drop_seen_subagents(build_rows(session), seen)
-    pending = [lane for row in main for lane in row.lanes]
-    orphans = (lane for lane in session.lanes if lane.id not in seen)
-    while lane := pending.pop(0) if pending else next(orphans, None):
-        if lane.id not in seen:
-            seen.add(lane.id)
+    pending = [subagent for row in main for subagent in row.subagents]
+    orphans = (subagent for subagent in session.subagents if subagent.id not in seen)
+    while subagent := pending.pop(0) if pending else next(orphans, None):
+        if subagent.id not in seen:
+            seen.add(subagent.id)
             note = Note(NoteKind.REMARK, "subagent whose call was not recorded")
-            main.append(TimelineRow(f"x{len(seen)}", RowKind.NOTE, note, (lane,)))
-        subagent_rows[lane.id] = _drop_seen_subagents(build_rows(session, lane), seen)
-        pending += [child for row in subagent_rows[lane.id] for child in row.lanes]
+            main.append(TimelineRow(f"x{len(seen)}", RowKind.NOTE, note, (subagent,)))
+        subagent_rows[subagent.id] = _drop_seen_subagents(build_rows(session, subagent), seen)
+        pending += [child for row in subagent_rows[subagent.id] for child in row.subagents]
     return main, subagent_rows
 
 
 def _drop_seen_subagents(rows: list[TimelineRow], seen: set[str]) -> list[TimelineRow]:
     result = []
     for row in rows:
-        unseen = tuple(lane for lane in row.lanes if lane.id not in seen)
-        seen.update(lane.id for lane in unseen)
-        result.append(replace(row, lanes=unseen))
+        unseen = tuple(subagent for subagent in row.subagents if subagent.id not in seen)
+        seen.update(subagent.id for subagent in unseen)
+        result.append(replace(row, subagents=unseen))
     return result
 
 

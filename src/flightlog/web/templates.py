@@ -207,13 +207,13 @@ def row_fingerprint(row: TimelineRow | PageRow) -> str:
     """Return a digest of a row's content, by which a page knows whether it has this version."""
     item = row.item
     content = repr((item.prompt, item.rewound) if isinstance(item, Turn) else item)
-    content += repr([(lane.id, count_subagent_steps(lane)) for lane in row.lanes])
+    content += repr([(subagent.id, count_subagent_steps(subagent)) for subagent in row.subagents])
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
-def count_subagent_steps(lane: Subagent | SubagentSummary) -> int:
+def count_subagent_steps(subagent: Subagent | SubagentSummary) -> int:
     """Return the number of steps of a subagent."""
-    return lane.steps if isinstance(lane, SubagentSummary) else sum(len(turn.steps) for turn in lane.turns)
+    return subagent.steps if isinstance(subagent, SubagentSummary) else sum(len(turn.steps) for turn in subagent.turns)
 
 
 def _render_cost(cost: Cost) -> Markup:

@@ -125,9 +125,9 @@ def test_several_results_in_one_record_are_several_entries_with_keys_of_their_ow
 
 @pytest.mark.parametrize("agent", ["../../etc", "a/b", "a\x1b[31m", "a#1", "a`b", "x" * 300])
 def test_a_subagents_id_that_could_not_be_typed_is_not_taken_over(agent):
-    assert decode_record(json.dumps(user("x", agentId=agent)).encode())[0].lane == "?"
-    assert decode_record(json.dumps(user("x", agentId="a1")).encode())[0].lane == "a1"
-    assert decode_record(json.dumps(user("x", isSidechain=True)).encode())[0].lane == "?"
+    assert decode_record(json.dumps(user("x", agentId=agent)).encode())[0].subagent == "?"
+    assert decode_record(json.dumps(user("x", agentId="a1")).encode())[0].subagent == "a1"
+    assert decode_record(json.dumps(user("x", isSidechain=True)).encode())[0].subagent == "?"
 
 
 def test_a_reply_carries_what_a_ledger_needs():

@@ -17,7 +17,7 @@ def found(root):
 
 
 def names(root):
-    return [(item.session, item.lane) for item in found(root).files]
+    return [(item.session, item.subagent) for item in found(root).files]
 
 
 @pytest.fixture
@@ -36,11 +36,11 @@ def test_subagents_are_found_in_each_layout(tmp_path):
     beside = names(config_dir(tmp_path / "2", "2.0.76/subagent"))
     below = names(config_dir(tmp_path / "3", "2.1.325/subagent-foreground"))
 
-    assert [lane for _, lane in old] == [""]
+    assert [subagent for _, subagent in old] == [""]
     assert len(beside) == 8
     # Warm-up agents name sessions that left no file of their own.
-    assert {session[:8] for session, lane in beside if lane} == {"c8efdde1", "1c06a166", "da11e55c"}
-    assert sorted(lane for _, lane in below) == ["", "a18a8ad043c6ab8dd"]
+    assert {session[:8] for session, subagent in beside if subagent} == {"c8efdde1", "1c06a166", "da11e55c"}
+    assert sorted(subagent for _, subagent in below) == ["", "a18a8ad043c6ab8dd"]
 
 
 def test_nothing_there_is_nothing_found(tmp_path):
@@ -151,16 +151,16 @@ def test_the_files_of_one_session_are_the_same_as_in_the_whole_list(tmp_path):
     root = config_dir(tmp_path, "2.0.76/subagent", "2.1.325/subagents-background")
     everything = found(root).files
 
-    for item in {file.session: file for file in everything if not file.lane}.values():
+    for item in {file.session: file for file in everything if not file.subagent}.values():
         alone = session_files(str(Path(item.path).parent), item.session)
         assert {file.path for file in alone} == {file.path for file in everything if file.session == item.session}
 
 
 def test_a_spilled_output_is_looked_for_beside_its_transcript_by_name_alone():
     main = SessionFile("/c/projects/p/s1.jsonl", "s1", 0, 0)
-    lane = SessionFile("/c/projects/p/s1/subagents/agent-a1.jsonl", "s1", 0, 0, "a1")
+    subagent = SessionFile("/c/projects/p/s1/subagents/agent-a1.jsonl", "s1", 0, 0, "a1")
 
     for said in ("/somewhere/else/b7.txt", "../../../b7.txt", "b7.txt"):
         assert spilled_output_path(main, said) == "/c/projects/p/s1/tool-results/b7.txt"
-        assert spilled_output_path(lane, said) == "/c/projects/p/s1/tool-results/b7.txt"
-    assert subagent_info_path(lane) == "/c/projects/p/s1/subagents/agent-a1.meta.json"
+        assert spilled_output_path(subagent, said) == "/c/projects/p/s1/tool-results/b7.txt"
+    assert subagent_info_path(subagent) == "/c/projects/p/s1/subagents/agent-a1.meta.json"

@@ -73,7 +73,7 @@ def test_the_line_with_most_output_counts_and_then_the_earlier(tmp_path):
 def test_a_replay_under_another_request_stays_apart(tmp_path):
     found = scanned(tmp_path, line(), line(requestId="req_2", isSidechain=True))
 
-    assert [(row.request_id, row.lane) for row in found.rows] == [("req_1", ""), ("req_2", "?")]
+    assert [(row.request_id, row.subagent) for row in found.rows] == [("req_1", ""), ("req_2", "?")]
 
 
 def test_what_is_not_a_paid_response_is_passed_over(tmp_path):
@@ -178,7 +178,7 @@ def test_the_scan_says_what_the_decoder_says(path):
             entry.at_ms or 0,
             entry.scene.cwd,
             reply.request_id,
-            entry.lane,
+            entry.subagent,
             reply.aborted,
         )
         for entry in entries

@@ -42,7 +42,7 @@ def test_long_lived_cache_writes_are_told_apart():
 def test_the_lane_is_the_files_or_the_lines():
     by_agent, side = said(more=',"agentId":"a1"'), said(more=',"isSidechain":true')
     assert [thread_name(said()), thread_name(by_agent), thread_name(side)] == ["", "a1", "?"]
-    assert to_row(by_agent, "s", "own").lane == "own"
+    assert to_row(by_agent, "s", "own").subagent == "own"
 
 
 def test_more_output_is_fuller_and_between_equals_the_earlier():

@@ -24,7 +24,7 @@ def test_a_recorded_session_says_its_tools_its_prompt_and_its_context(tmp_path):
 
 def test_a_subagent_has_tools_and_a_prompt_of_its_own(tmp_path):
     told = read(config_dir(tmp_path, "2.1.325/subagent-foreground"), "7575a0bb")
-    names = {lane: {tool["name"] for tool in each.tools} for lane, each in told.items()}
+    names = {subagent: {tool["name"] for tool in each.tools} for subagent, each in told.items()}
 
     assert set(told) == {"", "a18a8ad043c6ab8dd"}
     assert names[""] != names["a18a8ad043c6ab8dd"]

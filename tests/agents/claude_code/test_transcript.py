@@ -15,8 +15,8 @@ from transcripts import SESSION, assistant, user, write
 from unprivileged import as_nobody
 
 
-def read(path, lane="", start=0):
-    return list(entries(SessionFile(str(path), SESSION, 0, 0, lane), start))
+def read(path, subagent="", start=0):
+    return list(entries(SessionFile(str(path), SESSION, 0, 0, subagent), start))
 
 
 def said(items):
@@ -90,7 +90,7 @@ def test_every_entry_says_where_it_stands(tmp_path):
 def test_a_subagents_file_names_the_lane_of_its_records(tmp_path):
     path = write(tmp_path, "agent-a1", user("one", 1, agentId="other", isSidechain=True))
 
-    assert read(path, lane="a1")[0].lane == "a1"
+    assert read(path, subagent="a1")[0].subagent == "a1"
 
 
 def test_reading_goes_on_where_it_ended(tmp_path):

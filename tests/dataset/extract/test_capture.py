@@ -142,20 +142,21 @@ def test_a_rewritten_transcript_is_told_from_its_beginning(ground):
 
 def test_subagents_are_an_orchestration_row_and_their_calls_actions(ground):
     call = ("Task", {"description": "Count", "prompt": "SUB", "subagent_type": "general-purpose"}, "3")
-    lane = [user("SUB", 1, uuid="l1", isSidechain=True, agentId="aa"),
-            assistant("lane-1", 2, {"type": "tool_use", "id": "lane-call", "name": "Bash", "input": {"command": "ls"}},
+    subagent = [user("SUB", 1, uuid="l1", isSidechain=True, agentId="aa"),
+            assistant("subagent-1", 2,
+                      {"type": "tool_use", "id": "subagent-call", "name": "Bash", "input": {"command": "ls"}},
                       isSidechain=True, agentId="aa"),
-            assistant("lane-2", 4, {"type": "text", "text": "3"}, isSidechain=True, agentId="aa")]  # fmt: skip
+            assistant("subagent-2", 4, {"type": "text", "text": "3"}, isSidechain=True, agentId="aa")]  # fmt: skip
     ground.on().write(SESSION, *turn(1, "Ask.", "Three.", call))
-    ground.write(SESSION, *lane, lane="aa")
+    ground.write(SESSION, *subagent, subagent="aa")
 
     capture_session(ground.kit(), ground.recording(SESSION))
 
     (row,) = ground.rows("orchestration")
     assert (row["total_sub_agents"], row["batch_count"], row["batches"][0]["agent_ids"]) == (1, 1, ["aa"])
     assert row["agents"][0]["chat_id"] == ground.rows("chat")[0]["id"]
-    assert {row["id"]: row.get("lane", "") for row in ground.rows("action")} == {
-        "action-call-1-1": "", "action-lane-call": "aa",
+    assert {row["id"]: row.get("subagent", "") for row in ground.rows("action")} == {
+        "action-call-1-1": "", "action-subagent-call": "aa",
     }  # fmt: skip
     steps = all_steps(ground.kit().archive.read_session(SESSION))
     assert token_counts(ground.book)["output"] == sum(step.usage.output for step in steps)

@@ -28,7 +28,7 @@ def test_scout_counts_the_messages_and_tokens_of_a_run(ground):
     assert set(said) == {"session_01", "session_02", "session_03"}
     for name, counts in said.items():
         session = ground.source(int(name[-2:])).read
-        own = [step for lane in session.list_threads() for step in session.own_steps(lane)]
+        own = [step for subagent in session.list_threads() for step in session.own_steps(subagent)]
         assert counts["prompt"] == sum(step.usage.prompt for step in own), name
         assert counts["completion"] == sum(step.usage.output for step in own), name
         assert counts["responses"] == len(own), name

@@ -117,7 +117,7 @@ def test_a_claude_export_tells_branches_attachments_and_deletions():
     chat = claude_ai.decode_chat(json.dumps(claude_conversation(chat_messages=messages)).encode())
     gone = claude_ai.decode_chat(json.dumps(claude_conversation("c9", chat_messages=[], name="")).encode())
 
-    assert [(said.text, said.lane) for said in chat.said] == [
+    assert [(said.text, said.subagent) for said in chat.said] == [
         ("Question", ""), ("Second", ""), ("", ""), ("First", "branch-1")]  # fmt: skip
     assert chat.said[1].files == ("a.txt",)
     assert chat.said[2].deleted

@@ -96,7 +96,7 @@ def expected(session, known):
     """What anybody who reads the recording would count."""
     copied = known[""].copied if "" in known else frozenset()
     main = [step for step in session.steps if step.message_id not in copied]
-    all_steps = main + [step for lane in session.lanes for turn in lane.turns for step in turn.steps]
+    all_steps = main + [step for subagent in session.subagents for turn in subagent.turns for step in turn.steps]
     return {
         "messages": messages(session, known),
         "prompt": sum(step.usage.prompt for step in all_steps),
@@ -106,7 +106,7 @@ def expected(session, known):
         "responses": len(all_steps),
         "compactions": sum(is_note(item, NoteKind.COMPACTION) for turn in session.turns for item in turn.items)
         + bool(sum(turn.rewound for turn in session.turns)),
-        "subagents": len(session.lanes),
+        "subagents": len(session.subagents),
     }
 
 
@@ -116,7 +116,9 @@ def messages(session, known):
     notes = sum(isinstance(item, Note) and item.kind not in NOT_SAID for item in items)
     prompts = sum(turn.kind is not None for turn in session.turns)
     answers = sum(call.result is not None for step in session.steps for call in step.calls)
-    warmups = sum(lane.warmup for lane in session.lanes)  # each is a step that refers to a trajectory: two messages
+    warmups = sum(
+        subagent.warmup for subagent in session.subagents
+    )  # each is a step that refers to a trajectory: two messages
     system = bool("" in known and known[""].system)
     context = len(known[""].context) if "" in known else 0
     return system + context + prompts + notes + len(session.steps) + answers + 2 * warmups

@@ -97,8 +97,8 @@ def test_an_answer_of_nothing_is_an_empty_text():
 
 
 def test_a_subagent_that_never_answered_is_still_linked():
-    lane = Subagent("a1", "Explore", "", "t", (thread(spoke(3, Text("x"))),))
-    told = steps(thread(spoke(1, calls=[ToolCall("t", "Agent", {})])), lanes=(lane,))
+    subagent = Subagent("a1", "Explore", "", "t", (thread(spoke(3, Text("x"))),))
+    told = steps(thread(spoke(1, calls=[ToolCall("t", "Agent", {})])), subagents=(subagent,))
     (result,) = told[1].observation.results
 
     assert result.content is UNSET
@@ -108,7 +108,7 @@ def test_a_subagent_that_never_answered_is_still_linked():
 def test_a_subagent_started_by_a_subagent_is_linked_there_and_paid_for_by_all_above():
     inner = Subagent("a2", "../Plan x", "", "t2", (thread(spoke(4, Text("y"))),))
     outer = Subagent("a1", "", "", "t1", (thread(spoke(3, calls=[ToolCall("t2", "Agent", {}, result=(Text("r"),))])),))
-    bundle = build_trajectory(session(thread(spoke(1, calls=[ToolCall("t1", "Agent", {})])), lanes=(outer, inner)))
+    bundle = build_trajectory(session(thread(spoke(1, calls=[ToolCall("t1", "Agent", {})])), subagents=(outer, inner)))
     ref = bundle.documents["subagent_agent_a1.json"].steps[1].observation.results[0].subagent_trajectory_ref[0]
     below = {name: each.final_metrics.extra for name, each in bundle.documents.items()}
 
@@ -119,8 +119,8 @@ def test_a_subagent_started_by_a_subagent_is_linked_there_and_paid_for_by_all_ab
 
 
 def test_a_subagent_whose_call_nobody_recorded_is_linked_where_its_time_is():
-    lane = Subagent("a1", "", "", "gone", (Turn(1, PromptKind.HUMAN, (Text("x"),), 1500, ()),))
-    told = steps(thread(spoke(1, Text("a")), spoke(2, Text("b"))), lanes=(lane,))
+    subagent = Subagent("a1", "", "", "gone", (Turn(1, PromptKind.HUMAN, (Text("x"),), 1500, ()),))
+    told = steps(thread(spoke(1, Text("a")), spoke(2, Text("b"))), subagents=(subagent,))
 
     assert [step.extra.get("kind") for step in told] == ["human", None, "subagent", None]
     assert told[2].observation.results[0].subagent_trajectory_ref[0].trajectory_path == "subagent_agent_a1.json"
@@ -147,9 +147,9 @@ def test_whatever_a_session_holds_nothing_is_wrong_with_its_trajectory(version):
     call = ToolCall(
         "t", "x", {}, result=(Text("r"), UnknownBlock("o")), is_error=True, denied="no", spilled="C:\\a\\b.txt"
     )
-    lane = Subagent("a1", "T", "d", "t", (thread(spoke(3, Text("x"))),), warmup=True)
+    subagent = Subagent("a1", "T", "d", "t", (thread(spoke(3, Text("x"))),), warmup=True)
     turn = thread(spoke(1, calls=[call], aborted=True, stop_reason="end"), note(NoteKind.REMARK, "r", 2000))
-    told = session(turn, thread(number=2, kind=None, prompt=()), lanes=(lane,))
+    told = session(turn, thread(number=2, kind=None, prompt=()), subagents=(subagent,))
     bundle = build_trajectory(told, AtifOptions(version))
     files = dict(bundle.iter_files())
     documents = [parse_json(files[name]) for name in bundle.documents]

@@ -142,7 +142,7 @@ def test_the_scenarios_are_what_they_say(sessions):
     ((shown, _),) = named(told, "picture")
     (picture,) = [image for step in shown.steps for call in step.calls for image in call.images]
 
-    assert [len(session.lanes) for session, _ in named(told, "background")] == [2]
+    assert [len(session.subagents) for session, _ in named(told, "background")] == [2]
     assert base64.b64decode(picture.data) in {path.read_bytes() for path in (root / "1.6").rglob("images/*.png")}
     assert any(known[""].copied for _, known in named(told, "compaction and fork"))
     documents = [json.loads(path.read_bytes()) for path in (root / "1.6").glob(f"compaction*/{MAIN}")]

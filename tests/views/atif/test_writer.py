@@ -24,7 +24,7 @@ def told(tmp_path, case):
 def test_every_response_is_one_step_and_counted_once(tmp_path, case):
     for session in told(tmp_path, case):
         bundle = build_trajectory(session)
-        threads = [session.turns, *(lane.turns for lane in session.lanes)]
+        threads = [session.turns, *(subagent.turns for subagent in session.subagents)]
 
         for document, turns in zip(bundle.documents.values(), threads, strict=True):
             responses = [step for turn in turns for step in turn.steps]
@@ -101,7 +101,7 @@ def test_a_subagent_is_a_document_of_its_own_that_its_call_refers_to(tmp_path):
         if result.subagent_trajectory_ref is not UNSET
     }
 
-    assert refs == {lane.call_id: subagent_file(lane) for lane in session.lanes}
+    assert refs == {subagent.call_id: subagent_file(subagent) for subagent in session.subagents}
     assert set(refs.values()) == bundle.documents.keys() - {"trajectory.json"}
     own, all_threads = bundle.main.final_metrics, bundle.documents.values()
     assert own.total_cost_usd == pytest.approx(
@@ -169,12 +169,12 @@ def test_a_session_without_any_step_is_still_a_document(tmp_path):
 
 
 def test_subagents_that_seem_to_have_started_each_other_are_told_once_each(tmp_path):
-    lanes = tuple(
+    subagents = tuple(
         Subagent(name, "", "", f"of-{other}", (Turn(1, None, (), None, (spoken(f"m-{name}", f"of-{name}"),)),))
         for name, other in (("a", "b"), ("b", "a"))
     )
     base = made(tmp_path, user("go", 1)).read_session(SESSION)
-    bundle = build_trajectory(replace(base, lanes=lanes))
+    bundle = build_trajectory(replace(base, subagents=subagents))
 
     assert bundle.documents.keys() == {"trajectory.json", "subagent_agent_a.json", "subagent_agent_b.json"}
 

@@ -122,7 +122,7 @@ def test_how_near_two_places_are():
     assert relation_between(step, parse_address("s#2.4")) == "same turn"
     assert (
         relation_between(step, parse_address("s#1.1"))
-        == relation_between(step, parse_address("s@lane#2.3"))
+        == relation_between(step, parse_address("s@subagent#2.3"))
         == "same session"
     )
     assert relation_between(step, parse_address("t#2.3")) == ""

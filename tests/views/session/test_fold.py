@@ -27,10 +27,10 @@ EVICTIONS = (EVICTION, Eviction(40, 8), EAGER)
 def recorded(path):
     """Everything on record for the session whose main transcript is `path`, file by file."""
     session = path.stem
-    lanes = sorted(path.with_suffix("").glob("subagents/*.jsonl"))
+    subagents = sorted(path.with_suffix("").glob("subagents/*.jsonl"))
     files = [SessionFile(str(path), session, 0, 0)]
-    files += [SessionFile(str(lane), session, 0, 0, lane.stem.removeprefix("agent-")) for lane in lanes]
-    return tuple((tuple(entries(file)), (read_subagent_info(file),) if file.lane else ()) for file in files)
+    files += [SessionFile(str(subagent), session, 0, 0, subagent.stem.removeprefix("agent-")) for subagent in subagents]
+    return tuple((tuple(entries(file)), (read_subagent_info(file),) if file.subagent else ()) for file in files)
 
 
 def whole(path):

@@ -13,8 +13,8 @@ def test_outline_of_every_recording_has_the_ids_and_bars_of_its_timeline(tmp_pat
             session = found.read_session(name)
             outline = outline_session(session)
 
-            for lane in (None, *session.lanes):
-                thread, rows = outline.threads[lane.id if lane else ""], build_rows(session, lane)
+            for subagent in (None, *session.subagents):
+                thread, rows = outline.threads[subagent.id if subagent else ""], build_rows(session, subagent)
                 ids = [row.id for row in rows]
                 assert [thread.id_at(row) for row in range(thread.total)] == ids, case
                 assert [thread.find_row(each) for each in ids] == list(range(len(ids)))

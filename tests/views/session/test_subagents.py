@@ -24,41 +24,41 @@ def test_in_every_layout_a_subagent_is_linked_to_the_call_that_started_it(tmp_pa
 
     for session in told:
         calls = {call.id for step in session.steps for call in step.calls}
-        linked = [lane for lane in session.lanes if not lane.warmup]
+        linked = [subagent for subagent in session.subagents if not subagent.warmup]
         assert linked
-        assert all(lane.call_id in calls and lane.agent_type and lane.description for lane in linked)
+        assert all(subagent.call_id in calls and subagent.agent_type and subagent.description for subagent in linked)
 
 
 def test_a_side_thread_in_the_sessions_own_file_is_found_by_its_prompt(tmp_path):
     thread = [side("look", 10, parentUuid=None), assistant("m-in", 11, isSidechain=True)]
     told = archive(tmp_path, user("x", 1), call("t1", "look", subagent_type="Explore", description="find"), *thread)
 
-    (lane,) = told.read_session(SESSION).lanes
+    (subagent,) = told.read_session(SESSION).subagents
 
-    assert (lane.call_id, lane.agent_type, lane.description) == ("t1", "Explore", "find")
-    assert [step.message_id for turn in lane.turns for step in turn.steps] == ["m-in"]
+    assert (subagent.call_id, subagent.agent_type, subagent.description) == ("t1", "Explore", "find")
+    assert [step.message_id for turn in subagent.turns for step in turn.steps] == ["m-in"]
 
 
 def test_two_subagents_with_the_same_prompt_get_a_call_each(tmp_path):
     threads = [side("look", number, parentUuid=None, uuid=f"s{number}") for number in (10, 20)]
     told = archive(tmp_path, user("x", 1), call("t1", "look", 2), call("t2", "look", 3), *threads)
 
-    assert sorted(lane.call_id for lane in told.read_session(SESSION).lanes) == ["t1", "t2"]
+    assert sorted(subagent.call_id for subagent in told.read_session(SESSION).subagents) == ["t1", "t2"]
 
 
 def test_side_threads_whose_ids_begin_alike_stay_apart(tmp_path):
     threads = [side(f"task {number}", number, parentUuid=None, uuid=f"00000000-{number}") for number in (10, 20, 30)]
     told = archive(tmp_path, user("x", 1), *threads).read_session(SESSION)
 
-    assert len(told.lanes) == 3
-    assert len({lane.id for lane in told.lanes}) == 3
+    assert len(told.subagents) == 3
+    assert len({subagent.id for subagent in told.subagents}) == 3
 
 
 def test_side_records_without_a_name_do_not_adopt_each_other(tmp_path):
     threads = [side(f"task {number}", number, parentUuid=None, uuid="") for number in (10, 20)]
     told = archive(tmp_path, user("x", 1), *threads).read_session(SESSION)
 
-    assert len(told.lanes) == 2
+    assert len(told.subagents) == 2
 
 
 @pytest.mark.parametrize("uuid", ["\x1b]52;c;x\x07", "../../etc", "a`b`c", "#1", "é" * 9, "🙂"])
@@ -67,7 +67,7 @@ def test_the_name_of_a_thread_can_be_typed_whatever_its_first_record_is_called(t
         SESSION
     )
 
-    assert all(is_safe(lane.id) for lane in told.lanes)
+    assert all(is_safe(subagent.id) for subagent in told.subagents)
 
 
 def test_a_message_copied_into_a_side_thread_is_told_on_the_main_one(tmp_path):
@@ -77,7 +77,7 @@ def test_a_message_copied_into_a_side_thread_is_told_on_the_main_one(tmp_path):
     session = told.read_session(SESSION)
 
     assert [step.message_id for step in session.steps] == ["m1"]
-    assert [turn.steps for lane in session.lanes for turn in lane.turns] == [()]
+    assert [turn.steps for subagent in session.subagents for turn in subagent.turns] == [()]
 
 
 def test_responses_without_an_id_are_told_in_their_own_thread(tmp_path):
@@ -88,7 +88,7 @@ def test_responses_without_an_id_are_told_in_their_own_thread(tmp_path):
     )
 
     assert len(told.steps) == 1
-    assert sum(len(turn.steps) for lane in told.lanes for turn in lane.turns) == 1
+    assert sum(len(turn.steps) for subagent in told.subagents for turn in subagent.turns) == 1
 
 
 def test_a_subagent_whose_session_left_no_file_is_still_told(tmp_path):
@@ -96,10 +96,10 @@ def test_a_subagent_whose_session_left_no_file_is_still_told(tmp_path):
         tmp_path, "agent-a7", side("Warmup", 1, sessionId=SESSION, agentId="a7"), assistant("m1", 2, sessionId=SESSION)
     )
     told = archive(tmp_path / "other", user("x")).read_session(SESSION)
-    assert told.lanes == ()
+    assert told.subagents == ()
 
     session = type(archive(tmp_path / "third", user("x")))([str(tmp_path)]).read_session(SESSION)
 
-    assert [(lane.id, lane.warmup) for lane in session.lanes] == [("a7", True)]
+    assert [(subagent.id, subagent.warmup) for subagent in session.subagents] == [("a7", True)]
     assert session.turns == ()
     assert Path(tmp_path).exists()

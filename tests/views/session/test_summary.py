@@ -35,12 +35,16 @@ def test_the_dearest_prompt_pays_for_the_subagents_it_started(tmp_path):
 
     (summary,) = told.iter_summaries()
 
-    assert (summary.dearest.prompt, summary.dearest.steps, summary.dearest.address) == ("dear", 2, f"{SESSION}#2")
+    assert (
+        summary.most_expensive_prompt.prompt,
+        summary.most_expensive_prompt.steps,
+        summary.most_expensive_prompt.address,
+    ) == ("dear", 2, f"{SESSION}#2")
     assert summary.subagents == 1
 
 
 def test_a_session_without_a_step_has_no_dearest_prompt(tmp_path):
     (summary,) = archive(tmp_path, user("x", 1)).iter_summaries()
 
-    assert summary.dearest is None
+    assert summary.most_expensive_prompt is None
     assert summary.cost.usd == 0.0

@@ -10,10 +10,10 @@ from flightlog.views.session.timeline import RowKind, RowMark, build_rows, find_
 from recordings import CASES, archive
 
 
-def laid(tmp_path, case, lane=None):
+def laid(tmp_path, case, subagent=None):
     found = archive(tmp_path, case)
     session = found.read_session(found.latest_session())
-    return session, build_rows(session, session.lanes[0] if lane == 0 else None)
+    return session, build_rows(session, session.subagents[0] if subagent == 0 else None)
 
 
 def test_every_prompt_step_and_note_is_a_row_with_an_address_of_its_own(tmp_path):
@@ -23,7 +23,7 @@ def test_every_prompt_step_and_note_is_a_row_with_an_address_of_its_own(tmp_path
             session = found.read_session(name)
             told = build_rows(session)
             items = sum(1 + len(turn.items) for turn in session.turns)
-            orphans = sum(not lane.call_id for lane in session.lanes)
+            orphans = sum(not subagent.call_id for subagent in session.subagents)
 
             assert len(told) == items + orphans
             assert len({row.id for row in told}) == len(told)
@@ -32,9 +32,9 @@ def test_every_prompt_step_and_note_is_a_row_with_an_address_of_its_own(tmp_path
 def test_a_step_knows_the_subagents_it_started(tmp_path):
     session, told = laid(tmp_path, "2.1.325/subagents-background")
 
-    started = [(lane, row) for row in told for lane in row.lanes]
-    assert {lane.id for lane, _ in started} == {lane.id for lane in session.lanes}
-    assert all(lane.call_id in {call.id for call in row.item.calls} for lane, row in started)
+    started = [(subagent, row) for row in told for subagent in row.subagents]
+    assert {subagent.id for subagent, _ in started} == {subagent.id for subagent in session.subagents}
+    assert all(subagent.call_id in {call.id for call in row.item.calls} for subagent, row in started)
 
 
 def test_a_subagents_thread_has_rows_of_its_own(tmp_path):

@@ -78,7 +78,7 @@ def test_results_and_rewritten_inputs_find_their_call_even_when_they_come_first(
     (turn,) = told(asked("a"), result, entry(ToolInputRewritten("t1", {"command": "ls -l"})), call)
     ((made,),) = [step.calls for step in turn.steps]
 
-    assert (made.output, made.is_error, made.lane) == ("out", True, "a7")
+    assert (made.output, made.is_error, made.subagent) == ("out", True, "a7")
     assert (made.input, made.ran_input) == ({"command": "ls"}, {"command": "ls -l"})
     assert (made.started_ms, made.ended_ms) == (5, 9)
 

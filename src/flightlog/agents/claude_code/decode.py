@@ -117,7 +117,7 @@ def _make_entry(record: dict[str, Any], session: str) -> Entry:
         uuid=text_field(record, "uuid"),
         parent=text_field(record, "parentUuid") or text_field(record, "logicalParentUuid"),
         at_ms=parse_timestamp_ms(text_field(record, "timestamp")),
-        lane=agent if is_safe(agent) else "?" if agent or sidechain else "",
+        subagent=agent if is_safe(agent) else "?" if agent or sidechain else "",
         scene=RecordContext(
             text_field(record, "cwd"),
             text_field(record, "gitBranch"),

@@ -94,7 +94,7 @@ def session_files(folder: str, session: str) -> list[SessionFile]:
             file = _find_transcript(entry, damage)
             if file is not None and file.session == session:
                 files.append(file)
-    return sorted(files, key=lambda file: (file.lane, file.path))
+    return sorted(files, key=lambda file: (file.subagent, file.path))
 
 
 def spilled_output_path(transcript: SessionFile, written_path: str) -> str:
@@ -102,7 +102,7 @@ def spilled_output_path(transcript: SessionFile, written_path: str) -> str:
     from pathlib import Path  # noqa: PLC0415 - a usage report does not wait for it
 
     root = Path(transcript.path)
-    if transcript.lane:
+    if transcript.subagent:
         home = root.parent.parent
     else:
         home = root.with_suffix("") if root.stem == transcript.session else root.parent
@@ -134,7 +134,7 @@ def _find_transcript(entry: os.DirEntry[str], damage: list[Damage]) -> SessionFi
     if not is_safe(owner):
         damage.append(Damage(entry.path, 0, 0, "a subagent's file that does not name its session"))
         return None
-    return replace(file, session=owner, lane=stem.removeprefix("agent-"))
+    return replace(file, session=owner, subagent=stem.removeprefix("agent-"))
 
 
 def _list_subagents(session: os.DirEntry[str], damage: list[Damage]) -> Iterator[SessionFile]:
@@ -154,7 +154,7 @@ def _list_subagents(session: os.DirEntry[str], damage: list[Damage]) -> Iterator
             yield file
 
 
-def _make_transcript(entry: os.DirEntry[str], session: str, lane: str, damage: list[Damage]) -> SessionFile | None:
+def _make_transcript(entry: os.DirEntry[str], session: str, subagent: str, damage: list[Damage]) -> SessionFile | None:
     try:
         status = entry.stat()
     except OSError as error:
@@ -164,7 +164,7 @@ def _make_transcript(entry: os.DirEntry[str], session: str, lane: str, damage: l
         # Opening a named pipe would block until a writer comes.
         damage.append(Damage(entry.path, 0, 0, "not a file"))
         return None
-    return SessionFile(entry.path, session, status.st_size, status.st_mtime_ns, lane, status.st_dev, status.st_ino)
+    return SessionFile(entry.path, session, status.st_size, status.st_mtime_ns, subagent, status.st_dev, status.st_ino)
 
 
 def _read_owner(path: str) -> str:

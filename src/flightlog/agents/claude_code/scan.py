@@ -162,8 +162,8 @@ class _UsageScanner:
 
     def finish(self) -> UsageScan:
         """Return the result, one row for each response and thread."""
-        session, lane = self.file.session, self.file.lane
-        self.result.rows = [to_row(record, session, lane) for record in self.best.values()] + self.odd
+        session, subagent = self.file.session, self.file.subagent
+        self.result.rows = [to_row(record, session, subagent) for record in self.best.values()] + self.odd
         return self.result
 
     def _tail(self, block: memoryview, start: int, end: int) -> None:
@@ -204,7 +204,7 @@ class _UsageScanner:
                 (record.agent_id != other.agent_id or record.is_sidechain is not other.is_sidechain)
                 and thread_name(record) != thread_name(other)
             ):
-                self.odd.append(to_row(record, self.file.session, self.file.lane))
+                self.odd.append(to_row(record, self.file.session, self.file.subagent))
             elif (usage.output_tokens or 0) > (other.message.usage.output_tokens or 0) or (
                 # Rules out most lines cheaply: they are later lines of the same response.
                 not (record.timestamp and other.timestamp and record.timestamp > other.timestamp)
@@ -245,7 +245,7 @@ class _UsageScanner:
             parse_timestamp_ms(text_field(record, "timestamp")) or 0,
             text_field(record, "cwd"),
             text_field(record, "requestId"),
-            self.file.lane or thread,
+            self.file.subagent or thread,
             record.get("isAbortedMidStream") is True,
         )
         self.odd.append(UsageLine._make(values))

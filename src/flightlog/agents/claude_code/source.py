@@ -53,7 +53,7 @@ def entries(transcript: SessionFile, start: int = 0) -> Iterator[Entry | Damage]
             yield replace(
                 entry,
                 session=transcript.session,
-                lane=transcript.lane or entry.lane,
+                subagent=transcript.subagent or entry.subagent,
                 order_ms=last_ms,
                 path=transcript.path,
                 offset=line.offset,
@@ -75,7 +75,9 @@ def read_subagent_info(transcript: SessionFile) -> SubagentInfo:
     notes: dict[str, Any] = {}
     with suppress(OSError):
         notes = parse_object(Path(subagent_info_path(transcript)).read_bytes()) or {}
-    return SubagentInfo(transcript.lane, *(text_field(notes, key) for key in ("agentType", "description", "toolUseId")))
+    return SubagentInfo(
+        transcript.subagent, *(text_field(notes, key) for key in ("agentType", "description", "toolUseId"))
+    )
 
 
 class ClaudeCodeSource:
@@ -100,14 +102,14 @@ class ClaudeCodeSource:
     def session_files(self, file: SessionFile) -> tuple[SessionFile, ...]:
         """List the files of a session from its project's directory."""
         folder = os.path.dirname(file.path)  # noqa: PTH120 - plain text, as paths are here
-        if file.lane and os.path.basename(folder) == "subagents":  # noqa: PTH119
+        if file.subagent and os.path.basename(folder) == "subagents":  # noqa: PTH119
             folder = os.path.dirname(os.path.dirname(folder))  # noqa: PTH120
         return tuple(session_files(folder, file.session))
 
     def entries(self, file: SessionFile, start: int = 0) -> Iterator[Entry | Damage | SubagentInfo]:
         """Yield the records, then the notes on a subagent, which the client may write late."""
         yield from entries(file, start)
-        if file.lane:
+        if file.subagent:
             yield read_subagent_info(file)
 
     def entries_at(self, path: str, spans: Iterable[tuple[int, int]]) -> Iterator[Entry]:
@@ -156,8 +158,8 @@ class ClaudeCodeSource:
         builder = _ContextBuilder()
         for file in files:
             for line in raw_lines(file.path, 0):
-                builder.add_line(line, file.lane)
-        return {lane: builder.build(lane) for lane in dict.fromkeys([*builder.replies, *builder.context])}
+                builder.add_line(line, file.subagent)
+        return {subagent: builder.build(subagent) for subagent in dict.fromkeys([*builder.replies, *builder.context])}
 
     def tool_result_file(self, file: SessionFile, name: str) -> str:
         """Return the file below the session's `tool-results/`."""
@@ -216,15 +218,15 @@ class _ContextBuilder:
         self.replies: dict[str, dict[str, str]] = defaultdict(dict)
         self.context: dict[str, dict[str, ContextItem]] = defaultdict(dict)
 
-    def add_line(self, line: bytes, lane: str) -> None:
+    def add_line(self, line: bytes, subagent: str) -> None:
         if _ATTACHMENT in line:
-            self._add_attachment(line, lane)
+            self._add_attachment(line, subagent)
         if any(needle in line for needle in _REQUESTS):
             with suppress(*UNREADABLE):
-                self._add_request(_decode_context(line), lane)
+                self._add_request(_decode_context(line), subagent)
 
-    def build(self, lane: str) -> ThreadContext:
-        replies = self.replies[lane]
+    def build(self, subagent: str) -> ThreadContext:
+        replies = self.replies[subagent]
         copied = (message for message, sent in replies.items() if self.sent and sent not in self.sent)
         hashes = dict.fromkeys(self.sent[sent] for sent in replies.values() if sent in self.sent)
         shapes = [self.shapes[name] for name in hashes if name in self.shapes]
@@ -235,22 +237,22 @@ class _ContextBuilder:
             if isinstance(tool, dict) and tool.get("name")
         }
         system = next((prompt for shape in shapes if (prompt := _system_prompt(shape))), "")
-        context = sorted(self.context[lane].values(), key=lambda item: item.at_ms or 0)
+        context = sorted(self.context[subagent].values(), key=lambda item: item.at_ms or 0)
         return ThreadContext(tuple(tools.values()), system, frozenset(copied), tuple(context))
 
-    def _add_request(self, line: _ContextLine, lane: str) -> None:
+    def _add_request(self, line: _ContextLine, subagent: str) -> None:
         if line.type == "api-request-shape" and line.shapeHash and line.shape:
             self.shapes[line.shapeHash] = line.shape
         elif line.type == "api-request":
             self.sent[line.id] = line.shapeHash or ""
         elif line.type == "assistant" and line.requestRef and line.message:
-            self.replies[lane or line.agentId or ""][line.message.id] = line.requestRef
+            self.replies[subagent or line.agentId or ""][line.message.id] = line.requestRef
 
-    def _add_attachment(self, line: bytes, lane: str) -> None:
+    def _add_attachment(self, line: bytes, subagent: str) -> None:
         for entry in decode_record(line) or ():
             event = entry.event
             if isinstance(event, ContextInjected) and event.text:
-                self.context[lane or entry.lane][entry.key] = ContextItem(event.kind, event.text, entry.at_ms)
+                self.context[subagent or entry.subagent][entry.key] = ContextItem(event.kind, event.text, entry.at_ms)
 
 
 def _system_prompt(shape: dict[str, Any]) -> str:

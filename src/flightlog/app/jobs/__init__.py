@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LOCAL = "local"
 
 
-def executors(on: str) -> JobExecutors:
+def make_executors(on: str) -> JobExecutors:
     """Return what opens executors at `on`: `local`, or the address of a Dask scheduler."""
 
     def open_in_thread(parallel: int) -> AbstractContextManager[Callable[[Job], "Future[bytes]"]]:

@@ -143,13 +143,13 @@ def _print_session(session: dict[str, Any]) -> None:
         tools, text = one_line(", ".join(turn["tools"]) or "-", 40), one_line(turn["text"], 70)
         rows.append([str(turn["turn"]), tools, str(turn["files_changed"]), format_usd(turn["cost_usd"]), text])
     print_table(["turn", "tools", "files", "cost", "text"], rows, right=(0, 2, 3))
-    for lane, count in session["subagents"].items():
-        click.echo(make_inert(f"subagent @{lane}: {pluralize(count, 'turn')}"))
+    for subagent, count in session["subagents"].items():
+        click.echo(make_inert(f"subagent @{subagent}: {pluralize(count, 'turn')}"))
 
 
 def _print_step(step: dict[str, Any]) -> None:
-    lane = f"@{step['lane']}" if step["lane"] else ""
-    turn = f"{step['session_dir']}{lane} turn {step['turn']}"
+    subagent = f"@{step['subagent']}" if step["subagent"] else ""
+    turn = f"{step['session_dir']}{subagent} turn {step['turn']}"
     head = f"{step['run']} {turn}  {step['model']}  {format_usd(step['cost_usd'])}"
     click.echo(make_inert(head))
     request = step["request"]

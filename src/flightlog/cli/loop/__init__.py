@@ -11,10 +11,12 @@ class _LazyLoopGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name in _RUNNING:
-            from flightlog.cli.loop import inspect, run
+            from flightlog.cli.loop import run
 
             return run.COMMANDS[cmd_name]
         if cmd_name in _LOOKING:
+            from flightlog.cli.loop import inspect
+
             return inspect.COMMANDS[cmd_name]
         return None
 

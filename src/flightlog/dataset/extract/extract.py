@@ -74,15 +74,15 @@ def read_window(archive: Archive, recording: SessionFiles, progress: SessionProg
     starts = {progress.path: progress.start} if progress.start else {}
     if starts and (len(main) != 1 or main[0].path != progress.path or main[0].size < progress.start):
         return None
-    sizes = {lane: subagent.size for lane, subagent in progress.lanes.items()}
-    lanes = [file for file in recording.files if file.lane and sizes.get(file.lane) != file.size]
-    items = list(archive.iter_file_entries([*main, *lanes], starts))
+    sizes = {subagent_id: subagent.size for subagent_id, subagent in progress.subagents.items()}
+    subagents = [file for file in recording.files if file.subagent and sizes.get(file.subagent) != file.size]
+    items = list(archive.iter_file_entries([*main, *subagents], starts))
     entries = [item for item in items if isinstance(item, Entry)]
     if starts and not (entries and entries[0].uuid == progress.uuid):
         return None
     offsets: dict[str, int] = {}
     for entry in entries:
-        if isinstance(entry.event, UserPrompt) and entry.uuid and not entry.lane:
+        if isinstance(entry.event, UserPrompt) and entry.uuid and not entry.subagent:
             offsets.setdefault(entry.uuid, entry.offset)
     titled = any(isinstance(entry.event, SessionTitled) for entry in entries)
     return SessionWindow(fold_session(recording.session, recording.agent, price, items), offsets, len(entries), titled)
@@ -128,12 +128,12 @@ def subagent_progress(
 ) -> dict[str, SubagentProgress]:
     """Return every subagent of the session, from this window or an earlier one."""
     session = window.session
-    sizes = {file.lane: file.size for file in recording.files if file.lane}
+    sizes = {file.subagent: file.size for file in recording.files if file.subagent}
     tools = {
-        lane.id: sorted({call.name for turn in lane.turns for step in turn.steps for call in step.calls})
-        for lane in session.lanes
+        subagent.id: sorted({call.name for turn in subagent.turns for step in turn.steps for call in step.calls})
+        for subagent in session.subagents
     }
-    subagents = dict(progress.lanes)
+    subagents = dict(progress.subagents)
     for name, (started_ms, agent) in subagents_by_id(session).items():
         old = subagents.get(name)
         chat = agent.chat_id or (old.agent.chat_id if old else "")
@@ -151,7 +151,7 @@ def next_window_start(window: SessionWindow, recording: SessionFiles) -> tuple[s
 
 
 def _main_files(recording: SessionFiles) -> list[SessionFile]:
-    return [file for file in recording.files if not file.lane]
+    return [file for file in recording.files if not file.subagent]
 
 
 class ExtractOptions(Struct, frozen=True):
@@ -208,7 +208,7 @@ def capture_whole_session(context: ExtractContext, recording: SessionFiles, data
 
 def stamp_of(recording: SessionFiles) -> str:
     """Return the sizes of a session's files as text."""
-    return " ".join(f"{file.lane}:{file.size}" for file in sorted(recording.files, key=lambda file: file.path))
+    return " ".join(f"{file.subagent}:{file.size}" for file in sorted(recording.files, key=lambda file: file.path))
 
 
 def _is_captured(dataset: DatasetReader, known: SessionProgress, session: str) -> bool:
@@ -229,10 +229,10 @@ def _write_rows(
     searched = search_values(recording, progress.searched, redactor)
     forgotten = dataset.forgotten if dataset is not None else read_tombstones(dirs.tracked_dir)
     is_forgotten = forgotten.covers_row({"kind": "session", "session": recording.session})
-    if is_forgotten or (not window.session.turns and not window.session.lanes):
+    if is_forgotten or (not window.session.turns and not window.session.subagents):
         return ExtractResult(recording.session, records_read=window.records)
-    lanes = subagent_progress(window, progress, recording)
-    permitted = permitted_rows(_build_rows(dirs, window, progress, lanes), redactor, words=options.words)
+    subagents = subagent_progress(window, progress, recording)
+    permitted = permitted_rows(_build_rows(dirs, window, progress, subagents), redactor, words=options.words)
     stripped = (replace(row, value=forgotten.strip_row(row.value)) for row in permitted)
     redacted = [row for row in stripped if not forgotten.covers_row(row.value)]
     new = [row for row in redacted if _is_fresh(row.value, progress.written, dataset)]
@@ -242,7 +242,7 @@ def _write_rows(
         write_output_files(dirs.root, cache_pages(fresh), durable=False)
     after = replace(
         _next_progress(context, window, progress, rows, recording),
-        lanes=lanes,
+        subagents=subagents,
         stamp=stamp_of(recording),
         words=options.words,
         shards=progress.shards + bool(fresh),
@@ -262,7 +262,7 @@ def _write_rows(
 
 
 def _build_rows(
-    dirs: DatasetDirs, window: SessionWindow, progress: SessionProgress, lanes: Mapping[str, SubagentProgress]
+    dirs: DatasetDirs, window: SessionWindow, progress: SessionProgress, subagents: Mapping[str, SubagentProgress]
 ) -> list[AnyRow]:
     top, session = str(dirs.repository.top), window.session
     rows, links = _session_commits(dirs, session)
@@ -273,14 +273,19 @@ def _build_rows(
         rows.append(with_commits(chat, by_chat.get(chat.id, [])))
         rows += action_rows(session, turn, top)
     rows += [
-        action for lane in session.lanes for turn in lane.turns for action in action_rows(session, turn, top, lane.id)
+        action
+        for subagent in session.subagents
+        for turn in subagent.turns
+        for action in action_rows(session, turn, top, subagent.id)
     ]
-    agents = {name: (lane.began_ms, lane.agent) for name, lane in lanes.items()}
-    orchestration = orchestration_row(session.id, agents, (tool for lane in lanes.values() for tool in lane.tools))
+    agents = {name: (subagent.began_ms, subagent.agent) for name, subagent in subagents.items()}
+    orchestration = orchestration_row(
+        session.id, agents, (tool for subagent in subagents.values() for tool in subagent.tools)
+    )
     rows += [orchestration] if orchestration else []
     whole = sum_session(window, progress.before, session.turns, top)
     whole = replace(whole, commits=list(dict.fromkeys([*whole.commits, *(name[:12] for name in links)])))
-    return [*rows, session_row(session, whole, [lane.agent for lane in lanes.values()])]
+    return [*rows, session_row(session, whole, [subagent.agent for subagent in subagents.values()])]
 
 
 def _session_commits(dirs: DatasetDirs, session: Session) -> tuple[list[AnyRow], dict[str, commits.Maker]]:
@@ -311,9 +316,9 @@ def _next_progress(
     """Return the progress of turns: hashes of rows that may change, and where to continue."""
     written = {key_of(row): _hash_row(row) for row in rows}
     start_of_next = next_window_start(window, recording)
-    lanes = {key: digest for key, digest in progress.written.items() if key.startswith("action:")}
+    subagents = {key: digest for key, digest in progress.written.items() if key.startswith("action:")}
     if start_of_next is None:
-        return replace(progress, written={**lanes, **written})
+        return replace(progress, written={**subagents, **written})
     before = sum_session(window, progress.before, window.closed_turns, str(context.dirs.repository.top))
     names = [name for row in rows if row["kind"] == "session" for name in row["commits"]]
     before = replace(before, commits=names, title=context.redactor.redactor.redact_string(before.title))
@@ -329,7 +334,7 @@ def _open_rows(window: SessionWindow, rows: Sequence[Row]) -> Iterable[Row]:
     for row in rows:
         match row["kind"]:
             case "action":
-                is_open = row["id"] in calls or bool(row.get("lane"))
+                is_open = row["id"] in calls or bool(row.get("subagent"))
             case "chat":
                 is_open = row["uuid"] in uuids
             case _:

@@ -72,12 +72,12 @@ def chat_rows(session: Session, top: str) -> Iterator[tuple[Turn, ChatRow]]:
         yield turn, _chat_row(session, turn, top)
 
 
-def action_rows(session: Session, turn: Turn, top: str, lane: str = "") -> Iterator[ActionRow]:
+def action_rows(session: Session, turn: Turn, top: str, subagent: str = "") -> Iterator[ActionRow]:
     """Yield a row for each tool call of a turn."""
-    chat_id = "" if lane else chat_name(session.id, uuid_of(turn), turn.at_ms)
+    chat_id = "" if subagent else chat_name(session.id, uuid_of(turn), turn.at_ms)
     for step in turn.steps:
         for call in step.calls:
-            yield _action_row(session, step, call, top, (chat_id, lane))
+            yield _action_row(session, step, call, top, (chat_id, subagent))
 
 
 def session_row(session: Session, total: EarlierTurns, subagents: Sequence[SubagentUsage]) -> SessionRow:
@@ -222,7 +222,7 @@ def _action_row(session: Session, step: Step, call: ToolCall, top: str, thread: 
         target_chars=target_chars,
         tool=call.name,
         chat_id=thread[0],
-        lane=thread[1],
+        subagent=thread[1],
         success=None if call.result is None else not (call.is_error or call.denied),
         duration_ms=max(ended - started, 0) if ended else 0,
         result_chars=len(call.output) if call.is_error else 0,
@@ -250,7 +250,9 @@ def subagents_by_id(session: Session) -> dict[str, tuple[int, SubagentUsage]]:
     calls = [(turn, call) for turn in session.turns for step in turn.steps for call in step.calls]
     chats = {call.id: chat_name(session.id, uuid_of(turn), turn.at_ms) for turn, call in calls}
     failed = {call.id for _, call in calls if call.is_error}
-    return {lane.id: (_start_ms(lane), _subagent_usage(lane, chats, failed)) for lane in session.lanes}
+    return {
+        subagent.id: (_start_ms(subagent), _subagent_usage(subagent, chats, failed)) for subagent in session.subagents
+    }
 
 
 def orchestration_row(
@@ -297,25 +299,25 @@ def _build_batch(group: list[tuple[int, SubagentUsage]]) -> AgentBatch:
     )
 
 
-def _subagent_usage(lane: Subagent, chats: Mapping[str, str], failed: set[str]) -> SubagentUsage:
-    started_ms = _start_ms(lane)
-    ended_ms = max((turn_end_ms(turn) for turn in lane.turns), default=started_ms)
-    steps = [step for turn in lane.turns for step in turn.steps]
+def _subagent_usage(subagent: Subagent, chats: Mapping[str, str], failed: set[str]) -> SubagentUsage:
+    started_ms = _start_ms(subagent)
+    ended_ms = max((turn_end_ms(turn) for turn in subagent.turns), default=started_ms)
+    steps = [step for turn in subagent.turns for step in turn.steps]
     model = steps[0].model if steps else ""
     return SubagentUsage(
-        id=lane.id,
+        id=subagent.id,
         model=model,
-        agent_type=lane.agent_type,
-        chat_id=chats.get(lane.call_id, ""),
+        agent_type=subagent.agent_type,
+        chat_id=chats.get(subagent.call_id, ""),
         started_at=format_row_time(started_ms),
         duration_ms=max(ended_ms - started_ms, 0),
         actions=sum(len(step.calls) for step in steps),
         cost_usd=round(sum(step.cost.usd or 0.0 for step in steps), 6),
-        warmup=lane.warmup,
-        succeeded=lane.call_id not in failed,
+        warmup=subagent.warmup,
+        succeeded=subagent.call_id not in failed,
         steps=[step_usage(step, model) for step in steps],
     )
 
 
-def _start_ms(lane: Subagent) -> int:
-    return min((turn.at_ms for turn in lane.turns if turn.at_ms), default=0)
+def _start_ms(subagent: Subagent) -> int:
+    return min((turn.at_ms for turn in subagent.turns if turn.at_ms), default=0)

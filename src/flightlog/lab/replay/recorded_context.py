@@ -279,7 +279,7 @@ def _message_texts(message: Mapping[str, Any]) -> list[str]:
 class RecordedAnswer(Struct, frozen=True):
     """One recorded answer; `asked` identifies the request of a subagent ("" in the main thread)."""
 
-    lane: str
+    subagent: str
     asked: str
     status: int
     headers: dict[str, str]
@@ -294,13 +294,17 @@ class RecordedAnswers:
 
     @property
     def is_on(self) -> bool:
-        return any(answer.lane == Lane.MAIN.value for answer in self._remaining)
+        return any(answer.subagent == Lane.MAIN.value for answer in self._remaining)
 
-    def pop_answer(self, lane: Lane, body: Mapping[str, Any]) -> RecordedAnswer | None:
+    def pop_answer(self, subagent: Lane, body: Mapping[str, Any]) -> RecordedAnswer | None:
         """Return the answer to a request: in order for the main thread, else by content."""
-        key = _request_key(lane, body)
+        key = _request_key(subagent, body)
         answer = next(
-            (candidate for candidate in self._remaining if candidate.lane == lane.value and candidate.asked == key),
+            (
+                candidate
+                for candidate in self._remaining
+                if candidate.subagent == subagent.value and candidate.asked == key
+            ),
             None,
         )
         if answer is not None:
@@ -360,18 +364,18 @@ def list_recorded_answers(calls: Sequence[ApiCall], exchanges: ExchangeStore, be
     """Return the answers before request `before`, in order."""
     answers = []
     for exchange in (call.exchange for call in calls if call.index < before):
-        response, lane = exchange.response, exchange.request.context
+        response, subagent = exchange.response, exchange.request.context
         if response is None:
             continue
         headers = {name: value for name, value in response.headers.items() if name in _HEADERS}
         headers["request-id"] = response.request_id
-        key = _request_key(lane, msgspec.json.decode(exchanges.sent_body(exchange)))
-        answers.append(RecordedAnswer(lane.value, key, response.status, headers, exchanges.response_body(exchange)))
+        key = _request_key(subagent, msgspec.json.decode(exchanges.sent_body(exchange)))
+        answers.append(RecordedAnswer(subagent.value, key, response.status, headers, exchanges.response_body(exchange)))
     return answers
 
 
-def _request_key(lane: Lane, body: Mapping[str, Any]) -> str:
-    if lane is Lane.MAIN:
+def _request_key(subagent: Lane, body: Mapping[str, Any]) -> str:
+    if subagent is Lane.MAIN:
         return ""
     messages = body.get("messages") or []
     key = msgspec.json.encode([canonical_value(messages[:1]), len(messages)], order="sorted")

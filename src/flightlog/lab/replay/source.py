@@ -218,7 +218,7 @@ class ReplaySource:
 
     def _messages_after(self, call: ApiCall) -> bytes:
         """Return the messages recorded after a request, from the last request that continues it."""
-        later = [other for other in self.read.calls if other.index > call.index and other.lane == call.lane]
+        later = [other for other in self.read.calls if other.index > call.index and other.subagent == call.subagent]
         bodies = [
             self.read.exchanges.sent_body(other.exchange) for other in later if not other.exchange.request.is_compaction
         ]
@@ -230,9 +230,9 @@ class ReplaySource:
         steps = self.read.own_steps()
         until = steps[turn - 1].at_ms
         steps_before: list[tuple[int, Step]] = list(enumerate(steps[: turn - 1], 1))
-        for lane in self.read.list_threads():
-            if lane:
-                steps_before += [(0, step) for step in self.read.own_steps(lane) if _is_before(step.at_ms, until)]
+        for subagent in self.read.list_threads():
+            if subagent:
+                steps_before += [(0, step) for step in self.read.own_steps(subagent) if _is_before(step.at_ms, until)]
         left_out = self._trees.find_snapshot(tree).left_out if self._trees else ()
         omitted = [SideEffect(0, "left out of snapshots", f"{file.path}: {file.why}") for file in left_out]
         return (*iter_side_effects(steps_before, self.run.config.work_dir), *omitted)

@@ -109,8 +109,10 @@ def _tree_saver(context: RunContext, target: CaptureTarget) -> Callable[[ApiRequ
         )
         if snapshot is not None:
             at_ms = int(context.environment.runtime.clock.now_s() * 1000)
-            lane = request.agent_id
-            context.run.append(SnapshotSaved(target.session, target.attempt, snapshot.name, request.index, lane, at_ms))
+            subagent = request.agent_id
+            context.run.append(
+                SnapshotSaved(target.session, target.attempt, snapshot.name, request.index, subagent, at_ms)
+            )
 
     return lambda request: asyncio.get_running_loop().run_in_executor(None, save, request)
 
@@ -171,5 +173,5 @@ def _save_tree(context: RunContext, target: CaptureTarget, payload: Path, number
         return  # The agent must not hang on a failed snapshot; the change shows in the next one.
     if snapshot is not None and isinstance(event, dict):
         at_ms = int(context.environment.runtime.clock.now_s() * 1000)
-        lane, call = str(event.get("agent_id") or ""), str(event.get("tool_use_id") or "")
-        context.run.append(SnapshotSaved(target.session, target.attempt, snapshot.name, number, lane, at_ms, call))
+        subagent, call = str(event.get("agent_id") or ""), str(event.get("tool_use_id") or "")
+        context.run.append(SnapshotSaved(target.session, target.attempt, snapshot.name, number, subagent, at_ms, call))

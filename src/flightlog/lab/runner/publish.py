@@ -82,7 +82,7 @@ def _write_changes(trees: WorkTreeSnapshots | None, session: RunSession) -> int:
 
 def _count_session(run_session: RunSession, writes: int) -> RunSessionSummarized:
     attempt, session = run_session.attempt, run_session.session
-    steps = [step for lane in run_session.list_threads() for step in run_session.own_steps(lane)]
+    steps = [step for subagent in run_session.list_threads() for step in run_session.own_steps(subagent)]
     costs = [step.cost.usd for step in steps if step.cost.usd is not None]
     spent = attempt.spent_usd
     cost = spent or (sum(costs) if costs else None)
@@ -94,7 +94,7 @@ def _count_session(run_session: RunSession, writes: int) -> RunSessionSummarized
         turn_count=len(run_session.own_steps()),
         tool_call_count=sum(len(step.calls) for step in steps),
         compaction_count=run_session.compaction_count,
-        subagent_count=len(session.lanes) if session else 0,
+        subagent_count=len(session.subagents) if session else 0,
         file_writes=writes,
         cost_usd=cost,
         cost_source=source if cost is not None else "unknown",

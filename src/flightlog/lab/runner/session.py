@@ -63,7 +63,7 @@ def place_transcript(context: RunContext, parent: SessionAttempt) -> None:
 
 def client_cost(folder: Path) -> float:
     """Return the client's own total at the end of a session; a fork of it starts with that."""
-    main = [file for file in list_session_folder(folder, "") if not file.lane]
+    main = [file for file in list_session_folder(folder, "") if not file.subagent]
     totals = [total for file in main for total in source_of(AGENT_NAME).scan_usage(file).totals]
     return totals[-1].total_usd if totals else 0.0
 

@@ -111,8 +111,8 @@ def digest_chat(
         if message.role == PERSON and message.text and len(prompts) < PROMPTS_MAX:
             at_ms = message.at_ms or chat.started_ms or 0
             prompts.append(DigestPrompt(address, at_ms, make_excerpt(message.text), len(message.text)))
-        if message.lane and message.lane not in branch_turns and len(frictions) < MARKS_MAX:
-            branch_turns.add(message.lane)
+        if message.subagent and message.subagent not in branch_turns and len(frictions) < MARKS_MAX:
+            branch_turns.add(message.subagent)
             kind = "edited prompt" if message.role == PERSON else "regenerated answer"
             frictions.append(DigestMark(kind, address, make_excerpt(message.text)))
     return ConversationDigest(
@@ -123,7 +123,7 @@ def digest_chat(
         started_ms=chat.started_ms or 0,
         ended_ms=chat.ended_ms or 0,
         prompts=tuple(prompts),
-        turns=sum(message.role == PERSON and not message.lane for message in chat.said),
+        turns=sum(message.role == PERSON and not message.subagent for message in chat.said),
         messages=len(chat.said),
         chars=chars,
         branches=chat.branches,

@@ -84,7 +84,10 @@ def digest_session(
 
 
 def _iter_calls(session: Session) -> Iterator[tuple[str, ToolCall]]:
-    threads = [(session.id, session.turns), *((f"{session.id}@{lane.id}", lane.turns) for lane in session.lanes)]
+    threads = [
+        (session.id, session.turns),
+        *((f"{session.id}@{subagent.id}", subagent.turns) for subagent in session.subagents),
+    ]
     for thread, turns in threads:
         for turn in turns:
             for step in turn.steps:

@@ -74,7 +74,7 @@ def decode_chat(data: bytes) -> Conversation:
     """Decode one element of `conversations.json`."""
     chat = _DECODER.decode(data)
     threads = list(_iter_threads(chat))
-    decoded = (_decode_message(chat.mapping[node], lane) for lane, nodes in threads for node in nodes)
+    decoded = (_decode_message(chat.mapping[node], subagent) for subagent, nodes in threads for node in nodes)
     messages = tuple(message for message in decoded if message is not None)
     chat_id = chat.conversation_id or chat.id or ""
     times = [message.at_ms for message in messages if message.at_ms is not None]
@@ -119,7 +119,7 @@ def _iter_branch(nodes: dict[str, _Node], top: str, seen: set[str]) -> Iterator[
             waiting += reversed(nodes[name].children)
 
 
-def _decode_message(node: _Node, lane: str) -> ChatMessage | None:
+def _decode_message(node: _Node, subagent: str) -> ChatMessage | None:
     message = node.message
     if message is None or message.content is None:
         return None
@@ -133,7 +133,7 @@ def _decode_message(node: _Node, lane: str) -> ChatMessage | None:
     if not (text or other or files):
         return None
     at_ms = _seconds_to_ms(message.create_time)
-    return ChatMessage(role, text, at_ms, lane, meta.model_slug or "", files, canvas, other)
+    return ChatMessage(role, text, at_ms, subagent, meta.model_slug or "", files, canvas, other)
 
 
 def _content_text(content: _Content) -> tuple[str, tuple[str, ...]]:

@@ -47,16 +47,16 @@ _DECODER = msgspec.json.Decoder(_ClaudeAiConversation)
 def decode_chat(data: bytes) -> Conversation:
     """Decode one element of `conversations.json`."""
     chat = _DECODER.decode(data)
-    lanes = _branch_names(chat.chat_messages)
-    ordered = sorted(zip(chat.chat_messages, lanes, strict=True), key=lambda pair: pair[1])
+    subagents = _branch_names(chat.chat_messages)
+    ordered = sorted(zip(chat.chat_messages, subagents, strict=True), key=lambda pair: pair[1])
     return Conversation(
         chat.uuid if is_safe(chat.uuid) else f"claude-{hashlib.blake2b(data, digest_size=8).hexdigest()}",
         SOURCE,
         chat.name or "",
         _timestamp_to_ms(chat.created_at),
         _timestamp_to_ms(chat.updated_at),
-        tuple(_decode_message(message, lane) for message, lane in ordered),
-        branches=len(set(lanes) - {""}),
+        tuple(_decode_message(message, subagent) for message, subagent in ordered),
+        branches=len(set(subagents) - {""}),
         deleted=not chat.chat_messages,
     )
 
@@ -88,7 +88,7 @@ def _iter_ancestors(name: str, parents: dict[str, str]) -> Iterator[str]:
         name = parents[name]
 
 
-def _decode_message(message: _ClaudeAiMessage, lane: str) -> ChatMessage:
+def _decode_message(message: _ClaudeAiMessage, subagent: str) -> ChatMessage:
     texts, other, canvas = [], [], ""
     for block in message.content or ():
         kind = block.get("type")
@@ -103,7 +103,7 @@ def _decode_message(message: _ClaudeAiMessage, lane: str) -> ChatMessage:
     files = tuple(file.file_name or "unnamed" for file in [*(message.attachments or ()), *(message.files or ())])
     role = PERSON if message.sender == "human" else AGENT
     at_ms = _timestamp_to_ms(message.created_at)
-    return ChatMessage(role, text, at_ms, lane, "", files, canvas, tuple(other), not (text or other or files))
+    return ChatMessage(role, text, at_ms, subagent, "", files, canvas, tuple(other), not (text or other or files))
 
 
 def _timestamp_to_ms(timestamp: str | None) -> int | None:

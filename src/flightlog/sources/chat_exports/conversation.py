@@ -1,7 +1,7 @@
 """Conversation: one conversation of an export, the same for every vendor.
 
 The thread that was current when the export was made is the main one; every message outside it
-carries the name of its branch as its lane.
+carries the name of its branch as its subagent.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class ChatMessage(Struct, frozen=True):
     role: str
     text: str
     at_ms: int | None = None
-    lane: str = ""
+    subagent: str = ""
     model: str = ""
     files: tuple[str, ...] = ()
     canvas: str = ""
@@ -45,9 +45,9 @@ def iter_addressed_messages(chat: Conversation) -> Iterator[tuple[str, ChatMessa
     turns: dict[str, int] = {}
     steps: dict[str, int] = {}
     for message in chat.said:
-        lane = message.lane
-        if message.role == PERSON or lane not in turns:
-            turns[lane], steps[lane] = turns.get(lane, 0) + 1, 0
+        subagent = message.subagent
+        if message.role == PERSON or subagent not in turns:
+            turns[subagent], steps[subagent] = turns.get(subagent, 0) + 1, 0
         if message.role != PERSON:
-            steps[lane] += 1
-        yield str(Address(chat.id, turns[lane], steps[lane], lane)), message
+            steps[subagent] += 1
+        yield str(Address(chat.id, turns[subagent], steps[subagent], subagent)), message

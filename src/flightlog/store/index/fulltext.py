@@ -18,7 +18,7 @@ from flightlog.store.index.records import WORDED, IndexedRecord, Read, RecordSyn
 
 HASH_BYTES = 64 << 20  # words collected in memory before SQLite writes a segment
 GONE_SHARE_MAX = 0.2  # deleted rows slow every search; indexing again costs minutes
-_MATCH = "p.path, l.offset, l.length, p.session, p.lane, l.uuid, l.at_ms, p.project"  # RecordMatch
+_MATCH = "p.path, l.offset, l.length, p.session, p.subagent, l.uuid, l.at_ms, p.project"  # RecordMatch
 _COLUMNS = "said, output, tool, file, model"
 _FTS = (
     f"CREATE VIRTUAL TABLE words USING fts5({_COLUMNS}, content='', columnsize=0, tokenize='unicode61');",
@@ -36,7 +36,7 @@ class RecordMatch(Struct, frozen=True):
     offset: int
     length: int
     session: str
-    lane: str
+    subagent: str
     uuid: str
     at_ms: int
     project: str
@@ -129,11 +129,11 @@ def _iter_matches(database: sqlite3.Connection, query: RecordQuery) -> Iterator[
 
 
 def _make_match(row: Sequence[Any]) -> RecordMatch:
-    path, offset, length, session, lane, uuid, at_ms, project = row
+    path, offset, length, session, subagent, uuid, at_ms, project = row
     if isinstance(uuid, bytes):
         digits = uuid.hex()
         uuid = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-    return RecordMatch(path, offset, length, session, lane, uuid, at_ms, project)
+    return RecordMatch(path, offset, length, session, subagent, uuid, at_ms, project)
 
 
 def _is_mostly_deleted(database: sqlite3.Connection) -> bool:

@@ -37,7 +37,7 @@ CREATE TABLE lines(
 CREATE TABLE spans(file INTEGER, first INTEGER, last INTEGER);
 CREATE INDEX spans_of ON spans(file);
 CREATE TABLE places(
-    file INTEGER PRIMARY KEY, path TEXT UNIQUE, session TEXT, lane TEXT, project TEXT);
+    file INTEGER PRIMARY KEY, path TEXT UNIQUE, session TEXT, subagent TEXT, project TEXT);
 """,
 )
 
@@ -167,8 +167,8 @@ def _write_records(
 
 
 def _file_id(database: sqlite3.Connection, file: SessionFile) -> int:
-    insert = "INSERT OR IGNORE INTO places(path, session, lane, project) VALUES (?, ?, ?, '')"
-    database.execute(insert, (file.path, file.session, file.lane))
+    insert = "INSERT OR IGNORE INTO places(path, session, subagent, project) VALUES (?, ?, ?, '')"
+    database.execute(insert, (file.path, file.session, file.subagent))
     (number,) = database.execute("SELECT file FROM places WHERE path = ?", (file.path,)).fetchone()
     assert isinstance(number, int)
     return number

@@ -35,7 +35,7 @@ def measure_fidelity(
 ) -> list[FidelityCount]:
     """Return the counts of a session and of its documents, subagents included."""
     index = _DocumentIndex(_all_documents(documents))
-    turns = [turn for thread in (session.turns, *(lane.turns for lane in session.lanes)) for turn in thread]
+    turns = [turn for thread in (session.turns, *(subagent.turns for subagent in session.subagents)) for turn in thread]
     rows = [
         *_compare_texts(turns, index),
         *_compare_tools(turns, index),
@@ -159,14 +159,14 @@ def _compare_rest(session: Session, turns: Sequence[Turn], index: _DocumentIndex
     yield FidelityCount("other content", others, 0, NO_FIELD)
     yield _count_texts("request ids", [step.request_id for step in steps if step.request_id], index.extras)
     yield _count_texts("message ids", [step.message_id for step in steps if step.message_id], index.extras)
-    yield FidelityCount("subagents", len(session.lanes), index.refs)
+    yield FidelityCount("subagents", len(session.subagents), index.refs)
     yield FidelityCount("damaged places", len(session.damage), 0, "they cannot be read")
 
 
 def _compare_threads(
     session: Session, index: _DocumentIndex, contexts: Mapping[str, ThreadContext]
 ) -> Iterator[FidelityCount]:
-    threads = [contexts[name] for name in ("", *(lane.id for lane in session.lanes)) if name in contexts]
+    threads = [contexts[name] for name in ("", *(subagent.id for subagent in session.subagents)) if name in contexts]
     agents = [dict_field(document, "agent") for document in index.documents]
     defined = sum(len(list(iter_dicts(agent, "tool_definitions"))) for agent in agents)
     yield FidelityCount("tool definitions", sum(len(thread.tools) for thread in threads), defined)

@@ -306,7 +306,7 @@ def _describe_result(call: ToolCall) -> dict[str, Any]:
 
 def _step_extra(step: Step, turn: Turn, thread: AtifThread) -> dict[str, Any]:
     """Return links to the recording, and before 1.7 what belongs on calls and results."""
-    at = Address(thread.at.session, turn.number, step.number, thread.at.lane)
+    at = Address(thread.at.session, turn.number, step.number, thread.at.subagent)
     calls = [call for call in step.calls if not thread.extras]
     fields = {
         "address": str(at),

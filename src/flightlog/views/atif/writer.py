@@ -84,10 +84,10 @@ def step_ids(document: Trajectory) -> dict[str, int]:
     return {extra["message_id"]: number for number, extra in extras if "message_id" in extra}
 
 
-def subagent_file(lane: Subagent) -> str:
+def subagent_file(subagent: Subagent) -> str:
     """Return the file name of a subagent's trajectory."""
-    kind = _NOT_IN_A_NAME.sub("-", lane.agent_type).strip("-.")[:60]
-    return f"subagent_{kind or 'agent'}_{lane.id}.json"
+    kind = _NOT_IN_A_NAME.sub("-", subagent.agent_type).strip("-.")[:60]
+    return f"subagent_{kind or 'agent'}_{subagent.id}.json"
 
 
 class _TrajectoryWriter:
@@ -95,109 +95,109 @@ class _TrajectoryWriter:
         self._session, self._version, self._contexts = session, options.version, contexts
         self._pictures = ImageFiles(keep=options.pictures)
         self._extras = options.version != "1.6"
-        threads = {"": session.turns, **{lane.id: lane.turns for lane in session.lanes}}
+        threads = {"": session.turns, **{subagent.id: subagent.turns for subagent in session.subagents}}
         steps = [(name, step) for name, turns in threads.items() for turn in turns for step in turn.steps]
         callers = {call.id: name for name, step in steps for call in step.calls}
         # A subagent whose call is not on record, or that seems to have started itself, is its own
         # parent; the main thread gets a step for it.
-        self._parents = {lane.id: callers.get(lane.call_id, lane.id) for lane in session.lanes}
+        self._parents = {subagent.id: callers.get(subagent.call_id, subagent.id) for subagent in session.subagents}
         self._steps = {name: self._build_steps(name, turns) for name, turns in threads.items()}
 
     def build_bundle(self) -> TrajectoryBundle:
         documents = {MAIN: self._build_document(None)}
-        documents |= {subagent_file(lane): self._build_document(lane) for lane in self._session.lanes}
+        documents |= {subagent_file(subagent): self._build_document(subagent) for subagent in self._session.subagents}
         return TrajectoryBundle(documents, self._pictures.files)
 
-    def _build_document(self, lane: Subagent | None) -> Trajectory:
-        name = lane.id if lane else ""
+    def _build_document(self, subagent: Subagent | None) -> Trajectory:
+        name = subagent.id if subagent else ""
         own = self._steps[name]
         below = [step for thread in self._list_descendants(name) for step in self._steps[thread]]
-        metrics = sum_final_metrics(own, below, None if lane else self._session.client)
+        metrics = sum_final_metrics(own, below, None if subagent else self._session.client)
         return Trajectory(
             schema_version=f"ATIF-v{self._version}",
             session_id=self._session.id,
             trajectory_id=self._trajectory_id(name) if self._extras else UNSET,
-            agent=self._build_agent(lane),
+            agent=self._build_agent(subagent),
             steps=number_steps(own),
-            notes=" ".join(self._iter_notes(own, lane, priced=metrics.total_cost_usd is not UNSET)) or UNSET,
+            notes=" ".join(self._iter_notes(own, subagent, priced=metrics.total_cost_usd is not UNSET)) or UNSET,
             final_metrics=metrics,
-            extra=self._describe_thread(lane) or UNSET,
+            extra=self._describe_thread(subagent) or UNSET,
         )
 
     def _build_steps(self, name: str, turns: Sequence[Turn]) -> list[AtifStep]:
         context = self._contexts.get(name, ThreadContext())
         refs: dict[str, list[SubagentRef]] = {}
-        for lane in self._session.lanes:
-            if self._parents[lane.id] == name != lane.id:
-                refs.setdefault(lane.call_id, []).append(self._make_ref(lane))
-        at = Address(self._session.id, lane=name)
+        for subagent in self._session.subagents:
+            if self._parents[subagent.id] == name != subagent.id:
+                refs.setdefault(subagent.call_id, []).append(self._make_ref(subagent))
+        at = Address(self._session.id, subagent=name)
         steps = build_steps(AtifThread(at, turns, context.copied, refs, self._pictures, self._extras))
         given = [system_step("context", item.text, item.at_ms, given=item.kind) for item in context.context]
         steps = _merge_by_time(steps, given)
         if not name:
-            orphans = [lane for lane in self._session.lanes if self._parents[lane.id] == lane.id]
-            steps = _merge_by_time(steps, [self._orphan_step(lane) for lane in orphans])
+            orphans = [subagent for subagent in self._session.subagents if self._parents[subagent.id] == subagent.id]
+            steps = _merge_by_time(steps, [self._orphan_step(subagent) for subagent in orphans])
         if context.system:
             first = next((step.timestamp for step in steps if step.timestamp is not UNSET), UNSET)
             steps.insert(0, AtifStep(0, "system", context.system, first, extra={"kind": "system prompt"}))
         return steps or [system_step("empty", "", self._session.started_ms)]
 
-    def _orphan_step(self, lane: Subagent) -> AtifStep:
-        text = "a subagent warmed up by the client" if lane.warmup else "a subagent whose call is not on record"
-        step = system_step("subagent", text, next((turn.at_ms for turn in lane.turns), None))
-        result = ObservationResult(subagent_trajectory_ref=[self._make_ref(lane)])
+    def _orphan_step(self, subagent: Subagent) -> AtifStep:
+        text = "a subagent warmed up by the client" if subagent.warmup else "a subagent whose call is not on record"
+        step = system_step("subagent", text, next((turn.at_ms for turn in subagent.turns), None))
+        result = ObservationResult(subagent_trajectory_ref=[self._make_ref(subagent)])
         return replace(step, observation=Observation([result]))
 
-    def _make_ref(self, lane: Subagent) -> SubagentRef:
-        extra = {"agent_type": lane.agent_type, "description": lane.description}
+    def _make_ref(self, subagent: Subagent) -> SubagentRef:
+        extra = {"agent_type": subagent.agent_type, "description": subagent.description}
         return SubagentRef(
             session_id=self._session.id,
-            trajectory_id=self._trajectory_id(lane.id) if self._extras else UNSET,
-            trajectory_path=subagent_file(lane),
+            trajectory_id=self._trajectory_id(subagent.id) if self._extras else UNSET,
+            trajectory_path=subagent_file(subagent),
             extra=without_empty(extra) or UNSET,
         )
 
     def _trajectory_id(self, name: str) -> str:
-        return str(Address(self._session.id, lane=name))
+        return str(Address(self._session.id, subagent=name))
 
     def _list_descendants(self, name: str) -> list[str]:
         """Return the subagents started from a thread, directly or not; all for the main thread."""
         if not name:
-            return [lane.id for lane in self._session.lanes]
+            return [subagent.id for subagent in self._session.subagents]
         threads = [name]
         for parent in threads:
             threads += [child for child, above in self._parents.items() if above == parent and child not in threads]
         return threads[1:]
 
-    def _build_agent(self, lane: Subagent | None) -> AtifAgent:
-        name = lane.id if lane else ""
+    def _build_agent(self, subagent: Subagent | None) -> AtifAgent:
+        name = subagent.id if subagent else ""
         models = Counter(step.model_name for step in self._steps[name] if isinstance(step.model_name, str))
         tools = self._contexts.get(name, ThreadContext()).tools
-        extra = {"client": self._session.agent} if lane else {"entrypoint": self._session.entrypoint}
+        extra = {"client": self._session.agent} if subagent else {"entrypoint": self._session.entrypoint}
         return AtifAgent(
-            name=(lane.agent_type if lane else "") or self._session.agent,
+            name=(subagent.agent_type if subagent else "") or self._session.agent,
             version=self._session.version or "unknown",
             model_name=models.most_common(1)[0][0] if models else UNSET,
             tool_definitions=[_tool_definition(tool) for tool in tools] or UNSET,
             extra=without_empty(extra) or UNSET,
         )
 
-    def _iter_notes(self, steps: Sequence[AtifStep], lane: Subagent | None, *, priced: bool) -> Iterator[str]:
+    def _iter_notes(self, steps: Sequence[AtifStep], subagent: Subagent | None, *, priced: bool) -> Iterator[str]:
         copies = sum(step.is_copied_context is True for step in steps)
         if copies:
             yield f"{copies} steps are copied from another session; their usage counts there."
         if not priced:
             yield "There is no total cost, because the price of a model is not known."
-        if lane is None and self._session.unknown:
+        if subagent is None and self._session.unknown:
             kinds = ", ".join(kind for kind, _ in self._session.unknown)
             yield f"The recording has records of unknown types: {kinds}."
-        if lane is None and self._session.damage:
+        if subagent is None and self._session.damage:
             yield f"The recording has {pluralize(len(self._session.damage), 'damaged span')}."
 
-    def _describe_thread(self, lane: Subagent | None) -> dict[str, Any]:
-        if lane is not None:
-            about = {"description": lane.description, "call_id": lane.call_id, "warmup": lane.warmup}
-            return without_empty({"lane": lane.id, **about})
+    def _describe_thread(self, subagent: Subagent | None) -> dict[str, Any]:
+        if subagent is not None:
+            about = {"description": subagent.description, "call_id": subagent.call_id, "warmup": subagent.warmup}
+            return without_empty({"subagent": subagent.id, **about})
         session = self._session
         return without_empty(
             {

@@ -68,7 +68,7 @@ class SessionFold:
             case Damage():
                 self._header.damage.add(item)
             case SubagentInfo():
-                self._info[item.lane] = item
+                self._info[item.subagent] = item
             case HookRecord():
                 pass
 
@@ -124,11 +124,15 @@ class _AllEntries:
             )
             for name, entries in threads.items()
         )
-        own = (main, *(turns[subagent.info.lane] for subagent in subagents))
+        own = (main, *(turns[subagent.info.subagent] for subagent in subagents))
         calls = (call for thread in own for turn in thread for step in turn.steps for call in step.calls)
-        lanes = link_subagents(subagents, find_subagent_calls(calls), header.calls_by_subagent())
+        subagent_ids = link_subagents(subagents, find_subagent_calls(calls), header.calls_by_subagent())
         session = header.to_session(_first_prompts(main), lambda uuid: f"{uuid}:0" in self._entries)
-        return replace(session, turns=main, lanes=tuple(replace(lane, turns=turns[lane.id]) for lane in lanes))
+        return replace(
+            session,
+            turns=main,
+            subagents=tuple(replace(subagent_id, turns=turns[subagent_id.id]) for subagent_id in subagent_ids),
+        )
 
 
 class _TailEntries:
@@ -140,11 +144,11 @@ class _TailEntries:
         self._threads: dict[str, ThreadFold] = {"": self._new_thread()}
 
     def add(self, entry: Entry, file: int) -> bool:
-        if entry.lane == INLINE:
+        if entry.subagent == INLINE:
             raise OutOfOrder("subagents are inside the main file")
-        if entry.lane not in self._threads:
-            self._threads[entry.lane] = self._new_thread()
-        return self._threads[entry.lane].add(entry, file)
+        if entry.subagent not in self._threads:
+            self._threads[entry.subagent] = self._new_thread()
+        return self._threads[entry.subagent].add(entry, file)
 
     def _new_thread(self) -> ThreadFold:
         return ThreadFold(self._price, self._seen, self._eviction)
@@ -164,11 +168,11 @@ class _TailEntries:
             for name, thread in self._threads.items()
             if name
         )
-        ordered = (rows[""], *(rows[subagent.info.lane] for subagent in subagents))
+        ordered = (rows[""], *(rows[subagent.info.subagent] for subagent in subagents))
         calls = {call_id: call for thread in ordered for call_id, call in thread.subagent_calls.items()}
-        lanes = link_subagents(subagents, calls, header.calls_by_subagent())
+        subagent_ids = link_subagents(subagents, calls, header.calls_by_subagent())
         session = header.to_session(rows[""].titles, self._seen.has_record)
-        return build_outline(session, rows, lanes, files)
+        return build_outline(session, rows, subagent_ids, files)
 
 
 def _first_prompts(turns: Iterable[Turn]) -> dict[PromptKind, str]:

@@ -56,7 +56,7 @@ class SessionHeader:
 
     def _add_scene(self, entry: Entry) -> None:
         # The main thread's directory is the session's: its secrets are redacted when it is shared.
-        scene, is_subagent = entry.scene, bool(entry.lane)
+        scene, is_subagent = entry.scene, bool(entry.subagent)
         first = (is_subagent, rank(entry), scene.cwd, scene.entrypoint)
         last = (not is_subagent, rank(entry), scene.branch)
         self._first = min(self._first or first, first)
@@ -107,7 +107,7 @@ class SessionHeader:
             started_ms=early,
             ended_ms=late,
             turns=(),
-            lanes=(),
+            subagents=(),
             client=self._client,
             unknown=tuple(sorted(self._unknown.items())),
             unknown_fields=tuple(sorted(self._fields.items())),

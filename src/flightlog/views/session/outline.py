@@ -48,7 +48,7 @@ class SessionSummary(Struct, frozen=True):
     models: tuple[str, ...]
     usage: Usage
     cost: Cost
-    dearest: TurnCost | None
+    most_expensive_prompt: TurnCost | None
     compactions: int = 0
     unknown_records: int = 0
     damaged: int = 0

@@ -41,11 +41,11 @@ def split_threads(ordered: list[Entry]) -> dict[str, list[Entry]]:
     homes = _find_inline_threads(ordered)
     threads: dict[str, list[Entry]] = defaultdict(list)
     owners: dict[str, str] = {}
-    for entry in sorted(ordered, key=lambda entry: entry.lane != ""):
+    for entry in sorted(ordered, key=lambda entry: entry.subagent != ""):
         if isinstance(entry.event, AssistantReply):
-            owners.setdefault(entry.event.message_id or entry.key, homes.get(entry.key, entry.lane))
+            owners.setdefault(entry.event.message_id or entry.key, homes.get(entry.key, entry.subagent))
     for entry in ordered:
-        thread = homes.get(entry.key, entry.lane)
+        thread = homes.get(entry.key, entry.subagent)
         if isinstance(entry.event, AssistantReply) and owners[entry.event.message_id or entry.key] != thread:
             continue
         threads[thread].append(entry)
@@ -57,7 +57,7 @@ def _find_inline_threads(ordered: list[Entry]) -> dict[str, str]:
     homes: dict[str, str] = {}
     by_uuid: dict[str, str] = {}
     for entry in ordered:
-        if entry.lane == INLINE:
+        if entry.subagent == INLINE:
             parent = by_uuid.get(entry.parent) if entry.parent else None
             home = parent or _inline_name(entry, set(homes.values()))
             homes[entry.key] = home
@@ -94,7 +94,7 @@ def find_subagent_calls(calls: Iterable[ToolCall], row: int = 0) -> dict[str, Su
 
 def sort_threads(threads: Iterable[SubagentThread]) -> list[SubagentThread]:
     """Return the threads by their earliest record."""
-    return sorted(threads, key=lambda thread: (thread.first, thread.info.lane))
+    return sorted(threads, key=lambda thread: (thread.first, thread.info.subagent))
 
 
 def link_subagents(
@@ -114,7 +114,7 @@ def link_subagents(
     linked = []
     for thread in threads:
         free = [call_id for call_id in by_prompt.get(thread.first_prompt, ()) if call_id not in taken]
-        likely = results.get(thread.info.lane) or (free[0] if free else "")
+        likely = results.get(thread.info.subagent) or (free[0] if free else "")
         taken.add(likely)
         call_id = thread.info.call_id or likely
         agent_type, description = thread.info.agent_type, thread.info.description
@@ -122,5 +122,5 @@ def link_subagents(
             agent_type = agent_type or calls[call_id].agent_type
             description = description or calls[call_id].description
         warmup = not call_id and thread.first_turn == _WARMUP
-        linked.append((thread.started_ms, Subagent(thread.info.lane, agent_type, description, call_id, (), warmup)))
+        linked.append((thread.started_ms, Subagent(thread.info.subagent, agent_type, description, call_id, (), warmup)))
     return tuple(subagent for _, subagent in sorted(linked, key=lambda pair: (pair[0], pair[1].id)))

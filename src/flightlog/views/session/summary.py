@@ -18,37 +18,37 @@ def outline_session(
     session: Session, locations: Mapping[str, Location] | None = None, files: Iterable[str] = ()
 ) -> SessionOutline:
     """Return the outline of a whole session; without `locations` its rows have no records."""
-    rows = {"": RowBuilder(), **{lane.id: RowBuilder() for lane in session.lanes}}
+    rows = {"": RowBuilder(), **{subagent.id: RowBuilder() for subagent in session.subagents}}
     rows[""].add(session.turns, locations)
-    for lane in session.lanes:
-        rows[lane.id].add(lane.turns, locations)
-    return build_outline(session, rows, session.lanes, files)
+    for subagent in session.subagents:
+        rows[subagent.id].add(subagent.turns, locations)
+    return build_outline(session, rows, session.subagents, files)
 
 
 def build_outline(
-    session: Session, rows: Mapping[str, RowBuilder], lanes: Sequence[Subagent], files: Iterable[str]
+    session: Session, rows: Mapping[str, RowBuilder], subagent_ids: Sequence[Subagent], files: Iterable[str]
 ) -> SessionOutline:
-    """Return the outline made of the rows of all threads; `lanes` are linked to their calls."""
-    header = replace(session, title=session.heading, turns=(), lanes=())
+    """Return the outline made of the rows of all threads; `subagents` are linked to their calls."""
+    header = replace(session, title=session.heading, turns=(), subagents=())
     # In this order, because sums of floats depend on it.
-    rows = {"": rows[""], **{lane.id: rows[lane.id] for lane in lanes}}
-    subagents = tuple(_summarize_subagent(lane, rows[lane.id]) for lane in lanes)
+    rows = {"": rows[""], **{subagent.id: rows[subagent.id] for subagent in subagent_ids}}
+    subagents = tuple(_summarize_subagent(subagent, rows[subagent.id]) for subagent in subagent_ids)
     summary = _summarize_session(header, rows, subagents)
-    for lane in lanes:
-        if not lane.call_id:
-            rows[""].add_subagent(lane.id, describe_uncalled(lane))
+    for subagent in subagent_ids:
+        if not subagent.call_id:
+            rows[""].add_subagent(subagent.id, describe_uncalled(subagent))
     threads = {name: builder.to_outline() for name, builder in rows.items()}
     return SessionOutline(header, summary, tuple(files), subagents, threads)
 
 
-def _summarize_subagent(lane: Subagent, rows: RowBuilder) -> SubagentSummary:
+def _summarize_subagent(subagent: Subagent, rows: RowBuilder) -> SubagentSummary:
     early, late = rows.step_times or (None, None)
     return SubagentSummary(
-        id=lane.id,
-        agent_type=lane.agent_type,
-        description=lane.description,
-        call_id=lane.call_id,
-        warmup=lane.warmup,
+        id=subagent.id,
+        agent_type=subagent.agent_type,
+        description=subagent.description,
+        call_id=subagent.call_id,
+        warmup=subagent.warmup,
         rows=len(rows.marks),
         steps=rows.marks.count(RowMark.STEP),
         cost=_sum_costs([rows]),
@@ -78,7 +78,7 @@ def _summarize_session(
         models=tuple(sorted(set().union(*(thread.models for thread in threads)))),
         usage=sum((thread.usage for thread in threads), Usage()),
         cost=_sum_costs(threads),
-        dearest=_most_expensive_prompt(session.id, rows, subagents),
+        most_expensive_prompt=_most_expensive_prompt(session.id, rows, subagents),
         compactions=rows[""].marks.count(RowMark.COMPACTION),
         unknown_records=sum(count for _, count in session.unknown),
         damaged=len(session.damage),

@@ -67,7 +67,7 @@ class SeenRecords:
 
     def add_response(self, entry: Entry) -> None:
         """Add a line of a response, or raise `OutOfOrder` if its other lines are elsewhere."""
-        if self._lanes.setdefault(_hash_response(entry), entry.lane) != entry.lane:
+        if self._lanes.setdefault(_hash_response(entry), entry.subagent) != entry.subagent:
             raise OutOfOrder("a response is in two threads, or goes on after it became a row")
 
     def close_responses(self, entries: Iterable[Entry]) -> None:

@@ -35,12 +35,12 @@ class RowMark(enum.IntEnum):
 
 
 class TimelineRow(Struct, frozen=True):
-    """One row; `id` is `turn`, `turn.step`, `turn.nN` or `lN`, `lanes` are started subagents."""
+    """One row; `id` is `turn`, `turn.step`, `turn.nN` or `lN`, `subagents` are started subagents."""
 
     id: str
     kind: RowKind
     item: Turn | Step | Note
-    lanes: tuple[Subagent, ...] = ()
+    subagents: tuple[Subagent, ...] = ()
 
     @property
     def failure_count(self) -> int:
@@ -70,13 +70,13 @@ def mark_of(item: Turn | Step | Note) -> RowMark:
             return RowMark.COMPACTION if item.kind is NoteKind.COMPACTION else RowMark.NOTE
 
 
-def build_rows(session: Session, lane: Subagent | None = None) -> list[TimelineRow]:
+def build_rows(session: Session, subagent_id: Subagent | None = None) -> list[TimelineRow]:
     """Return the rows of the main thread, or of a subagent's."""
     started = _subagents_by_call(session)
-    turns = lane.turns if lane else session.turns
+    turns = subagent_id.turns if subagent_id else session.turns
     rows = [row for turn in turns for row in _turn_rows(turn, started)]
-    if lane is None:
-        uncalled = (subagent for subagent in session.lanes if not subagent.call_id)
+    if subagent_id is None:
+        uncalled = (subagent for subagent in session.subagents if not subagent.call_id)
         for number, subagent in enumerate(uncalled, 1):
             note = Note(NoteKind.REMARK, describe_uncalled(subagent))
             rows.append(TimelineRow(f"l{number}", RowKind.NOTE, note, (subagent,)))
@@ -84,12 +84,12 @@ def build_rows(session: Session, lane: Subagent | None = None) -> list[TimelineR
 
 
 def _subagents_by_call(session: Session) -> dict[str, Subagent]:
-    return {subagent.call_id: subagent for subagent in session.lanes if subagent.call_id}
+    return {subagent.call_id: subagent for subagent in session.subagents if subagent.call_id}
 
 
-def describe_uncalled(lane: Subagent) -> str:
+def describe_uncalled(subagent: Subagent) -> str:
     """Return the text of the row for a subagent without a known call."""
-    kind = "warm-up" if lane.warmup else lane.agent_type or "subagent"
+    kind = "warm-up" if subagent.warmup else subagent.agent_type or "subagent"
     return f"{kind} without a call on record"
 
 
@@ -101,21 +101,21 @@ def _turn_rows(turn: Turn, started: dict[str, Subagent]) -> Iterator[TimelineRow
             notes += 1
             yield TimelineRow(f"{turn.number}.n{notes}", RowKind.NOTE, item)
         else:
-            lanes = tuple(started[call.id] for call in item.calls if call.id in started)
-            yield TimelineRow(f"{turn.number}.{item.number}", RowKind.STEP, item, lanes)
+            subagents = tuple(started[call.id] for call in item.calls if call.id in started)
+            yield TimelineRow(f"{turn.number}.{item.number}", RowKind.STEP, item, subagents)
 
 
 def iter_turns(session: Session) -> Iterator[tuple[str, Turn]]:
     """Yield every turn with the id of its thread, subagents included."""
     yield from (("", turn) for turn in session.turns)
-    yield from ((lane.id, turn) for lane in session.lanes for turn in lane.turns)
+    yield from ((subagent.id, turn) for subagent in session.subagents for turn in subagent.turns)
 
 
 def iter_steps(session: Session) -> Iterator[tuple[Address, Step]]:
     """Yield every step with its address, subagents included."""
-    for lane, turn in iter_turns(session):
+    for subagent, turn in iter_turns(session):
         for step in turn.steps:
-            yield Address(session.id, turn.number, step.number, lane), step
+            yield Address(session.id, turn.number, step.number, subagent), step
 
 
 def all_steps(session: Session) -> Iterator[Step]:
@@ -139,9 +139,9 @@ def turn_steps(session: Session, turn: Turn) -> Iterator[Step]:
 def map_addresses(session: Session) -> dict[str, str]:
     """Return the address of the turn or step that each record, by its id, belongs to."""
     addresses: dict[str, str] = {}
-    for lane, turn in iter_turns(session):
+    for subagent, turn in iter_turns(session):
         for uuid, step in _turn_records(turn):
-            addresses.setdefault(uuid, str(Address(session.id, turn.number, step, lane)))
+            addresses.setdefault(uuid, str(Address(session.id, turn.number, step, subagent)))
     return addresses
 
 
@@ -164,22 +164,22 @@ def find_part(session: Session, at: Address) -> Session | Subagent | Turn | Step
 
 def find_lane(session: Session, at: Address) -> Subagent | None:
     """Return the subagent the address is in; None is the main thread."""
-    if not at.lane:
+    if not at.subagent:
         return None
-    begin = [lane for lane in session.lanes if lane.id.startswith(at.lane)]
-    named = [lane for lane in begin if lane.id == at.lane] or begin
+    begin = [subagent for subagent in session.subagents if subagent.id.startswith(at.subagent)]
+    named = [subagent for subagent in begin if subagent.id == at.subagent] or begin
     if not named:
-        raise NotFound(f"no subagent {at.lane!r} in {session.id}", hint=f"flightlog session show {session.id}")
+        raise NotFound(f"no subagent {at.subagent!r} in {session.id}", hint=f"flightlog session show {session.id}")
     if len(named) > 1:
-        some = ", ".join(lane.id for lane in named[:5])
-        raise Invalid(f"{len(named)} subagents begin with {at.lane!r}", hint=f"write more of it: {some}")
+        some = ", ".join(subagent.id for subagent in named[:5])
+        raise Invalid(f"{len(named)} subagents begin with {at.subagent!r}", hint=f"write more of it: {some}")
     return named[0]
 
 
 def find_turn(session: Session, at: Address) -> Turn:
     """Return the turn the address is in."""
-    lane = find_lane(session, at)
-    turns = lane.turns if lane else session.turns
+    subagent = find_lane(session, at)
+    turns = subagent.turns if subagent else session.turns
     turn = next((turn for turn in turns if turn.number == at.turn), None)
     if turn is None:
         hint = f"flightlog session show {session.id}"
@@ -192,6 +192,6 @@ def find_step(session: Session, at: Address) -> Step:
     turn = find_turn(session, at)
     step = next((step for step in turn.steps if step.number == at.step), None)
     if step is None:
-        hint = f"flightlog session show '{Address(session.id, at.turn, lane=at.lane)}'"
+        hint = f"flightlog session show '{Address(session.id, at.turn, subagent=at.subagent)}'"
         raise NotFound(f"no step {at.step} in turn {at.turn}; it has {len(turn.steps)}", hint=hint)
     return step

@@ -240,7 +240,7 @@ class _TurnBuilder:
             denied=answer.event.denied,
             spilled=answer.event.spilled,
             ended_ms=answer.at_ms,
-            lane=answer.event.agent_id,
+            subagent=answer.event.agent_id,
             detail=answer.event.detail,
             result_uuid=answer.uuid,
         )

@@ -97,11 +97,11 @@ class ChangedFile(Struct, frozen=True):
 
 def _location_from_request(request: web.Request) -> RunAddress:
     number, _, replicate = request.match_info["session"].partition("r")
-    lane = request.query.get("lane", "")
-    if not _LANE.fullmatch(lane):
+    subagent = request.query.get("subagent", "")
+    if not _LANE.fullmatch(subagent):
         raise Invalid("not a subagent id", hint="flightlog lab inspect RUN#SESSION")
     turn = int(request.match_info.get("turn", 0))
-    return RunAddress(request.match_info["run"], int(number), int(replicate or 0), lane, turn)
+    return RunAddress(request.match_info["run"], int(number), int(replicate or 0), subagent, turn)
 
 
 def _check_replay_input(prompt: str, count: str) -> tuple[str, int]:
@@ -139,8 +139,8 @@ def _step_context(runtime: Runtime, address: RunAddress) -> dict[str, Any]:
     store = service.find_run(runtime, address.run)
     step = inspect_address(store, address, runtime.program_path)
     source = ReplaySource(store, address.session, address.replicate, runtime.program_path)
-    turn = source.list_turns()[address.turn - 1] if not address.lane else None
-    steps = source.read.own_steps(address.lane)
+    turn = source.list_turns()[address.turn - 1] if not address.subagent else None
+    steps = source.read.own_steps(address.subagent)
     return {
         "run": store.name,
         "step": step,

@@ -108,7 +108,7 @@ def _evidence_context(runtime: Runtime, name: str) -> dict[str, Any]:
         }
     address = parse_address(name)
     row = f"{address.turn}.{address.step}" if address.step else str(address.turn or 1)
-    query = {"lane": address.lane, "at": row} if address.lane else {"at": row}
+    query = {"subagent": address.subagent, "at": row} if address.subagent else {"at": row}
     return {"url": f"/sessions/{quote(digest.id)}?{urlencode(query)}#{row}"}
 
 

@@ -94,8 +94,8 @@ def page_address(context: WebContext, kind: str, address: str) -> str:
         if parsed.session not in context.data.current_archive().recordings:
             return ""
         row = f"{parsed.turn}.{parsed.step}" if parsed.step else f"{parsed.turn}" if parsed.turn else ""
-        lane = f"lane={parsed.lane}&" if parsed.lane else ""
-        query = f"?{lane}at={row}#{row}" if row else f"?{lane}".rstrip("?&")
+        subagent = f"subagent={parsed.subagent}&" if parsed.subagent else ""
+        query = f"?{subagent}at={row}#{row}" if row else f"?{subagent}".rstrip("?&")
         return f"/sessions/{parsed.session}{query}"
     if kind == "task":
         return f"/loops/{address.partition('/')[0]}"

@@ -42,7 +42,7 @@ class RowChunk(Struct, frozen=True):
 class SubagentBar(Struct, frozen=True):
     """A subagent as a bar on the session's time axis, in percent."""
 
-    lane: SubagentSummary
+    subagent: SubagentSummary
     start: float
     width: float
 
@@ -76,7 +76,7 @@ async def show_matches(request: web.Request) -> web.StreamResponse:
     words = request.query.get("find", "")[:200].strip()
     hits = await run_blocking(context.data.find_in_session, _session_id(request), words, HITS_MAX) if words else []
     return await context.render_response(
-        "matches.html", hits=hits, find=words, limit=HITS_MAX, lane_id=request.query.get("lane", "")
+        "matches.html", hits=hits, find=words, limit=HITS_MAX, lane_id=request.query.get("subagent", "")
     )
 
 
@@ -132,30 +132,30 @@ def _session_id(request: web.Request) -> str:
 def _page_from_request(context: WebContext, request: web.Request) -> tuple[SessionPage, SubagentSummary | None]:
     name = _session_id(request)
     page = context.hub.current_page(name) or context.data.load_session_page(name)
-    lane = request.query.get("lane", "")
-    return page, page.find_subagent(lane) if lane else None
+    subagent = request.query.get("subagent", "")
+    return page, page.find_subagent(subagent) if subagent else None
 
 
 def _render_session(context: WebContext, request: web.Request) -> web.Response:
-    page, lane = _page_from_request(context, request)
-    name = lane.id if lane else ""
+    page, subagent = _page_from_request(context, request)
+    name = subagent.id if subagent else ""
     thread = page.thread_of(name)
     row_id = request.query.get("at", "")
     row = thread.find_row(row_id) if row_id else None
     words = request.query.get("find", "")[:200].strip()
-    active = not lane and _is_active(context, page.session.id)
+    active = not subagent and _is_active(context, page.session.id)
     position = row if row is not None else thread.total - 1 if active and thread.total else 0
     loaded = {position // CHUNK_ROWS, max(position // CHUNK_ROWS - 1, 0) if active or row_id else 1}
     return html_response(
         context.render_html(
             "session.html",
-            **_frame_context(page, lane),
+            **_frame_context(page, subagent),
             outline=thread.prompts if len(thread.prompts) > 1 else (),
             outline_more=max(thread.marks.count(RowMark.TURN) - len(thread.prompts), 0),
             chunks=_build_chunks(page, name, loaded),
             chunk_rows=CHUNK_ROWS,
             position=position,
-            lanes=subagent_bars(page) if not lane else [],
+            subagents=subagent_bars(page) if not subagent else [],
             active=active,
             find=words,
             hits=context.data.find_in_session(page.session.id, words, HITS_MAX) if words else None,
@@ -167,11 +167,11 @@ def _render_session(context: WebContext, request: web.Request) -> web.Response:
     )
 
 
-def _frame_context(page: SessionPage, lane: SubagentSummary | None) -> dict[str, Any]:
-    name = lane.id if lane else ""
+def _frame_context(page: SessionPage, subagent: SubagentSummary | None) -> dict[str, Any]:
+    name = subagent.id if subagent else ""
     return {
         "session": page.session,
-        "lane": lane,
+        "subagent": subagent,
         "summary": page.outline.summary,
         "total": page.thread_of(name).total,
         "bars": page.timeline_bars(name),
@@ -180,16 +180,16 @@ def _frame_context(page: SessionPage, lane: SubagentSummary | None) -> dict[str,
     }
 
 
-def _build_chunks(page: SessionPage, lane: str, loaded: set[int]) -> list[RowChunk]:
-    total = page.thread_of(lane).total
+def _build_chunks(page: SessionPage, subagent: str, loaded: set[int]) -> list[RowChunk]:
+    total = page.thread_of(subagent).total
     return [
         RowChunk(
             number,
             first,
             min(CHUNK_ROWS, total - number * CHUNK_ROWS),
-            page.load_chunk(number, lane) if number in loaded else None,
+            page.load_chunk(number, subagent) if number in loaded else None,
         )
-        for number, first in enumerate(page.first_row_ids(lane))
+        for number, first in enumerate(page.first_row_ids(subagent))
     ]
 
 
@@ -198,34 +198,34 @@ def subagent_bars(page: SessionPage) -> list[SubagentBar]:
     begin_ms, end_ms = page.session.started_ms or 0, page.session.ended_ms or 0
     span = max(end_ms - begin_ms, 1)
     bars = []
-    for lane in page.outline.subagents:
-        first_ms = lane.begin_ms if lane.begin_ms is not None else begin_ms
-        last_ms = lane.end_ms if lane.end_ms is not None else first_ms
+    for subagent in page.outline.subagents:
+        first_ms = subagent.begin_ms if subagent.begin_ms is not None else begin_ms
+        last_ms = subagent.end_ms if subagent.end_ms is not None else first_ms
         start = min(max(100 * (first_ms - begin_ms) / span, 0), 99)
         width = min(max(100 * (last_ms - first_ms) / span, 1), 100 - start)
-        bars.append(SubagentBar(lane, start, width))
+        bars.append(SubagentBar(subagent, start, width))
     return bars
 
 
 def _render_rows(context: WebContext, request: web.Request) -> web.Response:
-    page, lane = _page_from_request(context, request)
+    page, subagent = _page_from_request(context, request)
     inline = request.query.get("inline") == "1"
     size = INLINE_ROWS if inline else CHUNK_ROWS
     start = int(request.match_info["number"]) * size
-    name = lane.id if lane else ""
+    name = subagent.id if subagent else ""
     total = page.thread_of(name).total
     rows = page.load_rows(range(start, min(start + size, total)), name)
-    prefix = f"{name}:" if lane and inline else ""
-    values = {"session": page.session, "lane": lane, "whole": False, "spilled": "", "prefix": prefix}
+    prefix = f"{name}:" if subagent and inline else ""
+    values = {"session": page.session, "subagent": subagent, "whole": False, "spilled": "", "prefix": prefix}
     return html_response(
         context.render_html("rows.html", rows=rows, inline=inline, more=max(total - start - size, 0), **values)
     )
 
 
 def _render_tool_call(context: WebContext, request: web.Request) -> web.Response:
-    page, lane = _page_from_request(context, request)
+    page, subagent = _page_from_request(context, request)
     row_id, number = request.query.get("at", ""), request.query.get("call", "1")
-    name = lane.id if lane else ""
+    name = subagent.id if subagent else ""
     row = page.thread_of(name).find_row(row_id)
     step_row = page.load_rows([row], name)[0] if row is not None else None
     if step_row is None or not isinstance(step_row.item, Step) or not number.isdecimal():
@@ -237,7 +237,7 @@ def _render_tool_call(context: WebContext, request: web.Request) -> web.Response
     spilled = (
         context.data.current_archive().read_spilled_output(page.session.id, call.spilled) or "" if call.spilled else ""
     )
-    values = {"session": page.session, "lane": lane, "whole": True, "number": index + 1}
+    values = {"session": page.session, "subagent": subagent, "whole": True, "number": index + 1}
     return html_response(context.render_html("call.html", row=step_row, call=call, spilled=spilled, **values))
 
 
@@ -248,10 +248,10 @@ def _transcript_text(context: WebContext, request: web.Request) -> str:
         context.runtime.zone, full=True, spilled=lambda reference: archive.read_spilled_output(session.id, reference)
     )
     turn, _, step = request.query.get("at", "").partition(".")
-    lane = request.query.get("lane", "")
+    subagent = request.query.get("subagent", "")
     if not turn.isdecimal():
         return as_text(render_session(session, options))
-    address = Address(session.id, int(turn), int(step) if step.isdecimal() else 0, lane)
+    address = Address(session.id, int(turn), int(step) if step.isdecimal() else 0, subagent)
     return as_text(render_passage(session, address, options))
 
 

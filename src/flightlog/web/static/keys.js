@@ -34,8 +34,8 @@
       const session = document.getElementById("scrub")?.dataset;
       const row = document.querySelector(".row.here")?.id ?? "";
       if (!session) return;
-      const lane = session.lane ? `@${session.lane}` : "";
-      location.assign(`${root}/trace?address=${encodeURIComponent(`${session.session}${lane}${/^\d+([.]\d+)?$/.test(row) ? `#${row}` : ""}`)}`);
+      const subagent = session.subagent ? `@${session.subagent}` : "";
+      location.assign(`${root}/trace?address=${encodeURIComponent(`${session.session}${subagent}${/^\d+([.]\d+)?$/.test(row) ? `#${row}` : ""}`)}`);
     },
     u: () => { if (!document.getElementById("filters")) location.assign(`${root}/`); },
     j: () => move(1),

@@ -5,10 +5,10 @@
   const scrub = document.getElementById("scrub");
   const timeline = document.getElementById("timeline");
   if (!scrub || !timeline) return;
-  const { session, lane } = scrub.dataset;
+  const { session, subagent } = scrub.dataset;
   const size = Number(scrub.dataset.chunk);
   const base = `${document.documentElement.dataset.root}/sessions/${encodeURIComponent(session)}`;
-  const query = lane ? `?lane=${encodeURIComponent(lane)}` : "";
+  const query = subagent ? `?subagent=${encodeURIComponent(subagent)}` : "";
   const FAR = 6; // rows farther away than this many screens are removed
   let rowHeight = 130; // pixels; adjusted by the first chunks shown
   let measured = 0;
@@ -111,8 +111,8 @@
     if (row?.classList.contains("row")) {
       row.scrollIntoView({ block: "start" });
       mark(row);
-      history.replaceState(null, "", `?${lane ? `lane=${encodeURIComponent(lane)}&` : ""}at=${id}#${id}`);
-    } else location.assign(`${base}?${lane ? `lane=${encodeURIComponent(lane)}&` : ""}at=${encodeURIComponent(id)}#${encodeURIComponent(id)}`);
+      history.replaceState(null, "", `?${subagent ? `subagent=${encodeURIComponent(subagent)}&` : ""}at=${id}#${id}`);
+    } else location.assign(`${base}?${subagent ? `subagent=${encodeURIComponent(subagent)}&` : ""}at=${encodeURIComponent(id)}#${encodeURIComponent(id)}`);
   };
   const visible = () => {
     const top = scrub.getBoundingClientRect().bottom + 8;
@@ -153,7 +153,7 @@
   });
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("[data-jump], .row .at");
-    if (!link || event.ctrlKey || event.metaKey || event.shiftKey || link.closest(".lane-rows")) return;
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey || link.closest(".subagent-rows")) return;
     event.preventDefault();
     goToId(link.dataset.jump ?? link.closest(".row").id);
   });
