@@ -98,6 +98,6 @@ def test_export_that_is_not_redacted_says_so(tmp_path, form):
 
     assert VALUE in ran.out
     assert (
-        f"not redacted: it may hold secrets and personal details; to share it: flightlog session export {SESSION}"
+        f"not redacted, may contain secrets and personal data; before sharing: flightlog session export {SESSION}"
         in (ran.err)
     )

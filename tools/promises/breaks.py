@@ -97,10 +97,10 @@ BREAKS = (
     Break(
         "R3",
         "dataset/compact.py",
-        "    write_output_files(place.tracked_dir, [*pages, OutputFile(GENERATION, Tier.TRACKED, mark)])\n"
+        "    write_output_files(dirs.tracked_dir, pages)\n"
         "    files.remove_files(path for path in shards if path not in damaged)\n",
         "    files.remove_files(path for path in shards if path not in damaged)\n"
-        "    write_output_files(place.tracked_dir, [*pages, OutputFile(GENERATION, Tier.TRACKED, mark)])\n",
+        "    write_output_files(dirs.tracked_dir, pages)\n",
         "tests/dataset/test_compact.py::test_killed_at_any_point_a_compaction_loses_no_row",
     ),
     Break(
@@ -183,8 +183,8 @@ BREAKS = (
     Break(
         "R6",
         "dataset/compact.py",
-        "    for version in found.lines.values():\n        book.add_line(version.line)\n",
-        "",
+        "        dataset.add_line(version.line)\n",
+        "        del version\n",
         "tests/dataset/test_histories.py::test_a_short_history_loses_nothing",
     ),
     Break(
@@ -211,8 +211,8 @@ BREAKS = (
     Break(
         "R8",
         "setup/doctor.py",
-        "        aside = [quarantine_file(part) for part in parts if part.exists()]\n",
-        "        aside = [part for part in parts if part.exists() and not part.unlink()]\n",
+        "        done += [f\"damaged index moved to {quarantine_file(part)}\" for part in parts if part.exists()]\n",
+        "        done += [f\"{part}\" for part in parts if part.exists() and not part.unlink()]\n",
         "tests/cli/test_doctor.py::test_fixing_twice_is_fixing_once_and_no_byte_is_lost",
     ),
     Break(
@@ -232,8 +232,8 @@ BREAKS = (
     Break(
         "R9",
         "live/state_file/runtime_state.py",
-        "    return apply_values(chunk, plain, _item_comments(item, places))\n",
-        "    return new_item(chunk.key, plain, 2, _item_comments(item, places))\n",
+        "chunk = apply_values(chunk, _item_to_dict(item), comments)",
+        "chunk = new_item(chunk.key, _item_to_dict(item), 2, comments)",
         "tests/live/state_file/test_runtime_state.py::test_a_thousand_updates_later_the_edits_are_where_they_were",
     ),
     Break(
@@ -305,8 +305,8 @@ BREAKS = (
     Break(
         "R12",
         "loop/decide/breaker.py",
-        "    if not begun and state.iterations >= state.config.max_iterations:\n",
-        "    if not begun and state.iterations > state.config.max_iterations:\n",
+        "    if not begun and state.iterations >= iterations:\n",
+        "    if not begun and state.iterations > iterations:\n",
         "tests/loop/simulator/test_simulate.py::test_no_promise_is_broken_in_hundreds_of_sessions",
     ),
     Break(
@@ -347,8 +347,8 @@ BREAKS = (
     Break(
         "R14",
         "loop/runner/guardian.py",
-        "        found = processes_with_marker(mark)\n",
-        "        found: list[int] = []\n",
+        "        pids = processes_with_marker(mark)\n",
+        "        pids: list[int] = []\n",
         "tests/loop/test_interrupted.py::test_stopping_leaves_no_orphan_and_no_lock",
     ),
     Break(
