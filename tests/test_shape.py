@@ -19,7 +19,7 @@ TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if "recordings" n
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 50
 # All of src. A change that adds a feature raises these by what the feature may take; nothing else raises them.
-SOURCE_LINES_MAX = 64_800
+SOURCE_LINES_MAX = 63_850
 SOURCE_FILES_MAX = 370
 
 
@@ -311,25 +311,28 @@ def test_no_lock_file_names_where_a_package_came_from():
         assert path.name != "uv.lock"
 
 
-# Each measure with what it was when it was last looked at; a change may make it smaller, never larger.
-MAY_ONLY_FALL = {
-    measures.classes_sharing_a_name: 301,
-    measures.participles: 626,
-    measures.one_word_functions: 3_066,
-    measures.modules_too_many: 116,
-    measures.long_lines: 3_621,
-    measures.late_imports: 116,
-    measures.boolean_pairs: 12,
-    measures.long_test_names: 145,
+# Each measure with its limit. Those above 0 are what is left to do; a change may lower them, never raise them.
+LIMITS = {
+    measures.classes_sharing_a_name: 0,
+    measures.participles: 0,
+    measures.one_word_functions: 404,  # a tenth of all
+    measures.modules_too_many: 0,
+    measures.modules_with_one_importer: 62,  # 17 % of all
+    measures.small_modules_with_one_importer: 0,
+    measures.repeated_module_names: 60,
+    measures.boolean_pairs: 0,
+    measures.unexplained_constants: 0,
+    measures.late_imports: 102,
+    measures.long_lines: 2_834,
+    measures.long_test_names: 144,
 }
 
 
-@pytest.mark.parametrize("measure", MAY_ONLY_FALL, ids=lambda measure: measure.__name__)
-def test_what_is_to_shrink_does_not_grow(measure):
+@pytest.mark.parametrize("measure", LIMITS, ids=lambda measure: measure.__name__)
+def test_measure_is_within_its_limit(measure):
     places = measure()
 
-    # Lower the limit when the number has fallen.
-    assert len(places) <= MAY_ONLY_FALL[measure], "\n".join(places)
+    assert len(places) <= LIMITS[measure], "\n".join(places)
 
 
 def test_the_check_for_participles_spares_verbs():

@@ -137,19 +137,16 @@ def test_choices_are_offered_in_the_same_words():
 
 # Anonymous actors and old-fashioned words; style: subject, verb, object, and the words of the field.
 BANNED = re.compile(r"\b(somebody|nobody|whoever|anybody|anew|for ever|dearest|shall|told|stands)\b", re.IGNORECASE)
-# These pages repeat texts of the source (help, event docstrings, lint rules): they are clean once the source is.
-REPEATS_SOURCE = {"commands.md", "config.md", "events.md", "trajectory-lint.md"}
+# Lists of words to look for in other texts.
+WORD_LISTS = {"randomness.py", "similarity.py"}
 DOCUMENTS = [
-    path
-    for path in [
-        *ROOT.glob("*.md"),
-        ROOT / "llms.txt",
-        *(ROOT / "docs").rglob("*.md"),
-        *(ROOT / "tools/docs").glob("*.py"),
-    ]
-    if path.name not in REPEATS_SOURCE
+    *ROOT.glob("*.md"),
+    ROOT / "llms.txt",
+    *(ROOT / "docs").rglob("*.md"),
+    *(ROOT / "tools/docs").glob("*.py"),
+    *(path for path in SOURCE.rglob("*.py") if path.name not in WORD_LISTS),
+    *SOURCE.rglob("*.html"),
 ]
-# To check the source as well, add its files: *SOURCE.rglob("*.py"), *SOURCE.rglob("*.html")
 PROSE = sorted(DOCUMENTS)
 TEXT_TOKENS = {"COMMENT", "STRING", "FSTRING_MIDDLE"}
 FIELD = re.compile(r"{[^{}]*}")  # before Python 3.12 an f-string is one token, replacement fields included
