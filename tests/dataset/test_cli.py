@@ -132,7 +132,7 @@ def test_errors_say_what_to_do_next(ground, tmp_path):
     assert (nothing.code, "flightlog dataset session sync-to-jsonl" in nothing.err) == (1, True)
     run(ground, "dataset", "session", "sync-to-jsonl")
     unknown = run(ground, "dataset", "judge", "chat-nobody", "feedback", "good")
-    assert (unknown.code, "no row has an id" in unknown.err) == (1, True)
+    assert (unknown.code, "no row id starts with" in unknown.err) == (1, True)
     away = run(ground, "dataset", "push")
     assert (away.code, "does not appear to be a git repository" in away.err) == (69, True)
     assert "git remote add origin URL" in away.err

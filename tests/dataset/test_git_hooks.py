@@ -52,7 +52,7 @@ def test_the_documents_own_commands_work_as_written(ground):
     compacted = run(ground, "python", "scripts/ml_data_collector.py", "tracked", "compact")
 
     assert (synced.returncode, compacted.returncode) == (0, 0), synced.stderr + compacted.stderr
-    assert b"words are withheld" in synced.stderr
+    assert b"words are left out" in synced.stderr
     lines = (ground.place.tracked_dir / "chats.jsonl").read_text().splitlines()
     assert [json.loads(line)["session_id"] for line in lines] == ["13a84f73", "13a84f73"]
     assert len((ground.top / "scripts" / "ml_data_collector.py").read_text().splitlines()) == 5

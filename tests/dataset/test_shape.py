@@ -15,7 +15,8 @@ from flightlog.dataset.service import dataset_stats
 CHAT = {"kind": "chat", "id": "chat-1", "timestamp": "2026-11-02T12:00:00Z", "session_id": "s",
         "input": "make the tests pass", "output": "b", "tools": ["Read"], "files": [], "uuid": "u",
         "rev": 1}  # fmt: skip
-WORSE = {**CHAT, "id": "chat-2", "output": "c", "rewound": True}  # a pair with the row above, for preferences
+# Without a time no tombstone of the fixture removes it, so it makes a pair for preferences.
+WORSE = {**CHAT, "id": "chat-2", "timestamp": None, "output": "c", "rewound": True}
 STRANGE = (None, 5, -1.5, "x", [], {}, ["a", 1, None], {"a": None}, True, 10**30, "9999-99-99T99:99:99Z")
 FIELDS = [*sorted({name for kind in ROWS for name in kind.__struct_fields__} - {"id"}), "duration_seconds"]
 

@@ -92,7 +92,7 @@ def test_status_reports_the_events_that_were_lost(tmp_path):
     text = flightlog(tmp_path / "config", "status", **around)
     told = flightlog(tmp_path / "config", "status", "--json", **around)
 
-    assert "2 hook events lost" in text.out
+    assert "2 hook events could not be recorded" in text.out
     assert json.loads(told.out)["lost_events"] == 2
 
 

@@ -22,7 +22,7 @@ def test_a_runner_says_what_happens_and_how_to_answer(tmp_path):
     told = ralph(root, "run", "--plan", "plan.yaml", "--autonomous").stderr
     lines = told.splitlines()
 
-    assert lines[0] == f"began {session_of(root).name}"
+    assert lines[0] == f"started {session_of(root).name}"
     assert lines[1] == "a first red: attempt 1"
     assert lines[2].startswith("a completed after ")
     assert "b second: attempt 1" in lines

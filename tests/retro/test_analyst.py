@@ -186,7 +186,7 @@ def test_at_a_terminal_the_conversation_goes_on_until_an_empty_line(bench, expor
         os.write(ours, b"Why?\n")
         seen += heard(ours, b"Second thoughts.", b"you")
         os.write(ours, b"\n")
-        seen += heard(ours, b"kept in")
+        seen += heard(ours, b"saved in")
         child.wait(30)
         os.close(ours)
 

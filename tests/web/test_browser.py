@@ -81,7 +81,7 @@ def test_private_file_signs_in_and_another_port_gets_no_cookie(browser, pages, t
     own = opened.js("document.title")
     opened.go(f"http://127.0.0.1:{neighbor.server_port}/")
     opened.click("a")
-    opened.until("document.body.textContent.includes('Another site led here')")
+    opened.until("document.body.textContent.includes('Links from other sites are refused')")
     neighbor.shutdown()
     neighbor.server_close()
 

@@ -7,11 +7,10 @@ is cached as bytecode. An agent that sees exit code 2 at `Stop` never ends its t
 import os
 import sys
 
-from flightlog.hooks import recorder
-
 try:
     # Isolated mode (-I) leaves the script's directory off the path.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
+    from flightlog.hooks import recorder
 
     recorder.main(sys.argv[1:])
 except BaseException:  # noqa: BLE001, S110 - the hook's main: no failure of ours reaches the agent

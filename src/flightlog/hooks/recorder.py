@@ -64,6 +64,8 @@ def main(arguments: list[str]) -> None:
             _stop_after(SAVE_S)
             settle_gate.save_tree(root, session, call, subagent)
     if event in SETTLE or (event in CAPTURE and collects_rows(cwd)):
+        from flightlog.hooks import settle_gate  # noqa: PLC0415 - most events settle nothing
+
         waits = "--inline" in arguments and event in SETTLE
         patience_s = settle_gate.PATIENCE_S.get(event, settle_gate.PATIENCE_OTHERS_S) if waits else 0.0
         _stop_after(HARD_STOP_S + patience_s)

@@ -7,10 +7,9 @@ nothing or fails, so a failure prints the name alone.
 import os
 import sys
 
-from flightlog.hooks import statusline
-
 try:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
+    from flightlog.hooks import statusline
 
     statusline.main(sys.argv[1:])
 except BaseException:  # noqa: BLE001 - the line's main: no failure of ours reaches the agent

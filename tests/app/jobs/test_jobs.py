@@ -142,7 +142,7 @@ def test_a_worker_that_knows_no_such_work_says_so(machines):
     with open_job_queue(machines.address) as submit:
         asked = submit(Job("flightlog-test-1", "brew coffee", b""))
 
-        with pytest.raises(Invalid, match="no work named"):
+        with pytest.raises(Invalid, match="does not know the job kind"):
             asked.result(30)
 
 
