@@ -101,7 +101,7 @@ def perform_rewind(runtime: Runtime, tell: "Tell") -> Iterator[RewindResult]:
     from flightlog.lab import service  # noqa: PLC0415 - as above
     from flightlog.lab.inspect import compare_runs  # noqa: PLC0415 - as above
     from flightlog.lab.layout import run_meta  # noqa: PLC0415 - as above
-    from flightlog.lab.replay.branch import ReplayOptions, prepare_branch  # noqa: PLC0415 - as above
+    from flightlog.lab.replay.branch import ReplayOptions, prepare_branch  # noqa: PLC0415
     from flightlog.lab.replay.certificate import replay_meta  # noqa: PLC0415 - as above
     from flightlog.lab.replay.source import ReplaySource  # noqa: PLC0415 - as above
     from flightlog.lab.runner.run import continue_run, start_run  # noqa: PLC0415 - as above
