@@ -1,8 +1,7 @@
 """The source document's Python interface to the dataset, and its command line.
 
     from ml_data_collector import append_chat_to_jsonl
-    append_chat_to_jsonl({"id": "chat-20251216-150332-abc123", "session_id": "13a84f73", "input":
-"…", …})
+    append_chat_to_jsonl({"id": "chat-20251216-150332-abc123", "session_id": "13a84f73", "input": "…", …})
 
 Records are redacted, words are withheld unless the project tracks them, and each record becomes a
 shard: appending to one file would make branches conflict.

@@ -87,6 +87,7 @@ VARYING = tuple(
     (re.compile(pattern), instead)
     for pattern, instead in (
         (r"[0-9.]+ [GMT]B free", "N GB free"),
+        (r"/home/dev/project/work/", "PROJECT/work/"),  # the sample's own work tree
         (r'("index_bytes": )\d+|(index )[0-9,]+( bytes)', r"\1\2N\3"),  # depends on SQLite
         (r"[\w./-]+/python[\d.]* -I -S [\w./-]+/src/flightlog/", "PYTHON -I -S FLIGHTLOG/"),
         (r'( data-have=")\w+', r"\1N"),  # a fingerprint with inode numbers

@@ -13,7 +13,7 @@ PROGRAMS = os.environ["PATH"]
 
 def opened(work, policy=None, programs=PROGRAMS, **options):
     seconds = count(1_700_000_000)
-    place = SnapshotDirs(work.parent / ".shadow_git", work, Path("/home/nobody-here"), programs)
+    place = SnapshotDirs(work.parent / ".shadow_git", work, Path("/home/not-here"), programs)
     return open_trees(place, policy, now=lambda: next(seconds), **options)
 
 

@@ -5,7 +5,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-NOBODY = 65534
+NO_LIMITS = 65534
 
 
 def as_nobody(act: Callable[[], Any]) -> Any:
@@ -18,8 +18,8 @@ def as_nobody(act: Callable[[], Any]) -> Any:
         status = 1
         try:
             os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
+            os.setgid(NO_LIMITS)
+            os.setuid(NO_LIMITS)
             os.write(writer, pickle.dumps(act()))
             status = 0
         finally:

@@ -34,4 +34,4 @@ def test_what_is_not_a_place_is_refused_with_the_next_step():
         data_dir({"FLIGHTLOG_HOME": "here"})
     assert refused.value.hint == 'export FLIGHTLOG_HOME="$PWD/here"'
     with pytest.raises(Misconfigured, match="no such home directory"):
-        data_dir({"FLIGHTLOG_HOME": "~nobody-of-this-name/x"})
+        data_dir({"FLIGHTLOG_HOME": "~no-such-user/x"})

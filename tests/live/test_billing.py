@@ -19,7 +19,7 @@ from flightlog.usage.digest import UsageBucket
 from live_files import MINUTE_MS, NOW_MS
 
 HOUR_MS = 60 * MINUTE_MS
-NOBODY = ProfileLimits(None, ())
+NO_LIMITS = ProfileLimits(None, ())
 
 
 def row(at_ms, tokens=1000):
@@ -44,8 +44,8 @@ def test_a_divided_tally_adds_up_whatever_the_rows_say(times, cuts, usd):
 def test_today_is_the_persons_day_and_the_block_has_its_start_and_end():
     spends = [Payment(NOW_MS - at * HOUR_MS, NOW_MS - at * HOUR_MS, 1.0, 10) for at in (1, 3, 11, 13, 30, 200)]
 
-    here = compute_billing(spends, NOBODY, NOW_MS, UTC)
-    there = compute_billing(spends, NOBODY, NOW_MS, timezone(timedelta(hours=14)))
+    here = compute_billing(spends, NO_LIMITS, NOW_MS, UTC)
+    there = compute_billing(spends, NO_LIMITS, NOW_MS, timezone(timedelta(hours=14)))
 
     assert (here.cost_today, there.cost_today, here.week_cost) == (3.0, 1.0, 5.0)
     assert (here.block_start, here.block_end, here.block_cost) == (NOW_MS - 3 * HOUR_MS, NOW_MS + 2 * HOUR_MS, 2.0)
@@ -88,4 +88,4 @@ def test_without_the_vendor_a_budget_of_ones_own_is_forecast():
     told = forecast_exhaustion(ProfileLimits(None, (), 10.0), (NOW_MS, NOW_MS + 5 * HOUR_MS), (4.0, 3.0), NOW_MS)
 
     assert (told.exhausted_at, told.source) == (NOW_MS + 2 * HOUR_MS, "budget")
-    assert forecast_exhaustion(NOBODY, (NOW_MS, NOW_MS + 5 * HOUR_MS), (4.0, 3.0), NOW_MS) is None
+    assert forecast_exhaustion(NO_LIMITS, (NOW_MS, NOW_MS + 5 * HOUR_MS), (4.0, 3.0), NOW_MS) is None

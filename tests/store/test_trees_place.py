@@ -146,7 +146,7 @@ def test_ignored_files_are_kept_or_left_by_policy_and_one_asked_for_by_name_is_s
 
 def test_a_shadow_inside_its_own_work_tree_leaves_itself_out(work):
     (work / "a").write_text("a")
-    place = SnapshotDirs(work / "runs/[1] one/.shadow_git", work, Path("/home/nobody-here"), PROGRAMS)
+    place = SnapshotDirs(work / "runs/[1] one/.shadow_git", work, Path("/home/not-here"), PROGRAMS)
     trees = open_trees(place, SnapshotPolicy(leave_out=("/out/",)), now=time.time)
     (work / "out").mkdir()
     (work / "out/b").write_text("b")

@@ -1,7 +1,6 @@
 """Consent: the one check before foreign files make flightlog run, send or write something.
 
-A run, a loop's plan and a repository's settings are trusted if they were made here, or allowed
-here
+A run, a loop's plan and a repository's settings are trusted if they were made here, or allowed here
 with `flightlog trust`; both are recorded in the data directory (`privacy.trust`).
 """
 

@@ -15,8 +15,6 @@ from flightlog.hooks.writer import find_data_dir, find_own_dir
 from flightlog.model.runtime import Clock, ConfigValue, Runtime
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from flightlog.usage.pipeline import UsagePipeline
 
 
@@ -46,7 +44,7 @@ def open_runtime(environ: Mapping[str, str] | None = None, *, on: str = LOCAL) -
     environ = dict(os.environ if environ is None else environ)
     return Runtime(
         environ=environ,
-        home=environ.get("HOME") or os.path.expanduser("~"),  # noqa: PTH111 - a usage report must not import pathlib
+        home=environ.get("HOME") or os.path.expanduser("~"),  # noqa: PTH111 - directories are plain text
         data_dir=data_dir(environ),
         cwd=_cwd(environ),
         clock=Clock(lambda: time.time_ns() // 1_000_000, time.monotonic, time.sleep),
@@ -87,9 +85,7 @@ def _new_id() -> str:
 
 
 def _read_config(environ: Mapping[str, str], folder: str) -> dict[str, ConfigValue]:
-    from pathlib import Path  # noqa: PLC0415 - a usage report reads no settings
-
-    from flightlog.app.config import load_settings  # noqa: PLC0415 - as above
+    from flightlog.app.config import load_settings  # noqa: PLC0415 - a usage report reads no settings
 
     return load_settings(environ, Path(folder))
 
@@ -143,7 +139,7 @@ class IdleTimer:
         return True
 
 
-def write_export(path: "Path", body: str) -> None:
+def write_export(path: Path, body: str) -> None:
     """Write a file that a person requested."""
     from flightlog.store.files import replace_file  # noqa: PLC0415 - most commands write no file
 

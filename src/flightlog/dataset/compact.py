@@ -1,7 +1,6 @@
 """Compaction: fold shards into base files with each row once, sorted, without removed rows.
 
-On the default branch shards go into the base files. On any other branch they go into one new
-shard,
+On the default branch shards go into the base files. On any other branch they go into one new shard,
 because two branches that change one file conflict. The result depends on the rows alone, not on
 their order or on how often it runs. A killed compaction leaves rows twice, which readers ignore.
 """

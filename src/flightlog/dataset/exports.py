@@ -4,8 +4,7 @@ SFT and preference exports use rows with words only and report how many have non
 pair needs two answers to one prompt and a recorded reason to prefer one: a rating, a revert, a
 failed build, or that the person rewound the first answer.
 
-`responses` holds each model response once, so that its sum equals the archive's. Lists and
-objects
+`responses` holds each model response once, so that its sum equals the archive's. Lists and objects
 are JSON text in CSV and nested columns in Parquet.
 
 Parquet needs pyarrow, an optional dependency that is imported on demand.

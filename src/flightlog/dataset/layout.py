@@ -7,9 +7,8 @@ only
     .git/flightlog/dataset/                 state of this clone, not part of the content
 
 `pending/.gitkeep` exists from the start: git's rename detection turns a directory that becomes
-empty
-into conflicts. The base files come with the first compaction, so that the commit that starts a
-dataset can be reverted at any time. On a branch without a dataset only shards are written: files
+empty into conflicts. The base files come with the first compaction, so that the commit that starts
+a dataset can be reverted at any time. On a branch without a dataset only shards are written: files
 with fixed names would block the checkout of a branch that has them.
 """
 

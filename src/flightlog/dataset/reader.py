@@ -1,19 +1,14 @@
 """Reader of base files and shards: each row once.
 
-Rows arrive by git, so that any other clone may have written them. `check` reports invalid ones;
-the
+Rows arrive by git, so that any other clone may have written them. `check` reports invalid ones; the
 others count.
 
 Two writers never write different content under one name, so git has nothing to merge. But git
-guesses
-that a deleted file was renamed to a new one that is half the same, and reports a conflict if the
-other side deleted it too. Git compares lines in chunks of 64 bytes, so the lines of each shard
-are
-indented to a column of its own: no shard resembles the next one of its session or a base file,
-and
-only 1 in 62 one of another session with equal rows. Shards are folded only into a shard that is
-at
-least twice as large as any of them.
+guesses that a deleted file was renamed to a new one that is half the same, and reports a conflict
+if the other side deleted it too. Git compares lines in chunks of 64 bytes, so the lines of each
+shard are indented to a column of its own: no shard resembles the next one of its session or a base
+file, and only 1 in 62 one of another session with equal rows. Shards are folded only into a shard
+that is at least twice as large as any of them.
 
 Whatever a merge did to the files (lines doubled, mixed, restored, conflict markers between them),
 the result is the same: of every key the newest version, unless there is a tombstone. Damage is a

@@ -1,9 +1,7 @@
 """Rows on a remote before they are committed: one ref per writer, pushed and fetched.
 
-A push does not touch the user's index, work tree or branches. A pull writes the rows of others
-that
-this work tree lacks as one new shard of this clone, so that no merge can bring a file of that
-name.
+A push does not touch the user's index, work tree or branches. A pull writes the rows of others that
+this work tree lacks as one new shard of this clone, so that no merge can bring a file of that name.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,7 @@
 """Removal of rows: old ones by the retention engine, others on request.
 
-A tombstone keeps a row removed, or without its words, through every merge. `apply_tombstones`
-also
-removes the bytes from the work tree, and reports what git's history still holds. Files of the
-older
+A tombstone keeps a row removed, or without its words, through every merge. `apply_tombstones` also
+removes the bytes from the work tree, and reports what git's history still holds. Files of the older
 layouts belong to the user and stay.
 """
 

@@ -50,8 +50,7 @@ def row_sources(runtime: Runtime, top: Path, *, own_hook: bool = False) -> dict[
     """Return what each source of consent allows to write without a person's command.
 
     `trust` on this machine, `environment` (FLIGHTLOG_TRUST), and `hook`: the repository's own,
-    which an
-    agent runs only after its own trust dialog.
+    which an agent runs only after its own trust dialog.
     """
     sources = {
         "trust": frozenset(GRANTS) if open_trust(runtime).consent_for(top).rows else frozenset(),

@@ -104,9 +104,8 @@ class TombstoneRules:
 def make_tombstone(why: str, now_ms: int, **rule: Any) -> Row:
     """Return a tombstone of a row (`of`) or of a rule.
 
-    A rule consists of `session`, `whole`, `chats`, `subagents`, `since`, `before` and `words`. Equal
-    rules have
-    equal ids.
+    A rule consists of `session`, `whole`, `chats`, `subagents`, `since`, `before` and `words`.
+    Equal rules have equal ids.
     """
     name = hashlib.sha256(encode_row(rule)).hexdigest()[:12]
     return to_dict(TombstoneRow(id=f"forget-{name}", timestamp=format_row_time(now_ms), why=why, rev=now_ms, **rule))

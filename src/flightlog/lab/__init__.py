@@ -1,1 +1,1 @@
-"""The lab room: experiments on recorded sessions."""
+"""The lab: experiments on recorded sessions."""

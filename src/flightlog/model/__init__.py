@@ -1,1 +1,1 @@
-"""What is: frozen values and errors. No I/O, no clock, no environment."""
+"""Values and errors; no I/O, no clock, no environment."""

@@ -116,7 +116,7 @@ IncidentKind = Literal[
     "failed gate", "failed run", "failed session", "generation", "id", "ignored", "link", "room cannot be read",
     "schema", "secret", "session health", "size",
 ]  # fmt: skip
-IncidentRoom = Literal["dataset", "lab", "live", "loop", "retro", "store"]
+IncidentFeature = Literal["dataset", "lab", "live", "loop", "retro", "store"]
 IncidentCount = Literal["bytes", "exit code", "issues", "spans"]
 # A path, a session id or a line of a journal; the longest shard name has 160 characters.
 _LOCATION = re.compile(r"[A-Za-z0-9._~@:#/+-]{1,160}")
@@ -131,7 +131,7 @@ class Incident(Struct, frozen=True):
 
     kind: IncidentKind
     at_ms: int
-    room: IncidentRoom
+    room: IncidentFeature
     evidence: tuple[str, ...] = ()
     counts: dict[IncidentCount, int] = {}
 

@@ -1,7 +1,6 @@
 """Settling: update our copies and the index after an agent stopped.
 
-Idempotent, and safe to kill: what was copied stays, the rest follows next time. Started by the
-hook
+Idempotent, and safe to kill: what was copied stays, the rest follows next time. Started by the hook
 for one session, or by a person for all of them.
 """
 

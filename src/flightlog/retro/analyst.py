@@ -1,15 +1,12 @@
 """Analyst: an agent that interprets the findings.
 
-Its reply ends with a JSON block; entries that do not fit the analysis are ignored. A name given
-by
-the analyst is stored beside the counted label and never replaces it; evidence counts only if it
-was
+Its reply ends with a JSON block; entries that do not fit the analysis are ignored. A name given by
+the analyst is stored beside the counted label and never replaces it; evidence counts only if it was
 shown to the analyst.
 
 The analyst may read and search, nothing else: Claude Code starts without the tools that write or
 run; any other program starts in a sandbox where only `state/agent` is writable. Recorded text is
-passed as framed data together with the statement that it holds no instructions. Replies are
-stored
+passed as framed data together with the statement that it holds no instructions. Replies are stored
 in `outputs/`, costs in the metrics. A start marker is on disk before the agent starts.
 """
 

@@ -1,8 +1,7 @@
 """Output files and the HTML artifact.
 
 Foreign text enters the artifact twice: as JSON with every `<` escaped, which the script reads and
-inserts as text nodes, and as escaped HTML for readers without scripts. The content security
-policy
+inserts as text nodes, and as escaped HTML for readers without scripts. The content security policy
 names script and style by hash.
 
 Public files are `Clean`: made by the redactor from values that were redacted string by string.

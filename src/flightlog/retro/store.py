@@ -1,7 +1,6 @@
 """RetroStore: runtime directory, journal and redactor.
 
-The only part of retro with side effects besides the analyst. Clock, ids and redactor are passed
-in.
+The only part of retro with side effects besides the analyst. Clock, ids and redactor are passed in.
 Output files come from `layout`; drafts, artifacts and logs are written where they are made.
 """
 

@@ -1,10 +1,8 @@
 """Format drift: record types and fields that an agent writes, compared with the known ones.
 
-`formats.json` holds what the pinned agent wrote in real sessions (made by
-tools/learn_formats.py). A
-new version that adds or drops something is reported by type and field. Only shapes count: no
-value
-of a record is stored, compared or shown.
+`formats.json` holds what the pinned agent wrote in real sessions (made by tools/learn_formats.py).
+A new version that adds or drops something is reported by type and field. Only shapes count: no
+value of a record is stored, compared or shown.
 """
 
 import json
@@ -66,8 +64,7 @@ def load_known_format() -> Format:
 def compare_formats(sessions: Iterable[Iterable[Mapping[str, Any]]], known: Format) -> FormatDrift:
     """Compare the records of some sessions with a format.
 
-    A field counts as dropped if it was in every record before and is in none now; a type, if
-    every
+    A field counts as dropped if it was in every record before and is in none now; a type, if every
     session had it before and none has it now.
     """
     seen = learn_types(sessions)

@@ -1,9 +1,7 @@
 """Register the hook in an agent's settings, and remove it without a trace.
 
-Plans are values: the current and the future content. `apply_change` is the only function here
-that
-writes, and it makes a backup. Other people's settings keep every byte (`setup.json_editor`).
-Which
+Plans are values: the current and the future content. `apply_change` is the only function here that
+writes, and it makes a backup. Other people's settings keep every byte (`setup.json_editor`). Which
 events are registered is decided in `agents.claude_code.hooks`.
 """
 

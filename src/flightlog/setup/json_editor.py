@@ -1,7 +1,6 @@
 """Edit JSON files of other programs: everything else keeps every byte.
 
-Works on the text: a value is added after the last one in the style of the file, or removed with
-its
+Works on the text: a value is added after the last one in the style of the file, or removed with its
 comma. Knows JSON, not the meaning of any setting.
 """
 

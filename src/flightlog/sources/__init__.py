@@ -1,1 +1,1 @@
-"""Where from: one package per agent, each finding and decoding what that agent wrote."""
+"""What the readers of all agents share: the protocol, workers, hook logs, chat exports."""

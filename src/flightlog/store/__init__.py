@@ -1,1 +1,1 @@
-"""Where it is: the only package that writes files."""
+"""The only package that writes files."""

@@ -1,8 +1,7 @@
 """Blame: which prompt wrote a line, and which steps are in a commit.
 
 A committed line comes from the last edit that wrote it before the commit, an uncommitted one from
-the last edit. Of several edits that hold the line, the one that holds most of its neighbors in
-the
+the last edit. Of several edits that hold the line, the one that holds most of its neighbors in the
 same order wins. If no edit holds it, only the session that made the commit is named.
 """
 

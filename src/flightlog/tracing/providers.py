@@ -1,7 +1,7 @@
-"""Search the features of a project by name and text: runs, loops, findings, issues.
+"""Links and incidents of every feature, and a search over runs, loops, findings and issues.
 
-Sessions are searched by the archive's index; these are few enough to be read on demand. A feature
-that cannot be read is reported and left out.
+Sessions are searched by the archive's index; the other features are few enough to be read on
+demand. A feature that cannot be read is reported and left out.
 """
 
 import functools
@@ -28,7 +28,7 @@ from flightlog.loop.directories import JOURNAL, iter_session_dirs, open_loop_ses
 from flightlog.loop.links import TaskLinks, find_incidents
 from flightlog.loop.service import all_sessions, loops_dir
 from flightlog.model.addresses import LinkProvider, TraceLink
-from flightlog.model.errors import FlightlogError, Incident, IncidentRoom, Invalid, NotFound
+from flightlog.model.errors import FlightlogError, Incident, IncidentFeature, Invalid, NotFound
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
 from flightlog.model.text import one_line
@@ -126,7 +126,7 @@ _ROOMS: dict[str, Callable[[Runtime, Path], Iterator[ProjectMatch]]] = {
 
 def iter_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:
     """Yield the incidents of loop sessions, lab runs, running sessions and the dataset of a project."""
-    features: dict[IncidentRoom, Callable[[Runtime, Path], Iterator[Incident]]]
+    features: dict[IncidentFeature, Callable[[Runtime, Path], Iterator[Incident]]]
     features = {"loop": _loop_incidents, "lab": _lab_incidents, "live": _live_incidents, "dataset": _dataset_incidents}
     for feature, find in features.items():
         try:

@@ -1,9 +1,7 @@
 """Tracing: from one thing to everything that belongs to it, nearest first, and broken links.
 
-Two things belong together if they have the same address in a session, or if one names the other.
-Of
-each kind the nearest are listed: at this address, else in the same turn, else in the same
-session.
+Two things belong together if they have the same address in a session, or if one names the other. Of
+each kind the nearest are listed: at this address, else in the same turn, else in the same session.
 An address that is named but not recorded is a broken link.
 """
 

@@ -1,1 +1,1 @@
-"""How it looks: pure folds that several rooms share."""
+"""Pure folds and renderings that several features share."""

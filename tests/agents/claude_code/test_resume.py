@@ -46,7 +46,7 @@ def test_after_a_compaction_the_summary_is_the_last_word():
 def test_damaged_lines_are_passed_over_and_an_unknown_response_is_said():
     assert cut_transcript_before([b"{broken\n", *TOLD], {"two"}) == TranscriptCut(6, "result")
     with pytest.raises(NotFound):
-        cut_transcript_before(TOLD, {"nobody"})
+        cut_transcript_before(TOLD, {"no-such-record"})
 
 
 def test_the_kept_lines_become_those_of_another_session():

@@ -12,13 +12,13 @@ from flightlog.views.atif.fidelity import measure_fidelity
 from flightlog.views.atif.lint import iter_findings, parse_json
 from flightlog.views.atif.writer import MAIN, AtifOptions, build_trajectory
 
-NOBODY = Cost(0.0, CostSource.TABLE)
+NO_LIMITS = Cost(0.0, CostSource.TABLE)
 GO = (Text("go"),)
 
 
 def spoke(number, *content, calls=(), **fields):
     usage = Usage(input=10, output=5)
-    return Step(number, f"m{number}", number * 1000, "m", content, tuple(calls), usage, NOBODY, **fields)
+    return Step(number, f"m{number}", number * 1000, "m", content, tuple(calls), usage, NO_LIMITS, **fields)
 
 
 def thread(*items, number=1, kind=PromptKind.HUMAN, prompt=GO, **fields):

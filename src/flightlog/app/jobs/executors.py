@@ -1,9 +1,7 @@
 """Executors: local threads and processes, or a Dask cluster.
 
-A job's key identifies it, so that a job submitted again while its result exists does not run
-again.
-If a worker dies, another one runs its jobs; a job that kills several workers fails. Bytes that
-jobs
+A job's key identifies it, so that a job submitted again while its result exists does not run again.
+If a worker dies, another one runs its jobs; a job that kills several workers fails. Bytes that jobs
 share are a task of their own, recomputed if its worker dies.
 """
 

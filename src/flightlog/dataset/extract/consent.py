@@ -1,8 +1,7 @@
 """Apply consent to rows: no words without it, nothing private with it.
 
 The order matters: withhold, redact whole, then cut. A secret cut in half before the search would
-not
-be recognized.
+not be recognized.
 """
 
 from collections.abc import Iterable, Mapping

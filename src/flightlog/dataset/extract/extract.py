@@ -93,9 +93,8 @@ def search_values(
 ) -> dict[str, SearchProgress]:
     """Teach the redactor the private values in all files of a session.
 
-    Return the progress of the search. Only new lines are searched, and again those in which a
-    value was
-    recognized before.
+    Return the progress of the search. Only new lines are searched, and again those in which a value
+    was recognized before.
     """
     searched = {}
     for file in recording.files:

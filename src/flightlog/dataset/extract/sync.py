@@ -206,8 +206,7 @@ def iter_own_sessions(archive: Archive, dirs: DatasetDirs) -> Iterator[SessionFi
     """Yield the sessions that started inside this work tree.
 
     All transcripts in one agent folder started in one directory, or in two that the agent names
-    alike;
-    so one check per folder excludes most of them.
+    alike; so one check per folder excludes most of them.
     """
     candidates: dict[str, bool] = {}
     top = dirs.repository.top

@@ -1,1 +1,1 @@
-"""Going back to a turn of a recorded session, exactly, and on from there."""
+"""Branch from a turn of a recorded session, with the recorded context."""

@@ -1,1 +1,1 @@
-"""The pure part: what a session adds up to, and what to do next. No clock, no chance, no files."""
+"""The pure core: fold events into a state and decide the next effect. No clock, no files."""

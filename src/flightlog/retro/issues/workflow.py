@@ -1,8 +1,7 @@
 """Process, approve, publish and resolve issues; turn incidents into drafts.
 
 A feature reports incidents from its journal or from checking its files; here they are values. An
-incident that a check reports again is ignored until an issue of that feature was resolved: then
-it
+incident that a check reports again is ignored until an issue of that feature was resolved: then it
 is a recurrence.
 
 Every step appends its event and then writes the output files that follow from it, so that an
