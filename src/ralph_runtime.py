@@ -43,11 +43,11 @@ class RalphRuntime:
 
     def pause(self) -> None:
         """Pause a running session after its current task."""
-        send_control_request(self.session_dir, ControlRequest("pause", why="RalphRuntime.pause"))
+        send_control_request(self.session_dir, ControlRequest("pause", reason="RalphRuntime.pause"))
 
     def stop(self) -> None:
         """Stop a running session immediately."""
-        send_control_request(self.session_dir, ControlRequest("stop", why="RalphRuntime.stop"))
+        send_control_request(self.session_dir, ControlRequest("stop", reason="RalphRuntime.stop"))
 
     def status(self) -> dict[str, Any]:
         """Return the content of `session-metadata.yaml`, from the journal."""

@@ -87,12 +87,12 @@ def test_doctor_brings_an_older_form_up_to_date_with_a_copy_first(tmp_path, monk
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "nobody"))
     steps = (LayoutMigration(2, "files are called files", lambda root: root.rglob("meta.json"), renamed),)
 
-    before = [each for each in doctor.examine_installation(open_runtime(), steps=steps) if each.about == "layout"]
-    done = [each.text for each in doctor.repair_installation(open_runtime(), steps) if "copy" in each.text]
-    again = [each.text for each in doctor.repair_installation(open_runtime(), steps) if "copy" in each.text]
-    after = [each for each in doctor.examine_installation(open_runtime(), steps=steps) if each.about == "layout"]
+    before = [each for each in doctor.examine_installation(open_runtime(), steps=steps) if each.subject == "layout"]
+    done = [each.message for each in doctor.repair_installation(open_runtime(), steps) if "copy" in each.message]
+    again = [each.message for each in doctor.repair_installation(open_runtime(), steps) if "copy" in each.message]
+    after = [each for each in doctor.examine_installation(open_runtime(), steps=steps) if each.subject == "layout"]
 
-    assert [(each.level.value, each.next) for each in before] == [("warning", "flightlog doctor --fix")]
+    assert [(each.level.value, each.next_command) for each in before] == [("warning", "flightlog doctor --fix")]
     assert [each.level.value for each in after] == ["ok"]
     assert (len(done), again) == (1, [])
     copy = home / "backups" / "before-layout-2"

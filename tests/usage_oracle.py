@@ -28,7 +28,7 @@ def total(items: Sequence[PricedResponse], key: str = "") -> UsageRow:
         responses=len(items),
         sessions=len({item.response.session for item in items}),
         models=tuple(sorted({item.response.model for item in items})),
-        unpriced=tuple(sorted({item.response.model for item in items if item.cost.usd is None})),
+        unpriced_models=tuple(sorted({item.response.model for item in items if item.cost.usd is None})),
         first_ms=min((item.response.at_ms for item in items), default=0),
         last_ms=max((item.response.at_ms for item in items), default=0),
     )

@@ -18,8 +18,8 @@ def sessions(root):
 def test_the_younger_session_copied_and_the_older_did_not(tmp_path):
     recorded = sessions(tmp_path)
 
-    assert recorded.thread_contexts(SESSION)[""].copied == frozenset()
-    assert recorded.thread_contexts(FORK)[""].copied == {"m1"}
+    assert recorded.thread_contexts(SESSION)[""].copied_message_ids == frozenset()
+    assert recorded.thread_contexts(FORK)[""].copied_message_ids == {"m1"}
 
 
 def test_a_session_of_another_project_is_not_looked_at(tmp_path):
@@ -27,19 +27,19 @@ def test_a_session_of_another_project_is_not_looked_at(tmp_path):
     write(tmp_path, SESSION, user("go", 1), assistant("m1", 2, said))
     write(tmp_path, FORK, user("go", 3), assistant("m1", 4, said), project="bank")
 
-    assert Archive([str(tmp_path)]).thread_contexts(FORK)[""].copied == frozenset()
+    assert Archive([str(tmp_path)]).thread_contexts(FORK)[""].copied_message_ids == frozenset()
 
 
 def test_a_recorded_fork_is_known_by_its_requests_and_by_its_original(tmp_path):
     recorded = archive(tmp_path, "2.1.325/forked-session")
 
-    assert len(recorded.thread_contexts("cceeb00c")[""].copied) == 9
-    assert recorded.thread_contexts("2123f2df")[""].copied == frozenset()
+    assert len(recorded.thread_contexts("cceeb00c")[""].copied_message_ids) == 9
+    assert recorded.thread_contexts("2123f2df")[""].copied_message_ids == frozenset()
 
 
 def test_a_session_without_responses_or_without_a_main_thread_has_no_copies(tmp_path):
     write(tmp_path / "a", SESSION, user("go", 1))
     warm = archive(tmp_path / "b", "2.0.76/subagent")
 
-    assert Archive([str(tmp_path / "a")]).thread_contexts(SESSION)[""].copied == frozenset()
+    assert Archive([str(tmp_path / "a")]).thread_contexts(SESSION)[""].copied_message_ids == frozenset()
     assert "" not in warm.thread_contexts("da11e55c")

@@ -84,8 +84,8 @@ def test_nothing_new_costs_nothing_and_half_a_line_waits(tmp_path):
         out.write(b'ing"}\n')
     mended = growing.refresh()
 
-    assert (len(torn.session.damage), torn.session.unknown) == (1, ())
-    assert (len(mended.session.damage), mended.session.unknown) == (0, (("new-thing", 1),))
+    assert (len(torn.session.damage), torn.session.unknown_record_types) == (1, ())
+    assert (len(mended.session.damage), mended.session.unknown_record_types) == (0, (("new-thing", 1),))
     assert growing.bytes_read == read + len(b'{"type":"new-thing"}\n')
 
 
@@ -110,6 +110,6 @@ def test_a_long_session_is_kept_in_the_index_until_it_changes(tmp_path):
     assert load_cached_outline(found, name) is None
     listed = next(iter(found.iter_summaries()))
     assert load_cached_outline(found, name) == found.read_outline(name)
-    assert replace(listed, changed_ms=0) == outline_session(found.read_session(name)).summary
+    assert replace(listed, modified_ms=0) == outline_session(found.read_session(name)).summary
     file.write_bytes(file.read_bytes() + b'{"type":"new-thing"}\n')
     assert load_cached_outline(Archive([str(folder)], str(tmp_path / "home")), name) is None

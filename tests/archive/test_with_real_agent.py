@@ -57,9 +57,9 @@ def assert_told_whole(bench):
     records = written(bench)
     steps = [step for session in Archive([str(bench.config)]).iter_sessions() for step in all_steps(session)]
     content = [block for step in steps for block in step.content]
-    calls = [call for step in steps for call in step.calls]
+    calls = [call for step in steps for call in step.tool_calls]
     assert sorted(block.text for block in content if isinstance(block, Text)) == blocks(records, "text", "text")
-    thoughts = sorted(block.text for block in content if isinstance(block, Thinking) and not block.withheld)
+    thoughts = sorted(block.text for block in content if isinstance(block, Thinking) and not block.is_withheld)
     assert thoughts == blocks(records, "thinking", "thinking")
     assert sorted(call.id for call in calls) == blocks(records, "tool_use", "id")
     results = [
@@ -93,7 +93,7 @@ def test_a_session_is_told_whole_and_counted_as_the_client_counts(bench, case):
     truth = truths(bench)[session]
     assert adds_up(truth)
     assert [gap.reason for gap in truth.gaps] == ([GapReason.CUT] if case == "cut stream" else [])
-    assert round(told.result["total_cost_usd"], 6) == round(truth.client.total_usd, 6)
+    assert round(told.result["total_cost_usd"], 6) == round(truth.client.cost_usd, 6)
 
 
 def test_resume_fork_and_compaction_are_counted_as_the_client_counts(bench):
@@ -121,7 +121,7 @@ def test_a_denied_tool_is_told_as_denied(bench):
     bench.run({"rules": rules}, "Fetch.", session=new_session())
 
     (session,) = Archive([str(bench.config)]).iter_sessions()
-    (call,) = [call for step in session.steps for call in step.calls]
+    (call,) = [call for step in session.steps for call in step.tool_calls]
     assert call.is_error
     assert adds_up(truths(bench)[session.id])
 
@@ -138,7 +138,7 @@ def test_a_session_that_is_stopped_is_told_as_far_as_it_came(bench, number):
 
     told = Archive([str(bench.config)]).read_session(session)
 
-    assert [call.output for step in told.steps for call in step.calls] == ["one"]
+    assert [call.output for step in told.steps for call in step.tool_calls] == ["one"]
     assert all(adds_up(truth) for truth in truths(bench).values())
 
 

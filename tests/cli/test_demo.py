@@ -39,13 +39,13 @@ def test_another_scenario_gives_another_story(tmp_path):
         told = shown.archive.read_session(shown.session)
         counted = shown.archive.usage_report(Breakdown.DAY, UTC).total
 
-    outputs = [call.output for step in told.steps for call in step.calls]
+    outputs = [call.output for step in told.steps for call in step.tool_calls]
     assert any("42 prices" in output for output in outputs)
     assert not any("all prices right" in output for output in outputs)
     assert counted.responses == len(told.steps)
-    assert shown.same_without_the_agent
-    assert f"{shown.session}#1.4" in shown.found
-    assert shown.kept_bytes > 10_000
+    assert shown.is_same_from_archive
+    assert f"{shown.session}#1.4" in shown.search_hits
+    assert shown.archived_bytes > 10_000
 
 
 def test_the_demo_is_honest_about_a_machine_without_python(tmp_path):

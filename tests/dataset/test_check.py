@@ -10,7 +10,7 @@ TOKEN = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
 
 
 def whats(ground):
-    return {(one.what, one.is_note) for one in check_dataset(ground.place)}
+    return {(one.kind, one.is_note) for one in check_dataset(ground.place)}
 
 
 def begun(ground):
@@ -52,11 +52,11 @@ def test_a_secret_in_a_row_is_found_masked_and_taken_out(ground):
     path = ground.place.pending_dir / "2026-11-02-other-0123456789ab.jsonl"
     path.write_text('{"kind":"chat","id":"chat-z","uuid":"z","input":"use ' + TOKEN + '","rev":1}\n')
 
-    (found,) = [one for one in check_dataset(ground.place) if one.what == "secret"]
-    assert TOKEN not in found.text
+    (found,) = [one for one in check_dataset(ground.place) if one.kind == "secret"]
+    assert TOKEN not in found.message
     fix_dataset(ground.place, ground.kit().redactor)
 
-    assert not [one for one in check_dataset(ground.place) if one.what == "secret"]
+    assert not [one for one in check_dataset(ground.place) if one.kind == "secret"]
     assert not any(TOKEN in shard.read_text() for shard in ground.shards)
     assert "chat-z" in {row["id"] for row in ground.rows("chat")}
 

@@ -46,7 +46,7 @@ def test_shards_go_into_the_base_files_and_readers_see_the_same(ground):
     done = compacted(ground)
 
     assert ground.shards == []
-    assert (done.into, done.shards, done.rows, done.older) == ("base", 2, {"chat": 2, "session": 1}, 1)
+    assert (done.target, done.shards, done.rows, done.superseded_rows) == ("base", 2, {"chat": 2, "session": 1}, 1)
     assert ground.book.rows == before
     assert [row["output"] for row in ground.rows("chat")] == ["xx", "x"]
     assert is_generation(ground.place)
@@ -101,7 +101,7 @@ def test_on_another_branch_shards_become_one_shard_and_the_base_files_stay(groun
 
     done = [compacted(ground) for _ in range(2)]
 
-    assert (done[0].into, done[0].shards, done[1].shards) == ("shard", 5, 0)
+    assert (done[0].target, done[0].shards, done[1].shards) == ("shard", 5, 0)
     assert base(ground) == before
     assert len(ground.shards) == 1
     assert ground.book.rows == rows
@@ -131,7 +131,7 @@ def test_a_row_that_a_revert_took_away_comes_back_but_not_one_that_was_taken_out
 
     done = compacted(ground)
 
-    assert done.restored == 2
+    assert done.restored_rows == 2
     assert [row["id"] for row in ground.rows("chat")] == ["chat-a"]
 
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_read_is_copied_aside_before_a_file_is_written_anew(groun
     done = compacted(ground)
 
     assert {row["id"] for row in ground.rows("chat")} == {"chat-a", "chat-q"}
-    (aside,) = done.set_aside
+    (aside,) = done.quarantined_files
     assert Path(aside).read_bytes() == torn
     assert ground.book.damage == []
 

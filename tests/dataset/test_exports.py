@@ -43,7 +43,7 @@ def test_rows_are_as_many_as_the_archive_tells_and_tokens_are_its_sum(everything
     told = list(archive.iter_sessions())
     usage = archive.usage_report(Breakdown.SESSION, UTC).total.usage
 
-    calls = [(session.id, call.id) for session in told for step in all_steps(session) for call in step.calls]
+    calls = [(session.id, call.id) for session in told for step in all_steps(session) for call in step.tool_calls]
     assert ground.book.count_rows()["session"] == sum(bool(session.turns or session.subagents) for session in told)
     assert ground.book.count_rows()["chat"] == sum(len(session.turns) for session in told)
     assert ground.book.count_rows()["action"] == len(set(calls))

@@ -118,10 +118,10 @@ def test_safety_says_what_would_be_lost(ground, origin):
     ground.git("push", "-q", "origin", "main")
     ground.git("fetch", "-q")
 
-    assert (first.last_record_ms, first.last_safe_ms, first.shards_unsafe) == (5, 0, 1)
-    assert (second.last_safe_ms, second.shards_unsafe) == (5, 0)
-    assert third.shards_unsafe == 1
-    assert measure_safety(ground.place).shards_unsafe == 0
+    assert (first.last_row_ms, first.last_pushed_ms, first.unpushed_shards) == (5, 0, 1)
+    assert (second.last_pushed_ms, second.unpushed_shards) == (5, 0)
+    assert third.unpushed_shards == 1
+    assert measure_safety(ground.place).unpushed_shards == 0
 
 
 def test_what_could_not_be_sent_is_not_called_safe_and_is_once_it_is(ground, origin):
@@ -137,9 +137,9 @@ def test_what_could_not_be_sent_is_not_called_safe_and_is_once_it_is(ground, ori
 
     push_shards(ground.place, "origin", 3000)
 
-    assert (away.last_safe_ms, away.shards_unsafe) == (5, 1)
+    assert (away.last_pushed_ms, away.unpushed_shards) == (5, 1)
     back = measure_safety(ground.place)
-    assert (back.last_safe_ms, back.last_record_ms, back.shards_unsafe) == (9, 9, 0)
+    assert (back.last_pushed_ms, back.last_row_ms, back.unpushed_shards) == (9, 9, 0)
 
 
 def test_a_remote_that_is_away_is_said_and_costs_no_row(ground):

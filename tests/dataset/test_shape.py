@@ -41,7 +41,7 @@ def test_no_row_stops_the_figures_or_the_checks(hostile):
     told = dataset_stats(open_runtime(), hostile.place)
 
     assert told["counts"]["chats"] > 1
-    assert any(one.what == "schema" for one in check_dataset(hostile.place))
+    assert any(one.kind == "schema" for one in check_dataset(hostile.place))
     assert rows_due(hostile.book, 1, 4_000_000_000_000)
 
 

@@ -78,8 +78,8 @@ def test_a_session_goes_with_all_its_rows_and_what_repeats_them(ground):
     before = kinds(ground)
     done = forget(ground, GONE_ID)
 
-    assert (shown.done, shown.gone, before["chat"]) == (False, done.gone, 4)
-    assert done.counts == {"session": 1, "chat": 3, "action": 5, "orchestration": 1}
+    assert (shown.is_done, shown.deleted_rows, before["chat"]) == (False, done.deleted_rows, 4)
+    assert done.deleted_by_kind == {"session": 1, "chat": 3, "action": 5, "orchestration": 1}
     assert kinds(ground) == {"session": 1, "chat": 1, "action": 1, "orchestration": 0}
     assert words_in(ground.place.root) == words_in(ground.place.state_dir) == []
     assert not (ground.place.root / "rows.jsonl").exists()
@@ -144,7 +144,7 @@ def test_a_chat_goes_with_its_actions_and_the_summary(ground):
 
     done = forget(ground, chat)
 
-    assert done.counts == {"chat": 1, "action": 2, "update": 1}
+    assert done.deleted_by_kind == {"chat": 1, "action": 2, "update": 1}
     assert SECRET not in [row["summary"] for row in ground.rows("session")]
     assert len(ground.rows("session")) == 2
     assert check_dataset(ground.place) == []
@@ -155,7 +155,7 @@ def test_a_text_goes_with_the_rows_that_say_it(ground):
 
     done = forget(ground, text="DIVORCE  lawyer")
 
-    assert (done.counts["chat"], kinds(ground)["session"]) == (2, 2)
+    assert (done.deleted_by_kind["chat"], kinds(ground)["session"]) == (2, 2)
     assert words_in(ground.place.root) == []
     assert check_dataset(ground.place) == []
 
@@ -168,7 +168,7 @@ def test_rows_go_by_their_time_also_those_that_arrive_later(ground):
     late = {"kind": "chat", "id": "chat-late", "uuid": "u", "timestamp": times[1], "session_id": "x", "rev": 1}
     write_shard(ground.place, "late", [late], 3, ground.kit().redactor)
 
-    assert done.counts == {"chat": 1, "action": 2}
+    assert done.deleted_by_kind == {"chat": 1, "action": 2}
     left = [row["timestamp"] for row in ground.rows("chat") if row["session_id"] in ("eeee3183", "x")]
     assert left == [times[0], times[2]]
 
@@ -201,9 +201,9 @@ def test_on_a_branch_shards_are_rewritten_and_base_files_named(ground):
 
     done = forget(ground, "5eee", "eeee")
 
-    assert done.counts["chat"] == 5
+    assert done.deleted_by_kind["chat"] == 5
     assert words_in(ground.place.pending_dir, "zebra") == []
-    assert ".git-ml/tracked/chats.jsonl" in done.files_left
+    assert ".git-ml/tracked/chats.jsonl" in done.remaining_files
     assert kinds(ground)["chat"] == 1
     ground.commit("forget")
     ground.git("checkout", "-q", "main")
@@ -220,7 +220,7 @@ def test_words_go_after_consent_is_withdrawn_and_stay_away(ground):
     now = int(time.time() * 1000) + 5000  # after the commit that was just made
     done = apply_tombstones(ground.place, ground.kit().redactor, tombstones_for_words(now), "main", dry_run=False)
 
-    assert (done.gone, len(done.stripped) > 8, kinds(ground)) == ((), True, before)
+    assert (done.deleted_rows, len(done.stripped_rows) > 8, kinds(ground)) == ((), True, before)
     assert {row["input"] for row in ground.rows("chat")} == {None}
     assert {row["words"] for kind in ("chat", "session", "commit") for row in ground.rows(kind)} == {"withheld"}
     assert {row["target"] for row in ground.rows("action")} == {None, "a.py"}

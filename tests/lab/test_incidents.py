@@ -11,6 +11,6 @@ def test_a_session_that_failed_is_an_incident_with_its_place(tmp_path):
 
     (found,) = find_incidents(wrong.name, wrong.state)
 
-    assert (found.kind, found.room, found.evidence[0]) == ("failed run", "lab", "wrong/session_01")
+    assert (found.kind, found.feature, found.evidence[0]) == ("failed run", "lab", "wrong/session_01")
     assert found.at_ms > 0
     assert list(find_incidents(right.name, right.state)) == []

@@ -6,7 +6,7 @@ def told(mode, *sessions):
     config = RunConfig(
         "m", "w", tuple(SessionConfig(at, "p", **more) for at, more in enumerate(sessions, 1)), session_mode=mode
     )
-    return {each.name: (each.parent, each.tree_of) for each in plan_sessions(config)}
+    return {each.session_dir: (each.parent_session, each.tree_session) for each in plan_sessions(config)}
 
 
 def test_isolated_sessions_share_the_tree_and_nothing_said():
@@ -43,8 +43,8 @@ def test_what_follows_replicates_follows_the_first_of_them():
 def test_only_what_waits_for_nothing_is_ready_and_the_last_session_is_the_trunk():
     config = RunConfig("m", "w", tuple(SessionConfig(at, "p", count=3) for at in (1, 2)), session_mode="forked")
     planned = plan_sessions(config)
-    names = [each.name for each in planned]
+    names = [each.session_dir for each in planned]
 
-    assert [each.name for each in ready_sessions(planned, [], names)] == names[:3]
-    assert [each.name for each in ready_sessions(planned, ["session_01_r01"], names[2:])] == names[2:]
-    assert final_session(planned).name == "session_02_r01"
+    assert [each.session_dir for each in ready_sessions(planned, [], names)] == names[:3]
+    assert [each.session_dir for each in ready_sessions(planned, ["session_01_r01"], names[2:])] == names[2:]
+    assert final_session(planned).session_dir == "session_02_r01"

@@ -32,7 +32,7 @@ def test_a_run_that_died_shows_what_is_finished_and_what_was_in_flight():
 
     assert state.last_attempt("session_01").stop_reason == "completed"
     assert [each.session for each in state.in_flight] == ["session_02"]
-    assert (state.spent_usd, state.tree, state.ended) == (0.75, "t2", None)
+    assert (state.spent_usd, state.tree, state.end) == (0.75, "t2", None)
 
 
 def test_a_second_attempt_leaves_the_first_on_record_and_paid_for():
@@ -49,7 +49,7 @@ def test_a_second_attempt_leaves_the_first_on_record_and_paid_for():
     state = fold_run(records(*STORY, *again))
 
     assert [each.stop_reason for each in state.attempts["session_02"]] == ["interrupted", "completed"]
-    assert (state.spent_usd, state.tree, state.taken) == (1.0, "t4", 2)
+    assert (state.spent_usd, state.tree, state.takeover_count) == (1.0, "t4", 2)
     assert (state.last_attempt("session_02").session_id, state.skipped) == ("s-4", {})
     assert state.finished_at
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_read_is_counted_and_hides_nothing():
 
     state = fold_run([DAMAGE, *records(*STORY), STRANGE, *records(orphan)])
 
-    assert (state.damage, state.unrecognised, state.spent_usd) == ([DAMAGE], 1, 0.75)
+    assert (state.damage, state.unrecognized_events, state.spent_usd) == ([DAMAGE], 1, 0.75)
 
 
 def test_the_journal_takes_every_event_and_gives_it_back(tmp_path):

@@ -36,9 +36,9 @@ def test_a_divided_tally_adds_up_whatever_the_rows_say(times, cuts, usd):
 
     parts = divide_bucket(tally, cuts, rows)
 
-    assert sum(part.usd for part in parts) == pytest.approx(usd)
-    assert sum(part.tokens for part in parts) == tally.usage.total
-    assert all(part.usd >= 0 for part in parts)
+    assert sum(part.cost_usd for part in parts) == pytest.approx(usd)
+    assert sum(part.total_tokens for part in parts) == tally.usage.total
+    assert all(part.cost_usd >= 0 for part in parts)
 
 
 def test_today_is_the_persons_day_and_the_block_has_its_start_and_end():
@@ -47,8 +47,8 @@ def test_today_is_the_persons_day_and_the_block_has_its_start_and_end():
     here = compute_billing(spends, NO_LIMITS, NOW_MS, UTC)
     there = compute_billing(spends, NO_LIMITS, NOW_MS, timezone(timedelta(hours=14)))
 
-    assert (here.cost_today, there.cost_today, here.week_cost) == (3.0, 1.0, 5.0)
-    assert (here.block_start, here.block_end, here.block_cost) == (NOW_MS - 3 * HOUR_MS, NOW_MS + 2 * HOUR_MS, 2.0)
+    assert (here.cost_today, there.cost_today, here.week_cost_usd) == (3.0, 1.0, 5.0)
+    assert (here.block_start, here.block_end, here.block_cost_usd) == (NOW_MS - 3 * HOUR_MS, NOW_MS + 2 * HOUR_MS, 2.0)
     assert (here.budget_remaining, here.reset_time, here.budget_percent_used) == (120, "14:00", 60)
     assert here.burn_rate_per_hour == pytest.approx(2 / 3, abs=0.01)
 

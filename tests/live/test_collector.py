@@ -49,7 +49,7 @@ def test_a_second_look_at_nothing_new_writes_no_session_page_again(tmp_path):
     desk.gather()
     desk.now_ms += 1000
 
-    assert desk.gather().changed <= 2  # the two shared pages hold the time
+    assert desk.gather().changed_count <= 2  # the two shared pages hold the time
 
 
 def week(desk, sessions=12, seed=7):
@@ -92,14 +92,14 @@ def test_a_week_of_two_accounts_and_swaps_adds_up_to_the_ledger_to_the_cent(tmp_
     archive.usage_pipeline.save()
     profiles = {each.billing_fingerprint: each for each in live.state.auth_profiles}
     assert set(profiles) == {"oauth-aaaa", "oauth-bbbb"}
-    sums = [each.billing.week_cost for each in live.state.auth_profiles]
+    sums = [each.billing.week_cost_usd for each in live.state.auth_profiles]
     assert round(sum(sums), 2) == round(ledger, 2)
     assert min(sums) > 0
     rate = ledger / sum(given * 5 + made * 25 for _, _, given, made in said)  # the price list's ratio of this model
     for account, profile in profiles.items():
         mine = sum(given * 5 + made * 25 for name, at, given, made in said if paid(desk, name, at) == account)
-        assert profile.billing.week_cost == pytest.approx(mine * rate, abs=0.01)
-    again = [[each.billing.week_cost for each in look.state.auth_profiles] for look in looks]
+        assert profile.billing.week_cost_usd == pytest.approx(mine * rate, abs=0.01)
+    again = [[each.billing.week_cost_usd for each in look.state.auth_profiles] for look in looks]
     assert again == [sums, sums]
 
 
@@ -113,12 +113,12 @@ def test_a_swap_shows_in_the_session_with_what_each_profile_paid(tmp_path):
 
     session = by_id(desk.gather())[ONE]
 
-    assert [(swap.auth_profile, swap.since) for swap in session.swaps] == [
+    assert [(swap.auth_profile, swap.since) for swap in session.profile_switches] == [
         ("default", 0),
         ("account-bbbb", at + 90_000),
     ]
-    first, second = (swap.cost for swap in session.swaps)
-    assert round(first + second, 2) == session.cost.ledger_usd
+    first, second = (swap.cost_usd for swap in session.profile_switches)
+    assert round(first + second, 2) == session.cost.recorded_cost_usd
     assert second > first
 
 
@@ -174,7 +174,7 @@ def test_deleting_the_file_loses_comments_and_nothing_else(tmp_path):
     assert [each.label for each in after.auth_profiles] == [each.label for each in before.auth_profiles]
     assert "Ada" in [each.label for each in after.auth_profiles]
     assert [each.billing for each in after.auth_profiles] == [each.billing for each in before.auth_profiles]
-    assert after.sessions[0].swaps == before.sessions[0].swaps
+    assert after.sessions[0].profile_switches == before.sessions[0].profile_switches
 
 
 def test_our_own_memory_can_be_thrown_away(tmp_path):
@@ -282,7 +282,7 @@ def test_a_broken_file_does_not_stop_the_look(tmp_path):
 
     live = desk.gather()
 
-    assert live.broken.startswith("line ")
+    assert live.error.startswith("line ")
     assert desk.yaml.read_text() == broken
     assert "runtime-state.yaml cannot be read" in live.state.sessions[0].health.issues
     assert "unreadable runtime-state.yaml: line" in (desk.folder / "daemon.log").read_text()

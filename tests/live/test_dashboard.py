@@ -31,7 +31,7 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\r\nnext"
 def lives(*, sessions=4, broken=""):
     five = VendorWindow(82.0, NOW_MS + 2 * HOUR_MS, "statusline", NOW_MS - MINUTE_MS)
     week = VendorWindow(91.0, NOW_MS + 50 * HOUR_MS, "statusline", NOW_MS - 20 * MINUTE_MS)
-    work = Billing(17.03, 13.23, 120, 82, "14:00", 1, 1, last_fetched=NOW_MS, block_cost=4.1, week_cost=88.5,
+    work = Billing(17.03, 13.23, 120, 82, "14:00", 1, 1, last_fetched=NOW_MS, block_cost_usd=4.1, week_cost_usd=88.5,
                    block_end=NOW_MS + 2 * HOUR_MS, limits=VendorLimits(five, week),
                    forecast=Forecast(NOW_MS + HOUR_MS, 120.0, "statusline"))  # fmt: skip
     profiles = [AuthProfile("work", "Work", work), AuthProfile("home", HOSTILE, Billing(block_end=NOW_MS + HOUR_MS))]
@@ -48,7 +48,7 @@ def lives(*, sessions=4, broken=""):
             context=ContextUsage(1, 2, 71 if at == 0 else 26, 3, at == 0),
             cost=SessionCost(1.25 * at, 1.3),
             metadata=SessionMetadata(NOW_MS, NOW_MS - at * 3 * MINUTE_MS),
-            swaps=[ProfileSwitch("work", 0), ProfileSwitch("home", 1)] if at == 2 else None,
+            profile_switches=[ProfileSwitch("work", 0), ProfileSwitch("home", 1)] if at == 2 else None,
         )
         for at in range(sessions)
     ]

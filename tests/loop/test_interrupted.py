@@ -70,7 +70,7 @@ def test_stopping_leaves_no_orphan_and_no_lock(tmp_path, number):
     )
     runner = start(root, "run", "--plan", "plan.yaml", "--autonomous")
     until((root / "up").exists)
-    mark = f"FLIGHTLOG_LOOP={open_loop_session(session_of(root)).state.mark}".encode()
+    mark = f"FLIGHTLOG_LOOP={open_loop_session(session_of(root)).state.marker}".encode()
 
     def marked():
         found = [pid for pid in processes() if mark in environ(pid).split(b"\0")]

@@ -108,10 +108,10 @@ def test_each_insight_stands_on_events_that_say_so(root):
     found = find_insights(build_account(iter_events(session_of(root))))
     by_id = {f"e{event['seq']}": event for event in journal(session_of(root))}
 
-    assert any("2 of 3 completed tasks were right at the first attempt" in each.sentence for each in found)
-    (error,) = [each for each in found if "error of kind network" in each.sentence]
-    assert [by_id[each]["result"] for each in error.events] == ["failure"]
-    assert all(each.events and set(each.events) <= set(by_id) for each in found)
+    assert any("2 of 3 completed tasks were right at the first attempt" in each.text for each in found)
+    (error,) = [each for each in found if "error of kind network" in each.text]
+    assert [by_id[each]["result"] for each in error.event_ids] == ["failure"]
+    assert all(each.event_ids and set(each.event_ids) <= set(by_id) for each in found)
 
 
 def test_a_session_in_which_nothing_happened_teaches_nothing():
@@ -139,10 +139,10 @@ def test_calibration_holds_confidence_against_outcome():
 
     told = measure_calibration(found)
 
-    assert told.brier == pytest.approx(0.1275)
-    assert told.gap == pytest.approx(0.0)
-    assert [(each.count, each.right) for each in told.curve] == [(20, 0.85)]
-    assert measure_calibration([]).brier is None
+    assert told.brier_score == pytest.approx(0.1275)
+    assert told.calibration_gap == pytest.approx(0.0)
+    assert [(each.count, each.accuracy) for each in told.curve] == [(20, 0.85)]
+    assert measure_calibration([]).brier_score is None
 
 
 def test_a_decision_is_paired_with_the_attempt_that_followed():
@@ -156,7 +156,7 @@ def test_a_decision_is_paired_with_the_attempt_that_followed():
 
     outcomes = pair_outcomes(LoopEvent(n, 0.0, event) for n, event in enumerate(told))
 
-    assert [(pair.raw, pair.right) for pair in outcomes] == [
+    assert [(pair.raw_confidence, pair.is_correct) for pair in outcomes] == [
         (0.8, False), (0.8, True),
     ]  # fmt: skip
 
@@ -195,11 +195,11 @@ def test_old_sessions_are_archived_and_summed_up_before_their_raw_logs_go(root, 
 
     assert carried(100)[0] == ()
     moves, outcome = carried(200)
-    assert [(move.deed, move.item.name) for move in moves] == [(RetentionAction.ARCHIVE, "session-001-old")]
-    assert outcome.done == moves
+    assert [(move.action, move.item.name) for move in moves] == [(RetentionAction.ARCHIVE, "session-001-old")]
+    assert outcome.completed == moves
     _, later = carried(400)
 
-    assert later.left == ()
+    assert later.failed == ()
     left = {path.name for path in (top / "archive" / "session-001-old").iterdir()}
     assert "journal.jsonl" not in left
     assert {"final-report.md", "session-metadata.yaml"} <= left

@@ -102,7 +102,7 @@ def test_a_real_agent_writes_code_fails_verification_repairs_it_and_passes(bench
     assert ["return a - b" in diffs[0], "-    return a - b\n+    return a + b" in diffs[1]] == [True, True]
     assert all(state.tasks[name].diffs for name in ("002", "003", "004", "005"))
     assert state.totals.calls == 12
-    assert state.totals.tokens > 0
+    assert state.totals.total_tokens > 0
 
 
 def asked_of(model):
@@ -141,7 +141,7 @@ def test_an_agent_that_never_finishes_is_stopped_by_its_budget(bench, budgets, c
     state = open_loop_session(session_of(bench.project)).state
     assert state.status == "paused", said
     if not waits:
-        assert state.why.startswith("budget"), state.why
+        assert state.reason.startswith("budget"), state.reason
     seen = state.totals.calls
     assert 0 < seen <= len(asked)
     assert len(asked) <= (calls or seen) + 1, "the limit, and one call that was on its way"
@@ -188,7 +188,7 @@ def test_a_loop_without_an_end_is_stopped_by_each_breaker_within_its_limit(bench
     told = journal(directory)
     opened = [at for at, event in enumerate(told) if event["kind"] == "breaker" and event["after"] == "open"]
     assert ran.returncode == 1
-    assert opened, open_loop_session(directory).state.why
+    assert opened, open_loop_session(directory).state.reason
     assert told[opened[0]]["condition"].startswith(condition)
     before = sum(event.get("calls", 1) for event in told[: opened[0]] if event["kind"] == "usage")
     assert 0 < before <= calls + 1
@@ -212,7 +212,7 @@ def test_an_open_ended_loop_ends_on_two_signs_and_the_flag(bench):
         done = conduct(bench, model.url, "run", "--plan", "plan.yaml", "--autonomous", "--session", "again")
 
     assert never.returncode == 1
-    assert open_loop_session(session_of(bench.project)).state.why.startswith("budget: 3 of 3 iterations")
+    assert open_loop_session(session_of(bench.project)).state.reason.startswith("budget: 3 of 3 iterations")
     assert done.returncode == 0, done.stderr
     assert open_loop_session(session_of(bench.project, 2)).state.iterations == 1
 

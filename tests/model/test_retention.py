@@ -14,7 +14,7 @@ POLICY = RetentionPolicy(
         RetentionRule("session", 365, RetentionAction.DELETE, "summaries/{year}-Q{quarter}.md"),
         RetentionRule("log", 30, RetentionAction.DELETE),
     ),
-    untouched=("outputs",),
+    excluded_names=("outputs",),
 )
 
 
@@ -27,7 +27,7 @@ def test_each_item_comes_to_the_final_rule_that_applies_to_it():
 
     moves = plan_retention(POLICY, items, NOW)
 
-    assert [(move.item.name, move.deed, move.target) for move in moves] == [
+    assert [(move.item.name, move.action, move.target) for move in moves] == [
         ("a", RetentionAction.DELETE, ""),
         ("b", RetentionAction.ARCHIVE, "archive/b"),
         ("d", RetentionAction.DELETE, ""),
@@ -38,7 +38,7 @@ def test_each_item_comes_to_the_final_rule_that_applies_to_it():
 def test_what_is_in_the_archive_is_not_archived_again_but_goes_when_it_is_due():
     items = [item("archive/a", "session", 200), item("archive/b", "session", 400)]
 
-    assert [(move.item.name, move.deed) for move in plan_retention(POLICY, items, NOW)] == [
+    assert [(move.item.name, move.action) for move in plan_retention(POLICY, items, NOW)] == [
         ("archive/b", RetentionAction.DELETE)
     ]
 
@@ -64,7 +64,7 @@ def test_nothing_goes_before_its_day_and_the_order_of_items_does_not_matter(give
         ("session", RetentionAction.DELETE): 365,
         ("log", RetentionAction.DELETE): 30,
     }
-    assert all(move.age_days >= limits[move.item.kind, move.deed] for move in moves)
+    assert all(move.age_days >= limits[move.item.kind, move.action] for move in moves)
     assert {move.item.name for move in moves} == {
         one.name for one, (kind, age) in zip(items, given_items, strict=True)
         if age >= {"session": 182, "log": 30, "other": 10**6}[kind]

@@ -16,7 +16,7 @@ def test_usage_adds_like_numbers_do(one, two, three):
 
 
 def test_the_whole_is_the_sum_of_its_classes():
-    usage = Usage(input=1, output=2, cache_read=4, cache_write_5m=8, cache_write_1h=16, web_searches=32)
+    usage = Usage(input_tokens=1, output_tokens=2, cache_read_tokens=4, cache_write_5m_tokens=8, cache_write_1h_tokens=16, web_searches=32)
 
     assert usage.cache_write == 24
     assert usage.prompt == 29
@@ -27,7 +27,7 @@ def test_the_whole_is_the_sum_of_its_classes():
 def test_only_nothing_is_nothing(usage):
     assert bool(usage) == (usage != Usage())
     assert bool(Usage(web_searches=1))
-    assert bool(Usage(1) - Usage(output=1))
+    assert bool(Usage(1) - Usage(output_tokens=1))
 
 
 def test_a_clients_total_is_the_sum_of_its_models():

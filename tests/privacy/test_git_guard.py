@@ -81,8 +81,8 @@ def test_each_file_of_ours_is_named_with_its_rule(repository):
         verdict.path.rsplit("/", 1)[1]: verdict for verdict in git_guard.check_repository(PersonGit(repository))
     }
 
-    assert verdicts["metrics.jsonl"].fine
-    assert not verdicts["debug.jsonl"].fine
+    assert verdicts["metrics.jsonl"].is_allowed
+    assert not verdicts["debug.jsonl"].is_allowed
     assert "debug" in verdicts["debug.jsonl"].rule
     assert "main.py" not in verdicts
 
@@ -92,7 +92,7 @@ def test_what_would_be_added_is_reported_before_it_is(repository):
 
     (verdict,) = git_guard.check_repository(PersonGit(repository))
 
-    assert (verdict.state, verdict.fine) == ("addable", False)
+    assert (verdict.state, verdict.is_allowed) == ("addable", False)
 
     (repository / ".gitignore").write_text(tiers.render_gitignore(tiers.layout_of("retro")))
     assert git_guard.check_repository(PersonGit(repository)) == []
@@ -105,8 +105,8 @@ def test_a_staged_secret_is_found_and_only_shown_masked(repository):
 
     (verdict,) = git_guard.check_repository(PersonGit(repository))
 
-    assert not verdict.fine
-    assert one.secret not in verdict.why
+    assert not verdict.is_allowed
+    assert one.secret not in verdict.reason
 
 
 def test_a_folder_without_git_is_not_found(tmp_path):
@@ -137,7 +137,7 @@ def test_a_secret_is_found_staged_and_in_what_is_pushed(name, repository):
 
     leaving = verdicts_of(repository, f"refs/heads/main {sha(repository)} refs/heads/main {ZERO}")
 
-    assert [verdict.fine for verdict in (*staged, *leaving)] == [False, False]
+    assert [verdict.is_allowed for verdict in (*staged, *leaving)] == [False, False]
     assert TOKEN not in str([staged, leaving])
 
 
@@ -205,7 +205,7 @@ def test_a_private_file_of_ours_does_not_leave_with_a_push(pushing):
 
     (verdict,) = verdicts_of(pushing, f"refs/heads/main {sha(pushing)} refs/heads/main {sha(pushing, 'origin/main')}")
 
-    assert "do not belong in git" in verdict.why
+    assert "do not belong in git" in verdict.reason
 
 
 @pytest.mark.parametrize("program", ["", "#!/bin/sh\nexit 3\n", "#!/bin/sh\nkill -9 $$\n"])

@@ -90,7 +90,7 @@ def test_no_secret_is_left_in_what_is_redacted():
         assert isinstance(redacted.value, Clean)
         assert redacted.secrets >= 1
         assert one.secret not in redacted.value.text
-        assert all(one.secret not in finding.masked for finding in findings)
+        assert all(one.secret not in finding.masked_value for finding in findings)
 
 
 def test_known_values_are_taken_out_however_they_are_written():

@@ -66,7 +66,7 @@ def test_consents_written_at_once_are_all_kept(tmp_path):
         list(pool.map(trust.allow_rows, [tmp_path / str(number) for number in range(10)]))
 
     assert all(trust.consent_for(f"run {number}").digest for number in range(40))
-    assert all(trust.consent_for(tmp_path / str(number)).rows for number in range(10))
+    assert all(trust.consent_for(tmp_path / str(number)).allows_rows for number in range(10))
 
 
 def test_rows_and_settings_of_a_repository_are_allowed_apart(tmp_path):
@@ -76,7 +76,7 @@ def test_rows_and_settings_of_a_repository_are_allowed_apart(tmp_path):
 
     assert trust.is_allowed(tmp_path, {"push": True})
     trust.grant(tmp_path, {"push": True})
-    assert not trust.consent_for(tmp_path).rows
+    assert not trust.consent_for(tmp_path).allows_rows
 
 
 def test_consent_for_half_a_character_is_recorded(tmp_path):

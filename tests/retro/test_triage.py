@@ -158,4 +158,4 @@ def test_a_published_issue_says_how_much_was_removed(tmp_path):
     public = json.loads((room.root / path).read_text())
     assert public["removed"] == {"secrets": 2, "personal": 2}
     assert token not in str(public)
-    assert room.load_board().issues[name].published
+    assert room.load_board().issues[name].is_published

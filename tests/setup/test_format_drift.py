@@ -35,7 +35,7 @@ TOOLS = {
 def test_what_is_on_file_is_no_drift():
     told = compare_formats([[{"type": "user", "uuid": "1"}, {"type": "user", "uuid": "2", "isMeta": True}]], ON_FILE)
 
-    assert (bool(told), told.records) == (False, 2)
+    assert (bool(told), told.record_count) == (False, 2)
     assert not compare_formats([], ON_FILE)
 
 
@@ -75,7 +75,7 @@ def test_damaged_lines_are_passed_over(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_bytes(b'{"type":"user","uuid":"1"}\n\xff\n[1]\n{"type":"us')
 
-    assert compare_formats([read_json_objects(path)], ON_FILE).records == 1
+    assert compare_formats([read_json_objects(path)], ON_FILE).record_count == 1
 
 
 def test_the_pinned_agent_writes_what_is_on_file(bench):

@@ -8,7 +8,7 @@ from hooking import payload, run_hook
 
 
 def whats(settings, home, tmp_path, versions=("2.1.325",)):
-    return [finding.what for finding in hook_findings(settings, home, versions, tmp_path / "tmp")]
+    return [finding.kind for finding in hook_findings(settings, home, versions, tmp_path / "tmp")]
 
 
 def test_a_sound_installation_has_no_findings(tmp_path):
@@ -25,7 +25,7 @@ def test_no_hook_broken_settings_and_missing_events_are_found(tmp_path):
 
     apply_change(plan_install(settings, [], Path(sys.executable)))
     (finding,) = hook_findings(settings, home, ["2.1.325"], tmp_path)
-    assert ("PostToolUseFailure" in finding.which, finding.fix) == (True, "flightlog init")
+    assert ("PostToolUseFailure" in finding.subject, finding.fix) == (True, "flightlog init")
 
     settings.write_text("{")
     assert "cannot be read" in whats(settings, home, tmp_path)[0]
@@ -51,7 +51,7 @@ def test_a_status_line_that_points_nowhere_is_found(tmp_path):
 
     (found,) = status_line_findings(settings)
 
-    assert ("status line points to a missing program" in found.what, found.fix) == (True, "flightlog init")
+    assert ("status line points to a missing program" in found.kind, found.fix) == (True, "flightlog init")
 
 
 def test_lost_records_are_found(tmp_path):

@@ -38,7 +38,7 @@ def test_forks_return_what_one_process_returns(tmp_path):
     alone = [scan_usage(read.file) for read in reads]
     assert all(each.packed for each in scans)
     assert rows_of(scans) == rows_of(alone)
-    assert [(each.end, each.read) for each in scans] == [(each.end, each.read) for each in alone]
+    assert [(each.end, each.bytes_read) for each in scans] == [(each.end, each.bytes_read) for each in alone]
 
 
 def test_little_work_is_done_here(tmp_path):

@@ -24,7 +24,7 @@ def test_a_second_process_reads_what_one_reads(tmp_path):
     alone, ahead = list(read_all(few, read_records)), list(read_all(many, read_records))
 
     assert alone == ahead == [read_records(each.file.path, 0) for each in few]
-    assert [each.records[0].said for each in ahead] == ["word0", "word1", "word2", "word3", "word4"]
+    assert [each.records[0].text for each in ahead] == ["word0", "word1", "word2", "word3", "word4"]
 
 
 def test_a_missing_file_says_so(tmp_path):

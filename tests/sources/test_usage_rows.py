@@ -33,14 +33,14 @@ def test_what_was_packed_comes_back_as_it_was(rows, totals):
 
 def test_what_all_rows_say_alike_is_written_once():
     said = "a session with a name that is long enough to be seen"
-    rows = [UsageLine(str(n), said, said, n, 0, 0, 0, 0, 0, n, said, str(n), "", aborted=False) for n in range(100)]
+    rows = [UsageLine(str(n), said, said, n, 0, 0, 0, 0, 0, n, said, str(n), "", is_aborted=False) for n in range(100)]
     assert pack_rows(rows, []).count(said.encode()) == 3
 
 
 @pytest.mark.parametrize("cut", range(9))
 def test_columns_that_do_not_fit_together_are_refused(cut):
     rows = [
-        UsageLine(str(n), "s", "m", n, n, n, n, n, n, n, str(n), str(n), str(n), aborted=bool(n % 2)) for n in range(3)
+        UsageLine(str(n), "s", "m", n, n, n, n, n, n, n, str(n), str(n), str(n), is_aborted=bool(n % 2)) for n in range(3)
     ]
     packed = bytearray(pack_rows(rows, []))
     at = [place for place, byte in enumerate(packed) if byte == 0x93][cut]  # where a column of three begins

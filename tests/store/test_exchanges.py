@@ -87,8 +87,8 @@ def test_of_a_history_that_grew_only_what_is_new_is_cut(tmp_path):
     two = pieces.store_body(body(52), one)
 
     assert len(two.own_chunks) == 2
-    assert all(a is b for a, b in zip(one.parts[: two.keep], two.parts, strict=False))
-    assert two.keep + two.tail == len(one.parts)
+    assert all(a is b for a, b in zip(one.parts[: two.prefix_chunks], two.parts, strict=False))
+    assert two.prefix_chunks + two.suffix_chunks == len(one.parts)
     assert b"".join(two.parts) == body(52)
     shorter = pieces.store_body(body(20), pieces.store_body(body(60), two))
     assert shorter.digest == hashlib.sha256(body(20)).hexdigest()

@@ -66,7 +66,7 @@ def numbers(path: Path) -> list[int]:
 def split(path: Path) -> tuple[list[bytes], list[tuple[int, int, str]]]:
     items = list(read_lines(path))
     sound = [item.data for item in items if isinstance(item, JsonlLine)]
-    return sound, [(item.offset, item.length, item.why) for item in items if isinstance(item, Damage)]
+    return sound, [(item.offset, item.length, item.reason) for item in items if isinstance(item, Damage)]
 
 
 def test_lines_come_back_in_order_with_their_places(tmp_path):
@@ -303,7 +303,7 @@ def test_following_in_pieces_reads_what_reading_at_once_does(tmp_path_factory, s
     for size in [*range(0, len(whole), step), len(whole)]:
         log.write_bytes(whole[:size])
         for item in read_lines(log, at):
-            if isinstance(item, Damage) and item.why == TORN_TAIL:
+            if isinstance(item, Damage) and item.reason == TORN_TAIL:
                 break
             seen.append(item)
             at = item.offset + item.length
@@ -383,4 +383,4 @@ def _kill_writers(tmp_path, *, writers, kills):
     assert acked <= set(kept)
     assert len(kept) == len(set(kept))
     assert len(kept) - len(acked) <= kills + writers  # what was written and not yet acknowledged
-    assert all(item.why in {"torn", TORN_TAIL} for item in items if isinstance(item, Damage))
+    assert all(item.reason in {"torn", TORN_TAIL} for item in items if isinstance(item, Damage))

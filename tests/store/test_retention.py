@@ -37,7 +37,7 @@ def test_files_and_directories_are_archived_or_deleted_and_the_rest_stays(tmp_pa
 
     outcome = carry_out_moves(tmp_path, moves, no_summary)
 
-    assert outcome.done == tuple(moves)
+    assert outcome.completed == tuple(moves)
     assert tree(tmp_path) == ["archive/s2/log.json", "s3/log.json"]
 
 
@@ -48,7 +48,7 @@ def test_a_summary_that_fails_keeps_everything_it_would_have_told_of(tmp_path):
 
     assert tree(tmp_path) == ["b", "sum.md"]
     assert (tmp_path / "sum.md").read_text() == "a\n"
-    assert [(left.item.name, why.startswith("no summary")) for left, why in outcome.left] == [("b", True)]
+    assert [(left.item.name, why.startswith("no summary")) for left, why in outcome.failed] == [("b", True)]
 
 
 def test_an_empty_summary_is_no_summary(tmp_path):
@@ -57,7 +57,7 @@ def test_an_empty_summary_is_no_summary(tmp_path):
     outcome = carry_out_moves(tmp_path, [move("a", summary="sum.md")], lambda *_: b" \n")
 
     assert tree(tmp_path) == ["a"]
-    assert len(outcome.left) == 1
+    assert len(outcome.failed) == 1
 
 
 def test_nothing_outside_the_root_is_touched(tmp_path):
@@ -66,7 +66,7 @@ def test_nothing_outside_the_root_is_touched(tmp_path):
 
     outcome = carry_out_moves(tmp_path / "root", [move("link"), move("link/y"), move("../precious")], no_summary)
 
-    assert outcome.done == ()
+    assert outcome.completed == ()
     assert (tmp_path / "precious" / "y").exists()
 
 
@@ -75,14 +75,14 @@ def test_an_archive_is_never_overwritten(tmp_path):
 
     outcome = carry_out_moves(tmp_path, [move("a", RetentionAction.ARCHIVE, target="archive/a")], no_summary)
 
-    assert "already" in outcome.left[0][1]
+    assert "already" in outcome.failed[0][1]
     assert tree(tmp_path) == ["a", "archive/a"]
 
 
 def test_what_is_gone_already_is_told(tmp_path):
     outcome = carry_out_moves(tmp_path, [move("nobody")], no_summary)
 
-    assert outcome.left[0][1] == "it is gone already"
+    assert outcome.failed[0][1] == "it is gone already"
 
 
 SCENARIO = """

@@ -25,11 +25,11 @@ def line(record: object, *, ascii_only: bool = False) -> bytes:
 
 
 def found(data: bytes) -> list[bytes]:
-    return [data[span.start : span.end] for span in iter_spans(data) if not span.why]
+    return [data[span.start : span.end] for span in iter_spans(data) if not span.reason]
 
 
 def lost(data: bytes) -> list[tuple[bytes, str]]:
-    return [(data[span.start : span.end], span.why) for span in iter_spans(data) if span.why]
+    return [(data[span.start : span.end], span.reason) for span in iter_spans(data) if span.reason]
 
 
 @given(records, st.booleans())

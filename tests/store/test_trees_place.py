@@ -65,7 +65,7 @@ def test_repositories_inside_are_plain_files_and_said_so(work):
     (work / "lib/new").write_text("new")
     after = trees.save_snapshot("next")
 
-    assert before.nested == after.nested == ("lib", "lib/inner")
+    assert before.nested_repositories == after.nested_repositories == ("lib", "lib/inner")
     assert kinds(trees, None, before) == {"lib/f": "added", "lib/inner/f": "added"}
     assert kinds(trees, before, after) == {"lib/inner/f": "modified", "lib/new": "added"}
 
@@ -101,10 +101,10 @@ def test_a_file_that_is_too_large_or_not_a_file_is_left_out_and_named(work):
     after = trees.save_snapshot("next")
 
     assert set(kinds(trees, None, before)) == {"grows"}
-    assert before.left_out == (SkippedPath("large", "larger than 1000 bytes"),)
-    assert {each.path for each in after.left_out} == {"grows", "large"}
+    assert before.omitted_files == (SkippedPath("large", "larger than 1000 bytes"),)
+    assert {each.path for each in after.omitted_files} == {"grows", "large"}
     assert kinds(trees, before, after) == {"grows": "deleted"}
-    assert trees.find_snapshot("next").left_out == after.left_out
+    assert trees.find_snapshot("next").omitted_files == after.omitted_files
     trees.restore_snapshot(after)
     assert (work / "grows").stat().st_size == 1001
 
@@ -137,7 +137,7 @@ def test_ignored_files_are_kept_or_left_by_policy_and_one_asked_for_by_name_is_s
     )
 
     assert set(kinds(keeps, None, kept)) == {".gitignore", "a.log"}
-    assert kept.left_out == (SkippedPath("node_modules", "not watched"),)
+    assert kept.omitted_files == (SkippedPath("node_modules", "not watched"),)
     assert set(kinds(leaves, None, left)) == {".gitignore"}
     assert kinds(leaves, left, seen) == {"a.log": "added", "node_modules/x/index.js": "added"}
     leaves.restore_snapshot(left)

@@ -36,7 +36,7 @@ def test_from_every_kind_to_every_kind(project, whole):
     starts = {kind: f"{kind}:{whole.items_of_kind(kind)[0].address}" for kind in KINDS if kind != "commit"}
     starts["commit"] = project.commit[:10]
     reached = {
-        kind: {each.kind for each in build_trace(written, project.ground()).found} for kind, written in starts.items()
+        kind: {each.kind for each in build_trace(written, project.ground()).links} for kind, written in starts.items()
     }
 
     missing = {kind: set(KINDS) - {kind} - found for kind, found in reached.items()}
@@ -58,11 +58,11 @@ def test_a_commit_leads_to_the_steps_that_wrote_its_lines_and_to_the_one_that_ma
 def test_of_each_kind_the_nearest_is_told_and_how_near_it_is(project):
     told = build_trace(f"{project.session}#1.3", project.ground())
 
-    assert {each.near for each in told.items_of_kind("task")} == {"here"}
-    assert {each.near for each in told.items_of_kind("commit")} == {"same turn"}
-    assert [each.near for each in told.items_of_kind("run")] == ["same commit"]
+    assert {each.distance for each in told.items_of_kind("task")} == {"here"}
+    assert {each.distance for each in told.items_of_kind("commit")} == {"same turn"}
+    assert [each.distance for each in told.items_of_kind("run")] == ["same commit"]
     (request,) = told.items_of_kind("request")
-    assert request.near == "here"
+    assert request.distance == "here"
     assert build_trace(request.address, project.ground()).items_of_kind("step")[0].address == f"{project.session}#1.3"
 
 
@@ -75,7 +75,7 @@ def test_a_link_that_leads_nowhere_is_said(project):
     told = build_trace(f"issue:{issue}", project.ground())
     ran = project.flightlog("trace", f"issue:{issue}")
 
-    why = {each.names: each.why for each in told.broken}
+    why = {each.target: each.reason for each in told.broken_links}
     assert why[f"{project.session}#9"] == "no such turn in the recording"
     assert why[f"{project.session}#1.77"] == "no such step in the recording"
     assert why[f"{gone}#1.1"].startswith("no session starts with")
@@ -91,7 +91,7 @@ def test_a_recording_that_was_deleted_breaks_the_links_of_its_rows(project, tmp_
 
     told = build_trace("row:chat-", elsewhere)
 
-    assert next(each.why for each in told.broken if each.by.startswith("row:")).startswith("no session starts with")
+    assert next(each.reason for each in told.broken_links if each.source.startswith("row:")).startswith("no session starts with")
 
 
 def test_what_is_not_there_or_not_clear_is_refused(project):
@@ -176,7 +176,7 @@ def test_blame_names_the_prompt_of_a_line_that_is_not_committed_and_of_one_that_
     assert told[1].prompt == "Begin the sum at nought."
     assert told[1].commit == ""
     assert told[0].step != told[1].step
-    assert (told[3].step, told[3].how) == ("", "no recorded edit holds this line")
+    assert (told[3].step, told[3].attribution) == ("", "no recorded edit holds this line")
 
 
 def test_blame_says_no_more_than_it_knows(project, tmp_path):

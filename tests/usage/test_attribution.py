@@ -49,7 +49,7 @@ def test_each_response_counts_once_as_the_whole_of_one_line_with_most_output(sai
     assert sorted(response.message_id for response in ledger.responses) == sorted({line.message_id for line in said})
     for response in ledger.responses:
         same = [line for line in said if line.message_id == response.message_id]
-        assert response.usage.output == max(line.usage.output for line in same)
+        assert response.usage.output_tokens == max(line.usage.output for line in same)
         assert (response.usage, response.model, response.at_ms) in [
             (each.usage, each.model, each.at_ms) for each in same
         ]
@@ -77,7 +77,7 @@ def test_the_main_thread_wins_over_a_replay_then_the_earlier_line():
     later = replace(LINE, at_ms=2000)
 
     assert attribute_responses([side, later, LINE], {}).responses == (LINE,)
-    assert attribute_responses([replace(side, usage=Usage(10, 6)), LINE], {}).responses[0].usage.output == 6
+    assert attribute_responses([replace(side, usage=Usage(10, 6)), LINE], {}).responses[0].usage.output_tokens == 6
 
 
 def test_a_fork_that_began_later_only_copies():
@@ -103,7 +103,7 @@ def test_a_copy_that_saw_more_of_the_stream_fills_the_originals_account():
 
     (response,) = attribute_responses([LINE, copy], {"s1": 1, "s2": 2}).responses
 
-    assert (response.session, response.project, response.usage.output) == ("s1", "/shop", 50)
+    assert (response.session, response.project, response.usage.output_tokens) == ("s1", "/shop", 50)
 
 
 # The same laws through real files.

@@ -61,8 +61,8 @@ def test_a_report_of_digests_equals_a_report_of_responses(group, by, zone):
 
     assert told.total.usage == total(items).usage
     for ours, theirs in zip([row for row in told.rows if row.responses], rows(items, by, zone), strict=True):
-        assert (ours.key, ours.usage, ours.responses, ours.sessions, ours.models, ours.unpriced) == (
-            theirs.key, theirs.usage, theirs.responses, theirs.sessions, theirs.models, theirs.unpriced,
+        assert (ours.key, ours.usage, ours.responses, ours.sessions, ours.models, ours.unpriced_models) == (
+            theirs.key, theirs.usage, theirs.responses, theirs.sessions, theirs.models, theirs.unpriced_models,
         )  # fmt: skip
         assert ours.cost.source == theirs.cost.source
         assert ours.cost.usd == (None if theirs.cost.usd is None else pytest.approx(theirs.cost.usd, abs=1e-8))

@@ -199,7 +199,7 @@ def test_a_file_rewritten_in_place_is_read_again(tmp_path):
         file.write(reply("a", 9) + reply("b", 2))
     os.utime(path, ns=(1, 1))
 
-    assert told(tmp_path, tmp_path / "index.db")[0].total.usage.output == 11
+    assert told(tmp_path, tmp_path / "index.db")[0].total.usage.output_tokens == 11
 
 
 def test_the_index_is_for_its_owner_only(tmp_path):
@@ -235,7 +235,7 @@ def test_an_index_that_cannot_be_written_costs_no_answer(tmp_path):
     put(tmp_path, "s", reply("a"))
     (tmp_path / "file").write_text("in the way")
 
-    assert told(tmp_path, tmp_path / "file" / "index.db")[0].total.usage.output == 5
+    assert told(tmp_path, tmp_path / "file" / "index.db")[0].total.usage.output_tokens == 5
 
 
 def test_two_reports_at_once_do_not_spoil_the_index(tmp_path):
@@ -294,7 +294,7 @@ def test_dying_at_any_system_call_of_an_update_leaves_an_index_that_heals(tmp_pa
 
     def check(root, _):
         report, _ = told(root / "agent", root / "home" / "index.db")
-        assert report.total.usage.output == 55
+        assert report.total.usage.output_tokens == 55
         assert told(root / "agent", root / "home" / "index.db")[1].decoded == 0
 
     assert len(kill_everywhere(SYNC, tmp_path, prepare, check)) > 5
@@ -341,7 +341,7 @@ def test_of_two_who_make_the_index_at_once_the_second_leaves_it_alone(tmp_path):
     early.save()
 
     report, work = told(tmp_path, tmp_path / "index.db")
-    assert (report.total.usage.output, work.opened) == (30, 0)
+    assert (report.total.usage.output_tokens, work.opened) == (30, 0)
 
 
 def test_several_breakdowns_read_the_files_once(tmp_path):
@@ -374,6 +374,6 @@ def test_damage_takes_no_sound_response_with_it(tmp_path):
     (session,) = Archive([str(tmp_path)]).iter_sessions()
 
     assert report.total.responses == 6
-    assert report.total.usage.output == 60
+    assert report.total.usage.output_tokens == 60
     assert sorted(step.message_id for step in session.steps) == [f"m{number}" for number in range(6)]
     assert len(session.damage) >= 5

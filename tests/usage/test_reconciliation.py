@@ -71,5 +71,5 @@ def test_eighteen_recordings_equal_the_client_exactly_and_nine_sessions_are_expl
     for truth in exact:
         if not truth.inherited:
             assert truth.recorded == truth.client.usage
-            assert round(truth.recorded_usd, 6) == round(truth.client.total_usd, 6)
+            assert round(truth.recorded_usd, 6) == round(truth.client.cost_usd, 6)
     assert len(EXPLAINED) == 9

@@ -125,7 +125,7 @@ def test_without_a_word_of_the_client_an_unknown_model_stays_unknown():
     for said in ({}, elsewhere, unsaid):
         (item,) = price_responses([mystery], said)
         assert item.cost == Cost(None, CostSource.UNKNOWN)
-        assert total([item]).unpriced == ("mystery",)
+        assert total([item]).unpriced_models == ("mystery",)
 
 
 def test_a_known_price_is_not_replaced_by_the_clients():
@@ -152,7 +152,7 @@ def test_a_total_counts_responses_sessions_and_models():
     told = total(items, "key")
 
     assert (told.key, told.responses, told.sessions) == ("key", 2, 2)
-    assert (told.models, told.unpriced) == (("claude-opus-5-5", "mystery"), ("mystery",))
+    assert (told.models, told.unpriced_models) == (("claude-opus-5-5", "mystery"), ("mystery",))
     assert (told.first_ms, told.last_ms) == (1793620800000, 1793620800001)
     assert total([]).usage == Usage()
     assert isinstance(items[0], PricedResponse)

@@ -71,7 +71,7 @@ def test_any_recording_can_be_told_counted_and_exported(records):
         session = door.read_session(SESSION)
         report = door.usage_report(Breakdown.DAY, UTC)
         told = list(entries(SessionFile(str(Path(folder) / f"projects/shop/{SESSION}.jsonl"), SESSION, 0, 0)))
-        lines = list(render_session(session, RenderOptions(full=True)))
+        lines = list(render_session(session, RenderOptions(is_full=True)))
 
     items = [item for item in told if not isinstance(item, Damage)]
     for form in (as_text, as_markdown, as_html):
@@ -79,12 +79,12 @@ def test_any_recording_can_be_told_counted_and_exported(records):
     json.loads(as_json(session))
     feed = FollowFormatter()
     assert sum(len(list(feed.render_lines(item))) for item in items) > 0
-    assert {damage.why for damage in session.damage} <= {"lone surrogate"}
+    assert {damage.reason for damage in session.damage} <= {"lone surrogate"}
     assert len(items) >= len(records)
-    assert session.records == len({item.key for item in items})
+    assert session.record_count == len({item.key for item in items})
     assert report.total.responses >= 0
     unknown = {item.event.kind for item in items if isinstance(item.event, UnknownRecord)}
-    assert {kind for kind, _ in session.unknown} == unknown
+    assert {kind for kind, _ in session.unknown_record_types} == unknown
 
 
 # What a trajectory may say of a recording in which ids were lost or times changed; its own shape is never at fault.

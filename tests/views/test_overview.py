@@ -8,9 +8,9 @@ from flightlog.views.session.outline import SessionSummary, TurnCost
 
 COST = Cost(1.0, CostSource.TABLE)
 ONE = SessionSummary(
-    "s1", "a", "title", "/shop", "", "", 0, 0, 2, 3, 0, 0, 0, (), Usage(), COST, None, changed_ms=100 * DAY_MS
+    "s1", "a", "title", "/shop", "", "", 0, 0, 2, 3, 0, 0, 0, (), Usage(), COST, None, modified_ms=100 * DAY_MS
 )
-TOLD = Overview(1, 1, 2, Usage(10), COST, 0.0, 0, DAY_MS, None, (), (), 30, 0, 0, sample=False)
+TOLD = Overview(1, 1, 2, Usage(10), COST, 0.0, 0, DAY_MS, None, (), (), 30, 0, 0, is_sample=False)
 
 
 def said(**fields):
@@ -19,12 +19,12 @@ def said(**fields):
 
 def test_what_is_deleted_within_the_days_is_named_the_first_first():
     old, older, new = (
-        replace(ONE, session=name, changed_ms=day * DAY_MS) for name, day in (("b", 77), ("a", 76), ("c", 78))
+        replace(ONE, session=name, modified_ms=day * DAY_MS) for name, day in (("b", 77), ("a", 76), ("c", 78))
     )
 
     told = find_expiring_sessions([new, old, older], 30, 100 * DAY_MS, 7)
 
-    assert [(each.session, each.deleted_ms) for each in told] == [("a", 106 * DAY_MS), ("b", 107 * DAY_MS)]
+    assert [(each.session, each.deletion_ms) for each in told] == [("a", 106 * DAY_MS), ("b", 107 * DAY_MS)]
 
 
 def test_projects_rank_by_turns_then_cost_and_a_session_without_one_counts_for_none():
@@ -61,7 +61,7 @@ def test_only_what_is_true_is_said():
 
 
 def test_samples_are_never_taken_for_the_persons_own():
-    commands = [fact.next for fact in iter_facts(replace(TOLD, sample=True), UTC)]
+    commands = [fact.next_command for fact in iter_facts(replace(TOLD, is_sample=True), UTC)]
 
     assert all("--samples" in command for command in commands[:-1])
     assert commands[-1] == "flightlog demo"

@@ -52,7 +52,7 @@ def test_long_output_is_cut_with_the_command_that_shows_it_all(tmp_path):
     session = archive(tmp_path, "2.1.325/odd-outputs").read_session("594c6bc1")
 
     cut = as_text(render_session(session, RenderOptions()))
-    full = as_text(render_session(session, RenderOptions(full=True)))
+    full = as_text(render_session(session, RenderOptions(is_full=True)))
 
     assert "more lines: flightlog session show '594c6bc1-d246-5547-b378-0a129fb1d46e#1.1' --full" in cut
     assert "more lines" not in full

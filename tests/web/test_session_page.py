@@ -18,7 +18,7 @@ def shown(row):
     item = row.item
     subagents = [subagent.id for subagent in row.subagents]
     if isinstance(item, Turn):
-        return (row.id, row.kind, item.prompt, item.kind, item.at_ms, item.rewound, subagents)
+        return (row.id, row.kind, item.prompt, item.kind, item.at_ms, item.is_rewound, subagents)
     return (row.id, row.kind, item, row.failure_count, subagents)
 
 
@@ -47,7 +47,7 @@ def test_long_texts_stay_in_the_recording(tmp_path):
     found = archive(tmp_path, "2.1.325/odd-outputs")
     held = held_of(found)
 
-    longest = max(len(call.output) for row in every(held) if isinstance(row.item, Step) for call in row.item.calls)
+    longest = max(len(call.output) for row in every(held) if isinstance(row.item, Step) for call in row.item.tool_calls)
 
     assert longest > 1_500
     assert held.size < 1_500
@@ -61,7 +61,7 @@ def test_a_recording_that_vanished_is_said_to_be_gone(tmp_path):
 
     told = every(held)
 
-    steps = [row for row, mark in zip(told, held.thread_of().marks, strict=True) if mark == RowMark.STEP]
+    steps = [row for row, mark in zip(told, held.thread_of().row_kinds, strict=True) if mark == RowMark.STEP]
     assert {(row.kind, row.item) for row in steps} == {(RowKind.NOTE, GONE)}
 
 

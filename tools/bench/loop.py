@@ -57,7 +57,7 @@ def fill(top: Path, count: int) -> tuple[Path, list[float]]:
     told = parse_plan(data)
     book = LoopStore(directory, redact_plan(told, redactor), open_runtime(), redactor)
     book.append(
-        events.LoopStarted("session-001", "long", "long", hash_plan(data), 1, told.config, told.budgets, mark="m")
+        events.LoopStarted("session-001", "long", "long", hash_plan(data), 1, told.config, told.budgets, marker="m")
     )
     times, blocks = [], []
     for number in range(count // 5):
@@ -79,7 +79,7 @@ def round_of(number: int) -> list[events.Event]:
         events.DecisionMade(name, "execute", 0.9, 0.9, "low risk", (("skip", 0.3),), {"execution": 0.0}),
         events.TaskStarted(name, attempt, "work", "k"),
         events.UsageRecorded(name, attempt, f"msg_{number}", "claude-opus-5-5", 1200, 0.01),
-        events.AttemptEnded(name, attempt, "success", 1.0, 0, progress=True, said=f"round {number} is done"),
+        events.AttemptEnded(name, attempt, "success", 1.0, 0, made_progress=True, last_message=f"round {number} is done"),
         events.RecoveryStarted(name, attempt, "repeat", f"round {number}: not done yet"),
     ]
 

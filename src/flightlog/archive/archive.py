@@ -149,7 +149,7 @@ class Archive:
             for summary in _report_progress(summaries, progress, len(files)):
                 row = usage_rows.get(summary.session)
                 if summary.session in damaged:
-                    summary = replace(summary, damaged=max(summary.damaged, 1))  # noqa: PLW2901
+                    summary = replace(summary, damage_count=max(summary.damage_count, 1))  # noqa: PLW2901
                 yield replace(summary, usage=row.usage, cost=row.cost) if row else summary
 
     def search_records(self, query: SearchQuery, limit: int) -> list[tuple[SearchResult, str]]:
@@ -205,7 +205,7 @@ class Archive:
     def first_cwd(self, recording: SessionFiles) -> str:
         """Return the directory a session began in; reads up to the first record that has it."""
         entries = (entry for entry in self.iter_file_entries(recording.files) if isinstance(entry, Entry))
-        return next((entry.scene.cwd for entry in entries if entry.scene.cwd), "")
+        return next((entry.context.cwd for entry in entries if entry.context.cwd), "")
 
     def thread_contexts(self, prefix: str) -> dict[str, ThreadContext]:
         """Return what the model was given in each thread, and which responses are copies."""
@@ -213,7 +213,7 @@ class Archive:
         contexts = self._source.thread_contexts(recording.files)
         if recording.main is not None:
             main = contexts.get("", ThreadContext())
-            contexts[""] = replace(main, copied=main.copied | self._copied_responses(recording.main))
+            contexts[""] = replace(main, copied_message_ids=main.copied_message_ids | self._copied_responses(recording.main))
         return contexts
 
     def read_entries_at(self, locations: Iterable[RecordLocation]) -> Iterator[Entry]:
@@ -242,7 +242,7 @@ class Archive:
                     start = 0
                 if file.size > start:
                     for item in self._source.entries(file, start):
-                        if isinstance(item, SubagentInfo) or (isinstance(item, Damage) and item.why == TORN_TAIL):
+                        if isinstance(item, SubagentInfo) or (isinstance(item, Damage) and item.reason == TORN_TAIL):
                             break
                         start = item.offset + item.length
                         if isinstance(item, Damage):
@@ -303,7 +303,7 @@ class Archive:
         return sorted(self.recordings.values(), key=lambda recording: (-recording.changed_ms, recording.session))
 
     def _summarize_session(self, session: str) -> SessionSummary:
-        return replace(self.read_outline(session).summary, changed_ms=self.recordings[session].changed_ms)
+        return replace(self.read_outline(session).summary, modified_ms=self.recordings[session].changed_ms)
 
     def _fold_session(self, recording: SessionFiles) -> Session:
         return fold_session(recording.session, recording.agent, price, self._iter_items(recording))

@@ -70,7 +70,7 @@ def build_rows(session: Session) -> dict[str, list[Row]]:
     return {
         "sessions": [_session_row(session, [step for _, step in steps])],
         "steps": [_step_row(address, step) for address, step in steps],
-        "tool_calls": [_tool_call_row(address, step, call) for address, step in steps for call in step.calls],
+        "tool_calls": [_tool_call_row(address, step, call) for address, step in steps for call in step.tool_calls],
     }
 
 
@@ -87,7 +87,7 @@ def _session_row(session: Session, steps: list[Step]) -> Row:
         "ended_ms": session.ended_ms,
         "turns": len(session.turns),
         "steps": len(steps),
-        "tool_calls": sum(len(step.calls) for step in steps),
+        "tool_calls": sum(len(step.tool_calls) for step in steps),
         "subagents": len(session.subagents),
         "models": list(dict.fromkeys(step.model for step in steps if step.model)),
         **_token_counts(sum((step.usage for step in steps), Usage())),
@@ -104,10 +104,10 @@ def _step_row(address: Address, step: Step) -> Row:
         "stop_reason": step.stop_reason,
         "text": "\n".join(block.text for block in step.content if isinstance(block, Text)),
         "thinking": "\n".join(block.text for block in step.content if isinstance(block, Thinking)),
-        "tools": [call.name for call in step.calls],
+        "tools": [call.name for call in step.tool_calls],
         **_token_counts(step.usage),
         "cost_usd": step.cost.usd,
-        "aborted": step.aborted,
+        "aborted": step.is_aborted,
     }
 
 
@@ -119,7 +119,7 @@ def _tool_call_row(address: Address, step: Step, call: ToolCall) -> Row:
         "input": msgspec.json.encode(call.input).decode(),
         "output": None if call.result is None else call.output,
         "is_error": call.is_error,
-        "denied": call.denied,
+        "denied": call.denial_reason,
         "started_ms": call.started_ms,
         "ended_ms": call.ended_ms,
     }
@@ -131,7 +131,7 @@ def _address_columns(address: Address, step: Step) -> Row:
 
 
 def _token_counts(usage: Usage) -> Row:
-    counts = (usage.input, usage.output, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h)
+    counts = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_5m_tokens, usage.cache_write_1h_tokens)
     return dict(zip(_TOKENS.split(), counts, strict=True))
 
 

@@ -41,14 +41,14 @@ class SearchQuery(Struct, frozen=True):
     words: tuple[str, ...] = ()
     project: str = ""
     since_ms: int = 0
-    cost_from: float | None = None
-    cost_to: float | None = None
+    cost_min_usd: float | None = None
+    cost_max_usd: float | None = None
 
     def matches_cost(self, usd: float | None) -> bool:
         """Return whether `usd` is in the range; an unknown cost is in no range."""
-        if self.cost_from is None and self.cost_to is None:
+        if self.cost_min_usd is None and self.cost_max_usd is None:
             return True
-        return usd is not None and (self.cost_from or 0.0) <= usd and (self.cost_to is None or usd <= self.cost_to)
+        return usd is not None and (self.cost_min_usd or 0.0) <= usd and (self.cost_max_usd is None or usd <= self.cost_max_usd)
 
 
 def parse_query(typed: str, read_time: Callable[[str], int]) -> SearchQuery:
@@ -153,7 +153,7 @@ class SearchIndex:
 
     def _search(self, query: SearchQuery, limit: int, *, once: bool = False) -> list[SearchResult]:
         sessions = self._sessions_within_cost(query)
-        records = RecordQuery(query.match, query.since_ms, query.project, sessions, limit, once=once)
+        records = RecordQuery(query.match, query.since_ms, query.project, sessions, limit, once_per_session=once)
         hits = self._index.query(lambda database: search_words(database, records))
         texts = (read_text_at(hit.path, hit.offset, hit.length) for hit in hits)
         return [SearchResult(hit, cut_snippet(text, query.words)) for hit, text in zip(hits, texts, strict=True)]

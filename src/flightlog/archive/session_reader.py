@@ -80,7 +80,7 @@ class SessionFollower:
         if not self._torn:
             return outline
         damage = tuple(sorted({*outline.session.damage, *self._torn.values()}))
-        summary = replace(outline.summary, damaged=len(damage))
+        summary = replace(outline.summary, damage_count=len(damage))
         return replace(outline, session=replace(outline.session, damage=damage), summary=summary)
 
     def _read_new(self) -> bool:
@@ -97,7 +97,7 @@ class SessionFollower:
                 self._fold.add(read_subagent_info(file))
             self._torn.pop(file.path, None)
             for item in entries(file, start):
-                if isinstance(item, Damage) and item.why == TORN_TAIL:
+                if isinstance(item, Damage) and item.reason == TORN_TAIL:
                     self._torn[file.path] = item
                     break
                 self._fold.add(item if self._retain is Retain.TAIL else shorten_texts(item))

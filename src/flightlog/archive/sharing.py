@@ -43,7 +43,7 @@ def redact_session(
     json_redactor = JsonRedactor(redactor)
     for file in archive.find_recording(session.id).files:
         json_redactor.collect_values(raw_lines(file.path, 0))
-    names = {call.spilled for step in all_steps(session) for call in step.calls if call.spilled}
+    names = {call.result_file for step in all_steps(session) for call in step.tool_calls if call.result_file}
     texts = {name: archive.read_spilled_output(session.id, name) for name in sorted(names)}
     outputs = {name: text for name, text in texts.items() if text is not None}
     document = SessionDocument(session, archive.thread_contexts(session.id), outputs)

@@ -35,7 +35,7 @@ class TrackedSnapshot(Struct, frozen=True):
     tree: str
     at_ms: int
     root: str
-    call_id: str = ""
+    tool_call_id: str = ""
     subagent: str = ""
 
 

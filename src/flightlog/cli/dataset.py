@@ -54,7 +54,7 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
     else:
         counts = f"{pluralize(report.sessions, 'session')} of this repository, {pluralize(report.rows, 'new row')}"
         click.echo(f"{counts}; {describe_redaction(report.secrets, report.personal)}")
-    if not (report.words or is_off):
+    if not (report.has_words or is_off):
         click.echo("words are left out; to track them redacted, set track_words = true under [dataset]", err=True)
         click.echo("  in flightlog.toml, then: flightlog trust --yes", err=True)
     if problem is not None:
@@ -148,9 +148,9 @@ def check(*, fix: bool, as_json: bool) -> int:
     else:
         for finding in findings:
             label = "note" if finding.is_note else "wrong"
-            click.echo(make_inert(f"{label}  {finding.what}: {finding.text} ({finding.where})"))
-            if finding.next:
-                click.secho(f"    {finding.next}", fg="cyan")
+            click.echo(make_inert(f"{label}  {finding.kind}: {finding.message} ({finding.location})"))
+            if finding.next_command:
+                click.secho(f"    {finding.next_command}", fg="cyan")
         click.echo(f"{pluralize(wrong, 'problem')}, {pluralize(len(findings) - wrong, 'note')}", err=True)
     return int(wrong > 0)
 
@@ -309,7 +309,7 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
         print_json(actions)
     else:
         for action in actions:
-            click.echo(make_inert(f"{action.deed.value}  {action.age_days:,} days  {action.item.name}"))
+            click.echo(make_inert(f"{action.action.value}  {action.age_days:,} days  {action.item.name}"))
     if not actions:
         click.echo("no row is older than dataset.keep_days", err=True)
     elif not (yes or dry_run):

@@ -15,32 +15,32 @@ def compaction_lines(compaction: Any) -> Iterator[str]:
     """Yield lines that describe a compaction."""
     assert isinstance(compaction, Compaction)
     would = "would be " if compaction.dry_run else ""
-    into = "the base files" if compaction.into == "base" else "one shard, because this is not the default branch"
+    into = "the base files" if compaction.target == "base" else "one shard, because this is not the default branch"
     yield f"{pluralize(compaction.shards, 'shard')} {would}merged into {into}"
     counts = ", ".join(f"{number:,} {kind}" for kind, number in compaction.rows.items()) or "no rows"
-    older = pluralize(compaction.older, "older version")
-    yield f"{counts}; {compaction.repeats:,} repeated, {older}, {compaction.gone:,} removed"
-    if compaction.restored:
-        yield f"{pluralize(compaction.restored, 'row')} restored from shards that history had dropped"
+    older = pluralize(compaction.superseded_rows, "older version")
+    yield f"{counts}; {compaction.duplicate_rows:,} repeated, {older}, {compaction.deleted_rows:,} removed"
+    if compaction.restored_rows:
+        yield f"{pluralize(compaction.restored_rows, 'row')} restored from shards that history had dropped"
     yield f"{compaction.bytes_before:,} bytes before, {compaction.bytes_after:,} after"
-    for path in compaction.set_aside:
+    for path in compaction.quarantined_files:
         yield f"damaged, backup copy: {path}"
     if compaction.commit:
         yield f"committed as {compaction.commit[:12]}, a merge commit"
     elif compaction.commit is not None:
         advice = "commit shards like any other file: git add .git-ml"
-        yield "nothing to commit, the base files are unchanged" if compaction.into == "base" else advice
-    elif compaction.into == "base" and compaction.shards and not compaction.dry_run:
+        yield "nothing to commit, the base files are unchanged" if compaction.target == "base" else advice
+    elif compaction.target == "base" and compaction.shards and not compaction.dry_run:
         yield "to commit it: flightlog dataset tracked compact --commit"
 
 
 def removal_lines(report: RemovalReport) -> Iterator[str]:
     """Yield lines on removed rows, files that repeat them, and how to clean git's history."""
-    would = "" if report.done else "would be "
-    kinds = ", ".join(pluralize(number, kind) for kind, number in report.counts.items()) or "no row"
-    yield f"{kinds} {would}removed; {pluralize(len(report.stripped), 'other row')} {would}stripped of words"
-    yield from (f"{would}removed, contains the same rows: {path}" for path in report.files_removed)
-    for path in report.files_left:
+    would = "" if report.is_done else "would be "
+    kinds = ", ".join(pluralize(number, kind) for kind, number in report.deleted_by_kind.items()) or "no row"
+    yield f"{kinds} {would}removed; {pluralize(len(report.stripped_rows), 'other row')} {would}stripped of words"
+    yield from (f"{would}removed, contains the same rows: {path}" for path in report.removed_files)
+    for path in report.remaining_files:
         is_row_file = path.startswith(".git-ml/tracked")
         until = "the default branch is compacted" if is_row_file else "you delete it"
         yield f"still contains them until {until}: {path}"

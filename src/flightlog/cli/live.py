@@ -56,7 +56,7 @@ def state(*, as_json: bool) -> int:
     if as_json:
         print_json(
             [
-                redact_for_output(runtime, {"file": str(path), "broken": loaded.broken, "state": to_wire(loaded.state)})
+                redact_for_output(runtime, {"file": str(path), "broken": loaded.error, "state": to_wire(loaded.state)})
                 for path, loaded in states
             ]
         )
@@ -66,9 +66,9 @@ def state(*, as_json: bool) -> int:
                 f"{make_inert(str(path))}: {pluralize(len(loaded.state.auth_profiles), 'profile')}, "
                 f"{pluralize(len(loaded.state.sessions), 'session')}"
             )
-        if loaded.broken:
-            click.echo(f"unreadable, left unchanged: {make_inert(loaded.broken)}", err=True)
-    return 3 if any(loaded.broken for _, loaded in states) else 0
+        if loaded.error:
+            click.echo(f"unreadable, left unchanged: {make_inert(loaded.error)}", err=True)
+    return 3 if any(loaded.error for _, loaded in states) else 0
 
 
 @live.command(epilog="Example: flightlog live profiles --json")
@@ -88,7 +88,7 @@ def profiles(*, as_json: bool) -> None:
         return
     rows = []
     for profile, urgency in ranked:
-        costs = (profile.billing.cost_today, profile.billing.week_cost or 0, profile.billing.burn_rate_per_hour)
+        costs = (profile.billing.cost_today, profile.billing.week_cost_usd or 0, profile.billing.burn_rate_per_hour)
         amounts = [f"${cost:,.2f}" for cost in costs]
         fingerprint = profile.billing_fingerprint or "-"
         rows.append((profile.profile_id, profile.label, *amounts, f"{urgency:.0f}", fingerprint))

@@ -44,20 +44,20 @@ def demo(context: click.Context, *, as_json: bool) -> None:
             {
                 "session": session,
                 "usage": report_json(report, "UTC"),
-                "kept_bytes": performance.kept_bytes,
-                "found": performance.found,
+                "kept_bytes": performance.archived_bytes,
+                "found": performance.search_hits,
             }
         )
         return
     print_story(render_session(session, RenderOptions(runtime.zone)))
     click.echo()
     print_usage(report)
-    comparison = "identical" if performance.same_without_the_agent else "NOT identical"
-    click.echo(f"\narchived {performance.kept_bytes:,} bytes; the transcript from the archive alone is {comparison}")
-    hits = ", ".join(map(short_address, performance.found)) or "nothing found"
+    comparison = "identical" if performance.is_same_from_archive else "NOT identical"
+    click.echo(f"\narchived {performance.archived_bytes:,} bytes; the transcript from the archive alone is {comparison}")
+    hits = ", ".join(map(short_address, performance.search_hits)) or "nothing found"
     click.echo(f'search for "{SEARCHED}": {hits}')
     click.echo("\nwhile the agent ran, `flightlog watch` showed:\n")
-    for line in performance.board:
+    for line in performance.dashboard_lines:
         click.echo(f"  {line}".rstrip())
     click.echo("\nnext, your own sessions: flightlog up", err=True)
 
@@ -123,12 +123,12 @@ def status(*, as_json: bool) -> None:
         return
     show_dashboard(runtime, lives)
     click.echo()
-    click.echo(f"{pluralize(summary.sessions_live, 'session')} in the agent's files, {summary.bytes_live:,} bytes")
-    deleted = f" ({summary.only_kept:,} deleted by the agent)" if summary.only_kept else ""
-    sealed = f"{summary.bytes_kept:,} bytes ({summary.bytes_sealed:,} sealed)"
-    click.echo(f"{pluralize(summary.sessions_kept, 'session')} archived{deleted}, {sealed}")
-    if summary.not_kept:
-        click.echo(f"{pluralize(summary.not_kept, 'session')} not archived yet")
+    click.echo(f"{pluralize(summary.source_sessions, 'session')} in the agent's files, {summary.source_bytes:,} bytes")
+    deleted = f" ({summary.archived_only_sessions:,} deleted by the agent)" if summary.archived_only_sessions else ""
+    sealed = f"{summary.archived_bytes:,} bytes ({summary.sealed_bytes:,} sealed)"
+    click.echo(f"{pluralize(summary.archived_sessions, 'session')} archived{deleted}, {sealed}")
+    if summary.unarchived_sessions:
+        click.echo(f"{pluralize(summary.unarchived_sessions, 'session')} not archived yet")
         click.secho("    flightlog settle", fg="cyan")
     if summary.last_record_ms is not None:
         click.echo(f"last record {(age_ms(runtime, summary) or 0) // 1000:,} s ago")
@@ -141,10 +141,10 @@ def status(*, as_json: bool) -> None:
     if summary.damaged_sessions:
         click.echo(f"{pluralize(summary.damaged_sessions, 'archived session')} damaged")
         click.secho("    flightlog doctor --verify", fg="cyan")
-    if summary.lost_events:
-        click.echo(f"{pluralize(summary.lost_events, 'hook event')} could not be recorded")
+    if summary.lost_hook_events:
+        click.echo(f"{pluralize(summary.lost_hook_events, 'hook event')} could not be recorded")
         click.secho("    flightlog doctor", fg="cyan")
-    click.echo(f"index {summary.index_bytes:,} bytes; data directory {summary.home}")
+    click.echo(f"index {summary.index_bytes:,} bytes; data directory {summary.data_dir}")
 
 
 def print_dashboard(runtime: "Runtime", *, as_json: bool) -> None:
@@ -174,7 +174,7 @@ def live_json(runtime: "Runtime", live: "LiveState") -> dict[str, Any]:
     from flightlog.live.service import redact_for_output
     from flightlog.live.state import to_wire
 
-    fields = {"configDir": live.config_dir, "broken": live.broken, "state": to_wire(live.state)}
+    fields = {"configDir": live.config_dir, "broken": live.error, "state": to_wire(live.state)}
     return redact_for_output(runtime, fields)
 
 
@@ -215,8 +215,8 @@ def _open_pages(context: click.Context, *, asked_for: bool) -> None:
 def _print_overview(overview: "Overview", zone: "tzinfo") -> None:
     from flightlog.views.overview import iter_facts
 
-    if overview.sample:
+    if overview.is_sample:
         click.echo("No sessions on this machine yet. These are samples, recorded with Claude Code.\n")
     for fact in iter_facts(overview, zone):
         click.echo(make_inert(fact.text))
-        click.secho(f"    {make_inert(fact.next)}", fg="cyan")
+        click.secho(f"    {make_inert(fact.next_command)}", fg="cyan")

@@ -148,12 +148,12 @@ def check(repository: Path, *, as_json: bool, quiet: bool, install: bool, push: 
             click.echo(f"guard installed: {hook}", err=True)
     verdicts = git_guard.check_repository(git) if push is None else git_guard.check_push(git, push, sys.stdin)
     for verdict in verdicts:
-        if quiet and verdict.fine:
+        if quiet and verdict.is_allowed:
             continue
-        words = "ok" if verdict.fine else verdict.why
+        words = "ok" if verdict.is_allowed else verdict.reason
         plain = f"{verdict.state}\t{verdict.path}\t{verdict.tier or '-'}\t{verdict.rule}\t{words}"
         click.echo(msgspec.json.encode(verdict).decode() if as_json else make_inert(plain))
-    return int(any(not verdict.fine for verdict in verdicts))
+    return int(any(not verdict.is_allowed for verdict in verdicts))
 
 
 @privacy.command(epilog="Example: flightlog privacy rules --family clouds")

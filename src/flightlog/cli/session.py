@@ -59,7 +59,7 @@ def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
         summary
         for summary in open_archive(runtime).iter_summaries(progress)
         if project in summary.project
-        and max(summary.ended_ms or 0, summary.changed_ms if not summary.ended_ms else 0) >= start
+        and max(summary.ended_ms or 0, summary.modified_ms if not summary.ended_ms else 0) >= start
     ]
     progress.close()
     shown = summaries[:limit] if limit else summaries
@@ -122,7 +122,7 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
         if as_json:
             click.echo(as_json_line(item))
         elif isinstance(item, Damage):
-            click.echo(f"damaged: {item.length:,} bytes at {item.offset:,}: {item.why}", err=True)
+            click.echo(f"damaged: {item.length:,} bytes at {item.offset:,}: {item.reason}", err=True)
         else:
             print_story(formatter.render_lines(item))
 
@@ -253,7 +253,7 @@ def _export_redacted(
     from flightlog.views.transcript_formats import export_session
 
     document, redactor = redact_session(runtime, archive, session)
-    options = replace(options, spilled=document.value.outputs.get)
+    options = replace(options, read_result_file=document.value.outputs.get)
     page = document.map(lambda redacted: export_session(redacted.session, form, options))
     return page if form == "json" else rescan_page(page, redactor, html=form == "html")
 
@@ -288,10 +288,10 @@ def _print_list(summaries: "Sequence[SessionSummary]", zone: tzinfo) -> None:
 
     rows = []
     for summary in summaries:
-        when = format_timestamp(summary.ended_ms or summary.changed_ms, zone, "%Y-%m-%d %H:%M")
+        when = format_timestamp(summary.ended_ms or summary.modified_ms, zone, "%Y-%m-%d %H:%M")
         counts = (str(summary.turns), str(summary.steps), f"{summary.usage.total:,}", format_cost(summary.cost))
         title = summary.title or ("(warm-up only)" if summary.steps else "(no prompt)")
-        damage = "(damaged) " if summary.damaged else ""
+        damage = "(damaged) " if summary.damage_count else ""
         rows.append((summary.session[:8], when, *counts, Path(summary.project).name, damage + title))
     heads = ("session", "last active", "turns", "steps", "tokens", "cost", "project", "title")
     print_table(heads, rows, right=(2, 3, 4, 5))

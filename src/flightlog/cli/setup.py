@@ -77,9 +77,9 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
         print_json(findings)
     else:
         for finding in findings:
-            click.echo(f"{finding.level.value:8}{finding.about:12}{make_inert(finding.text)}")
-            if finding.next and finding.level is not CheckLevel.OK:
-                click.secho(f"{'':20}{make_inert(finding.next)}", fg="cyan")
+            click.echo(f"{finding.level.value:8}{finding.subject:12}{make_inert(finding.message)}")
+            if finding.next_command and finding.level is not CheckLevel.OK:
+                click.secho(f"{'':20}{make_inert(finding.next_command)}", fg="cyan")
     levels = {finding.level for finding in findings}
     return 3 if CheckLevel.DAMAGE in levels else 1 if CheckLevel.FAILURE in levels else 0
 
@@ -95,8 +95,8 @@ def _verify_archive(runtime: Runtime, *, accept: bool) -> "ArchiveVerification":
 
 
 def _print_verification(report: "ArchiveVerification", *, as_json: bool) -> int:
-    unrepaired = [fault for fault in report.faults if not fault.repaired]
-    code = 3 if unrepaired else 75 if report.busy else 0
+    unrepaired = [fault for fault in report.faults if not fault.repair]
+    code = 3 if unrepaired else 75 if report.locked else 0
     if as_json:
         print_json(report)
         return code
@@ -105,11 +105,11 @@ def _print_verification(report: "ArchiveVerification", *, as_json: bool) -> int:
         if fault.session != session:
             session = fault.session
             click.echo(f"session {make_inert(session)}")
-        done = f"; {fault.repaired}" if fault.repaired else ""
-        click.echo(f"  {fault.what:11}{make_inert(f'{fault.file}: {fault.text}{done}')}")
+        done = f"; {fault.repair}" if fault.repair else ""
+        click.echo(f"  {fault.kind:11}{make_inert(f'{fault.file}: {fault.message}{done}')}")
     repaired = pluralize(len(report.faults) - len(unrepaired), "fault")
     click.echo(f"{pluralize(report.sessions, 'session')} verified, {repaired} repaired, {len(unrepaired):,} left")
-    for message in report.busy:
+    for message in report.locked:
         click.echo(f"not verified: {make_inert(message)}", err=True)
     return code
 
@@ -249,20 +249,20 @@ def settle(session_id: str | None, *, as_json: bool) -> int:
     if as_json:
         print_json(report)
     else:
-        sealed = f", {pluralize(report.sealed, 'file')} sealed" if report.sealed else ""
-        click.echo(f"{pluralize(report.sessions, 'session')} archived, {report.bytes_adopted:,} new bytes{sealed}")
+        sealed = f", {pluralize(report.sealed_files, 'file')} sealed" if report.sealed_files else ""
+        click.echo(f"{pluralize(report.sessions, 'session')} archived, {report.adopted_bytes:,} new bytes{sealed}")
     _print_failures(report)
-    return 1 if report.failed else 75 if report.busy else 0
+    return 1 if report.failures else 75 if report.locked else 0
 
 
 def _print_failures(report: "SettleReport") -> None:
-    for line in report.failed:
+    for line in report.failures:
         click.echo(f"not archived: {make_inert(line)}", err=True)
-    for line in report.busy:
+    for line in report.locked:
         click.echo(f"not archived, busy: {make_inert(line)}", err=True)
-    for fault in report.damage:
-        repair = f"; {fault.repaired}" if fault.repaired else ": flightlog doctor --verify"
-        text = f"{fault.session}/{fault.file}: {fault.what}, {fault.text}{repair}"
+    for fault in report.faults:
+        repair = f"; {fault.repair}" if fault.repair else ": flightlog doctor --verify"
+        text = f"{fault.session}/{fault.file}: {fault.kind}, {fault.message}{repair}"
         click.echo(f"damaged: {make_inert(text)}", err=True)
 
 
@@ -289,11 +289,11 @@ def trust(target: str, *, yes: bool, revoke: bool, as_json: bool) -> int:
     if yes:
         consent.grant_consent(runtime, subject)
     subject = consent.find_target(runtime, target)
-    report: dict[str, Any] = {subject.kind: subject.name, "allows": subject.allows, "trusted": subject.trusted}
+    report: dict[str, Any] = {subject.kind: subject.name, "allows": subject.allows, "trusted": subject.is_trusted}
     if subject.kind == "repository":
         report["dataset"] = consent.describe_dataset(runtime, Path(subject.name))
     click.echo(json.dumps(report, default=str)) if as_json else _print_report(report)
-    return 0 if subject.trusted else 1
+    return 0 if subject.is_trusted else 1
 
 
 def ask_consent(needed: ConsentNeeded) -> bool:

@@ -42,7 +42,7 @@ def trace(address: str, *, every: bool, as_json: bool) -> int:
     result = build_trace(address, TraceContext(open_runtime(), progress=progress))
     progress.close()
     print_json(result) if as_json else _print_trace(result, every=every)
-    return 3 if result.broken else 0
+    return 3 if result.broken_links else 0
 
 
 @click.command(epilog=format_examples("flightlog blame src/shop.py:12", "flightlog blame src/shop.py:1-40 --json"))
@@ -83,7 +83,7 @@ def _print_trace(trace_result: "Trace", *, every: bool) -> None:
         items = trace_result.items_of_kind(kind)
         shown = items if every else items[:SHOWN]
         rows += [
-            (kind if not index else "", item.address, item.near, one_line(item.title, WIDTH))
+            (kind if not index else "", item.address, item.distance, one_line(item.title, WIDTH))
             for index, item in enumerate(shown)
         ]
         if len(items) > len(shown):
@@ -92,8 +92,8 @@ def _print_trace(trace_result: "Trace", *, every: bool) -> None:
             rows.append((kind, "none", "", ""))
     click.echo(one_line(f"{trace_result.start.kind} {trace_result.start.address}", 200))
     print_table(("", "address", "where", "what"), rows)
-    for item in trace_result.broken:
-        click.echo(one_line(f"broken: {item.by} names {item.names}: {item.why}", 300), err=True)
+    for item in trace_result.broken_links:
+        click.echo(one_line(f"broken: {item.source} names {item.target}: {item.reason}", 300), err=True)
 
 
 def _print_line(location: str, line: "BlameLine") -> None:
@@ -102,7 +102,7 @@ def _print_line(location: str, line: "BlameLine") -> None:
     click.echo(one_line(f"{location}  {line.text}", 200))
     facts = [("prompt", one_line(line.prompt, 300) or "unknown"), ("step", line.step or "unknown")]
     facts += [("hunk", line.hunk)] if line.hunk else []
-    facts += [("commit", line.commit or "not committed"), ("how", line.how)]
+    facts += [("commit", line.commit or "not committed"), ("how", line.attribution)]
     print_table(("", ""), facts)
     if line.step:
         click.echo(f"next: flightlog trace '{line.step}'", err=True)
@@ -117,4 +117,4 @@ def _blame_row(line: "BlameLine") -> tuple[str, ...]:
     from flightlog.model.text import one_line
 
     prompt = one_line(line.prompt, 40) or "-"
-    return str(line.number), _shorten_step(line.step), line.commit[:8] or "-", prompt, line.text
+    return str(line.line_number), _shorten_step(line.step), line.commit[:8] or "-", prompt, line.text

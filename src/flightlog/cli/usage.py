@@ -45,14 +45,14 @@ def print_usage(report: UsageReport) -> None:
             [[gap.session[:8], f"{gap.usage.total:,}", f"${gap.cost_usd:,.4f}", gap.reason.value] for gap in gaps],
             right=(1, 2),
         )
-    if report.damaged:
-        click.echo(f"{pluralize(report.damaged, 'damaged span')} not counted: flightlog doctor", err=True)
-    if report.total.unpriced:
-        click.echo(f"no price known for: {make_inert(', '.join(report.total.unpriced))}", err=True)
+    if report.damaged_lines:
+        click.echo(f"{pluralize(report.damaged_lines, 'damaged span')} not counted: flightlog doctor", err=True)
+    if report.total.unpriced_models:
+        click.echo(f"no price known for: {make_inert(', '.join(report.total.unpriced_models))}", err=True)
     click.echo(f"prices: {PRICES_FROM['source']}, {PRICES_FROM['date']}", err=True)
 
 
 def _usage_cells(row: UsageRow, key: str) -> list[str]:
     usage = row.usage
-    counts = (usage.input, usage.output, usage.cache_read, usage.cache_write)
+    counts = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write)
     return [key or "?", *(f"{count:,}" for count in counts), format_cost(row.cost)]

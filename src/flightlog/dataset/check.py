@@ -44,10 +44,10 @@ _EACH_MAX = 20  # problems reported of one kind
 class DatasetProblem(Struct, frozen=True):
     """One problem; a note needs no repair."""
 
-    what: IncidentKind
-    where: str
-    text: str
-    next: str
+    kind: IncidentKind
+    location: str
+    message: str
+    next_command: str
     is_note: bool = False
 
 
@@ -70,8 +70,8 @@ def find_incidents(problems: Iterable[DatasetProblem], now_ms: int) -> Iterator[
     for problem in problems:
         if not problem.is_note:
             # A row id is file content, which an incident must not hold; file names and offsets are safe.
-            evidence = () if problem.what == "id" else (problem.where.replace(" at ", ":").replace(",", ""),)
-            yield Incident(problem.what, now_ms, "dataset", evidence)
+            evidence = () if problem.kind == "id" else (problem.location.replace(" at ", ":").replace(",", ""),)
+            yield Incident(problem.kind, now_ms, "dataset", evidence)
 
 
 def fix_dataset(dirs: DatasetDirs, redactor: JsonRedactor) -> list[str]:
@@ -119,7 +119,7 @@ def _check_files(dirs: DatasetDirs) -> Iterator[DatasetProblem]:
 def _check_damage(dataset: DatasetReader) -> Iterator[DatasetProblem]:
     for damage in dataset.damage[:_EACH_MAX]:
         location = f"{Path(damage.path).name} at {damage.offset:,}"
-        yield DatasetProblem("damage", location, damage.why, "flightlog dataset check --fix")
+        yield DatasetProblem("damage", location, damage.reason, "flightlog dataset check --fix")
 
 
 def _check_schema(dataset: DatasetReader) -> Iterator[DatasetProblem]:

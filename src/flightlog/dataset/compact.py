@@ -55,16 +55,16 @@ class Compaction(Struct, frozen=True):
     """Counts of a compaction, or of its dry run."""
 
     branch: str
-    into: str
+    target: str
     shards: int
     rows: dict[str, int]
-    repeats: int
-    older: int
-    gone: int
-    restored: int
+    duplicate_rows: int
+    superseded_rows: int
+    deleted_rows: int
+    restored_rows: int
     bytes_before: int
     bytes_after: int
-    set_aside: tuple[str, ...] = ()
+    quarantined_files: tuple[str, ...] = ()
     dry_run: bool = False
     commit: str | None = None  # None: not requested, "": nothing to commit
 
@@ -141,7 +141,7 @@ def _compact_into_base(dirs: DatasetDirs, redactor: JsonRedactor, branch: str, *
         copies = fold_shards(dirs, dataset, clean, redactor, shards)
         _remember_head(dirs)
     report = _compaction_report(dataset, branch, "base", shards=len(shards), sizes=(before, after))
-    return replace(report, restored=restored, set_aside=tuple(map(str, copies)), dry_run=dry_run)
+    return replace(report, restored_rows=restored, quarantined_files=tuple(map(str, copies)), dry_run=dry_run)
 
 
 def fold_shards(
@@ -221,13 +221,13 @@ def _compaction_report(
 ) -> Compaction:
     return Compaction(
         branch=branch,
-        into=into,
+        target=into,
         shards=shards,
         rows=dict(sorted(dataset.count_rows().items())),
-        repeats=sum(dataset.repeats.values()),
-        older=dataset.older,
-        gone=sum(key in dataset.removed_keys for key in dataset.lines),
-        restored=0,
+        duplicate_rows=sum(dataset.repeats.values()),
+        superseded_rows=dataset.older,
+        deleted_rows=sum(key in dataset.removed_keys for key in dataset.lines),
+        restored_rows=0,
         bytes_before=sizes[0],
         bytes_after=sizes[1],
     )

@@ -164,7 +164,7 @@ def _response_rows(dataset: DatasetReader) -> Iterator[tuple[str, str, Record]]:
             response.chat_id,
             response.subagent,
             response.timestamp,
-            *response.tokens,
+            *response.token_counts,
         ]
         yield response.agent or NO_AGENT, response.timestamp[:10] or "unknown", dict(zip(names, values, strict=True))
 

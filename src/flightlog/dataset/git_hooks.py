@@ -98,7 +98,7 @@ def apply_changes(repository: Repository, changes: list[HookFileChange], command
 
 
 def _hook_path(repository: Repository) -> Path:
-    return find_hooks_folder(PersonGit(repository.top, repository.trusted)) / "post-commit"
+    return find_hooks_folder(PersonGit(repository.top, repository.is_trusted)) / "post-commit"
 
 
 def _attributes_path(repository: Repository) -> Path:

@@ -29,7 +29,7 @@ class DatasetLinks:
     def links_for_session(self, session: Session) -> Iterator[TraceLink]:
         """Yield the rows about `session`, each at its turn or step."""
         turns = {chat_name(session.id, uuid_of(turn), turn.at_ms): turn.number for turn in session.turns}
-        addresses = {f"action-{call.id}": str(at) for at, step in iter_steps(session) for call in step.calls}
+        addresses = {f"action-{call.id}": str(at) for at, step in iter_steps(session) for call in step.tool_calls}
         for row in self._rows:
             if row["kind"] in {"session", "orchestration"} and row.get("session") == session.id:
                 yield _row_link(row, (session.id,))

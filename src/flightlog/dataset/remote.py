@@ -55,10 +55,10 @@ class PullResult(Struct, frozen=True):
 class RemoteSafety(Struct, frozen=True):
     """What of this work tree is on a remote; times in milliseconds since 1970, 0 for never."""
 
-    last_record_ms: int
-    last_safe_ms: int
+    last_row_ms: int
+    last_pushed_ms: int
     shards: int
-    shards_unsafe: int
+    unpushed_shards: int
 
 
 def push_shards(dirs: DatasetDirs, remote: str, now_ms: int) -> PushResult:
@@ -71,10 +71,10 @@ def push_shards(dirs: DatasetDirs, remote: str, now_ms: int) -> PushResult:
         commit = refs.push_ref(dirs.repository, remote, ref)
     clone = recall_clone(dirs.state_dir)
     # Shards added to the ref while the remote was unreachable count as pushed only now.
-    pushed, before = (tree_files(dirs.repository, tip, PENDING) if tip else {} for tip in (commit, clone.pushed))
+    pushed, before = (tree_files(dirs.repository, tip, PENDING) if tip else {} for tip in (commit, clone.pushed_commit))
     sent = {path: blob for path, blob in pushed.items() if path not in before}
     last = max(_last_ms(read_blobs(_read_bodies(dirs.repository, sent))), clone.pushed_rev)
-    remember_clone(dirs.state_dir, replace(clone, pushed_ms=now_ms, pushed_rev=last, pushed=commit))
+    remember_clone(dirs.state_dir, replace(clone, pushed_ms=now_ms, pushed_rev=last, pushed_commit=commit))
     return PushResult(ref, remote, commit, len(pushed))
 
 
@@ -127,7 +127,7 @@ def measure_safety(dirs: DatasetDirs) -> RemoteSafety:
     # A branch may be pushed without being set as upstream.
     branch = upstream or f"refs/remotes/origin/{current_branch(dirs.repository)}"
     tracked = tree_files(dirs.repository, branch, TRACKED)
-    pushed = _shard_names(dirs.repository, clone.pushed) if clone.pushed else set()
+    pushed = _shard_names(dirs.repository, clone.pushed_commit) if clone.pushed_commit else set()
     safe = {path.rpartition("/")[2] for path in tracked} | pushed
     shards = [path.name for path in shard_files(dirs.tracked_dir)]
     last_safe = max(_last_ms(read_blobs(_read_bodies(dirs.repository, tracked))), clone.pushed_rev)

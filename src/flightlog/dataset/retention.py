@@ -46,12 +46,12 @@ _BLOBS = "forgotten-blobs"  # the file with their names, for git filter-repo
 class RemovalReport(Struct, frozen=True):
     """Keys of removed and stripped rows, and the copies that are left."""
 
-    gone: tuple[str, ...]
-    stripped: tuple[str, ...]
-    counts: dict[str, int]
-    done: bool
-    files_removed: tuple[str, ...] = ()
-    files_left: tuple[str, ...] = ()
+    deleted_rows: tuple[str, ...]
+    stripped_rows: tuple[str, ...]
+    deleted_by_kind: dict[str, int]
+    is_done: bool
+    removed_files: tuple[str, ...] = ()
+    remaining_files: tuple[str, ...] = ()
     versions_in_history: int = 0
     commands: tuple[str, ...] = ()
 
@@ -64,7 +64,7 @@ def rows_due(dataset: DatasetReader, keep_days: int, now_ms: int) -> tuple[Reten
         if key not in dataset.removed_keys and (at_ms := _row_time_ms(row))
     ]
     rules = tuple(RetentionRule(kind, keep_days, RetentionAction.DELETE) for kind in COUNTED)
-    return plan_retention(RetentionPolicy("dataset", rules, untouched=("chats", "sessions", "actions")), items, now_ms)
+    return plan_retention(RetentionPolicy("dataset", rules, excluded_names=("chats", "sessions", "actions")), items, now_ms)
 
 
 def tombstones_for_rows(dataset: DatasetReader, names: Iterable[str], now_ms: int) -> list[Row]:
@@ -136,12 +136,12 @@ def apply_tombstones(
     if blobs and not dry_run:
         files.replace_file(dirs.state_dir / _BLOBS, "".join(f"{blob}\n" for blob in blobs).encode())
     return RemovalReport(
-        gone=tuple(sorted(removed)),
-        stripped=tuple(sorted(stripped)),
-        counts=dict(Counter(sorted(str(row.get("kind")) for row in removed.values()))),
-        done=not dry_run,
-        files_removed=tuple(str(path.relative_to(dirs.repository.top)) for path in stale),
-        files_left=tuple(str(path.relative_to(dirs.repository.top)) for path in left),
+        deleted_rows=tuple(sorted(removed)),
+        stripped_rows=tuple(sorted(stripped)),
+        deleted_by_kind=dict(Counter(sorted(str(row.get("kind")) for row in removed.values()))),
+        is_done=not dry_run,
+        removed_files=tuple(str(path.relative_to(dirs.repository.top)) for path in stale),
+        remaining_files=tuple(str(path.relative_to(dirs.repository.top)) for path in left),
         versions_in_history=len(blobs),
         commands=tuple(_cleanup_commands(dirs, is_default=is_default)) if blobs else (),
     )
@@ -245,7 +245,7 @@ def _cleanup_commands(dirs: DatasetDirs, *, is_default: bool) -> Iterator[str]:
     yield "flightlog dataset tracked compact --commit" if is_default else by_hand
     path = os.path.relpath(dirs.state_dir / _BLOBS, dirs.repository.top)
     yield f"git filter-repo --force --strip-blobs-with-ids {path}"
-    if recall_clone(dirs.state_dir).pushed:
+    if recall_clone(dirs.state_dir).pushed_commit:
         yield f"git push REMOTE --delete refs/flightlog/dataset/{writer_name(dirs.state_dir)}"
 
 

@@ -36,11 +36,11 @@ class StepUsage(Struct, frozen=True, array_like=True):
     """One model response: id (unique over all rows), tokens, and its model if not the row's."""
 
     id: str
-    input: int
-    output: int
-    cache_read: int
-    cache_write_5m: int
-    cache_write_1h: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_5m_tokens: int
+    cache_write_1h_tokens: int
     model: str = ""
 
 
@@ -87,13 +87,13 @@ class ChatRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     words: str = REDACTED
     input_chars: int = 0
     output_chars: int = 0
-    by: str = "human"
+    prompt_source: str = "human"
     model: str = ""
     files_modified: list[str] = []
     steps: list[StepUsage] = []
     resulted_in_commit: bool = False
     related_commit: str = ""
-    rewound: bool = False
+    is_rewound: bool = False
 
 
 class ActionRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="action"):
@@ -126,8 +126,8 @@ class SubagentUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     duration_ms: int = 0
     actions: int = 0
     cost_usd: float = 0.0
-    warmup: bool = False
-    succeeded: bool = True
+    is_warmup: bool = False
+    is_success: bool = True
     steps: list[StepUsage] = []
 
 
@@ -191,7 +191,7 @@ class UpdateRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field
 
     id: str
     timestamp: str
-    of: str
+    row_id: str
     field: str
     value: Any
     rev: int
@@ -202,11 +202,11 @@ class TombstoneRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
     id: str
     timestamp: str
-    why: str
+    reason: str
     rev: int
-    of: str = ""
+    row_id: str = ""
     session: str = ""  # with `whole` all of its rows, otherwise only its summary
-    whole: bool = False
+    is_whole_session: bool = False
     chats: list[str] = []
     subagents: list[str] = []
     since: str = ""

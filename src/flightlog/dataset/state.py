@@ -53,7 +53,7 @@ def row_sources(runtime: Runtime, top: Path, *, own_hook: bool = False) -> dict[
     which an agent runs only after its own trust dialog.
     """
     sources = {
-        "trust": frozenset(GRANTS) if open_trust(runtime).consent_for(top).rows else frozenset(),
+        "trust": frozenset(GRANTS) if open_trust(runtime).consent_for(top).allows_rows else frozenset(),
         "environment": environment_grants(runtime.environ),
         "hook": frozenset({"rows"}) if own_hook else frozenset(),
     }
@@ -64,7 +64,7 @@ class SubagentProgress(Struct, frozen=True):
     """A subagent as last extracted."""
 
     size: int
-    began_ms: int
+    started_ms: int
     agent: SubagentUsage
     tools: list[str] = []
 
@@ -76,7 +76,7 @@ class SearchProgress(Struct, frozen=True):
     """
 
     end: int = 0
-    places: list[int] = []
+    offsets: list[int] = []
 
 
 class SessionProgress(Struct, frozen=True):
@@ -85,15 +85,15 @@ class SessionProgress(Struct, frozen=True):
     path: str = ""
     start: int = 0
     uuid: str = ""
-    stamp: str = ""
-    words: bool = False
+    file_stamp: str = ""
+    has_words: bool = False
     before: EarlierTurns = EarlierTurns()
-    written: dict[str, str] = {}
+    row_digests: dict[str, str] = {}
     subagents: dict[str, SubagentProgress] = {}
     shards: int = 0
     rev: int = 0
-    searched: dict[str, SearchProgress] = {}
-    v: int = VERSION
+    searches: dict[str, SearchProgress] = {}
+    version: int = VERSION
 
 
 class CloneState(Struct, frozen=True):
@@ -103,13 +103,13 @@ class CloneState(Struct, frozen=True):
     shards: int = 0
     pushed_ms: int = 0
     pushed_rev: int = 0
-    pushed: str = ""
+    pushed_commit: str = ""
 
 
 def recall_session(folder: Path, session: str) -> SessionProgress:
     """Return the progress of a session; empty if damaged or of another version."""
     progress = _read_file(folder / "sessions" / f"{check_id(session)}.json", SessionProgress)
-    return progress if progress is not None and progress.v == VERSION else SessionProgress()
+    return progress if progress is not None and progress.version == VERSION else SessionProgress()
 
 
 def remember_session(folder: Path, session: str, progress: SessionProgress) -> None:

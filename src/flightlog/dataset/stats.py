@@ -28,7 +28,7 @@ class RowResponse(NamedTuple):
     chat_id: str
     subagent: str
     timestamp: str
-    tokens: tuple[int, int, int, int, int]
+    token_counts: tuple[int, int, int, int, int]
 
 
 def count_by_kind(dataset: DatasetReader) -> dict[str, int]:
@@ -47,7 +47,7 @@ def iter_responses(dataset: DatasetReader) -> Iterator[RowResponse]:
 
 def _rank(response: RowResponse) -> tuple[int, str, str]:
     """Order versions of a response: most output tokens first, then the earliest."""
-    return -response.tokens[1], response.timestamp, response.session_id
+    return -response.token_counts[1], response.timestamp, response.session_id
 
 
 def agents_by_session(dataset: DatasetReader) -> dict[str, str]:
@@ -62,7 +62,7 @@ def token_counts(dataset: DatasetReader) -> dict[str, int]:
     """Return the sum of the tokens of every response."""
     sums = [0] * len(_TOKENS)
     for response in iter_responses(dataset):
-        sums = [total + part for total, part in zip(sums, response.tokens, strict=True)]
+        sums = [total + part for total, part in zip(sums, response.token_counts, strict=True)]
     return dict(zip(_TOKENS, sums, strict=True))
 
 

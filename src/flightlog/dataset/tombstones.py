@@ -108,7 +108,7 @@ def make_tombstone(why: str, now_ms: int, **rule: Any) -> Row:
     Equal rules have equal ids.
     """
     name = hashlib.sha256(encode_row(rule)).hexdigest()[:12]
-    return to_dict(TombstoneRow(id=f"forget-{name}", timestamp=format_row_time(now_ms), why=why, rev=now_ms, **rule))
+    return to_dict(TombstoneRow(id=f"forget-{name}", timestamp=format_row_time(now_ms), reason=why, rev=now_ms, **rule))
 
 
 def short_session_of(row: Row) -> str:

@@ -65,7 +65,7 @@ def _owner_fields(interval: ChangeInterval) -> dict[str, Any]:
     if owner is None:
         return {"message_id": None, "tool_call_ids": []}
     subagent = {"subagent": owner.subagent} if owner.subagent else {}
-    return {"message_id": owner.step.message_id, "tool_call_ids": [call.id for call in owner.step.calls], **subagent}
+    return {"message_id": owner.step.message_id, "tool_call_ids": [call.id for call in owner.step.tool_calls], **subagent}
 
 
 def _patch_fields(patch: bytes, change: TreeChange) -> dict[str, str]:
@@ -139,7 +139,7 @@ class StepJoin:
         self._by_request = {_request_id(call): call for call in calls if _request_id(call)}
         self._every = list(calls)
         self._after = _trees_after_requests(calls, saved)
-        self._after_call = {snapshot.call_id: snapshot.tree for snapshot in saved if snapshot.call_id}
+        self._after_call = {snapshot.tool_call_id: snapshot.tree for snapshot in saved if snapshot.tool_call_id}
 
     def step_id(self, subagent: str, step: Step) -> int | None:
         return self._ids.get(self._files.get(subagent, ""), {}).get(step.message_id)
@@ -168,7 +168,7 @@ class StepJoin:
 
     def _last_tree_of_step(self, step: Step) -> str | None:
         """Return the snapshot after the last tool call of a step, for runs without capture."""
-        trees = [self._after_call[call.id] for call in step.calls if call.id in self._after_call]
+        trees = [self._after_call[call.id] for call in step.tool_calls if call.id in self._after_call]
         return max(trees, default=None)
 
     def _build_turn(self, number: int, subagent: str, step: Step) -> dict[str, Any]:
@@ -182,11 +182,11 @@ class StepJoin:
             "request_index": call.index if call else None,
             "atif_step_ids": [step_id] if step_id is not None else [],
             "trajectory": self._files.get(subagent),
-            "transcript_assistant_uuids": list(step.uuids),
+            "transcript_assistant_uuids": list(step.record_uuids),
             "transcript_tool_result_uuids": [
-                tool_call.result_uuid for tool_call in step.calls if tool_call.result_uuid
+                tool_call.result_uuid for tool_call in step.tool_calls if tool_call.result_uuid
             ],
-            "tool_call_ids": [tool_call.id for tool_call in step.calls],
+            "tool_call_ids": [tool_call.id for tool_call in step.tool_calls],
             "shadow_git_tag": self._after.get(call.index) if call else self._last_tree_of_step(step),
             "timestamp": format_timestamp(step.at_ms) if step.at_ms is not None else None,
         }
@@ -194,7 +194,7 @@ class StepJoin:
 
 def _trees_after_requests(calls: Sequence[ApiCall], saved: Sequence[SnapshotSaved]) -> dict[int, str]:
     """Return the snapshot after each request's tools: at its thread's next request, or the last."""
-    trees = {snapshot.request: snapshot.tree for snapshot in saved}
+    trees = {snapshot.request_index: snapshot.tree for snapshot in saved}
     end = trees.get(0)
     after: dict[int, str] = {}
     following: dict[str, int] = {}
@@ -215,7 +215,7 @@ def _unjoined_request(call: ApiCall) -> dict[str, Any]:
     return {
         "request_index": call.index,
         "request_file": f"request_{call.index:03d}.json",
-        "agent_context": call.exchange.request.context.value,
+        "agent_context": call.exchange.request.agent_context.value,
         "is_compaction": call.exchange.request.is_compaction,
         "status": response.status if response else None,
         "message_id": call.message_id or None,

@@ -49,8 +49,8 @@ class CollectedSession(Struct, frozen=True):
 
     session: Session
     files: Mapping[str, bytes]
-    known: Mapping[str, ThreadContext]
-    saved: tuple[events.SnapshotSaved, ...] = ()
+    contexts: Mapping[str, ThreadContext]
+    snapshots: tuple[events.SnapshotSaved, ...] = ()
     shadow: Path | None = None
 
 
@@ -61,7 +61,7 @@ def collect_run(path: Path, recorded: CollectedSession, write: Callable[[Path, R
     if recorded.shadow is not None:
         copy_tree(recorded.shadow, run.shadow_dir)
     folder = run.path / session_dir_name(1)
-    bundle = build_trajectory(session, contexts=recorded.known)
+    bundle = build_trajectory(session, contexts=recorded.contexts)
     for name, data in (*recorded.files.items(), *bundle.iter_files()):
         replace_file(resolve_inside(folder, name), data, durable=False)
     lineage = StepJoin(session, bundle.documents, [], [])
@@ -89,7 +89,7 @@ def _build_config(name: str, recorded: CollectedSession) -> RunConfig:
     session = recorded.session
     prompt = next((turn.text for turn in session.turns if turn.text.strip()), "") or "(no prompt on record)"
     models = [step.model for step in session.steps if step.model]
-    used = [call.name for step in session.steps for call in step.calls]
+    used = [call.name for step in session.steps for call in step.tool_calls]
     return RunConfig(
         model=models[0] if models else "unknown",
         work_dir=session.cwd or "unknown",
@@ -98,13 +98,13 @@ def _build_config(name: str, recorded: CollectedSession) -> RunConfig:
         tags=(TAG,),
         memory_file=None,
         capture_api_requests=False,
-        track_changes=bool(recorded.saved),
+        track_changes=bool(recorded.snapshots),
         allowed_tools=tuple(dict.fromkeys((EVERY_TOOL, *TOOLS, *used))),
     )
 
 
 def _write_journal(run: RunStore, recorded: CollectedSession, bundle: TrajectoryBundle, writes: int) -> None:
-    session, saved = recorded.session, recorded.saved
+    session, saved = recorded.session, recorded.snapshots
     steps = [step for own in steps_by_thread(session).values() for step in own]
     costs = [step.cost.usd for step in steps if step.cost.usd is not None]
     notes = [item for turn in session.turns for item in turn.items if isinstance(item, Note)]
@@ -119,7 +119,7 @@ def _write_journal(run: RunStore, recorded: CollectedSession, bundle: Trajectory
         attempt=1,
         step_count=len(bundle.main.steps),
         turn_count=len(session.steps),
-        tool_call_count=sum(len(step.calls) for step in steps),
+        tool_call_count=sum(len(step.tool_calls) for step in steps),
         compaction_count=sum(note.kind is NoteKind.COMPACTION for note in notes),
         subagent_count=len(session.subagents),
         file_writes=writes,
@@ -141,8 +141,8 @@ class CollectOptions(Struct, frozen=True):
 
 class CollectResult(Struct, frozen=True):
     session: str
-    run: str
-    state: str
+    run_name: str
+    status: str
 
 
 def collect_sessions(runtime: Runtime, address: str, runs_dir: Path, options: CollectOptions) -> list[CollectResult]:
@@ -191,7 +191,7 @@ def make_run_from_session(runtime: Runtime, address: str, runs_dir: Path) -> Run
         return RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
     trees = tuple(
         events.SnapshotSaved(
-            "session_01", 1, snapshot.tree, number, snapshot.subagent, snapshot.at_ms, snapshot.call_id
+            "session_01", 1, snapshot.tree, number, snapshot.subagent, snapshot.at_ms, snapshot.tool_call_id
         )
         for number, snapshot in enumerate(saved, 1)
     )

@@ -38,7 +38,7 @@ class CommandRan(RunEventBase, frozen=True, tag="command_ran"):
     phase: str
     number: int
     exit_code: int
-    seconds: float
+    duration_s: float
     output: str = ""
 
 
@@ -54,7 +54,7 @@ class SideEffect(Struct, frozen=True):
 
     turn: int
     kind: str
-    what: str
+    description: str
 
 
 class BranchCreated(RunEventBase, frozen=True, tag="branched"):
@@ -69,7 +69,7 @@ class BranchCreated(RunEventBase, frozen=True, tag="branched"):
 
     source_run: str
     source_session: int
-    source_dir: str
+    source_session_dir: str
     source_session_id: str
     turn: int
     number: int
@@ -78,14 +78,14 @@ class BranchCreated(RunEventBase, frozen=True, tag="branched"):
     replicate: int = 0
     prompt: str = ""
     resume_at: str = ""
-    fresh: bool = False
+    is_fresh: bool = False
     allow_drift: bool = False
-    request: int = 0
+    request_index: int = 0
     betas: str = ""
     effects: tuple[SideEffect, ...] = ()
-    scrubbed: bool = False
-    rebuilt: str = ""
-    cursor: bool = False
+    is_scrubbed: bool = False
+    rebuilt_fidelity: str = ""
+    uses_cursor: bool = False
 
 
 class BranchCertified(RunEventBase, frozen=True, tag="certified"):
@@ -96,8 +96,8 @@ class BranchCertified(RunEventBase, frozen=True, tag="certified"):
     verdict: str
     method: str
     first_difference: str = ""
-    replaced: tuple[str, ...] = ()
-    refused: bool = False
+    replacements: tuple[str, ...] = ()
+    is_refused: bool = False
 
 
 class SessionVerified(RunEventBase, frozen=True, tag="verified"):
@@ -108,7 +108,7 @@ class SessionVerified(RunEventBase, frozen=True, tag="verified"):
     name: str
     passed: bool
     exit_code: int
-    seconds: float
+    duration_s: float
     output: str = ""
 
 
@@ -121,7 +121,7 @@ class RunSessionStarted(RunEventBase, frozen=True, tag="session_started"):
     tree: str
     parent: str = ""
     parent_id: str = ""
-    private: bool = False
+    has_private_tree: bool = False
 
 
 class AgentStarted(RunEventBase, frozen=True, tag="agent_started"):
@@ -142,10 +142,10 @@ class SnapshotSaved(RunEventBase, frozen=True, tag="saved"):
     session: str
     attempt: int
     tree: str
-    request: int
+    request_index: int
     subagent: str = ""
     at_ms: int = 0
-    call_id: str = ""
+    tool_call_id: str = ""
 
 
 class CostRecorded(RunEventBase, frozen=True, tag="spent"):
@@ -153,7 +153,7 @@ class CostRecorded(RunEventBase, frozen=True, tag="spent"):
 
     session: str
     attempt: int
-    usd: float
+    cost_usd: float
     message_id: str = ""
 
 
@@ -192,7 +192,7 @@ class RunSessionSkipped(RunEventBase, frozen=True, tag="session_skipped"):
     """A session could not start."""
 
     session: str
-    why: str
+    reason: str
 
 
 class ReplicatesAdded(RunEventBase, frozen=True, tag="replicates_added"):
@@ -208,8 +208,8 @@ class SamplesUpdated(RunEventBase, frozen=True, tag="resampled"):
     batch: str
     samples: int
     errors: int
-    usd: float
-    unpriced: int = 0
+    cost_usd: float
+    unpriced_samples: int = 0
 
 
 class WorkTreeRestored(RunEventBase, frozen=True, tag="tree_settled"):

@@ -47,7 +47,7 @@ class ChangeInterval(Struct, frozen=True):
 
     def attribution_of(self, path: str) -> Attribution:
         """Return the attribution of one file; one that the step's tool names is at least shared."""
-        named = map(changed_file, self.owner.step.calls) if self.owner else ()
+        named = map(changed_file, self.owner.step.tool_calls) if self.owner else ()
         is_named = any(name == path or name.endswith("/" + path) for name in named)
         return "shared" if self.attribution == "background" and is_named else self.attribution
 
@@ -56,13 +56,13 @@ def iter_intervals(
     start: str, saved: Sequence[SnapshotSaved], calls: Sequence[ApiCall], session: Session | None
 ) -> Iterator[ChangeInterval]:
     """Yield the intervals between the snapshots of a session; `start` is its first tree."""
-    timeline = _Timeline(calls, session, hooked=any(snapshot.call_id for snapshot in saved))
+    timeline = _Timeline(calls, session, hooked=any(snapshot.tool_call_id for snapshot in saved))
     before = start
     last = 0
-    for snapshot in sorted(saved, key=lambda snapshot: (snapshot.request == 0, snapshot.request)):
+    for snapshot in sorted(saved, key=lambda snapshot: (snapshot.request_index == 0, snapshot.request_index)):
         yield timeline.interval_between(before, snapshot, last)
         before = snapshot.tree
-        last = snapshot.request or last
+        last = snapshot.request_index or last
 
 
 class _Timeline:
@@ -84,17 +84,17 @@ class _Timeline:
 
     def interval_between(self, before: str, saved: SnapshotSaved, last: int) -> ChangeInterval:
         """Return the interval between request `last` and the request that saved this tree."""
-        until = saved.request or float("inf")
+        until = saved.request_index or float("inf")
         if not self._captured:
             return self._after_call(before, saved)
         open_now = [owner for began, ended, owner in self._open if began <= last and ended >= until]
         # A thread without a later request keeps its step open; only tools that can write count.
-        writing = [owner for owner in open_now if any(map(_may_write, owner.step.calls))]
+        writing = [owner for owner in open_now if any(map(_may_write, owner.step.tool_calls))]
         has_background = any(
             _leaves_running(call)
             for began, ended, owner in self._open
             if began <= last and ended <= last
-            for call in owner.step.calls
+            for call in owner.step.tool_calls
         )
         latest = max((entry for entry in self._open if entry[0] <= last), key=lambda entry: entry[0], default=None)
         # Of several, the owner whose thread sends the next request; else the first.
@@ -106,18 +106,18 @@ class _Timeline:
 
     def _after_call(self, before: str, saved: SnapshotSaved) -> ChangeInterval:
         """Attribute a snapshot saved after a tool call to its step, unless others ran meanwhile."""
-        owners = [(owner, call) for owner in self._all for call in owner.step.calls if call.id == saved.call_id]
-        if not saved.call_id or not owners:
+        owners = [(owner, call) for owner in self._all for call in owner.step.tool_calls if call.id == saved.tool_call_id]
+        if not saved.tool_call_id or not owners:
             last = self._all[-1] if self._all else None
             return ChangeInterval(before, saved.tree, last, "background" if self._hooked else "shared", saved.at_ms)
         owner, call = owners[0]
         earlier = self._all[: self._all.index(owner)]
-        if any(_leaves_running(other) for step_owner in earlier for other in step_owner.step.calls):
+        if any(_leaves_running(other) for step_owner in earlier for other in step_owner.step.tool_calls):
             return ChangeInterval(before, saved.tree, owner, "background", saved.at_ms, has_background=True)
         concurrent = any(
             _may_write(other) and _calls_overlap(call, other)
             for step_owner in self._all
-            for other in step_owner.step.calls
+            for other in step_owner.step.tool_calls
             if step_owner is not owner
         )
         return ChangeInterval(before, saved.tree, owner, "shared" if concurrent else "exact", saved.at_ms)
@@ -129,7 +129,7 @@ def _may_write(call: ToolCall) -> bool:
 
 def _leaves_running(call: ToolCall) -> bool:
     """Return whether a call left a shell running in the background."""
-    arguments = call.ran_input or call.input
+    arguments = call.executed_input or call.input
     task = call.detail.get("backgroundTaskId") if isinstance(call.detail, dict) else None
     return call.name == "Bash" and bool(arguments.get("run_in_background") or task)
 
@@ -145,9 +145,9 @@ def _calls_overlap(call: ToolCall, other: ToolCall) -> bool:
 
 def iter_reported_changes(subagent: str, step: Step, step_id: int | None, cwd: str) -> Iterator[dict[str, Any]]:
     """Yield the changes that the tool calls of one step report."""
-    for call in step.calls:
+    for call in step.tool_calls:
         path = changed_file(call)
-        if not path or call.is_error or call.denied or call.result is None:
+        if not path or call.is_error or call.denial_reason or call.result is None:
             continue
         name = path.removeprefix(cwd.rstrip("/") + "/") if cwd else path
         diff, source = _diff_and_source(call, name)

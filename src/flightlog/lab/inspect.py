@@ -66,17 +66,17 @@ def align_steps(left: Sequence[Step], right: Sequence[Step], *, first: int = 1) 
 
 def _step_actions(step: Step) -> tuple[Any, ...]:
     texts = tuple(block.text for block in step.content if isinstance(block, Text))
-    return texts, tuple((call.name, call.input) for call in step.calls)
+    return texts, tuple((call.name, call.input) for call in step.tool_calls)
 
 
 def _step_results(step: Step) -> tuple[Any, ...]:
-    return tuple((call.output, call.is_error) for call in step.calls)
+    return tuple((call.output, call.is_error) for call in step.tool_calls)
 
 
 def _describe_step(step: Step | None) -> str:
     if step is None:
         return ""
-    calls = [f"{call.name} {_input_summary(call.input)}{' (failed)' if call.is_error else ''}" for call in step.calls]
+    calls = [f"{call.name} {_input_summary(call.input)}{' (failed)' if call.is_error else ''}" for call in step.tool_calls]
     texts = [block.text for block in step.content if isinstance(block, Text)]
     return one_line(" · ".join([*texts, *calls]), _SAID_CHARS_MAX)
 
@@ -108,9 +108,9 @@ def _side_by_side(runs: Sequence[RunStore], programs: str) -> dict[str, Any] | N
     for run, other in ((left, right), (right, left)):
         origin = other.state.branch
         is_source = origin is not None and origin.source_run == run.name and run.state.branch is None
-        name = origin.source_dir if origin is not None and is_source else run.planned_sessions()[0].name
-        planned = next((candidate for candidate in run.planned_sessions() if candidate.name == name), None)
-        if planned is None or run.state.last_attempt(planned.name) is None:
+        name = origin.source_session_dir if origin is not None and is_source else run.planned_sessions()[0].session_dir
+        planned = next((candidate for candidate in run.planned_sessions() if candidate.session_dir == name), None)
+        if planned is None or run.state.last_attempt(planned.session_dir) is None:
             return None
         steps = RunSession(run, planned, trees_of(run, programs)).own_steps()
         if origin is not None and is_source:
@@ -166,9 +166,9 @@ def _summarize_replicates(run: str, rows: Sequence[dict[str, Any]]) -> dict[str,
 def _changed_files(run: RunStore, session: str, programs: str) -> dict[str, str] | None:
     """Return the paths that a session changed with their object ids; None if it did not end."""
     last, trees = run.state.last_attempt(session), trees_of(run, programs)
-    if last is None or last.ended is None or trees is None:
+    if last is None or last.end is None or trees is None:
         return None
-    return {change.path: change.id for change in trees.diff_snapshots(last.tree or None, last.ended.tree)}
+    return {change.path: change.id for change in trees.diff_snapshots(last.tree or None, last.end.tree)}
 
 
 class RunAddress(Struct, frozen=True):
@@ -199,21 +199,21 @@ def inspect_address(run: RunStore, address: RunAddress, programs: str) -> dict[s
 def _inspect_run(run: RunStore, programs: str) -> dict[str, Any]:
     meta = run_meta(run.name, run.config, run.state)
     trees, state = trees_of(run, programs), run.state
-    attempts = [state.last_attempt(planned.name) for planned in run.planned_sessions()]
-    ended = [attempt for attempt in attempts if attempt is not None and attempt.ended is not None]
+    attempts = [state.last_attempt(planned.session_dir) for planned in run.planned_sessions()]
+    ended = [attempt for attempt in attempts if attempt is not None and attempt.end is not None]
     changes = []
-    if trees is not None and state.baseline and state.baseline.tree and ended and ended[-1].ended:
-        changes = trees.diff_snapshots(state.baseline.tree, ended[-1].ended.tree)
+    if trees is not None and state.baseline and state.baseline.tree and ended and ended[-1].end:
+        changes = trees.diff_snapshots(state.baseline.tree, ended[-1].end.tree)
     files = [
         {"path": change.path, "kind": change.kind, "added": change.added, "removed": change.removed}
         for change in changes
     ]
-    return {"what": "run", **meta, "file_changes": files, "unrecognised_events": state.unrecognised}
+    return {"what": "run", **meta, "file_changes": files, "unrecognised_events": state.unrecognized_events}
 
 
 def _inspect_session(session: RunSession, subagent: str) -> dict[str, Any]:
     meta = run_meta(session.run.name, session.run.config, session.run.state)
-    session_meta = next(meta_row for meta_row in meta["sessions"] if meta_row["session_dir"] == session.planned.name)
+    session_meta = next(meta_row for meta_row in meta["sessions"] if meta_row["session_dir"] == session.planned.session_dir)
     change_counts: dict[str | None, int] = {}
     for entry in session.iter_changes():
         change_counts[entry["message_id"]] = change_counts.get(entry["message_id"], 0) + 1
@@ -223,14 +223,14 @@ def _inspect_session(session: RunSession, subagent: str) -> dict[str, Any]:
             "message_id": step.message_id,
             "at_ms": step.at_ms,
             "text": text_of(step.content),
-            "tools": [call.name for call in step.calls],
+            "tools": [call.name for call in step.tool_calls],
             "cost_usd": step.cost.usd,
             "files_changed": change_counts.get(step.message_id, 0),
         }
         for number, step in enumerate(session.own_steps(subagent), 1)
     ]
     threads = {name: len(session.own_steps(name)) for name in session.list_threads() if name}
-    prompt = session.run.config.sessions[session.planned.index - 1].prompt
+    prompt = session.run.config.sessions[session.planned.session_index - 1].prompt
     return {
         "what": "session",
         **session_meta,
@@ -245,7 +245,7 @@ def _inspect_step(session: RunSession, address: RunAddress) -> dict[str, Any]:
     steps = session.own_steps(address.subagent)
     if address.turn > len(steps):
         hint = f"it has {len(steps)}" + (f" in {address.subagent}" if address.subagent else "")
-        raise NotFound(f"{session.planned.name} has no turn {address.turn}", hint=hint)
+        raise NotFound(f"{session.planned.session_dir} has no turn {address.turn}", hint=hint)
     step = steps[address.turn - 1]
     uuid_map = (
         session.lineage.build_uuid_map(session.inherited_message_ids)
@@ -256,13 +256,13 @@ def _inspect_step(session: RunSession, address: RunAddress) -> dict[str, Any]:
     return {
         "what": "step",
         "run": session.run.name,
-        "session_dir": session.planned.name,
+        "session_dir": session.planned.session_dir,
         "turn": address.turn,
         "subagent": address.subagent,
         "model": step.model,
         "thinking": [block.text for block in step.content if isinstance(block, Thinking) and block.text],
         "text": [block.text for block in step.content if isinstance(block, Text)],
-        "tools": [_tool_call_fields(call) for call in step.calls],
+        "tools": [_tool_call_fields(call) for call in step.tool_calls],
         "stop_reason": step.stop_reason,
         "usage": step.usage,
         "cost_usd": step.cost.usd,
@@ -278,10 +278,10 @@ def _tool_call_fields(call: ToolCall) -> dict[str, Any]:
         "id": call.id,
         "name": call.name,
         "input": call.input,
-        "ran_input": call.ran_input,
+        "ran_input": call.executed_input,
         "output": call.output,
         "is_error": call.is_error,
-        "denied": call.denied or None,
+        "denied": call.denial_reason or None,
     }
 
 
@@ -293,10 +293,10 @@ def _request_fields(session: RunSession, step: Step) -> dict[str, Any] | None:
     return {
         "index": exchange.index,
         "file": str(Path("raw_dumps") / f"request_{exchange.index:03d}.json"),
-        "context": exchange.request.context.value,
-        "messages": exchange.request.messages,
-        "bytes": exchange.request.sent.size,
-        "sha256": exchange.request.sent.digest,
+        "context": exchange.request.agent_context.value,
+        "messages": exchange.request.message_count,
+        "bytes": exchange.request.sent_body.size_bytes,
+        "sha256": exchange.request.sent_body.digest,
         "is_compaction": exchange.request.is_compaction,
         "status": exchange.response.status if exchange.response else None,
         "request_id": exchange.response.request_id if exchange.response else None,

@@ -19,10 +19,10 @@ _VERIFIER_KEYS = ("name", "passed", "exit_code", "seconds", "output")
 
 def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
     """Return all facts about a run, under the keys of the source document."""
-    sessions = [_session_meta(config, session, state) for session in plan_sessions(config, state.added)]
+    sessions = [_session_meta(config, session, state) for session in plan_sessions(config, state.added_replicates)]
     started_sessions = [session for session in sessions if session["started_at"]]
-    started, batches = state.started, state.resampled.values()
-    unpriced = any(batch.unpriced for batch in batches)
+    started, batches = state.start, state.resample_batches.values()
+    unpriced = any(batch.unpriced_samples for batch in batches)
     costs = [session["total_cost_usd"] for session in started_sessions if session["total_cost_usd"] is not None]
     return {
         "run_name": name,
@@ -45,7 +45,7 @@ def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
         "sessions": sessions,
         "started_at": state.started_at or None,
         "finished_at": state.finished_at or None,
-        "stop_reason": state.ended.stop_reason if state.ended else "running",
+        "stop_reason": state.end.stop_reason if state.end else "running",
         "total_steps": sum(session["step_count"] for session in sessions),
         "total_tool_calls": sum(session["tool_call_count"] for session in sessions),
         "total_cost_usd": round(sum(costs), 9) if costs or not started_sessions else None,
@@ -53,7 +53,7 @@ def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
         "max_budget_usd": config.max_budget_usd,
         "total_resamples": sum(batch.samples for batch in batches),
         "total_resample_errors": sum(batch.errors for batch in batches),
-        "total_resample_cost_usd": None if unpriced else round(sum(batch.usd for batch in batches), 9),
+        "total_resample_cost_usd": None if unpriced else round(sum(batch.cost_usd for batch in batches), 9),
         "total_file_writes": sum(session["file_writes"] for session in sessions),
         "total_compaction_events": sum(session["compaction_count"] for session in sessions),
         "total_subagent_invocations": sum(session["subagent_count"] for session in sessions),
@@ -80,42 +80,42 @@ def as_json(value: Any) -> str:
 
 
 def _session_meta(config: RunConfig, planned: PlannedSession, state: RunState) -> dict[str, Any]:
-    last = state.last_attempt(planned.name)
-    session = config.sessions[planned.index - 1]
-    replicas = {"replicate": planned.replicate, "replicate_count": planned.count} if planned.replicate else {}
+    last = state.last_attempt(planned.session_dir)
+    session = config.sessions[planned.session_index - 1]
+    replicas = {"replicate": planned.replicate, "replicate_count": planned.replicate_count} if planned.replicate else {}
     return {
-        "session_index": planned.index,
-        "session_dir": planned.name,
+        "session_index": planned.session_index,
+        "session_dir": planned.session_dir,
         **replicas,
         "session_id": last.session_id if last else None,
         "resumed_from": (last.parent_id or None) if last else None,
         "fork_from": session.fork_from,
         **_session_counts(last),
         "verifiers": [
-            {key: getattr(verified, key) for key in _VERIFIER_KEYS} for verified in (last.verified if last else ())
+            {key: getattr(verified, key) for key in _VERIFIER_KEYS} for verified in (last.verifications if last else ())
         ],
         "stop_reason": _stop_reason(planned, state),
-        "ended_early": last.stop_reason in _EARLY if last and last.ended else None,
-        "error": (last.ended.error or None) if last and last.ended else state.skipped.get(planned.name),
-        "exit_code": last.ended.exit_code if last and last.ended else None,
-        "attempts": len(state.attempts.get(planned.name, [])),
-        "own_tree": last.private if last else None,
+        "ended_early": last.stop_reason in _EARLY if last and last.end else None,
+        "error": (last.end.error or None) if last and last.end else state.skipped.get(planned.session_dir),
+        "exit_code": last.end.exit_code if last and last.end else None,
+        "attempts": len(state.attempts.get(planned.session_dir, [])),
+        "own_tree": last.has_private_tree if last else None,
         "started_at": last.started_at if last else None,
         "finished_at": (last.finished_at or None) if last else None,
     }
 
 
 def _session_counts(last: SessionAttempt | None) -> dict[str, Any]:
-    counted = last.counted if last else None
+    counted = last.counts if last else None
     spent = last.spent_usd if last else 0.0
     return {
         "step_count": counted.step_count if counted else 0,
         "tool_call_count": counted.tool_call_count if counted else 0,
         "num_turns": counted.turn_count if counted else 0,
-        "client_num_turns": last.ended.num_turns if last and last.ended else None,
+        "client_num_turns": last.end.num_turns if last and last.end else None,
         "total_cost_usd": counted.cost_usd if counted else (spent or None),
         "cost_source": counted.cost_source if counted else None,
-        "client_cost_usd": last.ended.client_cost_usd if last and last.ended else None,
+        "client_cost_usd": last.end.client_cost_usd if last and last.end else None,
         "compaction_count": counted.compaction_count if counted else 0,
         "subagent_count": counted.subagent_count if counted else 0,
         "file_writes": counted.file_writes if counted else 0,
@@ -124,10 +124,10 @@ def _session_counts(last: SessionAttempt | None) -> dict[str, Any]:
 
 
 def _stop_reason(planned: PlannedSession, state: RunState) -> str:
-    last = state.last_attempt(planned.name)
+    last = state.last_attempt(planned.session_dir)
     if last is not None:
         return last.stop_reason or "running"
-    return "skipped" if planned.name in state.skipped else "pending"
+    return "skipped" if planned.session_dir in state.skipped else "pending"
 
 
 def _list_errors(sessions: list[dict[str, Any]], state: RunState) -> list[dict[str, Any]]:
@@ -139,5 +139,5 @@ def _list_errors(sessions: list[dict[str, Any]], state: RunState) -> list[dict[s
         for command in state.commands
         if command.exit_code
     ]
-    lost = [{"session": None, "error": f"damaged journal: {damage.why}"} for damage in state.damage]
+    lost = [{"session": None, "error": f"damaged journal: {damage.reason}"} for damage in state.damage]
     return errors + lost

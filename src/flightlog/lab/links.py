@@ -27,7 +27,7 @@ def find_incidents(run: str, state: RunState) -> Iterator[Incident]:
     """Yield failed sessions, failed commands and damaged journal lines."""
     for session, attempts in state.attempts.items():
         for attempt in attempts:
-            if attempt.ended is not None and attempt.stop_reason in WRONG:
+            if attempt.end is not None and attempt.stop_reason in WRONG:
                 yield Incident(
                     "failed run", _parse_ms(attempt.finished_at), ROOM, (f"{run}/{session}", attempt.session_id)
                 )
@@ -56,14 +56,14 @@ class RunLinks:
         self._sessions: dict[str, tuple[RunStore, PlannedSession]] = {}
         for run in runs:
             for planned in run.planned_sessions():
-                last = run.state.last_attempt(planned.name)
+                last = run.state.last_attempt(planned.session_dir)
                 if last is not None and last.session_id:
                     self._sessions[last.session_id] = (run, planned)
 
     def find_links(self, written: str) -> Iterator[TraceLink]:
         """Yield runs, requests and samples whose address starts with `written`."""
         for session, (run, planned) in self._sessions.items():
-            name = f"{run.name}/{planned.name}"
+            name = f"{run.name}/{planned.session_dir}"
             if written.startswith((f"{name}/", "req_")):
                 transcript = self.read_session(session)
                 links = self.links_for_session(transcript) if transcript else ()
@@ -90,7 +90,7 @@ class RunLinks:
         for at, step in iter_steps(session):
             call = lineage.find_request(step) if lineage else None
             if call is not None:
-                name = f"{run.name}/{planned.name}/request_{call.index:03d}"
+                name = f"{run.name}/{planned.session_dir}/request_{call.index:03d}"
                 yield TraceLink("request", name, step.request_id, (str(at),))
                 yield from _sample_links(run, planned, call.index, str(at))
 
@@ -106,19 +106,19 @@ def _matches_address(link: TraceLink, written: str) -> bool:
 
 def _sample_links(run: RunStore, planned: PlannedSession, request: int, at: str) -> Iterator[TraceLink]:
     base = f"request_{request:03d}"
-    for folder in sorted((run.path / planned.name / RESAMPLES).glob(f"{base}*")):
+    for folder in sorted((run.path / planned.session_dir / RESAMPLES).glob(f"{base}*")):
         if folder.name != base and not folder.name.startswith(f"{base}_v"):
             continue
         for number, is_error, _ in iter_sample_files(folder):
-            name = f"{run.name}/{planned.name}/{folder.name}/sample_{number:02d}"
+            name = f"{run.name}/{planned.session_dir}/{folder.name}/sample_{number:02d}"
             yield TraceLink("sample", name, "no answer came" if is_error else "", (at,))
 
 
 def _run_link(run: RunStore, planned: PlannedSession, session: str) -> TraceLink:
     branch = run.state.branch
-    names = (("run", f"{branch.source_run}/{branch.source_dir}"),) if branch is not None and planned.index == 1 else ()
-    last = run.state.last_attempt(planned.name)
-    return TraceLink("run", f"{run.name}/{planned.name}", last.stop_reason if last else "", (session,), names)
+    names = (("run", f"{branch.source_run}/{branch.source_session_dir}"),) if branch is not None and planned.session_index == 1 else ()
+    last = run.state.last_attempt(planned.session_dir)
+    return TraceLink("run", f"{run.name}/{planned.session_dir}", last.stop_reason if last else "", (session,), names)
 
 
 def _iter_edits(reading: RunSession, session: Session) -> Iterator[LineEdit]:

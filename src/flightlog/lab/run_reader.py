@@ -33,15 +33,15 @@ class RunSession:
 
     def __init__(self, run: RunStore, planned: PlannedSession, trees: WorkTreeSnapshots | None) -> None:
         """Read session `planned`; without `trees`, changes come from tool calls."""
-        attempt = run.state.last_attempt(planned.name)
+        attempt = run.state.last_attempt(planned.session_dir)
         if attempt is None:
             raise NotFound(
-                f"{planned.name} of {run.name} has not run yet", hint=f"flightlog lab run --resume {run.name}"
+                f"{planned.session_dir} of {run.name} has not run yet", hint=f"flightlog lab run --resume {run.name}"
             )
         self.run = run
         self.planned = planned
         self.attempt: SessionAttempt = attempt
-        self.folder: Path = run.path / planned.name
+        self.folder: Path = run.path / planned.session_dir
         self._trees = trees
 
     @functools.cached_property
@@ -69,9 +69,9 @@ class RunSession:
     @functools.cached_property
     def _parent_session(self) -> Session | None:
         branch = self.run.state.branch
-        if branch is not None and self.planned.index == 1:
+        if branch is not None and self.planned.session_index == 1:
             return read_session_folder(self.run.path / SOURCE, branch.source_session_id, self._agent_name)
-        parent = self.run.state.last_attempt(self.planned.parent) if self.planned.parent else None
+        parent = self.run.state.last_attempt(self.planned.parent_session) if self.planned.parent_session else None
         return (
             read_session_folder(self.run.path / parent.session, parent.session_id, self._agent_name) if parent else None
         )
@@ -83,23 +83,23 @@ class RunSession:
         threads = source_of(AGENT_NAME).thread_contexts(list_session_folder(self.folder, self.attempt.session_id))
         threads[""] = replace(
             threads.get("", ThreadContext()),
-            copied=threads.get("", ThreadContext()).copied | self.inherited_message_ids,
+            copied_message_ids=threads.get("", ThreadContext()).copied_message_ids | self.inherited_message_ids,
         )
         bundle = build_trajectory(self.session, contexts=threads)
         branch = self.run.state.branch
-        return trim_to_branch(bundle, branch) if branch is not None and self.planned.index == 1 else bundle
+        return trim_to_branch(bundle, branch) if branch is not None and self.planned.session_index == 1 else bundle
 
     @functools.cached_property
     def lineage(self) -> StepJoin | None:
         """The join of its records, steps, requests and snapshots."""
         if self.session is None or self.bundle is None:
             return None
-        return StepJoin(self.session, self.bundle.documents, self.calls, self.attempt.saved)
+        return StepJoin(self.session, self.bundle.documents, self.calls, self.attempt.snapshots)
 
     @functools.cached_property
     def intervals(self) -> list[ChangeInterval]:
         """The intervals between its snapshots, each with the step that owns it."""
-        return list(iter_intervals(self.attempt.tree, self.attempt.saved, self.calls, self.session))
+        return list(iter_intervals(self.attempt.tree, self.attempt.snapshots, self.calls, self.session))
 
     def own_steps(self, subagent: str = "") -> list[Step]:
         """Return the responses of a thread that are not inherited."""
@@ -115,7 +115,7 @@ class RunSession:
         if self._trees is None:
             yield from self._iter_reported_changes(step)
             return
-        head: dict[str, Any] = {"session_index": self.planned.index}
+        head: dict[str, Any] = {"session_index": self.planned.session_index}
         head |= {"replicate": self.planned.replicate} if self.planned.replicate else {}
         for interval in self.intervals:
             owner = interval.owner
@@ -134,7 +134,7 @@ class RunSession:
 
     @property
     def _agent_name(self) -> str:
-        return self.run.state.started.agent if self.run.state.started else ""
+        return self.run.state.start.agent if self.run.state.start else ""
 
 
 def _count_compactions(session: Session | None) -> int:

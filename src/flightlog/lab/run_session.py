@@ -53,7 +53,7 @@ def rebuilt_of(folder: Path, session_id: str) -> list[RebuiltRequest]:
         for file in list_session_folder(folder, session_id)
         for request in rebuild_requests(_read_records(Path(file.path)))
     ]
-    return sorted(requests, key=lambda request: request.at)
+    return sorted(requests, key=lambda request: request.timestamp)
 
 
 def _read_records(path: Path) -> Iterator[dict[str, Any]]:
@@ -80,7 +80,7 @@ def message_ids(session: Session | None) -> frozenset[str]:
 
 
 def _thread_name(exchange: Exchange) -> str:
-    match exchange.request.context:
+    match exchange.request.agent_context:
         case RequestOrigin.MAIN:
             return ""
         case RequestOrigin.SUBAGENT:

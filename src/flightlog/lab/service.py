@@ -40,8 +40,8 @@ def prepare_run(runtime: Runtime, tell: Tell, permit: Permit | None = None) -> R
         tell=tell,
         permit=permit or partial(permit_run, runtime),
         remember=partial(remember_run, runtime),
-        means=probe_isolation(path),
-        leash=parent_death_prefix(path),
+        isolation_mode=probe_isolation(path),
+        parent_death_prefix=parent_death_prefix(path),
     )
 
 
@@ -57,7 +57,7 @@ def permit_run(runtime: Runtime, config: RunConfig, path: Path, digest: str) -> 
     """
     run = run_target(runtime, path, config, digest)
     address = run.allows[ADDRESS]
-    if digest and not run.trusted:
+    if digest and not run.is_trusted:
         raise consent_needed(
             run, f"this run was not started here; its key would go to {address[:100]}: {path.name[:60]}"
         )
@@ -65,7 +65,7 @@ def permit_run(runtime: Runtime, config: RunConfig, path: Path, digest: str) -> 
         resolve_upstream(config, runtime.environ)  # raises for a key of another address
     allowed_address = open_trust(runtime).consent_for(run.subject).address
     target = address_target(runtime, address)
-    if address.startswith("http://") and not is_loopback(address) and allowed_address != address and not target.trusted:
+    if address.startswith("http://") and not is_loopback(address) and allowed_address != address and not target.is_trusted:
         raise consent_needed(target, f"the key would be sent without encryption to {address[:100]}")
 
 

@@ -22,46 +22,46 @@ class SessionAttempt(Struct):
     started_at: str
     parent: str = ""
     parent_id: str = ""
-    private: bool = False
+    has_private_tree: bool = False
     process: str = ""
-    saved: list[events.SnapshotSaved] = field(default_factory=list)
+    snapshots: list[events.SnapshotSaved] = field(default_factory=list)
     spent_usd: float = 0.0
-    ended: events.RunSessionEnded | None = None
-    counted: events.RunSessionSummarized | None = None
+    end: events.RunSessionEnded | None = None
+    counts: events.RunSessionSummarized | None = None
     finished_at: str = ""
     certificate: events.BranchCertified | None = None
-    verified: list[events.SessionVerified] = field(default_factory=list)
+    verifications: list[events.SessionVerified] = field(default_factory=list)
 
     @property
     def stop_reason(self) -> str:
         """Why it stopped; "" while it runs."""
-        return self.ended.stop_reason if self.ended else ""
+        return self.end.stop_reason if self.end else ""
 
 
 class RunState(Struct):
-    started: events.RunStarted | None = None
+    start: events.RunStarted | None = None
     started_at: str = ""
     finished_at: str = ""
-    taken: int = 0
+    takeover_count: int = 0
     process: str = ""
     baseline: events.BaselineSaved | None = None
     branch: events.BranchCreated | None = None
     commands: list[events.CommandRan] = field(default_factory=list)
     attempts: dict[str, list[SessionAttempt]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    added: dict[int, int] = field(default_factory=dict)
-    resampled: dict[str, events.SamplesUpdated] = field(default_factory=dict)
+    added_replicates: dict[int, int] = field(default_factory=dict)
+    resample_batches: dict[str, events.SamplesUpdated] = field(default_factory=dict)
     tree: str = ""
-    ended: events.RunEnded | None = None
+    end: events.RunEnded | None = None
     damage: list[Damage] = field(default_factory=list)
-    unrecognised: int = 0
+    unrecognized_events: int = 0
 
     def last_attempt(self, session: str) -> SessionAttempt | None:
         return self.attempts[session][-1] if self.attempts.get(session) else None
 
     @property
     def in_flight(self) -> list[SessionAttempt]:
-        return [attempts[-1] for attempts in self.attempts.values() if attempts[-1].ended is None]
+        return [attempts[-1] for attempts in self.attempts.values() if attempts[-1].end is None]
 
     @property
     def spent_usd(self) -> float:
@@ -76,7 +76,7 @@ def fold_run(records: Iterable[JournalRecord[events.RunEvent] | UnknownEvent | D
             case Damage():
                 state.damage.append(record)
             case UnknownEvent():
-                state.unrecognised += 1
+                state.unrecognized_events += 1
             case JournalRecord():
                 add_event(state, record)
             case _:
@@ -91,9 +91,9 @@ def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None: 
         return
     match event:
         case events.RunStarted():
-            state.started, state.started_at = event, record.ts
+            state.start, state.started_at = event, record.ts
         case events.RunResumed():
-            state.taken, state.process, state.ended, state.finished_at = state.taken + 1, event.process, None, ""
+            state.takeover_count, state.process, state.end, state.finished_at = state.takeover_count + 1, event.process, None, ""
         case events.BaselineSaved():
             state.baseline, state.tree = event, event.tree
         case events.BranchCreated():
@@ -101,15 +101,15 @@ def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None: 
         case events.WorkTreeRestored():
             state.tree = event.tree
         case events.RunEnded():
-            state.ended, state.tree, state.finished_at = event, event.tree, record.ts
+            state.end, state.tree, state.finished_at = event, event.tree, record.ts
         case events.CommandRan():
             state.commands.append(event)
         case events.RunSessionSkipped():
-            state.skipped[event.session] = event.why
+            state.skipped[event.session] = event.reason
         case events.ReplicatesAdded():
-            state.added[event.session_index] = state.added.get(event.session_index, 0) + event.count
+            state.added_replicates[event.session_index] = state.added_replicates.get(event.session_index, 0) + event.count
         case events.SamplesUpdated():
-            state.resampled[event.batch] = event
+            state.resample_batches[event.batch] = event
         case _:
             assert_never(event)
 
@@ -118,7 +118,7 @@ def _add_attempt_event(state: RunState, event: events.AttemptEvent, at: str) -> 
     attempts = state.attempts.setdefault(event.session, [])
     if isinstance(event, events.RunSessionStarted):
         state.skipped.pop(event.session, None)
-        fields = (event.session_id, event.tree, at, event.parent, event.parent_id, event.private)
+        fields = (event.session_id, event.tree, at, event.parent, event.parent_id, event.has_private_tree)
         attempts.append(SessionAttempt(event.session, event.attempt, *fields))
         return
     attempt = next((candidate for candidate in reversed(attempts) if candidate.number == event.attempt), None)
@@ -128,17 +128,17 @@ def _add_attempt_event(state: RunState, event: events.AttemptEvent, at: str) -> 
         case events.AgentStarted():
             attempt.process = event.process
         case events.SnapshotSaved():
-            attempt.saved.append(event)
+            attempt.snapshots.append(event)
         case events.CostRecorded():
-            attempt.spent_usd += event.usd
+            attempt.spent_usd += event.cost_usd
         case events.BranchCertified():
             attempt.certificate = event
         case events.SessionVerified():
-            attempt.verified.append(event)
+            attempt.verifications.append(event)
         case events.RunSessionSummarized():
-            attempt.counted = event
+            attempt.counts = event
         case events.RunSessionEnded():
-            attempt.ended, attempt.finished_at = event, at
+            attempt.end, attempt.finished_at = event, at
             attempt.session_id = event.session_id or attempt.session_id
         case _:
             assert_never(event)

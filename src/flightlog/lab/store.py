@@ -49,17 +49,17 @@ SOURCE = ".source"
 class PlannedSession(Struct, frozen=True):
     """One session to run; `parent` is the conversation, `tree_of` the files it continues."""
 
-    name: str
-    index: int
+    session_dir: str
+    session_index: int
     replicate: int
-    count: int
-    parent: str = ""
-    tree_of: str = ""
-    added: bool = False
+    replicate_count: int
+    parent_session: str = ""
+    tree_session: str = ""
+    is_added: bool = False
 
     @property
     def required_sessions(self) -> frozenset[str]:
-        return frozenset({self.parent, self.tree_of} - {""})
+        return frozenset({self.parent_session, self.tree_session} - {""})
 
 
 def plan_sessions(config: RunConfig, added: Mapping[int, int] | None = None) -> tuple[PlannedSession, ...]:
@@ -76,7 +76,7 @@ def ready_sessions(
     planned: Collection[PlannedSession], done: Collection[str], left: Collection[str]
 ) -> list[PlannedSession]:
     """Return the sessions among `left` whose required sessions are all done."""
-    return [session for session in planned if session.name in left and session.required_sessions <= set(done)]
+    return [session for session in planned if session.session_dir in left and session.required_sessions <= set(done)]
 
 
 def session_dir_name(index: int, replicate: int = 0) -> str:
@@ -86,8 +86,8 @@ def session_dir_name(index: int, replicate: int = 0) -> str:
 
 def final_session(planned: Collection[PlannedSession]) -> PlannedSession:
     """Return the session whose tree is the result: the first replicate of the last session."""
-    last = max(session.index for session in planned)
-    return next(session for session in planned if session.index == last)
+    last = max(session.session_index for session in planned)
+    return next(session for session in planned if session.session_index == last)
 
 
 def _plan_replicates(config: RunConfig, session: SessionConfig, added: int) -> Iterator[PlannedSession]:
@@ -103,7 +103,7 @@ def _plan_replicates(config: RunConfig, session: SessionConfig, added: int) -> I
     last = session.count if session.count > 1 else 0
     for number in range(last + 1, last + added + 1):
         name = session_dir_name(session.session_index, number)
-        yield PlannedSession(name, session.session_index, number, session.count + added, parent, tree_of, added=True)
+        yield PlannedSession(name, session.session_index, number, session.count + added, parent, tree_of, is_added=True)
 
 
 def _first_dir_name(config: RunConfig, index: int) -> str:
@@ -137,19 +137,19 @@ class RunStore:
         return self.path.with_name(f".work-{self.path.name}")
 
     def planned_sessions(self) -> tuple[PlannedSession, ...]:
-        return plan_sessions(self.config, self.state.added)
+        return plan_sessions(self.config, self.state.added_replicates)
 
     def ended_sessions(self) -> list[PlannedSession]:
-        attempts = ((planned, self.state.last_attempt(planned.name)) for planned in self.planned_sessions())
-        return [planned for planned, last in attempts if last is not None and last.ended is not None]
+        attempts = ((planned, self.state.last_attempt(planned.session_dir)) for planned in self.planned_sessions())
+        return [planned for planned, last in attempts if last is not None and last.end is not None]
 
     @property
     def final_tree(self) -> str:
         """The snapshot that the last session left, else the baseline; "" without either."""
         ended = self.ended_sessions()
-        last = self.state.last_attempt(final_session(ended).name) if ended else None
-        if last is not None and last.ended is not None:
-            return last.ended.tree
+        last = self.state.last_attempt(final_session(ended).session_dir) if ended else None
+        if last is not None and last.end is not None:
+            return last.end.tree
         return self.state.baseline.tree if self.state.baseline else ""
 
     def reload(self) -> None:
@@ -215,7 +215,7 @@ def find_run(runs_dir: Path, name: str) -> Path:
 
 
 def find_planned_session(run: RunStore, session: int, replicate: int) -> PlannedSession:
-    replicates = [planned for planned in run.planned_sessions() if planned.index == session]
+    replicates = [planned for planned in run.planned_sessions() if planned.session_index == session]
     if not replicates:
         hint = f"it has sessions 1 to {len(run.config.sessions)}"
         raise NotFound(f"{run.name} has no session {session}", hint=hint)

@@ -27,8 +27,8 @@ class Payment(NamedTuple):
 
     first_ms: int
     last_ms: int
-    usd: float
-    tokens: int
+    cost_usd: float
+    total_tokens: int
 
 
 class LimitSample(NamedTuple):
@@ -53,7 +53,7 @@ def divide_bucket(bucket: UsageBucket, cuts: Sequence[int], rows: Iterable[Usage
     edges = [0, *(cut for cut in sorted(cuts) if first < cut <= last), 1 << 62]
     own_rows = [row for row in rows if row.model == bucket.model and first <= row.at_ms <= last]
     parts: list[Payment] = []
-    usd_left, tokens_left = bucket.usd or 0.0, bucket.usage.total
+    usd_left, tokens_left = bucket.cost_usd or 0.0, bucket.usage.total
     for begin, end in pairwise(edges):
         inside = [row_to_response(row) for row in own_rows if begin <= row.at_ms < end]
         usd, tokens = usd_left, tokens_left
@@ -71,8 +71,8 @@ def compute_billing(payments: Sequence[Payment], profile: ProfileLimits, now_ms:
     """Return the billing of one profile; `split_cost` rounds day and week over all profiles."""
     start, end, official = _running_block(payments, profile.limits, now_ms)
     block = [payment for payment in payments if start <= payment.last_ms < end]
-    cost = sum(payment.usd for payment in block)
-    tokens = sum(payment.tokens for payment in block)
+    cost = sum(payment.cost_usd for payment in block)
+    tokens = sum(payment.total_tokens for payment in block)
     began = min((max(payment.first_ms, start) for payment in block), default=now_ms)
     elapsed_ms = max(now_ms - began, BURN_LEAST_MS)
     window = profile.limits.five_hour if profile.limits and official else None
@@ -81,7 +81,7 @@ def compute_billing(payments: Sequence[Payment], profile: ProfileLimits, now_ms:
     percent = window.used_percent if window else None
     percent_elapsed = min(100 * (now_ms - start) / (end - start), 100)
     return Billing(
-        cost_today=sum(payment.usd for payment in payments if payment.last_ms >= midnight),
+        cost_today=sum(payment.cost_usd for payment in payments if payment.last_ms >= midnight),
         burn_rate_per_hour=round_cents(burn),
         budget_remaining=max(end - now_ms, 0) // MINUTE_MS if block or official else 0,
         budget_percent_used=int(percent if percent is not None else percent_elapsed),
@@ -92,8 +92,8 @@ def compute_billing(payments: Sequence[Payment], profile: ProfileLimits, now_ms:
         last_fetched=now_ms,
         block_start=start,
         block_end=end,
-        block_cost=round_cents(cost),
-        week_cost=sum(payment.usd for payment in payments if payment.last_ms >= week),
+        block_cost_usd=round_cents(cost),
+        week_cost_usd=sum(payment.cost_usd for payment in payments if payment.last_ms >= week),
         week_start=week,
         cost_source="ledger",
         budget_source="statusline" if percent is not None else "time of the block",

@@ -93,10 +93,10 @@ class LiveState(Struct):
 
     config_dir: str
     state: RuntimeState
-    broken: str
+    error: str
     now_ms: int
     launches: dict[str, layout.LaunchInfo]
-    changed: int = 0
+    changed_count: int = 0
 
 
 def collect_live_state(where: LiveDirectory, archive: Archive, effort: CollectDepth | None = None) -> LiveState:
@@ -148,20 +148,20 @@ class LiveCollector:
             self.journal.append(event)
         profiles = ledger.bill_profiles(digests, self.archive.usage_pipeline.session_responses, self.where.runtime.zone)
         thresholds = before.state.thresholds
-        sessions = [self._build_session(memo, ledger, thresholds, broken=bool(before.broken)) for memo in observed]
+        sessions = [self._build_session(memo, ledger, thresholds, broken=bool(before.error)) for memo in observed]
         launches = {memo.session: self._launch_info(memo, ledger) for memo in observed}
         self._draw_status_lines(RuntimeState(profiles, sessions, thresholds), launches)
         update = self._write_state(profiles, sessions)
-        broken = update.broken or before.broken
+        broken = update.error or before.error
         live = LiveState(str(self.where.config_dir), update.state, broken, now_ms, launches)
-        live.changed = self._write_output(live)
-        if now_ms - self.observer.cleaned_ms > DAY_MS:
+        live.changed_count = self._write_output(live)
+        if now_ms - self.observer.cleanup_ms > DAY_MS:
             clean_up(folder, self.where.home, now_ms)
-            self.observer.cleaned_ms = now_ms
+            self.observer.cleanup_ms = now_ms
         path = folder / runtime_state.OWN / "memory.bin"
         files.replace_file(path, msgspec.msgpack.encode(self.observer), durable=False)
-        counts = (live.changed, len(update.removed))
-        log_line(folder, layout.log_entry(live.state, live.broken, counts, now_ms))
+        counts = (live.changed_count, len(update.removed))
+        log_line(folder, layout.log_entry(live.state, live.error, counts, now_ms))
         return live
 
     def _observe_sessions(self, ledger: ProfileLedger) -> list[ObservedSession]:
@@ -169,7 +169,7 @@ class LiveCollector:
         shown = layout.sessions_with_status_line(self.where.home, self.where.config_dir)
         live = []
         for name in sorted({*self.recordings, *shown, *self.observer.sessions}):
-            new = ObservedSession(name, self.now_ms, secrets_ms=self.now_ms)
+            new = ObservedSession(name, self.now_ms, secrets_scanned_ms=self.now_ms)
             memo = self.observer.sessions.setdefault(name, new)
             recording = self.recordings.get(name)
             recent = recording is not None and self.now_ms - recording.changed_ms < health.LIVE_MS
@@ -193,7 +193,7 @@ class LiveCollector:
         observe.observe_git(projects, self.now_ms, partial(is_trusted, self.where.runtime))
         for memo in sessions if self.effort.secrets else ():
             recording = self.recordings.get(memo.session)
-            due = not self.effort.only or self.now_ms - memo.secrets_ms > observe.SECRETS_EVERY_MS
+            due = not self.effort.only or self.now_ms - memo.secrets_scanned_ms > observe.SECRETS_EVERY_MS
             if recording is not None and due:
                 observe.search_secrets(memo, recording, self.now_ms)
 
@@ -212,10 +212,10 @@ class LiveCollector:
             event_ms=max(memo.event_ms, status_ms),
             changed_ms=recording.changed_ms if recording else 0,
             transcript_exists=recording is not None and recording.main is not None,
-            has_messages=memo.messages > 0,
-            has_hooks=memo.hooks_at > 0,
+            has_messages=memo.message_count > 0,
+            has_hooks=memo.hooks_offset > 0,
             pid_alive=observe.is_alive(memo),
-            secrets=sum(memo.secrets.values()),
+            secret_count=sum(memo.secrets.values()),
         )
 
     def _build_session(
@@ -230,7 +230,7 @@ class LiveCollector:
         thresholds = health.effective_thresholds(settings, profile.thresholds)
         context = _context_usage(memo, thresholds)
         signals = self._read_signals(memo)
-        signals.percent_used, signals.broken_file = context.percent_used, broken
+        signals.percent_used, signals.has_broken_file = context.percent_used, broken
         signals.cost_issues = ledger.cost_issues(profile, thresholds)
         recording = self.recordings.get(memo.session)
         payload = memo.status.payload if memo.status else None
@@ -258,7 +258,7 @@ class LiveCollector:
                 round_cents(client) if client is not None else None,
                 memo.status.at_ms if memo.status and client is not None else None,
             ),
-            swaps=ledger.list_switches(memo.session),
+            profile_switches=ledger.list_switches(memo.session),
             tmux=memo.tmux,
         )
 
@@ -304,14 +304,14 @@ class LiveCollector:
             memo, launch = self.observer.sessions[name], launches[name]
             fingerprint = layout.fingerprint_session(session, launch, self.template)
             every_ms = PAGE_EVERY_MS + 1000 * (zlib.crc32(name.encode()) % PAGE_SPREAD_S)
-            aged = self.now_ms - memo.page_ms > every_ms
-            if name == self.effort.only or fingerprint != memo.page_print or aged:
-                memo.page_print, memo.page_ms = fingerprint, self.now_ms
+            aged = self.now_ms - memo.output_written_ms > every_ms
+            if name == self.effort.only or fingerprint != memo.output_fingerprint or aged:
+                memo.output_fingerprint, memo.output_written_ms = fingerprint, self.now_ms
                 self.due.add(name)
                 if self.where.draw is not None:
                     body = layout.session_body(session, launch, state, self.template)
-                    memo.lines = self.where.draw(body)
-            session.formatted_strings = memo.lines or None
+                    memo.status_lines = self.where.draw(body)
+            session.formatted_strings = memo.status_lines or None
 
     def _write_output(self, live: LiveState) -> int:
         due = [
@@ -368,7 +368,7 @@ def _context_usage(memo: ObservedSession, thresholds: Thresholds) -> ContextUsag
     size = window.context_window_size if window else None
     size = size or (WINDOW_LONG if "[1m]" in memo.model else WINDOW_DEFAULT)
     current = window.current_usage if window else None
-    used = current.usage().total if current else memo.tokens
+    used = current.usage().total if current else memo.context_tokens
     usable = int(size * (thresholds.compaction_percent or 100) / 100)
     percent = 100 * used // usable if usable else 0
     near = percent >= (thresholds.context_warning_percent or 0)
@@ -385,8 +385,8 @@ def _transcript_info(memo: ObservedSession, recording: SessionFiles | None, now_
         size_bytes=main.size,
         last_modified=recording.changed_ms,
         last_modified_ago=layout.format_age(age),
-        message_count=memo.messages,
-        last_message_preview=memo.said,
+        message_count=memo.message_count,
+        last_message_preview=memo.last_message,
         is_synced=age < health.SYNCED_MS,
     )
 

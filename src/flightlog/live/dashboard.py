@@ -55,7 +55,7 @@ def dashboard_lines(lives: Sequence[LiveState], screen: TerminalSize) -> list[Da
     lines = [_title_line(sessions, profiles, now_ms, screen), DashboardLine("")]
     lines += _profile_lines(profiles, now_ms, screen)
     lines += [DashboardLine(""), *_session_lines(sessions, labels, now_ms, screen)]
-    broken = [one_line(f"not read: {live.broken}", 200) for live in lives if live.broken]
+    broken = [one_line(f"not read: {live.error}", 200) for live in lives if live.error]
     foot = [DashboardLine(text, "red") for text in broken]
     if advice := switch_advice(profiles):
         foot.append(DashboardLine(one_line(advice, 200), "yellow"))
@@ -97,7 +97,7 @@ def _profile_lines(profiles: Sequence[AuthProfile], now_ms: int, screen: Termina
             five_hour += f" out {_format_clock(bill.forecast.exhausted_at, '%H:%M', zone)}"
         reset = f"resets {_format_clock(bill.block_end or 0, '%H:%M', zone)} by our count"
         seven_day = _format_limit(limits.seven_day, now_ms, "%a %H:%M", zone)
-        amounts = (bill.cost_today, bill.block_cost, bill.week_cost, bill.burn_rate_per_hour)
+        amounts = (bill.cost_today, bill.block_cost_usd, bill.week_cost_usd, bill.burn_rate_per_hour)
         costs = (f"${usd or 0:,.2f}" for usd in amounts)
         rows.append((profile.label, *costs, five_hour or reset, seven_day or "-"))
     return _table_lines(rows, ColumnLayout(right=(1, 2, 3, 4), dropped=(2, 3, 4, 6)), screen, {})
@@ -112,9 +112,9 @@ def _session_lines(
     colors = {}
     for session in sessions:
         cost = session.cost or SessionCost()
-        usd = cost.client_usd if cost.ledger_usd is None else cost.ledger_usd
+        usd = cost.client_cost_usd if cost.recorded_cost_usd is None else cost.recorded_cost_usd
         near = "!" if session.context.near_compaction else ""
-        swapped = f" (swapped {len(session.swaps) - 1}x)" if session.swaps else ""
+        swapped = f" (swapped {len(session.profile_switches) - 1}x)" if session.profile_switches else ""
         colors[len(rows)] = _COLORS.get(session.health.status, "")
         rows.append(
             (

@@ -42,7 +42,7 @@ class SessionArchived(Struct, frozen=True, tag="archived"):
     """A session was removed from the file; its text is in the archive."""
 
     session: str
-    why: str
+    reason: str
 
 
 Event = ProfileBilled | AccountBound | ProfileEdited | SessionArchived
@@ -53,7 +53,7 @@ class BillingHistory(Struct):
 
     segments: dict[str, list[tuple[int, str, str]]] = {}
     """By session: since when, which profile, detected by which method."""
-    prints: dict[str, str] = {}
+    fingerprints: dict[str, str] = {}
     edits: dict[str, ProfileEdited] = {}
 
     def add_event(self, event: Event) -> None:
@@ -64,7 +64,7 @@ class BillingHistory(Struct):
                 parts.append((event.since_ms, event.profile, event.method))
                 parts.sort()
             case AccountBound():
-                self.prints[event.fingerprint] = event.profile
+                self.fingerprints[event.fingerprint] = event.profile
             case ProfileEdited():
                 self.edits[event.profile] = event
             case SessionArchived():

@@ -34,9 +34,9 @@ class HealthSignals(Struct):
     has_hooks: bool = False
     pid_alive: bool | None = None
     percent_used: float = 0.0
-    secrets: int = 0
+    secret_count: int = 0
     cost_issues: list[str] = []
-    broken_file: bool = False
+    has_broken_file: bool = False
 
     @property
     def activity_ms(self) -> int:
@@ -103,7 +103,7 @@ def judge_health(signs: HealthSignals, thresholds: Thresholds) -> SessionHealth:
     warning: list[str] = []
     if signs.has_messages and not signs.transcript_exists:
         critical.append("Transcript missing")
-    if signs.secrets:
+    if signs.secret_count:
         critical.append(_SECRETS)
     if is_at_risk(signs, thresholds):
         warning.append("Nothing written while it works")
@@ -114,7 +114,7 @@ def judge_health(signs: HealthSignals, thresholds: Thresholds) -> SessionHealth:
     warning += signs.cost_issues
     if not signs.has_hooks and signs.has_messages:
         warning.append("Hooks missing")
-    if signs.broken_file:
+    if signs.has_broken_file:
         warning.append("runtime-state.yaml cannot be read")
     known = signs.transcript_exists or signs.has_hooks or signs.pid_alive is not None
     status = "critical" if critical else "warning" if warning else "healthy" if known else "unknown"

@@ -42,25 +42,25 @@ class ObservedSession(Struct):
 
     session: str
     first_seen_ms: int = 0
-    hooks_at: int = 0
-    status_at: int = 0
-    transcript_at: int = 0
+    hooks_offset: int = 0
+    status_offset: int = 0
+    transcript_offset: int = 0
     last_event: str = ""
     event_ms: int = 0
     status: ClientStatus | None = None
-    messages: int = 0
-    said: str = ""
+    message_count: int = 0
+    last_message: str = ""
     model: str = ""
-    tokens: int = 0
-    secrets_at: dict[str, int] = {}
+    context_tokens: int = 0
+    secrets_offsets: dict[str, int] = {}
     secrets: dict[str, int] = {}
-    secrets_ms: int = 0
+    secrets_scanned_ms: int = 0
     git: GitStatus | None = None
-    page_print: int = 0
-    page_ms: int = 0
-    lines: dict[str, str] = {}
+    output_fingerprint: int = 0
+    output_written_ms: int = 0
+    status_lines: dict[str, str] = {}
     tmux: TmuxPane | None = None
-    tmux_ms: int = 0
+    tmux_checked_ms: int = 0
 
 
 class ObserverState(Struct):
@@ -69,34 +69,34 @@ class ObserverState(Struct):
     sessions: dict[str, ObservedSession] = {}
     limits: dict[str, VendorLimits] = {}
     samples: dict[str, list[LimitSample]] = {}
-    cleaned_ms: int = 0
+    cleanup_ms: int = 0
 
 
 def update_observation(memo: ObservedSession, folder: str, recording: SessionFiles | None) -> list[ClientStatus]:
     """Bring an observation up to date; return the new status payloads."""
-    records, memo.hooks_at = read_new_hook_records(folder, memo.hooks_at)
+    records, memo.hooks_offset = read_new_hook_records(folder, memo.hooks_offset)
     for record in records:
         if record.at_ms >= memo.event_ms:
             memo.last_event, memo.event_ms = record.event, record.at_ms
-    fresh, memo.status_at = read_new_status(folder, memo.status_at)
+    fresh, memo.status_offset = read_new_status(folder, memo.status_offset)
     if fresh:
         memo.status = fresh[-1]
     main = recording.main if recording else None
     if recording is not None and main is not None:
-        _read_transcript(memo, source_of(recording.agent).tail(main.path, memo.transcript_at))
+        _read_transcript(memo, source_of(recording.agent).tail(main.path, memo.transcript_offset))
     return fresh
 
 
 def _read_transcript(memo: ObservedSession, tail: TranscriptTail) -> None:
-    grew = tail.end not in {0, memo.transcript_at}  # 0: the file cannot be read
-    memo.transcript_at = tail.end
+    grew = tail.end not in {0, memo.transcript_offset}  # 0: the file cannot be read
+    memo.transcript_offset = tail.end
     if not grew:
         return
-    memo.messages += tail.messages
+    memo.message_count += tail.messages
     if tail.model:
-        memo.model, memo.tokens = tail.model, tail.tokens
+        memo.model, memo.context_tokens = tail.model, tail.total_tokens
     # The message itself is private, so only its role and size are shown.
-    memo.said = f"{tail.last_role}, {tail.last_bytes:,} bytes" if tail.last_role else ""
+    memo.last_message = f"{tail.last_role}, {tail.last_bytes:,} bytes" if tail.last_role else ""
 
 
 def is_alive(memo: ObservedSession) -> bool | None:
@@ -142,8 +142,8 @@ def observe_git(projects: Iterable[tuple[ObservedSession, str]], now_ms: int, tr
     for folder, process in running.items():
         with suppress(GitError):
             answer = process.wait_for_answer()
-            text = answer.out.decode("utf-8", "replace")
-            status = _parse_git_status(text, now_ms) if answer.code == 0 else GitStatus()
+            text = answer.stdout.decode("utf-8", "replace")
+            status = _parse_git_status(text, now_ms) if answer.exit_code == 0 else GitStatus()
             for memo in due[folder]:
                 memo.git = status
 
@@ -165,9 +165,9 @@ def search_secrets(memo: ObservedSession, recording: SessionFiles, now_ms: int) 
     """Search what was written since the last search; store only counts by rule."""
     from flightlog.privacy.scanner import secret_counts  # noqa: PLC0415 - loading its rules is slow
 
-    memo.secrets_ms = now_ms
+    memo.secrets_scanned_ms = now_ms
     for file in recording.files:
-        start = memo.secrets_at.get(file.path, 0)
+        start = memo.secrets_offsets.get(file.path, 0)
         start = start if start <= file.size else 0
         if start == file.size:
             continue
@@ -179,7 +179,7 @@ def search_secrets(memo: ObservedSession, recording: SessionFiles, now_ms: int) 
         end = data.rfind(b"\n") + 1
         for rule, count in secret_counts(data[:end].splitlines(keepends=True)).items():
             memo.secrets[rule] = memo.secrets.get(rule, 0) + count
-        memo.secrets_at[file.path] = start + end
+        memo.secrets_offsets[file.path] = start + end
 
 
 def observe_panes(memos: Iterable[ObservedSession], now_ms: int) -> None:
@@ -190,8 +190,8 @@ def observe_panes(memos: Iterable[ObservedSession], now_ms: int) -> None:
         if launch is None or not launch.tmux_pane:
             memo.tmux = None
             continue
-        if memo.tmux is None or memo.tmux.pane != launch.tmux_pane or now_ms - memo.tmux_ms > PANES_EVERY_MS:
-            memo.tmux, memo.tmux_ms = TmuxPane(launch.tmux_pane), now_ms
+        if memo.tmux is None or memo.tmux.pane != launch.tmux_pane or now_ms - memo.tmux_checked_ms > PANES_EVERY_MS:
+            memo.tmux, memo.tmux_checked_ms = TmuxPane(launch.tmux_pane), now_ms
             due.setdefault(launch.tmux.partition(",")[0], []).append(memo)
     for socket, sessions in due.items():
         panes = _list_panes(socket)

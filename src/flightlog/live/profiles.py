@@ -55,7 +55,7 @@ class ProfileMatch(NamedTuple):
 
     profile: str
     method: str
-    learn: str = ""
+    learned_fingerprint: str = ""
 
 
 class ProfileHints(NamedTuple):
@@ -176,7 +176,7 @@ class ProfileLedger:
             default = _profile_edit(create_default_auth_profile(name))
             if edit != (self.history.edits.get(name) or default):
                 self._record_event(edit)
-        for fingerprint, name in self.history.prints.items():
+        for fingerprint, name in self.history.fingerprints.items():
             if name in self.profiles and not self.profiles[name].billing_fingerprint:
                 self.profiles[name].billing_fingerprint = fingerprint
 
@@ -191,9 +191,9 @@ class ProfileLedger:
             hints = ProfileHints(status.launch, directory, week, status.at_ms)
             match = match_profile(hints, list(self.profiles.values()), current)
             profile = self._ensure_profile(match.profile, match.method)
-            if match.learn and not profile.billing_fingerprint:
-                profile.billing_fingerprint = match.learn
-                self._record_event(AccountBound(profile.profile_id, match.learn))
+            if match.learned_fingerprint and not profile.billing_fingerprint:
+                profile.billing_fingerprint = match.learned_fingerprint
+                self._record_event(AccountBound(profile.profile_id, match.learned_fingerprint))
             if current != match.profile:
                 since = status.at_ms if current else 0
                 self._record_event(ProfileBilled(session, match.profile, since, match.method))
@@ -226,9 +226,9 @@ class ProfileLedger:
         # Rounded together, so that days and weeks of the profiles add up to the total.
         bills = [profile.billing for profile in self.profiles.values()]
         days = split_cost([bill.cost_today for bill in bills])
-        weeks = split_cost([bill.week_cost or 0.0 for bill in bills])
+        weeks = split_cost([bill.week_cost_usd or 0.0 for bill in bills])
         for bill, day, week in zip(bills, days, weeks, strict=True):
-            bill.cost_today, bill.week_cost = day, week
+            bill.cost_today, bill.week_cost_usd = day, week
         return list(self.profiles.values())
 
     def profile_of(self, session: str) -> AuthProfile:
@@ -256,8 +256,8 @@ class ProfileLedger:
         issues = []
         for name, spent, budget in (
             ("today", bill.cost_today, thresholds.cost_today_usd),
-            ("block", bill.block_cost or 0.0, thresholds.cost_block_usd),
-            ("week", bill.week_cost or 0.0, thresholds.cost_week_usd),
+            ("block", bill.block_cost_usd or 0.0, thresholds.cost_block_usd),
+            ("week", bill.week_cost_usd or 0.0, thresholds.cost_week_usd),
         ):
             if budget and 100 * spent / budget >= warn:
                 issues.append(f"Budget {name} {100 * spent / budget:.0f}% used")
@@ -275,14 +275,14 @@ class ProfileLedger:
         usual = None if parts or not digest.buckets else (0, self._default_profile(digest.project))
         total = 0.0
         for bucket in digest.buckets:
-            usd = bucket.usd or 0.0
+            usd = bucket.cost_usd or 0.0
             total += usd
             payments = [Payment(bucket.first_ms, bucket.last_ms, usd, bucket.usage.total)]
             if any(bucket.first_ms < cut <= bucket.last_ms for cut in cuts):
                 payments = divide_bucket(bucket, cuts, load_rows(digest.session))
             for payment in payments:
                 since, name = usual or self._find_payer(parts, payment.first_ms)
-                self._segment_usd[digest.session, since] += payment.usd
+                self._segment_usd[digest.session, since] += payment.cost_usd
                 yield name, payment
         self.session_usd[digest.session] = total
 

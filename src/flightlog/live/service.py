@@ -75,7 +75,7 @@ def read_last_states(runtime: Runtime) -> list[LiveState]:
 
 def _read_last_state(live: LiveDirectory) -> LiveState:
     update = runtime_state.load_state(live.folder, live.now_ms)
-    return LiveState(str(live.config_dir), update.state, update.broken, live.now_ms, {})
+    return LiveState(str(live.config_dir), update.state, update.error, live.now_ms, {})
 
 
 def collect_after_settle(runtime: Runtime, archive: Archive, only: str) -> tuple[str, ...]:
@@ -163,9 +163,9 @@ def label_profile(runtime: Runtime, profile_id: str, text: str, *, dry_run: bool
         if not dry_run:
             change = partial(_relabel_profile, profile_id, profile.label)
             update = runtime_state.update_state(live.folder, live.now_ms, change)
-            if update.broken:
+            if update.error:
                 path = live.folder / runtime_state.NAME
-                raise Unreadable(f"{runtime_state.NAME}: {update.broken}", hint=f"edit {path}")
+                raise Unreadable(f"{runtime_state.NAME}: {update.error}", hint=f"edit {path}")
         return before, profile
     raise NotFound(f"no such profile: {profile_id!r}", hint="flightlog live profiles")
 

@@ -67,8 +67,8 @@ class Billing(Struct, rename="camel"):
     last_fetched: int = 0
     block_start: int | None = None
     block_end: int | None = None
-    block_cost: float | None = None
-    week_cost: float | None = None
+    block_cost_usd: float | None = None
+    week_cost_usd: float | None = None
     week_start: int | None = None
     cost_source: str | None = None
     budget_source: str | None = None
@@ -167,8 +167,8 @@ class SessionMetadata(Struct, rename="camel"):
 class SessionCost(Struct, rename="camel"):
     """Cost of the session, by our own count and as the client reports it."""
 
-    ledger_usd: float | None = None
-    client_usd: float | None = None
+    recorded_cost_usd: float | None = None
+    client_cost_usd: float | None = None
     client_as_of: int | None = None
 
 
@@ -177,7 +177,7 @@ class ProfileSwitch(Struct, rename="camel"):
 
     auth_profile: str
     since: int
-    cost: float | None = None
+    cost_usd: float | None = None
 
 
 class TmuxPane(Struct, rename="camel"):
@@ -205,7 +205,7 @@ class RuntimeSession(Struct, rename="camel"):
     alerts: Alerts | None = None
     metadata: SessionMetadata | None = None
     cost: SessionCost | None = None
-    swaps: list[ProfileSwitch] | None = None
+    profile_switches: list[ProfileSwitch] | None = None
     tmux: TmuxPane | None = None
     formatted_strings: dict[str, str] | None = None
     """The status line as last collected, without color, by `width40` to `width200`."""

@@ -30,9 +30,9 @@ _TASK_EVENTS = (events.TaskStarted | events.AttemptEnded | events.TaskVerified |
 class ConfidenceOutcome(Struct, frozen=True):
     """Confidence of a decision, and whether its outcome was right."""
 
-    raw: float
+    raw_confidence: float
     confidence: float
-    right: bool
+    is_correct: bool
     event: int
 
 
@@ -42,16 +42,16 @@ class CalibrationBin(Struct, frozen=True):
     low: float
     high: float
     count: int
-    confidence: float
-    right: float
+    mean_confidence: float
+    accuracy: float
 
 
 class Calibration(Struct, frozen=True):
     """Agreement of confidence and outcome; None without decisions."""
 
     decisions: int
-    brier: float | None
-    gap: float | None
+    brier_score: float | None
+    calibration_gap: float | None
     curve: tuple[CalibrationBin, ...]
 
 
@@ -63,7 +63,7 @@ def pair_outcomes(records: Iterable[LoopEvent]) -> list[ConfidenceOutcome]:
     def settle(task: str, *, right: bool) -> None:
         if task in waiting:
             seq, decision = waiting.pop(task)
-            pairs.append(ConfidenceOutcome(decision.raw, decision.confidence, right, seq))
+            pairs.append(ConfidenceOutcome(decision.raw_confidence, decision.confidence, right, seq))
 
     for record in records:
         match record.event:
@@ -84,14 +84,14 @@ def measure_calibration(pairs: Sequence[ConfidenceOutcome]) -> Calibration:
     """Compare confidence with outcome."""
     if not pairs:
         return Calibration(0, None, None, ())
-    brier = sum((pair.confidence - pair.right) ** 2 for pair in pairs) / len(pairs)
+    brier = sum((pair.confidence - pair.is_correct) ** 2 for pair in pairs) / len(pairs)
     curve = []
     for number, inside in _fill_bins(pairs, lambda pair: pair.confidence):
         mean = sum(pair.confidence for pair in inside) / len(inside)
-        right = sum(pair.right for pair in inside) / len(inside)
+        right = sum(pair.is_correct for pair in inside) / len(inside)
         low, high = number / BINS, (number + 1) / BINS
         curve.append(CalibrationBin(low, high, len(inside), round(mean, 4), round(right, 4)))
-    gap = sum(part.count * abs(part.confidence - part.right) for part in curve) / len(pairs)
+    gap = sum(part.count * abs(part.mean_confidence - part.accuracy) for part in curve) / len(pairs)
     return Calibration(len(pairs), round(brier, 4), round(gap, 4), tuple(curve))
 
 
@@ -102,9 +102,9 @@ def calibration_table(directories: Iterable[Path]) -> tuple[tuple[float, float],
     if len(pairs) < _PAIRS_MIN:
         return ()
     points = []
-    for _, inside in _fill_bins(pairs, lambda pair: pair.raw):
-        mean = sum(pair.raw for pair in inside) / len(inside)
-        rate = (sum(pair.right for pair in inside) + _PRIOR * mean) / (len(inside) + _PRIOR)
+    for _, inside in _fill_bins(pairs, lambda pair: pair.raw_confidence):
+        mean = sum(pair.raw_confidence for pair in inside) / len(inside)
+        rate = (sum(pair.is_correct for pair in inside) + _PRIOR * mean) / (len(inside) + _PRIOR)
         points.append((round(mean, 4), round(rate, 4)))
     return tuple(points)
 
@@ -125,13 +125,13 @@ def _fill_bins(
 class TaskHistory:
     """What happened to one task, with event numbers."""
 
-    started: list[int] = field(default_factory=list)
+    start_events: list[int] = field(default_factory=list)
     failures: list[tuple[int, str, str]] = field(default_factory=list)
     remedies: list[tuple[int, str, str]] = field(default_factory=list)
     ended: tuple[int, str, float, str] | None = None
     artifacts: dict[str, int] = field(default_factory=dict)
     wasted_s: float = 0.0
-    usd: float = 0.0
+    cost_usd: float = 0.0
     calls: int = 0
 
 
@@ -158,7 +158,7 @@ def build_account(records: Iterable[LoopEvent]) -> LoopAccount:
     account = LoopAccount()
     records = list(records)
     for record in records:
-        apply_event(account.state, record.at, record.event)
+        apply_event(account.state, record.timestamp, record.event)
         account.first, account.last = account.first or record.seq, record.seq
         account.kinds[str(record.event.__struct_config__.tag)] += 1
         if isinstance(record.event, _TASK_EVENTS):
@@ -173,20 +173,20 @@ def build_account(records: Iterable[LoopEvent]) -> LoopAccount:
 def _add_event(account: LoopAccount, seq: int, event: events.Event) -> None:
     match event:
         case events.LoopEnded() | events.LoopPaused() | events.LoopStopped():
-            account.ending = (seq, event.why)
+            account.ending = (seq, event.reason)
         case events.LoopResumed():
             account.ending = None
         case events.RunnerAcquired():
             account.runners.append(seq)
-        case events.BreakerChanged(after="open"):
+        case events.BreakerChanged(to_state="open"):
             account.trips.append((seq, event.condition, 0))
-        case events.BreakerChanged(after="closed"):
+        case events.BreakerChanged(to_state="closed"):
             account.trips = [(at, why, closed or seq) for at, why, closed in account.trips]
         case events.QuestionAsked():
             account.questions.append((seq, event.text, "", "", 0))
         case events.QuestionAnswered() if account.questions:
             at, text, *_ = account.questions[-1]
-            account.questions[-1] = (at, text, event.answer, event.by, seq)
+            account.questions[-1] = (at, text, event.answer, event.answered_by, seq)
         case events.GateChecked():
             account.gates.append((seq, event.name, event.value, event.passed))
         case events.MilestoneReached():
@@ -198,20 +198,20 @@ def _add_event(account: LoopAccount, seq: int, event: events.Event) -> None:
 def _add_task_event(task: TaskHistory, seq: int, event: events.Event) -> None:
     match event:
         case events.TaskStarted():
-            task.started.append(seq)
+            task.start_events.append(seq)
         case events.AttemptEnded() if event.result in (*_FAILED, "limited"):
             task.failures.append((seq, event.error_type or event.result, event.error_message))
             task.wasted_s += event.duration_s
         case events.TaskVerified(passed=False):
             task.failures.append((seq, "validation", event.error_message))
         case events.TaskEnded():
-            task.ended = (seq, event.result, event.duration_s, event.why)
+            task.ended = (seq, event.result, event.duration_s, event.reason)
         case events.RecoveryStarted():
-            task.remedies.append((seq, event.action, event.why))
+            task.remedies.append((seq, event.action, event.reason))
         case events.UsageRecorded():
             task.calls += event.calls
-            task.usd += event.usd or 0.0
-        case events.TaskReported(what="artifact"):
+            task.cost_usd += event.cost_usd or 0.0
+        case events.TaskReported(report_type="artifact"):
             task.artifacts[event.name] = seq
         case _:
             pass
@@ -228,7 +228,7 @@ class TaskFigures(Struct, frozen=True):
     wasted_seconds: float
     model_calls: int
     cost_usd: float
-    events: tuple[str, ...]
+    event_ids: tuple[str, ...]
 
 
 class LoopAnalysis(Struct, frozen=True):
@@ -272,7 +272,7 @@ def analyze_session(records: Iterable[LoopEvent]) -> LoopAnalysis:
 
 def _task_figures(task_id: str, state: LoopState, history: TaskHistory) -> TaskFigures:
     task = state.tasks[task_id]
-    numbers = [*history.started, *(seq for seq, _, _ in history.failures)]
+    numbers = [*history.start_events, *(seq for seq, _, _ in history.failures)]
     numbers += [history.ended[0]] if history.ended else []
     return TaskFigures(
         task_id,
@@ -282,7 +282,7 @@ def _task_figures(task_id: str, state: LoopState, history: TaskHistory) -> TaskF
         None if task.duration_s is None else round(task.duration_s, 3),
         round(history.wasted_s, 3),
         history.calls,
-        round(history.usd, 6),
+        round(history.cost_usd, 6),
         tuple(f"e{seq}" for seq in sorted(numbers)[:12]),
     )
 
@@ -295,18 +295,18 @@ def render_text(analysis: LoopAnalysis) -> str:
     for task in analysis.tasks:
         counts = f"{pluralize(task.attempts, 'attempt')}, {pluralize(task.failures, 'failure')}"
         duration = "-" if task.duration_seconds is None else task.duration_seconds
-        evidence = ", ".join(task.events)
+        evidence = ", ".join(task.event_ids)
         lines += [f"  {task.task_id}  {task.status}  {counts}, {duration} s [{evidence}]"]
     errors = analysis.errors_by_type.items() or [("none", 0)]
     lines += ["errors", *(f"  {kind}: {count}" for kind, count in errors)]
     people = f"{pluralize(analysis.questions, 'question')}, {pluralize(analysis.runners, 'runner')}"
     lines += [f"breaker opened {pluralize(analysis.breaker_trips, 'time')}, {people}"]
     score = analysis.calibration
-    if score.brier is None:
+    if score.brier_score is None:
         return "\n".join([*lines, "calibration: no decision has an outcome yet"])
     decisions = pluralize(score.decisions, "decision")
-    lines += [f"calibration: Brier score {score.brier:.3f} over {decisions}, mean gap {score.gap:.3f}"]
+    lines += [f"calibration: Brier score {score.brier_score:.3f} over {decisions}, mean gap {score.calibration_gap:.3f}"]
     for part in score.curve:
         span = f"{part.low:.1f}-{part.high:.1f}"
-        lines += [f"  {span}: said {part.confidence:.2f}, right {part.right:.2f} ({part.count})"]
+        lines += [f"  {span}: said {part.mean_confidence:.2f}, right {part.accuracy:.2f} ({part.count})"]
     return "\n".join(lines)

@@ -84,7 +84,7 @@ class LoopEvent(NamedTuple):
     """One event, with its number and time."""
 
     seq: int
-    at: float
+    timestamp: float
     event: events.Event
 
 
@@ -131,7 +131,7 @@ def open_loop_session(directory: Path) -> LoopSession:
         event = None if skip or isinstance(line, Damage) else _decode_line(line, decoder)
         skip = False
         if event is not None:
-            apply_event(state, event.at, event.event)
+            apply_event(state, event.timestamp, event.event)
     return LoopSession(directory, state, holder_note(directory / LEASE))
 
 

@@ -23,11 +23,11 @@ class LoopStarted(Struct, frozen=True, tag_field="kind", tag="session_start"):
     tasks_total: int
     config: LoopConfig
     budgets: Budgets
-    autonomous: bool = False
+    is_autonomous: bool = False
     context: dict[str, Any] = {}
     calibration: tuple[tuple[float, float], ...] = ()
     project: str = ""
-    mark: str = ""
+    marker: str = ""
 
 
 class RunnerAcquired(Struct, frozen=True, tag_field="kind", tag="runner_took"):
@@ -35,7 +35,7 @@ class RunnerAcquired(Struct, frozen=True, tag_field="kind", tag="runner_took"):
 
     runner: str
     epoch: int
-    resumed: bool = False
+    is_resumed: bool = False
 
 
 class DecisionMade(Struct, frozen=True, tag_field="kind", tag="decision"):
@@ -44,7 +44,7 @@ class DecisionMade(Struct, frozen=True, tag_field="kind", tag="decision"):
     task: str
     action: str
     confidence: float
-    raw: float
+    raw_confidence: float
     rationale: str
     alternatives: tuple[tuple[str, float], ...] = ()
     risks: dict[str, float] = {}
@@ -57,7 +57,7 @@ class TaskStarted(Struct, frozen=True, tag_field="kind", tag="task_start"):
     task: str
     attempt: int
     mode: Literal["work", "diagnose", "delegate"]
-    key: str
+    effect_id: str
     agent_session: str = ""
 
 
@@ -66,10 +66,10 @@ class UsageRecorded(Struct, frozen=True, tag_field="kind", tag="usage"):
 
     task: str
     attempt: int
-    message: str
+    message_id: str
     model: str
-    tokens: int
-    usd: float | None
+    total_tokens: int
+    cost_usd: float | None
     calls: int = 1
 
 
@@ -78,7 +78,7 @@ class TaskReported(Struct, frozen=True, tag_field="kind", tag="report"):
 
     task: str
     attempt: int
-    what: str
+    report_type: str
     name: str = ""
     value: Any = None
 
@@ -95,15 +95,15 @@ class AttemptEnded(Struct, frozen=True, tag_field="kind", tag="attempt_end"):
     error_message: str = ""
     signature: str = ""
     severity: str = ""
-    denials: int = 0
-    progress: bool | None = None
-    asked: bool = False
+    permission_denials: int = 0
+    made_progress: bool | None = None
+    asked_question: bool = False
     exit_signal: bool = False
     indicators: tuple[str, ...] = ()
     limit_s: float | None = None
     agent_session: str = ""
     diff: str = ""
-    said: str = ""
+    last_message: str = ""
 
 
 class TaskVerified(Struct, frozen=True, tag_field="kind", tag="verify"):
@@ -113,7 +113,7 @@ class TaskVerified(Struct, frozen=True, tag_field="kind", tag="verify"):
     attempt: int
     passed: bool
     commands: tuple[tuple[str, int | None], ...] = ()
-    missing: tuple[str, ...] = ()
+    missing_tools: tuple[str, ...] = ()
     error_message: str = ""
     duration_s: float = 0.0
 
@@ -124,7 +124,7 @@ class TaskEnded(Struct, frozen=True, tag_field="kind", tag="task_complete"):
     task: str
     result: Literal["success", "failure", "skipped", "deferred"]
     duration_s: float
-    why: str = ""
+    reason: str = ""
 
 
 class RecoveryStarted(Struct, frozen=True, tag_field="kind", tag="error_recovery"):
@@ -133,15 +133,15 @@ class RecoveryStarted(Struct, frozen=True, tag_field="kind", tag="error_recovery
     task: str
     attempt: int
     action: str
-    why: str
+    reason: str
     wait_s: float = 0.0
 
 
 class BreakerChanged(Struct, frozen=True, tag_field="kind", tag="breaker"):
     """The breaker changed its state."""
 
-    before: str
-    after: Literal["closed", "open", "half_open"]
+    from_state: str
+    to_state: Literal["closed", "open", "half_open"]
     condition: str
     action: str = ""
 
@@ -150,27 +150,27 @@ class AlertRaised(Struct, frozen=True, tag_field="kind", tag="alert"):
     """A condition with `alert_and_continue` holds, or a condition could not be evaluated."""
 
     condition: str
-    why: str
+    reason: str
 
 
 class QuestionAsked(Struct, frozen=True, tag_field="kind", tag="question"):
     """A person is asked; `safe` is the answer if none is given within `timeout_s`."""
 
-    question: str
-    about: str
+    question_id: str
+    trigger: str
     task: str
     text: str
     options: tuple[str, ...]
-    safe: str
+    default_answer: str
     timeout_s: float
 
 
 class QuestionAnswered(Struct, frozen=True, tag_field="kind", tag="answer"):
     """The answer, by a person or by timeout."""
 
-    question: str
+    question_id: str
     answer: str
-    by: Literal["person", "timeout"]
+    answered_by: Literal["person", "timeout"]
 
 
 class GateChecked(Struct, frozen=True, tag_field="kind", tag="quality_gate"):
@@ -191,26 +191,26 @@ class WaitStarted(Struct, frozen=True, tag_field="kind", tag="waiting"):
     """The loop waits until a time."""
 
     until: float
-    why: str
+    reason: str
 
 
 class LoopPaused(Struct, frozen=True, tag_field="kind", tag="runtime_paused"):
     """The session is paused after a task; it can be resumed."""
 
-    why: str
+    reason: str
 
 
 class LoopStopped(Struct, frozen=True, tag_field="kind", tag="runtime_stopped"):
     """A person or a signal stopped the session during a task; it can be resumed."""
 
-    why: str
+    reason: str
     signal: str = ""
 
 
 class LoopResumed(Struct, frozen=True, tag_field="kind", tag="runtime_resumed"):
     """The session continues after a pause, a stop or an error."""
 
-    why: str = ""
+    reason: str = ""
     budgets: Budgets | None = None
 
 
@@ -218,7 +218,7 @@ class LoopEnded(Struct, frozen=True, tag_field="kind", tag="execution_complete")
     """The session is completed, or ended in error."""
 
     status: Literal["completed", "error"]
-    why: str
+    reason: str
 
 
 SessionEvent = LoopStarted | RunnerAcquired | LoopPaused | LoopStopped | LoopResumed | LoopEnded

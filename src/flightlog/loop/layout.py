@@ -30,7 +30,7 @@ def build_metadata(state: LoopState, plan: Plan, now: float) -> dict[str, Any]:
         "start_time": format_utc_time(state.started_at),
         "end_time": format_utc_time(state.ended_at),
         "status": "in_progress" if state.status == "new" else state.status,
-        "status_reason": state.why or None,
+        "status_reason": state.reason or None,
         "phase": phase,
         "phase_name": plan.phase_name(phase),
         "tasks_completed": state.completed_count,
@@ -53,11 +53,11 @@ def performance_figures(state: LoopState, now: float) -> dict[str, Any]:
         "success_rate": round(totals.successes / totals.attempts, 4) if totals.attempts else 0.0,
         "error_count": totals.errors,
         "help_requests": totals.help_requests,
-        "human_interventions": totals.human,
+        "human_interventions": totals.human_interventions,
         "iterations": state.iterations,
         "model_calls": totals.calls,
-        "tokens": totals.tokens,
-        "cost_usd": None if totals.unpriced else round(totals.usd, 6),
+        "tokens": totals.total_tokens,
+        "cost_usd": None if totals.unpriced_calls else round(totals.cost_usd, 6),
         "learning_rate": round(state.learning_rate, 6),
     }
 
@@ -71,7 +71,7 @@ def build_progress(state: LoopState, plan: Plan) -> dict[str, Any]:
         "session_id": state.session_id,
         "last_updated": format_utc_time(state.last_at),
         "progress": {
-            "current_task_id": state.current or None,
+            "current_task_id": state.current_task or None,
             "current_phase": phase,
             "overall_progress": _percent_completed(state, ids),
             "phase_progress": _percent_completed(state, phase_ids),
@@ -132,7 +132,7 @@ def feature_docs(state: LoopState) -> dict[str, Any]:
 def quality_metrics(state: LoopState, plan: Plan) -> dict[str, Any]:
     """Return the content of `quality-metrics.json`: metrics, gates and verification."""
     done = [task for task in state.tasks.values() if task.status == "completed"]
-    recent = state.breaker.recent
+    recent = state.breaker.recent_results
     return {
         "session_id": state.session_id,
         "generated_at": format_utc_time(state.last_at),
@@ -152,8 +152,8 @@ def quality_metrics(state: LoopState, plan: Plan) -> dict[str, Any]:
 
 def current_phase(state: LoopState, plan: Plan) -> int:
     """Return the phase of the current task, else the first unfinished one, else the last."""
-    if state.current:
-        return plan.find_task(state.current).phase
+    if state.current_task:
+        return plan.find_task(state.current_task).phase
     phases = [task.phase for task in plan.tasks]
     unfinished = [
         task.phase for task in plan.tasks if state.task_state(task.task_id).status in {"pending", "in_progress"}
@@ -178,7 +178,7 @@ def _task_fields(state: LoopState, task_id: str) -> dict[str, Any]:
         "artifacts": task.artifacts,
         "attempts": task.attempt,
     }
-    why = task.why if task.status != "completed" else ""
+    why = task.reason if task.status != "completed" else ""
     optional = {"sessions": task.sessions, "diffs": task.diffs, "why": why}
     return {**fields, **{name: value for name, value in optional.items() if value}}
 
@@ -194,7 +194,7 @@ def _gate_fields(state: LoopState, gate: GateConfig) -> dict[str, Any]:
         "threshold": gate.threshold,
         "operator": gate.operator,
         "passed": bool(result.passed),
-        "state": "accepted" if result.accepted else evaluation,
+        "state": "accepted" if result.is_accepted else evaluation,
     }
 
 

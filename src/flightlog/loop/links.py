@@ -33,7 +33,7 @@ class TaskLinks:
     def links_for_session(self, session: Session) -> Iterator[TraceLink]:
         """Yield the tasks an agent worked on in `session`."""
         for directory in self._directories:
-            yield from (link for link in _task_links(directory) if session.id in link.at)
+            yield from (link for link in _task_links(directory) if session.id in link.session_addresses)
 
 
 def _task_links(directory: Path) -> Iterator[TraceLink]:
@@ -59,7 +59,7 @@ def find_incidents(directory: Path) -> Iterator[Incident]:
     journal = f"{directory.name}/{JOURNAL}"
     for record in iter_events(directory):
         if (kind := _incident_kind(record.event)) is not None:
-            yield Incident(kind, int(record.at * 1000), ROOM, (f"{journal}#{record.seq}",))
+            yield Incident(kind, int(record.timestamp * 1000), ROOM, (f"{journal}#{record.seq}",))
     for line in read_together(directory / JOURNAL):
         if isinstance(line, Damage):
             evidence = (f"{journal}:{line.offset}",)
@@ -68,7 +68,7 @@ def find_incidents(directory: Path) -> Iterator[Incident]:
 
 def _incident_kind(event: events.Event) -> IncidentKind | None:
     match event:
-        case events.BreakerChanged(after="open"):
+        case events.BreakerChanged(to_state="open"):
             return "breaker trip"
         case events.GateChecked(passed=False):
             return "failed gate"

@@ -79,7 +79,7 @@ class DecisionLog:
             "decision": {
                 "action": event.action,
                 "confidence": event.confidence,
-                "raw_confidence": event.raw,
+                "raw_confidence": event.raw_confidence,
                 "rationale": event.rationale,
                 "alternative_actions": alternatives,
             },
@@ -149,7 +149,7 @@ class ErrorLog:
                 entry["recovery_action"] = "skipped_to_next"
 
     def _apply_breaker_change(self, seq: int, at: float, event: events.BreakerChanged) -> None:
-        if event.after == "open":
+        if event.to_state == "open":
             trip: dict[str, Any] = {
                 "timestamp": format_utc_time(at),
                 "event": f"e{seq}",
@@ -160,7 +160,7 @@ class ErrorLog:
             }
             self.trips.append(trip)
             self._opened.append((trip, at))
-        elif event.after == "closed":
+        elif event.to_state == "closed":
             for trip, since in self._opened:
                 trip["resolved"], trip["duration_seconds"] = True, round(at - since, 3)
             self._opened = []

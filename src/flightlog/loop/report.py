@@ -33,9 +33,9 @@ _RAW_DATA = (
 class Insight(Struct, frozen=True):
     """A sentence and its evidence: event ids as in the execution log."""
 
-    about: str
-    sentence: str
-    events: tuple[str, ...]
+    topic: str
+    text: str
+    event_ids: tuple[str, ...]
 
 
 def find_insights(whole: LoopAccount) -> list[Insight]:
@@ -65,7 +65,7 @@ def _task_insights(whole: LoopAccount) -> Iterator[Insight]:
         name, task = max(done.items(), key=lambda item: _task_seconds(item[1]))
         spent_s = _task_seconds(task)
         share = f"{spent_s / total_s:.0%} of the time of all completed tasks"
-        numbers = [task.started[0], *(task.ended[:1] if task.ended else ())]
+        numbers = [task.start_events[0], *(task.ended[:1] if task.ended else ())]
         yield _make_insight("time", f"Task {name} took {spent_s:.1f} s, {share}.", numbers)
     for name, task in whole.tasks.items():
         if task.ended and not _is_completed(task):
@@ -117,13 +117,13 @@ def _people_insights(whole: LoopAccount) -> Iterator[Insight]:
 
 def _confidence_insights(whole: LoopAccount) -> Iterator[Insight]:
     score = measure_calibration(whole.pairs)
-    if score.gap is None or score.decisions < 3:
+    if score.calibration_gap is None or score.decisions < 3:
         return
     mean = sum(pair.confidence for pair in whole.pairs) / len(whole.pairs)
-    right = sum(pair.right for pair in whole.pairs) / len(whole.pairs)
+    right = sum(pair.is_correct for pair in whole.pairs) / len(whole.pairs)
     biased = "overconfident" if mean > right else "underconfident"
-    verdict = "well calibrated" if score.gap < _GAP_NOTABLE else biased
-    figures = f"{mean:.0%} confidence on average, {right:.0%} right, Brier score {score.brier:.3f}"
+    verdict = "well calibrated" if score.calibration_gap < _GAP_NOTABLE else biased
+    figures = f"{mean:.0%} confidence on average, {right:.0%} right, Brier score {score.brier_score:.3f}"
     numbers = [pair.event for pair in whole.pairs]
     yield _make_insight("confidence", f"Decisions were {verdict}: {figures}.", numbers)
 
@@ -132,10 +132,10 @@ def _cost_insights(whole: LoopAccount) -> Iterator[Insight]:
     totals = whole.state.totals
     if not totals.calls:
         return
-    name, task = max(whole.tasks.items(), key=lambda item: item[1].usd, default=("", TaskHistory()))
-    cost = "an amount that is not known" if totals.unpriced else f"{totals.usd:.4f} USD"
-    most = f"; most of it in task {name}" if task.usd and len(whole.tasks) > 1 else ""
-    numbers = [task.started[0] for task in whole.tasks.values() if task.calls and task.started]
+    name, task = max(whole.tasks.items(), key=lambda item: item[1].cost_usd, default=("", TaskHistory()))
+    cost = "an amount that is not known" if totals.unpriced_calls else f"{totals.cost_usd:.4f} USD"
+    most = f"; most of it in task {name}" if task.cost_usd and len(whole.tasks) > 1 else ""
+    numbers = [task.start_events[0] for task in whole.tasks.values() if task.calls and task.start_events]
     calls = pluralize(totals.calls, "model call")
     yield _make_insight("cost", f"{calls} cost {cost}{most}.", numbers)
 
@@ -200,8 +200,8 @@ def _summary_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
         f"{state.completed_count} of {len(plan.tasks)} tasks were verified "
         f"[e{whole.first}, {end}]."
     )
-    if state.why:
-        yield f"\nReason: {one_line(state.why, 400)} [{end}]."
+    if state.reason:
+        yield f"\nReason: {one_line(state.reason, 400)} [{end}]."
 
 
 def _progress_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
@@ -270,7 +270,7 @@ def _challenge_lines(whole: LoopAccount) -> Iterator[str]:
 def _lesson_lines(whole: LoopAccount) -> Iterator[str]:
     insights = find_insights(whole)
     for insight in insights:
-        yield f"- {one_line(insight.sentence, 300)} [{', '.join(insight.events)}]"
+        yield f"- {one_line(insight.text, 300)} [{', '.join(insight.event_ids)}]"
     if not insights:
         yield "None: the session has too few events."
 
@@ -284,7 +284,7 @@ def _next_step_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
     for task in plan.tasks:
         at = state.task_state(task.task_id)
         if at.status != "completed":
-            why = f": {one_line(at.why or at.error_message, 160)}" if at.why or at.error_message else ""
+            why = f": {one_line(at.reason or at.error_message, 160)}" if at.reason or at.error_message else ""
             history = whole.tasks.get(task.task_id, TaskHistory())
-            seq = (history.started or [whole.last])[-1]
+            seq = (history.start_events or [whole.last])[-1]
             yield f"- Task {task.task_id} ({one_line(task.name, 80)}) is {at.status}{why} [e{seq}]"

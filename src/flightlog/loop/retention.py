@@ -36,12 +36,12 @@ RAW = (
 )
 KEPT = ("README.md", "templates", "summaries")
 POLICY = RetentionPolicy(
-    room="loop",
+    feature="loop",
     rules=(
         RetentionRule("session", ARCHIVE_AFTER_DAYS, RetentionAction.ARCHIVE, SUMMARY),
         RetentionRule("raw log", DELETE_AFTER_DAYS, RetentionAction.DELETE, SUMMARY),
     ),
-    untouched=KEPT,
+    excluded_names=KEPT,
     archive=ARCHIVE,
 )
 _HEAD = "| session | status | tasks completed | duration (s) | errors | model calls | cost (USD) | report |"
@@ -89,19 +89,19 @@ def _summary_row(path: Path) -> str:
 class RetentionReport(Struct, frozen=True):
     """Planned moves, moves that need `--yes`, and the outcome, if they were carried out."""
 
-    planned: tuple[RetentionMove, ...]
-    waiting: tuple[RetentionMove, ...]
+    planned_actions: tuple[RetentionMove, ...]
+    unconfirmed_actions: tuple[RetentionMove, ...]
     outcome: RetentionResult | None = None
 
     def render_lines(self) -> list[str]:
         """Render the report as text."""
-        done = {move.item.name for move in self.outcome.done} if self.outcome else set()
+        done = {move.item.name for move in self.outcome.completed} if self.outcome else set()
         rows = [
             ("planned" if not self.outcome else "done" if move.item.name in done else "left", move)
-            for move in self.planned
+            for move in self.planned_actions
         ]
-        rows += [("waits for --yes", move) for move in self.waiting]
-        lines = [f"{word}\t{move.deed.value}\t{move.item.name}\t{move.age_days} days" for word, move in rows]
+        rows += [("waits for --yes", move) for move in self.unconfirmed_actions]
+        lines = [f"{word}\t{move.action.value}\t{move.item.name}\t{move.age_days} days" for word, move in rows]
         return lines or ["nothing is old enough"]
 
 
@@ -109,7 +109,7 @@ def plan_loop_retention(runtime: Runtime, *, delete: bool) -> RetentionReport:
     """Return the moves that are due; deletions are ready only with `delete`."""
     root = contained_in_project(runtime, loops_dir(runtime))
     moves = plan_retention(POLICY, list_retention_items(root), runtime.clock.now_ms())
-    ready = tuple(move for move in moves if delete or move.deed is not RetentionAction.DELETE)
+    ready = tuple(move for move in moves if delete or move.action is not RetentionAction.DELETE)
     return RetentionReport(ready, tuple(move for move in moves if move not in ready))
 
 
@@ -117,5 +117,5 @@ def apply_retention(runtime: Runtime, *, delete: bool) -> RetentionReport:
     """Archive old sessions and, with `delete`, delete raw logs that are older still."""
     plan = plan_loop_retention(runtime, delete=delete)
     root = loops_dir(runtime)
-    outcome = carry_out_moves(root, plan.planned, partial(summarize_quarter, root))
-    return RetentionReport(plan.planned, plan.waiting, outcome)
+    outcome = carry_out_moves(root, plan.planned_actions, partial(summarize_quarter, root))
+    return RetentionReport(plan.planned_actions, plan.unconfirmed_actions, outcome)

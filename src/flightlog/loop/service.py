@@ -68,7 +68,7 @@ def open_question(runtime: Runtime, name: str) -> QuestionAsked:
     if question is None:
         hint = f"flightlog loop status --session {name}"
         raise NotFound(f"{name} has no open question", hint=hint)
-    return question.asked
+    return question.event
 
 
 class LogFilter(NamedTuple):
@@ -190,7 +190,7 @@ def conduct_session(
     """
     contained_in_project(runtime, directory)
     target = plan_target(runtime, directory)
-    if not target.trusted:
+    if not target.is_trusted:
         name = directory.name[:60]
         raise consent_needed(target, f"the plan of this session was not named here: {name}")
     redactor = make_redactor(runtime)

@@ -23,7 +23,7 @@ class TaskState(Struct):
     mode: str = "work"
     attempt: int = 0
     failures: int = 0
-    rounds: int = 0
+    round_count: int = 0
     started_at: float | None = None
     ended_at: float | None = None
     duration_s: float | None = None
@@ -32,21 +32,21 @@ class TaskState(Struct):
     effects: list[str] = field(default_factory=list)
     sessions: list[str] = field(default_factory=list)
     diffs: list[str] = field(default_factory=list)
-    key: str = ""
+    effect_id: str = ""
     agent_session: str = ""
     error_type: str = ""
     error_message: str = ""
     signature: str = ""
     severity: str = ""
-    same: int = 0
-    diagnosed: bool = False
+    same_error_count: int = 0
+    is_diagnosed: bool = False
     verify_failed: bool = False
     exit_ready: bool = False
-    approved: bool = False
+    is_approved: bool = False
     diagnosis: str = ""
-    said_confidence: float | None = None
+    reported_confidence: float | None = None
     retry_at: float = 0.0
-    why: str = ""
+    reason: str = ""
 
 
 class BreakerState(Struct):
@@ -58,33 +58,33 @@ class BreakerState(Struct):
     since: float = 0.0
     trips: int = 0
     probes: int = 0
-    recent: list[bool] = field(default_factory=list)
-    consecutive: int = 0
+    recent_results: list[bool] = field(default_factory=list)
+    consecutive_failures: int = 0
     signature: str = ""
-    same: int = 0
-    idle: int = 0
-    denials: int = 0
+    same_error_count: int = 0
+    no_progress_count: int = 0
+    permission_denials: int = 0
     confidences: list[float] = field(default_factory=list)
-    verifies: int = 0
+    verify_count: int = 0
     verify_failures: int = 0
-    probed: bool | None = None
-    asked: bool = False
+    probe_result: bool | None = None
+    asked_question: bool = False
 
 
 class OpenQuestion(Struct):
     """A question without an answer yet."""
 
-    asked: QuestionAsked
-    at: float
+    event: QuestionAsked
+    asked_at: float
 
 
 class PendingAnswer(Struct):
     """An answer that is not carried out yet."""
 
-    about: str
+    trigger: str
     task: str
     answer: str
-    by: str
+    answered_by: str
 
 
 class GateState(Struct):
@@ -92,21 +92,21 @@ class GateState(Struct):
 
     value: float | None
     passed: bool | None
-    accepted: bool = False
+    is_accepted: bool = False
 
 
 class LoopTotals(Struct):
     """Totals of a session."""
 
     calls: int = 0
-    tokens: int = 0
-    usd: float = 0.0
-    unpriced: int = 0
+    total_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced_calls: int = 0
     errors: int = 0
     attempts: int = 0
     successes: int = 0
     help_requests: int = 0
-    human: int = 0
+    human_interventions: int = 0
     decisions: int = 0
     events: int = 0
 
@@ -120,9 +120,9 @@ class LoopState(Struct):
     plan_digest: str = ""
     tasks_total: int = 0
     project: str = ""
-    mark: str = ""
+    marker: str = ""
     status: str = "new"  # new, in_progress, paused, completed, error
-    why: str = ""
+    reason: str = ""
     stop_signal: str = ""  # the signal that stopped the session, until it is resumed
     started_at: float | None = None
     ended_at: float | None = None
@@ -132,16 +132,16 @@ class LoopState(Struct):
     epoch: int = 0
     config: LoopConfig = LoopConfig()
     budgets: Budgets = Budgets()
-    autonomous: bool = False
-    agreed: bool = False
+    is_autonomous: bool = False
+    is_start_approved: bool = False
     tasks: dict[str, TaskState] = field(default_factory=dict)
-    current: str = ""
+    current_task: str = ""
     iterations: int = 0
     breaker: BreakerState = field(default_factory=BreakerState)
     question: OpenQuestion | None = None
     verdict: PendingAnswer | None = None
-    asked: int = 0
-    reviewed: list[str] = field(default_factory=list)
+    question_count: int = 0
+    reviewed_points: list[str] = field(default_factory=list)
     gates: dict[str, GateState] = field(default_factory=dict)
     milestones: dict[str, float] = field(default_factory=dict)
     alerts: list[str] = field(default_factory=list)
@@ -152,7 +152,7 @@ class LoopState(Struct):
     calibration: tuple[tuple[float, float], ...] = ()
     learning_rate: float = 0.1
     history: float = 0.7
-    calls_at: list[float] = field(default_factory=list)
+    call_times: list[float] = field(default_factory=list)
     wait_until: float = 0.0
     confidence: float | None = None
     totals: LoopTotals = field(default_factory=LoopTotals)

@@ -21,7 +21,7 @@ class LoopColumn(Struct, frozen=True):
     session: str
     status: str
     tasks_completed: int
-    tasks: int
+    tasks_total: int
     duration_seconds: float
     average_task_seconds: float
     success_rate: float
@@ -31,9 +31,9 @@ class LoopColumn(Struct, frozen=True):
     human_interventions: int
     iterations: int
     model_calls: int
-    tokens: int
+    total_tokens: int
     cost_usd: float | None
-    brier: float | None
+    brier_score: float | None
 
 
 def compare_sessions(sessions: Iterable[tuple[str, Iterable[LoopEvent]]]) -> list[LoopColumn]:
@@ -47,7 +47,7 @@ def compare_sessions(sessions: Iterable[tuple[str, Iterable[LoopEvent]]]) -> lis
                 session=name,
                 status=analysis.status,
                 tasks_completed=sum(task.status == "completed" for task in analysis.tasks),
-                tasks=len(analysis.tasks),
+                tasks_total=len(analysis.tasks),
                 duration_seconds=figures["total_duration_seconds"],
                 average_task_seconds=figures["average_task_duration"],
                 success_rate=figures["success_rate"],
@@ -57,9 +57,9 @@ def compare_sessions(sessions: Iterable[tuple[str, Iterable[LoopEvent]]]) -> lis
                 human_interventions=figures["human_interventions"],
                 iterations=figures["iterations"],
                 model_calls=figures["model_calls"],
-                tokens=figures["tokens"],
+                total_tokens=figures["tokens"],
                 cost_usd=figures["cost_usd"],
-                brier=analysis.calibration.brier,
+                brier_score=analysis.calibration.brier_score,
             )
         )
     return columns
@@ -91,23 +91,23 @@ def describe_event(event: events.Event, names: Mapping[str, str], session: str) 
         case events.TaskVerified(passed=False):
             wrong = [command for command, code in event.commands if code != 0]
             line = f"{event.task} attempt {event.attempt}: not verified"
-            why = ", ".join(wrong or event.missing)
+            why = ", ".join(wrong or event.missing_tools)
         case events.TaskEnded():
             line = f"{event.task} {_ENDS[event.result]} after {event.duration_s:.1f} s"
-            why = event.why
+            why = event.reason
         case events.BreakerChanged():
-            line, why = f"breaker {event.after.replace('_', ' ')}", event.condition
+            line, why = f"breaker {event.to_state.replace('_', ' ')}", event.condition
         case events.QuestionAsked():
             answers = " | ".join(event.options)
             line = (
                 f"question: {one_line(event.text, _WORDS_MAX).strip()}\n"
                 f"  flightlog loop answer --session {session} {answers}\n"
-                f"  without an answer: {event.safe} after {event.timeout_s:.0f} s"
+                f"  without an answer: {event.default_answer} after {event.timeout_s:.0f} s"
             )
-        case events.QuestionAnswered(by="timeout"):
+        case events.QuestionAnswered(answered_by="timeout"):
             line = f"no answer came: {event.answer}"
         case events.WaitStarted():
-            line, why = f"waiting until {format_utc_time(event.until)}", event.why
+            line, why = f"waiting until {format_utc_time(event.until)}", event.reason
         case _:
             pass
     return line + (f": {one_line(why, _WORDS_MAX)}" if why else "")
@@ -127,9 +127,9 @@ class LoopStatus(Struct, frozen=True):
     iterations: int
     errors: int
     model_calls: int
-    tokens: int
+    total_tokens: int
     cost_usd: float | None
-    breaker: str
+    breaker_state: str
     question: str
     last_updated: str | None
 
@@ -141,18 +141,18 @@ def build_status(session: LoopSession) -> LoopStatus:
         session=session.directory.name,
         session_id=state.session_id,
         status=state.status,
-        reason=state.why,
+        reason=state.reason,
         runner=session.runner,
-        current_task=state.current,
+        current_task=state.current_task,
         tasks_completed=state.completed_count,
         tasks_total=state.tasks_total,
         iterations=state.iterations,
         errors=totals.errors,
         model_calls=totals.calls,
-        tokens=totals.tokens,
-        cost_usd=None if totals.unpriced else round(totals.usd, 6),
-        breaker=state.breaker.state,
-        question=state.question.asked.text if state.question else "",
+        total_tokens=totals.total_tokens,
+        cost_usd=None if totals.unpriced_calls else round(totals.cost_usd, 6),
+        breaker_state=state.breaker.state,
+        question=state.question.event.text if state.question else "",
         last_updated=format_utc_time(state.last_at),
     )
 
@@ -167,9 +167,9 @@ def status_lines(session: LoopSession) -> list[str]:
         f"  {runner}; last event {status.last_updated}",
         f"  tasks {status.tasks_completed} of {status.tasks_total}, {counts}",
     ]
-    if state.current:
-        task = state.task_state(state.current)
-        lines.append(f"  now: task {state.current}, attempt {task.attempt}, {task.stage}")
+    if state.current_task:
+        task = state.task_state(state.current_task)
+        lines.append(f"  now: task {state.current_task}, attempt {task.attempt}, {task.stage}")
     if state.status == "in_progress" and not session.runner:
         lines.append(f"  it was cut short: flightlog loop resume --session {status.session}")
     return [*lines, *_cost_lines(state), *_question_lines(state, status.session)]
@@ -202,19 +202,19 @@ def _cost_lines(state: LoopState) -> list[str]:
     totals = state.totals
     if not totals.calls:
         return []
-    cost = "cost not known" if totals.unpriced else f"{totals.usd:.4f} USD"
+    cost = "cost not known" if totals.unpriced_calls else f"{totals.cost_usd:.4f} USD"
     limit = f" of {state.budgets.usd:g}" if state.budgets.usd else ""
-    calls, tokens = pluralize(totals.calls, "model call"), pluralize(totals.tokens, "token")
+    calls, tokens = pluralize(totals.calls, "model call"), pluralize(totals.total_tokens, "token")
     return [f"  {calls}, {tokens}, {cost}{limit}"]
 
 
 def _question_lines(state: LoopState, name: str) -> list[str]:
     if state.question is None:
         return []
-    question = state.question.asked
-    until = format_utc_time(state.question.at + question.timeout_s)
+    question = state.question.event
+    until = format_utc_time(state.question.asked_at + question.timeout_s)
     command = f"flightlog loop answer --session {name} {' | '.join(question.options)}"
     return [
-        f"  question {question.question}: {question.text}",
-        f"  {command}   (without an answer: {question.safe} at {until})",
+        f"  question {question.question_id}: {question.text}",
+        f"  {command}   (without an answer: {question.default_answer} at {until})",
     ]

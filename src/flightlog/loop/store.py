@@ -193,13 +193,13 @@ def _question_page(state: LoopState) -> str:
     """Return the content of `question.yaml`, into which a person can write the answer."""
     if state.question is None:
         return "# No question is open.\n"
-    question = state.question.asked
-    until = format_utc_time(state.question.at + question.timeout_s)
+    question = state.question.event
+    until = format_utc_time(state.question.asked_at + question.timeout_s)
     fields = {
-        "question": question.question,
+        "question": question.question_id,
         "text": question.text,
         "options": list(question.options),
-        "without_an_answer": f"{question.safe} at {until}",
+        "without_an_answer": f"{question.default_answer} at {until}",
         "answer": "",
     }
     return dump_yaml(fields)

@@ -82,8 +82,8 @@ class TraceLink(Struct, frozen=True):
     kind: str
     address: str
     title: str = ""
-    at: tuple[str, ...] = ()
-    names: tuple[tuple[str, str], ...] = ()
+    session_addresses: tuple[str, ...] = ()
+    references: tuple[tuple[str, str], ...] = ()
 
 
 class LinkProvider(Protocol):

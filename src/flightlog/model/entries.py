@@ -23,7 +23,7 @@ class Thinking(Struct, frozen=True, tag="thinking"):
     """The model's reasoning; empty if it was withheld."""
 
     text: str
-    withheld: bool = False
+    is_withheld: bool = False
 
 
 class ToolUse(Struct, frozen=True, tag="tool_use"):
@@ -38,7 +38,7 @@ class Image(Struct, frozen=True, tag="image"):
     """An image, by type and size; the bytes stay in the recording."""
 
     media_type: str
-    size: int
+    size_bytes: int
     data: str = ""
 
 
@@ -75,7 +75,7 @@ class UserPrompt(Struct, frozen=True):
 
     kind: PromptKind
     content: tuple[Block, ...]
-    interrupted_message: str = ""
+    interrupted_message_id: str = ""
 
 
 class AssistantReply(Struct, frozen=True):
@@ -89,8 +89,8 @@ class AssistantReply(Struct, frozen=True):
     request_id: str = ""
     request_ref: str = ""
     block_index: int = 0
-    aborted: bool = False
-    synthetic: bool = False
+    is_aborted: bool = False
+    is_synthetic: bool = False
     error: str = ""
     effort: str = ""
 
@@ -98,19 +98,19 @@ class AssistantReply(Struct, frozen=True):
 class ToolResult(Struct, frozen=True):
     """The result of a tool call."""
 
-    call_id: str
+    tool_call_id: str
     content: tuple[Block, ...]
     is_error: bool = False
-    denied: str = ""
-    agent_id: str = ""
-    spilled: str = ""
+    denial_reason: str = ""
+    subagent: str = ""
+    result_file: str = ""
     detail: Any = None
 
 
 class ToolInputRewritten(Struct, frozen=True):
     """A hook changed a tool's input before it ran."""
 
-    call_id: str
+    tool_call_id: str
     input: dict[str, Any]
 
 
@@ -128,7 +128,7 @@ class ApiError(Struct, frozen=True):
     message: str
     status: int = 0
     attempt: int = 0
-    cut: bool = False
+    is_truncated: bool = False
 
 
 class RequestLogged(Struct, frozen=True):
@@ -147,20 +147,20 @@ class ContextInjected(Struct, frozen=True):
 class ClientTotalReported(Struct, frozen=True):
     """The client reported its own running total."""
 
-    totals: ClientTotals
+    client_totals: ClientTotals
 
 
 class SessionTitled(Struct, frozen=True):
     """The session got a name."""
 
     text: str
-    by_person: bool = False
+    is_user_title: bool = False
 
 
 class SessionSummarized(Struct, frozen=True):
     """A title for the session that holds the record `leaf`, which may be in another file."""
 
-    leaf: str
+    leaf_uuid: str
     text: str
 
 
@@ -222,16 +222,16 @@ class Entry(Struct, frozen=True):
     event: Event
     session: str
     uuid: str = ""
-    parent: str = ""
+    parent_uuid: str = ""
     at_ms: int | None = None
     order_ms: int = 0
     subagent: str = ""
-    scene: RecordContext = RecordContext()
+    context: RecordContext = RecordContext()
     key: str = ""
     path: str = ""
     offset: int = 0
     length: int = 0
-    extra: tuple[str, ...] = ()
+    extra_fields: tuple[str, ...] = ()
 
 
 class SubagentInfo(Struct, frozen=True):
@@ -240,7 +240,7 @@ class SubagentInfo(Struct, frozen=True):
     subagent: str
     agent_type: str = ""
     description: str = ""
-    call_id: str = ""
+    tool_call_id: str = ""
 
 
 class HookRecord(Struct, frozen=True):

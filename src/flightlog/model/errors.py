@@ -108,7 +108,7 @@ class Damage(Struct, frozen=True, order=True):
     path: str
     offset: int
     length: int
-    why: str
+    reason: str
 
 
 IncidentKind = Literal[
@@ -131,7 +131,7 @@ class Incident(Struct, frozen=True):
 
     kind: IncidentKind
     at_ms: int
-    room: IncidentFeature
+    feature: IncidentFeature
     evidence: tuple[str, ...] = ()
     counts: dict[IncidentCount, int] = {}
 

@@ -50,30 +50,30 @@ class BodyRef(Struct, frozen=True):
     """
 
     digest: str
-    size: int
-    pieces: tuple[str, ...] = ()
-    base: int = 0
-    keep: int = 0
-    tail: int = 0
+    size_bytes: int
+    chunks: tuple[str, ...] = ()
+    base_index: int = 0
+    prefix_chunks: int = 0
+    suffix_chunks: int = 0
 
 
 class ApiRequest(Struct, frozen=True, tag="requested"):
     """A request; `sent` is the body sent upstream, `given` the client's if it was rewritten."""
 
     index: int
-    context: RequestOrigin
+    agent_context: RequestOrigin
     method: str
     path: str
     headers: dict[str, str]
-    sent: BodyRef
-    given: BodyRef | None = None
+    sent_body: BodyRef
+    client_body: BodyRef | None = None
     agent_id: str = ""
     session_id: str = ""
     model: str = ""
-    messages: int = 0
+    message_count: int = 0
     is_compaction: bool = False
-    scrubbed: tuple[str, ...] = ()
-    replaced: tuple[str, ...] = ()
+    scrubbed_fields: tuple[str, ...] = ()
+    replacements: tuple[str, ...] = ()
 
 
 class ApiResponse(Struct, frozen=True, tag="answered"):
@@ -88,14 +88,14 @@ class ApiResponse(Struct, frozen=True, tag="answered"):
     encoding: str = ""
     first_byte_ms: float = 0.0
     total_ms: float = 0.0
-    scrubbed: tuple[str, ...] = ()
+    scrubbed_fields: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 class Exchange(Struct, frozen=True):
     """A request and its response, None until one is on record."""
 
-    at: str
+    timestamp: str
     request: ApiRequest
     response: ApiResponse | None = None
 

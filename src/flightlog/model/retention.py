@@ -30,16 +30,16 @@ class RetentionRule(Struct, frozen=True):
 
     kind: str
     after_days: int
-    deed: RetentionAction
+    action: RetentionAction
     summary: str = ""
 
 
 class RetentionPolicy(Struct, frozen=True):
     """The rules of one feature; `untouched` names belong to a person and are never planned for."""
 
-    room: str
+    feature: str
     rules: tuple[RetentionRule, ...]
-    untouched: tuple[str, ...] = ()
+    excluded_names: tuple[str, ...] = ()
     archive: str = "archive"
 
 
@@ -49,14 +49,14 @@ class RetentionItem(Struct, frozen=True):
     name: str
     kind: str
     at_ms: int
-    size: int = 0
+    size_bytes: int = 0
 
 
 class RetentionMove(Struct, frozen=True):
     """One planned action; an archived item goes to `target`, `summary` must exist before."""
 
     item: RetentionItem
-    deed: RetentionAction
+    action: RetentionAction
     age_days: int
     target: str = ""
     summary: str = ""
@@ -65,8 +65,8 @@ class RetentionMove(Struct, frozen=True):
 class RetentionResult(Struct, frozen=True):
     """What was done, and what was left for which reason."""
 
-    done: tuple[RetentionMove, ...]
-    left: tuple[tuple[RetentionMove, str], ...] = ()
+    completed: tuple[RetentionMove, ...]
+    failed: tuple[tuple[RetentionMove, str], ...] = ()
     summaries: tuple[str, ...] = ()
 
 
@@ -77,14 +77,14 @@ def plan_retention(policy: RetentionPolicy, items: Iterable[RetentionItem], now_
         age_days = (now_ms - item.at_ms) // DAY_MS
         rule = _applicable_rule(policy, item, age_days)
         if rule is not None:
-            target = f"{policy.archive}/{item.name}" if rule.deed is RetentionAction.ARCHIVE else ""
-            moves.append(RetentionMove(item, rule.deed, age_days, target, _summary_name(rule, item)))
+            target = f"{policy.archive}/{item.name}" if rule.action is RetentionAction.ARCHIVE else ""
+            moves.append(RetentionMove(item, rule.action, age_days, target, _summary_name(rule, item)))
     return tuple(sorted(moves, key=lambda move: (move.item.at_ms, move.item.name)))
 
 
 def is_untouched(policy: RetentionPolicy, name: str) -> bool:
     """Return whether `name` is, or is below, a name that the policy leaves to the person."""
-    return any(name == own or name.startswith(f"{own}/") for own in policy.untouched)
+    return any(name == own or name.startswith(f"{own}/") for own in policy.excluded_names)
 
 
 def _applicable_rule(policy: RetentionPolicy, item: RetentionItem, age_days: int) -> RetentionRule | None:
@@ -96,9 +96,9 @@ def _applicable_rule(policy: RetentionPolicy, item: RetentionItem, age_days: int
         for rule in policy.rules
         if rule.kind == item.kind
         and age_days >= rule.after_days
-        and not (archived and rule.deed is RetentionAction.ARCHIVE)
+        and not (archived and rule.action is RetentionAction.ARCHIVE)
     ]
-    return max(due, key=lambda rule: (rule.deed is RetentionAction.DELETE, rule.after_days), default=None)
+    return max(due, key=lambda rule: (rule.action is RetentionAction.DELETE, rule.after_days), default=None)
 
 
 def _summary_name(rule: RetentionRule, item: RetentionItem) -> str:

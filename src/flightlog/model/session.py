@@ -35,7 +35,7 @@ class ThreadContext(Struct, frozen=True):
 
     tools: tuple[dict[str, Any], ...] = ()
     system: str = ""
-    copied: frozenset[str] = frozenset()
+    copied_message_ids: frozenset[str] = frozenset()
     context: tuple[ContextItem, ...] = ()
 
 
@@ -69,9 +69,9 @@ class ToolCall(Struct, frozen=True):
     input: dict[str, Any]
     result: tuple[Block, ...] | None = None
     is_error: bool = False
-    denied: str = ""
-    ran_input: dict[str, Any] | None = None
-    spilled: str = ""
+    denial_reason: str = ""
+    executed_input: dict[str, Any] | None = None
+    result_file: str = ""
     started_ms: int | None = None
     ended_ms: int | None = None
     subagent: str = ""
@@ -97,13 +97,13 @@ class Step(Struct, frozen=True, tag="step"):
     at_ms: int | None
     model: str
     content: tuple[Block, ...]
-    calls: tuple[ToolCall, ...]
+    tool_calls: tuple[ToolCall, ...]
     usage: Usage
     cost: Cost
     stop_reason: str = ""
     request_id: str = ""
-    uuids: tuple[str, ...] = ()
-    aborted: bool = False
+    record_uuids: tuple[str, ...] = ()
+    is_aborted: bool = False
     effort: str = ""
 
 
@@ -115,7 +115,7 @@ class Turn(Struct, frozen=True):
     prompt: tuple[Block, ...]
     at_ms: int | None
     items: tuple[Step | Note, ...]
-    rewound: bool = False
+    is_rewound: bool = False
     uuid: str = ""
 
     @property
@@ -135,9 +135,9 @@ class Subagent(Struct, frozen=True):
     id: str
     agent_type: str
     description: str
-    call_id: str
+    tool_call_id: str
     turns: tuple[Turn, ...]
-    warmup: bool = False
+    is_warmup: bool = False
 
 
 class Session(Struct, frozen=True):
@@ -154,11 +154,11 @@ class Session(Struct, frozen=True):
     ended_ms: int | None
     turns: tuple[Turn, ...]
     subagents: tuple[Subagent, ...]
-    client: ClientTotals | None
-    unknown: tuple[tuple[str, int], ...] = ()
+    client_totals: ClientTotals | None
+    unknown_record_types: tuple[tuple[str, int], ...] = ()
     unknown_fields: tuple[tuple[str, int], ...] = ()
     damage: tuple[Damage, ...] = ()
-    records: int = 0
+    record_count: int = 0
 
     @property
     def heading(self) -> str:

@@ -20,36 +20,36 @@ BLOCK_MS = 5 * HOUR_MS  # Anthropic's limits count in windows of five hours
 class Usage(Struct, frozen=True, order=True):
     """Tokens by the price class they are billed in."""
 
-    input: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write_5m: int = 0
-    cache_write_1h: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_5m_tokens: int = 0
+    cache_write_1h_tokens: int = 0
     web_searches: int = 0
 
     @property
     def cache_write(self) -> int:
         """Tokens written to the prompt cache, for five minutes or an hour."""
-        return self.cache_write_5m + self.cache_write_1h
+        return self.cache_write_5m_tokens + self.cache_write_1h_tokens
 
     @property
     def prompt(self) -> int:
         """All tokens the model read."""
-        return self.input + self.cache_read + self.cache_write
+        return self.input_tokens + self.cache_read_tokens + self.cache_write
 
     @property
     def total(self) -> int:
         """All tokens."""
-        return self.prompt + self.output
+        return self.prompt + self.output_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
         """Return the sum of each class."""
         return Usage(
-            self.input + other.input,
-            self.output + other.output,
-            self.cache_read + other.cache_read,
-            self.cache_write_5m + other.cache_write_5m,
-            self.cache_write_1h + other.cache_write_1h,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_5m_tokens + other.cache_write_5m_tokens,
+            self.cache_write_1h_tokens + other.cache_write_1h_tokens,
             self.web_searches + other.web_searches,
         )
 
@@ -126,7 +126,7 @@ class UsageRow(Struct, frozen=True):
     responses: int
     sessions: int
     models: tuple[str, ...]
-    unpriced: tuple[str, ...]
+    unpriced_models: tuple[str, ...]
     first_ms: int
     last_ms: int
 
@@ -142,7 +142,7 @@ class ModelResponse(Struct, frozen=True):
     project: str = ""
     request_id: str = ""
     subagent: str = ""
-    aborted: bool = False
+    is_aborted: bool = False
 
 
 class UsageLine(NamedTuple):
@@ -151,29 +151,29 @@ class UsageLine(NamedTuple):
     message_id: str
     session: str
     model: str
-    input: int
-    output: int
-    cache_read: int
-    cache_write_5m: int
-    cache_write_1h: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_5m_tokens: int
+    cache_write_1h_tokens: int
     web_searches: int
     at_ms: int
     project: str
     request_id: str
     subagent: str
-    aborted: bool
+    is_aborted: bool
 
     @property
     def prompt(self) -> int:
         """All tokens the model read."""
-        return self.input + self.cache_read + self.cache_write_5m + self.cache_write_1h
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_5m_tokens + self.cache_write_1h_tokens
 
 
 def row_to_response(row: UsageLine) -> ModelResponse:
     """Return `row` as a `ModelResponse`, with the token counts grouped."""
     message_id, session, model, *_ = row
     usage = Usage(*row[3:9])
-    rest = (row.at_ms, row.project, row.request_id, row.subagent, row.aborted)
+    rest = (row.at_ms, row.project, row.request_id, row.subagent, row.is_aborted)
     return ModelResponse(message_id, session, model, usage, *rest)
 
 
@@ -195,7 +195,7 @@ class ClientTotals(Struct, frozen=True):
     """The client's own running total for a session, as it last wrote it."""
 
     session: str
-    total_usd: float
+    cost_usd: float
     started_ms: int
     models: tuple[ModelTotal, ...] = ()
     as_of_ms: int = 0

@@ -55,8 +55,8 @@ class GuardVerdict(Struct, frozen=True):
     state: str  # tracked, staged, addable or pushed
     tier: str
     rule: str
-    fine: bool
-    why: str = ""
+    is_allowed: bool
+    reason: str = ""
 
 
 def check_repository(git: PersonGit) -> list[GuardVerdict]:
@@ -69,7 +69,7 @@ def check_repository(git: PersonGit) -> list[GuardVerdict]:
         state = "staged" if path in staged else "tracked" if path in tracked else "addable"
         kinds = list(_check_kind(path, state))
         verdicts += kinds
-        if state != "staged" and kinds and kinds[0].fine:
+        if state != "staged" and kinds and kinds[0].is_allowed:
             with suppress(OSError), (git.folder / path).open("rb") as source:
                 verdicts += _check_content(source, path, state)
     blobs = ((blob, path) for path, blob in staged.items())
@@ -91,7 +91,7 @@ def check_push(git: PersonGit, remote: str, lines: Iterable[str]) -> list[GuardV
     words = ("diff-tree", "--stdin", "--no-commit-id", "-r", "-c", "--root", "-z", "--no-renames", "--diff-filter=A")
     added = git.start_git(*words, "--name-only", limit_s=_LIMIT_S).finish_command(commits)
     names = sorted({*added.decode("utf-8", "surrogateescape").split("\0")} - {""})
-    kinds = (verdict for path in names for verdict in _check_kind(path, "pushed") if not verdict.fine)
+    kinds = (verdict for path in names for verdict in _check_kind(path, "pushed") if not verdict.is_allowed)
     by_name = islice(chain(kinds, _check_names(names, "pushed")), _VERDICTS_MAX)
     return [*by_name, *_check_objects(git, _iter_new_objects(git, new), "pushed")]
 
@@ -133,7 +133,7 @@ def _check_kind(path: str, state: str) -> Iterator[GuardVerdict]:
     known = tiers.kind_of(path)
     if known is not None:
         layout, kind = known
-        rule = f"{layout.room}: {kind.name} ({kind.path})"
+        rule = f"{layout.feature}: {kind.name} ({kind.path})"
         fine = kind.tier is Tier.TRACKED
         why = "" if fine else f"{kind.tier.value} files do not belong in git"
         yield GuardVerdict(path, state, kind.tier.value, rule, fine, why)
@@ -147,14 +147,14 @@ def _check_names(paths: Iterable[str], state: str) -> Iterator[GuardVerdict]:
         masked = mask_value(secret.value)
         shown = path.replace(secret.value.decode("utf-8", "replace"), masked)
         why = f"the file name holds what looks like a secret: {masked}"
-        yield GuardVerdict(shown, state, "", secret.rule, fine=False, why=why)
+        yield GuardVerdict(shown, state, "", secret.rule, is_allowed=False, reason=why)
 
 
 def _check_content(source: "_GitObject | IO[bytes]", path: str, state: str) -> Iterator[GuardVerdict]:
     for finding in find_in_stream(cast("BinaryIO", _DecodedText(source)), KnownSecrets()):
-        if _blocks_commit(finding.found):
-            why = f"line {finding.line} holds what looks like a secret: {mask_value(finding.found.value)}"
-            yield GuardVerdict(path, state, "", finding.found.rule, fine=False, why=why)
+        if _blocks_commit(finding.detection):
+            why = f"line {finding.line} holds what looks like a secret: {mask_value(finding.detection.value)}"
+            yield GuardVerdict(path, state, "", finding.detection.rule, is_allowed=False, reason=why)
 
 
 def _blocks_commit(detection: engine.Detection) -> bool:
@@ -268,9 +268,9 @@ def _list_staged_blobs(git: PersonGit) -> dict[str, str]:
 
 def _list_git_names(git: PersonGit, *words: str) -> list[str]:
     answer = git.run_git(*words)
-    if answer.code:
+    if answer.exit_code:
         raise NotFound(f"not a git repository: {git.folder}", hint="run it inside one, or make one with: git init")
-    return [name for name in answer.out.decode("utf-8", "surrogateescape").split("\0") if name]
+    return [name for name in answer.stdout.decode("utf-8", "surrogateescape").split("\0") if name]
 
 
 def _hook_script(name: str, command: str) -> str:

@@ -166,7 +166,7 @@ class JsonRedactor:
         """Return the numbers of suspect lines, with the detections in them."""
         suspects = engine.find_suspect_records(data, self.redactor.known, self.redactor.make_work_budget())
         starts = engine.line_starts(lines) if suspects else []
-        return {bisect_right(starts, suspect.begin) - 1: suspect.found for suspect in suspects}
+        return {bisect_right(starts, suspect.begin) - 1: suspect.detections for suspect in suspects}
 
     def _replace_lines(self, lines: list[bytes], picked: list[int], detections: _LineDetections = None) -> None:
         """Redact the lines at `picked` in place until nothing changes: a tag can reveal another value.

@@ -98,7 +98,7 @@ class SecretFinding(Struct, frozen=True):
     confidence: str
     start: int
     end: int
-    masked: str
+    masked_value: str
 
 
 class Redactor:

@@ -34,21 +34,21 @@ class LocatedFinding(NamedTuple):
     line: int
     start: int
     end: int
-    found: engine.Detection
+    detection: engine.Detection
 
 
 class _TextWindow(NamedTuple):
     window: bytes
     begin: int  # the offset in the window of the text that was not yet returned
     end: int
-    found: list[engine.Detection]
+    detections: list[engine.Detection]
 
 
 def redact_stream(redactor: Redactor, source: BinaryIO) -> Iterator[bytes]:
     """Yield the redacted text of `source`; a value is replaced from the piece that reveals it on."""
     for piece in _iter_pieces(source, redactor.known):
-        clean = redactor.replace_detections(piece.window[: piece.end], piece.found)[piece.begin :]
-        yield redactor.redact_bytes(clean) if piece.found else clean
+        clean = redactor.replace_detections(piece.window[: piece.end], piece.detections)[piece.begin :]
+        yield redactor.redact_bytes(clean) if piece.detections else clean
 
 
 def find_in_stream(source: BinaryIO, known: KnownSecrets) -> Iterator[LocatedFinding]:
@@ -56,7 +56,7 @@ def find_in_stream(source: BinaryIO, known: KnownSecrets) -> Iterator[LocatedFin
     line, chars = 1, 0
     for piece in _iter_pieces(source, known):
         at = piece.begin
-        for detection in piece.found:
+        for detection in piece.detections:
             line += piece.window.count(b"\n", at, detection.start)
             chars, at = chars + _count_characters(piece.window[at : detection.start]), detection.start
             yield LocatedFinding(line, chars, chars + _count_characters(piece.window[at : detection.end]), detection)
@@ -88,8 +88,8 @@ def learn_while_reading(
 ) -> Iterator[tuple[str, LocatedFinding]]:
     """Yield `findings` by file, and add each value to `known` for the rest of the document."""
     for name, finding in findings:
-        if finding.found.rule not in (HOME, UNJUDGED):
-            known.learn_value(finding.found.value, finding.found.kind, finding.found.rule)
+        if finding.detection.rule not in (HOME, UNJUDGED):
+            known.learn_value(finding.detection.value, finding.detection.kind, finding.detection.rule)
         yield name, finding
 
 
@@ -109,7 +109,7 @@ def iter_batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 def secret_counts(lines: Iterable[bytes]) -> dict[str, int]:
     """Return how many secrets each rule found in lines of JSON."""
-    detections = (finding.found for finding in find_in_lines(lines, KnownSecrets()))
+    detections = (finding.detection for finding in find_in_lines(lines, KnownSecrets()))
     return dict(Counter(one.rule for one in detections if one.kind == SECRET and one.weight >= MEDIUM))
 
 

@@ -128,7 +128,7 @@ def find_private_in_files(paths: Iterable[str], known: Values) -> Iterator[dict[
 
 def finding_fields(name: str, finding: scanner.LocatedFinding) -> dict[str, Any]:
     """Return a finding as JSON: its location, rule and masked value."""
-    detection = finding.found
+    detection = finding.detection
     return {
         "path": name,
         "line": finding.line,
@@ -148,7 +148,7 @@ def guard_git(runtime: Runtime, folder: Path) -> PersonGit:
     names = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE")
     variables = {name: runtime.environ[name] for name in names if name in runtime.environ}
     # Git already runs here with everything that this repository configures.
-    return PersonGit(folder, trusted=True, variables=variables)
+    return PersonGit(folder, is_trusted=True, variables=variables)
 
 
 def repository_settings(folder: Path) -> dict[str, Any]:

@@ -19,13 +19,13 @@ class FileKind(Struct, frozen=True):
     name: str
     path: str
     tier: Tier
-    grows: bool = False  # append-only: a merge takes the lines of both sides
+    is_append_only: bool = False  # append-only: a merge takes the lines of both sides
 
 
 class TierLayout(Struct, frozen=True):
     """The files of one feature under one directory."""
 
-    room: str
+    feature: str
     root: str
     kinds: tuple[FileKind, ...]
 
@@ -40,7 +40,7 @@ LAYOUTS = (
         (
             FileKind("debug", "logs/debug.jsonl", _PRIVATE),
             FileKind("audit", "logs/debug_*.jsonl", _SHAREABLE),
-            FileKind("metrics", "logs/metrics.jsonl", _TRACKED, grows=True),
+            FileKind("metrics", "logs/metrics.jsonl", _TRACKED, is_append_only=True),
             FileKind("issue", "issues/issue_*.json", _TRACKED),
             FileKind("changelog", "issues/CHANGELOG.md", _TRACKED),
             FileKind("state", "state/*", _PRIVATE),
@@ -57,7 +57,7 @@ LAYOUTS = (
         "dataset",
         ".git-ml",
         (
-            FileKind("row", "tracked/*.jsonl", _TRACKED, grows=True),
+            FileKind("row", "tracked/*.jsonl", _TRACKED, is_append_only=True),
             FileKind("shard", "tracked/pending/*.jsonl", _TRACKED),
             FileKind("kept open", "tracked/pending/.gitkeep", _TRACKED),
             FileKind("chat", "chats/*", _PRIVATE),
@@ -72,7 +72,7 @@ LAYOUTS = (
 
 def layout_of(room: str) -> TierLayout:
     """Return the layout of `room`."""
-    return next(layout for layout in LAYOUTS if layout.room == room)
+    return next(layout for layout in LAYOUTS if layout.feature == room)
 
 
 def kind_of(path: str) -> tuple[TierLayout, FileKind] | None:
@@ -110,7 +110,7 @@ def render_gitignore(layout: TierLayout, *, root: str | None = None) -> str:
 def render_gitattributes(layout: TierLayout, *, root: str | None = None) -> str:
     """Return the merge rules of a layout: append-only files take the lines of both sides."""
     base = "" if root == "" else f"{layout.root}/"
-    growing = [kind.path for kind in layout.kinds if kind.grows and kind.tier is _TRACKED]
+    growing = [kind.path for kind in layout.kinds if kind.is_append_only and kind.tier is _TRACKED]
     return "".join(f"{base}{path} merge=union text eol=lf\n" for path in growing)
 
 

@@ -43,7 +43,7 @@ class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
     subject: str
     digest: str = ""
     address: str = ""
-    rows: bool = False
+    allows_rows: bool = False
 
 
 class ConsentTarget(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class ConsentTarget(msgspec.Struct, frozen=True):
     name: str
     subject: str
     allows: dict[str, Any]
-    trusted: bool
+    is_trusted: bool
 
 
 def risky_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -116,21 +116,21 @@ class TrustStore:
 
     def allow_rows(self, repository: Path) -> None:
         """Allow training rows in `repository`, in addition to what is already allowed."""
-        self._append_consent(lambda: msgspec.structs.replace(self.consent_for(repository), rows=True))
+        self._append_consent(lambda: msgspec.structs.replace(self.consent_for(repository), allows_rows=True))
 
     def revoke(self, subject: Path | str) -> bool:
         """Withdraw consent; return whether there was any."""
         consent = self.consent_for(subject)
-        if consent.digest or consent.rows:
+        if consent.digest or consent.allows_rows:
             self._append_consent(lambda: Consent(consent.subject))
-        return bool(consent.digest or consent.rows)
+        return bool(consent.digest or consent.allows_rows)
 
     def consent_for(self, subject: Path | str) -> Consent:
         """Return the consent for `subject`, an empty one if there is none."""
         consent = Consent(_subject_name(subject))
         for item in read_together(self._path):
             if isinstance(item, Damage):
-                if item.why == TORN_TAIL:
+                if item.reason == TORN_TAIL:
                     continue  # being written now, or its writer died before it acknowledged anything
                 # A line that cannot be read may have withdrawn a consent, so none counts.
                 raise self._unreadable_error()

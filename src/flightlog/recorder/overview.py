@@ -47,19 +47,19 @@ def build_overview(runtime: Runtime, progress: Progress | None = None) -> Overvi
         turns=sum(summary.turns for summary in summaries),
         usage=report.total.usage,
         cost=report.total.cost,
-        unrecorded_usd=sum(gap.cost_usd for gap in report.gaps),
-        first_ms=min((summary.started_ms for summary in summaries if summary.started_ms is not None), default=None),
-        last_ms=max((summary.ended_ms for summary in summaries if summary.ended_ms is not None), default=None),
+        unrecorded_cost_usd=sum(gap.cost_usd for gap in report.gaps),
+        first_timestamp_ms=min((summary.started_ms for summary in summaries if summary.started_ms is not None), default=None),
+        last_timestamp_ms=max((summary.ended_ms for summary in summaries if summary.ended_ms is not None), default=None),
         most_expensive_prompt=most_expensive_prompt(summaries),
-        busiest=rank_projects(summaries, PROJECTS_SHOWN),
+        top_projects=rank_projects(summaries, PROJECTS_SHOWN),
         expiring_sessions=() if sample else find_expiring_sessions(current, days, runtime.clock.now_ms(), SOON_DAYS),
         keep_days=days,
         unknown_records=sum(summary.unknown_records for summary in summaries),
-        damaged=sum(summary.damaged for summary in summaries) + len(archive.damage),
-        sample=sample,
-        archived=len(archived),
-        damaged_sessions=tuple(summary.session for summary in summaries if summary.damaged),
-        holding_secrets=() if sample else _sessions_with_secrets(runtime),
+        damage_count=sum(summary.damage_count for summary in summaries) + len(archive.damage),
+        is_sample=sample,
+        archived_sessions=len(archived),
+        damaged_sessions=tuple(summary.session for summary in summaries if summary.damage_count),
+        sessions_with_secrets=() if sample else _sessions_with_secrets(runtime),
     )
 
 
@@ -72,27 +72,27 @@ def _sessions_with_secrets(runtime: Runtime) -> tuple[str, ...]:
 class DatasetSafety(Struct, frozen=True):
     """What of the training rows here is on a remote; 0 for never."""
 
-    last_record_ms: int
-    last_safe_ms: int
+    last_row_ms: int
+    last_pushed_ms: int
     shards: int
-    shards_unsafe: int
+    unpushed_shards: int
 
 
 class RecordingStatus(Struct, frozen=True):
     """Counts and sizes; times in milliseconds since 1970, None if there is none."""
 
-    sessions_live: int
-    bytes_live: int
-    sessions_kept: int
-    only_kept: int
-    not_kept: int
-    bytes_kept: int
-    bytes_sealed: int
+    source_sessions: int
+    source_bytes: int
+    archived_sessions: int
+    archived_only_sessions: int
+    unarchived_sessions: int
+    archived_bytes: int
+    sealed_bytes: int
     last_record_ms: int | None
     first_deletion_ms: int | None
-    lost_events: int
+    lost_hook_events: int
     index_bytes: int
-    home: str
+    data_dir: str
     damaged_sessions: int
     dataset: DatasetSafety | None = None
 
@@ -107,18 +107,18 @@ def read_status(runtime: Runtime) -> RecordingStatus:
     changed = [recording.changed_ms for recording in live.values()]
     days = min(keep_days(path) for path in dirs)
     return RecordingStatus(
-        sessions_live=len(live),
-        bytes_live=sum(file.size for recording in live.values() for file in recording.files),
-        sessions_kept=len(recorded),
-        only_kept=len(recorded - live.keys()),
-        not_kept=len(live.keys() - recorded),
-        bytes_kept=sum(sizes.values()),
-        bytes_sealed=sum(size for path, size in sizes.items() if path.endswith(".zst")),
+        source_sessions=len(live),
+        source_bytes=sum(file.size for recording in live.values() for file in recording.files),
+        archived_sessions=len(recorded),
+        archived_only_sessions=len(recorded - live.keys()),
+        unarchived_sessions=len(live.keys() - recorded),
+        archived_bytes=sum(sizes.values()),
+        sealed_bytes=sum(size for path, size in sizes.items() if path.endswith(".zst")),
         last_record_ms=max(changed, default=None),
         first_deletion_ms=min(changed) + days * DAY_MS if changed else None,
-        lost_events=count_lost_records(data_dir, Path(tempfile.gettempdir())),
+        lost_hook_events=count_lost_records(data_dir, Path(tempfile.gettempdir())),
         index_bytes=sum(size for path, size in _iter_file_sizes(data_dir) if Path(path).name.startswith("index.db")),
-        home=str(data_dir),
+        data_dir=str(data_dir),
         damaged_sessions=len(list_damaged_sessions(data_dir, AGENT_NAME)),
         dataset=_dataset_safety(runtime),
     )
@@ -136,7 +136,7 @@ def _dataset_safety(runtime: Runtime) -> DatasetSafety | None:
         safety = measure_safety(DatasetDirs(Repository(top, find_common_dir(top), is_trusted(runtime, top))))
     except (GitError, Invalid):  # git cannot run, or a link leads out; the dataset commands report it
         return None
-    return DatasetSafety(safety.last_record_ms, safety.last_safe_ms, safety.shards, safety.shards_unsafe)
+    return DatasetSafety(safety.last_row_ms, safety.last_pushed_ms, safety.shards, safety.unpushed_shards)
 
 
 def age_ms(runtime: Runtime, status: RecordingStatus) -> int | None:

@@ -29,13 +29,13 @@ class SettleReport(Struct, frozen=True):
     """Counts and problems of a settle."""
 
     sessions: int
-    bytes_adopted: int
-    sealed: int
-    failed: tuple[str, ...]
-    busy: tuple[str, ...]
+    adopted_bytes: int
+    sealed_files: int
+    failures: tuple[str, ...]
+    locked: tuple[str, ...]
     notes: tuple[str, ...] = ()
     dataset_rows: int = 0
-    damage: tuple[RecordingFault, ...] = ()
+    faults: tuple[RecordingFault, ...] = ()
 
 
 def settle_one(runtime: Runtime, prefix: str) -> SettleReport:

@@ -79,8 +79,8 @@ def extend_findings(patterns: Iterable[Pattern], history: Iterable[events.Event]
     new: dict[str, events.AnalystFinding] = {}
     for event in history:
         if isinstance(event, events.AnalystRan):
-            names |= event.names
-            new |= {f"{KIND}-{hashlib.sha256(one.label.encode()).hexdigest()[:10]}": one for one in event.new}
+            names |= event.labels
+            new |= {f"{KIND}-{hashlib.sha256(one.label.encode()).hexdigest()[:10]}": one for one in event.findings}
     added = (
         Pattern(
             key, finding.label, "other", _SURE, kind=KIND, detail=finding.detail, count=len(finding.evidence),
@@ -101,7 +101,7 @@ class AnalystTurn(Struct, frozen=True):
 
     text: str
     path: Path
-    usd: float
+    cost_usd: float
     session: str
 
 
@@ -228,7 +228,7 @@ def _build_metrics(result: ResultRecord | None, session: str, error: logs.ErrorK
     if result is None:
         return logs.SessionMetrics(session, 0.0, logs.SessionTokens(), errors=errors)
     usage, seconds = result.usage, result.duration_ms / 1000
-    total = usage.input + usage.output + usage.cache_read
-    tokens = logs.SessionTokens(usage.input, usage.output, usage.cache_read, total)
+    total = usage.input_tokens + usage.output_tokens + usage.cache_read_tokens
+    tokens = logs.SessionTokens(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, total)
     timing = logs.Timing(seconds, seconds, seconds)
     return logs.SessionMetrics(session, result.cost_usd or 0.0, tokens, result.num_turns, timing, errors)

@@ -28,7 +28,7 @@ class IssueDrafted(Struct, frozen=True, tag="Drafted"):
     tags: tuple[str, ...] = ()
     affected_files: tuple[str, ...] = ()
     context: dict[str, str] = {}
-    generated: bool = False
+    is_generated: bool = False
     """Whether it is the unchanged draft of an incident. Only such drafts are approved automatically."""
 
 
@@ -64,7 +64,7 @@ class ClusterMade(Struct, frozen=True):
     theme: str
     issue_ids: tuple[str, ...]
     affected_files: tuple[str, ...] = ()
-    fast: bool = False
+    is_fast_tracked: bool = False
 
 
 class IssuesClustered(Struct, frozen=True, tag="Clustered"):
@@ -93,7 +93,7 @@ class IssueMoved(Struct, frozen=True, tag="Moved"):
     """An issue got another status."""
 
     issue: str
-    to: Status
+    status: Status
     at_ms: int
     notes: str = ""
 
@@ -112,7 +112,7 @@ class IssueResolved(Struct, frozen=True, tag="Resolved"):
     notes: str
     date: str
     at_ms: int
-    by: str = ""
+    resolved_by: str = ""
 
 
 class IssueReopened(Struct, frozen=True, tag="Reopened"):
@@ -175,8 +175,8 @@ class ExportRead(Struct, frozen=True, tag="ExportRead"):
     file_hash: str
     format: Literal["chatgpt", "claude"]
     conversations: int
-    damaged: int = 0
-    names: tuple[str, ...] = ()
+    damaged_count: int = 0
+    conversation_names: tuple[str, ...] = ()
 
 
 class IncidentNoticed(Struct, frozen=True, tag="Noticed"):
@@ -196,8 +196,8 @@ class AnalystFinding(Struct, frozen=True):
 class AnalystRan(Struct, frozen=True, tag="Judged"):
     """The names and findings that an analyst gave."""
 
-    names: dict[str, str] = {}
-    new: tuple[AnalystFinding, ...] = ()
+    labels: dict[str, str] = {}
+    findings: tuple[AnalystFinding, ...] = ()
 
 
 class ArtifactDrawn(Struct, frozen=True, tag="Drawn"):

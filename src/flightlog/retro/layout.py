@@ -87,7 +87,7 @@ def _artifact_data(
         ],
         "graph": _build_graph(analysis),
         "lengths": _length_histogram([digest.messages for digest in shown]),
-        "costs": _cost_histogram([digest.usd for digest in shown if digest.usd]),
+        "costs": _cost_histogram([digest.cost_usd for digest in shown if digest.cost_usd]),
         "topics": [topic.title for topic in topics],
         "patterns": [
             {"id": pattern.id, "kind": pattern.kind, "label": make_inert(pattern.title), "detail": pattern.detail,
@@ -97,7 +97,7 @@ def _artifact_data(
         ],
         "chats": [
             [digest.id, _digest_title(digest), digest.started_ms,
-             digest.messages, topic_of.get(digest.id, -1), digest.source, digest.usd or 0]
+             digest.messages, topic_of.get(digest.id, -1), digest.source, digest.cost_usd or 0]
             for digest in shown
         ],
     }  # fmt: skip

@@ -25,7 +25,7 @@ class RetroLinks:
 
     def links_for_session(self, session: Session) -> Iterator[TraceLink]:
         """Yield the findings and issues with evidence in `session`."""
-        return (link for link in self._links if any(_session_id(at) == session.id for at in link.at))
+        return (link for link in self._links if any(_session_id(at) == session.id for at in link.session_addresses))
 
 
 def _finding_link(pattern: Pattern) -> TraceLink:

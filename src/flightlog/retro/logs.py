@@ -32,7 +32,7 @@ SWITCH = frozenset({"1", "true", "yes"})  # values of CHAT_RETRO_DEBUG that turn
 POLICY = RetentionPolicy(
     "retro",
     (RetentionRule("log", KEEP_DAYS, RetentionAction.DELETE),),
-    untouched=("outputs", "issues", "feedback", "issue-drafts", "state"),
+    excluded_names=("outputs", "issues", "feedback", "issue-drafts", "state"),
 )
 ErrorKind = Literal["timeout", "refused", "unreadable", "interrupted", "agent"]
 

@@ -42,7 +42,7 @@ OUTPUTS = "outputs"
 class NewConversations(Struct, frozen=True):
     """The number of conversations read, and whether a new analysis is due."""
 
-    read: analyze.ReadCounts
+    counts: analyze.ReadCounts
     anything: bool
 
     def load_analysis(self, store: RetroStore, zone: tzinfo) -> RetroAnalysis:

@@ -30,13 +30,13 @@ VERSION = 1  # schema of `state/analysis.json`
 class FeedbackSummary(Struct, frozen=True):
     """Totals of all feedback."""
 
-    sittings: int
+    feedback_sessions: int
     ratings: int
-    average: float | None
-    by_score: dict[str, int]
-    low_rated: dict[str, float]
+    average_rating: float | None
+    ratings_by_score: dict[str, int]
+    low_rated_patterns: dict[str, float]
     answers: int
-    gaps: dict[str, int]
+    gaps_by_category: dict[str, int]
 
 
 def parse_rating(text: str) -> int:

@@ -43,10 +43,10 @@ class DemoResult(Struct, frozen=True):
 
     archive: Archive
     session: str
-    kept_bytes: int
-    found: tuple[str, ...]
-    same_without_the_agent: bool
-    board: tuple[str, ...] = ()
+    archived_bytes: int
+    search_hits: tuple[str, ...]
+    is_same_from_archive: bool
+    dashboard_lines: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
@@ -91,7 +91,7 @@ class RewindResult(Struct, frozen=True):
     source: dict[str, Any]
     branch: dict[str, Any]
     replay: dict[str, Any]
-    compared: dict[str, Any]
+    comparison: dict[str, Any]
 
 
 @contextlib.contextmanager

@@ -59,7 +59,7 @@ class ArchiveVerification(Struct, frozen=True):
     """Result of reading the archive back."""
 
     sessions: int
-    busy: tuple[str, ...]
+    locked: tuple[str, ...]
     faults: tuple[RecordingFault, ...]
 
 
@@ -67,9 +67,9 @@ class CheckResult(Struct, frozen=True):
     """One checked thing; `next` is the command or setting that helps."""
 
     level: CheckLevel
-    about: str
-    text: str
-    next: str = ""
+    subject: str
+    message: str
+    next_command: str = ""
 
 
 def examine_installation(
@@ -121,7 +121,7 @@ def repair_installation(runtime: Runtime, steps: Sequence[LayoutMigration] = STE
         path = rename_file(lost, f"acknowledged-{lost.name}-{runtime.clock.now_ms()}")
         done.append(f"lost hook events acknowledged, their number is in {path}")
     if data_dir.is_dir() and layout_of(data_dir) < newest_layout(steps):
-        done += [f"{step.why}; a copy is in {copy}" for step, copy in migrate_layout(data_dir, steps)]
+        done += [f"{step.reason}; a copy is in {copy}" for step, copy in migrate_layout(data_dir, steps)]
     index = data_dir / "index.db"
     if index.exists() and not is_sound(index):
         parts = [Path(f"{index}{side}") for side in ("", "-wal", "-shm")]
@@ -176,7 +176,7 @@ def _check_hooks(runtime: Runtime, config: Path, data_dir: Path) -> Iterator[Che
     problems = hook_findings(settings, data_dir, (), Path(tempfile.gettempdir()))
     for problem in problems:
         level = CheckLevel.FAILURE if problem.is_loss else CheckLevel.WARNING
-        yield CheckResult(level, "hooks", f"{problem.what}: {problem.which}", problem.fix)
+        yield CheckResult(level, "hooks", f"{problem.kind}: {problem.subject}", problem.fix)
     if not problems:
         yield CheckResult(CheckLevel.OK, "hooks", f"registered: {settings}")
 
@@ -184,9 +184,9 @@ def _check_hooks(runtime: Runtime, config: Path, data_dir: Path) -> Iterator[Che
 def _check_live(runtime: Runtime, config: Path) -> Iterator[CheckResult]:
     """Check the status line, and the state file of running sessions, which people edit."""
     for problem in status_line_findings(config / "settings.json"):
-        yield CheckResult(CheckLevel.WARNING, "status line", f"{problem.what}: {problem.which}", problem.fix)
+        yield CheckResult(CheckLevel.WARNING, "status line", f"{problem.kind}: {problem.subject}", problem.fix)
     file = config / FOLDER / runtime_state.NAME
-    broken = runtime_state.load_state(file.parent, runtime.clock.now_ms()).broken if file.exists() else ""
+    broken = runtime_state.load_state(file.parent, runtime.clock.now_ms()).error if file.exists() else ""
     if broken:
         yield CheckResult(CheckLevel.WARNING, "live", f"unreadable, {broken}: {file}", f"correct it: {file}")
 
@@ -233,7 +233,7 @@ def _recorded_faults(data_dir: Path) -> Iterator[CheckResult]:
         text = f"{session}: its directory is missing"
         yield CheckResult(CheckLevel.DAMAGE, "archive", text, "flightlog doctor --verify")
     for fault in read_faults(data_dir, AGENT_NAME):
-        text = f"{fault.session}/{fault.file}: {fault.what}, {fault.text}"
+        text = f"{fault.session}/{fault.file}: {fault.kind}, {fault.message}"
         yield CheckResult(CheckLevel.DAMAGE, "archive", text, "flightlog doctor --verify")
 
 
@@ -286,9 +286,9 @@ def _check_recordings(runtime: Runtime, archive: Archive, progress: Progress | N
     damage = list(archive.damage)
     for done, session in enumerate(archive.iter_sessions(progress)):
         sessions = done + 1
-        records += session.records
+        records += session.record_count
         damage += session.damage
-        for kind, count in (*session.unknown, *session.unknown_fields):
+        for kind, count in (*session.unknown_record_types, *session.unknown_fields):
             unknown[kind] = unknown.get(kind, 0) + count
         if (session.ended_ms or 0) > runtime.clock.now_ms() + DAY_MS:
             late = session.id
@@ -302,7 +302,7 @@ def _check_recordings(runtime: Runtime, archive: Archive, progress: Progress | N
         yield CheckResult(CheckLevel.WARNING, "clock", text, f"flightlog session show {late}")
     for span in damage:
         size = f"{pluralize(span.length, 'byte')} at {span.offset:,} of" if span.length else "all of"
-        text = f"{span.why}: {size} {span.path}"
+        text = f"{span.reason}: {size} {span.path}"
         yield CheckResult(CheckLevel.DAMAGE, "damage", text, "the sound records around it are read")
 
 

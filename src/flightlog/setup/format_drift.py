@@ -48,7 +48,7 @@ class FormatDrift(Struct, frozen=True):
     dropped_types: tuple[str, ...] = ()
     added_fields: tuple[tuple[str, str], ...] = ()
     dropped_fields: tuple[tuple[str, str], ...] = ()
-    records: int = 0
+    record_count: int = 0
 
     def __bool__(self) -> bool:
         """Return whether anything differs."""
@@ -78,7 +78,7 @@ def compare_formats(sessions: Iterable[Iterable[Mapping[str, Any]]], known: Form
         dropped_types=tuple(sorted(expected - seen.keys())),
         added_fields=tuple(sorted(added)),
         dropped_fields=tuple(sorted(dropped)),
-        records=sum(shape.count for shape in seen.values()),
+        record_count=sum(shape.count for shape in seen.values()),
     )
 
 

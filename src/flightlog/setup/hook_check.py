@@ -23,8 +23,8 @@ _INIT = "flightlog init"
 class HookProblem(Struct, frozen=True):
     """One problem, and the command that fixes it."""
 
-    what: str
-    which: str
+    kind: str
+    subject: str
     fix: str
     is_loss: bool = False
 

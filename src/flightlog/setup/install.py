@@ -52,7 +52,7 @@ class SettingsChange(Struct, frozen=True):
     after: bytes | None
     events: tuple[str, ...] = ()
     is_removal: bool = False
-    superseded: tuple[Path, ...] = ()
+    superseded_scripts: tuple[Path, ...] = ()
 
     @property
     def is_needed(self) -> bool:
@@ -127,7 +127,7 @@ def plan_removal(settings: Path) -> SettingsChange:
         for copy in copies
         if copy.read_bytes() == after or find_own_groups(_decode_settings(copy, copy.read_bytes()))
     ]
-    return SettingsChange(settings, before, after, tuple(groups), is_removal=True, superseded=tuple(superseded))
+    return SettingsChange(settings, before, after, tuple(groups), is_removal=True, superseded_scripts=tuple(superseded))
 
 
 def apply_change(change: SettingsChange) -> Path | None:
@@ -141,7 +141,7 @@ def apply_change(change: SettingsChange) -> Path | None:
         if change.before is not None and not change.is_removal:
             backup = shared_files.back_up(change.settings, change.before)
         shared_files.replace_or_conflict(change.settings, change.before, change.after)
-    for copy in change.superseded:
+    for copy in change.superseded_scripts:
         shared_files.remove_with_dir(copy)
     return backup
 

@@ -40,9 +40,9 @@ class UsageScan(Struct, array_like=True):
     rows: list[UsageLine]
     totals: list[ClientTotals]
     end: int = 0
-    read: int = 0
-    decoded: int = 0
-    damaged: int = 0
+    bytes_read: int = 0
+    records_decoded: int = 0
+    damaged_lines: int = 0
     first_ms: int = 0
     fingerprint: int = 0
     error: str = ""
@@ -74,7 +74,7 @@ class TranscriptTail(Struct, frozen=True):
     last_role: str = ""
     last_bytes: int = 0
     model: str = ""
-    tokens: int = 0
+    total_tokens: int = 0
 
 
 class Source(Protocol):

@@ -95,15 +95,15 @@ class StoredBody(Struct, frozen=True):
 
     parts: tuple[bytes, ...]
     names: tuple[str, ...]
-    keep: int
-    tail: int
+    prefix_chunks: int
+    suffix_chunks: int
     digest: str
-    mark: tuple[int, Any]
+    marker: tuple[int, Any]
 
     @property
     def own_chunks(self) -> tuple[str, ...]:
         """The names of the chunks that are not shared."""
-        return self.names[self.keep : len(self.names) - self.tail]
+        return self.names[self.prefix_chunks : len(self.names) - self.suffix_chunks]
 
 
 NOTHING = StoredBody((), (), 0, 0, "", (0, hashlib.sha256()))
@@ -122,7 +122,7 @@ class BodyStore:
         end = len(before.parts) - tail
         names = before.names[:keep] + tuple(map(self._store_chunk, new)) + before.names[end:]
         parts = before.parts[:keep] + tuple(new) + before.parts[end:]
-        at, hashed = before.mark if before.mark[0] <= keep else NOTHING.mark
+        at, hashed = before.marker if before.marker[0] <= keep else NOTHING.marker
         beginning = hashed.copy()
         beginning.update(b"".join(parts[at:keep]))
         whole = beginning.copy()
@@ -222,4 +222,4 @@ def count_shared_chunks(one: tuple[bytes, ...], other: tuple[bytes, ...]) -> tup
 
 def expand_chunks(body: BodyRef, base: tuple[str, ...]) -> tuple[str, ...]:
     """Return all chunks of a body, given those of the body it builds on."""
-    return base[: body.keep] + body.pieces + base[len(base) - body.tail :]
+    return base[: body.prefix_chunks] + body.chunks + base[len(base) - body.suffix_chunks :]

@@ -145,7 +145,7 @@ class LayoutMigration(Struct, frozen=True):
     """
 
     to: int
-    why: str
+    reason: str
     files: Callable[[Path], Iterable[Path]]
     convert: Callable[[bytes], bytes]
 
@@ -259,7 +259,7 @@ def _write_summary(root: Path, name: str, group: Sequence[RetentionMove], summar
 
 def _move_or_delete(root: Path, move: RetentionMove) -> None:
     path = resolve_inside(root, move.item.name)
-    if move.deed is RetentionAction.ARCHIVE:
+    if move.action is RetentionAction.ARCHIVE:
         target = resolve_inside(root, move.target)
         if target.exists():
             raise Invalid(f"already in the archive: {move.target}", hint="move one of them away")

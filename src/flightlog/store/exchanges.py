@@ -54,7 +54,7 @@ class ExchangeStore:
         self._last[thread] = (request.index, 0 if is_first else length + 1, stored)
         body = BodyRef(stored.digest, len(sent), stored.names) if is_first else _make_ref(sent, stored, base)
         own = None if given is None else _make_ref(given, self._bodies.store_body(given, stored), request.index)
-        request = msgspec.structs.replace(request, sent=body, given=own)
+        request = msgspec.structs.replace(request, sent_body=body, client_body=own)
         self._journal.append(request)
         return request
 
@@ -113,12 +113,12 @@ class ExchangeStore:
     def sent_body(self, exchange: Exchange) -> bytes:
         """Return the body that went upstream, byte for byte."""
         self._requests.setdefault(exchange.index, exchange.request)
-        return self._load_body(exchange.request.sent)
+        return self._load_body(exchange.request.sent_body)
 
     def client_body(self, exchange: Exchange) -> bytes:
         """Return the body that the client sent."""
         self._requests.setdefault(exchange.index, exchange.request)
-        return self._load_body(exchange.request.given or exchange.request.sent)
+        return self._load_body(exchange.request.client_body or exchange.request.sent_body)
 
     def response_body(self, exchange: Exchange) -> bytes:
         """Return the body of the response, or the part that was received."""
@@ -133,8 +133,8 @@ class ExchangeStore:
     def _resolve_chunks(self, body: BodyRef) -> tuple[str, ...]:
         """Return all chunks of a body, through the bodies it builds on."""
         chain = [body]
-        while chain[-1].base and chain[-1].digest not in self._resolved:
-            chain.append(self._find_request(chain[-1].base).sent)
+        while chain[-1].base_index and chain[-1].digest not in self._resolved:
+            chain.append(self._find_request(chain[-1].base_index).sent_body)
         chunks: tuple[str, ...] = ()
         for link in reversed(chain):
             chunks = self._resolved.get(link.digest) or expand_chunks(link, chunks)
@@ -155,4 +155,4 @@ class ExchangeStore:
 
 
 def _make_ref(data: bytes, stored: StoredBody, base: int) -> BodyRef:
-    return BodyRef(stored.digest, len(data), stored.own_chunks, base, stored.keep, stored.tail)
+    return BodyRef(stored.digest, len(data), stored.own_chunks, base, stored.prefix_chunks, stored.suffix_chunks)

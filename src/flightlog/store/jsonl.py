@@ -191,10 +191,10 @@ def _examine_line(name: str, offset: int, line: bytes, *, is_tail: bool = False)
         yield JsonlLine(name, offset, len(line), line)
         return
     for span in salvage.iter_spans(line):
-        if not span.why:
+        if not span.reason:
             yield from _repair_record(name, offset + span.start, line[span.start : span.end])
         else:
-            why = TORN_TAIL if is_tail and span.end == len(line) else span.why
+            why = TORN_TAIL if is_tail and span.end == len(line) else span.reason
             yield Damage(name, offset + span.start, span.end - span.start, why)
 
 
@@ -204,5 +204,5 @@ def _repair_record(name: str, offset: int, record: bytes) -> Iterator[JsonlLine 
         yield Damage(name, offset, len(record), "nested too deeply")
         return
     if bad:
-        yield Damage(name, offset + bad.start, bad.end - bad.start, bad.why)
+        yield Damage(name, offset + bad.start, bad.end - bad.start, bad.reason)
     yield JsonlLine(name, offset, len(record), data)

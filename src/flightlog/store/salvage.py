@@ -60,7 +60,7 @@ class SalvagedSpan(NamedTuple):
 
     start: int
     end: int
-    why: str = ""
+    reason: str = ""
 
 
 def is_sound(line: bytes) -> bool:

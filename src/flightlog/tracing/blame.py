@@ -39,14 +39,14 @@ _NAME_CHARS = 7  # of a commit hash, as git abbreviates it in tool output
 class BlameLine(Struct, frozen=True):
     """A line and its origin; empty fields are unknown."""
 
-    number: int
+    line_number: int
     text: str
     commit: str = ""
     step: str = ""
     hunk: str = ""
     prompt: str = ""
     at_ms: int = 0
-    how: str = "no recorded edit holds this line"
+    attribution: str = "no recorded edit holds this line"
 
 
 def attribute_lines(file: Path, first: int, last: int, context: TraceContext) -> list[BlameLine]:

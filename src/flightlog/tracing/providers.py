@@ -60,7 +60,7 @@ class ProjectSearchResults(Struct, frozen=True):
     """The matches, and the features that could not be read."""
 
     hits: tuple[ProjectMatch, ...]
-    left_out: tuple[str, ...] = ()
+    omissions: tuple[str, ...] = ()
 
 
 def search_project(runtime: Runtime, text: str, folder: Path | None = None) -> ProjectSearchResults:
@@ -91,7 +91,7 @@ def _text_around(text: str, needle: str) -> str:
 
 def _iter_runs(runtime: Runtime, project: Path) -> Iterator[ProjectMatch]:
     for run in service.open_runs(runtime, project / service.RUNS):
-        first = run.planned_sessions()[0].name
+        first = run.planned_sessions()[0].session_dir
         prompts = " · ".join(session.prompt for session in run.config.sessions)
         words = f"{run.config.hypothesis or ''} {' '.join(run.config.tags)}".strip()
         yield ProjectMatch("run", f"{run.name}/{first}", f"{run.name} {words}", prompts)
@@ -150,7 +150,7 @@ def _lab_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:
 def _live_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:
     for last in read_last_states(runtime):
         sessions = [session for session in last.state.sessions if Path(session.project_path).is_relative_to(project)]
-        yield from health.find_incidents(sessions, last.broken, last.now_ms)
+        yield from health.find_incidents(sessions, last.error, last.now_ms)
 
 
 def _dataset_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:

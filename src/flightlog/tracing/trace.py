@@ -41,27 +41,27 @@ class TracedItem(Struct, frozen=True):
     kind: str
     address: str
     title: str
-    near: str
+    distance: str
 
 
 class BrokenLink(Struct, frozen=True):
     """A link without target: what names what, and what is wrong."""
 
-    by: str
-    names: str
-    why: str
+    source: str
+    target: str
+    reason: str
 
 
 class Trace(Struct, frozen=True):
     """The start of a trace and everything that belongs to it, in the order of kinds."""
 
     start: TraceLink
-    found: tuple[TracedItem, ...]
-    broken: tuple[BrokenLink, ...]
+    links: tuple[TracedItem, ...]
+    broken_links: tuple[BrokenLink, ...]
 
     def items_of_kind(self, kind: str) -> list[TracedItem]:
         """Return the items of one kind."""
-        return [item for item in self.found if item.kind == kind]
+        return [item for item in self.links if item.kind == kind]
 
 
 def build_trace(name: str, context: TraceContext) -> Trace:
@@ -71,9 +71,9 @@ def build_trace(name: str, context: TraceContext) -> Trace:
     links: list[TraceLink] = []
     for session in _iter_sessions(context, start, broken):
         links += _links_of_session(context, session)
-    exact = [link for link in links if (link.kind, link.address) == (start.kind, start.address) and link.at]
+    exact = [link for link in links if (link.kind, link.address) == (start.kind, start.address) and link.session_addresses]
     addresses = _resolve_addresses(exact or [start], context)
-    links += [link for kind, address in start.names for link in _find_provider_links(context, kind, address)]
+    links += [link for kind, address in start.references for link in _find_provider_links(context, kind, address)]
     links += _find_provider_links(context, start.kind, start.address) if start.kind == "commit" else []
     items = _nearest_items(start, addresses, links)
     further = _links_through_commits(context, start, items)
@@ -126,7 +126,7 @@ def _iter_candidates(context: TraceContext, name: str) -> Iterator[TraceLink]:
 
 def _link_for_address(address: Address) -> TraceLink:
     kind = "step" if address.step else "turn" if address.turn else "session"
-    return TraceLink(kind, str(address), at=(str(address),))
+    return TraceLink(kind, str(address), session_addresses=(str(address),))
 
 
 def _find_hunks(context: TraceContext, step: str, rest: str) -> Iterator[TraceLink]:
@@ -135,25 +135,25 @@ def _find_hunks(context: TraceContext, step: str, rest: str) -> Iterator[TraceLi
     session = context.find_session(at.session)
     edits = context.edits_of_session(session) if session else ()
     prefix = f"{at}:{rest}"
-    yield from (TraceLink("hunk", edit.address, at=(edit.at,)) for edit in edits if edit.address.startswith(prefix))
+    yield from (TraceLink("hunk", edit.address, session_addresses=(edit.at,)) for edit in edits if edit.address.startswith(prefix))
 
 
 def _add_commit_addresses(context: TraceContext, start: TraceLink) -> TraceLink:
     """Return `start` with the addresses of the commits that it names."""
-    at = list(start.at)
-    names = [(start.kind, start.address), *start.names] if start.kind == "commit" or not at else list(start.names)
+    at = list(start.session_addresses)
+    names = [(start.kind, start.address), *start.references] if start.kind == "commit" or not at else list(start.references)
     for kind, name in names:
         if kind == "commit" and context.repository is not None:
             full = resolve_commit(context.repository, name)
             at += steps_behind_commit(context, full) if full else []
             rows = (row for row in _find_provider_links(context, "commit", full or name) if not at)
-            at += [address for row in rows for address in row.at]
-    return replace(start, at=tuple(dict.fromkeys(at)))
+            at += [address for row in rows for address in row.session_addresses]
+    return replace(start, session_addresses=tuple(dict.fromkeys(at)))
 
 
 def _iter_sessions(context: TraceContext, start: TraceLink, broken: list[BrokenLink]) -> Iterator[Session]:
     seen: set[str] = set()
-    for at in start.at:
+    for at in start.session_addresses:
         try:
             name = context.resolve_session_id(parse_address(at).session)
         except FlightlogError as error:
@@ -172,7 +172,7 @@ def _links_of_session(context: TraceContext, session: Session) -> list[TraceLink
         at = str(Address(session.id, turn.number, 0, subagent))
         links.append(TraceLink("turn", at, turn.text, (at,)))
     links += [
-        TraceLink("step", str(at), ", ".join(call.name for call in step.calls), (str(at),))
+        TraceLink("step", str(at), ", ".join(call.name for call in step.tool_calls), (str(at),))
         for at, step in iter_steps(session)
     ]
     hunks = {edit.address: edit for edit in edits}
@@ -183,12 +183,12 @@ def _links_of_session(context: TraceContext, session: Session) -> list[TraceLink
 def _find_provider_links(context: TraceContext, kind: str, address: str) -> list[TraceLink]:
     """Return the links of all providers with this name, or that name it."""
     links = [link for provider in context.link_providers for link in provider.find_links(address)]
-    return [link for link in links if link.kind == kind or any(name == address for _, name in link.names)]
+    return [link for link in links if link.kind == kind or any(name == address for _, name in link.references)]
 
 
 def _resolve_addresses(links: Iterable[TraceLink], context: TraceContext) -> list[Address]:
     addresses = []
-    for at in (at for link in links for at in link.at):
+    for at in (at for link in links for at in link.session_addresses):
         try:
             address = parse_address(at)
             addresses.append(replace(address, session=context.resolve_session_id(address.session)))
@@ -204,7 +204,7 @@ def _nearest_items(start: TraceLink, addresses: Sequence[Address], links: Iterab
         key = (link.kind, link.address)
         if near and key != (start.kind, start.address):
             known = best.get(key)
-            if known is None or NEARNESS.index(near) < NEARNESS.index(known.near):
+            if known is None or NEARNESS.index(near) < NEARNESS.index(known.distance):
                 best[key] = TracedItem(link.kind, link.address, one_line(link.title, _TITLE_WIDTH), near)
     return _order_by_kind(list(best.values()))
 
@@ -214,8 +214,8 @@ def _order_by_kind(items: Sequence[TracedItem]) -> list[TracedItem]:
     ordered = []
     for kind in KINDS:
         own = [item for item in items if item.kind == kind]
-        nearest = min((NEARNESS.index(item.near) for item in own), default=0)
-        ordered += [item for item in own if NEARNESS.index(item.near) == nearest]
+        nearest = min((NEARNESS.index(item.distance) for item in own), default=0)
+        ordered += [item for item in own if NEARNESS.index(item.distance) == nearest]
     return ordered
 
 
@@ -223,9 +223,9 @@ def _links_through_commits(context: TraceContext, start: TraceLink, items: Seque
     """Return other sessions' links to the same commits, if a kind is still missing."""
     if {item.kind for item in items} | {start.kind} >= KINDS.keys():
         return []
-    seen = {item.address for item in items if item.kind == "session"} | {parse_address(at).session for at in start.at}
+    seen = {item.address for item in items if item.kind == "session"} | {parse_address(at).session for at in start.session_addresses}
     links: list[TraceLink] = []
-    for commit in [item.address for item in items if item.kind == "commit" and item.near != SAME_SESSION]:
+    for commit in [item.address for item in items if item.kind == "commit" and item.distance != SAME_SESSION]:
         steps = [parse_address(at) for at in steps_behind_commit(context, commit)]
         for name in dict.fromkeys(at.session for at in steps if at.session not in seen):
             seen.add(name)
@@ -245,12 +245,12 @@ def _items_of_same_commit(items: Sequence[TracedItem], further: Iterable[TraceLi
 
 
 def _names_each_other(one: TraceLink, other: TraceLink) -> bool:
-    return (other.kind, other.address) in one.names or (one.kind, one.address) in other.names
+    return (other.kind, other.address) in one.references or (one.kind, one.address) in other.references
 
 
 def _nearest_relation(addresses: Sequence[Address], link: TraceLink) -> str:
     relations = set()
-    for at in link.at:
+    for at in link.session_addresses:
         try:
             relations |= {relation_between(address, parse_address(at)) for address in addresses}
         except Invalid:
@@ -261,10 +261,10 @@ def _nearest_relation(addresses: Sequence[Address], link: TraceLink) -> str:
 def _broken_links(context: TraceContext, link: TraceLink) -> Iterator[BrokenLink]:
     """Yield what a link names that does not exist."""
     by = f"{link.kind}:{link.address}"
-    for at in link.at:
+    for at in link.session_addresses:
         if why := _describe_missing(context, at):
             yield BrokenLink(by, at, why)
-    for kind, name in link.names:
+    for kind, name in link.references:
         if kind == "commit":
             exists = context.repository is not None and bool(resolve_commit(context.repository, name))
         else:

@@ -55,8 +55,8 @@ def is_better_copy(line: ModelResponse, other: ModelResponse) -> bool:
 
 def _copy_order(line: ModelResponse) -> tuple[object, ...]:
     """Return a sort key that puts the best copy first; the rest makes the order total."""
-    rest = (line.session, line.request_id, line.subagent, line.model, line.usage, line.project, line.aborted)
-    return (-line.usage.output, bool(line.subagent), line.at_ms, *rest)
+    rest = (line.session, line.request_id, line.subagent, line.model, line.usage, line.project, line.is_aborted)
+    return (-line.usage.output_tokens, bool(line.subagent), line.at_ms, *rest)
 
 
 def _session_ages(

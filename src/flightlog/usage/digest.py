@@ -45,7 +45,7 @@ class UsageBucket(Struct, frozen=True, array_like=True):
     model: str
     quarter_ms: int
     source: CostSource
-    usd: float | None
+    cost_usd: float | None
     responses: int
     first_ms: int
     last_ms: int
@@ -137,8 +137,8 @@ def _session_totals(
 ) -> SessionTotals:
     started_ms = latest_totals(session.totals).started_ms
     # The client may not have counted what came before it started, or what was cut off.
-    doubtful = [row_to_response(row) for row in rows if row.at_ms < started_ms or row.aborted]
-    amounts = [bucket.usd for bucket in buckets if bucket.usd is not None]
+    doubtful = [row_to_response(row) for row in rows if row.at_ms < started_ms or row.is_aborted]
+    amounts = [bucket.cost_usd for bucket in buckets if bucket.cost_usd is not None]
     return SessionTotals(
         session.session,
         sum((bucket.usage for bucket in buckets), Usage()),
@@ -218,7 +218,7 @@ def _merge_buckets(parts: Iterable[UsageBucket]) -> list[UsageBucket]:
 
 
 def _sum_buckets(parts: list[UsageBucket]) -> UsageBucket:
-    amounts = [part.usd for part in parts if part.usd is not None]
+    amounts = [part.cost_usd for part in parts if part.cost_usd is not None]
     return UsageBucket(
         parts[0].model,
         parts[0].quarter_ms,

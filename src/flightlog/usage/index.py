@@ -82,7 +82,7 @@ class UsageIndexUpdate:
     @property
     def damaged_spans(self) -> int:
         """Damaged spans in all files."""
-        return sum(file.damaged for file in self._files.values())
+        return sum(file.damaged_lines for file in self._files.values())
 
     def merge_scans(self, scans: Iterable[tuple[int, UsageScan]]) -> None:
         """Add the scans of the pending files as they arrive, each with its position in the plan."""
@@ -93,8 +93,8 @@ class UsageIndexUpdate:
             self._scans[read.id] = read, scan
             self._find_shares(read.file.session, scan.keys, first_owner)
             self.stats.opened += 1
-            self.stats.bytes_read += scan.read
-            self.stats.decoded += scan.decoded
+            self.stats.bytes_read += scan.bytes_read
+            self.stats.decoded += scan.records_decoded
             self._files[read.id] = _advance(self._files.get(read.id), read, scan)
             self._stale.add(read.file.session)
         self._new_keys = first_owner.keys()
@@ -255,7 +255,7 @@ def _advance(row: IndexedFile | None, read: PendingRead, scan: UsageScan) -> Ind
         offset=scan.end,
         fingerprint=scan.fingerprint,
         first_ms=row.first_ms if row and row.first_ms else scan.first_ms,
-        damaged=(row.damaged if row else 0) + scan.damaged,
+        damaged_lines=(row.damaged_lines if row else 0) + scan.damaged_lines,
     )
 
 

@@ -33,8 +33,8 @@ def price_at(model: str, usage: Usage, at_ms: int | None, *, long: bool) -> Cost
         return Cost(0.0, CostSource.TABLE) if not usage else _UNKNOWN
     _, _, below, above, searches = _in_force(lists, at_ms)
     given, output, read, five_minutes, hour = above if long else below
-    tokens = usage.input * given + usage.output * output + usage.cache_read * read
-    tokens += usage.cache_write_5m * five_minutes + usage.cache_write_1h * hour
+    tokens = usage.input_tokens * given + usage.output_tokens * output + usage.cache_read_tokens * read
+    tokens += usage.cache_write_5m_tokens * five_minutes + usage.cache_write_1h_tokens * hour
     return Cost(tokens / 1e6 + usage.web_searches * searches / 1e3, CostSource.TABLE)
 
 

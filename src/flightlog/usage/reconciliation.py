@@ -28,8 +28,8 @@ class GapEvidence(Struct, frozen=True):
     """What a session's recording shows that explains a difference."""
 
     compactions: int = 0
-    cuts: int = 0
-    copied: bool = False
+    truncated_records: int = 0
+    has_copied_records: bool = False
 
 
 FindEvidence = Callable[[str, bool], GapEvidence]
@@ -70,7 +70,7 @@ class SessionTotals(Struct, frozen=True):
 
     session: str
     usage: Usage
-    usd: float | None
+    cost_usd: float | None
     began_ms: int | None
     doubtful: tuple[tuple[ModelResponse, float | None], ...]
     copies: tuple[ModelResponse, ...]
@@ -78,7 +78,7 @@ class SessionTotals(Struct, frozen=True):
 
 def latest_totals(totals: Iterable[ClientTotals]) -> ClientTotals:
     """Return the largest total, which is the last: the client only adds."""
-    return max(totals, key=lambda stated: (stated.total_usd, stated.usage.total, stated.as_of_ms))
+    return max(totals, key=lambda stated: (stated.cost_usd, stated.usage.total, stated.as_of_ms))
 
 
 def own_client_totals(totals: SessionTotals, history: Mapping[str, Sequence[ClientTotals]]) -> ClientTotals:
@@ -101,15 +101,15 @@ def reconcile(
     """Compare a session's record with its client's total; `history` has all totals by session."""
     client = latest_totals(history[totals.session])
     parent = _parent_totals(totals, client, history)
-    inherited, inherited_usd = (parent.usage, parent.total_usd) if parent else (Usage(), 0.0)
+    inherited, inherited_usd = (parent.usage, parent.cost_usd) if parent else (Usage(), 0.0)
     gap_usage = client.usage - inherited - totals.usage
-    gap_usd = client.total_usd - inherited_usd - (totals.usd or 0.0)
+    gap_usd = client.cost_usd - inherited_usd - (totals.cost_usd or 0.0)
     gap = UsageGap(totals.session, GapReason.UNKNOWN, gap_usage, gap_usd)
     return Reconciliation(
         session=totals.session,
         client=client,
         recorded=totals.usage,
-        recorded_usd=totals.usd,
+        recorded_usd=totals.cost_usd,
         inherited=inherited,
         inherited_usd=inherited_usd,
         inherited_from=parent.session if parent else "",
@@ -138,7 +138,7 @@ def _explain_gap(
 ) -> Iterator[UsageGap]:
     """Yield the parts whose usage is known exactly, then the rest with its most likely reason."""
     copied = [pair for pair in totals.doubtful if pair[0].at_ms < client.started_ms]
-    aborted = [pair for pair in totals.doubtful if pair[0].aborted and pair not in copied]
+    aborted = [pair for pair in totals.doubtful if pair[0].is_aborted and pair not in copied]
     rest, rest_usd = gap.usage, gap.cost_usd
     for reason, uncounted in ((GapReason.COPY, copied), (GapReason.INTERRUPTED, aborted)):
         if uncounted:
@@ -150,8 +150,8 @@ def _explain_gap(
         more = rest.total > 0
         shown = evidence(gap.session, more)
         reason = GapReason.INTERRUPTED if aborted else GapReason.UNKNOWN
-        if more and (shown.compactions or shown.cuts):
+        if more and (shown.compactions or shown.truncated_records):
             reason = GapReason.COMPACTION if shown.compactions else GapReason.CUT
-        elif shown.copied:
+        elif shown.has_copied_records:
             reason = GapReason.COPY
         yield UsageGap(gap.session, reason, rest, rest_usd)

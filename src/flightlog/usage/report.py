@@ -27,7 +27,7 @@ class UsageReport(Struct, frozen=True):
     total: UsageRow
     rows: tuple[UsageRow, ...]
     reconciled: tuple[UsageDigest, ...]
-    damaged: int
+    damaged_lines: int
 
     @property
     def gaps(self) -> tuple[UsageGap, ...]:
@@ -105,10 +105,10 @@ def _row(items: Sequence[DigestBucket], key: str) -> UsageRow:
         models.add(bucket.model)
         first_ms = min(bucket.first_ms, first_ms)
         last_ms = max(bucket.last_ms, last_ms)
-        if bucket.usd is None:
+        if bucket.cost_usd is None:
             unpriced.add(bucket.model)
             continue
-        amounts.append(bucket.usd)
+        amounts.append(bucket.cost_usd)
         if bucket.source is not source:
             source = bucket.source if source is None else CostSource.MIXED
     cost = Cost(round(sum(amounts, 0.0), USD_DIGITS), source or CostSource.TABLE)
@@ -119,7 +119,7 @@ def _row(items: Sequence[DigestBucket], key: str) -> UsageRow:
         responses=responses,
         sessions=len(sessions),
         models=tuple(sorted(models)),
-        unpriced=tuple(sorted(unpriced)),
+        unpriced_models=tuple(sorted(unpriced)),
         first_ms=first_ms if items else 0,
         last_ms=last_ms,
     )
@@ -135,7 +135,7 @@ def _add_rows(rows: Sequence[UsageRow], sessions: int) -> UsageRow:
         responses=sum(row.responses for row in rows),
         sessions=sessions,
         models=tuple(sorted({model for row in rows for model in row.models})),
-        unpriced=tuple(sorted({model for row in rows for model in row.unpriced})),
+        unpriced_models=tuple(sorted({model for row in rows for model in row.unpriced_models})),
         first_ms=min((row.first_ms for row in rows), default=0),
         last_ms=max((row.last_ms for row in rows), default=0),
     )

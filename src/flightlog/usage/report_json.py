@@ -21,16 +21,16 @@ def report_json(report: UsageReport, zone: str) -> dict[str, Any]:
         "unrecorded": unrecorded_json(report.gaps),
         "prices": PRICES_FROM,
         "timezone": zone,
-        "damaged_lines": report.damaged,
+        "damaged_lines": report.damaged_lines,
     }
 
 
 def tokens_json(usage: Usage) -> dict[str, int]:
     """Return token counts under the names of every report."""
     return {
-        "input_tokens": usage.input,
-        "output_tokens": usage.output,
-        "cache_read_tokens": usage.cache_read,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
         "cache_write_tokens": usage.cache_write,
     }
 
@@ -41,12 +41,12 @@ def row_json(row: UsageRow) -> dict[str, Any]:
         **tokens_json(row.usage),
         "cost_usd": row.cost.usd,
         "cost_source": row.cost.source.value,
-        "cache_write_1h_tokens": row.usage.cache_write_1h,
+        "cache_write_1h_tokens": row.usage.cache_write_1h_tokens,
         "web_searches": row.usage.web_searches,
         "responses": row.responses,
         "sessions": row.sessions,
         "models": list(row.models),
-        "unpriced_models": list(row.unpriced),
+        "unpriced_models": list(row.unpriced_models),
     }
 
 
@@ -60,7 +60,7 @@ def reconciliation_json(reconciliation: Reconciliation) -> dict[str, Any]:
     """Return a session's client total against its record."""
     client = reconciliation.client
     return {
-        "client": {**tokens_json(client.usage), "cost_usd": client.total_usd},
+        "client": {**tokens_json(client.usage), "cost_usd": client.cost_usd},
         "inherited": {
             **tokens_json(reconciliation.inherited),
             "cost_usd": reconciliation.inherited_usd,

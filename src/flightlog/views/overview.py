@@ -43,11 +43,11 @@ def judge_health(summary: SessionSummary) -> HealthSummary:
     """Return how a session went, judged by the counts of its summary."""
     bad: list[str] = []
     look: list[str] = []
-    if summary.damaged:
-        bad.append(f"{pluralize(summary.damaged, 'damaged span')} in the recording")
-    if summary.failed_calls:
-        is_often = summary.failed_calls >= max(FAILED_CALLS_BAD, FAILED_SHARE_BAD * summary.tool_calls)
-        reason = f"{summary.failed_calls:,} of {summary.tool_calls:,} tool calls failed"
+    if summary.damage_count:
+        bad.append(f"{pluralize(summary.damage_count, 'damaged span')} in the recording")
+    if summary.failed_tool_calls:
+        is_often = summary.failed_tool_calls >= max(FAILED_CALLS_BAD, FAILED_SHARE_BAD * summary.tool_calls)
+        reason = f"{summary.failed_tool_calls:,} of {summary.tool_calls:,} tool calls failed"
         (bad if is_often else look).append(reason)
     if summary.compactions:
         look.append(f"context compacted {pluralize(summary.compactions, 'time')}")
@@ -67,7 +67,7 @@ class ExpiringSession(Struct, frozen=True):
 
     session: str
     title: str
-    deleted_ms: int
+    deletion_ms: int
 
 
 class ProjectShare(Struct, frozen=True):
@@ -87,18 +87,18 @@ class Overview(Struct, frozen=True):
     turns: int
     usage: Usage
     cost: Cost
-    unrecorded_usd: float
-    first_ms: int | None
-    last_ms: int | None
+    unrecorded_cost_usd: float
+    first_timestamp_ms: int | None
+    last_timestamp_ms: int | None
     most_expensive_prompt: TurnCost | None
-    busiest: tuple[ProjectShare, ...]
+    top_projects: tuple[ProjectShare, ...]
     expiring_sessions: tuple[ExpiringSession, ...]
     keep_days: int
     unknown_records: int
-    damaged: int
-    sample: bool
-    holding_secrets: tuple[str, ...] = ()
-    archived: int = 0
+    damage_count: int
+    is_sample: bool
+    sessions_with_secrets: tuple[str, ...] = ()
+    archived_sessions: int = 0
     damaged_sessions: tuple[str, ...] = ()
 
 
@@ -107,11 +107,11 @@ def find_expiring_sessions(
 ) -> tuple[ExpiringSession, ...]:
     """Return the sessions that will be deleted within `within_days`, the next one first."""
     expiring = [
-        ExpiringSession(summary.session, summary.title, summary.changed_ms + keep_days * DAY_MS)
+        ExpiringSession(summary.session, summary.title, summary.modified_ms + keep_days * DAY_MS)
         for summary in summaries
-        if summary.changed_ms + keep_days * DAY_MS <= now_ms + within_days * DAY_MS
+        if summary.modified_ms + keep_days * DAY_MS <= now_ms + within_days * DAY_MS
     ]
-    return tuple(sorted(expiring, key=lambda session: (session.deleted_ms, session.session)))
+    return tuple(sorted(expiring, key=lambda session: (session.deletion_ms, session.session)))
 
 
 def rank_projects(summaries: Sequence[SessionSummary], most: int) -> tuple[ProjectShare, ...]:
@@ -137,13 +137,13 @@ class OverviewFact(Struct, frozen=True):
     """A sentence, and the command that shows more."""
 
     text: str
-    next: str
+    next_command: str
 
 
 def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
     """Yield the facts of the first screen, the most general one first."""
-    flightlog = "flightlog --samples" if overview.sample else "flightlog"
-    first, last = (format_timestamp(at_ms, zone, "%Y-%m-%d") for at_ms in (overview.first_ms, overview.last_ms))
+    flightlog = "flightlog --samples" if overview.is_sample else "flightlog"
+    first, last = (format_timestamp(at_ms, zone, "%Y-%m-%d") for at_ms in (overview.first_timestamp_ms, overview.last_timestamp_ms))
     projects, turns = pluralize(overview.projects, "project"), pluralize(overview.turns, "turn")
     yield OverviewFact(
         f"{pluralize(overview.sessions, 'session')} in {projects}, {turns}, {first} to {last}",
@@ -151,8 +151,8 @@ def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
     )
     cost = f"{format_cost(overview.cost)} for {overview.usage.total:,} tokens"
     yield OverviewFact(f"they cost {cost}, each response counted once", f"{flightlog} session usage")
-    if abs(overview.unrecorded_usd) >= USD_SHOWN_MIN:
-        amount = f"${abs(overview.unrecorded_usd):,.4f} {'more' if overview.unrecorded_usd > 0 else 'less'}"
+    if abs(overview.unrecorded_cost_usd) >= USD_SHOWN_MIN:
+        amount = f"${abs(overview.unrecorded_cost_usd):,.4f} {'more' if overview.unrecorded_cost_usd > 0 else 'less'}"
         yield OverviewFact(
             f"the clients counted {amount} than is on record; each difference has a reason",
             f"{flightlog} session usage --by session",
@@ -163,7 +163,7 @@ def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
             f"most expensive prompt: {turn.prompt!r}, {pluralize(turn.steps, 'step')}, {format_cost(turn.cost)}",
             f"{flightlog} session show {shlex.quote(turn.address)}",
         )
-    for share in overview.busiest:
+    for share in overview.top_projects:
         work = f"{pluralize(share.sessions, 'session')}, {pluralize(share.turns, 'turn')}, ${share.cost_usd:,.2f}"
         name = one_line(share.project, PROJECT_WIDTH)
         yield OverviewFact(f"{name}: {work}", f"{flightlog} session list --project {shlex.quote(name)}")
@@ -172,34 +172,34 @@ def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
 
 def _recording_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
     """Yield what is archived, damaged, about to be deleted, private or unknown."""
-    if overview.archived:
-        yield OverviewFact(f"{pluralize(overview.archived, 'session')} archived (original deleted)", "flightlog status")
+    if overview.archived_sessions:
+        yield OverviewFact(f"{pluralize(overview.archived_sessions, 'session')} archived (original deleted)", "flightlog status")
     if overview.damaged_sessions:
         count = pluralize(len(overview.damaged_sessions), "session")
         yield OverviewFact(f"{count} damaged, {overview.damaged_sessions[0]} first", "flightlog doctor --verify")
     yield _retention_fact(overview, zone)
-    if overview.holding_secrets:
-        sessions = overview.holding_secrets
+    if overview.sessions_with_secrets:
+        sessions = overview.sessions_with_secrets
         verb = "holds" if len(sessions) == 1 else "hold"
         yield OverviewFact(
             f"{pluralize(len(sessions), 'session')} {verb} what looks like secrets",
             f"flightlog privacy scan {sessions[0]} --secrets",
         )
-    if overview.unknown_records or overview.damaged:
+    if overview.unknown_records or overview.damage_count:
         records = pluralize(overview.unknown_records, "record")
-        spans = pluralize(overview.damaged, "damaged span")
+        spans = pluralize(overview.damage_count, "damaged span")
         yield OverviewFact(f"{records} of unknown type, {spans}", "flightlog doctor")
 
 
 def _retention_fact(overview: Overview, zone: tzinfo) -> OverviewFact:
-    if overview.sample:
+    if overview.is_sample:
         return OverviewFact("see it work on a session made now", "flightlog demo")
     if not overview.expiring_sessions:
         rule = f"Claude Code's {overview.keep_days}-day clean-up"
         return OverviewFact(f"nothing is deleted within a week by {rule}", "flightlog doctor")
     first = overview.expiring_sessions[0]
     count = pluralize(len(overview.expiring_sessions), "session")
-    day = format_timestamp(first.deleted_ms, zone, "%Y-%m-%d")
+    day = format_timestamp(first.deletion_ms, zone, "%Y-%m-%d")
     rule = f"Claude Code's {overview.keep_days}-day rule"
     return OverviewFact(
         f"deleted within a week by {rule}: {count}, first {first.title!r}, {day}",

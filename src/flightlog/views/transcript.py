@@ -92,8 +92,8 @@ class RenderOptions(Struct, frozen=True):
     """How to render; `spilled` reads an output that was too large for the transcript."""
 
     zone: tzinfo = UTC
-    full: bool = False
-    spilled: Callable[[str], str | None] | None = None
+    is_full: bool = False
+    read_result_file: Callable[[str], str | None] | None = None
 
 
 def render_session(session: Session, options: RenderOptions) -> Iterator[TranscriptLine]:
@@ -136,7 +136,7 @@ def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
         pluralize(summary.steps, "step"),
         pluralize(summary.tool_calls, "tool call"),
     ]
-    counts += [f"{summary.failed_calls:,} failed"] if summary.failed_calls else []
+    counts += [f"{summary.failed_tool_calls:,} failed"] if summary.failed_tool_calls else []
     counts += [pluralize(summary.subagents, "subagent")] if summary.subagents else []
     branch = f" ({session.branch})" if session.branch else ""
     facts = [
@@ -144,12 +144,12 @@ def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
         f"{format_timestamp(summary.started_ms, zone)} to {format_timestamp(summary.ended_ms, zone)}",
         f"{', '.join(counts)}; {summary.usage.total:,} tokens, {format_cost(summary.cost)}",
     ]
-    facts += [f"the client's own total: ${session.client.total_usd:.6f}"] if session.client is not None else []
+    facts += [f"the client's own total: ${session.client_totals.cost_usd:.6f}"] if session.client_totals is not None else []
     yield from (TranscriptLine(TranscriptLineKind.FACT, 0, fact) for fact in facts)
-    yield from (_note(0, f"unknown record type {kind}, {count} times") for kind, count in session.unknown)
+    yield from (_note(0, f"unknown record type {kind}, {count} times") for kind, count in session.unknown_record_types)
     yield from (_note(0, f"unknown field {name}, {count} times") for name, count in session.unknown_fields)
     for damage in session.damage:
-        yield _note(0, f"damaged: {damage.length} bytes at {damage.offset}: {damage.why}")
+        yield _note(0, f"damaged: {damage.length} bytes at {damage.offset}: {damage.reason}")
 
 
 def _note(depth: int, text: str) -> TranscriptLine:
@@ -162,11 +162,11 @@ class _TranscriptRenderer:
     def __init__(self, session: Session, options: RenderOptions) -> None:
         self._session = session
         self._options = options
-        self._subagents = {subagent.call_id: subagent for subagent in session.subagents if subagent.call_id}
+        self._subagents = {subagent.tool_call_id: subagent for subagent in session.subagents if subagent.tool_call_id}
         self.rendered: set[str] = set()
 
     def render_turn(self, turn: Turn, at: Address, depth: int) -> Iterator[TranscriptLine]:
-        rewound = ", taken back" if turn.rewound else ""
+        rewound = ", taken back" if turn.is_rewound else ""
         time = format_timestamp(turn.at_ms, self._options.zone, "%H:%M:%S")
         who = "task" if at.subagent and turn.kind is PromptKind.HUMAN else _WHO.get(turn.kind, "client")
         yield TranscriptLine(TranscriptLineKind.TURN, depth, f"{who}{rewound}, {time}", str(at))
@@ -180,18 +180,18 @@ class _TranscriptRenderer:
                 yield from self.render_step(item, Address(at.session, at.turn, item.number, at.subagent), depth + 1)
 
     def render_step(self, step: Step, at: Address, depth: int) -> Iterator[TranscriptLine]:
-        tokens = f"{step.usage.prompt:,} + {step.usage.output:,} tokens"
+        tokens = f"{step.usage.prompt:,} + {step.usage.output_tokens:,} tokens"
         facts = [step.model, tokens, format_cost(step.cost)]
         facts += [step.stop_reason] if step.stop_reason not in {"", "end_turn", "tool_use"} else []
-        facts += ["cut off"] if step.aborted else []
+        facts += ["cut off"] if step.is_aborted else []
         yield TranscriptLine(TranscriptLineKind.STEP, depth, ", ".join(facts), str(at))
         yield from self._render_content(step.content, TranscriptLineKind.TEXT, depth + 1, at)
-        for call in step.calls:
+        for call in step.tool_calls:
             yield from self._render_call(call, at, depth + 1)
 
     def render_subagent(self, subagent: Subagent, depth: int) -> Iterator[TranscriptLine]:
         self.rendered.add(subagent.id)
-        kind = "warm-up" if subagent.warmup else subagent.agent_type or "subagent"
+        kind = "warm-up" if subagent.is_warmup else subagent.agent_type or "subagent"
         task = f": {subagent.description}" if subagent.description else ""
         address = f"{self._session.id}@{subagent.id}"
         yield TranscriptLine(TranscriptLineKind.LANE, depth, f"{kind}{task}", address)
@@ -201,8 +201,8 @@ class _TranscriptRenderer:
     def _render_call(self, call: ToolCall, at: Address, depth: int) -> Iterator[TranscriptLine]:
         arguments = self._truncate(format_arguments(call.input), at)
         yield TranscriptLine(TranscriptLineKind.CALL, depth, f"{call.name} {arguments}".rstrip())
-        if call.ran_input is not None:
-            arguments = self._truncate(format_arguments(call.ran_input), at)
+        if call.executed_input is not None:
+            arguments = self._truncate(format_arguments(call.executed_input), at)
             yield _note(depth + 1, f"a hook changed it to: {arguments}")
         subagent = self._subagents.get(call.id)
         if subagent is not None and subagent.id not in self.rendered:
@@ -210,15 +210,15 @@ class _TranscriptRenderer:
         if call.result is None:
             yield _note(depth + 1, "no result on record")
             return
-        if call.denied:
-            yield _note(depth + 1, f"denied: {call.denied}")
-        read_spilled = self._options.spilled if self._options.full else None
-        whole = read_spilled(call.spilled) if read_spilled and call.spilled else None
+        if call.denial_reason:
+            yield _note(depth + 1, f"denied: {call.denial_reason}")
+        read_spilled = self._options.read_result_file if self._options.is_full else None
+        whole = read_spilled(call.result_file) if read_spilled and call.result_file else None
         content = call.result if whole is None else (Text(whole),)
         kind = TranscriptLineKind.FAILURE if call.is_error else TranscriptLineKind.RESULT
         yield from self._render_content(content, kind, depth + 1, at)
-        if call.spilled and whole is None:
-            yield _note(depth + 1, f"the whole output is in tool-results/{call.spilled.rsplit('/', 1)[-1]}")
+        if call.result_file and whole is None:
+            yield _note(depth + 1, f"the whole output is in tool-results/{call.result_file.rsplit('/', 1)[-1]}")
 
     def _render_content(
         self, content: tuple[Block, ...], kind: TranscriptLineKind, depth: int, at: Address
@@ -228,17 +228,17 @@ class _TranscriptRenderer:
                 case Text():
                     yield TranscriptLine(kind, depth, self._truncate(block.text, at) or "(nothing)")
                 case Thinking():
-                    text = "(withheld)" if block.withheld else self._truncate(block.text, at) or "(not shown)"
+                    text = "(withheld)" if block.is_withheld else self._truncate(block.text, at) or "(not shown)"
                     yield TranscriptLine(TranscriptLineKind.THINKING, depth, text)
                 case Image():
-                    yield TranscriptLine(kind, depth, f"[{block.media_type or 'image'}, {block.size:,} bytes]")
+                    yield TranscriptLine(kind, depth, f"[{block.media_type or 'image'}, {block.size_bytes:,} bytes]")
                 case UnknownBlock():
                     text = f"unknown content {block.kind}: {self._truncate(block.text, at)}"
                     yield _note(depth, text.rstrip(": "))
 
     def _truncate(self, text: str, at: Address, lines_max: int = LINES_MAX) -> str:
         text = text.strip("\n")
-        if self._options.full:
+        if self._options.is_full:
             return text
         lines = text.split("\n")
         short = [_truncate_line(line) for line in lines[:lines_max]]

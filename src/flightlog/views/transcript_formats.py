@@ -113,13 +113,13 @@ class FollowFormatter:
                 pass
 
     def _render_reply(self, entry: Entry, event: AssistantReply, depth: int) -> Iterator[TranscriptLine]:
-        if event.message_id not in self._announced and not event.synthetic:
+        if event.message_id not in self._announced and not event.is_synthetic:
             self._announced.add(event.message_id)
             subagent = f", subagent {entry.subagent}" if entry.subagent else ""
             yield TranscriptLine(TranscriptLineKind.STEP, depth + 1, f"{event.model}{subagent}")
         for block in event.content:
             kind, text = _describe_block(block)
-            if kind is TranscriptLineKind.TEXT and event.synthetic:
+            if kind is TranscriptLineKind.TEXT and event.is_synthetic:
                 kind = TranscriptLineKind.NOTE
             yield TranscriptLine(kind, depth + 2, text)
 

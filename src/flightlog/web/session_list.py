@@ -127,7 +127,7 @@ class RowMatch(Struct, frozen=True):
     subagent: str
     row: str
     before: str
-    found: str
+    match: str
     after: str
 
 

@@ -128,7 +128,7 @@ class SessionPage:
         return [(self.outline.files[file], offset, length) for file, offset, length in record.locations]
 
     def _build_row(self, thread: ThreadOutline, row: int, record: RowRecord, content: "_RowContent") -> PageRow:
-        name, mark = thread.id_at(row), thread.marks[row]
+        name, mark = thread.id_at(row), thread.row_kinds[row]
         item: Turn | Step | Note
         if mark == RowMark.TURN:
             item = _build_turn(int(name), record, content)
@@ -144,19 +144,19 @@ class SessionPage:
     def _subagents_of_row(self, item: Turn | Step | Note, record: RowRecord) -> tuple[SubagentSummary, ...]:
         if record.subagent:
             return (self.find_subagent(record.subagent),)
-        calls = [call.id for call in item.calls] if isinstance(item, Step) else []
+        calls = [call.id for call in item.tool_calls] if isinstance(item, Step) else []
         return tuple(self._subagents_by_call[call] for call in calls if call in self._subagents_by_call)
 
     @functools.cached_property
     def _subagents_by_call(self) -> dict[str, SubagentSummary]:
-        return {subagent.call_id: subagent for subagent in self.outline.subagents if subagent.call_id}
+        return {subagent.tool_call_id: subagent for subagent in self.outline.subagents if subagent.tool_call_id}
 
 
 def _build_turn(number: int, record: RowRecord, content: "_RowContent") -> Turn:
     header = record.turn
     assert header is not None, "the row of a turn has a header"
     prompt = content.prompts.get(header.uuid, header.prompt) if record.locations else header.prompt
-    return Turn(number, header.kind, prompt, header.at_ms, (), rewound=header.rewound, uuid=header.uuid)
+    return Turn(number, header.kind, prompt, header.at_ms, (), is_rewound=header.is_rewound, uuid=header.uuid)
 
 
 class _RowContent:
@@ -166,7 +166,7 @@ class _RowContent:
         # Folded as one thread, because the outline already knows their subagent.
         read = [replace(entry, subagent="") for entry in entries]
         session = fold_session("", "", price, read)
-        self._steps = {uuid: step for step in session.steps for uuid in step.uuids}
+        self._steps = {uuid: step for step in session.steps for uuid in step.record_uuids}
         self._uuids = {
             (entry.path, entry.offset): entry.uuid for entry in read if isinstance(entry.event, AssistantReply)
         }

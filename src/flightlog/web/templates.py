@@ -206,7 +206,7 @@ def short_model(name: str) -> str:
 def row_fingerprint(row: TimelineRow | PageRow) -> str:
     """Return a digest of a row's content, by which a page knows whether it has this version."""
     item = row.item
-    content = repr((item.prompt, item.rewound) if isinstance(item, Turn) else item)
+    content = repr((item.prompt, item.is_rewound) if isinstance(item, Turn) else item)
     content += repr([(subagent.id, count_subagent_steps(subagent)) for subagent in row.subagents])
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 

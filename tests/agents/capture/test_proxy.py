@@ -231,9 +231,9 @@ def test_a_rewrite_takes_the_place_of_the_clients_body_and_both_are_kept(tmp_pat
     store = exchanges(tmp_path / "x")
     first, second = store.read_exchanges()
     assert asked == [other, b'{"model":"m"}']
-    assert (store.sent_body(first), first.request.replaced) == (other, ("messages 0",))
+    assert (store.sent_body(first), first.request.replacements) == (other, ("messages 0",))
     assert b'"hi"' in store.client_body(first)
-    assert second.request.given is None
+    assert second.request.client_body is None
 
 
 def test_a_rewrite_that_refuses_stops_the_call(tmp_path):

@@ -47,7 +47,7 @@ def test_the_real_agent_through_the_proxy_is_captured_as_it_spoke_and_its_key_no
     store = exchanges(tmp_path / "x")
     found = store.read_exchanges()
     assert (outcome.exit_code, recorder.losses) == (0, [])
-    assert [each.request.context.value for each in found] == ["main", "main", "subagent", "main"]
+    assert [each.request.agent_context.value for each in found] == ["main", "main", "subagent", "main"]
     assert {each.request.session_id for each in found} == {session}
     assert [bool(each.request.agent_id) for each in found] == [False, False, True, False]
     key = environment["ANTHROPIC_API_KEY"]
@@ -65,7 +65,7 @@ def test_the_real_agent_through_the_proxy_is_captured_as_it_spoke_and_its_key_no
     told = {each.digest: each for each in rebuild_requests(records)}
     for each in found:
         if (
-            each.request.context is RequestOrigin.MAIN
+            each.request.agent_context is RequestOrigin.MAIN
             and b"[scrubbed]" not in store.sent_body(each).partition(b'"metadata"')[0]
         ):
             betas = each.request.headers["anthropic-beta"].split(",")
@@ -85,7 +85,7 @@ def test_the_real_agents_compaction_is_known_by_what_it_says(tmp_path):
             running.stop()
 
     found = exchanges(tmp_path / "x").read_exchanges()
-    assert [(each.request.is_compaction, each.request.context) for each in found] == [
+    assert [(each.request.is_compaction, each.request.agent_context) for each in found] == [
         (False, RequestOrigin.MAIN),
         (True, RequestOrigin.MAIN),
     ]

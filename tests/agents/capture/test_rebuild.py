@@ -37,7 +37,7 @@ def test_every_rebuilt_request_equals_the_captured_one():
             raw = next((by_id[name] for name in request.request_ids if name in by_id), by_digest.get(request.digest))
             assert raw is not None, (path.name, request.id)
             assert normal(request.body) == normal(raw["body"])
-            assert request.missing == ()
+            assert request.missing_parts == ()
             grades.append(request.fidelity)
             told.append(normal(request.body))
 
@@ -63,10 +63,10 @@ def test_an_edited_transcript_is_no_longer_vouched_for():
 
     first = rebuild_requests(records)[0]
 
-    assert (first.fidelity, first.missing) == (RebuildFidelity.PARTIAL, ("message 0",))
+    assert (first.fidelity, first.missing_parts) == (RebuildFidelity.PARTIAL, ("message 0",))
     assert (
         rebuild_requests([record for record in records if record["type"] != "api-request-shape"])[0]
-        .missing[-1]
+        .missing_parts[-1]
         .startswith("system")
     )
     assert rebuild_requests([record for record in records if record["type"] in {"user", "assistant"}]) == []
@@ -79,7 +79,7 @@ def test_subagents_are_told_apart_in_every_client_version(version):
     ours = [each for each in captured_requests() if (each["version"], each["case"]) == (version, case)]
 
     found = [
-        recogniser.classify_request(each["headers"], json.dumps(each["body"]).encode()).context.value for each in ours
+        recogniser.classify_request(each["headers"], json.dumps(each["body"]).encode()).agent_context.value for each in ours
     ]
 
     assert [context for context in found if context != "side"] == ["main", "subagent", "subagent", "main"]

@@ -68,7 +68,7 @@ def test_the_capture_files_are_views_and_stay_small(tmp_path):
     assert json.loads((dumps / "request_001_headers.json").read_text())["path"] == "/v1/messages"
     assert json.loads((dumps / "response_001_headers.json").read_text())["status"] == 200
     reference = json.loads((tmp_path / "small/raw_dumps/request_003.json").read_text())
-    assert reference["sha256"] == store.read_exchanges()[2].request.sent.digest
+    assert reference["sha256"] == store.read_exchanges()[2].request.sent_body.digest
     assert (tmp_path / "small/raw_dumps/response_003.txt").read_bytes() == EVENTS
 
 

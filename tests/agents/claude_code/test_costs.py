@@ -16,10 +16,10 @@ def test_a_clients_total_is_read_model_by_model():
 
     totals = client_totals(record)
 
-    assert totals.total_usd == 1.5
-    assert totals.models == (ModelTotal("a", Usage(output=2), 1.0), ModelTotal("b", Usage(1), 0.5))
+    assert totals.cost_usd == 1.5
+    assert totals.models == (ModelTotal("a", Usage(output_tokens=2), 1.0), ModelTotal("b", Usage(1), 0.5))
 
 
 def test_an_amount_that_cannot_be_is_zero():
     for amount in (-1, float("nan"), float("inf"), "1.5", True, None, 10**400):
-        assert client_totals({"totalCostUSD": amount}).total_usd == 0.0
+        assert client_totals({"totalCostUSD": amount}).cost_usd == 0.0

@@ -56,7 +56,7 @@ def test_every_recorded_line_is_known_field_by_field():
     entries = [entry for line in LINES for entry in decode_record(line)]
 
     assert [entry.event for entry in entries if isinstance(entry.event, UnknownRecord)] == []
-    assert {name for entry in entries for name in entry.extra} == set()
+    assert {name for entry in entries for name in entry.extra_fields} == set()
 
 
 @pytest.mark.parametrize("kind", [*FIELDS, "never-met"])
@@ -103,7 +103,7 @@ def test_a_type_nobody_has_met_is_kept_by_name_and_fields():
 def test_a_field_nobody_has_met_is_named():
     (entry,) = decode_record(json.dumps(user("hello", newField=1)).encode())
 
-    assert entry.extra == ("user.newField",)
+    assert entry.extra_fields == ("user.newField",)
 
 
 def test_the_key_is_the_records_own_wherever_it_stands():
@@ -133,8 +133,8 @@ def test_a_subagents_id_that_could_not_be_typed_is_not_taken_over(agent):
 def test_a_reply_carries_what_a_ledger_needs():
     event = told(assistant("m1", 2, {"type": "text", "text": "hi"}, isAbortedMidStream=True, apiBlockIndex=3))
 
-    assert (event.message_id, event.request_id, event.block_index, event.aborted) == ("m1", "req_m1", 3, True)
-    assert (event.usage.input, event.usage.output) == (10, 5)
+    assert (event.message_id, event.request_id, event.block_index, event.is_aborted) == ("m1", "req_m1", 3, True)
+    assert (event.usage.input_tokens, event.usage.output_tokens) == (10, 5)
 
 
 def test_a_synthetic_reply_is_typed_as_such_and_so_is_an_error():
@@ -143,7 +143,7 @@ def test_a_synthetic_reply_is_typed_as_such_and_so_is_an_error():
 
     event = told(record)
 
-    assert event.synthetic
+    assert event.is_synthetic
     assert event.error == "rate_limit"
     assert told(assistant("m1", error="ignored")).error == ""
 
@@ -180,7 +180,7 @@ def test_a_blocking_hook_is_a_note():
 
 def test_titles_are_read_however_a_version_wrote_them():
     assert told({"type": "ai-title", "aiTitle": "A"}) == entries.SessionTitled("A")
-    assert told({"type": "custom-title", "customTitle": "B"}) == entries.SessionTitled("B", by_person=True)
+    assert told({"type": "custom-title", "customTitle": "B"}) == entries.SessionTitled("B", is_user_title=True)
     assert told({"type": "summary", "leafUuid": "u", "summary": '{"title":"C"}'}) == entries.SessionSummarized("u", "C")
     assert told({"type": "summary", "leafUuid": "u", "summary": "{broken"}) == entries.SessionSummarized("u", "{broken")
 
@@ -189,7 +189,7 @@ def test_a_cut_stream_is_told_from_other_failures():
     error = {"formatted": "cut", "status": 529, "connection": {"code": "StreamTruncated"}}
     record = {"type": "system", "subtype": "api_error", "retryAttempt": 2, "error": error}
 
-    assert told(record) == entries.ApiError("cut", 529, 2, cut=True)
+    assert told(record) == entries.ApiError("cut", 529, 2, is_truncated=True)
     assert told({**record, "error": "plain words"}) == entries.ApiError("plain words", 0, 2)
 
 

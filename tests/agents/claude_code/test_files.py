@@ -114,7 +114,7 @@ def test_a_pipe_does_not_keep_us_waiting(tmp_path, name):
     told = found(tmp_path)
 
     assert [item.session for item in told.files] == [SESSION]
-    assert [span.why for span in told.damage] == ["not a file"]
+    assert [span.reason for span in told.damage] == ["not a file"]
 
 
 def test_links_that_go_in_circles_or_nowhere_hide_nothing(tmp_path):

@@ -91,7 +91,7 @@ def test_the_structured_result_belongs_to_a_lone_result_only():
     detail = {"agentId": "a7", "totalTokens": 3}
     two = [{"type": "tool_result", "tool_use_id": name} for name in "ab"]
 
-    assert result(returned(toolUseResult=detail)).agent_id == "a7"
+    assert result(returned(toolUseResult=detail)).subagent == "a7"
     assert [event.detail for event in user_events(user(two, toolUseResult=detail))] == [None, None]
     assert result(returned(toolUseResult="Error: no")).detail == "Error: no"
 
@@ -99,15 +99,15 @@ def test_the_structured_result_belongs_to_a_lone_result_only():
 def test_a_spilled_output_says_where_it_lies():
     said = "<persisted-output>\nFull output saved to: /x/tool-results/b1.txt\n\nPreview"
 
-    assert result(returned(said)).spilled == "/x/tool-results/b1.txt"
-    assert result(returned("nothing")).spilled == ""
+    assert result(returned(said)).result_file == "/x/tool-results/b1.txt"
+    assert result(returned("nothing")).result_file == ""
 
 
 def test_a_denied_call_says_by_whom():
-    assert result(returned(permissionDecision={"decision": "reject", "source": "user"})).denied == "user"
-    assert result(returned(permissionDecision={"decision": "reject"})).denied == "rejected"
-    assert result(returned(permissionDecision={"decision": "allow", "source": "user"})).denied == ""
-    assert result(returned(toolDenialKind="mode")).denied == "mode"
+    assert result(returned(permissionDecision={"decision": "reject", "source": "user"})).denial_reason == "user"
+    assert result(returned(permissionDecision={"decision": "reject"})).denial_reason == "rejected"
+    assert result(returned(permissionDecision={"decision": "allow", "source": "user"})).denial_reason == ""
+    assert result(returned(toolDenialKind="mode")).denial_reason == "mode"
 
 
 def test_every_kind_of_block_is_read_and_an_unknown_one_is_kept():
@@ -127,7 +127,7 @@ def test_every_kind_of_block_is_read_and_an_unknown_one_is_kept():
     assert decode_blocks(content) == (
         Text("a"),
         Thinking("b"),
-        Thinking("", withheld=True),
+        Thinking("", is_withheld=True),
         ToolUse("t", "Bash", {"command": "ls"}),
         Image("image/png", 3, picture),
         Image("image/png", 0, "no base64 é"),

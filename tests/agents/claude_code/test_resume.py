@@ -34,7 +34,7 @@ TOLD = lines(
 def test_after_a_tool_before_a_prompt_and_at_the_very_start():
     assert cut_transcript_before(TOLD, {"two"}) == TranscriptCut(5, "result")
     assert cut_transcript_before(TOLD, {"three"}) == TranscriptCut(8, "two")
-    assert cut_transcript_before(TOLD, {"one"}) == TranscriptCut(0, fresh=True)
+    assert cut_transcript_before(TOLD, {"one"}) == TranscriptCut(0, is_fresh=True)
 
 
 def test_after_a_compaction_the_summary_is_the_last_word():

@@ -67,7 +67,7 @@ def test_the_line_with_most_output_counts_and_then_the_earlier(tmp_path):
 
     found = scanned(tmp_path, line(output=1), line(output=9, timestamp=late), line(output=9), line(output=2))
 
-    assert [(row.output, row.at_ms) for row in found.rows] == [(9, 1780308000250)]
+    assert [(row.output_tokens, row.at_ms) for row in found.rows] == [(9, 1780308000250)]
 
 
 def test_a_replay_under_another_request_stays_apart(tmp_path):
@@ -81,7 +81,7 @@ def test_what_is_not_a_paid_response_is_passed_over(tmp_path):
 
     found = scanned(tmp_path, user.encode(), line(model="<synthetic>"), b'{"type":"assistant"}', line(usage={}))
 
-    assert (len(found.rows), found.damaged) == (1, 0)
+    assert (len(found.rows), found.damaged_lines) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -98,28 +98,28 @@ def test_what_is_not_a_paid_response_is_passed_over(tmp_path):
 def test_odd_values_cost_a_field_not_the_line(tmp_path, odd, name, output):
     found = scanned(tmp_path, odd)
 
-    assert [(row.message_id, row.output) for row in found.rows] == [(name, output)]
-    assert found.damaged == 0
+    assert [(row.message_id, row.output_tokens) for row in found.rows] == [(name, output)]
+    assert found.damaged_lines == 0
 
 
 def test_odd_lines_that_are_no_responses_are_not_counted(tmp_path):
     found = scanned(tmp_path, line(name=3, type="user"), line(usage=[], name=3), line(name=3, model="<synthetic>"))
 
-    assert (found.rows, found.damaged) == ([], 0)
+    assert (found.rows, found.damaged_lines) == ([], 0)
 
 
 def test_damage_is_counted_and_hides_nothing(tmp_path):
     found = scanned(tmp_path, line("a"), line("b")[:-9], b'{"type":"cost-state"', line("c"))
 
     assert [row.message_id for row in found.rows] == ["a", "c"]
-    assert found.damaged == 2
+    assert found.damaged_lines == 2
 
 
 def test_a_torn_tail_waits_and_a_whole_one_counts_at_once(tmp_path):
     torn = scanned(tmp_path, line("a"), line("b")[:-9], end=b"")
     whole = scanned(tmp_path, line("a"), line("b"), end=b"")
 
-    assert ([row.message_id for row in torn.rows], torn.damaged) == (["a"], 0)
+    assert ([row.message_id for row in torn.rows], torn.damaged_lines) == (["a"], 0)
     assert [row.message_id for row in whole.rows] == ["a", "b"]
     assert torn.end == whole.end == len(line("a")) + 1
 
@@ -136,7 +136,7 @@ def test_the_clients_own_totals_are_found(tmp_path):
 
     found = scanned(tmp_path, line(), state, quoted)
 
-    assert [(total.session, total.total_usd) for total in found.totals] == [("s", 0.5)]
+    assert [(total.session, total.cost_usd) for total in found.totals] == [("s", 0.5)]
 
 
 def test_a_missing_or_unreadable_file_says_so(tmp_path):
@@ -176,16 +176,16 @@ def test_the_scan_says_what_the_decoder_says(path):
             reply.model,
             reply.usage,
             entry.at_ms or 0,
-            entry.scene.cwd,
+            entry.context.cwd,
             reply.request_id,
             entry.subagent,
-            reply.aborted,
+            reply.is_aborted,
         )
         for entry in entries
-        if isinstance(reply := entry.event, AssistantReply) and not reply.synthetic
+        if isinstance(reply := entry.event, AssistantReply) and not reply.is_synthetic
     ]
     assert winners(found) == attribute_responses(slow, {}).responses
-    stated = [entry.event.totals for entry in entries if isinstance(entry.event, ClientTotalReported)]
-    assert [(said.total_usd, said.started_ms, said.models) for said in found.totals] == [
-        (said.total_usd, said.started_ms, said.models) for said in stated
+    stated = [entry.event.client_totals for entry in entries if isinstance(entry.event, ClientTotalReported)]
+    assert [(said.cost_usd, said.started_ms, said.models) for said in found.totals] == [
+        (said.cost_usd, said.started_ms, said.models) for said in stated
     ]

@@ -33,15 +33,15 @@ def test_a_limit_is_told_from_a_time_out_and_from_a_benign_error_flag():
     rejected = read_stream([{"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 99.0}}])
     fine = read_stream([{"type": "result", "result": "the request timed out once, then worked", "is_error": False}])
 
-    assert (limited.limited, limited.resets_at) == (True, 1768816800.0)
-    assert (rejected.limited, rejected.resets_at) == (True, 99.0)
-    assert (fine.limited, fine.failed) == (False, False)
+    assert (limited.is_rate_limited, limited.resets_at) == (True, 1768816800.0)
+    assert (rejected.is_rate_limited, rejected.resets_at) == (True, 99.0)
+    assert (fine.is_rate_limited, fine.is_error) == (False, False)
 
 
 def test_a_call_is_counted_by_its_message():
     record = {"type": "assistant", "message": {"id": "m1", "model": "claude-opus-5-5", "usage": {"input_tokens": 10}}}
 
-    assert read_model_call(record).usage == Usage(input=10)
+    assert read_model_call(record).usage == Usage(input_tokens=10)
     assert read_model_call({"type": "assistant", "message": {"id": "m2", "model": "<synthetic>"}}) is None
     assert read_model_call({"type": "user"}) is None
 
@@ -50,7 +50,7 @@ def test_cache_writes_for_an_hour_are_counted_apart():
     usage = {"cache_creation_input_tokens": 100, "cache_creation": {"ephemeral_1h_input_tokens": 60}}
     record = {"type": "assistant", "message": {"id": "m1", "model": "claude-opus-5-5", "usage": usage}}
 
-    assert read_model_call(record).usage == Usage(cache_write_5m=40, cache_write_1h=60)
+    assert read_model_call(record).usage == Usage(cache_write_5m_tokens=40, cache_write_1h_tokens=60)
 
 
 def test_the_stop_reason_comes_from_the_last_result():

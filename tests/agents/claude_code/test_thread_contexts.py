@@ -19,7 +19,7 @@ def test_a_recorded_session_says_its_tools_its_prompt_and_its_context(tmp_path):
     assert {"Bash", "Read", "Edit"} <= {tool["name"] for tool in told[""].tools}
     assert all("input_schema" in tool for tool in told[""].tools)
     assert "environment" in {given.kind for given in told[""].context}
-    assert told[""].copied == frozenset()
+    assert told[""].copied_message_ids == frozenset()
 
 
 def test_a_subagent_has_tools_and_a_prompt_of_its_own(tmp_path):
@@ -33,7 +33,7 @@ def test_a_subagent_has_tools_and_a_prompt_of_its_own(tmp_path):
 def test_a_response_whose_request_is_noted_elsewhere_is_a_copy(tmp_path):
     told = read(config_dir(tmp_path, "2.1.325/branched-at-turn"), "92a86220")
 
-    assert len(told[""].copied) == 6
+    assert len(told[""].copied_message_ids) == 6
 
 
 def test_of_a_client_that_notes_nothing_nothing_is_claimed(tmp_path):
@@ -49,7 +49,7 @@ def test_of_a_client_that_notes_nothing_nothing_is_claimed(tmp_path):
 
     (told,) = read(tmp_path).values()
 
-    assert (told.tools, told.system, told.copied) == ((), "", frozenset())
+    assert (told.tools, told.system, told.copied_message_ids) == ((), "", frozenset())
 
 
 def test_shapes_that_are_not_what_they_should_be_are_passed_over(tmp_path):

@@ -105,8 +105,8 @@ def test_a_file_that_is_gone_or_no_file_is_damage(tmp_path):
     (gone,) = read(tmp_path / "gone.jsonl")
     (folder,) = read(tmp_path)
 
-    assert gone.why == "No such file or directory"
-    assert folder.why == "file system error: Is a directory"
+    assert gone.reason == "No such file or directory"
+    assert folder.reason == "file system error: Is a directory"
 
 
 def test_a_file_that_may_not_be_read_is_damage():
@@ -116,7 +116,7 @@ def test_a_file_that_may_not_be_read_is_damage():
     path.write_text("{}")
     path.chmod(0)
 
-    told = as_nobody(lambda: [item.why for item in read(path)])
+    told = as_nobody(lambda: [item.reason for item in read(path)])
     shutil.rmtree(root)
 
     assert told == ["file system error: Permission denied"]

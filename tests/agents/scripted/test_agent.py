@@ -46,7 +46,7 @@ def test_tools_are_run_for_real_and_recorded_as_the_client_does(tmp_path):
     assert words == "done"
     assert (tmp_path / "project" / "a.txt").read_text() == "two\n"
     assert outputs(session)[2:] == [("two\n", False), ("Exit code 3\ntwo", True)]
-    assert session.unknown == session.unknown_fields == session.damage == ()
+    assert session.unknown_record_types == session.unknown_fields == session.damage == ()
     assert [turn.text for turn in session.turns] == ["go"]
 
 

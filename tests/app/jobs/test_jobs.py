@@ -188,7 +188,7 @@ def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path
     striking.join()
 
     assert before is None
-    assert [each.state.ended.stop_reason for each in books] == ["completed"] * 4
+    assert [each.state.end.stop_reason for each in books] == ["completed"] * 4
     assert [each.state.last_attempt("session_01").stop_reason for each in books] == ["completed"] * 4
     tries = [len(each.state.attempts["session_01"]) for each in books]
     assert max(tries) <= 2

@@ -108,7 +108,7 @@ def test_the_work_of_a_capture_is_that_of_the_new_turns(ground):
     assert [(work.turns_told, work.records_read) for work in works[-2:]] == [(3, 12), (3, 12)]
     assert ground.rows("session")[0]["chat_count"] == 40
     assert len(ground.rows("chat")) == 40
-    assert len(recall_session(ground.place.state_dir, SESSION).written) < 20
+    assert len(recall_session(ground.place.state_dir, SESSION).row_digests) < 20
 
 
 @settings(max_examples=25)
@@ -136,7 +136,7 @@ def test_a_rewritten_transcript_is_told_from_its_beginning(ground):
 
     work = capture_session(ground.kit(), ground.recording(SESSION))
 
-    assert work.turns_told == 6
+    assert work.turn_count == 6
     assert len(ground.rows("chat")) == 8
 
 
@@ -159,7 +159,7 @@ def test_subagents_are_an_orchestration_row_and_their_calls_actions(ground):
         "action-call-1-1": "", "action-subagent-call": "aa",
     }  # fmt: skip
     steps = all_steps(ground.kit().archive.read_session(SESSION))
-    assert token_counts(ground.book)["output"] == sum(step.usage.output for step in steps)
+    assert token_counts(ground.book)["output"] == sum(step.usage.output_tokens for step in steps)
 
 
 def test_a_commit_is_linked_to_the_turn_that_made_it(ground):
@@ -234,10 +234,10 @@ def test_value_recognized_in_an_earlier_turn_is_in_no_later_row(ground):
 def test_capture_searches_only_what_is_new_and_where_values_were(ground):
     ground.on().write(SESSION, *turn(1, f"export ACME_TOKEN={VALUE}", "Yes."), *turn(2), *turn(3))
     capture_session(ground.kit(), ground.recording(SESSION))
-    (searched,) = recall_session(ground.place.state_dir, SESSION).searched.values()
+    (searched,) = recall_session(ground.place.state_dir, SESSION).searches.values()
 
     assert searched.end == ground.recording(SESSION).size
-    assert searched.places == [0]
+    assert searched.offsets == [0]
 
 
 def test_commit_message_with_a_value_of_a_session_is_redacted_by_sync(ground):

@@ -65,7 +65,7 @@ def test_the_older_layout_is_taken_in_once_under_todays_names(ground):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(body if isinstance(body, str) else json.dumps(body))
 
-    found = [run(ground).imported for _ in range(2)]
+    found = [run(ground).imported_rows for _ in range(2)]
 
     assert found == [3, 0]
     (chat,), (session,), (action,) = ground.rows("chat"), ground.rows("session"), ground.rows("action")
@@ -152,5 +152,5 @@ def test_files_we_wrote_ourselves_are_not_read_back(ground, name):
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({**OLD_CHAT, "made_by": "flightlog"}))
 
-    assert run(ground).imported == 0
+    assert run(ground).imported_rows == 0
     assert Path(path).exists()

@@ -39,8 +39,8 @@ def test_everything_up_to_the_mark_is_what_was_recorded_and_the_asker_stays_hims
     first = context.splice_context(client(user(text("hello!")), user(text("result"), text(MARK, **CACHED)), system=[]))
 
     assert first.body == {**RECORDED, "metadata": {"user_id": "me"}}
-    assert "messages[0].content[0].text" in first.replaced
-    assert "system[0] (missing)" in first.replaced
+    assert "messages[0].content[0].text" in first.replacements
+    assert "system[0] (missing)" in first.replacements
 
 
 def test_what_follows_the_mark_is_the_clients_own_and_the_cache_mark_moves_on():
@@ -66,7 +66,7 @@ def test_a_client_that_compacted_goes_on_from_its_own_summary():
     later = context.splice_context(client(user(text("summary"), text(MARK)), said("more"), user(text("x"))))
 
     assert later.body["messages"] == [user(text("summary")), said("more"), user(text("x"))]
-    assert later.replaced == ("sentinel",)
+    assert later.replacements == ("sentinel",)
 
 
 def test_a_request_without_the_mark_is_left_alone_and_certified_as_something_else():

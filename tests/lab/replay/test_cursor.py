@@ -12,7 +12,7 @@ def branched(ground, name, turn, **asked):
     source = ground.source(1)
     where = (ground.root / "runs" / name, 1)
     book = prepare_branch(
-        source.run, source.build_cursor_point(turn), ReplayOptions(cursor=True, **asked), where, ground.setting
+        source.run, source.build_cursor_point(turn), ReplayOptions(uses_cursor=True, **asked), where, ground.setting
     )
     return continue_run(book, ground.setting, again=False)
 
@@ -30,7 +30,7 @@ def test_recorded_answers_are_served_tools_run_again_and_the_turn_is_live(ground
     assert told[0] == recorded[2]
     assert ground.count() - asked == len(told) + 2  # the subagent that comes later asks twice
     then = ground.source(1).build_branch_point(3).tree
-    assert tree(laid_out(book, last.saved[2].tree, ground.root / "cursor-files")) == tree(
+    assert tree(laid_out(book, last.snapshots[2].tree, ground.root / "cursor-files")) == tree(
         laid_out(ground.source(1).run, then, ground.root / "recorded-files")
     )
     assert fingerprint(ground.work) == before
@@ -57,5 +57,5 @@ def test_what_cannot_come_out_the_same_is_named_and_refused_before_anything_is_a
     last = book.state.last_attempt("session_01")
     assert last.certificate.verdict == "differs"
     assert last.certificate.first_difference.startswith("messages[")
-    assert last.certificate.refused
+    assert last.certificate.is_refused
     assert ground.count() == asked

@@ -22,16 +22,16 @@ def test_a_branch_costs_what_its_source_cost_from_there_or_more_where_the_cache_
     told = estimate_branch(steps, 2)
 
     assert told.steps == 2
-    assert told.cached_usd == pytest.approx(sum(each.cost.usd for each in steps[1:]))
+    assert told.cached_cost_usd == pytest.approx(sum(each.cost.usd for each in steps[1:]))
     first = steps[1]
-    anew = price(MODEL, Usage(cache_write_5m=first.usage.prompt, output=first.usage.output)).usd
-    assert told.uncached_usd - told.cached_usd == pytest.approx(anew - first.cost.usd)
+    anew = price(MODEL, Usage(cache_write_5m_tokens=first.usage.prompt, output_tokens=first.usage.output)).usd
+    assert told.uncached_cost_usd - told.cached_cost_usd == pytest.approx(anew - first.cost.usd)
     assert told.context_tokens == first.usage.prompt > 0
 
 
 def test_an_unknown_price_is_not_guessed(steps):
     unknown = replace(steps[2], cost=Cost(None, CostSource.UNKNOWN))
 
-    assert estimate_branch([*steps[:2], unknown], 1).cached_usd is None
-    assert estimate_branch([*steps[:2], unknown], 1).uncached_usd is None
-    assert estimate_branch(steps, 9).cached_usd is None
+    assert estimate_branch([*steps[:2], unknown], 1).cached_cost_usd is None
+    assert estimate_branch([*steps[:2], unknown], 1).uncached_cost_usd is None
+    assert estimate_branch(steps, 9).cached_cost_usd is None

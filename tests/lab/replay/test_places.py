@@ -30,7 +30,7 @@ SCENARIO = script([bash("echo one > a")], [bash("cp a b; echo two > a")], "done"
 def test_without_a_room_it_works_in_the_directory_and_puts_it_back(tmp_path):
     book = run(tmp_path, config(tmp_path, SCENARIO, "do it", engine="scripted"))
     setting = replace(
-        service.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None), means=IsolationMode.NONE, leash=()
+        service.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None), isolation_mode=IsolationMode.NONE, parent_death_prefix=()
     )
     (tmp_path / "work" / "mine").write_text("since then\n")
     before = fingerprint(tmp_path / "work")
@@ -77,7 +77,7 @@ from flightlog.app.runtime import open_runtime
 from flightlog.lab.service import prepare_run
 from flightlog.lab.store import RunStore
 from flightlog.lab.runner.run import continue_run
-setting = replace(prepare_run(open_runtime(dict(os.environ)), lambda *_: None), means=IsolationMode.NONE, leash=())
+setting = replace(prepare_run(open_runtime(dict(os.environ)), lambda *_: None), isolation_mode=IsolationMode.NONE, parent_death_prefix=())
 book = RunStore(Path(sys.argv[1]), now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
 continue_run(book, setting, again=False)
 """
@@ -88,7 +88,7 @@ def test_a_directory_a_killed_branch_worked_in_is_put_back_by_the_next_command(t
     quick = script([bash("echo one > a")], [bash("echo two > a")], "done")
     env = environment(tmp_path)
     book = run(tmp_path, config(tmp_path, quick, "do it", engine="scripted"))
-    setting = replace(service.prepare_run(open_runtime(env), lambda *_: None), means=IsolationMode.NONE, leash=())
+    setting = replace(service.prepare_run(open_runtime(env), lambda *_: None), isolation_mode=IsolationMode.NONE, parent_death_prefix=())
     (tmp_path / "work" / "mine").write_text("since then\n")
     before = fingerprint(tmp_path / "work")
     point = ReplaySource(book, 1, 0, os.environ["PATH"]).build_branch_point(2)

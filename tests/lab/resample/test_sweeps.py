@@ -98,7 +98,7 @@ def test_a_whole_session_is_run_again_as_more_replicates_and_the_totals_tell(run
     assert {name: (run / name / "session_diff.patch").read_bytes() for name in names[1:]} == dict.fromkeys(
         names[1:], (run / "session_01/session_diff.patch").read_bytes()
     )
-    assert again.state.ended.stop_reason == "completed"
+    assert again.state.end.stop_reason == "completed"
 
 
 def test_more_of_a_session_cost_no_more_than_is_said(run, tmp_path):

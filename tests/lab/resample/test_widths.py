@@ -47,7 +47,7 @@ def asked(book, url, count, **limits):
 
 
 def shares(book):
-    (group,) = analyze_runs(open_runtime(), [open_run(open_runtime(), book.path.parent, "run")]).answers[0].groups
+    (group,) = analyze_runs(open_runtime(), [open_run(open_runtime(), book.path.parent, "run")]).questions[0].groups
     return group, {each.label.removeprefix("Bash "): each for each in group.actions}
 
 
@@ -56,11 +56,11 @@ def test_reported_shares_of_a_model_with_known_habits_lie_within_their_intervals
         told = asked(book, till.url, 80)
 
     group, seen = shares(book)
-    assert (told["samples"], group.n, group.stopped) == (80, 80, False)
+    assert (told["samples"], group.n, group.is_stopped_early) == (80, 80, False)
     for command, share in HABITS.items():
         found = seen[command or "(words only)"]
         assert found.interval.low <= share <= found.interval.high
-        assert len(found.places) == found.hits
+        assert len(found.addresses) == found.count
 
 
 def test_sampling_stops_when_every_share_is_known_to_the_width_and_that_is_the_end(book):
@@ -70,7 +70,7 @@ def test_sampling_stops_when_every_share_is_known_to_the_width_and_that_is_the_e
     group, seen = shares(book)
     assert (told["stop_reason"], told["left"], told["errors"]) == ("width_reached", 0, 0)
     assert 30 < told["samples"] == group.n == len(till.came) < 200
-    assert group.stopped
+    assert group.is_stopped_early
     for command, share in HABITS.items():
         found = seen[command or "(words only)"]
         assert found.interval.high - found.interval.low <= 0.35

@@ -57,15 +57,15 @@ def book(ran, monkeypatch):
 def test_a_request_of_the_real_client_is_asked_again(book):
     listed = list_requests(open_runtime(), book, 1, 0)
     wanted = next(each for each in listed if each.turn == 2)
-    recorded = json.loads((book.path / f"session_01/raw_dumps/request_{wanted.request:03d}.json").read_text())
-    heads = json.loads((book.path / f"session_01/raw_dumps/request_{wanted.request:03d}_headers.json").read_text())
+    recorded = json.loads((book.path / f"session_01/raw_dumps/request_{wanted.request_index:03d}.json").read_text())
+    heads = json.loads((book.path / f"session_01/raw_dumps/request_{wanted.request_index:03d}_headers.json").read_text())
 
     with paying() as till:
         sent = SamplingOptions(BatchLimits(), lambda *_: None, base_url=till.url)
         resample_grid(open_runtime(), book, Sweep(turns=(2,), count=3), sent, dry_run=False)
-        body = dump_request(book, 1, 0, wanted.request)
+        body = dump_request(book, 1, 0, wanted.request_index)
         edited = requests.replace_values(body, {"tools": body["tools"][:1], "max_tokens": 100})
-        resample_edited(open_runtime(), book, Sweep(requests=(wanted.request,), count=1), edited, "one tool", sent=sent)
+        resample_edited(open_runtime(), book, Sweep(requests=(wanted.request_index,), count=1), edited, "one tool", sent=sent)
 
     assert {"stream", "metadata"} <= set(recorded)
     gone = {"stream", "metadata", "context_management"}

@@ -109,7 +109,7 @@ def judged(root, sessions):
         str(n) for n in range(1, sessions + 1)
     ]
     tries = [each for attempts in state.attempts.values() for each in attempts]
-    assert all(each.ended for each in tries), "every attempt has an end on record"
+    assert all(each.end for each in tries), "every attempt has an end on record"
     assert {each.stop_reason for each in tries} <= {"completed", "interrupted"}
     assert not (root / "runs" / ".work-run").exists()
     return sum(each.stop_reason == "interrupted" for each in tries)

@@ -89,7 +89,7 @@ def test_without_namespaces_they_run_one_after_the_other_and_the_run_says_so(tmp
     sessions = ("make one", {"prompt": "make two", "count": 2})
     given = config(tmp_path, WHO, *sessions, session_mode="forked", engine="scripted")
     setting = replace(
-        service.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None), means=IsolationMode.NONE, leash=()
+        service.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None), isolation_mode=IsolationMode.NONE, parent_death_prefix=()
     )
 
     book = start_run(tmp_path / "runs" / "run", given, setting)

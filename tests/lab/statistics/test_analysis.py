@@ -28,7 +28,7 @@ def test_95_percent_intervals_of_a_distribution_cover_in_more_than_93_of_100_exp
 
     for _ in range(EXPERIMENTS):
         (group,) = (
-            analyze_questions([ComparisonQuestion("q", (TrialGroup("as recorded", acted(rng, n)),))]).answers[0].groups
+            analyze_questions([ComparisonQuestion("q", (TrialGroup("as recorded", acted(rng, n)),))]).questions[0].groups
         )
         told = {each.name: each.interval for each in group.actions}
         for key, share in HABITS.items():
@@ -45,8 +45,8 @@ def test_a_sweep_without_any_effect_finds_something_in_at_most_5_of_100():
     for number in range(EXPERIMENTS):
         groups = tuple(TrialGroup(f"v{at:02d}", acted(rng, 6, dearer=1.0)) for at in range(5))
         told = analyze_questions([ComparisonQuestion("q", groups)], seed=number)
-        tests += told.tests
-        false += any(each.verdict == DIFFERS for each in told.answers[0].against)
+        tests += told.test_count
+        false += any(each.verdict == DIFFERS for each in told.questions[0].comparisons)
 
     assert tests >= 8 * EXPERIMENTS, "every sweep made many comparisons"
     assert false <= 0.05 * EXPERIMENTS, false
@@ -62,14 +62,14 @@ def test_what_differs_is_found_with_its_size():
 
     told = analyze_questions([ComparisonQuestion("q", groups)], seed=1)
 
-    (against,) = told.answers[0].against
-    found = {(each.what, each.of): each for each in against.tests if each.is_finding}
+    (against,) = told.questions[0].comparisons
+    found = {(each.measure, each.name): each for each in against.tests if each.is_finding}
     assert against.verdict == DIFFERS
     assert {("actions", "all"), ("action", "Read a.py"), ("action", "Bash ls"), ("amount", "cost_usd")} == set(found)
     read = found["action", "Read a.py"]
     assert read.interval.low <= 0.55 <= read.interval.high
     assert read.effect > 0.3
-    assert read.p <= read.p_adjusted
+    assert read.p_value <= read.p_value_adjusted
 
 
 def test_below_five_there_is_no_verdict_and_at_five_there_may_be():
@@ -79,12 +79,12 @@ def test_below_five_there_is_no_verdict_and_at_five_there_may_be():
             for name, key in (("a", "Bash"), ("b", "Read"))
         )
 
-    few, enough = (analyze_questions([ComparisonQuestion("q", groups(n))]).answers[0].against[0] for n in (4, 5))
+    few, enough = (analyze_questions([ComparisonQuestion("q", groups(n))]).questions[0].comparisons[0] for n in (4, 5))
 
     assert (few.verdict, few.tests) == (FEW, ())
     assert enough.verdict == DIFFERS
     assert (
-        analyze_questions([ComparisonQuestion("q", (*groups(5)[:1], *groups(5)[:1]))]).answers[0].against[0].verdict
+        analyze_questions([ComparisonQuestion("q", (*groups(5)[:1], *groups(5)[:1]))]).questions[0].comparisons[0].verdict
         == NONE
     )
 
@@ -103,22 +103,22 @@ def test_outcomes_are_judged_by_verifier_and_agreement_is_the_chance_that_two_ag
 
     told = analyze_questions(
         [ComparisonQuestion("q", (trials("a", 1, 10, "Read"), trials("b", 10, 10, "Bash")))]
-    ).answers[0]
+    ).questions[0]
 
-    assert [(each.outcomes[0].hits, each.outcomes[0].n) for each in told.groups] == [(1, 10), (10, 10)]
+    assert [(each.outcomes[0].count, each.outcomes[0].n) for each in told.groups] == [(1, 10), (10, 10)]
     assert told.groups[0].agreement == pytest.approx(9 * 8 / 90)
     assert told.groups[1].agreement == 1.0
-    outcome = next(each for each in told.against[0].tests if each.what == "outcome")
-    assert (outcome.of, outcome.effect, outcome.is_finding) == ("tests", pytest.approx(0.9), True)
+    outcome = next(each for each in told.comparisons[0].tests if each.measure == "outcome")
+    assert (outcome.name, outcome.effect, outcome.is_finding) == ("tests", pytest.approx(0.9), True)
 
 
 def test_groups_a_rule_stopped_are_tested_by_what_holds_then_and_amounts_are_not():
     rng = np.random.default_rng(4)
-    groups = tuple(TrialGroup(name, acted(rng, 60, dearer=1.0), stopped=True) for name in "ab")
+    groups = tuple(TrialGroup(name, acted(rng, 60, dearer=1.0), is_stopped_early=True) for name in "ab")
 
-    told = analyze_questions([ComparisonQuestion("q", groups)]).answers[0]
+    told = analyze_questions([ComparisonQuestion("q", groups)]).questions[0]
 
-    assert {each.test for each in told.against[0].tests} == {"always-valid likelihood test"}
+    assert {each.test for each in told.comparisons[0].tests} == {"always-valid likelihood test"}
     assert {each.interval.method for each in told.groups[0].actions} == {
         "confidence sequence, valid under the stopping rule"
     }
@@ -129,7 +129,7 @@ def test_a_request_nobody_asked_again_as_it_was_has_nothing_to_be_compared_with(
 
     told = analyze_questions(
         [ComparisonQuestion("q", (TrialGroup("request_005", ()), TrialGroup("request_005_v01", acted(rng, 9))))]
-    ).answers[0]
+    ).questions[0]
 
-    assert told.against[0].verdict == FEW
+    assert told.comparisons[0].verdict == FEW
     assert told.groups[0].actions == ()

@@ -24,7 +24,7 @@ def test_ways_share_what_they_do_alike_and_a_branch_begins_where_it_went_back_to
 def test_one_that_ends_while_another_goes_on_parts_from_it():
     root = build_path_tree([way("a", "xy"), way("b", "xyz"), way("c", "")])
 
-    assert [(each.action.key, each.ends) for each in iter_forks(root)] == [
+    assert [(each.action.key, each.ended_addresses) for each in iter_forks(root)] == [
         ("", ["c/session_01"]),
         ("y", ["a/session_01"]),
     ]
@@ -38,7 +38,7 @@ def test_a_branch_whose_source_is_gone_or_is_itself_stands_alone():
 def test_the_outline_says_where_ways_part_and_end():
     root = build_path_tree([way("a", "xyz"), way("b", "xyq")])
 
-    told = [(each.level, each.step_range, each.first.action.key, each.last.ends) for each in list_segments(root)]
+    told = [(each.depth, each.step_range, each.first.action.key, each.last.ended_addresses) for each in list_segments(root)]
     assert told == [
         (0, "steps 1 to 2", "x", []),
         (1, "step 3", "z", ["a/session_01"]),

@@ -74,9 +74,9 @@ def test_a_stopping_rule_on_record_decides_which_interval_is_shown(tmp_path):
     book = made(tmp_path)
     answered(book, 1, 0, [LS] * 12, until_width=0.5)
 
-    told = service.analyze_runs(open_runtime(), [again(tmp_path)]).answers[0].groups[0]
+    told = service.analyze_runs(open_runtime(), [again(tmp_path)]).questions[0].groups[0]
 
-    assert told.stopped
+    assert told.is_stopped_early
     assert "confidence sequence" in told.actions[0].interval.method
 
 
@@ -88,13 +88,13 @@ def test_replicates_are_counted_by_what_their_verifiers_say(tmp_path):
 
     told = service.analyze_runs(open_runtime(), [ran("a", "good"), ran("b", "bad")])
 
-    (answer,) = [each for each in told.answers if each.name == "session 1"]
-    assert [(each.name, each.outcomes[0].hits, each.outcomes[0].n) for each in answer.groups] == [
+    (answer,) = [each for each in told.questions if each.name == "session 1"]
+    assert [(each.name, each.outcomes[0].count, each.outcomes[0].n) for each in answer.groups] == [
         ("a", 5, 5),
         ("b", 0, 5),
     ]
-    (outcome,) = [each for each in answer.against[0].tests if each.what == "outcome"]
-    assert outcome.p < 0.01
+    (outcome,) = [each for each in answer.comparisons[0].tests if each.measure == "outcome"]
+    assert outcome.p_value < 0.01
 
 
 def test_by_tool_is_coarser_than_by_arguments(tmp_path):
@@ -102,7 +102,7 @@ def test_by_tool_is_coarser_than_by_arguments(tmp_path):
     answered(book, 1, 0, [LS, CAT] * 3)
 
     by = {
-        each: service.analyze_runs(open_runtime(), [open_run(open_runtime(), tmp_path / "runs", "run")], each).answers[
+        each: service.analyze_runs(open_runtime(), [open_run(open_runtime(), tmp_path / "runs", "run")], each).questions[
             0
         ]
         for each in service.BY

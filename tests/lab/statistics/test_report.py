@@ -30,11 +30,11 @@ def question(n=8):
             name,
             tuple(trial(at) for at in range(1, n + 1)),
             command,
-            failed=(f"session_01/resamples/{name}/sample_99_error.json",),
+            failures=(f"session_01/resamples/{name}/sample_99_error.json",),
         )
 
     groups = group("request_005", "ls"), group("request_005_v01", HOSTILE)
-    return ComparisonQuestion("session_01 request 5", groups, recorded=groups[0].trials[0].action)
+    return ComparisonQuestion("session_01 request 5", groups, recorded_action=groups[0].trials[0].action)
 
 
 def test_every_sentence_points_at_its_samples_and_every_note_at_files():

@@ -44,7 +44,7 @@ def test_the_interval_of_a_difference_covers_too(one, n):
 
 
 def test_where_a_rule_stopped_the_sampling_the_interval_is_another_and_wider():
-    fixed, stopped = share_interval(HitCount(30, 100)), share_interval(HitCount(30, 100, stopped=True))
+    fixed, stopped = share_interval(HitCount(30, 100)), share_interval(HitCount(30, 100, is_stopped_early=True))
 
     assert stopped.method == ALWAYS
     assert stopped.low < fixed.low

@@ -41,7 +41,7 @@ def test_95_percent_intervals_cover_in_more_than_93_of_100_experiments_that_were
         seen, drawn = stopped(shares, 0.3, rng)
         sizes.append(len(drawn))
         for place, (hits, share) in enumerate(zip(seen, shares, strict=True)):
-            told = share_interval(HitCount(hits, len(drawn), stopped=True))
+            told = share_interval(HitCount(hits, len(drawn), is_stopped_early=True))
             held[place] += told.low <= share <= told.high
             assert told.high - told.low <= 0.3
 
@@ -57,7 +57,7 @@ def test_an_ordinary_interval_does_not_survive_somebody_who_stops_when_it_suits(
         hits = (rng.random(300) < 0.5).cumsum()
         for name, is_stopped in (("wilson", False), ("sequence", True)):
             for n in range(5, 301, 3):
-                told = share_interval(HitCount(int(hits[n - 1]), n, stopped=is_stopped))
+                told = share_interval(HitCount(int(hits[n - 1]), n, is_stopped_early=is_stopped))
                 if not told.low <= 0.5 <= told.high:
                     fooled[name] += 1
                     break

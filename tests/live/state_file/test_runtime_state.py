@@ -174,11 +174,11 @@ def test_a_broken_edit_is_not_touched_and_the_last_good_state_stands_in(tmp_path
     told = load_state(tmp_path, EXAMPLE_MS)
 
     assert path.read_text() == broken
-    assert re.match(r"line \d+, column \d+: ", done.broken)
-    assert told.broken == done.broken
+    assert re.match(r"line \d+, column \d+: ", done.error)
+    assert told.error == done.error
     assert told.state.auth_profiles[0].label == "Ada"
     path.write_text(broken.replace("issues: [[", "issues: ["))
-    assert update_state(tmp_path, EXAMPLE_MS, bumped(3)).broken == ""
+    assert update_state(tmp_path, EXAMPLE_MS, bumped(3)).error == ""
     assert "tokensUsed: 3" in path.read_text()
 
 

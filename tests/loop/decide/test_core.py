@@ -16,7 +16,7 @@ from flightlog.model.text import format_utc_time, parse_utc_time
 
 def session(text, *events, autonomous=True):
     plan = parse_plan(text.encode())
-    start = LoopStarted("session-001", "x", "x", "d", len(plan.tasks), plan.config, plan.budgets, autonomous=autonomous)
+    start = LoopStarted("session-001", "x", "x", "d", len(plan.tasks), plan.config, plan.budgets, is_autonomous=autonomous)
     state = LoopState()
     for number, event in enumerate([start, *events]):
         apply_event(state, 1000.0 + number, event)
@@ -79,7 +79,7 @@ def test_a_question_waits_for_its_time_and_then_the_safe_choice_is_taken():
     assert isinstance(waits, WaitUntil)
     assert waits.until == 1061.0
     (answer,) = late.events
-    assert (answer.answer, answer.by) == ("pause", "timeout")
+    assert (answer.answer, answer.answered_by) == ("pause", "timeout")
 
 
 def test_low_confidence_is_left_where_nobody_is_asked():
@@ -144,7 +144,7 @@ def test_the_breaker_opens_on_each_rule_and_says_which(rule, events, sentence):
 
     (moved,) = decide_effect(state, plan, 2000.0).events
 
-    assert moved.after == "open"
+    assert moved.to_state == "open"
     assert moved.condition.startswith(sentence)
 
 
@@ -170,7 +170,7 @@ def test_an_open_breaker_waits_probes_and_closes():
         apply_event(state, 1064.0, event)
     apply_event(state, 1065.0, events.TaskEnded("a", "success", 1.0))
     (closed,) = decide_effect(state, plan, 1066.0).events
-    assert (closed.before, closed.after) == ("half_open", "closed")
+    assert (closed.from_state, closed.to_state) == ("half_open", "closed")
 
 
 @pytest.mark.parametrize(

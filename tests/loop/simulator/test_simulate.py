@@ -63,7 +63,7 @@ def test_no_promise_is_broken_in_hundreds_of_sessions(safety):
 
     assert [game for game in games if game.violations] == []
     assert {game.status for game in games} == {"completed", "error", "paused"}
-    assert (sum(game.deaths for game in games) > 300) is safety
+    assert (sum(game.crashes for game in games) > 300) is safety
 
 
 def test_a_seed_reproduces():

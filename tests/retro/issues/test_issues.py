@@ -43,7 +43,7 @@ def test_what_comes_back_reopens_its_issue(tmp_path):
     report(room, "Again broken", "ValueError: cannot read state of version 4")
     done = workflow.process_drafts(room)
 
-    assert done.reopened == (name,)
+    assert done.reopened_issues == (name,)
     assert done.board.issues[name].status == "prioritized"
     assert done.board.issues[name].frequency == 2
     assert len(done.board.issues) == 1
@@ -74,8 +74,8 @@ def test_planted_duplicates_and_clusters_are_found(tmp_path, seed):
 
     done = workflow.process_drafts(room)
 
-    assert len(done.repeated) >= 0.9 * doubles
-    assert doubles >= 0.9 * len(done.repeated)
+    assert len(done.duplicate_drafts) >= 0.9 * doubles
+    assert doubles >= 0.9 * len(done.duplicate_drafts)
     issues = [each for each in done.board.issues.values() if each.id in truth]
     assert len(issues) >= 0.9 * len(truth)
     assert adjusted_rand_score([truth[each.id] for each in issues], [each.cluster_id for each in issues]) >= 0.8
@@ -90,7 +90,7 @@ def test_an_incident_is_drafted_once_and_a_broken_draft_is_left_alone(tmp_path):
 
     done = workflow.process_drafts(room)
 
-    assert (len(done.imported), len(done.unreadable)) == (1, 1)
+    assert (len(done.imported_issues), len(done.unreadable_drafts)) == (1, 1)
     assert [path.name for path in (room.root / "issue-drafts").glob("*.json")] == [
         "draft_20260101_000000_abcdef123456.json"
     ]
@@ -105,7 +105,7 @@ def test_an_interrupted_import_goes_on_without_doubling(tmp_path):
     workflow.process_drafts(room)
     draft.write_bytes(body)  # as if the run had ended between keeping and removing
 
-    assert workflow.process_drafts(room).imported == ()
+    assert workflow.process_drafts(room).imported_issues == ()
     assert len(room.load_board().issues) == 1
 
 

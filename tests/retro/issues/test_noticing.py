@@ -14,18 +14,18 @@ def test_what_is_seen_again_is_told_again_only_after_it_was_resolved(tmp_path):
 
     assert len(seen()) == 1
     assert seen() == []
-    (name,) = workflow.process_drafts(room).imported
+    (name,) = workflow.process_drafts(room).imported_issues
     workflow.resolve_issue(room, name, "Mended the file")
     assert len(seen()) == 1
 
-    assert workflow.process_drafts(room).reopened == (name,)
+    assert workflow.process_drafts(room).reopened_issues == (name,)
 
 
 def test_what_a_journal_tells_is_told_once_for_ever(tmp_path):
     room = make_room(tmp_path)
     incident = Incident("breaker trip", room.now_ms(), "loop", ("session-001/journal.jsonl#9",))
     draft_incidents(room, [incident])
-    (name,) = workflow.process_drafts(room).imported
+    (name,) = workflow.process_drafts(room).imported_issues
     workflow.resolve_issue(room, name, "Raised the limit")
 
     assert draft_incidents(room, [incident]) == []

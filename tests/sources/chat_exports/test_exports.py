@@ -95,7 +95,7 @@ def test_canvases_attachments_pictures_and_speech_survive():
         current="a",
     )  # fmt: skip
 
-    asked, wrote = chatgpt.decode_chat(json.dumps(told).encode()).said
+    asked, wrote = chatgpt.decode_chat(json.dumps(told).encode()).messages
 
     assert (asked.files, asked.text, asked.other) == (("data.csv",), "spoken words", ("image_asset_pointer",))
     assert wrote.canvas == "Plan"
@@ -104,7 +104,7 @@ def test_canvases_attachments_pictures_and_speech_survive():
 def test_a_circle_of_parents_ends():
     told = gpt_conversation(gpt_node("a", "b", ["b"]), gpt_node("b", "a", ["a"]), current="a")
 
-    assert len(chatgpt.decode_chat(json.dumps(told).encode()).said) == 2
+    assert len(chatgpt.decode_chat(json.dumps(told).encode()).messages) == 2
 
 
 def test_a_claude_export_tells_branches_attachments_and_deletions():
@@ -117,11 +117,11 @@ def test_a_claude_export_tells_branches_attachments_and_deletions():
     chat = claude_ai.decode_chat(json.dumps(claude_conversation(chat_messages=messages)).encode())
     gone = claude_ai.decode_chat(json.dumps(claude_conversation("c9", chat_messages=[], name="")).encode())
 
-    assert [(said.text, said.subagent) for said in chat.said] == [
+    assert [(said.text, said.subagent) for said in chat.messages] == [
         ("Question", ""), ("Second", ""), ("", ""), ("First", "branch-1")]  # fmt: skip
-    assert chat.said[1].files == ("a.txt",)
-    assert chat.said[2].deleted
-    assert gone.deleted
+    assert chat.messages[1].files == ("a.txt",)
+    assert chat.messages[2].is_deleted
+    assert gone.is_deleted
     assert gone.id == "c9"
 
 

@@ -58,7 +58,7 @@ def test_no_command_runs_what_the_repository_configures(home):
         PersonGit(top).run_git(*words)
 
         assert not marker.exists(), (words, marker.read_text())
-    assert PersonGit(top).run_git("status", "--porcelain=v2").code == 0
+    assert PersonGit(top).run_git("status", "--porcelain=v2").exit_code == 0
 
 
 def test_a_directory_that_looks_like_a_repository_is_none(home):
@@ -66,7 +66,7 @@ def test_a_directory_that_looks_like_a_repository_is_none(home):
 
     answer = PersonGit(folder).run_git("status")
 
-    assert (answer.code, marker.exists()) == (128, False)
+    assert (answer.exit_code, marker.exists()) == (128, False)
     assert find_repository(folder) is None
 
 
@@ -80,7 +80,7 @@ def test_a_remote_of_the_repository_starts_no_program(home, name):
     git(top, "config", f"remote.origin.{name}", str(home / "trap"))
 
     for words in (("fetch", "--quiet", "--", "origin"), ("push", "--quiet", "--", "origin", "HEAD:refs/heads/new")):
-        assert (PersonGit(top).run_git(*words).code == 0) == (name != "vcs")
+        assert (PersonGit(top).run_git(*words).exit_code == 0) == (name != "vcs")
         assert not marker.exists()
 
 
@@ -93,7 +93,7 @@ def test_reading_a_partial_clone_fetches_nothing(home):
 
     answer = PersonGit(home / "partial").run_git("cat-file", "blob", "HEAD:a.txt")
 
-    assert answer.code == 128
+    assert answer.exit_code == 128
     assert not (home / "PWNED").exists()
 
 
@@ -108,7 +108,7 @@ def test_a_trusted_push_runs_the_hooks_and_a_read_runs_none(home):
 
     PersonGit(top).run_git("status").require_success()
     was_run = ran.exists()
-    PersonGit(top, trusted=True).run_git("push", "--quiet", "--", "origin", "HEAD:refs/heads/new").require_success()
+    PersonGit(top, is_trusted=True).run_git("push", "--quiet", "--", "origin", "HEAD:refs/heads/new").require_success()
 
     assert not was_run
     assert ran.read_text() == "pre-push\n"
@@ -155,7 +155,7 @@ def test_an_old_git_runs_in_a_trusted_project_alone(home, monkeypatch):
     assert "flightlog trust --yes" in refused.value.hint
     assert find_repository(top) is None
     assert before == "version\n"
-    assert open_repository(top, trusted=True) == PersonRepository(top, top / ".git", trusted=True)
+    assert open_repository(top, trusted=True) == PersonRepository(top, top / ".git", is_trusted=True)
 
 
 def test_a_git_that_hangs_is_killed_and_a_missing_one_is_reported(home, monkeypatch):
@@ -189,7 +189,7 @@ def test_variables_that_steer_git_are_cleared_and_a_push_keeps_sign_in(home, mon
     monkeypatch.setenv("SSH_AUTH_SOCK", "agent")
 
     def names(*words):
-        listed = PersonGit(home / "plain", variables={"GIT_INDEX_FILE": "i"}).run_git(*words).out.decode().splitlines()
+        listed = PersonGit(home / "plain", variables={"GIT_INDEX_FILE": "i"}).run_git(*words).stdout.decode().splitlines()
         return {line.partition("=")[0] for line in listed}
 
     mine = {"GIT_DIR", "GIT_EXTERNAL_DIFF", "GIT_TRACE", "GIT_SSH_COMMAND", "GIT_ASKPASS"}

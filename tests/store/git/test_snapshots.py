@@ -50,7 +50,7 @@ def test_a_snapshot_holds_every_kind_of_file_and_says_how_two_differ(work):
     assert (found["deep/er/a"].added, found["deep/er/a"].removed) == (2, 0)
     assert (found["data.bin"].added, found["run.sh"].mode, found["link"].mode) == (None, "100755", "120000")
     assert found["new\nname é.py"].old_path == "old name.py"
-    assert (before.changed, after.changed, trees.find_snapshot("_step_1_1")) == (True, True, after)
+    assert (before.has_changes, after.has_changes, trees.find_snapshot("_step_1_1")) == (True, True, after)
     assert trees.list_names() == ["baseline", "_step_1_1"]
     assert trees.diff_snapshots(None, before)[0].kind == "added"
 
@@ -117,7 +117,7 @@ def test_a_tree_that_did_not_change_gets_a_name_and_no_commit(work):
 
     again = trees.save_snapshot("again")
 
-    assert (again.commit, again.changed) == (first.commit, False)
+    assert (again.commit, again.has_changes) == (first.commit, False)
     assert trees.list_names() == ["again", "baseline"]
 
 
@@ -136,7 +136,7 @@ def test_a_name_is_given_once(work):
         trees.save_snapshot("baseline")
 
     assert trees.find_snapshot("baseline") == first
-    assert trees.save_snapshot("next").changed
+    assert trees.save_snapshot("next").has_changes
 
 
 def test_another_recorder_on_the_same_line_is_followed_not_overwritten(work):
@@ -147,7 +147,7 @@ def test_another_recorder_on_the_same_line_is_followed_not_overwritten(work):
     same = ours.save_snapshot("same")
     (work / "b").write_text("b")
 
-    assert (same.commit, same.changed) == (theirs.find_snapshot("theirs").commit, False)
+    assert (same.commit, same.has_changes) == (theirs.find_snapshot("theirs").commit, False)
     assert kinds(ours, "theirs", ours.save_snapshot("ours")) == {"b": "added"}
     assert kinds(ours, "ours", theirs.save_snapshot("last")) == {}
 
@@ -200,7 +200,7 @@ def test_lines_share_the_repository_and_nothing_else(work, tmp_path):
 
     assert kinds(one, "baseline", one.save_snapshot("one_1")) == {"a": "modified"}
     assert kinds(two, "baseline", two.save_snapshot("two_1")) == {"b": "added"}
-    assert not trees.save_snapshot("main_1").changed
+    assert not trees.save_snapshot("main_1").has_changes
     with pytest.raises(Invalid, match="empty"):
         trees.checkout_into("baseline", tmp_path / "one", "again")
     with pytest.raises(Conflict):
@@ -224,7 +224,7 @@ def test_a_message_nobody_can_read_costs_only_what_it_said(work):
     commit = repository.run_git(["commit-tree", snapshot.tree], stdin=b"strange\n{not json").decode().strip()
     repository.run_git(["update-ref", "refs/tags/strange", commit])
 
-    assert trees.find_snapshot("strange").left_out == ()
+    assert trees.find_snapshot("strange").omitted_files == ()
 
 
 def test_without_git_the_error_says_so(work, tmp_path):

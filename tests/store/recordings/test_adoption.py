@@ -67,9 +67,9 @@ class Source(RuleBasedStateMachine):
     @rule(remembers=st.booleans())
     def adopt(self, remembers):
         done = adopt_file(self.source, self.dest, self.seen if remembers else None)
-        self.seen = done.seen
+        self.seen = done.source_state
         self.adopted.append(self.source.read_bytes())
-        assert done.seen.lines_end == self.adopted[-1].rfind(b"\n") + 1
+        assert done.source_state.line_end_offset == self.adopted[-1].rfind(b"\n") + 1
 
     @rule()
     def seal(self):
@@ -105,15 +105,15 @@ def test_a_copy_grows_with_its_source_byte_for_byte(tmp_path_factory, pieces, re
         said += piece
         (top / "source").write_bytes(said)
         done = adopt_file(top / "source", top / "copy" / "t.jsonl", seen if remembers else None)
-        seen = done.seen
+        seen = done.source_state
 
-        assert (done.end - done.start, done.seen.generation) == (len(piece), 1)
+        assert (done.end - done.start, done.source_state.generation) == (len(piece), 1)
         assert history(top / "copy" / "t.jsonl") == [said]
 
 
 def test_growing_costs_the_new_bytes_only(tmp_path):
     (tmp_path / "source").write_bytes(os.urandom(20_000_000))
-    seen = adopt_file(tmp_path / "source", tmp_path / "t.jsonl").seen
+    seen = adopt_file(tmp_path / "source", tmp_path / "t.jsonl").source_state
     with (tmp_path / "source").open("ab") as file:
         file.write(b"\nnew\n")
     before = _bytes_read()
@@ -125,7 +125,7 @@ def test_growing_costs_the_new_bytes_only(tmp_path):
 
 def test_an_unchanged_source_is_not_opened_for_more_than_a_look(tmp_path):
     (tmp_path / "source").write_bytes(os.urandom(3_000_000))
-    seen = adopt_file(tmp_path / "source", tmp_path / "t.jsonl").seen
+    seen = adopt_file(tmp_path / "source", tmp_path / "t.jsonl").source_state
     before = _bytes_read()
 
     done = adopt_file(tmp_path / "source", tmp_path / "t.jsonl", seen)
@@ -149,7 +149,7 @@ def test_an_unchanged_source_is_not_opened_for_more_than_a_look(tmp_path):
 def test_a_source_that_was_rewritten_begins_a_new_generation(tmp_path, after, how, is_sealed):
     source, dest = tmp_path / "source", tmp_path / "t.jsonl"
     source.write_bytes(FIRST)
-    seen = adopt_file(source, dest).seen
+    seen = adopt_file(source, dest).source_state
     if is_sealed:
         seal_recording(dest)
     target = source if how == "in place" else tmp_path / "new"
@@ -158,20 +158,20 @@ def test_a_source_that_was_rewritten_begins_a_new_generation(tmp_path, after, ho
 
     done = adopt_file(source, dest, seen)
 
-    assert done.seen.generation == 2
+    assert done.source_state.generation == 2
     assert history(dest) == [FIRST, after]
-    assert adopt_file(source, dest).seen.generation == 2
+    assert adopt_file(source, dest).source_state.generation == 2
 
 
 def test_an_edit_anywhere_in_a_large_source_is_noticed_when_nothing_was_added(tmp_path):
     source, dest = tmp_path / "source", tmp_path / "t.jsonl"
     said = bytearray(os.urandom(3_000_000))
     source.write_bytes(said)
-    seen = adopt_file(source, dest).seen
+    seen = adopt_file(source, dest).source_state
     said[1_234_567] ^= 1
     source.write_bytes(said)
 
-    assert adopt_file(source, dest, seen).seen.generation == 2
+    assert adopt_file(source, dest, seen).source_state.generation == 2
     assert history(dest)[1] == said
 
 
@@ -195,7 +195,7 @@ def test_an_adoption_ends_the_seal_that_a_crash_cut_short(tmp_path):
 def test_a_source_that_was_only_touched_or_moved_stays_one_generation(tmp_path):
     source, dest = tmp_path / "source", tmp_path / "t.jsonl"
     source.write_bytes(FIRST)
-    seen = adopt_file(source, dest).seen
+    seen = adopt_file(source, dest).source_state
     os.utime(source, (1, 1))
     shutil.copy(source, tmp_path / "moved")
     seal_recording(dest)
@@ -216,7 +216,7 @@ def test_a_sealed_copy_grows_in_a_new_segment(tmp_path):
 
     done = adopt_file(source, dest)
 
-    assert (done.start, done.seen.lines_end) == (len(FIRST + MORE), len(FIRST + MORE) + 3)
+    assert (done.start, done.source_state.line_end_offset) == (len(FIRST + MORE), len(FIRST + MORE) + 3)
     assert [segment.is_sealed for segment in list_segments(dest)] == [True, False]
     with open_recording(dest) as recording:
         assert [json.loads(item.data)["n"] for item in recording.read_lines() if isinstance(item, JsonlLine)][-2:] == [
@@ -235,14 +235,14 @@ def test_a_copy_whose_sealed_data_is_damaged_is_left_and_begun_anew(tmp_path):
     sealed.write_bytes(harmed)
     os.utime(source, (1, 1))
 
-    assert adopt_file(source, dest).seen.generation == 2
+    assert adopt_file(source, dest).source_state.generation == 2
     assert whole(generation_path(dest, 2)) == FIRST
     assert sealed.read_bytes() == harmed
 
 
 def test_a_copy_that_somebody_removed_is_made_again(tmp_path):
     (tmp_path / "source").write_bytes(FIRST)
-    seen = adopt_file(tmp_path / "source", tmp_path / "t.jsonl").seen
+    seen = adopt_file(tmp_path / "source", tmp_path / "t.jsonl").source_state
     (tmp_path / "t.jsonl").unlink()
 
     adopt_file(tmp_path / "source", tmp_path / "t.jsonl", seen)

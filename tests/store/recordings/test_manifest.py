@@ -113,8 +113,8 @@ def test_a_flipped_byte_is_restored_from_the_source_and_set_aside(tmp_path):
 
     (fault,) = verify(tmp_path, sources(tmp_path))
 
-    assert (fault.session, fault.file, fault.what) == ("s1", "transcript.g2.jsonl", "changed")
-    assert fault.repaired == f"restored from {tmp_path / 's1.jsonl'}"
+    assert (fault.session, fault.file, fault.kind) == ("s1", "transcript.g2.jsonl", "changed")
+    assert fault.repair == f"restored from {tmp_path / 's1.jsonl'}"
     assert (root / "transcript.g2.jsonl").read_bytes() == LINES
     assert (root / f"{path.name}.damaged-1").read_bytes() == damaged
     assert verify(tmp_path) == []
@@ -130,7 +130,7 @@ def test_a_damaged_seek_table_is_repaired_without_the_source(tmp_path):
 
     (fault,) = verify(tmp_path)
 
-    assert fault.repaired == "restored from its own sound bytes"
+    assert fault.repair == "restored from its own sound bytes"
     assert (root / "transcript.g2.jsonl").read_bytes() == LINES
 
 
@@ -165,7 +165,7 @@ def test_a_damaged_manifest_is_noticed_until_it_can_be_made_again(tmp_path, harm
     with pytest.raises(Unreadable):
         read_meta(root)
 
-    assert {fault.what for fault in left(verify(tmp_path))} == {"unrecorded"}
+    assert {fault.kind for fault in left(verify(tmp_path))} == {"unrecorded"}
     assert left(verify(tmp_path))
     accepted = verify_session(tmp_path / "home", AGENT, "s1", {}, accept=True)
 
@@ -195,8 +195,8 @@ def test_a_damaged_end_of_a_copy_is_not_taken_into_the_manifest(tmp_path):
     adopt_session(tmp_path / "home", AGENT, "s1", sources(tmp_path))
 
     (fault,) = verify(tmp_path, sources(tmp_path))
-    assert (fault.file, fault.what) == ("transcript.g2.jsonl", "changed")
-    assert fault.repaired
+    assert (fault.file, fault.kind) == ("transcript.g2.jsonl", "changed")
+    assert fault.repair
 
 
 def test_samples_together_see_the_whole_archive(tmp_path):
@@ -210,6 +210,6 @@ def test_samples_together_see_the_whole_archive(tmp_path):
 
     assert {fault.session for faults in seen for fault in faults} == {"s3"}
     assert list_damaged_sessions(tmp_path / "home", AGENT) == {"s3"}
-    assert {fault.what for fault in read_faults(tmp_path / "home", AGENT)} == {"truncated"}
+    assert {fault.kind for fault in read_faults(tmp_path / "home", AGENT)} == {"truncated"}
     assert left(verify(tmp_path, sources(tmp_path, "s3"), "s3")) == []
     assert list_damaged_sessions(tmp_path / "home", AGENT) == set()

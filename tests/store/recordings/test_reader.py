@@ -53,7 +53,7 @@ def test_what_follows_the_last_newline_is_a_block_of_its_own(tmp_path):
     path = tmp_path / "torn.jsonl"
     path.write_bytes(b"one\ntwo\nthr")
     reader = open_reader(str(path))
-    found = [(bytes(block.view[: block.end]), block.whole) for block in read_blocks(reader, 0, bytearray(2))]
+    found = [(bytes(block.view[: block.end]), block.is_complete) for block in read_blocks(reader, 0, bytearray(2))]
     reader.close()
 
     assert b"".join(part for part, _ in found) == b"one\ntwo\nthr"

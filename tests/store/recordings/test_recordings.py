@@ -143,7 +143,7 @@ def test_a_missing_segment_is_reported_and_hides_nothing_else(tmp_path):
 
     assert numbers(path) == [1, 3]
     with open_recording(path) as recording:
-        assert [item.why for item in recording.read_lines() if isinstance(item, Damage)] == [DAMAGED_FRAME]
+        assert [item.reason for item in recording.read_lines() if isinstance(item, Damage)] == [DAMAGED_FRAME]
         with pytest.raises(Unreadable, match="missing"):
             recording.read(0, 28)
 

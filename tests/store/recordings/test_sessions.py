@@ -86,8 +86,8 @@ def test_a_damaged_meta_file_is_set_aside_and_made_again(tmp_path, harm):
 
     done = adopt_session(tmp_path / "home", "claude-code", "s1", sources)
 
-    assert done.adopted[0].seen.generation == 1
-    assert read_meta(root).files["transcript.jsonl"].size == len(FIRST)
+    assert done.adopted[0].source_state.generation == 1
+    assert read_meta(root).files["transcript.jsonl"].size_bytes == len(FIRST)
     assert (root / (META + ".damaged-1")).read_bytes() == harm
 
 

@@ -18,7 +18,7 @@ def documents(bundle):
 
 
 def lost(session, told, known=None):
-    return {row.what: (row.recorded, row.kept) for row in measure_fidelity(session, told, known) if row.missing_count}
+    return {row.element: (row.recorded_count, row.exported_count) for row in measure_fidelity(session, told, known) if row.missing_count}
 
 
 @pytest.mark.parametrize("version", ["1.6", "1.7"])
@@ -30,13 +30,13 @@ def test_our_own_trajectories_lose_only_what_has_no_place(tmp_path, case, versio
         missing = lost(session, documents(build_trajectory(session, AtifOptions(version), known)), known)
 
         assert missing.keys() <= NOT_CARRIED
-        assert all(row.why for row in measure_fidelity(session, [], known) if row.what in NOT_CARRIED)
+        assert all(row.reason for row in measure_fidelity(session, [], known) if row.element in NOT_CARRIED)
 
 
 def test_everything_is_lost_of_a_recording_without_a_trajectory(tmp_path):
     session = archive(tmp_path, "2.1.325/multi-turn-tools").read_session("2123")
 
-    assert all(row.kept == 0 for row in measure_fidelity(session, []))
+    assert all(row.exported_count == 0 for row in measure_fidelity(session, []))
     assert {"prompts", "tool calls", "tool results", "prompt tokens", "request ids"} <= lost(session, []).keys()
 
 

@@ -17,7 +17,7 @@ GO = (Text("go"),)
 
 
 def spoke(number, *content, calls=(), **fields):
-    usage = Usage(input=10, output=5)
+    usage = Usage(input_tokens=10, output_tokens=5)
     return Step(number, f"m{number}", number * 1000, "m", content, tuple(calls), usage, NO_LIMITS, **fields)
 
 
@@ -145,9 +145,9 @@ def test_a_tool_of_the_models_own_side_is_defined_as_it_is():
 @pytest.mark.parametrize("version", ["1.6", "1.7"])
 def test_whatever_a_session_holds_nothing_is_wrong_with_its_trajectory(version):
     call = ToolCall(
-        "t", "x", {}, result=(Text("r"), UnknownBlock("o")), is_error=True, denied="no", spilled="C:\\a\\b.txt"
+        "t", "x", {}, result=(Text("r"), UnknownBlock("o")), is_error=True, denial_reason="no", result_file="C:\\a\\b.txt"
     )
-    subagent = Subagent("a1", "T", "d", "t", (thread(spoke(3, Text("x"))),), warmup=True)
+    subagent = Subagent("a1", "T", "d", "t", (thread(spoke(3, Text("x"))),), is_warmup=True)
     turn = thread(spoke(1, calls=[call], aborted=True, stop_reason="end"), note(NoteKind.REMARK, "r", 2000))
     told = session(turn, thread(number=2, kind=None, prompt=()), subagents=(subagent,))
     bundle = build_trajectory(told, AtifOptions(version))
@@ -155,5 +155,5 @@ def test_whatever_a_session_holds_nothing_is_wrong_with_its_trajectory(version):
     documents = [parse_json(files[name]) for name in bundle.documents]
 
     assert [each for document in documents for each in iter_findings(document, files.__contains__)] == []
-    lost = {row.what for row in measure_fidelity(told, documents) if row.missing_count}
+    lost = {row.element for row in measure_fidelity(told, documents) if row.missing_count}
     assert lost <= {"full outputs kept in files", "other content"}

@@ -105,7 +105,7 @@ def test_harbor_finds_them_valid(sessions, version):
 def test_our_lint_finds_nothing(sessions):
     root, _ = sessions
     found = {
-        f"{path.relative_to(root)}: {finding.rule} {finding.where}"
+        f"{path.relative_to(root)}: {finding.rule} {finding.location}"
         for path in root.rglob("*.json")
         for finding in lint_trajectory(path.read_bytes(), lambda name, folder=path.parent: (folder / name).is_file())
     }
@@ -122,7 +122,7 @@ def test_scout_counts_the_tokens_that_were_recorded(sessions):
         copied = frozenset().union(*(each.copied for each in known.values()))
         own = [step for step in all_steps(session) if step.message_id not in copied]
         assert said[where]["prompt"] == sum(step.usage.prompt for step in own), where
-        assert said[where]["completion"] == sum(step.usage.output for step in own), where
+        assert said[where]["completion"] == sum(step.usage.output_tokens for step in own), where
         assert said[where]["responses"] == len(own), where
 
 
@@ -132,9 +132,9 @@ def test_nothing_that_has_a_place_is_lost(sessions):
         files = (root / "1.6" / where).glob("*.json")
         rows = measure_fidelity(session, [json.loads(path.read_bytes()) for path in files], known)
 
-        assert {row.what for row in rows if row.missing_count} <= NOT_CARRIED, where
+        assert {row.element for row in rows if row.missing_count} <= NOT_CARRIED, where
         if "fatal" not in where:
-            assert {"prompts", "system prompts", "tool definitions"} <= {row.what for row in rows}
+            assert {"prompts", "system prompts", "tool definitions"} <= {row.element for row in rows}
 
 
 def test_the_scenarios_are_what_they_say(sessions):

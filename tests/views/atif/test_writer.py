@@ -30,7 +30,7 @@ def test_every_response_is_one_step_and_counted_once(tmp_path, case):
             responses = [step for turn in turns for step in turn.steps]
             assert list(step_ids(document)) == [step.message_id for step in responses]
             assert document.final_metrics.total_prompt_tokens == sum(step.usage.prompt for step in responses)
-            assert document.final_metrics.total_completion_tokens == sum(step.usage.output for step in responses)
+            assert document.final_metrics.total_completion_tokens == sum(step.usage.output_tokens for step in responses)
             assert [step.step_id for step in document.steps] == list(range(1, len(document.steps) + 1))
 
 
@@ -82,10 +82,10 @@ def test_a_picture_is_one_file_and_no_byte_of_it_stands_in_the_document(tmp_path
     session = archive(tmp_path, "2.1.325/odd-outputs").read_session("594c6bc1")
     bundle = build_trajectory(session)
     ((path, body),) = bundle.pictures.items()
-    shown = [block for step in session.steps for call in step.calls for block in call.images]
+    shown = [block for step in session.steps for call in step.tool_calls for block in call.images]
 
     assert body.startswith(b"\x89PNG")
-    assert len(body) == shown[0].size
+    assert len(body) == shown[0].size_bytes
     assert path.encode() in encode_trajectory(bundle.main)
     assert shown[0].data.encode() not in encode_trajectory(bundle.main)
 
@@ -101,7 +101,7 @@ def test_a_subagent_is_a_document_of_its_own_that_its_call_refers_to(tmp_path):
         if result.subagent_trajectory_ref is not UNSET
     }
 
-    assert refs == {subagent.call_id: subagent_file(subagent) for subagent in session.subagents}
+    assert refs == {subagent.tool_call_id: subagent_file(subagent) for subagent in session.subagents}
     assert set(refs.values()) == bundle.documents.keys() - {"trajectory.json"}
     own, all_threads = bundle.main.final_metrics, bundle.documents.values()
     assert own.total_cost_usd == pytest.approx(

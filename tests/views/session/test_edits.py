@@ -60,7 +60,7 @@ def test_what_names_no_file_changes_none(given):
 def test_a_long_change_says_how_much_is_left_out():
     change = diff_of_call(call("Write", {"file_path": "/a", "content": "line\n" * 1_000}))
 
-    assert (len(change.lines), change.added, change.left_out) == (LINES_MAX, 1_000, 600)
+    assert (len(change.lines), change.added, change.omitted_lines) == (LINES_MAX, 1_000, 600)
 
 
 def test_a_very_long_edit_is_not_compared_line_by_line():

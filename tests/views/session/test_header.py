@@ -28,7 +28,7 @@ def title_of(*entries, records=()):
 
 
 def test_title_of_a_person_comes_before_summary_before_generated_before_prompt():
-    given = entry(SessionTitled("given", by_person=True), 1)
+    given = entry(SessionTitled("given", is_user_title=True), 1)
     summary = entry(SessionSummarized("u1", "summary"), 2)
     generated = entry(SessionTitled("generated"), 3)
 
@@ -44,7 +44,7 @@ def test_title_given_again_is_the_last_one():
 
     session = header.to_session({}, bool)
 
-    assert (session.title, session.records) == ("one", 2)
+    assert (session.title, session.record_count) == ("one", 2)
 
 
 def test_first_directory_last_branch_and_highest_version_count():
@@ -54,7 +54,7 @@ def test_first_directory_last_branch_and_highest_version_count():
     session = header_of(*reversed(entries)).to_session({}, bool)
 
     assert (session.cwd, session.branch, session.version) == ("/a", "fix", "2.0.10")
-    assert session.unknown == (("x", 3),)
+    assert session.unknown_record_types == (("x", 3),)
 
 
 def test_times_are_those_of_work_and_the_largest_total_counts():
@@ -64,10 +64,10 @@ def test_times_are_those_of_work_and_the_largest_total_counts():
     session = header_of(entry(ToolResult("c", ()), 5), *stated).to_session({}, bool)
 
     assert (session.started_ms, session.ended_ms) == (5, 5)
-    assert session.client == totals[0]
+    assert session.client_totals == totals[0]
 
 
 def test_last_result_that_names_a_subagent_links_it():
-    results = [entry(ToolResult(call, (), agent_id="a1"), at) for at, call in ((2, "late"), (1, "early"))]
+    results = [entry(ToolResult(call, (), subagent="a1"), at) for at, call in ((2, "late"), (1, "early"))]
 
     assert header_of(*results).calls_by_subagent() == {"a1": "late"}

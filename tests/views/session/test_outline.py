@@ -20,7 +20,7 @@ def test_outline_of_every_recording_has_the_ids_and_bars_of_its_timeline(tmp_pat
                 assert [thread.find_row(each) for each in ids] == list(range(len(ids)))
                 assert thread.first_ids() == ids[::CHUNK_ROWS]
                 assert sum(bar.count for bar in thread.sum_bars()) == len(rows)
-                assert sum(bar.failed for bar in thread.sum_bars()) == sum(row.failure_count for row in rows)
+                assert sum(bar.failure_count for bar in thread.sum_bars()) == sum(row.failure_count for row in rows)
 
 
 def test_an_id_that_is_not_there_has_no_row(tmp_path):

@@ -23,10 +23,10 @@ def test_in_every_layout_a_subagent_is_linked_to_the_call_that_started_it(tmp_pa
     told = [session for session in recorded(tmp_path, case).iter_sessions() if session.turns]
 
     for session in told:
-        calls = {call.id for step in session.steps for call in step.calls}
-        linked = [subagent for subagent in session.subagents if not subagent.warmup]
+        calls = {call.id for step in session.steps for call in step.tool_calls}
+        linked = [subagent for subagent in session.subagents if not subagent.is_warmup]
         assert linked
-        assert all(subagent.call_id in calls and subagent.agent_type and subagent.description for subagent in linked)
+        assert all(subagent.tool_call_id in calls and subagent.agent_type and subagent.description for subagent in linked)
 
 
 def test_a_side_thread_in_the_sessions_own_file_is_found_by_its_prompt(tmp_path):
@@ -35,7 +35,7 @@ def test_a_side_thread_in_the_sessions_own_file_is_found_by_its_prompt(tmp_path)
 
     (subagent,) = told.read_session(SESSION).subagents
 
-    assert (subagent.call_id, subagent.agent_type, subagent.description) == ("t1", "Explore", "find")
+    assert (subagent.tool_call_id, subagent.agent_type, subagent.description) == ("t1", "Explore", "find")
     assert [step.message_id for turn in subagent.turns for step in turn.steps] == ["m-in"]
 
 
@@ -43,7 +43,7 @@ def test_two_subagents_with_the_same_prompt_get_a_call_each(tmp_path):
     threads = [side("look", number, parentUuid=None, uuid=f"s{number}") for number in (10, 20)]
     told = archive(tmp_path, user("x", 1), call("t1", "look", 2), call("t2", "look", 3), *threads)
 
-    assert sorted(subagent.call_id for subagent in told.read_session(SESSION).subagents) == ["t1", "t2"]
+    assert sorted(subagent.tool_call_id for subagent in told.read_session(SESSION).subagents) == ["t1", "t2"]
 
 
 def test_side_threads_whose_ids_begin_alike_stay_apart(tmp_path):
@@ -100,6 +100,6 @@ def test_a_subagent_whose_session_left_no_file_is_still_told(tmp_path):
 
     session = type(archive(tmp_path / "third", user("x")))([str(tmp_path)]).read_session(SESSION)
 
-    assert [(subagent.id, subagent.warmup) for subagent in session.subagents] == [("a7", True)]
+    assert [(subagent.id, subagent.is_warmup) for subagent in session.subagents] == [("a7", True)]
     assert session.turns == ()
     assert Path(tmp_path).exists()

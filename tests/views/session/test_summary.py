@@ -11,10 +11,10 @@ def test_a_session_is_reduced_to_what_happened(tmp_path):
 
     (summary,) = told.iter_summaries()
 
-    assert (summary.turns, summary.steps, summary.tool_calls, summary.failed_calls) == (3, 2, 1, 1)
-    assert (summary.compactions, summary.unknown_records, summary.damaged) == (1, 1, 1)
+    assert (summary.turns, summary.steps, summary.tool_calls, summary.failed_tool_calls) == (3, 2, 1, 1)
+    assert (summary.compactions, summary.unknown_records, summary.damage_count) == (1, 1, 1)
     assert (summary.title, summary.project, summary.models) == ("first", "/home/ada/shop", ("claude-opus-5-5",))
-    assert summary.usage.output == 10
+    assert summary.usage.output_tokens == 10
 
 
 def test_the_dearest_prompt_pays_for_the_subagents_it_started(tmp_path):

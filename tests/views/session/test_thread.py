@@ -36,8 +36,8 @@ def test_one_moved_entry_gives_the_same_outline_or_out_of_order(seed, data):
 def test_late_result_is_attached_to_its_row(eviction, failed):
     entries = entries_of(session_lines(3, 60))
     first = entries.pop(next(place for place, each in enumerate(entries) if isinstance(each.event, ToolResult)))
-    entries = [replace(each, parent=first.parent) if each.parent == first.uuid else each for each in entries]
-    late = later(replace(first, uuid="late", key="late:0", parent=entries[-2].uuid), entries)
+    entries = [replace(each, parent_uuid=first.parent) if each.parent == first.uuid else each for each in entries]
+    late = later(replace(first, uuid="late", key="late:0", parent_uuid=entries[-2].uuid), entries)
     late = replace(late, event=replace(late.event, is_error=failed))
 
     whole = fold_items([*entries, late], Retain.ALL)
@@ -49,13 +49,13 @@ def test_late_result_is_attached_to_its_row(eviction, failed):
         return
 
     assert outline == whole
-    assert outline.summary.failed_calls == failed
+    assert outline.summary.failed_tool_calls == failed
 
 
 def test_rewound_prompt_is_out_of_order():
     entries = entries_of(session_lines(4, 400))
     prompts = [each for each in entries if isinstance(each.event, UserPrompt)]
-    again = later(replace(prompts[-1], uuid="again", key="again:0", parent=prompts[2].parent), entries)
+    again = later(replace(prompts[-1], uuid="again", key="again:0", parent_uuid=prompts[2].parent), entries)
 
     with pytest.raises(OutOfOrder):
         fold_items([*entries, again], Retain.TAIL)

@@ -23,7 +23,7 @@ def test_every_prompt_step_and_note_is_a_row_with_an_address_of_its_own(tmp_path
             session = found.read_session(name)
             told = build_rows(session)
             items = sum(1 + len(turn.items) for turn in session.turns)
-            orphans = sum(not subagent.call_id for subagent in session.subagents)
+            orphans = sum(not subagent.tool_call_id for subagent in session.subagents)
 
             assert len(told) == items + orphans
             assert len({row.id for row in told}) == len(told)
@@ -34,7 +34,7 @@ def test_a_step_knows_the_subagents_it_started(tmp_path):
 
     started = [(subagent, row) for row in told for subagent in row.subagents]
     assert {subagent.id for subagent, _ in started} == {subagent.id for subagent in session.subagents}
-    assert all(subagent.call_id in {call.id for call in row.item.calls} for subagent, row in started)
+    assert all(subagent.tool_call_id in {call.id for call in row.item.tool_calls} for subagent, row in started)
 
 
 def test_a_subagents_thread_has_rows_of_its_own(tmp_path):
@@ -58,7 +58,7 @@ def test_the_strip_sums_up_to_the_whole(tmp_path):
         bars = outline_session(session).threads[""].sum_bars(most)
         assert len(bars) <= most
         assert sum(bar.count for bar in bars) == len(told)
-        assert sum(bar.tokens for bar in bars) == sum(step.usage.total for step in session.steps)
+        assert sum(bar.total_tokens for bar in bars) == sum(step.usage.total for step in session.steps)
         assert sum(bar.turns for bar in bars) == len(session.turns)
 
 
@@ -70,7 +70,7 @@ def test_nothing_recorded_is_an_empty_strip():
 def test_every_record_of_the_story_has_an_address_that_opens(tmp_path, case):
     for session in archive(tmp_path, case).iter_sessions():
         found = map_addresses(session)
-        uuids = {uuid for step in session.steps for uuid in step.uuids}
+        uuids = {uuid for step in session.steps for uuid in step.record_uuids}
 
         assert uuids <= found.keys()
         for address in set(found.values()):

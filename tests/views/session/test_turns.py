@@ -57,7 +57,7 @@ def test_lines_of_one_response_are_one_step_in_the_order_of_its_blocks():
     (step,) = turn.steps
 
     assert [block.text for block in step.content] == ["one", "two"]
-    assert [call.id for call in step.calls] == ["t"]
+    assert [call.id for call in step.tool_calls] == ["t"]
     assert (step.usage, step.at_ms, step.stop_reason) == (Usage(10, 50), 1, "tool_use")
     assert step.cost == price("claude-opus-5-5", Usage(10, 50), 1)
 
@@ -73,20 +73,20 @@ def test_what_comes_before_the_first_prompt_is_a_turn_of_its_own_unless_it_is_on
 
 def test_results_and_rewritten_inputs_find_their_call_even_when_they_come_first():
     call = replied("m1", ToolUse("t1", "Bash", {"command": "ls"}), at=5)
-    result = entry(ToolResult("t1", (Text("out"),), is_error=True, agent_id="a7"), at=9)
+    result = entry(ToolResult("t1", (Text("out"),), is_error=True, subagent="a7"), at=9)
 
     (turn,) = told(asked("a"), result, entry(ToolInputRewritten("t1", {"command": "ls -l"})), call)
-    ((made,),) = [step.calls for step in turn.steps]
+    ((made,),) = [step.tool_calls for step in turn.steps]
 
     assert (made.output, made.is_error, made.subagent) == ("out", True, "a7")
-    assert (made.input, made.ran_input) == ({"command": "ls"}, {"command": "ls -l"})
+    assert (made.input, made.executed_input) == ({"command": "ls"}, {"command": "ls -l"})
     assert (made.started_ms, made.ended_ms) == (5, 9)
 
 
 def test_a_call_nobody_answered_has_no_result():
     (turn,) = told(asked("a"), replied("m1", ToolUse("t1", "Bash", {})))
 
-    assert turn.steps[0].calls[0].result is None
+    assert turn.steps[0].tool_calls[0].result is None
 
 
 def test_what_the_client_says_by_itself_is_a_note():
@@ -151,7 +151,7 @@ def test_a_prompt_that_was_taken_back_is_marked_and_what_replaced_it_is_not():
         replied("m3", uuid="u7", parent="u6"),
     ]
 
-    assert {turn.text: turn.rewound for turn in told(*thread)} == {
+    assert {turn.text: turn.is_rewound for turn in told(*thread)} == {
         "start": False,
         "wrong": True,
         "more of it": True,
@@ -168,7 +168,7 @@ def test_records_without_a_name_are_never_taken_back():
         replied("m2", uuid="u10", parent="u2"),
     ]
 
-    assert [turn.rewound for turn in told(*thread)] == [False] * 3
+    assert [turn.is_rewound for turn in told(*thread)] == [False] * 3
 
 
 def test_parents_that_go_in_circles_end():

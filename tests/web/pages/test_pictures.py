@@ -16,7 +16,7 @@ def test_a_picture_has_a_dot_for_each_stretch_and_nothing_lies_on_anything_else(
     assert set(told) == {("", 0, 0), ("x", 1, 1), ("y", 2, 3), ("p", 4, 4), ("q", 4, 4), ("k", 2, 2)}
     assert len({(dot.x, dot.y) for dot in picture.dots}) == len(picture.dots)
     assert all(MARGIN <= dot.x < picture.width and 0 < dot.y < picture.height for dot in picture.dots)
-    assert (told["p", 4, 4].ways, told["p", 4, 4].ends) == (2, ("a/session_01", "d/session_01"))
+    assert (told["p", 4, 4].path_count, told["p", 4, 4].ended_addresses) == (2, ("a/session_01", "d/session_01"))
     assert told["y", 2, 3].title == "2: y\n3: z"
     assert told["x", 1, 1].radius > told["k", 2, 2].radius
     assert len(picture.lines) == 5
@@ -28,5 +28,5 @@ def test_a_tree_too_large_to_look_at_is_cut_and_says_so():
     picture = draw_diagram(root)
 
     assert len(picture.dots) == NODES_MAX
-    assert picture.left_out == 51
+    assert picture.omitted_count == 51
     assert len(list_segments(root)) == OUTLINE_MAX

@@ -66,7 +66,7 @@ def build_rebuilt_files(requests: Iterable[RebuiltRequest], *, full_bytes: int =
 def _rebuilt_row(index: int, request: RebuiltRequest, seen: set[str]) -> dict[str, Any]:
     body = request.body
     row: dict[str, Any] = {
-        "timestamp": request.at,
+        "timestamp": request.timestamp,
         "request_index": index,
         "agent_context": _CONTEXTS[RequestOrigin.SUBAGENT if request.agent_id else RequestOrigin.MAIN],
         "agent_id": request.agent_id or None,
@@ -75,7 +75,7 @@ def _rebuilt_row(index: int, request: RebuiltRequest, seen: set[str]) -> dict[st
         "model": body.get("model"),
         "sampling_params": {name: body.get(name) for name in _SAMPLING},
         "message_count": len(body.get("messages") or ()),
-        "rebuilt": {"fidelity": request.fidelity.value, "missing": list(request.missing)},
+        "rebuilt": {"fidelity": request.fidelity.value, "missing": list(request.missing_parts)},
     }
     return row | _prompt_and_tools(body, seen)
 
@@ -86,9 +86,9 @@ def _dump_row(exchange: Exchange, sent: bytes, received: bytes, seen: set[str]) 
     response_message = anthropic_messages.decode_response(received)
     message = response_message.message or {}
     row: dict[str, Any] = {
-        "timestamp": exchange.at,
+        "timestamp": exchange.timestamp,
         "request_index": exchange.index,
-        "agent_context": _CONTEXTS[request.context],
+        "agent_context": _CONTEXTS[request.agent_context],
         "agent_id": request.agent_id or None,
         "session_id": request.session_id or None,
         "request_id": response.request_id if response else None,
@@ -97,11 +97,11 @@ def _dump_row(exchange: Exchange, sent: bytes, received: bytes, seen: set[str]) 
         "ending": response.ending.value if response else "open",
         "model": request.model,
         "sampling_params": {name: body.get(name) for name in _SAMPLING},
-        "message_count": request.messages,
+        "message_count": request.message_count,
         "is_compaction": request.is_compaction,
     }
     if request.is_compaction:
-        row["compacted_messages"] = max(0, request.messages - 1)
+        row["compacted_messages"] = max(0, request.message_count - 1)
     if body.get("context_management") is not None:
         row["context_management"] = body["context_management"]
     row |= _prompt_and_tools(body, seen)
@@ -141,8 +141,8 @@ def _response_head(exchange: Exchange) -> dict[str, Any]:
 
 
 def _body_reference(exchange: Exchange) -> str:
-    sent = exchange.request.sent
-    return _to_json({"flightlog_exchange": exchange.index, "sha256": sent.digest, "bytes": sent.size})
+    sent = exchange.request.sent_body
+    return _to_json({"flightlog_exchange": exchange.index, "sha256": sent.digest, "bytes": sent.size_bytes})
 
 
 def _read_or_empty(read_body: Callable[[Exchange], bytes], exchange: Exchange) -> bytes:

@@ -38,14 +38,14 @@ class RebuiltRequest(Struct, frozen=True):
     """A request as the transcript logs it; `request_ids` are those of its responses."""
 
     id: str
-    at: str
+    timestamp: str
     source: str
     session_id: str
     agent_id: str
     body: Json
     betas: tuple[str, ...]
     fidelity: RebuildFidelity
-    missing: tuple[str, ...]
+    missing_parts: tuple[str, ...]
     digest: str
     request_ids: tuple[str, ...] = ()
 
@@ -121,14 +121,14 @@ class _TranscriptLog:
         fidelity = RebuildFidelity.PARTIAL if missing else RebuildFidelity.EXACT if exact else RebuildFidelity.CONTENT
         return RebuiltRequest(
             id=str(record["id"]),
-            at=str(record.get("timestamp") or ""),
+            timestamp=str(record.get("timestamp") or ""),
             source=str(record.get("querySource") or ""),
             session_id=str(record.get("sessionId") or ""),
             agent_id=str(record.get("agentId") or ""),
             body=body,
             betas=betas,
             fidelity=fidelity,
-            missing=tuple(missing),
+            missing_parts=tuple(missing),
             digest=str(record.get("requestDigest") or ""),
             request_ids=tuple(dict.fromkeys(self._answers.get(str(record["id"]), []))),
         )

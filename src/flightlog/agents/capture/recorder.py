@@ -43,7 +43,7 @@ class RewrittenRequest(Struct, frozen=True):
     """The body that was sent instead of the client's, and the names of what was replaced in it."""
 
     body: bytes
-    replaced: tuple[str, ...] = ()
+    replacements: tuple[str, ...] = ()
 
 
 class ServedResponse(Struct, frozen=True):
@@ -132,21 +132,21 @@ class ExchangeRecorder:
         texts = self._scrubber.clean_texts(texts)
         request = ApiRequest(
             index=index,
-            context=info.context,
+            agent_context=info.agent_context,
             method=incoming.method,
             path=texts["path"],
             headers=headers,
-            sent=_NO_BODY,
+            sent_body=_NO_BODY,
             agent_id=texts["agent"],
             session_id=texts["session"],
             model=texts["model"],
-            messages=info.messages,
+            message_count=info.message_count,
             is_compaction=info.is_compaction,
-            scrubbed=scrubbed,
+            scrubbed_fields=scrubbed,
         )
         if rewritten is None:
             return self._run_or_record_loss(lambda: self._exchanges.record_request(request, original)) or request
-        request = replace(request, replaced=rewritten.replaced)
+        request = replace(request, replacements=rewritten.replacements)
         body, _ = clean_request(self._scrubber, rewritten.body)
         return self._run_or_record_loss(lambda: self._exchanges.record_request(request, body, original)) or request
 
@@ -171,7 +171,7 @@ class ExchangeRecorder:
             encoding=encoding,
             total_ms=end.total_ms,
             notes=tuple(map(self._scrubber.clean_text, end.notes)),
-            scrubbed=("a credential",) if MARK in cleaned and cleaned != received else (),
+            scrubbed_fields=("a credential",) if MARK in cleaned and cleaned != received else (),
         )
         stored = self._exchanges.record_response(response, cleaned)
         if self._on_response is not None and not end.served:

@@ -115,16 +115,16 @@ def _make_entry(record: dict[str, Any], session: str) -> Entry:
         event=Ignored(kind),
         session=text_field(record, "sessionId") or session,
         uuid=text_field(record, "uuid"),
-        parent=text_field(record, "parentUuid") or text_field(record, "logicalParentUuid"),
+        parent_uuid=text_field(record, "parentUuid") or text_field(record, "logicalParentUuid"),
         at_ms=parse_timestamp_ms(text_field(record, "timestamp")),
         subagent=agent if is_safe(agent) else "?" if agent or sidechain else "",
-        scene=RecordContext(
+        context=RecordContext(
             text_field(record, "cwd"),
             text_field(record, "gitBranch"),
             text_field(record, "version"),
             text_field(record, "entrypoint"),
         ),
-        extra=tuple(sorted(f"{kind}.{name}" for name in record.keys() - FIELDS[kind])) if kind in FIELDS else (),
+        extra_fields=tuple(sorted(f"{kind}.{name}" for name in record.keys() - FIELDS[kind])) if kind in FIELDS else (),
     )
 
 
@@ -157,8 +157,8 @@ def _decode_reply(record: dict[str, Any]) -> AssistantReply:
         request_id=text_field(record, "requestId"),
         request_ref=text_field(record, "requestRef"),
         block_index=int_field(record, "apiBlockIndex"),
-        aborted=record.get("isAbortedMidStream") is True,
-        synthetic=text_field(message, "model") == SYNTHETIC_MODEL,
+        is_aborted=record.get("isAbortedMidStream") is True,
+        is_synthetic=text_field(message, "model") == SYNTHETIC_MODEL,
         error=error if record.get("isApiErrorMessage") is True else "",
         effort=text_field(record, "effort"),
     )
@@ -223,7 +223,7 @@ def _decode_bookkeeping(kind: str, record: dict[str, Any]) -> Event:
             return SessionSummarized(text_field(record, "leafUuid"), _title_text(text_field(record, "summary")))
         case "ai-title" | "custom-title":
             title = text_field(record, "title") or text_field(record, "aiTitle") or text_field(record, "customTitle")
-            return SessionTitled(title, by_person=kind == "custom-title")
+            return SessionTitled(title, is_user_title=kind == "custom-title")
         case "api-request":
             return RequestLogged(text_field(record, "id"))
         case _:

@@ -77,12 +77,12 @@ def _decode_tool_result(record: dict[str, Any], result: dict[str, Any], *, alone
     # The structured result belongs to the record; with several results its owner is unknown.
     detail = record.get("toolUseResult") if alone else None
     return ToolResult(
-        call_id=text_field(result, "tool_use_id"),
+        tool_call_id=text_field(result, "tool_use_id"),
         content=content,
         is_error=result.get("is_error") is True,
-        denied=_denial_reason(record),
-        agent_id=text_field(detail, "agentId") if isinstance(detail, dict) else "",
-        spilled=spilled.group(1) if spilled else "",
+        denial_reason=_denial_reason(record),
+        subagent=text_field(detail, "agentId") if isinstance(detail, dict) else "",
+        result_file=spilled.group(1) if spilled else "",
         detail=detail,
     )
 
@@ -94,7 +94,7 @@ def _decode_block(part: dict[str, Any]) -> Block:
         case "thinking":
             return Thinking(text_field(part, "thinking"))
         case "redacted_thinking":
-            return Thinking("", withheld=True)
+            return Thinking("", is_withheld=True)
         case "tool_use":
             return ToolUse(text_field(part, "id"), text_field(part, "name"), object_field(part, "input"))
         case "image":

@@ -24,7 +24,7 @@ class TranscriptCut(Struct, frozen=True):
 
     lines: int
     resume_at: str = ""
-    fresh: bool = False
+    is_fresh: bool = False
 
 
 def resume_arguments(resume_at: str) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def cut_transcript_before(lines: Sequence[bytes], uuids: Collection[str]) -> Tra
             return TranscriptCut(at + 1, str(record.get("uuid", "")))
         if record.get("isCompactSummary"):
             return TranscriptCut(at + 1)
-    return TranscriptCut(0, fresh=True)
+    return TranscriptCut(0, is_fresh=True)
 
 
 def rename_session(lines: Sequence[bytes], old: str, new: str) -> bytes:

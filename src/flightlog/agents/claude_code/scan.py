@@ -51,8 +51,8 @@ class UsageEvidence(NamedTuple):
     """Compactions, cut streams, and whether replies name requests that the session never logs."""
 
     compactions: int
-    cuts: int
-    copied: bool
+    truncated_records: int
+    has_copied_records: bool
 
 
 def find_evidence(paths: Iterable[str], *, more: bool = True) -> UsageEvidence:
@@ -133,8 +133,8 @@ class _UsageScanner:
     def scan_reader(self, file: Reader, buffer: bytearray) -> None:
         """Read block by block; what follows the last newline waits for the next scan."""
         for block in read_blocks(file, self.result.end, buffer):
-            self.result.read += block.end
-            if not block.whole:
+            self.result.bytes_read += block.end
+            if not block.is_complete:
                 self._tail(block.view, 0, block.end)
                 break
             if not self.result.end:
@@ -143,11 +143,11 @@ class _UsageScanner:
             self._look_back(block.view, block.end)
             self.result.end += block.end
         self.result.fingerprint = fingerprint_file(file, self.result.end)
-        self.result.damaged += file.damaged_spans
+        self.result.damaged_lines += file.damaged_spans
 
     def scan_view(self, view: memoryview) -> None:
         """Scan all complete lines in windows, then the incomplete one."""
-        self.result.read = len(view)
+        self.result.bytes_read = len(view)
         whole = sz.rfind(view, _NEWLINE, 0, len(view)) + 1
         if not self.result.end:
             self.result.first_ms = _first_ms(bytes(view[: min(whole, _HEAD_BYTES)]))
@@ -168,9 +168,9 @@ class _UsageScanner:
 
     def _tail(self, block: memoryview, start: int, end: int) -> None:
         """Scan a last line without newline; the next scan repeats it, so damage does not count."""
-        damaged = self.result.damaged
+        damaged = self.result.damaged_lines
         self._block(block, start, end)
-        self.result.damaged = damaged
+        self.result.damaged_lines = damaged
 
     def _block(self, block: memoryview, start: int, end: int) -> None:
         best, text = self.best, sz.Str(block)
@@ -211,7 +211,7 @@ class _UsageScanner:
                 and is_fuller(record, other)
             ):
                 best[name] = record
-        self.result.decoded += hits
+        self.result.records_decoded += hits
         self._totals(block, whole, end)
 
     def _odd_line(self, line: bytes) -> None:
@@ -223,9 +223,9 @@ class _UsageScanner:
         from flightlog.store.salvage import iter_spans  # noqa: PLC0415 - its patterns compile slowly
 
         for span in iter_spans(line):
-            inner = None if span.why else parse_object(line[span.start : span.end])
+            inner = None if span.reason else parse_object(line[span.start : span.end])
             if inner is None:
-                self.result.damaged += 1
+                self.result.damaged_lines += 1
             else:
                 self._odd_record(inner)
 
@@ -254,14 +254,14 @@ class _UsageScanner:
         """Read the client's own totals, each with the time of the record before it."""
         at = sz.find(block, _TOTALS, start, end)
         while at >= 0:
-            self.result.decoded += 1
+            self.result.records_decoded += 1
             first = sz.rfind(block, _NEWLINE, start, at) + 1 or start
             start = sz.find(block, _NEWLINE, at, end)
             if start < 0:
                 start = end
             record = parse_object(bytes(block[first:start]))
             if record is None:
-                self.result.damaged += 1
+                self.result.damaged_lines += 1
             elif text_field(record, "type") == "cost-state":
                 self._look_back(block, first)
                 totals = replace(client_totals(record), session=self.file.session, as_of_ms=self.as_of_ms)

@@ -72,7 +72,7 @@ def _iter_records(path: str, result: RecordBatch) -> Iterator[IndexedRecord]:
     try:
         offset = result.end
         for line in raw_lines(path, offset):
-            result.read += len(line)
+            result.bytes_read += len(line)
             whole = line.endswith(b"\n")
             if not line.isspace():
                 record = _decode_record(line, offset)
@@ -92,9 +92,9 @@ def _iter_records(path: str, result: RecordBatch) -> Iterator[IndexedRecord]:
 def _salvage_records(line: bytes, offset: int, result: RecordBatch) -> Iterator[IndexedRecord]:
     """Yield the undamaged records in a damaged line."""
     for span in iter_spans(line.rstrip(b"\n")):
-        record = None if span.why else _decode_record(line[span.start : span.end], offset + span.start)
+        record = None if span.reason else _decode_record(line[span.start : span.end], offset + span.start)
         if record is None:
-            result.damaged += 1
+            result.damaged_lines += 1
         else:
             yield record
 

@@ -56,16 +56,16 @@ class ResultRecord(Struct, frozen=True):
 class StreamResult(NamedTuple):
     """The end of a stream; `tokens` and `usd` are the client's own totals."""
 
-    failed: bool
+    is_error: bool
     text: str
     denials: int
-    asked: bool
+    asked_question: bool
     exit_signal: bool
     indicators: tuple[str, ...]
-    limited: bool
+    is_rate_limited: bool
     resets_at: float | None
-    tokens: int
-    usd: float | None
+    total_tokens: int
+    cost_usd: float | None
 
 
 class AgentResult(Struct, frozen=True):
@@ -166,16 +166,16 @@ def read_stream(records: Sequence[dict[str, Any]]) -> StreamResult:
     exit_signal, indicators = _read_status_block(tail)
     tools = {block.get("name") for record in records for block in _blocks(record) if block.get("type") == "tool_use"}
     return StreamResult(
-        failed=result is None or result.is_error,
+        is_error=result is None or result.is_error,
         text=text,
         denials=result.denials if result else 0,
-        asked="AskUserQuestion" in tools or tail.rstrip().endswith("?"),
+        asked_question="AskUserQuestion" in tools or tail.rstrip().endswith("?"),
         exit_signal=exit_signal,
         indicators=indicators,
-        limited=limited,
+        is_rate_limited=limited,
         resets_at=resets if resets is not None else float(limit[1]) if limit else None,
-        tokens=result.client_tokens if result else 0,
-        usd=result.cost_usd if result else None,
+        total_tokens=result.client_tokens if result else 0,
+        cost_usd=result.cost_usd if result else None,
     )
 
 

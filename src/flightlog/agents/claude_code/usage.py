@@ -20,7 +20,7 @@ def client_totals(record: dict[str, Any]) -> ClientTotals:
     """Read a `cost-state` record."""
     return ClientTotals(
         session=text_field(record, "sessionId"),
-        total_usd=_amount_or_zero(record.get("totalCostUSD")),
+        cost_usd=_amount_or_zero(record.get("totalCostUSD")),
         started_ms=int_field(record, "startTime"),
         models=model_totals(record),
     )

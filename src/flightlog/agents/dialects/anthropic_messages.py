@@ -179,11 +179,11 @@ def render_events(response: AssistantMessage) -> bytes:
 class RequestInfo(Struct, frozen=True):
     """The class of a request, and the agent, session and model that it names."""
 
-    context: RequestOrigin
+    agent_context: RequestOrigin
     agent_id: str = ""
     session_id: str = ""
     model: str = ""
-    messages: int = 0
+    message_count: int = 0
     is_compaction: bool = False
 
 

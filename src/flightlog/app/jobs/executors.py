@@ -72,7 +72,7 @@ def run_replay_job(payload: bytes) -> bytes:
     runtime = open_runtime()
     path = Path(payload.decode())
     run = service.open_run(runtime, path.parent, str(path))
-    if run.state.ended is None:
+    if run.state.end is None:
         context = service.prepare_run(runtime, lambda *_: None, permit=lambda *_: None)
         continue_run(run, context, again=bool(run.state.in_flight))
     return b""

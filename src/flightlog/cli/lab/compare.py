@@ -77,19 +77,19 @@ def compare(runs: tuple[str, ...], runs_dir: Path, *, write: bool, as_json: bool
 
 def print_analysis(analysis: "ExperimentAnalysis") -> None:
     """Print the statistics of the samples."""
-    for answer in analysis.answers:
+    for answer in analysis.questions:
         click.echo(
             make_inert(
-                f"\n{answer.name}" + (f"  (recorded: {one_line(answer.recorded, 90)})" if answer.recorded else "")
+                f"\n{answer.name}" + (f"  (recorded: {one_line(answer.recorded_action, 90)})" if answer.recorded_action else "")
             )
         )
         _print_groups(answer)
-        for against in answer.against:
+        for against in answer.comparisons:
             _print_against(against, answer)
-    if analysis.tests:
+    if analysis.test_count:
         click.echo(
-            f"\n{pluralize(analysis.tests, 'comparison')}; * marks p at or below {analysis.level:g} after "
-            f"{analysis.rule}'s correction. Intervals have {analysis.confidence:.0%} confidence.",
+            f"\n{pluralize(analysis.test_count, 'comparison')}; * marks p at or below {analysis.significance_level:g} after "
+            f"{analysis.correction}'s correction. Intervals have {analysis.confidence_level:.0%} confidence.",
             err=True,
         )
 
@@ -97,7 +97,7 @@ def print_analysis(analysis: "ExperimentAnalysis") -> None:
 def _print_divergence(root: "PathNode") -> None:
     from flightlog.lab.statistics.divergence import iter_path_lines
 
-    if len(root.places) > 1:
+    if len(root.addresses) > 1:
         click.echo("\ndivergence")
         for line in iter_path_lines(root, 90):
             click.echo(make_inert(f"  {line}"))
@@ -110,10 +110,10 @@ def _divergence_fields(root: "PathNode") -> list[dict[str, Any]]:
         {
             "first": segment.first.depth,
             "last": segment.last.depth,
-            "level": segment.level,
+            "level": segment.depth,
             "action": segment.first.action.label,
-            "sessions": segment.first.places,
-            "ends": segment.last.ends,
+            "sessions": segment.first.addresses,
+            "ends": segment.last.ended_addresses,
         }
         for segment in list_segments(root)
     ]
@@ -124,10 +124,10 @@ def _print_groups(answer: "QuestionResult") -> None:
     print_table(["group", "what", "seen", "share", "", "interval"], rows, right=(2, 3))
     for group in answer.groups:
         agree = "" if group.agreement is None else f"  agreement: {group.agreement:.0%}"
-        recorded = f"  as recorded: {_format_share(group.as_recorded)}" if group.as_recorded else ""
-        lost = f"  no response: {len(group.failed)}" if group.failed else ""
-        amounts = "".join(f"  {_format_mean(name, amount)}" for name, amount in group.amounts.items() if amount)
-        stopped = "  (stopped by --until-width)" if group.stopped else ""
+        recorded = f"  as recorded: {_format_share(group.same_as_recorded)}" if group.same_as_recorded else ""
+        lost = f"  no response: {len(group.failures)}" if group.failures else ""
+        amounts = "".join(f"  {_format_mean(name, amount)}" for name, amount in group.means.items() if amount)
+        stopped = "  (stopped by --until-width)" if group.is_stopped_early else ""
         click.echo(make_inert(f"  {group.name}: n = {group.n}{stopped}{agree}{recorded}{amounts}{lost}"))
 
 
@@ -138,7 +138,7 @@ def _group_rows(group: "GroupSummary") -> list[list[str]]:
     rows = []
     for index, share in enumerate(shares):
         interval = f"{100 * share.interval.low:.0f} to {100 * share.interval.high:.0f} %"
-        name = (one_line(share.label or share.name, 60), f"{share.hits}/{share.n}", f"{share.share:.0%}")
+        name = (one_line(share.label or share.name, 60), f"{share.count}/{share.n}", f"{share.share:.0%}")
         rows.append(["" if index else group.name, *name, draw_share_bar(share), interval])
     if len(group.actions) > 10:
         rows.append(["", f"… {pluralize(len(group.actions) - 10, 'other action')}", "", "", "", ""])
@@ -148,11 +148,11 @@ def _group_rows(group: "GroupSummary") -> list[list[str]]:
 def _print_against(against: "GroupComparison", answer: "QuestionResult") -> None:
     from flightlog.lab.statistics.report import describe_effect
 
-    click.echo(make_inert(f"  {against.group} against {against.base}: {against.verdict}"))
+    click.echo(make_inert(f"  {against.group} against {against.baseline}: {against.verdict}"))
     labels = {share.name: share.label for group in answer.groups for share in group.actions}
     for test in against.tests:
         mark = "*" if test.is_finding else " "
-        effect = f"{describe_effect(test, labels)}; {test.test}, p = {test.p:.3g}, {test.p_adjusted:.3g} after Holm"
+        effect = f"{describe_effect(test, labels)}; {test.test}, p = {test.p_value:.3g}, {test.p_value_adjusted:.3g} after Holm"
         click.echo(make_inert(f"   {mark} {one_line(effect, 240)}"))
 
 
@@ -211,7 +211,7 @@ def _lint_fields(report: "LintReport") -> dict[str, object]:
     return {
         "path": report.path,
         "findings": [
-            {"severity": finding.severity.value, "rule": finding.rule, "where": finding.where, "text": finding.text}
+            {"severity": finding.severity.value, "rule": finding.rule, "where": finding.location, "text": finding.message}
             for finding in report.findings
         ],
         "fidelity": report.fidelity,
@@ -223,11 +223,11 @@ def _print_lint(report: "LintReport", root: Path) -> None:
     click.echo(f"{make_inert(name)}: {'ok' if not report.findings else pluralize(len(report.findings), 'finding')}")
     for finding in report.findings:
         click.echo(
-            f"  {finding.severity.value:7}  {finding.rule:20}  {make_inert(finding.where)}: {make_inert(finding.text)}"
+            f"  {finding.severity.value:7}  {finding.rule:20}  {make_inert(finding.location)}: {make_inert(finding.message)}"
         )
     lost = [item for item in report.fidelity or () if item.missing_count]
     if lost:
-        rows = [[item.what, f"{item.recorded:,}", f"{item.kept:,}", item.why] for item in lost]
+        rows = [[item.element, f"{item.recorded_count:,}", f"{item.exported_count:,}", item.reason] for item in lost]
         print_table(
             ["  missing", "recorded", "kept", "reason"], [[f"  {row[0]}", *row[1:]] for row in rows], right=(1, 2)
         )

@@ -36,7 +36,7 @@ def branch_points(run: str, runs_dir: Path, *, session: int, replicate: int | No
         print_json(points)
         return
     print_table(
-        ["turn", "kind", "why"], [[str(point.turn), point.kind, make_inert(point.why)] for point in points], right=(0,)
+        ["turn", "kind", "why"], [[str(point.turn), point.kind, make_inert(point.reason)] for point in points], right=(0,)
     )
     if points:
         click.echo(f"flightlog lab replay {make_inert(run)} --session {session} --turn {points[0].turn}", err=True)
@@ -107,8 +107,8 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **argum
 def _print_turns(turns: "list[ReplayTurn]") -> None:
     rows = []
     for turn in turns:
-        tools = one_line(", ".join(turn.tools) or "-", 40) + (" (failed)" if turn.failed else "")
-        rows.append([str(turn.turn), tools, turn.why_not or "yes", one_line(turn.text, 70)])
+        tools = one_line(", ".join(turn.tools) or "-", 40) + (" (failed)" if turn.has_failed_call else "")
+        rows.append([str(turn.turn), tools, turn.blocked_reason or "yes", one_line(turn.text, 70)])
     print_table(["turn", "tools", "exact", "text"], rows, right=(0,))
 
 

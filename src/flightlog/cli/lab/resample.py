@@ -164,7 +164,7 @@ def resample_session(run: str, runs_dir: Path, *, as_json: bool, **arguments: An
 
     runtime = open_runtime(on=arguments["on"])
     store = service.open_run(runtime, runs_dir, run)
-    before = {session.name for session in store.planned_sessions()}
+    before = {session.session_dir for session in store.planned_sessions()}
     rerun_session(
         runtime,
         store,
@@ -247,10 +247,10 @@ def _merge_limits(options: Any, sweep: Any, parallel: int | None) -> Any:
 def _print_requests(listed: "list[RequestListing]") -> None:
     rows = []
     for request in listed:
-        origin = (str(request.request), str(request.turn or "-"), request.context, request.model)
+        origin = (str(request.request_index), str(request.turn or "-"), request.agent_context, request.model)
         response = one_line(", ".join(request.tools) or request.stop_reason or "no response", 40)
         result = (response, format_usd(request.cost_usd), str(request.samples or "-"), str(request.variants or "-"))
-        rows.append((*origin, str(request.messages), f"{request.bytes / 1000:,.0f}", *result))
+        rows.append((*origin, str(request.message_count), f"{request.size_bytes / 1000:,.0f}", *result))
     heads = ["request", "turn", "sender", "model", "messages", "kB", "response", "cost", "samples", "variants"]
     print_table(heads, rows, right=(0, 1, 4, 5, 7, 8, 9))
 

@@ -40,7 +40,7 @@ def collect(session: str | None, runs_dir: Path, *, as_json: bool, **arguments: 
     if as_json:
         print_json(rows)
     else:
-        print_table(["session", "run", "state"], [[row.session, row.run, row.state] for row in rows])
+        print_table(["session", "run", "state"], [[row.session, row.run_name, row.status] for row in rows])
 
 
 class RunProgress:
@@ -155,8 +155,8 @@ def _print_plan(path: Path, config: object, *, as_json: bool) -> None:
         return
     rows = []
     for session in planned:
-        prompt = one_line(config.sessions[session.index - 1].prompt, 60)
-        rows.append((session.name, session.parent or "-", session.tree_of or "baseline", prompt))
+        prompt = one_line(config.sessions[session.session_index - 1].prompt, 60)
+        rows.append((session.session_dir, session.parent_session or "-", session.tree_session or "baseline", prompt))
     click.echo(f"would run {path.name}, {pluralize(len(planned), 'session')}", err=True)
     print_table(["session", "continues", "files of", "prompt"], rows)
 

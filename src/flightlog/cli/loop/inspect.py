@@ -140,7 +140,7 @@ def insights(written: str, *, as_json: bool) -> None:
         print_json(sentences)
         return
     for insight in sentences:
-        click.echo(make_inert(f"- {one_line(insight.sentence, 400)} [{', '.join(insight.events)}]"))
+        click.echo(make_inert(f"- {one_line(insight.text, 400)} [{', '.join(insight.event_ids)}]"))
     if not sentences:
         click.echo("no insights yet: too few events")
 

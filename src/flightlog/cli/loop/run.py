@@ -105,21 +105,21 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
     question = service.open_question(runtime, written)
     if answer is None:
         fields = {
-            "question": question.question,
+            "question": question.question_id,
             "text": question.text,
             "options": question.options,
-            "safe": question.safe,
+            "safe": question.default_answer,
         }
         plain = (
-            f"{make_inert(question.text)}\n  one of: {', '.join(question.options)} (without an answer: {question.safe})"
+            f"{make_inert(question.text)}\n  one of: {', '.join(question.options)} (without an answer: {question.default_answer})"
         )
         print_json(fields) if as_json else click.echo(plain)
         return
     if answer not in question.options:
         raise Invalid(f'not an answer: "{one_line(answer, 40)}"', hint=f"one of: {', '.join(question.options)}")
-    service.send_request(runtime, written, ControlRequest("answer", question.question, answer))
-    outcome = {"session": written, "question": question.question, "answer": answer}
-    print_outcome(outcome, f"answered {question.question}: {answer}", as_json=as_json)
+    service.send_request(runtime, written, ControlRequest("answer", question.question_id, answer))
+    outcome = {"session": written, "question": question.question_id, "answer": answer}
+    print_outcome(outcome, f"answered {question.question_id}: {answer}", as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop simulate --seed 7 --count 1000")
@@ -142,7 +142,7 @@ def simulate(seed: int, count: int, mode: str, *, as_json: bool) -> int:
         simulation = run_simulation(number, safety=mode == "safety")
         if simulation.violations or count == 1:
             shown.append(simulation)
-            counts = f"{simulation.events} events\t{simulation.deaths} deaths"
+            counts = f"{simulation.events} events\t{simulation.crashes} deaths"
             line = f"seed {simulation.seed}\t{simulation.status}\t{counts}\t{simulation.digest}"
             click.echo("\n  ".join([line, *simulation.violations]), err=as_json)
     broken = sum(bool(simulation.violations) for simulation in shown)
@@ -201,11 +201,11 @@ def _print_result(state: "LoopState", directory: Path, *, as_json: bool) -> int:
     outcome = {
         "session": directory.name,
         "status": state.status,
-        "reason": state.why,
+        "reason": state.reason,
         "tasks_completed": state.completed_count,
     }
     completed = pluralize(state.completed_count, "task")
-    plain = f"{directory.name}: {state.status}, {completed} completed; {one_line(state.why, 300)}"
+    plain = f"{directory.name}: {state.status}, {completed} completed; {one_line(state.reason, 300)}"
     print_json(outcome) if as_json else click.echo(plain)
     if state.stop_signal:
         return 130
@@ -230,7 +230,7 @@ def _send_request(session: str, request: str, reason: str, *, as_json: bool) -> 
     from flightlog.loop import service
     from flightlog.loop.runner.driver import ControlRequest
 
-    if not service.send_request(open_runtime(), session, ControlRequest(request, why=reason)):
+    if not service.send_request(open_runtime(), session, ControlRequest(request, reason=reason)):
         raise Conflict(f"{session} is not running", hint=f"flightlog loop status --session {session}")
     print_outcome({"session": session, "asked": request}, f"asked {session} to {request}", as_json=as_json)
 
@@ -252,17 +252,17 @@ def _terminal_prompt() -> "Any":
     shown: set[str] = set()
 
     def ask(question: "QuestionAsked", wait_s: float) -> str | None:
-        if question.question not in shown:
-            shown.add(question.question)
+        if question.question_id not in shown:
+            shown.add(question.question_id)
             click.echo(
-                f"{make_inert(question.text)}\n  {' / '.join(question.options)}  [{question.safe}]: ",
+                f"{make_inert(question.text)}\n  {' / '.join(question.options)}  [{question.default_answer}]: ",
                 err=True,
                 nl=False,
             )
         ready, _, _ = select.select([sys.stdin], [], [], wait_s)
         if not ready:
             return None
-        text = sys.stdin.readline().strip() or question.safe
+        text = sys.stdin.readline().strip() or question.default_answer
         if text not in question.options:
             click.echo(f"  one of: {', '.join(question.options)}: ", err=True, nl=False)
             return None

@@ -104,9 +104,9 @@ def summary(*, as_json: bool) -> None:
     if as_json:
         print_json(totals)
         return
-    rows = [("ratings", str(totals.ratings)), ("average", "" if totals.average is None else f"{totals.average:.2f}")]
-    rows += [("answers", str(totals.answers)), *((f"gap: {name}", str(count)) for name, count in totals.gaps.items())]
-    rows += [(f"low: {name}", f"{average:.1f}") for name, average in totals.low_rated.items()]
+    rows = [("ratings", str(totals.ratings)), ("average", "" if totals.average_rating is None else f"{totals.average_rating:.2f}")]
+    rows += [("answers", str(totals.answers)), *((f"gap: {name}", str(count)) for name, count in totals.gaps_by_category.items())]
+    rows += [(f"low: {name}", f"{average:.1f}") for name, average in totals.low_rated_patterns.items()]
     print_table(("feedback", ""), rows)
 
 
@@ -181,8 +181,8 @@ def analyze(  # noqa: PLR0913 - options
     if as_json:
         print_json(analysis)
         return
-    counts = source.read
-    click.echo(f"session {session}: {counts.new} new, {counts.known} known, {counts.damaged} damaged", err=True)
+    counts = source.counts
+    click.echo(f"session {session}: {counts.new} new, {counts.unchanged} known, {counts.damaged_files} damaged", err=True)
     if not analyst:
         _print_analysis(analysis)
     if artifact is not None:
@@ -328,11 +328,11 @@ def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
 
     conversation = make_analyst(runtime, store, *analyst)
     reply = ask_analyst(conversation, analysis, say)
-    usd = reply.usd
+    usd = reply.cost_usd
     tell(f"\n{make_inert(reply.text)}\n")
     while sys.stdin.isatty() and (prompt := click.prompt("you", default="", show_default=False, err=True).strip()):
         reply = conversation.send_prompt(prompt, analysis)
-        usd += reply.usd
+        usd += reply.cost_usd
         tell(f"\n{make_inert(reply.text)}\n")
     click.echo(
         f"{usd:.2f} USD, saved in {reply.path}; to continue: flightlog retro --resume --analyst {analyst[0]}", err=True

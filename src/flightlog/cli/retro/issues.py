@@ -55,10 +55,10 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
             workflow.approve_clusters(store)
             published = workflow.publish_issues(store)
         board = store.load_board()
-    for line in processed.unreadable:
+    for line in processed.unreadable_drafts:
         click.echo(make_inert(f"skipped: {line}"), err=True)
-    changes: dict[str, Sequence[str]] = {"imported": processed.imported, "repeated": processed.repeated}
-    changes |= {"reopened": processed.reopened, "published": published}
+    changes: dict[str, Sequence[str]] = {"imported": processed.imported_issues, "repeated": processed.duplicate_drafts}
+    changes |= {"reopened": processed.reopened_issues, "published": published}
     summary = ", ".join(f"{len(names)} {state}" for state, names in changes.items())
     line = f"{pluralize(len(incidents), 'incident')} drafted, {summary}"
     print_outcome({**changes, "issues": board.open_issues()}, line, as_json=as_json)

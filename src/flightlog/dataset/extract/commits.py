@@ -61,7 +61,7 @@ def judgment_rows(key: str, values: Mapping[str, object], at_ms: int) -> list[An
     for field, value in values.items():
         name = f"update-{field}-{at_ms}-{key}"[:120]
         time = format_row_time(at_ms)
-        rows.append(UpdateRow(id=name, timestamp=time, of=key, field=field, value=value, rev=at_ms))
+        rows.append(UpdateRow(id=name, timestamp=time, row_id=key, field=field, value=value, rev=at_ms))
     return rows
 
 
@@ -91,8 +91,8 @@ def _commit_row(commit: Commit, maker: Maker | None, before_ms: int | None) -> C
 
 def _commit_calls(turn: Turn) -> Iterable[ToolCall]:
     for step in turn.steps:
-        for call in step.calls:
-            arguments = call.ran_input or call.input
+        for call in step.tool_calls:
+            arguments = call.executed_input or call.input
             command = arguments.get("command") or arguments.get("cmd")
             if isinstance(command, str) and "commit" in command and not call.is_error:
                 yield call

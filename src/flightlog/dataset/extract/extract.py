@@ -100,8 +100,8 @@ def search_values(
     for file in recording.files:
         before = known.get(file.path, SearchProgress())
         before = before if before.end <= file.size else SearchProgress()
-        redactor.collect_values(line for offset in before.places for line in islice(raw_lines(file.path, offset), 1))
-        end, offsets = before.end, list(before.places)
+        redactor.collect_values(line for offset in before.offsets for line in islice(raw_lines(file.path, offset), 1))
+        end, offsets = before.end, list(before.offsets)
         lines = raw_lines(file.path, before.end)
         while batch := list(islice(lines, _BATCH_LINES)):
             growth = redactor.redactor.known.growth
@@ -129,7 +129,7 @@ def subagent_progress(
     session = window.session
     sizes = {file.subagent: file.size for file in recording.files if file.subagent}
     tools = {
-        subagent.id: sorted({call.name for turn in subagent.turns for step in turn.steps for call in step.calls})
+        subagent.id: sorted({call.name for turn in subagent.turns for step in turn.steps for call in step.tool_calls})
         for subagent in session.subagents
     }
     subagents = dict(progress.subagents)
@@ -176,16 +176,16 @@ class ExtractResult(Struct, frozen=True):
     rows: int = 0
     secrets: int = 0
     personal: int = 0
-    turns_told: int = 0
-    records_read: int = 0
+    turn_count: int = 0
+    record_count: int = 0
     shard: str = ""
 
 
 def capture_session(context: ExtractContext, recording: SessionFiles) -> ExtractResult:
     """Write the rows that are new since the last extraction of a session."""
     known = recall_session(context.dirs.state_dir, recording.session)
-    restarted = SessionProgress(shards=known.shards, searched=known.searched)
-    progress = known if known.words == context.options.words else restarted
+    restarted = SessionProgress(shards=known.shards, searches=known.searches)
+    progress = known if known.has_words == context.options.words else restarted
     window = read_window(context.archive, recording, progress)
     if window is None:
         progress, window = restarted, read_window(context.archive, recording, restarted)
@@ -196,10 +196,10 @@ def capture_session(context: ExtractContext, recording: SessionFiles) -> Extract
 def capture_whole_session(context: ExtractContext, recording: SessionFiles, dataset: DatasetReader) -> ExtractResult:
     """Read a whole session and write the rows that the dataset lacks."""
     known = recall_session(context.dirs.state_dir, recording.session)
-    unchanged = known.stamp == stamp_of(recording) and known.words == context.options.words
+    unchanged = known.file_stamp == stamp_of(recording) and known.has_words == context.options.words
     if unchanged and _is_captured(dataset, known, recording.session):
         return ExtractResult(recording.session)
-    progress = SessionProgress(shards=known.shards, searched=known.searched)
+    progress = SessionProgress(shards=known.shards, searches=known.searches)
     window = read_window(context.archive, recording, progress)
     assert window is not None, "a session can always be read from its start"
     return _write_rows(context, recording, progress, window, dataset)
@@ -225,16 +225,16 @@ def _write_rows(
     dataset: DatasetReader | None = None,
 ) -> ExtractResult:
     dirs, redactor, options = context.dirs, context.redactor, context.options
-    searched = search_values(recording, progress.searched, redactor)
+    searched = search_values(recording, progress.searches, redactor)
     forgotten = dataset.forgotten if dataset is not None else read_tombstones(dirs.tracked_dir)
     is_forgotten = forgotten.covers_row({"kind": "session", "session": recording.session})
     if is_forgotten or (not window.session.turns and not window.session.subagents):
-        return ExtractResult(recording.session, records_read=window.records)
+        return ExtractResult(recording.session, record_count=window.records)
     subagents = subagent_progress(window, progress, recording)
     permitted = permitted_rows(_build_rows(dirs, window, progress, subagents), redactor, words=options.words)
     stripped = (replace(row, value=forgotten.strip_row(row.value)) for row in permitted)
     redacted = [row for row in stripped if not forgotten.covers_row(row.value)]
-    new = [row for row in redacted if _is_fresh(row.value, progress.written, dataset)]
+    new = [row for row in redacted if _is_fresh(row.value, progress.row_digests, dataset)]
     rows, fresh = values_of(redacted), values_of(new)
     path = write_shard(dirs, short_session_id(recording.session), fresh, progress.shards, redactor) if fresh else None
     if fresh and options.local_cache:
@@ -242,10 +242,10 @@ def _write_rows(
     after = replace(
         _next_progress(context, window, progress, rows, recording),
         subagents=subagents,
-        stamp=stamp_of(recording),
-        words=options.words,
+        file_stamp=stamp_of(recording),
+        has_words=options.words,
         shards=progress.shards + bool(fresh),
-        searched=searched,
+        searches=searched,
         rev=max((rev_of(row) for row in rows if row["kind"] == "session"), default=progress.rev),
     )
     remember_session(dirs.state_dir, recording.session, after)
@@ -254,8 +254,8 @@ def _write_rows(
         rows=len(fresh),
         secrets=sum(row.secrets for row in new),
         personal=sum(row.personal for row in new),
-        turns_told=len(window.session.turns),
-        records_read=window.records,
+        turn_count=len(window.session.turns),
+        record_count=window.records,
         shard=path.name if path else "",
     )
 
@@ -277,7 +277,7 @@ def _build_rows(
         for turn in subagent.turns
         for action in action_rows(session, turn, top, subagent.id)
     ]
-    agents = {name: (subagent.began_ms, subagent.agent) for name, subagent in subagents.items()}
+    agents = {name: (subagent.started_ms, subagent.agent) for name, subagent in subagents.items()}
     orchestration = orchestration_row(
         session.id, agents, (tool for subagent in subagents.values() for tool in subagent.tools)
     )
@@ -315,20 +315,20 @@ def _next_progress(
     """Return the progress of turns: hashes of rows that may change, and where to continue."""
     written = {key_of(row): _hash_row(row) for row in rows}
     start_of_next = next_window_start(window, recording)
-    subagents = {key: digest for key, digest in progress.written.items() if key.startswith("action:")}
+    subagents = {key: digest for key, digest in progress.row_digests.items() if key.startswith("action:")}
     if start_of_next is None:
-        return replace(progress, written={**subagents, **written})
+        return replace(progress, row_digests={**subagents, **written})
     before = sum_session(window, progress.before, window.closed_turns, str(context.dirs.repository.top))
     names = [name for row in rows if row["kind"] == "session" for name in row["commits"]]
     before = replace(before, commits=names, title=context.redactor.redactor.redact_string(before.title))
     open_rows = {key: written[key] for key in map(key_of, _open_rows(window, rows))}
     path, start, uuid = start_of_next
-    return replace(progress, path=path, start=start, uuid=uuid, before=before, written=open_rows)
+    return replace(progress, path=path, start=start, uuid=uuid, before=before, row_digests=open_rows)
 
 
 def _open_rows(window: SessionWindow, rows: Sequence[Row]) -> Iterable[Row]:
     """Yield the rows that may change: those of open turns, of subagents, and of the session."""
-    calls = {f"action-{call.id}" for turn in window.open_turns for step in turn.steps for call in step.calls}
+    calls = {f"action-{call.id}" for turn in window.open_turns for step in turn.steps for call in step.tool_calls}
     uuids = {turn.uuid for turn in window.open_turns}
     for row in rows:
         match row["kind"]:

@@ -140,9 +140,9 @@ class SyncReport(Struct, frozen=True):
     sessions: int
     rows: int
     shards: tuple[str, ...]
-    imported: int
-    words: bool
-    prepared: int = 0
+    imported_rows: int
+    has_words: bool
+    prepared_files: int = 0
     secrets: int = 0
     personal: int = 0
 
@@ -172,9 +172,9 @@ def sync_dataset(context: ExtractContext, recordings: Iterable[SessionFiles], de
 def _search_session(context: ExtractContext, recording: SessionFiles) -> None:
     """Learn the private values of a session, and save the progress of the search."""
     known = recall_session(context.dirs.state_dir, recording.session)
-    searched = search_values(recording, known.searched, context.redactor)
-    if searched != known.searched:
-        remember_session(context.dirs.state_dir, recording.session, replace(known, searched=searched))
+    searched = search_values(recording, known.searches, context.redactor)
+    if searched != known.searches:
+        remember_session(context.dirs.state_dir, recording.session, replace(known, searches=searched))
 
 
 def _write_cache(dirs: DatasetDirs) -> None:

@@ -55,7 +55,7 @@ class EarlierTurns(Struct, frozen=True):
     chats: int = 0
     steps: int = 0
     actions: int = 0
-    failed: int = 0
+    failed_actions: int = 0
     compactions: int = 0
     tools: dict[str, int] = {}
     files: list[str] = []
@@ -76,7 +76,7 @@ def action_rows(session: Session, turn: Turn, top: str, subagent: str = "") -> I
     """Yield a row for each tool call of a turn."""
     chat_id = "" if subagent else chat_name(session.id, uuid_of(turn), turn.at_ms)
     for step in turn.steps:
-        for call in step.calls:
+        for call in step.tool_calls:
             yield _action_row(session, step, call, top, (chat_id, subagent))
 
 
@@ -101,8 +101,8 @@ def session_row(session: Session, total: EarlierTurns, subagents: Sequence[Subag
         duration_seconds=(ended - (started or ended)) / 1000,
         steps=total.steps,
         actions=total.actions + sum(agent.actions for agent in subagents),
-        failed_actions=total.failed,
-        sub_agents=sum(not agent.warmup for agent in subagents),
+        failed_actions=total.failed_actions,
+        sub_agents=sum(not agent.is_warmup for agent in subagents),
         compactions=total.compactions,
         tools_used=dict(sorted(total.tools.items())),
         files_modified=total.files[:FILES_MAX],
@@ -125,7 +125,7 @@ def add_turns(before: EarlierTurns, turns: Iterable[Turn], top: str) -> EarlierT
             steps += 1
             models.add(step.model)
             cost += step.cost.usd or 0.0
-            for call in step.calls:
+            for call in step.tool_calls:
                 calls, failed = calls + 1, failed + call.is_error
                 tools[call.name] += 1
                 if changed_file(call) and not call.is_error:
@@ -135,7 +135,7 @@ def add_turns(before: EarlierTurns, turns: Iterable[Turn], top: str) -> EarlierT
         chats=before.chats + chats,
         steps=before.steps + steps,
         actions=before.actions + calls,
-        failed=before.failed + failed,
+        failed_actions=before.failed_actions + failed,
         compactions=before.compactions + compactions,
         tools=dict(tools),
         files=list(files)[:FILES_MAX],
@@ -148,7 +148,7 @@ def step_usage(step: Step, model: str) -> StepUsage:
     """Return a response's tokens, and its model if it is not `model`."""
     usage = step.usage
     name = step.message_id or step.request_id
-    tokens = (usage.input, usage.output, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h)
+    tokens = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_5m_tokens, usage.cache_write_1h_tokens)
     return StepUsage(name, *tokens, "" if step.model == model else step.model)
 
 
@@ -169,7 +169,7 @@ def with_commits(row: AnyRow, commits: Iterable[str]) -> AnyRow:
 def turn_end_ms(turn: Turn) -> int:
     """Return the time of the last event of a turn."""
     times = [turn.at_ms or 0, *(item.at_ms or 0 for item in turn.items)]
-    times += [call.ended_ms or call.started_ms or 0 for step in turn.steps for call in step.calls]
+    times += [call.ended_ms or call.started_ms or 0 for step in turn.steps for call in step.tool_calls]
     return max(times)
 
 
@@ -184,7 +184,7 @@ def action_type(tool: str) -> str:
 
 
 def _chat_row(session: Session, turn: Turn, top: str) -> ChatRow:
-    calls = [call for step in turn.steps for call in step.calls]
+    calls = [call for step in turn.steps for call in step.tool_calls]
     files = [relative_path(name, top) for name in map(_call_file, calls) if name]
     modified = [relative_path(name, top) for name in map(changed_file, calls) if name]
     prompt = turn.text
@@ -203,16 +203,16 @@ def _chat_row(session: Session, turn: Turn, top: str) -> ChatRow:
         uuid=uuid_of(turn),
         rev=max(turn_end_ms(turn) - (turn.at_ms or 0), 0),
         model=model,
-        by=_BY.get(turn.kind, "client") if turn.kind else "client",
+        prompt_source=_BY.get(turn.kind, "client") if turn.kind else "client",
         files_modified=list(dict.fromkeys(modified))[:FILES_MAX],
         steps=[step_usage(step, model) for step in turn.steps],
-        rewound=turn.rewound,
+        is_rewound=turn.is_rewound,
     )
 
 
 def _action_row(session: Session, step: Step, call: ToolCall, top: str, thread: tuple[str, str]) -> ActionRow:
     started, ended = call.started_ms or step.at_ms or 0, call.ended_ms or 0
-    target, target_chars = _call_target(call.ran_input or call.input, top)
+    target, target_chars = _call_target(call.executed_input or call.input, top)
     return ActionRow(
         id=f"action-{call.id}",
         timestamp=format_row_time(started),
@@ -223,7 +223,7 @@ def _action_row(session: Session, step: Step, call: ToolCall, top: str, thread: 
         tool=call.name,
         chat_id=thread[0],
         subagent=thread[1],
-        success=None if call.result is None else not (call.is_error or call.denied),
+        success=None if call.result is None else not (call.is_error or call.denial_reason),
         duration_ms=max(ended - started, 0) if ended else 0,
         result_chars=len(call.output) if call.is_error else 0,
         result_summary=call.output if call.is_error else "",
@@ -240,14 +240,14 @@ def _call_target(arguments: dict[str, Any], top: str) -> tuple[str | None, int]:
 
 
 def _call_file(call: ToolCall) -> str:
-    arguments = call.ran_input or call.input
+    arguments = call.executed_input or call.input
     value = arguments.get("file_path") or arguments.get("notebook_path")
     return value if isinstance(value, str) else ""
 
 
 def subagents_by_id(session: Session) -> dict[str, tuple[int, SubagentUsage]]:
     """Return start time and usage of each subagent of a session."""
-    calls = [(turn, call) for turn in session.turns for step in turn.steps for call in step.calls]
+    calls = [(turn, call) for turn in session.turns for step in turn.steps for call in step.tool_calls]
     chats = {call.id: chat_name(session.id, uuid_of(turn), turn.at_ms) for turn, call in calls}
     failed = {call.id for _, call in calls if call.is_error}
     return {
@@ -282,7 +282,7 @@ def orchestration_row(
         total_tools_used=sum(agent.actions for agent in agents),
         unique_tools=len(set(tool_names)),
         total_duration_ms=sum(agent.duration_ms for agent in agents),
-        success_rate=round(100 * sum(agent.succeeded for agent in agents) / len(agents), 1),
+        success_rate=round(100 * sum(agent.is_success for agent in agents) / len(agents), 1),
         batches=[_build_batch(group) for group in groups],
         agents=agents,
     )
@@ -294,7 +294,7 @@ def _build_batch(group: list[tuple[int, SubagentUsage]]) -> AgentBatch:
         execution_type="parallel" if len(group) > 1 else "sequential",
         agent_count=len(group),
         duration_ms=max(ends) - group[0][0],
-        all_succeeded=all(agent.succeeded for _, agent in group),
+        all_succeeded=all(agent.is_success for _, agent in group),
         agent_ids=[agent.id for _, agent in group],
     )
 
@@ -308,13 +308,13 @@ def _subagent_usage(subagent: Subagent, chats: Mapping[str, str], failed: set[st
         id=subagent.id,
         model=model,
         agent_type=subagent.agent_type,
-        chat_id=chats.get(subagent.call_id, ""),
+        chat_id=chats.get(subagent.tool_call_id, ""),
         started_at=format_row_time(started_ms),
         duration_ms=max(ended_ms - started_ms, 0),
-        actions=sum(len(step.calls) for step in steps),
+        actions=sum(len(step.tool_calls) for step in steps),
         cost_usd=round(sum(step.cost.usd or 0.0 for step in steps), 6),
-        warmup=subagent.warmup,
-        succeeded=subagent.call_id not in failed,
+        is_warmup=subagent.is_warmup,
+        is_success=subagent.tool_call_id not in failed,
         steps=[step_usage(step, model) for step in steps],
     )
 

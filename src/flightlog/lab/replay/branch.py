@@ -62,8 +62,8 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     count: int = 1
     allow_drift: bool = False
     continue_sessions: bool = False
-    verify: tuple[str, ...] = ()
-    cursor: bool = False
+    verify_commands: tuple[str, ...] = ()
+    uses_cursor: bool = False
 
 
 def prepare_branch(
@@ -76,7 +76,7 @@ def prepare_branch(
     path, number = where
     # The branch copies the source's configuration and counts as the person's own from then on.
     environment.permit(source.config, source.path, source.config_digest)
-    if environment.means is IsolationMode.NONE and options.count > 1:
+    if environment.isolation_mode is IsolationMode.NONE and options.count > 1:
         raise Invalid("several branches need mount namespaces, which are not available", hint="replay one at a time")
     if not Path(source.config.work_dir).is_dir():
         hint = "create it, empty, at that path"
@@ -84,14 +84,14 @@ def prepare_branch(
     config, runtime = _branch_config(source.config, point, options, path.name), environment.runtime
     run = create_run(path, config, now=runtime.clock.timestamp, new_id=runtime.new_id, remember=environment.remember)
     contents = {TRANSCRIPT: b"".join(point.transcript)}
-    contents |= {REQUEST: point.body, AFTER: point.after} if point.body else {}
-    contents |= {SERVED: point.served} if options.cursor else {}
+    contents |= {REQUEST: point.body, AFTER: point.following} if point.body else {}
+    contents |= {SERVED: point.served_responses} if options.uses_cursor else {}
     for name, data in contents.items():
         replace_file(resolve_inside(path, f"{SOURCE}/{name}"), data)
     created = BranchCreated(
         source_run=source.name,
-        source_session=point.session.index,
-        source_dir=point.session.name,
+        source_session=point.session.session_index,
+        source_session_dir=point.session.session_dir,
         source_session_id=point.session_id,
         turn=point.turn,
         number=number,
@@ -100,14 +100,14 @@ def prepare_branch(
         replicate=point.session.replicate,
         prompt=options.prompt,
         resume_at=point.cut.resume_at,
-        fresh=point.cut.fresh,
+        is_fresh=point.cut.is_fresh,
         allow_drift=options.allow_drift,
-        request=point.request,
+        request_index=point.request_index,
         betas=point.betas,
         effects=point.effects,
-        scrubbed=point.scrubbed,
-        rebuilt=point.rebuilt,
-        cursor=options.cursor,
+        is_scrubbed=point.is_scrubbed,
+        rebuilt_fidelity=point.rebuilt_fidelity,
+        uses_cursor=options.uses_cursor,
     )
     run.append(created, durable=True)
     return run
@@ -120,7 +120,7 @@ def restored_work_tree(run: RunStore, environment: RunEnvironment) -> Iterator[P
     Files that snapshots leave out keep their present content. Without a mount namespace the work
     directory itself is used, and restored at the end.
     """
-    if environment.means is IsolationMode.NONE:
+    if environment.isolation_mode is IsolationMode.NONE:
         with work_in_place(run, environment) as work_dir:
             _restore_branch_tree(run, environment, work_dir)
             yield work_dir
@@ -155,7 +155,7 @@ def remove_placed_transcripts(context: RunContext) -> None:
     for attempts in context.run.state.attempts.values():
         for attempt in attempts:
             names = {attempt.session_id, _transcript_id(context.run, attempt.number)}
-            for name in names if attempt.ended is not None else ():
+            for name in names if attempt.end is not None else ():
                 remove_stale(transcript_file(folder, name))
                 remove_tree(folder / name)
 
@@ -174,8 +174,8 @@ class Branch:
         the recorded context in their requests. Places files for the agent. Raises Conflict if the
         branch cannot be compared with the recording and may not drift.
         """
-        if start.planned.index == 1:
-            if self._branch.cursor:
+        if start.planned.session_index == 1:
+            if self._branch.uses_cursor:
                 return self._cursor_start(context, start)
             return self._resumed_start(context, start)
         return replace(start, rewrite=self._follower_rewriter(context)) if start.parent is not None else start
@@ -194,7 +194,7 @@ class Branch:
     def _resumed_start(self, context: RunContext, start: SessionStart) -> SessionStart:
         run, branch = context.run, self._branch
         transcript = self._write_source_transcript(run)
-        if not branch.fresh:
+        if not branch.is_fresh:
             session_id, folder = _transcript_id(run, start.attempt), transcript_dir(context)
             renamed = rename_session(transcript.splitlines(keepends=True), branch.source_session_id, session_id)
             ensure_dir(folder)
@@ -223,10 +223,10 @@ class Branch:
         recorded = self._recorded
 
         def rewrite(request: RequestInfo, incoming: IncomingRequest) -> RewrittenRequest | None:
-            if recorded is None or request.context is RequestOrigin.SIDE:
+            if recorded is None or request.agent_context is RequestOrigin.SIDE:
                 return None
             spliced = recorded.splice_context(msgspec.json.decode(incoming.body), compacts=True)
-            return RewrittenRequest(spliced.data, spliced.replaced) if spliced else None
+            return RewrittenRequest(spliced.data, spliced.replacements) if spliced else None
 
         return rewrite
 
@@ -240,12 +240,12 @@ def _context_rewriter(check: "_FirstRequestCheck", recorded: RecordedContext) ->
     """Put the recorded context into every request; certify the first one before it is sent."""
 
     def rewrite(request: RequestInfo, incoming: IncomingRequest) -> RewrittenRequest | None:
-        if request.context is RequestOrigin.SIDE:
+        if request.agent_context is RequestOrigin.SIDE:
             return None
         spliced = recorded.splice_context(msgspec.json.decode(incoming.body), compacts=request.is_compaction)
-        if request.context is RequestOrigin.MAIN or check.is_done:
+        if request.agent_context is RequestOrigin.MAIN or check.is_done:
             check.check_first(spliced, incoming)
-        return RewrittenRequest(spliced.data, spliced.replaced) if spliced else None
+        return RewrittenRequest(spliced.data, spliced.replacements) if spliced else None
 
     return rewrite
 
@@ -276,12 +276,12 @@ class _FirstRequestCheck:
             betas=incoming.headers.get("anthropic-beta", ""),
             recorded_betas=branch.betas,
             tools=self._available_tools(),
-            scrubbed=("a credential",) if branch.scrubbed else (),
-            rebuilt=branch.rebuilt,
+            scrubbed_fields=("a credential",) if branch.is_scrubbed else (),
+            rebuilt_fidelity=branch.rebuilt_fidelity,
         )
-        method = certificate.FRESH if branch.fresh else certificate.SPLICED
-        method = certificate.CURSOR if branch.cursor else method
-        return certify_request(self._recorded, spliced, facts, method + (certificate.REBUILT if branch.rebuilt else ""))
+        method = certificate.FRESH if branch.is_fresh else certificate.SPLICED
+        method = certificate.CURSOR if branch.uses_cursor else method
+        return certify_request(self._recorded, spliced, facts, method + (certificate.REBUILT if branch.rebuilt_fidelity else ""))
 
     def _available_tools(self) -> frozenset[str]:
         """Return the tools that the client announces in its first record, if any."""
@@ -298,7 +298,7 @@ class _FirstRequestCheck:
 def _record_certificate(context: RunContext, attempt: int, branch: BranchCreated, result: Certificate) -> None:
     """Write the certificate to the journal; raise Conflict if the branch drifted and may not."""
     refused = result.verdict == DIFFERS and not branch.allow_drift
-    facts = (result.verdict, result.method, result.first_difference, result.replaced, refused)
+    facts = (result.verdict, result.method, result.first_difference, result.replacements, refused)
     context.run.append(BranchCertified("session_01", attempt, *facts), durable=True)
     _raise_if_drifted(result, branch)
 
@@ -311,21 +311,21 @@ def _raise_if_drifted(result: Certificate, branch: BranchCreated) -> None:
 
 def _branch_config(config: RunConfig, point: BranchPoint, options: ReplayOptions, name: str) -> RunConfig:
     """Return the source's settings for the replayed sessions, without the commands around them."""
-    first = replace(config.sessions[point.session.index - 1], session_index=1, count=1, fork_from=None)
+    first = replace(config.sessions[point.session.session_index - 1], session_index=1, count=1, fork_from=None)
     sessions = [first]
     if options.continue_sessions:
-        later = config.sessions[point.session.index :]
-        sessions += [_shift_session(session, point.session.index - 1) for session in later]
+        later = config.sessions[point.session.session_index :]
+        sessions += [_shift_session(session, point.session.session_index - 1) for session in later]
     return replace(
         config,
         run_name=name,
-        capture_api_requests=config.capture_api_requests or bool(point.rebuilt),
+        capture_api_requests=config.capture_api_requests or bool(point.rebuilt_fidelity),
         sessions=tuple(sessions),
         tags=tuple(dict.fromkeys((*config.tags, "replay"))),
         memory_file=None,
         pre_run_commands=(),
         post_run_commands=(),
-        verifiers=(*config.verifiers, *(VerifierConfig(command, name=command) for command in options.verify)),
+        verifiers=(*config.verifiers, *(VerifierConfig(command, name=command) for command in options.verify_commands)),
     )
 
 

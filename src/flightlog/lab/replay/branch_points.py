@@ -43,8 +43,8 @@ class BranchEstimate(Struct, frozen=True):
     """
 
     steps: int
-    cached_usd: float | None
-    uncached_usd: float | None
+    cached_cost_usd: float | None
+    uncached_cost_usd: float | None
     context_tokens: int
 
 
@@ -56,7 +56,7 @@ def estimate_branch(steps: Sequence[Step], turn: int) -> BranchEstimate:
     if cached is None:
         return BranchEstimate(len(rest), None, None, rest[0].usage.prompt if rest else 0)
     first = rest[0]
-    uncached = price(first.model, Usage(cache_write_5m=first.usage.prompt, output=first.usage.output), first.at_ms).usd
+    uncached = price(first.model, Usage(cache_write_5m_tokens=first.usage.prompt, output_tokens=first.usage.output_tokens), first.at_ms).usd
     surcharge = max((uncached or 0.0) - (first.cost.usd or 0.0), 0.0)
     return BranchEstimate(len(rest), cached, cached + surcharge, first.usage.prompt)
 
@@ -64,13 +64,13 @@ def estimate_branch(steps: Sequence[Step], turn: int) -> BranchEstimate:
 def iter_side_effects(steps: Iterable[tuple[int, Step]], work_dir: str) -> Iterator[SideEffect]:
     """Yield the effects of `steps`, each with its turn, outside of the work directory."""
     for turn, step in steps:
-        for call in step.calls:
+        for call in step.tool_calls:
             for kind, what in _side_effects_of_call(call, work_dir):
                 yield SideEffect(turn, kind, what[:_WHAT_CHARS_MAX])
 
 
 def _side_effects_of_call(call: ToolCall, work_dir: str) -> Iterator[tuple[str, str]]:
-    arguments = call.ran_input or call.input
+    arguments = call.executed_input or call.input
     if call.name in _WRITES:
         path = str(arguments.get("file_path") or arguments.get("notebook_path") or "")
         if path.startswith("/") and not PurePosixPath(path).is_relative_to(work_dir):
@@ -93,7 +93,7 @@ class BranchSuggestion(Struct, frozen=True):
 
     turn: int
     kind: str
-    why: str
+    reason: str
 
 
 Written = tuple[int, str, str]  # turn, path, object id after it ("" if deleted)
@@ -106,8 +106,8 @@ def branch_points(steps: Sequence[Step], written: Iterable[Written]) -> list[Bra
 
 def _find_failures(steps: Sequence[Step]) -> Iterator[BranchSuggestion]:
     for turn, step in enumerate(steps, 1):
-        for call in step.calls:
-            if call.denied:
+        for call in step.tool_calls:
+            if call.denial_reason:
                 yield BranchSuggestion(turn, "denied", f"{call.name} was not allowed: {_shorten_input(call)}")
             elif call.is_error:
                 first_line = next(iter(call.output.splitlines()), "")
@@ -125,7 +125,7 @@ def _find_loops(steps: Sequence[Step]) -> Iterator[BranchSuggestion]:
             length += 1
             continue
         if length >= LOOP_FROM:
-            names = ", ".join(call.name for call in steps[first - 1].calls)
+            names = ", ".join(call.name for call in steps[first - 1].tool_calls)
             yield BranchSuggestion(first, "loop", f"{names}: the same {length} times, turns {first} to {turn - 1}")
         first, length = turn, 1
 
@@ -147,7 +147,7 @@ def _find_reverts(written: Iterable[Written]) -> Iterator[BranchSuggestion]:
 
 
 def _call_signatures(step: Step) -> tuple[tuple[str, str], ...]:
-    return tuple((call.name, str(call.input)) for call in step.calls)
+    return tuple((call.name, str(call.input)) for call in step.tool_calls)
 
 
 def _shorten_input(call: ToolCall) -> str:

@@ -41,7 +41,7 @@ class Certificate(Struct, frozen=True):
     verdict: str
     method: str
     first_difference: str = ""
-    replaced: tuple[str, ...] = ()
+    replacements: tuple[str, ...] = ()
 
 
 class RequestFacts(Struct, frozen=True):
@@ -50,8 +50,8 @@ class RequestFacts(Struct, frozen=True):
     betas: str = ""
     recorded_betas: str = ""
     tools: frozenset[str] = frozenset()
-    scrubbed: Collection[str] = ()
-    rebuilt: str = ""
+    scrubbed_fields: Collection[str] = ()
+    rebuilt_fidelity: str = ""
 
 
 def certify_request(
@@ -62,21 +62,21 @@ def certify_request(
         return Certificate(DIFFERS, method, "the branch point is not in the client's first request")
     first = _first_difference(context, spliced, facts)
     verdict = DIFFERS if first else (PROMPTED if context.prompt else EXACT)
-    return Certificate(verdict, method, first, spliced.replaced)
+    return Certificate(verdict, method, first, spliced.replacements)
 
 
 def _first_difference(context: RecordedContext, spliced: RewrittenBody, facts: RequestFacts) -> str:
     sent = _without_prompt(spliced.body, context.prompt)
-    if facts.rebuilt:
+    if facts.rebuilt_fidelity:
         # A transcript records neither; both only identify the caller and the transport.
         sent = {key: value for key, value in sent.items() if key != "stream"}
         sent["system"] = [block for block in sent.get("system") or () if not is_billing(block)]
     difference = next(find_differences(sent, context.recorded, ignored={"metadata"}), "")
     if difference:
         return difference
-    if facts.rebuilt not in {"", "exact"}:
+    if facts.rebuilt_fidelity not in {"", "exact"}:
         return "the recorded request is rebuilt, and its digest does not confirm all of it"
-    if facts.scrubbed:
+    if facts.scrubbed_fields:
         return "the recorded request holds a credential that was scrubbed"
     if facts.recorded_betas and facts.betas != facts.recorded_betas:
         return "header anthropic-beta"
@@ -107,10 +107,10 @@ def replay_meta(state: RunState) -> dict[str, Any]:
         "source_run": branch.source_run,
         "source_run_dir": f"../{branch.source_run}",
         "source_session_index": branch.source_session,
-        "source_session_dir": branch.source_dir,
+        "source_session_dir": branch.source_session_dir,
         "source_replicate": branch.replicate or None,
         "source_session_id": branch.source_session_id,
-        "source_request_index": branch.request or None,
+        "source_request_index": branch.request_index or None,
         "replay_turn_index": branch.turn,
         "replay_count": branch.count,
         "replay_number": branch.number,
@@ -119,7 +119,7 @@ def replay_meta(state: RunState) -> dict[str, Any]:
         "shadow_git_reset_tag": branch.tree,
         "created_at": state.started_at or None,
         "prefix": {
-            "trajectory": f"../{branch.source_run}/{branch.source_dir}/trajectory.json",
+            "trajectory": f"../{branch.source_run}/{branch.source_session_dir}/trajectory.json",
             "turns": branch.turn - 1,
             "transcript": "session_01/source_transcript_truncated.jsonl",
         },
@@ -139,8 +139,8 @@ def certificate_fields(state: RunState) -> dict[str, Any] | None:
         "verdict": certified.verdict,
         "method": certified.method,
         "first_difference": certified.first_difference or None,
-        "replaced": list(certified.replaced),
-        "refused": certified.refused,
+        "replaced": list(certified.replacements),
+        "refused": certified.is_refused,
     }
 
 
@@ -152,17 +152,17 @@ def trim_to_branch(bundle: TrajectoryBundle, branch: BranchCreated) -> Trajector
     """Return the trajectories without the steps copied from the source and without the marker."""
     main = bundle.documents[MAIN]
     steps = list(main.steps)
-    if branch.cursor:
+    if branch.uses_cursor:
         # The agent started over, so everything before its first own response belongs to the source.
         own = (index for index, step in enumerate(steps) if step.source == "agent" and not step.is_copied_context)
         steps = steps[next(own, 0) :]
     own_steps = [step for candidate in steps if (step := _own_step(candidate)) is not None]
     if not any(step.source == "agent" for step in own_steps):
         own_steps = own_steps or main.steps[-1:]
-    source = f"{branch.source_run}/{branch.source_dir}"
+    source = f"{branch.source_run}/{branch.source_session_dir}"
     notes = f"Continues at turn {branch.turn} of {source}, which has the steps before it."
     extra = main.extra if isinstance(main.extra, dict) else {}
-    origin = {"source_run": branch.source_run, "source_session": branch.source_dir, "source_turn": branch.turn}
+    origin = {"source_run": branch.source_run, "source_session": branch.source_session_dir, "source_turn": branch.turn}
     sums = main.final_metrics
     made = replace(
         main,

@@ -154,7 +154,7 @@ class RewrittenBody(Struct, frozen=True):
     """A request as it is sent, and every place where the client's own differed."""
 
     body: dict[str, Any]
-    replaced: tuple[str, ...]
+    replacements: tuple[str, ...]
 
     @property
     def data(self) -> bytes:
@@ -280,7 +280,7 @@ class RecordedAnswer(Struct, frozen=True):
     """One recorded answer; `asked` identifies the request of a subagent ("" in the main thread)."""
 
     subagent: str
-    asked: str
+    request_digest: str
     status: int
     headers: dict[str, str]
     body: bytes
@@ -303,7 +303,7 @@ class RecordedAnswers:
             (
                 candidate
                 for candidate in self._remaining
-                if candidate.subagent == subagent.value and candidate.asked == key
+                if candidate.subagent == subagent.value and candidate.request_digest == key
             ),
             None,
         )
@@ -335,12 +335,12 @@ class RecordedAnswerServer:
     ) -> RewrittenRequest | ServedResponse | None:
         """Return the recorded answer, or the request to send."""
         body = msgspec.json.decode(incoming.body)
-        answer = self._cursor.pop_answer(request.context, body)
+        answer = self._cursor.pop_answer(request.agent_context, body)
         if answer is not None:
             return ServedResponse(answer.status, answer.headers, answer.body)
-        if request.context is not Lane.MAIN:
+        if request.agent_context is not Lane.MAIN:
             if self._cursor.is_on and not self._allow_drift:
-                what = f"it has a {request.context.value} request that was not recorded"
+                what = f"it has a {request.agent_context.value} request that was not recorded"
                 raise Conflict(
                     f"the branch differs from the recording: {what}",
                     hint="continue anyway, labeled as differing, with --allow-drift",
@@ -349,7 +349,7 @@ class RecordedAnswerServer:
         self._length = self._length or len(body.get("messages") or ())
         rewritten = self._apply_recorded_settings(body)
         self._judge(rewritten, incoming)
-        return RewrittenRequest(rewritten.data, rewritten.replaced)
+        return RewrittenRequest(rewritten.data, rewritten.replacements)
 
     def _apply_recorded_settings(self, body: dict[str, Any]) -> RewrittenBody:
         """Return the request with the recorded settings and the prompt of the branch."""
@@ -364,7 +364,7 @@ def list_recorded_answers(calls: Sequence[ApiCall], exchanges: ExchangeStore, be
     """Return the answers before request `before`, in order."""
     answers = []
     for exchange in (call.exchange for call in calls if call.index < before):
-        response, subagent = exchange.response, exchange.request.context
+        response, subagent = exchange.response, exchange.request.agent_context
         if response is None:
             continue
         headers = {name: value for name, value in response.headers.items() if name in _HEADERS}

@@ -33,7 +33,7 @@ def work_in_place(run: RunStore, environment: RunEnvironment) -> Iterator[Path]:
     with exclusive_lock(run.path.with_name(_LOCK), who=f"process {process_tag()}"):
         trees, marker = _open_original(run, environment), run.path / _MARKER
         if not marker.exists():
-            replace_file(marker, trees.save_snapshot(f"_original_{run.state.taken}").name.encode())
+            replace_file(marker, trees.save_snapshot(f"_original_{run.state.takeover_count}").name.encode())
         try:
             yield trees.work_tree
         finally:

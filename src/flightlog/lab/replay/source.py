@@ -38,9 +38,9 @@ class ReplayTurn(Struct, frozen=True):
     tools: tuple[str, ...]
     text: str
     tree: str
-    request: int
-    failed: bool = False
-    why_not: str = ""
+    request_index: int
+    has_failed_call: bool = False
+    blocked_reason: str = ""
 
 
 class BranchPoint(Struct, frozen=True):
@@ -52,14 +52,14 @@ class BranchPoint(Struct, frozen=True):
     tree: str
     cut: TranscriptCut
     transcript: tuple[bytes, ...]
-    request: int = 0
+    request_index: int = 0
     body: bytes = b""
     betas: str = ""
-    scrubbed: bool = False
+    is_scrubbed: bool = False
     effects: tuple[SideEffect, ...] = ()
-    after: bytes = b"[]"
-    rebuilt: str = ""
-    served: bytes = b""
+    following: bytes = b"[]"
+    rebuilt_fidelity: str = ""
+    served_responses: bytes = b""
 
 
 class ReplaySource:
@@ -80,19 +80,19 @@ class ReplaySource:
         steps = self.read.own_steps()
         if not 1 <= turn <= len(steps):
             hint = f"it has turns 1 to {len(steps)}" if steps else "it has none"
-            raise NotFound(f"{self.planned.name} of {self.run.name} has no turn {turn}", hint=hint)
+            raise NotFound(f"{self.planned.session_dir} of {self.run.name} has no turn {turn}", hint=hint)
         step = steps[turn - 1]
         tree = self._tree_before(turn, step)
         if not tree or self._trees is None:
             raise Invalid(
-                f"no files were saved before turn {turn} of {self.planned.name}",
+                f"no files were saved before turn {turn} of {self.planned.session_dir}",
                 hint="run it again with track_changes: only such a run can be replayed",
             )
         lines = (self.read.folder / TRANSCRIPT).read_bytes().splitlines(keepends=True)
-        cut = cut_transcript_before(lines, step.uuids)
+        cut = cut_transcript_before(lines, step.record_uuids)
         if self.run.config.engine != "claude_code":
             # An agent that cannot resume gets its whole history from the proxy.
-            cut = TranscriptCut(cut.lines, fresh=True)
+            cut = TranscriptCut(cut.lines, is_fresh=True)
         base = BranchPoint(
             session=self.planned,
             session_id=self.read.attempt.session_id,
@@ -113,18 +113,18 @@ class ReplaySource:
             raise Invalid(f"the answers before turn {turn} were not captured", hint="leave --cursor out")
         served = msgspec.json.encode(list_recorded_answers(self.read.calls, self.read.exchanges, call.index))
         return replace(
-            point, tree=self.read.attempt.tree, cut=TranscriptCut(point.cut.lines, fresh=True), served=served
+            point, tree=self.read.attempt.tree, cut=TranscriptCut(point.cut.lines, is_fresh=True), served_responses=served
         )
 
     def _add_captured_request(self, point: BranchPoint, call: ApiCall) -> BranchPoint:
         request = call.exchange.request
         return replace(
             point,
-            request=call.index,
+            request_index=call.index,
             body=self.read.exchanges.sent_body(call.exchange),
             betas=request.headers.get("anthropic-beta", ""),
-            scrubbed="a credential" in request.scrubbed,
-            after=self._messages_after(call),
+            is_scrubbed="a credential" in request.scrubbed_fields,
+            following=self._messages_after(call),
         )
 
     def _add_rebuilt_request(self, point: BranchPoint, step: Step) -> BranchPoint:
@@ -141,8 +141,8 @@ class ReplaySource:
             point,
             body=json.dumps(match.body).encode(),
             betas=",".join(match.betas),
-            rebuilt=match.fidelity.value,
-            after=after,
+            rebuilt_fidelity=match.fidelity.value,
+            following=after,
         )
 
     def suggest_branches(self) -> list[BranchSuggestion]:
@@ -154,7 +154,7 @@ class ReplaySource:
             return
         steps = self.read.own_steps()
         trees = [self._tree_before(turn, step) for turn, step in enumerate(steps, 1)]
-        ended = self.read.attempt.ended
+        ended = self.read.attempt.end
         trees.append(ended.tree if ended else "")
         seen: set[str] = set()
         for turn, (before, after) in enumerate(pairwise(trees), 1):
@@ -175,11 +175,11 @@ class ReplaySource:
         return ReplayTurn(
             number,
             step.at_ms,
-            tuple(tool_call.name for tool_call in step.calls),
+            tuple(tool_call.name for tool_call in step.tool_calls),
             one_line(text, _TEXT_CHARS_MAX),
             tree,
             call.index if call else 0,
-            any(tool_call.is_error for tool_call in step.calls),
+            any(tool_call.is_error for tool_call in step.tool_calls),
             why_not,
         )
 
@@ -202,17 +202,17 @@ class ReplaySource:
             return next(
                 (
                     snapshot.tree
-                    for snapshot in attempt.saved
-                    if snapshot.request == call.index and not snapshot.call_id
+                    for snapshot in attempt.snapshots
+                    if snapshot.request_index == call.index and not snapshot.tool_call_id
                 ),
                 "",
             )
-        before = {tool_call.id for earlier in self.read.own_steps()[: turn - 1] for tool_call in earlier.calls}
+        before = {tool_call.id for earlier in self.read.own_steps()[: turn - 1] for tool_call in earlier.tool_calls}
         saved = [
             snapshot.tree
-            for snapshot in attempt.saved
+            for snapshot in attempt.snapshots
             # Without a call it was saved at a prompt: a person may have changed files.
-            if snapshot.call_id in before or (not snapshot.call_id and _is_before(snapshot.at_ms, step.at_ms))
+            if snapshot.tool_call_id in before or (not snapshot.tool_call_id and _is_before(snapshot.at_ms, step.at_ms))
         ]
         return saved[-1] if saved else attempt.tree
 
@@ -233,8 +233,8 @@ class ReplaySource:
         for subagent in self.read.list_threads():
             if subagent:
                 steps_before += [(0, step) for step in self.read.own_steps(subagent) if _is_before(step.at_ms, until)]
-        left_out = self._trees.find_snapshot(tree).left_out if self._trees else ()
-        omitted = [SideEffect(0, "left out of snapshots", f"{file.path}: {file.why}") for file in left_out]
+        left_out = self._trees.find_snapshot(tree).omitted_files if self._trees else ()
+        omitted = [SideEffect(0, "left out of snapshots", f"{file.path}: {file.reason}") for file in left_out]
         return (*iter_side_effects(steps_before, self.run.config.work_dir), *omitted)
 
 

@@ -185,7 +185,7 @@ class SampleBatch:
             raise _RetryableAnswer(result)
 
     async def _send_once(self, target: SampleTarget, item: SampleItem) -> SampleResult:
-        attempt = self._state.sent.get(item, 0) + 1
+        attempt = self._state.send_counts.get(item, 0) + 1
         request = self._requests[target]
         self._store.append(SampleSent(self._state.name, item, attempt))
         name = hashlib.sha256(f"{self._state.name}/{item.answer_file}".encode()).hexdigest()[:32]
@@ -204,9 +204,9 @@ class SampleBatch:
 
     def _record_answer(self, target: SampleTarget, item: SampleItem, result: SampleResult) -> float | None:
         event = _answer_event(self._state.name, item, self._requests[target].model, _decode_message(result) or {})
-        self._highest_usd[target] = max(self._highest_usd[target], event.usd or 0.0)
+        self._highest_usd[target] = max(self._highest_usd[target], event.cost_usd or 0.0)
         self._write_result(item.answer_file, result.body, event)
-        return event.usd
+        return event.cost_usd
 
     def _record_failure(self, target: SampleTarget, item: SampleItem, result: SampleResult) -> None:
         """Record that no answer came; stop sending what would fail the same way."""
@@ -265,7 +265,7 @@ def _answer_event(batch: str, item: SampleItem, model: str, message: Mapping[str
 
 def _highest_cost(state: BatchState, target: SampleTarget, request: SampleRequest) -> float:
     """Return the highest cost of an answer so far, the recorded answer included."""
-    return max([request.expected_usd or 0.0, *(state.answered.get(item) or 0.0 for item in target.items)])
+    return max([request.expected_cost_usd or 0.0, *(state.answer_costs.get(item) or 0.0 for item in target.items)])
 
 
 def _retry_delay(error: Exception) -> bool | float:

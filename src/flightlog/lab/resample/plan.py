@@ -135,7 +135,7 @@ Make = Callable[[str, int, SweepVariant], int]  # session, request, change -> it
 
 def plan_samples(source: ReplaySource, sweep: Sweep, make: Make) -> list[PlannedSamples]:
     """Return every cell of a sweep; `make` returns the number of a variant."""
-    session = source.planned.name
+    session = source.planned.session_dir
     requests = dict.fromkeys((*sweep.requests, *(request_of_turn(source, turn) for turn in sweep.turns)))
     cells = []
     for request in requests:
@@ -269,8 +269,8 @@ def batch_report(state: BatchState, reason: str) -> dict[str, object]:
     return {
         "batch": state.name,
         "stop_reason": reason,
-        "samples": len(state.answered),
-        "errors": len(state.failed),
+        "samples": len(state.answer_costs),
+        "errors": len(state.failures),
         "left": len(state.remaining_samples),
         "cost_usd": None if state.unpriced_count else round(state.cost_usd, 9),
         "max_budget_usd": state.limits.max_budget_usd,
@@ -280,14 +280,14 @@ def batch_report(state: BatchState, reason: str) -> dict[str, object]:
 
 def _target_fields(state: BatchState, target: SampleTarget) -> Iterator[tuple[str, object]]:
     items = set(target.items)
-    errors = [failed.error for item, failed in sorted(state.failed.items()) if item in items]
-    costs = [usd for item, usd in state.answered.items() if item in items]
+    errors = [failed.error for item, failed in sorted(state.failures.items()) if item in items]
+    costs = [usd for item, usd in state.answer_costs.items() if item in items]
     yield "session", target.session
     yield "request", target.request
     yield "variant", target.variant
     yield "model", target.model or None
     yield "path", sample_dir(target.session, target.request, target.variant)
-    yield "first", target.first
+    yield "first", target.first_sample
     yield "count", target.count
     yield "samples", len(costs)
     yield "cost_usd", None if None in costs else round(sum(cost or 0.0 for cost in costs), 9)

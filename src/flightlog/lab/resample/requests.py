@@ -152,12 +152,12 @@ def _format_path(path: Path) -> str:
 class RequestListing(Struct, frozen=True):
     """One request in a list; turn 0 means it is not of the main thread."""
 
-    request: int
+    request_index: int
     turn: int
-    context: str
+    agent_context: str
     model: str
-    messages: int
-    bytes: int
+    message_count: int
+    size_bytes: int
     stop_reason: str
     tools: tuple[str, ...]
     cost_usd: float | None
@@ -172,15 +172,15 @@ class SampleRequest(Struct, frozen=True):
     headers: dict[str, str]
     body: bytes
     model: str
-    expected_usd: float | None
-    scrubbed: bool = False
+    expected_cost_usd: float | None
+    is_scrubbed: bool = False
 
 
 def list_session_requests(source: ReplaySource) -> list[RequestListing]:
-    turns = {turn.request: turn.turn for turn in source.list_turns()}
+    turns = {turn.request_index: turn.turn for turn in source.list_turns()}
     counts: dict[tuple[int, bool], int] = {}
     for session, request, variant, path in layout.iter_sample_dirs(source.run.path):
-        if session == source.planned.name:
+        if session == source.planned.session_dir:
             counts[request, bool(variant)] = counts.get((request, bool(variant)), 0) + (
                 1 if variant else sum(not is_error for _, is_error, _ in layout.iter_sample_files(path))
             )
@@ -191,10 +191,10 @@ def list_session_requests(source: ReplaySource) -> list[RequestListing]:
 def request_of_turn(source: ReplaySource, turn: int) -> int:
     """Return the number of the request that a turn answered."""
     listed = next((candidate for candidate in source.list_turns() if candidate.turn == turn), None)
-    if listed is None or not listed.request:
+    if listed is None or not listed.request_index:
         what = "was not captured" if listed else "is not in this session"
         raise NotFound(f"the request of turn {turn} {what}", hint="list the requests with --list-requests")
-    return listed.request
+    return listed.request_index
 
 
 def load_recorded_body(run: RunStore, session: str, request: int) -> dict[str, Any]:
@@ -240,7 +240,7 @@ def build_sample_request(run: RunStore, target: SampleTarget) -> SampleRequest:
         json.dumps(body, ensure_ascii=True, separators=(",", ":")).encode(),
         model,
         price(model, decode_usage(usage)).usd if usage else None,
-        "a credential" in request.scrubbed,
+        "a credential" in request.scrubbed_fields,
     )
 
 
@@ -263,10 +263,10 @@ def _build_listing(
     return RequestListing(
         call.index,
         turn,
-        request.context.value,
+        request.agent_context.value,
         request.model,
-        request.messages,
-        request.sent.size,
+        request.message_count,
+        request.sent_body.size_bytes,
         str(message.get("stop_reason") or ""),
         tuple(str(block.get("name")) for block in content if block.get("type") == "tool_use"),
         price(str(message.get("model", "")), decode_usage(response.usage)).usd if response.usage else None,

@@ -51,7 +51,7 @@ class SamplingOptions(Struct, frozen=True):
 
 
 def dump_request(run: RunStore, session: int, replicate: int, request: int) -> dict[str, Any]:
-    return load_recorded_body(run, ReplaySource(run, session, replicate, "").planned.name, request)
+    return load_recorded_body(run, ReplaySource(run, session, replicate, "").planned.session_dir, request)
 
 
 def list_requests(runtime: Runtime, run: RunStore, session: int, replicate: int) -> list[RequestListing]:
@@ -87,7 +87,7 @@ def resample_edited(  # noqa: PLR0913 - the request, and how it is sent
     """Create a variant of the one request that a sweep names, and sample it."""
     service.check_permission(runtime, run)
     with _locked_store(runtime, run) as store:
-        session = ReplaySource(run, sweep.session, sweep.replicate, "").planned.name
+        session = ReplaySource(run, sweep.session, sweep.replicate, "").planned.session_dir
         origin = (VariantLabel(label, "cli", runtime.clock.timestamp()), _make_scrubber(runtime, run))
         request = sweep.requests[0]
         number = make_variant(store, run, (session, request), body, origin)
@@ -126,7 +126,7 @@ def _locked_store(runtime: Runtime, run: RunStore) -> Iterator[BatchStore]:
     with lock_batches(run.path, f"process {process_tag()}"):
         store = BatchStore(run.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
         for state in store.batches.values():
-            if not state.reason:  # its process died: its answers are paid and count
+            if not state.stop_reason:  # its process died: its answers are paid and count
                 recover_answered(store, state)
                 store.append(BatchEnded(state.name, "interrupted"))
                 _update_run_totals(run, state)
@@ -147,7 +147,7 @@ def _estimate_batch(run: RunStore, targets: tuple[SampleTarget, ...], sent: Samp
     """Report what would be sent; a new variant is priced as its request."""
     unchanged = [replace(target, variant=0) for target in targets]
     bodies = plan.build_sample_requests(run, tuple(unchanged), sent.limits)
-    costs = [bodies[target].expected_usd for target in unchanged for _ in target.items]
+    costs = [bodies[target].expected_cost_usd for target in unchanged for _ in target.items]
     expected = None if None in costs else round(sum(usd or 0.0 for usd in costs), 6)
     return plan.batch_report(BatchState("", targets, sent.limits, ""), "dry run") | {"expected_usd": expected}
 
@@ -213,7 +213,7 @@ def _executors(runtime: Runtime) -> JobExecutors:
 def _update_run_totals(run: RunStore, state: BatchState) -> None:
     """Record the totals of a batch in the run and rewrite its meta file."""
     run.reload()
-    facts = (len(state.answered), len(state.failed), round(state.cost_usd, 9), state.unpriced_count)
+    facts = (len(state.answer_costs), len(state.failures), round(state.cost_usd, 9), state.unpriced_count)
     run.append(SamplesUpdated(state.name, *facts))
     write_output_files(run.path, [meta_page(run.name, run.config, run.state)], durable=False)
 

@@ -29,12 +29,12 @@ class SampleTarget(Struct, frozen=True):
     request: int
     variant: int
     model: str
-    first: int
+    first_sample: int
     count: int
 
     @property
     def items(self) -> list[SampleItem]:
-        numbers = range(self.first, self.first + self.count)
+        numbers = range(self.first_sample, self.first_sample + self.count)
         return [SampleItem(self.session, self.request, self.variant, number) for number in numbers]
 
 
@@ -82,7 +82,7 @@ class SampleAnswered(BatchEventBase, frozen=True, tag="answered"):
 
     item: SampleItem
     model: str
-    usd: float | None
+    cost_usd: float | None
     message_id: str = ""
 
 
@@ -108,29 +108,29 @@ class BatchState(Struct):
     name: str
     targets: tuple[SampleTarget, ...]
     limits: BatchLimits
-    began_at: str
-    sent: dict[SampleItem, int] = field(default_factory=dict)
-    answered: dict[SampleItem, float | None] = field(default_factory=dict)
-    failed: dict[SampleItem, SampleFailed] = field(default_factory=dict)
-    reason: str = ""
+    started_at: str
+    send_counts: dict[SampleItem, int] = field(default_factory=dict)
+    answer_costs: dict[SampleItem, float | None] = field(default_factory=dict)
+    failures: dict[SampleItem, SampleFailed] = field(default_factory=dict)
+    stop_reason: str = ""
 
     @property
     def cost_usd(self) -> float:
         """The cost of its answers with a known price."""
-        return sum(usd or 0.0 for usd in self.answered.values())
+        return sum(usd or 0.0 for usd in self.answer_costs.values())
 
     @property
     def unpriced_count(self) -> int:
-        return sum(usd is None for usd in self.answered.values())
+        return sum(usd is None for usd in self.answer_costs.values())
 
     @property
     def remaining_samples(self) -> list[tuple[SampleTarget, SampleItem]]:
         """The samples still to send, alternating between the targets."""
-        if self.reason == WIDTH:
+        if self.stop_reason == WIDTH:
             return []
         every = [(position, target, item) for target in self.targets for position, item in enumerate(target.items)]
         every.sort(key=lambda entry: entry[0])
-        return [(target, item) for _, target, item in every if item not in self.answered and item not in self.failed]
+        return [(target, item) for _, target, item in every if item not in self.answer_costs and item not in self.failures]
 
 
 class BatchStore:
@@ -156,7 +156,7 @@ class BatchStore:
         for batch in self.batches.values():
             place = (session, request, variant)
             taken += [
-                target.first + target.count - 1
+                target.first_sample + target.count - 1
                 for target in batch.targets
                 if (target.session, target.request, target.variant) == place
             ]
@@ -196,15 +196,15 @@ def _apply_event(batches: dict[str, BatchState], record: JournalRecord[SampleEve
         return  # Its first line was damaged; its files still exist and keep their numbers.
     match event:
         case BatchResumed():
-            batch.reason, batch.limits = "", event.limits
+            batch.stop_reason, batch.limits = "", event.limits
         case SampleSent():
-            batch.sent[event.item] = max(batch.sent.get(event.item, 0), event.attempt)
+            batch.send_counts[event.item] = max(batch.send_counts.get(event.item, 0), event.attempt)
         case SampleAnswered():
-            batch.answered[event.item] = event.usd
-            batch.failed.pop(event.item, None)
+            batch.answer_costs[event.item] = event.cost_usd
+            batch.failures.pop(event.item, None)
         case SampleFailed():
-            batch.failed[event.item] = event
+            batch.failures[event.item] = event
         case BatchEnded():
-            batch.reason = event.reason
+            batch.stop_reason = event.reason
         case _:
             assert_never(event)

@@ -48,8 +48,8 @@ def _run_command(context: RunContext, phase: str, number: int, command: CommandC
 class CommandResult(NamedTuple):
     """Result of a command: exit code, duration, the end of its output."""
 
-    code: int
-    seconds: float
+    exit_code: int
+    duration_s: float
     output: str
 
 
@@ -95,15 +95,15 @@ def _run_verifier(
     arguments = ["sh", "-c", verifier.command] if verifier.command else [sys.executable, "-I", "-c", verifier.python]
     cwd = work_dir
     if trees is not None and trees.work_tree != work_dir:
-        if context.environment.means is IsolationMode.NONE:
+        if context.environment.isolation_mode is IsolationMode.NONE:
             cwd = trees.work_tree
         else:
             arguments = [
-                *isolation_prefix(context.environment.means, [BindMount(trees.work_tree, work_dir)], work_dir),
+                *isolation_prefix(context.environment.isolation_mode, [BindMount(trees.work_tree, work_dir)], work_dir),
                 *arguments,
             ]
     variables = {"HARNESS_SESSION": session, "HARNESS_WORK_DIR": str(work_dir)}
     result = run_with_timeout(
         arguments, cwd, clean_environment(context.environment.environ) | variables, verifier.timeout_seconds
     )
-    return SessionVerified(session, attempt, verifier.name or f"verifier {number}", result.code == 0, *result)
+    return SessionVerified(session, attempt, verifier.name or f"verifier {number}", result.exit_code == 0, *result)

@@ -45,8 +45,8 @@ class RunEnvironment(Struct, frozen=True):
     tell: Tell
     permit: Callable[[RunConfig, Path, str], None]
     remember: Callable[[str], None]
-    means: IsolationMode
-    leash: tuple[str, ...]
+    isolation_mode: IsolationMode
+    parent_death_prefix: tuple[str, ...]
     elsewhere: SubmitJob | None = None
 
     @property
@@ -175,7 +175,7 @@ class RunContext:
         spent = run.state.spent_usd
         self.budget = Budget(run.config.max_budget_usd if more_usd is None else spent + more_usd, spent)
         self.is_apart = False
-        self.mode = run.state.started.permission_mode if run.state.started else run.config.permission_mode
+        self.mode = run.state.start.permission_mode if run.state.start else run.config.permission_mode
         self.stop_reason = ""
         self._running: dict[str, AgentProcess] = {}
         self._lock = threading.Lock()

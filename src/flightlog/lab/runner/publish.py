@@ -26,9 +26,9 @@ def publish_session(context: RunContext, name: str) -> None:
     """Write the output files of one ended session and record its summary."""
     run = context.run
     last = run.state.last_attempt(name)
-    if last is None or last.ended is None:
+    if last is None or last.end is None:
         return
-    planned = next(session for session in run.planned_sessions() if session.name == name)
+    planned = next(session for session in run.planned_sessions() if session.session_dir == name)
     session = RunSession(run, planned, context.work_tree.main)
     captured = dumps.build_dump_files(session.exchanges) if session.calls else None
     rebuilt = () if captured else dumps.build_rebuilt_files(rebuilt_of(session.folder, last.session_id))
@@ -42,7 +42,7 @@ def publish_session(context: RunContext, name: str) -> None:
         )
         write_output_files(session.folder, [page], durable=False)
     writes = _write_changes(context.work_tree.main, session)
-    if last.counted is None:
+    if last.counts is None:
         run.append(_count_session(session, writes), durable=True)
 
 
@@ -50,16 +50,16 @@ def publish_run(context: RunContext) -> None:
     """Write the output files of the run in its present state."""
     run = context.run
     for planned in run.planned_sessions():
-        last = run.state.last_attempt(planned.name)
-        if last is not None and last.ended is not None and last.counted is None:
-            publish_session(context, planned.name)
+        last = run.state.last_attempt(planned.session_dir)
+        if last is not None and last.end is not None and last.counts is None:
+            publish_session(context, planned.session_dir)
     write_output_files(run.path, [meta_page(run.name, run.config, run.state)])
     if run.state.branch is not None:
         write_output_files(run.path, [replay_page(run.state)])
     trees, baseline = context.work_tree.main, run.state.baseline
     if trees is None or baseline is None or not baseline.tree:
         return
-    parts = [run.path / planned.name / CHANGES for planned in run.ended_sessions()]
+    parts = [run.path / planned.session_dir / CHANGES for planned in run.ended_sessions()]
     lines = b"".join(path.read_bytes() for path in parts if path.is_file())
     replace_file(run.path / "state_changelog.jsonl", lines, durable=False)
     replace_file(run.path / "full_diff.patch", trees.patch_between(baseline.tree, run.final_tree), durable=False)
@@ -67,7 +67,7 @@ def publish_run(context: RunContext) -> None:
 
 def _write_changes(trees: WorkTreeSnapshots | None, session: RunSession) -> int:
     """Write the session's changelog and patch; return the number of changed files."""
-    ended = session.attempt.ended
+    ended = session.attempt.end
     if trees is None or ended is None:
         return 0
     lines = [json.dumps(entry).encode() + b"\n" for entry in session.iter_changes()]
@@ -92,7 +92,7 @@ def _count_session(run_session: RunSession, writes: int) -> RunSessionSummarized
         attempt=attempt.number,
         step_count=len(run_session.bundle.main.steps) if run_session.bundle else 0,
         turn_count=len(run_session.own_steps()),
-        tool_call_count=sum(len(step.calls) for step in steps),
+        tool_call_count=sum(len(step.tool_calls) for step in steps),
         compaction_count=run_session.compaction_count,
         subagent_count=len(session.subagents) if session else 0,
         file_writes=writes,

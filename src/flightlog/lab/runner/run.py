@@ -61,13 +61,13 @@ def add_replicates(
     run: RunStore, index: int, count: int, environment: RunEnvironment, budget_usd: float | None
 ) -> RunStore:
     """Run `count` more sessions that start where session `index` did, each in its own copy."""
-    planned = next((each for each in run.planned_sessions() if each.index == index and not each.added), None)
+    planned = next((each for each in run.planned_sessions() if each.session_index == index and not each.is_added), None)
     if planned is None:
         raise NotFound(f"{run.name} has no session {index}", hint=f"it has sessions 1 to {len(run.config.sessions)}")
-    first = run.state.last_attempt(planned.name)
-    if first is None or first.ended is None:
-        raise NotFound(f"{planned.name} of {run.name} has not ended yet", hint=f"flightlog lab run --resume {run.name}")
-    if environment.means is IsolationMode.NONE or not run.config.track_changes:
+    first = run.state.last_attempt(planned.session_dir)
+    if first is None or first.end is None:
+        raise NotFound(f"{planned.session_dir} of {run.name} has not ended yet", hint=f"flightlog lab run --resume {run.name}")
+    if environment.isolation_mode is IsolationMode.NONE or not run.config.track_changes:
         raise Invalid(
             "the session cannot run again in its own copy of the files",
             hint="that needs mount namespaces, and a run with track_changes",
@@ -91,7 +91,7 @@ def _execute_run(
     with ExitStack() as stack:
         stack.enter_context(exclusive_lock(run.path / LOCK, who=f"process {process_tag()}"))
         driver = agent_setup.select_driver(run.config, environment)
-        if run.state.started is None:
+        if run.state.start is None:
             run.append(_run_started_event(run, environment, driver), durable=True)
         run.append(events.RunResumed(process_tag()), durable=True)
         tree = stack.enter_context(restored_work_tree(run, environment)) if branch else None
@@ -115,13 +115,13 @@ def _execute_run(
 def _run_started_event(run: RunStore, environment: RunEnvironment, driver: Driver) -> events.RunStarted:
     permission = agent_setup.choose_permission(run.config, is_root=os.geteuid() == 0)
     note = ""
-    if environment.means is IsolationMode.NONE:
+    if environment.isolation_mode is IsolationMode.NONE:
         note = "mount namespaces are not available: sessions run one after the other"
     elif not run.config.track_changes:
         note = "changes are not tracked: sessions run one after the other, each in the directory as it is then"
     version = driver.version(environment.environ)
     names = (run.name, __version__, driver.agent, version, permission.mode, permission.note)
-    return events.RunStarted(*names, environment.means.value, note)
+    return events.RunStarted(*names, environment.isolation_mode.value, note)
 
 
 def _prepare_baseline(context: RunContext) -> None:
@@ -130,8 +130,8 @@ def _prepare_baseline(context: RunContext) -> None:
         run_commands(context, "pre", run.config.pre_run_commands)
         context.work_tree.write_memory_file()
         snapshot = context.work_tree.ensure_baseline(BASELINE)
-        notes = [f"{left_out.path}: {left_out.why}" for left_out in snapshot.left_out] if snapshot else []
-        notes += [f"{path}: a nested repository, saved as plain files" for path in snapshot.nested] if snapshot else []
+        notes = [f"{left_out.path}: {left_out.reason}" for left_out in snapshot.omitted_files] if snapshot else []
+        notes += [f"{path}: a nested repository, saved as plain files" for path in snapshot.nested_repositories] if snapshot else []
         run.append(events.BaselineSaved(snapshot.name if snapshot else "", tuple(notes)), durable=True)
 
 
@@ -139,8 +139,8 @@ def _mark_interrupted(context: RunContext, attempt: SessionAttempt) -> None:
     """Record that a session was in flight when its process died, and collect what it left."""
     kill_agent(attempt)
     collect_output(context, attempt.session, attempt.session_id)
-    trees = context.work_tree.reopen_copy(attempt.session) if attempt.private else context.work_tree.main
-    suffix = f"_left_{context.run.state.taken}"
+    trees = context.work_tree.reopen_copy(attempt.session) if attempt.has_private_tree else context.work_tree.main
+    suffix = f"_left_{context.run.state.takeover_count}"
     tree = last_tree(context, attempt.session, attempt.number, trees, suffix) or attempt.tree
     ended = events.RunSessionEnded(
         attempt.session, attempt.number, "interrupted", tree, error="the process that ran it died"
@@ -152,42 +152,42 @@ def _mark_interrupted(context: RunContext, attempt: SessionAttempt) -> None:
 def _run_sessions(context: RunContext, upstream: str, branch: Branch | None, *, again: bool) -> None:
     """Run wave after wave until nothing is ready."""
     planned = context.run.planned_sessions()
-    left = {session.name for session in planned if _is_left(context, session, again=again)}
+    left = {session.session_dir for session in planned if _is_left(context, session, again=again)}
     # Added sessions work in their own copies: the directory may hold a person's later work by now.
-    context.is_apart = bool(left) and all(session.added for session in planned if session.name in left)
+    context.is_apart = bool(left) and all(session.is_added for session in planned if session.session_dir in left)
     while left and not context.stop_reason:
         if context.budget.is_empty:
             context.stop_all("budget_exhausted")
             return
-        wave = ready_sessions(planned, [session.name for session in planned if session.name not in left], left)
+        wave = ready_sessions(planned, [session.session_dir for session in planned if session.session_dir not in left], left)
         assert wave, "a plan has no cycle"
-        left -= {session.name for session in wave}
+        left -= {session.session_dir for session in wave}
         _run_wave(context, [session for session in wave if _may_start(context, session)], upstream, branch)
 
 
 def _is_left(context: RunContext, planned: PlannedSession, *, again: bool) -> bool:
-    last = context.run.state.last_attempt(planned.name)
+    last = context.run.state.last_attempt(planned.session_dir)
     return last is None or (again and last.stop_reason not in _TRUSTED_REASONS)
 
 
 def _may_start(context: RunContext, planned: PlannedSession) -> bool:
     """Return whether a session can start; record the reason if it cannot."""
-    parent = context.run.state.last_attempt(planned.parent) if planned.parent else None
-    if planned.added and context.environment.means is IsolationMode.NONE:
+    parent = context.run.state.last_attempt(planned.parent_session) if planned.parent_session else None
+    if planned.is_added and context.environment.isolation_mode is IsolationMode.NONE:
         why = "mount namespaces are not available"
-    elif planned.parent and (parent is None or parent.stop_reason not in _TRUSTED_REASONS):
-        why = f"{planned.parent}, which it continues: {parent.stop_reason if parent else 'did not run'}"
+    elif planned.parent_session and (parent is None or parent.stop_reason not in _TRUSTED_REASONS):
+        why = f"{planned.parent_session}, which it continues: {parent.stop_reason if parent else 'did not run'}"
     else:
         return True
-    context.run.append(events.RunSessionSkipped(planned.name, why))
+    context.run.append(events.RunSessionSkipped(planned.session_dir, why))
     return False
 
 
 def _run_wave(context: RunContext, wave: Sequence[PlannedSession], upstream: str, branch: Branch | None) -> None:
     config, environment = context.run.config, context.environment
-    can_copy = environment.means is not IsolationMode.NONE and config.track_changes
+    can_copy = environment.isolation_mode is not IsolationMode.NONE and config.track_changes
     in_parallel = len(wave) > 1 and can_copy and config.max_parallel > 1
-    private = in_parallel or any(planned.added for planned in wave)
+    private = in_parallel or any(planned.is_added for planned in wave)
 
     def prepare(planned: PlannedSession) -> SessionStart:
         start = _prepare_start(context, planned, private=private)
@@ -207,7 +207,7 @@ def _run_wave(context: RunContext, wave: Sequence[PlannedSession], upstream: str
         for planned in wave:
             if not context.stop_reason:
                 run_prepared(prepare(planned))
-                publish_session(context, planned.name)
+                publish_session(context, planned.session_dir)
     publish_run(context)
 
 
@@ -227,8 +227,8 @@ def _submit_wave(context: RunContext, wave: Sequence[PlannedSession], submit: Su
 
 def _remove_copies(context: RunContext, wave: Sequence[PlannedSession]) -> None:
     for planned in wave:
-        publish_session(context, planned.name)
-        remove_tree(context.work_tree.copy_of(planned.name))
+        publish_session(context, planned.session_dir)
+        remove_tree(context.work_tree.copy_of(planned.session_dir))
 
 
 def _await_all(context: RunContext, futures: "Sequence[Future[Any]]") -> None:
@@ -253,18 +253,18 @@ def _stop_if_fatal(context: RunContext, reason: str) -> None:
 def _prepare_start(context: RunContext, planned: PlannedSession, *, private: bool) -> SessionStart:
     """Restore the files of a session and set an earlier attempt aside; return its start."""
     run, state = context.run, context.run.state
-    earlier = state.attempts.get(planned.name, [])
+    earlier = state.attempts.get(planned.session_dir, [])
     attempt = len(earlier) + 1
-    folder = run.path / planned.name
+    folder = run.path / planned.session_dir
     if earlier and folder.exists():
-        set_aside(folder, run.path / ATTEMPTS / f"{planned.name}_a{attempt - 1}")
-    previous = state.last_attempt(planned.tree_of) if planned.tree_of else None
+        set_aside(folder, run.path / ATTEMPTS / f"{planned.session_dir}_a{attempt - 1}")
+    previous = state.last_attempt(planned.tree_session) if planned.tree_session else None
     tree = state.baseline.tree if state.baseline else ""
-    tree = previous.ended.tree if previous and previous.ended else tree
-    parent = state.last_attempt(planned.parent) if planned.parent else None
-    trees = context.work_tree.copy_for_session(planned.name, tree) if private else context.work_tree.main
+    tree = previous.end.tree if previous and previous.end else tree
+    parent = state.last_attempt(planned.parent_session) if planned.parent_session else None
+    trees = context.work_tree.copy_for_session(planned.session_dir, tree) if private else context.work_tree.main
     if not private:
-        name = f"_before_{planned.name.removeprefix('session_')}_{attempt}_{state.taken}"
+        name = f"_before_{planned.session_dir.removeprefix('session_')}_{attempt}_{state.takeover_count}"
         context.work_tree.restore_tree(tree, name)
     return SessionStart(planned, attempt, tree, trees, private, parent)
 
@@ -275,7 +275,7 @@ def _finish_run(context: RunContext) -> None:
     tree = run.final_tree
     restored = state.baseline.tree if run.config.revert_work_dir and state.baseline else tree
     if not context.is_apart:
-        context.work_tree.restore_tree(restored, f"_before_end_{state.taken}")
+        context.work_tree.restore_tree(restored, f"_before_end_{state.takeover_count}")
         run.append(events.WorkTreeRestored(restored))
     try:
         if not context.is_apart:
@@ -311,9 +311,9 @@ def _session_jobs(context: RunContext, wave: Sequence[PlannedSession]) -> Iterat
     left = context.budget.remaining_usd
     share = None if left is None else left / len(wave)
     for planned in wave:
-        attempt = len(context.run.state.attempts.get(planned.name, [])) + 1
-        payload = msgspec.json.encode(SessionJob(str(context.run.path), planned.name, attempt, share))
-        key = f"flightlog-{SESSION_JOB}-{context.environment.runtime.new_id()}-{planned.name}-{attempt}"
+        attempt = len(context.run.state.attempts.get(planned.session_dir, [])) + 1
+        payload = msgspec.json.encode(SessionJob(str(context.run.path), planned.session_dir, attempt, share))
+        key = f"flightlog-{SESSION_JOB}-{context.environment.runtime.new_id()}-{planned.session_dir}-{attempt}"
         yield Job(key, SESSION_JOB, payload)
 
 
@@ -328,12 +328,12 @@ def execute_session_job(payload: bytes, environment: RunEnvironment) -> bytes:
     with exclusive_lock(run.scratch_dir / f"{job.session}.lock", who=f"process {process_tag()}"):
         run.reload()
         last = run.state.last_attempt(job.session)
-        if last is not None and last.ended is not None and last.number >= job.attempt:
+        if last is not None and last.end is not None and last.number >= job.attempt:
             return last.stop_reason.encode()
         driver = agent_setup.select_driver(run.config, environment)
         context = RunContext(run, RunWorkTree(run, environment), environment, driver, job.budget_usd)
-        if last is not None and last.ended is None:
+        if last is not None and last.end is None:
             _mark_interrupted(context, last)
-        planned = next(each for each in run.planned_sessions() if each.name == job.session)
+        planned = next(each for each in run.planned_sessions() if each.session_dir == job.session)
         with _scripted_model(run.config) as upstream:
             return run_session(context, _prepare_start(context, planned, private=True), upstream).encode()

@@ -65,7 +65,7 @@ def client_cost(folder: Path) -> float:
     """Return the client's own total at the end of a session; a fork of it starts with that."""
     main = [file for file in list_session_folder(folder, "") if not file.subagent]
     totals = [total for file in main for total in source_of(AGENT_NAME).scan_usage(file).totals]
-    return totals[-1].total_usd if totals else 0.0
+    return totals[-1].cost_usd if totals else 0.0
 
 
 def transcript_dir(context: RunContext) -> Path:
@@ -106,13 +106,13 @@ def run_session(context: RunContext, start: SessionStart, upstream: str) -> str:
     session_id = context.environment.runtime.new_id()
     parent_id = start.parent.session_id if start.parent else ""
     started = RunSessionStarted(
-        planned.name, start.attempt, session_id, start.tree, planned.parent, parent_id, start.private
+        planned.session_dir, start.attempt, session_id, start.tree, planned.parent_session, parent_id, start.private
     )
     run.append(started, durable=True)
-    context.environment.tell(planned.name, "started", budget.spent_usd)
-    folder = run.path / planned.name
+    context.environment.tell(planned.session_dir, "started", budget.spent_usd)
+    folder = run.path / planned.session_dir
     ensure_dir(folder)
-    target = CaptureTarget(planned.name, start.attempt, start.trees, folder / EXCHANGES)
+    target = CaptureTarget(planned.session_dir, start.attempt, start.trees, folder / EXCHANGES)
     with (
         capture_session(context, target, upstream, start.rewrite) as (base_url, losses),
         snapshot_hook(context, target) as hook_arguments,
@@ -120,9 +120,9 @@ def run_session(context: RunContext, start: SessionStart, upstream: str) -> str:
         outcome = _run_agent(context, start, session_id, base_url, hook_arguments)
     result = read_outcome(outcome)
     reason = _stop_reason(context, result)
-    collect_output(context, planned.name, session_id)
-    tree = last_tree(context, planned.name, start.attempt, start.trees) or start.tree
-    run_verifiers(context, planned.name, start.attempt, start.trees)
+    collect_output(context, planned.session_dir, session_id)
+    tree = last_tree(context, planned.session_dir, start.attempt, start.trees) or start.tree
+    run_verifiers(context, planned.session_dir, start.attempt, start.trees)
     notes = [result.error, *(f"not kept: {loss}" for loss in losses)]
     if budget.unpriced and budget.remaining_usd is not None:
         answers = pluralize(budget.unpriced, "answer")
@@ -131,8 +131,8 @@ def run_session(context: RunContext, start: SessionStart, upstream: str) -> str:
     for secret in agent_setup.agent_credentials(run.config, context.environment.environ).values():
         error = error.replace(secret, "[scrubbed]") if secret else error
     outcome_fields = (outcome.exit_code, error, result.num_turns, result.cost_usd, session_id)
-    run.append(RunSessionEnded(planned.name, start.attempt, reason, tree, *outcome_fields), durable=True)
-    context.environment.tell(planned.name, f"ended: {reason}", budget.spent_usd)
+    run.append(RunSessionEnded(planned.session_dir, start.attempt, reason, tree, *outcome_fields), durable=True)
+    context.environment.tell(planned.session_dir, f"ended: {reason}", budget.spent_usd)
     return reason
 
 
@@ -164,7 +164,7 @@ def _run_agent(
 ) -> AgentOutcome:
     run, environment = context.run, context.environment
     config, work_dir = run.config, context.work_tree.work_dir
-    session = config.sessions[start.planned.index - 1]
+    session = config.sessions[start.planned.session_index - 1]
     for folder in (run.scratch_dir / "tmp", run.scratch_dir / "config"):
         ensure_dir(folder)
     environ = agent_setup.agent_environment(config, environment, run.scratch_dir, base_url)
@@ -187,17 +187,17 @@ def _run_agent(
         _command_prefix(context, start),
     )
     agent = context.driver.start(prompt)
-    run.append(AgentStarted(start.planned.name, start.attempt, process_name(agent.pid)))
-    with context.track_agent(start.planned.name, agent):
+    run.append(AgentStarted(start.planned.session_dir, start.attempt, process_name(agent.pid)))
+    with context.track_agent(start.planned.session_dir, agent):
         return agent.wait(config.session_timeout_seconds or _NO_TIMEOUT_S)
 
 
 def _command_prefix(context: RunContext, start: SessionStart) -> tuple[str, ...]:
     """Return the command that isolates the agent, or lets it die with its parent."""
-    means, work_dir = context.environment.means, context.work_tree.work_dir
+    means, work_dir = context.environment.isolation_mode, context.work_tree.work_dir
     if start.trees is not None and start.trees.work_tree != work_dir:
         return isolation_prefix(means, [BindMount(start.trees.work_tree, work_dir)], work_dir)
-    return isolation_prefix(means, (), work_dir) if means is IsolationMode.ROOT else context.environment.leash
+    return isolation_prefix(means, (), work_dir) if means is IsolationMode.ROOT else context.environment.parent_death_prefix
 
 
 def _session_budget(context: RunContext, session: SessionConfig, parent: SessionAttempt | None) -> float | None:

@@ -34,11 +34,11 @@ class ShareEstimate(Struct, frozen=True):
     """How often something was seen in a group, and in which trials."""
 
     name: str
-    hits: int
+    count: int
     n: int
     share: float
     interval: inference.ConfidenceInterval
-    places: tuple[str, ...]
+    addresses: tuple[str, ...]
     label: str = ""
 
 
@@ -54,40 +54,40 @@ class GroupSummary(Struct, frozen=True):
     label: str
     model: str
     n: int
-    stopped: bool
+    is_stopped_early: bool
     actions: tuple[ShareEstimate, ...]
     agreement: float | None
-    as_recorded: ShareEstimate | None
+    same_as_recorded: ShareEstimate | None
     outcomes: tuple[ShareEstimate, ...]
-    amounts: dict[str, inference.MeanEstimate | None]
-    places: tuple[str, ...]
-    failed: tuple[str, ...]
+    means: dict[str, inference.MeanEstimate | None]
+    addresses: tuple[str, ...]
+    failures: tuple[str, ...]
 
 
 class Comparison(Struct, frozen=True):
     """One test of a group against the first. `effect` is a difference of shares or of means."""
 
     group: str
-    what: str
-    of: str
+    measure: str
+    name: str
     effect: float
     interval: inference.ConfidenceInterval | None
     test: str
-    p: float
-    p_adjusted: float = 1.0
-    places: tuple[str, ...] = ()
+    p_value: float
+    p_value_adjusted: float = 1.0
+    addresses: tuple[str, ...] = ()
 
     @property
     def is_finding(self) -> bool:
         """Whether it is significant after Holm's rule."""
-        return self.p_adjusted <= FINDING
+        return self.p_value_adjusted <= FINDING
 
 
 class GroupComparison(Struct, frozen=True):
     """One group against the first: the tests, and their verdict."""
 
     group: str
-    base: str
+    baseline: str
     verdict: str
     tests: tuple[Comparison, ...]
 
@@ -95,19 +95,19 @@ class GroupComparison(Struct, frozen=True):
 class QuestionResult(Struct, frozen=True):
     name: str
     groups: tuple[GroupSummary, ...]
-    against: tuple[GroupComparison, ...]
-    recorded: str = ""
+    comparisons: tuple[GroupComparison, ...]
+    recorded_action: str = ""
 
 
 class ExperimentAnalysis(Struct, frozen=True):
     """The results of every question of an experiment, and the rules of the analysis."""
 
-    answers: tuple[QuestionResult, ...]
-    tests: int
-    rule: str = inference.HOLM
-    level: float = FINDING
-    confidence: float = inference.CONFIDENCE
-    samples_min: int = SAMPLES_MIN
+    questions: tuple[QuestionResult, ...]
+    test_count: int
+    correction: str = inference.HOLM
+    significance_level: float = FINDING
+    confidence_level: float = inference.CONFIDENCE
+    min_samples: int = SAMPLES_MIN
     seed: int = 0
 
 
@@ -124,7 +124,7 @@ def compare_groups(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[C
         )
         if min(len(one), len(other)) >= SAMPLES_MIN:
             yield _compare_shares("outcome", verifier, (base, group), ((sum(one), len(one)), (sum(other), len(other))))
-    if not (base.stopped or group.stopped):
+    if not (base.is_stopped_early or group.is_stopped_early):
         yield from _compare_amounts(base, group, seed)
 
 
@@ -140,12 +140,12 @@ def _compare_actions(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator
     one, other = ([trial.action.key for trial in side.trials if trial.action] for side in (base, group))
     if min(len(one), len(other)) < SAMPLES_MIN:
         return
-    if not (base.stopped or group.stopped):
+    if not (base.is_stopped_early or group.is_stopped_early):
         p, name = inference.compare_kinds(one, other, seed)
         a, b = Counter(one), Counter(other)
         # Total variation: half the sum of the differences of the shares; 0 equal, 1 disjoint.
         effect = sum(abs(a[key] / len(one) - b[key] / len(other)) for key in {*a, *b}) / 2
-        yield Comparison(group.name, "actions", "all", effect, None, name, p, places=_trial_paths(base, group))
+        yield Comparison(group.name, "actions", "all", effect, None, name, p, addresses=_trial_paths(base, group))
     for key, seen in sorted(Counter([*one, *other]).items()):
         if seen >= SAMPLES_MIN:
             pairs = (one.count(key), len(one)), (other.count(key), len(other))
@@ -159,24 +159,24 @@ def _compare_amounts(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator
             p, test = inference.compare_means(one, other, seed)
             mean = inference.estimate_difference(one, other, seed)
             places = _trial_paths(base, group)
-            yield Comparison(group.name, "amount", name, mean.mean, mean.interval, test, p, places=places)
+            yield Comparison(group.name, "amount", name, mean.mean, mean.interval, test, p, addresses=places)
 
 
 def _compare_shares(
     what: str, of: str, groups: tuple[TrialGroup, TrialGroup], pairs: tuple[tuple[int, int], tuple[int, int]]
 ) -> Comparison:
-    stopped = any(group.stopped for group in groups)
+    stopped = any(group.is_stopped_early for group in groups)
     one, other = (inference.HitCount(hits, n, stopped) for hits, n in pairs)
     p = inference.sequential_p_value(*pairs) if stopped else inference.fisher_p_value(*pairs)
     name = SEQUENTIAL if stopped else inference.FISHER
     interval = inference.difference_interval(one, other)
     return Comparison(
-        groups[1].name, what, of, other.share - one.share, interval, name, p, places=_trial_paths(*groups)
+        groups[1].name, what, of, other.share - one.share, interval, name, p, addresses=_trial_paths(*groups)
     )
 
 
 def _trial_paths(*groups: TrialGroup) -> tuple[str, ...]:
-    return tuple(trial.place for group in groups for trial in group.trials)
+    return tuple(trial.address for group in groups for trial in group.trials)
 
 
 def analyze_questions(questions: Sequence[ComparisonQuestion], seed: int = 0) -> ExperimentAnalysis:
@@ -186,36 +186,36 @@ def analyze_questions(questions: Sequence[ComparisonQuestion], seed: int = 0) ->
         for question in questions
     ]
     tests = [test for compared in comparisons for _, group_tests in compared for test in group_tests]
-    adjusted = iter(inference.adjust_p_values([test.p for test in tests]))
+    adjusted = iter(inference.adjust_p_values([test.p_value for test in tests]))
     answers = []
     for question, compared in zip(questions, comparisons, strict=True):
         against = []
         for group, group_tests in compared:
-            final = tuple(replace(test, p_adjusted=next(adjusted)) for test in group_tests)
+            final = tuple(replace(test, p_value_adjusted=next(adjusted)) for test in group_tests)
             verdict = (DIFFERS if any(test.is_finding for test in final) else NONE) if final else FEW
             against.append(GroupComparison(group.name, question.groups[0].name, verdict, final))
         groups = tuple(summarize_group(other, question, seed) for other in question.groups)
-        recorded = question.recorded.label if question.recorded else ""
+        recorded = question.recorded_action.label if question.recorded_action else ""
         answers.append(QuestionResult(question.name, groups, tuple(against), recorded))
     return ExperimentAnalysis(tuple(answers), len(tests), seed=seed)
 
 
 def summarize_group(group: TrialGroup, question: ComparisonQuestion, seed: int) -> GroupSummary:
     actions = Counter(trial.action.key for trial in group.trials if trial.action)
-    recorded = question.recorded
+    recorded = question.recorded_action
     return GroupSummary(
         group.name,
         group.label,
         group.model,
         len(group.trials),
-        group.stopped,
+        group.is_stopped_early,
         tuple(_action_shares(group, actions)),
         _agreement_rate(list(actions.values())),
         _estimate_share(group, ("as recorded", ""), _action_predicate(recorded.key)) if recorded and actions else None,
         tuple(_estimate_share(group, (name, ""), _outcome_predicate(name)) for name in list_verifiers([group])),
         {name: inference.estimate_mean(trial_amounts(group.trials, name), seed) for name in AMOUNTS},
-        tuple(trial.place for trial in group.trials),
-        group.failed,
+        tuple(trial.address for trial in group.trials),
+        group.failures,
     )
 
 
@@ -235,10 +235,10 @@ def _outcome_predicate(name: str) -> Callable[[Trial], bool | None]:
 
 def _estimate_share(group: TrialGroup, named: tuple[str, str], is_hit: Callable[[Trial], bool | None]) -> ShareEstimate:
     """Estimate the share of hits among the trials for which `is_hit` is known."""
-    known = [(trial.place, hit) for trial in group.trials if (hit := is_hit(trial)) is not None]
+    known = [(trial.address, hit) for trial in group.trials if (hit := is_hit(trial)) is not None]
     hits = tuple(path for path, hit in known if hit)
-    count = inference.HitCount(len(hits), len(known), group.stopped)
-    return ShareEstimate(named[0], count.hits, count.n, count.share, inference.share_interval(count), hits, named[1])
+    count = inference.HitCount(len(hits), len(known), group.is_stopped_early)
+    return ShareEstimate(named[0], count.count, count.n, count.share, inference.share_interval(count), hits, named[1])
 
 
 def _agreement_rate(counts: Sequence[int]) -> float | None:

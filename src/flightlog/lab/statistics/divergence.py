@@ -38,9 +38,9 @@ class PathNode(Struct):
 
     action: Action
     depth: int
-    places: list[str] = field(default_factory=list)
-    ends: list[str] = field(default_factory=list)
-    below: list["PathNode"] = field(default_factory=list)
+    addresses: list[str] = field(default_factory=list)
+    ended_addresses: list[str] = field(default_factory=list)
+    children: list["PathNode"] = field(default_factory=list)
 
 
 def build_path_tree(paths: Iterable[ActionPath]) -> PathNode:
@@ -51,11 +51,11 @@ def build_path_tree(paths: Iterable[ActionPath]) -> PathNode:
     for path in ordered:
         steps = (*_inherited_actions(path, by_session), *path.steps)[:STEPS_MAX]
         node = root
-        node.places.append(path.label)
+        node.addresses.append(path.label)
         for action in steps:
             node = _find_or_add_child(node, action)
-            node.places.append(path.label)
-        node.ends.append(path.label)
+            node.addresses.append(path.label)
+        node.ended_addresses.append(path.label)
     return root
 
 
@@ -64,15 +64,15 @@ def iter_forks(root: PathNode) -> Iterator[PathNode]:
     stack = [root]
     while stack:
         node = stack.pop()
-        if len(node.below) > 1 or (node.below and node.ends):
+        if len(node.children) > 1 or (node.children and node.ended_addresses):
             yield node
-        stack += reversed(node.below)
+        stack += reversed(node.children)
 
 
 class PathSegment(Struct, frozen=True):
     """Steps that some paths take without diverging; `level` counts the divergences before."""
 
-    level: int
+    depth: int
     first: PathNode
     last: PathNode
 
@@ -85,14 +85,14 @@ class PathSegment(Struct, frozen=True):
 def list_segments(root: PathNode, most: int = OUTLINE_MAX) -> list[PathSegment]:
     """Return the segments of a tree, each followed by those after it; at most `most`."""
     segments: list[PathSegment] = []
-    stack = [(0, node) for node in reversed(root.below)]
+    stack = [(0, node) for node in reversed(root.children)]
     while stack and len(segments) < most:
         level, first = stack.pop()
         last = first
-        while len(last.below) == 1 and not last.ends:
-            last = last.below[0]
+        while len(last.children) == 1 and not last.ended_addresses:
+            last = last.children[0]
         segments.append(PathSegment(level, first, last))
-        stack += [(level + 1, child) for child in reversed(last.below)]
+        stack += [(level + 1, child) for child in reversed(last.children)]
     return segments
 
 
@@ -112,10 +112,10 @@ def _inherited_actions(path: ActionPath, by_session: Mapping[tuple[str, str], Ac
 
 
 def _find_or_add_child(node: PathNode, action: Action) -> PathNode:
-    child = next((candidate for candidate in node.below if candidate.action.key == action.key), None)
+    child = next((candidate for candidate in node.children if candidate.action.key == action.key), None)
     if child is None:
         child = PathNode(action, node.depth + 1)
-        node.below.append(child)
+        node.children.append(child)
     return child
 
 
@@ -133,9 +133,9 @@ def iter_path_lines(root: PathNode, width: int = 100) -> Iterator[str]:
     """Yield one line for each segment, labeled with its first step."""
     segments = list_segments(root, _LINES_MAX + 1)
     for segment in segments[:_LINES_MAX]:
-        ends = f", {len(segment.last.ends)} end" if segment.last.ends else ""
-        indent, count = "  " * min(segment.level, 20), len(segment.first.places)
-        head = f"{indent}{segment.step_range}  {count} of {len(root.places)}{ends}"
+        ends = f", {len(segment.last.ended_addresses)} end" if segment.last.ended_addresses else ""
+        indent, count = "  " * min(segment.depth, 20), len(segment.first.addresses)
+        head = f"{indent}{segment.step_range}  {count} of {len(root.addresses)}{ends}"
         yield f"{head}  {one_line(segment.first.action.label, width)}"
     if len(segments) > _LINES_MAX:
         yield "…"

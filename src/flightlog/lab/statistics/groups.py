@@ -49,7 +49,7 @@ def action_of_response(content: Iterable[Mapping[str, Any]], stop_reason: str, w
 def action_of_step(step: Step, work_dir: str = "") -> Action:
     has_words = any(getattr(block, "text", "").strip() for block in step.content)
     return _build_action(
-        [(call.name, call.input) for call in step.calls], step.stop_reason, work_dir, has_words=has_words
+        [(call.name, call.input) for call in step.tool_calls], step.stop_reason, work_dir, has_words=has_words
     )
 
 
@@ -87,7 +87,7 @@ class Trial(Struct, frozen=True):
     `action` is None for a whole session; `outcomes` says for each verifier whether it passed.
     """
 
-    place: str
+    address: str
     action: Action | None = None
     outcomes: Mapping[str, bool] = {}
     input_tokens: int | None = None
@@ -102,8 +102,8 @@ class TrialGroup(Struct, frozen=True):
     trials: tuple[Trial, ...]
     label: str = ""
     model: str = ""
-    stopped: bool = False
-    failed: tuple[str, ...] = ()
+    is_stopped_early: bool = False
+    failures: tuple[str, ...] = ()
 
 
 class ComparisonQuestion(Struct, frozen=True):
@@ -111,8 +111,8 @@ class ComparisonQuestion(Struct, frozen=True):
 
     name: str
     groups: tuple[TrialGroup, ...]
-    recorded: Action | None = None
-    recorded_place: str = ""
+    recorded_action: Action | None = None
+    recorded_address: str = ""
 
 
 class RecordedAction(Struct, frozen=True):
@@ -182,7 +182,7 @@ def _build_group(
 def _sample_trial(sample: Sample, facts: SampleContext) -> Trial:
     action = facts.normalize(action_of_response(sample.content, sample.stop_reason, facts.work_dir))
     usage = sample.usage
-    return Trial(facts.prefix + sample.path, action, {}, usage.prompt, usage.output, sample.cost_usd)
+    return Trial(facts.prefix + sample.path, action, {}, usage.prompt, usage.output_tokens, sample.cost_usd)
 
 
 def question_from_sessions(runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], index: int) -> ComparisonQuestion:

@@ -128,29 +128,29 @@ class ConfidenceInterval(Struct, frozen=True):
 class HitCount(Struct, frozen=True):
     """`hits` of `n`; `stopped` means that a stopping rule decided `n`."""
 
-    hits: int
+    count: int
     n: int
-    stopped: bool = False
+    is_stopped_early: bool = False
 
     @property
     def share(self) -> float:
-        return self.hits / self.n
+        return self.count / self.n
 
 
 def share_interval(count: HitCount, confidence: float = CONFIDENCE) -> ConfidenceInterval:
-    if count.stopped:
-        return ConfidenceInterval(*sequential_interval(count.hits, count.n, confidence), ALWAYS, confidence)
-    return ConfidenceInterval(*_wilson_bounds(count.hits, count.n, confidence), WILSON, confidence)
+    if count.is_stopped_early:
+        return ConfidenceInterval(*sequential_interval(count.count, count.n, confidence), ALWAYS, confidence)
+    return ConfidenceInterval(*_wilson_bounds(count.count, count.n, confidence), WILSON, confidence)
 
 
 def difference_interval(one: HitCount, other: HitCount, confidence: float = CONFIDENCE) -> ConfidenceInterval:
     """Return the interval of the difference of two shares, the second minus the first."""
-    if one.stopped or other.stopped:
+    if one.is_stopped_early or other.is_stopped_early:
         half = (1 + confidence) / 2  # Bonferroni: each may fail half as often.
-        a, b = (sequential_interval(one.hits, one.n, half), sequential_interval(other.hits, other.n, half))
+        a, b = (sequential_interval(one.count, one.n, half), sequential_interval(other.count, other.n, half))
         return ConfidenceInterval(max(b[0] - a[1], -1.0), min(b[1] - a[0], 1.0), BOTH, confidence)
     (low_one, high_one), (low_other, high_other) = (
-        _wilson_bounds(count.hits, count.n, confidence) for count in (one, other)
+        _wilson_bounds(count.count, count.n, confidence) for count in (one, other)
     )
     difference = other.share - one.share
     below = hypot(other.share - low_other, high_one - one.share)

@@ -47,32 +47,32 @@ class _Footnotes:
 def render_analysis(name: str, analysis: ExperimentAnalysis, root: PathNode | None = None) -> str:
     """Return the page; `root` is the tree of the sessions' actions."""
     notes = _Footnotes()
-    body = [line for answer in analysis.answers for line in _render_answer(answer, notes)]
-    sample_count = sum(group.n for answer in analysis.answers for group in answer.groups)
-    places = [place for answer in analysis.answers for group in answer.groups for place in group.places]
+    body = [line for answer in analysis.questions for line in _render_answer(answer, notes)]
+    sample_count = sum(group.n for answer in analysis.questions for group in answer.groups)
+    places = [place for answer in analysis.questions for group in answer.groups for place in group.addresses]
     rules = (
-        f"{sample_count} samples: intervals hold with {analysis.confidence:.0%}, "
-        f"{analysis.tests} comparisons were made, "
-        f"a finding is one that {analysis.rule}'s rule over all of them leaves at or below {analysis.level:g}, "
-        f"and groups with fewer than {analysis.samples_min} samples are not compared (seed {analysis.seed})."
+        f"{sample_count} samples: intervals hold with {analysis.confidence_level:.0%}, "
+        f"{analysis.test_count} comparisons were made, "
+        f"a finding is one that {analysis.correction}'s rule over all of them leaves at or below {analysis.significance_level:g}, "
+        f"and groups with fewer than {analysis.min_samples} samples are not compared (seed {analysis.seed})."
     )
     head = [f"# Analysis of {_escape_markdown(name)}", "", MARK, "", notes(rules, places), ""]
-    divergence = list(_render_paths(root, notes)) if root is not None and len(root.places) > 1 else []
+    divergence = list(_render_paths(root, notes)) if root is not None and len(root.addresses) > 1 else []
     return "\n".join([*head, *body, *divergence, "## Samples", "", *notes.render_lines(), ""])
 
 
 def _render_answer(answer: QuestionResult, notes: _Footnotes) -> Iterator[str]:
     yield f"## {_escape_markdown(answer.name)}"
     yield ""
-    for against in answer.against:
+    for against in answer.comparisons:
         yield from (f"- {line}" for line in _render_comparison(against, answer, notes))
     for group in answer.groups:
         if group.n:
             yield from (f"- {line}" for line in _render_group(group, notes))
             yield from _render_bars(group)
-        if group.failed:
+        if group.failures:
             yield "- " + notes(
-                f"{len(group.failed)} of {_group_title(group)} gave no answer and are not counted.", group.failed
+                f"{len(group.failures)} of {_group_title(group)} gave no answer and are not counted.", group.failures
             )
     yield ""
 
@@ -83,15 +83,15 @@ def _render_bars(group: GroupSummary) -> Iterator[str]:
     if shown:
         yield ""
         yield from (
-            f"      {draw_share_bar(share)}  {share.hits:>3}  {one_line(share.label or share.name, 60)}"
+            f"      {draw_share_bar(share)}  {share.count:>3}  {one_line(share.label or share.name, 60)}"
             for share in shown
         )
         yield ""
 
 
 def _render_paths(root: PathNode, notes: _Footnotes) -> Iterator[str]:
-    sentence = f"{len(root.places)} sessions in one tree: they diverge after each line that has lines below it."
-    yield from ("## Divergence", "", notes(sentence, [f"../{place}" for place in root.places]), "")
+    sentence = f"{len(root.addresses)} sessions in one tree: they diverge after each line that has lines below it."
+    yield from ("## Divergence", "", notes(sentence, [f"../{place}" for place in root.addresses]), "")
     yield from (f"    {line}" for line in iter_path_lines(root))
     yield ""
 
@@ -100,31 +100,31 @@ def _render_group(group: GroupSummary, notes: _Footnotes) -> Iterator[str]:
     title = _group_title(group)
     for share in group.actions[:_SHARES_MAX]:
         sentence = (
-            f"{title}: {inline_code(share.label or share.name)} in {share.hits} of {share.n} ({format_share(share)})."
+            f"{title}: {inline_code(share.label or share.name)} in {share.count} of {share.n} ({format_share(share)})."
         )
-        yield notes(sentence, share.places)
+        yield notes(sentence, share.addresses)
     rest = group.actions[_SHARES_MAX:]
     if rest:
-        places = [place for other in rest for place in other.places]
+        places = [place for other in rest for place in other.addresses]
         yield notes(f"{title}: {len(rest)} other actions in {len(places)} samples.", places)
     if group.agreement is not None:
-        yield notes(f"{title}: two samples agree with a probability of {group.agreement:.0%}.", group.places)
-    if group.as_recorded is not None:
-        share = group.as_recorded
-        sentence = f"{title}: {share.hits} of {share.n} take the recorded action ({format_share(share)})."
-        yield notes(sentence, share.places or group.places)
+        yield notes(f"{title}: two samples agree with a probability of {group.agreement:.0%}.", group.addresses)
+    if group.same_as_recorded is not None:
+        share = group.same_as_recorded
+        sentence = f"{title}: {share.count} of {share.n} take the recorded action ({format_share(share)})."
+        yield notes(sentence, share.addresses or group.addresses)
     for share in group.outcomes:
-        sentence = f"{title}: {inline_code(share.name)} passed in {share.hits} of {share.n} ({format_share(share)})."
-        yield notes(sentence, share.places or group.places)
-    for name, amount in group.amounts.items():
+        sentence = f"{title}: {inline_code(share.name)} passed in {share.count} of {share.n} ({format_share(share)})."
+        yield notes(sentence, share.addresses or group.addresses)
+    for name, amount in group.means.items():
         if amount is not None:
-            yield notes(f"{title}: {format_mean(name, amount)}.", group.places)
+            yield notes(f"{title}: {format_mean(name, amount)}.", group.addresses)
 
 
 def _render_comparison(against: GroupComparison, answer: QuestionResult, notes: _Footnotes) -> Iterator[str]:
     groups = {group.name: group for group in answer.groups}
-    base, group = groups[against.base], groups[against.group]
-    places = (*base.places, *group.places)
+    base, group = groups[against.baseline], groups[against.group]
+    places = (*base.addresses, *group.addresses)
     if not places:
         return
     pair = f"{_group_title(group)} against {_group_title(base)}"
@@ -136,18 +136,18 @@ def _render_comparison(against: GroupComparison, answer: QuestionResult, notes: 
     labels = {share.name: share.label for side in (base, group) for share in side.actions}
     for test in against.tests:
         sentence = (
-            f"{pair}: {describe_effect(test, labels)}; {test.test}, p = {test.p:.3g}, {test.p_adjusted:.3g} after Holm"
+            f"{pair}: {describe_effect(test, labels)}; {test.test}, p = {test.p_value:.3g}, {test.p_value_adjusted:.3g} after Holm"
         )
-        yield notes(f"{sentence}: {'a finding' if test.is_finding else 'not a finding'}.", test.places)
+        yield notes(f"{sentence}: {'a finding' if test.is_finding else 'not a finding'}.", test.addresses)
 
 
 def describe_effect(test: Comparison, labels: dict[str, str]) -> str:
-    if test.what == "actions":
+    if test.measure == "actions":
         return f"the actions as a whole are {test.effect:.0%} apart"
-    span = f" ({_format_interval(test.interval, percents=test.what != 'amount')})" if test.interval else ""
-    if test.what == "amount":
-        return f"{test.effect:+.4g} {AMOUNT_NAMES[test.of]}{span}"
-    return f"{inline_code(labels.get(test.of) or test.of)} {100 * test.effect:+.0f} percentage points{span}"
+    span = f" ({_format_interval(test.interval, percents=test.measure != 'amount')})" if test.interval else ""
+    if test.measure == "amount":
+        return f"{test.effect:+.4g} {AMOUNT_NAMES[test.name]}{span}"
+    return f"{inline_code(labels.get(test.name) or test.name)} {100 * test.effect:+.0f} percentage points{span}"
 
 
 def format_share(share: ShareEstimate) -> str:

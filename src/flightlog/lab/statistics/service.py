@@ -65,12 +65,12 @@ def iter_action_paths(runs: Sequence[RunStore], options: ComparisonOptions) -> I
     for run in runs:
         trees = trees_of(run, options.programs)
         for planned in run.planned_sessions():
-            if run.state.last_attempt(planned.name) is not None:
+            if run.state.last_attempt(planned.session_dir) is not None:
                 own_steps = RunSession(run, planned, trees).own_steps()
                 steps = tuple(options.normalize(groups.action_of_step(step, run.config.work_dir)) for step in own_steps)
-                branch = run.state.branch if planned.index == 1 else None
-                begins = (branch.source_run, branch.source_dir, branch.turn - 1) if branch else None
-                yield ActionPath(run.name, planned.name, steps, begins)
+                branch = run.state.branch if planned.session_index == 1 else None
+                begins = (branch.source_run, branch.source_session_dir, branch.turn - 1) if branch else None
+                yield ActionPath(run.name, planned.session_dir, steps, begins)
 
 
 def _iter_branches(runs: Sequence[RunStore], options: ComparisonOptions) -> Iterator[groups.BranchTrial]:
@@ -81,15 +81,15 @@ def _iter_branches(runs: Sequence[RunStore], options: ComparisonOptions) -> Iter
             continue
         meta = run_meta(run.name, run.config, run.state)["sessions"][0]
         if meta["finished_at"]:
-            first = _action_at_turn(run, run.planned_sessions()[0].name, 1, options)
-            point = (branch.source_run, branch.source_dir, branch.turn)
+            first = _action_at_turn(run, run.planned_sessions()[0].session_dir, 1, options)
+            point = (branch.source_run, branch.source_session_dir, branch.turn)
             source = by_name.get(branch.source_run)
-            recorded = _action_at_turn(source, branch.source_dir, branch.turn, options) if source else None
+            recorded = _action_at_turn(source, branch.source_session_dir, branch.turn, options) if source else None
             yield groups.BranchTrial(run.name, point, branch.prompt, meta, first, recorded)
 
 
 def _action_at_turn(run: RunStore, session: str, turn: int, options: ComparisonOptions) -> groups.Action | None:
-    planned = next((candidate for candidate in run.planned_sessions() if candidate.name == session), None)
+    planned = next((candidate for candidate in run.planned_sessions() if candidate.session_dir == session), None)
     if planned is None or run.state.last_attempt(session) is None:
         return None
     steps = RunSession(run, planned, trees_of(run, options.programs)).own_steps()
@@ -159,7 +159,7 @@ def build_divergence_tree(runtime: Runtime, runs: Sequence[RunStore], by: str = 
 
 def write_analysis(runtime: Runtime, run: RunStore, analysis: ExperimentAnalysis) -> Path:
     """Write the analysis into the run; raise Conflict instead of replacing a person's file."""
-    if not any(group.n for answer in analysis.answers for group in answer.groups):
+    if not any(group.n for answer in analysis.questions for group in answer.groups):
         raise NotFound(f"{run.name} has no samples, replicates or branches", hint=f"flightlog lab resample {run.name}")
     path = run.path / NAME
     if path.exists() and MARK not in path.read_text("utf-8", "replace"):

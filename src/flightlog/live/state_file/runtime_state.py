@@ -69,16 +69,16 @@ Change = Callable[[RuntimeState], RuntimeState]
 class CachedStateFile(Struct):
     """The file as last written, with its hash; `before` is the hash of the file it replaced."""
 
-    print: bytes
+    fingerprint: bytes
     chunks: list[YamlChunk]
-    before: bytes = b""
+    previous_text: bytes = b""
 
 
 class StateFileUpdate(Struct):
     """A state, and why the file could not be parsed, if so."""
 
     state: RuntimeState
-    broken: str = ""
+    error: str = ""
     removed: list[tuple[str, str]] = []
     """Items removed from the file: their ids and their text with comments."""
 
@@ -347,7 +347,7 @@ def _load_chunks(folder: Path, data: bytes | None) -> list[YamlChunk]:
     if not data:
         return []
     cache = _load_cache(folder)
-    if cache is not None and cache.print == _hash_bytes(data):
+    if cache is not None and cache.fingerprint == _hash_bytes(data):
         return cache.chunks
     try:
         text = data.decode()
@@ -361,10 +361,10 @@ def _with_late_edit(folder: Path) -> bytes | None:
     """Return the file's content; restore an edit saved into the file that we had just replaced."""
     data = shared_files.read_if_exists(folder / NAME)
     cache = _load_cache(folder)
-    if cache is None or not cache.before or data is None or _hash_bytes(data) != cache.print:
+    if cache is None or not cache.previous_text or data is None or _hash_bytes(data) != cache.fingerprint:
         return data
     late = shared_files.read_if_exists(folder / OWN / "before.yaml")
-    if not late or _hash_bytes(late) == cache.before:
+    if not late or _hash_bytes(late) == cache.previous_text:
         return data
     try:
         parse_chunks(late.decode())

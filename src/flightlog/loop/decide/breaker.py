@@ -24,16 +24,16 @@ class BreakerTrip(NamedTuple):
 def find_trip(state: LoopState, plan: Plan) -> BreakerTrip | None:
     """Return the first rule or condition that opens the breaker, or None."""
     rules, breaker = plan.circuit_breaker, state.breaker
-    wrong, total = breaker.recent.count(False), len(breaker.recent)
+    wrong, total = breaker.recent_results.count(False), len(breaker.recent_results)
     if rules.error_rate and total >= rules.error_rate_over and wrong / total > rules.error_rate:
         rate = f"error_rate > {rules.error_rate:g}"
         return BreakerTrip(f"{rate} ({wrong} of the last {total} attempts failed)", HELP)
     low = _low_confidence_streak(state, rules.low_confidence)
     in_a_row = (
-        (rules.failure_threshold, breaker.consecutive, "{} in a row", "failure"),
-        (rules.same_error, breaker.same, "the same error {} in a row", "time"),
-        (rules.no_progress, breaker.idle, "no progress in {}", "attempt"),
-        (rules.permission_denials, breaker.denials, "permission denied in {} in a row", "attempt"),
+        (rules.failure_threshold, breaker.consecutive_failures, "{} in a row", "failure"),
+        (rules.same_error, breaker.same_error_count, "the same error {} in a row", "time"),
+        (rules.no_progress, breaker.no_progress_count, "no progress in {}", "attempt"),
+        (rules.permission_denials, breaker.permission_denials, "permission denied in {} in a row", "attempt"),
         (rules.low_confidence_times, low, f"confidence < {rules.low_confidence:g} {{}} in a row", "time"),
     )
     for limit, count, sentence, noun in in_a_row:
@@ -67,24 +67,24 @@ def _evaluate(when: str, names: dict[str, float]) -> float | None:
 
 def _condition_variables(state: LoopState) -> dict[str, float]:
     breaker, totals, context = state.breaker, state.totals, state.context
-    recent = len(breaker.recent)
+    recent = len(breaker.recent_results)
     lengths = {name: float(len(value)) for name, value in context.items() if isinstance(value, list)}
     numbers = {name: float(value) for name, value in context.items() if isinstance(value, int | float)}
     metrics = {f"metrics.{name}": value for name, value in state.metrics.items()}
     own = {
         "errors": float(totals.errors),
-        "consecutive_errors": float(breaker.consecutive),
-        "same_error": float(breaker.same),
-        "no_progress": float(breaker.idle),
-        "permission_denials": float(breaker.denials),
+        "consecutive_errors": float(breaker.consecutive_failures),
+        "same_error": float(breaker.same_error_count),
+        "no_progress": float(breaker.no_progress_count),
+        "permission_denials": float(breaker.permission_denials),
         "iterations": float(state.iterations),
         "tasks_completed": float(state.completed_count),
-        "usd": totals.usd,
-        "tokens": float(totals.tokens),
+        "usd": totals.cost_usd,
+        "tokens": float(totals.total_tokens),
         "calls": float(totals.calls),
         "help_requests": float(totals.help_requests),
-        **({"error_rate": breaker.recent.count(False) / recent} if recent >= 1 else {}),
-        **({"validation_failure_rate": breaker.verify_failures / breaker.verifies} if breaker.verifies else {}),
+        **({"error_rate": breaker.recent_results.count(False) / recent} if recent >= 1 else {}),
+        **({"validation_failure_rate": breaker.verify_failures / breaker.verify_count} if breaker.verify_count else {}),
         **({"confidence": state.confidence} if state.confidence is not None else {}),
     }
     return {**lengths, **numbers, **metrics, **own}
@@ -99,12 +99,12 @@ def exhausted_budget(state: LoopState, now: float, *, begun: bool = False) -> st
         used = f"{state.iterations} of {iterations} iterations"
     elif limits.calls is not None and totals.calls >= limits.calls:
         used = f"{totals.calls} of {limits.calls} model calls"
-    elif limits.tokens is not None and totals.tokens >= limits.tokens:
-        used = f"{totals.tokens} of {limits.tokens:g} tokens"
-    elif limits.usd is not None and totals.usd >= limits.usd:
-        used = f"{totals.usd:.4f} of {limits.usd:g} USD"
-    elif limits.usd is not None and totals.unpriced:
-        calls = pluralize(totals.unpriced, "model call")
+    elif limits.tokens is not None and totals.total_tokens >= limits.tokens:
+        used = f"{totals.total_tokens} of {limits.tokens:g} tokens"
+    elif limits.usd is not None and totals.cost_usd >= limits.usd:
+        used = f"{totals.cost_usd:.4f} of {limits.usd:g} USD"
+    elif limits.usd is not None and totals.unpriced_calls:
+        calls = pluralize(totals.unpriced_calls, "model call")
         return f"budget: the price of {calls} is not known, so {limits.usd:g} USD cannot be kept"
     elif limits.wall_time_seconds is not None and worked >= limits.wall_time_seconds:
         used = f"{worked:.0f} of {limits.wall_time_seconds:g} seconds"
@@ -114,7 +114,7 @@ def exhausted_budget(state: LoopState, now: float, *, begun: bool = False) -> st
 def hour_full_until(state: LoopState, now: float) -> float:
     """Return when `calls_per_hour` allows the next model call; 0 if now."""
     limit = state.budgets.calls_per_hour
-    within = [at for at in state.calls_at if at > now - HOUR_S]
+    within = [at for at in state.call_times if at > now - HOUR_S]
     return within[-limit] + HOUR_S if limit and len(within) >= limit else 0.0
 
 
@@ -125,7 +125,7 @@ def _low_confidence_streak(state: LoopState, below: float) -> int:
 
 def _find_condition_trip(state: LoopState, plan: Plan) -> BreakerTrip | None:
     names = _condition_variables(state)
-    if len(state.breaker.recent) < plan.circuit_breaker.error_rate_over:
+    if len(state.breaker.recent_results) < plan.circuit_breaker.error_rate_over:
         names.pop("error_rate", None)  # too few attempts for a rate
     for condition in plan.circuit_breaker.conditions:
         if condition.action != "alert_and_continue" and _evaluate(condition.when, names):

@@ -29,7 +29,7 @@ class DecisionScores(NamedTuple):
 
     action: str
     confidence: float
-    raw: float
+    raw_confidence: float
     scores: dict[str, float]
     risks: dict[str, float]
     rationale: str
@@ -82,8 +82,8 @@ def _budget_share(state: LoopState) -> float:
     limits, totals = state.budgets, state.totals
     pairs = (
         (state.iterations, state.config.max_iterations),
-        (totals.usd, limits.usd),
-        (totals.tokens, limits.tokens),
+        (totals.cost_usd, limits.usd),
+        (totals.total_tokens, limits.tokens),
         (totals.calls, limits.calls),
     )
     return min(max((used / limit for used, limit in pairs if limit), default=0.0), 1.0)
@@ -116,7 +116,7 @@ def _estimate_confidence(state: LoopState, task: Task, at: TaskState, risks: dic
         "history": state.history,
     }
     total = sum(PARTS[name] * value for name, value in parts.items()) - _PER_FAILURE * at.failures
-    reported = at.said_confidence if at.said_confidence is not None else 1.0
+    reported = at.reported_confidence if at.reported_confidence is not None else 1.0
     return round(min(max(min(total, reported), 0.0), 1.0), 4)
 
 
@@ -144,7 +144,7 @@ def choose_next(state: LoopState, plan: Plan, now: float) -> Sequence[events.Eve
 
 def _task_key(state: LoopState, task: Task) -> str:
     """Return the key of a task's effects, which is the same for all attempts."""
-    name = f"{state.mark}/{state.session_id}/{task.task_id}"
+    name = f"{state.marker}/{state.session_id}/{task.task_id}"
     return hashlib.sha256(name.encode()).hexdigest()[:24]
 
 
@@ -160,11 +160,11 @@ def _decide_task_events(state: LoopState, plan: Plan, task: Task) -> Sequence[ev
     at = state.task_state(task.task_id)
     scores = score_actions(state, plan, task)
     rationale = scores.rationale
-    if at.approved:
+    if at.is_approved:
         approved = scores._replace(rationale=f"{rationale}; approved by a person")
         return _start_task_events(state, task, approved)
     if at.mode == "diagnose":
-        why = f"diagnosis: the same failure {pluralize(at.same, 'time')}"
+        why = f"diagnosis: the same failure {pluralize(at.same_error_count, 'time')}"
         return _start_task_events(state, task, scores._replace(rationale=why))
     label = f"{task.task_id} {task.name}"
     if gates.should_ask(state, "always") and not at.attempt:
@@ -200,7 +200,7 @@ def _start_task_events(state: LoopState, task: Task, scores: DecisionScores) -> 
 def _make_decision(task: Task, scores: DecisionScores, action: str, rationale: str) -> events.DecisionMade:
     others = [pair for pair in scores.scores.items() if pair[0] != action]
     best = tuple(sorted(others, key=lambda pair: -pair[1])[:3])
-    return events.DecisionMade(task.task_id, action, scores.confidence, scores.raw, rationale, best, scores.risks)
+    return events.DecisionMade(task.task_id, action, scores.confidence, scores.raw_confidence, rationale, best, scores.risks)
 
 
 def _end_session_events(state: LoopState, plan: Plan) -> Sequence[events.Event]:

@@ -41,7 +41,7 @@ class WaitUntil(NamedTuple):
     """Wait until a time or a request."""
 
     until: float
-    why: str
+    reason: str
 
 
 class StopRunner(NamedTuple):
@@ -56,13 +56,13 @@ def decide_effect(state: LoopState, plan: Plan, now: float) -> Effect:
     if state.status != "in_progress":
         return StopRunner()
     if state.question is not None:
-        deadline = state.question.at + state.question.asked.timeout_s
+        deadline = state.question.asked_at + state.question.event.timeout_s
         if now < deadline:
             return WaitUntil(deadline, "waiting for an answer")
-        return AppendEvents([gates.make_answer_event(state, state.question.asked.safe, person=False)])
+        return AppendEvents([gates.make_answer_event(state, state.question.event.default_answer, person=False)])
     if state.verdict is not None:
         return AppendEvents(gates.events_after_answer(state, state.verdict))
-    agreed = state.iterations or state.agreed or state.autonomous
+    agreed = state.iterations or state.is_start_approved or state.is_autonomous
     if not agreed and gates.should_ask(state, "start"):
         text = f"Carry out «{plan.plan}»: {pluralize(len(plan.tasks), 'task')}?"
         return AppendEvents([gates.make_question(state, "start", "", text)])
@@ -71,9 +71,9 @@ def decide_effect(state: LoopState, plan: Plan, now: float) -> Effect:
 
 def _continue_task(state: LoopState, plan: Plan, now: float) -> Effect | None:
     """Return the next effect for a task that is running, to be verified or to be recovered."""
-    if not state.current:
+    if not state.current_task:
         return None
-    task, at = plan.find_task(state.current), state.task_state(state.current)
+    task, at = plan.find_task(state.current_task), state.task_state(state.current_task)
     match at.stage:
         case "running":
             return _limit_effect(state, now, begun=True) or RunTask(task, at.attempt, at.mode)
@@ -94,7 +94,7 @@ def _effect_after_run(state: LoopState, task: Task) -> Effect:
         why = "the diagnosis is made"
         return AppendEvents([events.RecoveryStarted(task.task_id, at.attempt, "retry", why)])
     if task.run.repeat and at.mode == "work" and not at.exit_ready:
-        why = f"round {at.rounds}: no exit signal with two indicators yet"
+        why = f"round {at.round_count}: no exit signal with two indicators yet"
         return AppendEvents([events.RecoveryStarted(task.task_id, at.attempt, "repeat", why)])
     return VerifyTask(task, at.attempt)
 
@@ -122,7 +122,7 @@ def _choose_effect(state: LoopState, plan: Plan, now: float) -> Effect:
     if notes := [*notes, *_alert_events(state, plan)]:
         return AppendEvents(notes)
     statuses = {state.task_state(task.task_id).status for task in plan.tasks}
-    closing = state.breaker.state == "half_open" and state.breaker.probed is True
+    closing = state.breaker.state == "half_open" and state.breaker.probe_result is True
     effect = None
     if closing or not statuses.isdisjoint({"pending", "in_progress"}):
         effect = _breaker_effect(state, plan, now)
@@ -167,9 +167,9 @@ def _breaker_effect(state: LoopState, plan: Plan, now: float) -> Effect | None:
         return _trip_breaker(state, trip) if trip else None
     if at.state == "open":
         return _open_breaker_effect(state, plan, now)
-    if at.probed is True:
+    if at.probe_result is True:
         return AppendEvents([events.BreakerChanged("half_open", "closed", at.condition, "a probe succeeded")])
-    if at.probed is False or at.probes >= rules.half_open_max_calls:
+    if at.probe_result is False or at.probes >= rules.half_open_max_calls:
         trip = breaker.BreakerTrip(at.condition or "a probe failed", at.action or breaker.HELP)
         return _trip_breaker(state, trip)
     return None
@@ -184,11 +184,11 @@ def _open_breaker_effect(state: LoopState, plan: Plan, now: float) -> Effect:
         why = f"stopped by the plan's condition: {at.condition}"
         return AppendEvents([events.LoopEnded("error", why)])
     about = "breaker review" if at.action == "pause_and_review" else "breaker"
-    if gates.should_ask(state, about) and not at.asked:
+    if gates.should_ask(state, about) and not at.asked_question:
         text = f"The breaker opened: {at.condition}. Try again?"
         limit = None if about == "breaker review" else rules.recovery_timeout
         return AppendEvents([gates.make_question(state, about, "", text, limit)])
-    if about == "breaker review" and not at.asked:
+    if about == "breaker review" and not at.asked_question:
         return AppendEvents([events.LoopPaused(f"for review, as the plan says: {at.condition}")])
     if now < at.since + rules.recovery_timeout:
         return WaitUntil(at.since + rules.recovery_timeout, f"the breaker is open: {at.condition}")
@@ -202,7 +202,7 @@ def _trip_breaker(state: LoopState, trip: breaker.BreakerTrip) -> Effect:
 
 def _review_effect(state: LoopState, plan: Plan) -> Effect | None:
     for task_id in plan.review_points:
-        done = state.task_state(task_id).status == "completed" and task_id not in state.reviewed
+        done = state.task_state(task_id).status == "completed" and task_id not in state.reviewed_points
         if done and gates.should_ask(state, "review"):
             text = f"Review after {task_id} ({plan.find_task(task_id).name}): go on?"
             return AppendEvents([gates.make_question(state, "review", task_id, text)])

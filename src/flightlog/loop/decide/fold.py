@@ -30,7 +30,7 @@ _RATE_MIN, _RATE_MAX = 0.01, 0.5  # so that the learning rate neither vanishes n
 
 def _apply_report(state: LoopState, event: events.TaskReported) -> None:
     task = state.ensure_task(event.task)
-    match event.what:
+    match event.report_type:
         case "feature" if isinstance(event.value, dict):
             before = state.features.get(event.name, FEATURE)
             state.features[event.name] = {**before, **event.value, "feature_id": event.name}
@@ -41,7 +41,7 @@ def _apply_report(state: LoopState, event: events.TaskReported) -> None:
         case "context" if isinstance(event.value, dict):
             _merge_context(state, event.value)
         case "confidence" if isinstance(event.value, int | float):
-            task.said_confidence = min(max(float(event.value), 0.0), 1.0)
+            task.reported_confidence = min(max(float(event.value), 0.0), 1.0)
         case "effect" if event.name not in task.effects:
             task.effects.append(event.name)
         case "doc" if isinstance(event.value, dict):
@@ -74,7 +74,7 @@ def metric_value(state: LoopState, name: str) -> float | None:
 def apply_event(state: LoopState, at: float, event: events.Event) -> None:
     """Apply an event that happened at `at`."""
     state.totals.events += 1
-    if isinstance(event, events.RunnerAcquired) and event.resumed and state.resting_since is None:
+    if isinstance(event, events.RunnerAcquired) and event.is_resumed and state.resting_since is None:
         state.rested_s += max(at - state.last_at, 0.0)  # no runner since the crash
     state.last_at = max(state.last_at, at)
     if isinstance(event, events.SessionEvent):
@@ -87,9 +87,9 @@ def apply_event(state: LoopState, at: float, event: events.Event) -> None:
         _apply_breaker_change(state, at, event)
     elif isinstance(event, events.QuestionAsked):
         state.question = OpenQuestion(event, at)
-        state.asked += 1
+        state.question_count += 1
         state.totals.help_requests += 1
-        state.breaker.asked = state.breaker.asked or event.about.startswith("breaker")
+        state.breaker.asked_question = state.breaker.asked_question or event.trigger.startswith("breaker")
     else:
         _apply_answer(state, at, event)
 
@@ -99,21 +99,21 @@ def _apply_session_event(state: LoopState, at: float, event: events.SessionEvent
         case events.LoopStarted():
             state.session_id, state.session_name = event.session_id, event.session_name
             state.plan, state.plan_digest, state.project = event.plan, event.plan_digest, event.project
-            state.config, state.budgets, state.autonomous = event.config, event.budgets, event.autonomous
+            state.config, state.budgets, state.is_autonomous = event.config, event.budgets, event.is_autonomous
             state.context, state.calibration = dict(event.context), event.calibration
             state.tasks_total = event.tasks_total
-            state.learning_rate, state.mark = event.config.learning_rate, event.mark
+            state.learning_rate, state.marker = event.config.learning_rate, event.marker
             state.status, state.started_at = "in_progress", at
         case events.RunnerAcquired():
             state.epoch = event.epoch
         case events.LoopPaused() | events.LoopStopped():
-            state.status, state.why, state.question, state.verdict = "paused", event.why, None, None
+            state.status, state.reason, state.question, state.verdict = "paused", event.reason, None, None
             state.resting_since = at
             state.stop_signal = event.signal if isinstance(event, events.LoopStopped) else ""
         case events.LoopResumed():
             _apply_resume(state, at, event)
         case events.LoopEnded():
-            state.status, state.why, state.ended_at, state.question = event.status, event.why, at, None
+            state.status, state.reason, state.ended_at, state.question = event.status, event.reason, at, None
         case _:
             assert_never(event)
 
@@ -122,7 +122,7 @@ def _apply_resume(state: LoopState, at: float, event: events.LoopResumed) -> Non
     """Continue after a rest: failed and deferred tasks are tried again, questions asked again."""
     if state.resting_since is not None:
         state.rested_s += at - state.resting_since
-    state.status, state.why, state.stop_signal = "in_progress", "", ""
+    state.status, state.reason, state.stop_signal = "in_progress", "", ""
     state.resting_since, state.ended_at = None, None
     state.budgets = event.budgets or state.budgets
     state.wait_until = 0.0
@@ -130,7 +130,7 @@ def _apply_resume(state: LoopState, at: float, event: events.LoopResumed) -> Non
         state.breaker.state, state.breaker.probes, state.breaker.since = "half_open", 0, at
     for task in state.tasks.values():
         if task.status in {"deferred", "failed"}:
-            task.status, task.stage, task.failures, task.same, task.diagnosed = "pending", "idle", 0, 0, False
+            task.status, task.stage, task.failures, task.same_error_count, task.is_diagnosed = "pending", "idle", 0, 0, False
             task.result, task.ended_at = None, None
 
 
@@ -141,7 +141,7 @@ def _apply_task_event(state: LoopState, at: float, event: events.TaskEvent) -> N
             state.totals.decisions += 1
             state.confidence = event.confidence
             state.breaker.confidences = [*state.breaker.confidences, event.confidence][-RECENT:]
-            task.approved = task.approved and event.action == "escalate"
+            task.is_approved = task.is_approved and event.action == "escalate"
         case events.TaskStarted():
             _apply_task_start(state, task, at, event)
         case events.AttemptEnded():
@@ -152,14 +152,14 @@ def _apply_task_event(state: LoopState, at: float, event: events.TaskEvent) -> N
             if event.action in {"skip", "escalate"}:
                 return  # the next event ends the task or asks a person
             task.stage, task.retry_at = "idle", at + event.wait_s
-            task.diagnosed = task.diagnosed or event.action == "diagnose"
+            task.is_diagnosed = task.is_diagnosed or event.action == "diagnose"
             task.mode = event.action if event.action in {"diagnose", "delegate"} else "work"
         case events.TaskEnded():
             status = {"success": "completed", "failure": "failed"}.get(event.result, event.result)
-            task.status, task.stage, task.result, task.why = status, "idle", event.result, event.why
+            task.status, task.stage, task.result, task.reason = status, "idle", event.result, event.reason
             task.ended_at, task.duration_s = at, event.duration_s
             state.verdict = None
-            state.current = "" if state.current == event.task else state.current
+            state.current_task = "" if state.current_task == event.task else state.current_task
         case _:
             assert_never(event)
 
@@ -167,9 +167,9 @@ def _apply_task_event(state: LoopState, at: float, event: events.TaskEvent) -> N
 def _apply_task_start(state: LoopState, task: TaskState, at: float, event: events.TaskStarted) -> None:
     task.status, task.stage = "in_progress", "running"
     task.attempt, task.mode = event.attempt, event.mode
-    task.key, task.agent_session, task.exit_ready = event.key, event.agent_session, False
+    task.effect_id, task.agent_session, task.exit_ready = event.effect_id, event.agent_session, False
     task.started_at = at if task.started_at is None else task.started_at
-    state.current = event.task
+    state.current_task = event.task
     state.iterations += 1
     if state.breaker.state == "half_open":
         state.breaker.probes += 1
@@ -189,22 +189,22 @@ def _apply_attempt_end(state: LoopState, task: TaskState, at: float, event: even
         return
     state.totals.attempts += 1
     breaker = state.breaker
-    breaker.denials = breaker.denials + 1 if event.denials else 0
-    if event.progress is not None:
-        breaker.idle = 0 if event.progress or event.asked else breaker.idle + 1
+    breaker.permission_denials = breaker.permission_denials + 1 if event.permission_denials else 0
+    if event.made_progress is not None:
+        breaker.no_progress_count = 0 if event.made_progress or event.asked_question else breaker.no_progress_count + 1
     task.exit_ready = event.exit_signal and len(event.indicators) >= 2
     if event.result == "success":
-        task.stage, task.rounds = "ran", task.rounds + 1
-        task.diagnosis = event.said if task.mode == "diagnose" else task.diagnosis
-        if event.progress and breaker.state == "half_open":
-            breaker.probed = True
+        task.stage, task.round_count = "ran", task.round_count + 1
+        task.diagnosis = event.last_message if task.mode == "diagnose" else task.diagnosis
+        if event.made_progress and breaker.state == "half_open":
+            breaker.probe_result = True
     else:
         _record_failure(state, task, event.error_type, event.error_message, event.signature)
         task.severity, task.verify_failed = event.severity, False
 
 
 def _apply_verification(state: LoopState, task: TaskState, event: events.TaskVerified) -> None:
-    state.breaker.verifies += 1
+    state.breaker.verify_count += 1
     if event.passed:
         task.stage = "right"
         _update_expectation(state, right=True)
@@ -219,22 +219,22 @@ def _apply_verification(state: LoopState, task: TaskState, event: events.TaskVer
 def _record_failure(state: LoopState, task: TaskState, error_type: str, message: str, signature: str) -> None:
     state.totals.errors += 1
     task.stage, task.failures = "failed", task.failures + 1
-    task.same = task.same + 1 if signature and signature == task.signature else 1
+    task.same_error_count = task.same_error_count + 1 if signature and signature == task.signature else 1
     task.error_type, task.error_message, task.signature = error_type, message, signature
     _update_expectation(state, right=False)
     breaker = state.breaker
-    breaker.same = breaker.same + 1 if signature and signature == breaker.signature else 1
+    breaker.same_error_count = breaker.same_error_count + 1 if signature and signature == breaker.signature else 1
     breaker.signature = signature
     _record_outcome(breaker, right=False)
 
 
 def _record_outcome(breaker: BreakerState, *, right: bool) -> None:
-    breaker.recent = [*breaker.recent, right][-RECENT:]
-    breaker.consecutive = 0 if right else breaker.consecutive + 1
+    breaker.recent_results = [*breaker.recent_results, right][-RECENT:]
+    breaker.consecutive_failures = 0 if right else breaker.consecutive_failures + 1
     if right:
-        breaker.same, breaker.signature = 0, ""
+        breaker.same_error_count, breaker.signature = 0, ""
     if breaker.state == "half_open":
-        breaker.probed = right
+        breaker.probe_result = right
 
 
 def _update_expectation(state: LoopState, *, right: bool) -> None:
@@ -248,16 +248,16 @@ def _apply_note_event(state: LoopState, at: float, event: events.NoteEvent) -> N
     match event:
         case events.UsageRecorded():
             state.totals.calls += event.calls
-            state.totals.tokens += event.tokens
-            state.totals.usd += event.usd or 0.0
-            state.totals.unpriced += event.usd is None
+            state.totals.total_tokens += event.total_tokens
+            state.totals.cost_usd += event.cost_usd or 0.0
+            state.totals.unpriced_calls += event.cost_usd is None
             if state.budgets.calls_per_hour and event.calls:
-                state.calls_at = [time for time in state.calls_at if time > at - HOUR_S] + [at]
+                state.call_times = [time for time in state.call_times if time > at - HOUR_S] + [at]
         case events.TaskReported():
             _apply_report(state, event)
         case events.GateChecked():
             before = state.gates.get(event.name)
-            accepted = before is not None and before.accepted
+            accepted = before is not None and before.is_accepted
             state.gates[event.name] = GateState(event.value, event.passed, accepted)
         case events.MilestoneReached():
             state.milestones[event.name] = at
@@ -271,35 +271,35 @@ def _apply_note_event(state: LoopState, at: float, event: events.NoteEvent) -> N
 
 def _apply_breaker_change(state: LoopState, at: float, event: events.BreakerChanged) -> None:
     breaker, state.verdict = state.breaker, None
-    if event.after == "closed":
+    if event.to_state == "closed":
         state.breaker = BreakerState(trips=breaker.trips)
         return
-    breaker.state, breaker.since, breaker.probes, breaker.probed = event.after, at, 0, None
-    if event.after == "open":
+    breaker.state, breaker.since, breaker.probes, breaker.probe_result = event.to_state, at, 0, None
+    if event.to_state == "open":
         breaker.trips += 1
-        breaker.asked = False
+        breaker.asked_question = False
         breaker.condition, breaker.action = event.condition, event.action
 
 
 def _apply_answer(state: LoopState, at: float, event: events.QuestionAnswered) -> None:
     question, state.question = state.question, None
-    state.totals.human += event.by == "person"
-    if question is None or question.asked.question != event.question:
+    state.totals.human_interventions += event.answered_by == "person"
+    if question is None or question.event.question_id != event.question_id:
         return
-    asked = question.asked
-    match asked.about, event.answer:
+    asked = question.event
+    match asked.trigger, event.answer:
         case "start", "go":
-            state.agreed = True
+            state.is_start_approved = True
         case "review", "continue":
-            state.reviewed.append(asked.task)
+            state.reviewed_points.append(asked.task)
         case "gate", "accept":
-            state.gates.setdefault(asked.task, GateState(None, None)).accepted = True
+            state.gates.setdefault(asked.task, GateState(None, None)).is_accepted = True
         case (("confidence" | "always"), "execute"):
-            state.ensure_task(asked.task).approved = True
+            state.ensure_task(asked.task).is_approved = True
         case "error", "retry":
             task = state.ensure_task(asked.task)
-            task.stage, task.approved, task.retry_at, task.failures, task.same = "idle", True, at, 0, 0
+            task.stage, task.is_approved, task.retry_at, task.failures, task.same_error_count = "idle", True, at, 0, 0
         case _:
-            answered = event.by == "person"
+            answered = event.answered_by == "person"
             by = "a person answered" if answered else f"no answer within {asked.timeout_s:g} s"
-            state.verdict = PendingAnswer(asked.about, asked.task, event.answer, by)
+            state.verdict = PendingAnswer(asked.trigger, asked.task, event.answer, by)

@@ -41,13 +41,13 @@ def make_question(
     """Return the question about a topic."""
     _, options, safe = ABOUT[about]
     wait = state.config.answer_timeout_seconds if timeout_s is None else timeout_s
-    return events.QuestionAsked(f"q{state.asked + 1}", about, task, text, options, safe, wait)
+    return events.QuestionAsked(f"q{state.question_count + 1}", about, task, text, options, safe, wait)
 
 
 def make_answer_event(state: LoopState, answer: str, *, person: bool) -> events.QuestionAnswered:
     """Return the answer to the open question."""
     assert state.question is not None, "there is no question"
-    return events.QuestionAnswered(state.question.asked.question, answer, "person" if person else "timeout")
+    return events.QuestionAnswered(state.question.event.question_id, answer, "person" if person else "timeout")
 
 
 def events_after_answer(state: LoopState, verdict: PendingAnswer) -> Sequence[events.Event]:
@@ -56,12 +56,12 @@ def events_after_answer(state: LoopState, verdict: PendingAnswer) -> Sequence[ev
     spent = state.last_at - task.started_at if task.started_at is not None else 0.0
     match verdict.answer:
         case "pause":
-            return [events.LoopPaused(f"{verdict.about}: {verdict.by}, so it paused")]
+            return [events.LoopPaused(f"{verdict.trigger}: {verdict.answered_by}, so it paused")]
         case "skip":
-            why = f"{verdict.by}, so it was skipped"
+            why = f"{verdict.answered_by}, so it was skipped"
             return [events.TaskEnded(verdict.task, "skipped", spent, why)]
         case "defer":
-            why = f"confidence too low; {verdict.by}"
+            why = f"confidence too low; {verdict.answered_by}"
             return [events.TaskEnded(verdict.task, "deferred", spent, why)]
         case "fail":
             why = task.error_message or "failed"
@@ -98,7 +98,7 @@ def find_blocking_gate(state: LoopState, plan: Plan, phase: int | None) -> GateC
         if phase is not None and (gate.phase is None or gate.phase >= phase):
             continue
         result = state.gates.get(gate.name)
-        if result is None or not (result.passed or result.accepted):
+        if result is None or not (result.passed or result.is_accepted):
             return gate
     return None
 

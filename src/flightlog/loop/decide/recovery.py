@@ -26,7 +26,7 @@ class RecoveryAction(NamedTuple):
 
     action: str
     wait_s: float
-    why: str
+    reason: str
 
 
 def classify_error(message: str, exit_code: int | None, *, timed_out: bool = False) -> tuple[str, str]:
@@ -59,7 +59,7 @@ def choose_recovery(state: LoopState, task: Task) -> RecoveryAction:  # noqa: PL
         return RecoveryAction("skip", 0, "the plan says to skip it")
     if task.error_handling.on_failure == "escalate":
         return RecoveryAction("escalate", 0, "the plan says to ask a person")
-    if at.same >= 2 and at.error_type not in {"network", "timeout", "resource"}:
+    if at.same_error_count >= 2 and at.error_type not in {"network", "timeout", "resource"}:
         return _alternative_recovery(task, at)
     backoff = state.config.retry_base_seconds * 2.0 ** min(at.failures - 1, 30)
     wait = min(backoff, state.config.retry_max_seconds)
@@ -70,12 +70,12 @@ def choose_recovery(state: LoopState, task: Task) -> RecoveryAction:  # noqa: PL
 
 def _alternative_recovery(task: Task, at: TaskState) -> RecoveryAction:
     """Return what to do instead of a plain retry after the same failure twice."""
-    why = f"the same failure {pluralize(at.same, 'time')}"
-    if not at.diagnosed and (task.run.agent is not None or task.diagnose):
+    why = f"the same failure {pluralize(at.same_error_count, 'time')}"
+    if not at.is_diagnosed and (task.run.agent is not None or task.diagnose):
         return RecoveryAction("diagnose", 0, f"{why}: diagnosis instead of another retry")
     if task.delegate is not None and at.mode != "delegate":
         return RecoveryAction("delegate", 0, f"{why}: delegated")
-    if task.run.agent is not None and at.same <= 3:
+    if task.run.agent is not None and at.same_error_count <= 3:
         return RecoveryAction("retry", 0, f"{why}: retry with the diagnosis")
     return _give_up(task, at, why)
 

@@ -70,7 +70,7 @@ def build_prompt(task: Task, words: str, state: LoopState, mode: str) -> str:
         parts.append(f"A diagnosis was made:\n{at.diagnosis[-_FAILURE_CHARS:]}")
     if mode == "diagnose":
         parts.append(
-            f"This failed {at.same} times in the same way. Change nothing now: find the cause, and "
+            f"This failed {at.same_error_count} times in the same way. Change nothing now: find the cause, and "
             "say in a few sentences what it is and what would remove it."
         )
     elif task.run.repeat:
@@ -124,7 +124,7 @@ def fingerprint_tree(project: Path) -> str:
     """Return a hash that changes with the files or the commit of a work tree."""
     digest = hashlib.sha256()
     with suppress(GitError):
-        digest.update(PersonGit(project).run_git("rev-parse", "HEAD").out)
+        digest.update(PersonGit(project).run_git("rev-parse", "HEAD").stdout)
     count = 0
     for folder, folders, files in os.walk(project):
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
@@ -205,7 +205,7 @@ class AgentTask:
         diff = tree.write_changes(name, (first, second), self._options.redact)
         result = self._judge_outcome(why, outcome, stream, state)
         indicators = (*stream.indicators, *self._stop_signals(job.run, progress=progress))
-        return result._replace(progress=progress, indicators=indicators, agent_session=session, diff=diff)
+        return result._replace(made_progress=progress, indicators=indicators, agent_session=session, diff=diff)
 
     def _open_watch(self) -> WorkTreeWatch:
         home = Path(self._environment.get("HOME", "/"))
@@ -249,8 +249,8 @@ class AgentTask:
 
     def _record_missing_usage(self, job: TaskJob, stream: StreamResult, emit: Emit) -> None:
         """Record what the client's total has more than the calls in the stream, as no call."""
-        tokens = max(stream.tokens - self._tokens, 0)
-        usd = max((stream.usd or 0.0) - self._usd, 0.0)
+        tokens = max(stream.total_tokens - self._tokens, 0)
+        usd = max((stream.cost_usd or 0.0) - self._usd, 0.0)
         if self._seen and (tokens or usd > 1e-9):  # less is a rounding error
             attempt = (job.task.task_id, job.effect.attempt)
             emit(UsageRecorded(*attempt, "", "client", tokens, usd, calls=0))
@@ -263,21 +263,21 @@ class AgentTask:
             "success",
             0.0,
             outcome.exit_code,
-            denials=stream.denials,
-            asked=stream.asked,
+            permission_denials=stream.denials,
+            asked_question=stream.asked_question,
             exit_signal=stream.exit_signal,
-            said=end,
+            last_message=end,
         )
         if why == "limited":
             wait_s = breaker.hour_full_until(state, now) - now
             return result._replace(result=why, exit_code=None, message=text, limit_s=wait_s)
         if why:
             return result._replace(result=why, message=text or why)
-        if stream.limited:
+        if stream.is_rate_limited:
             resets_at = stream.resets_at
             wait_s = state.config.limit_wait_seconds if resets_at is None else resets_at - now
             return result._replace(result="limited", message=text, limit_s=max(wait_s, 1.0))
-        if stream.failed or outcome.exit_code != 0:
+        if stream.is_error or outcome.exit_code != 0:
             return result._replace(result="failure", message=text)
         return result
 

@@ -20,10 +20,10 @@ from flightlog.loop.state import LoopState
 class ControlRequest(Struct, frozen=True):
     """A request to a running loop: pause (after the task), stop (at once), or an answer."""
 
-    what: str
-    question: str = ""
+    action: str
+    question_id: str = ""
     answer: str = ""
-    why: str = ""
+    reason: str = ""
     signal: str = ""
 
 
@@ -34,15 +34,15 @@ class TaskResult(NamedTuple):
     duration_s: float
     exit_code: int | None = None
     message: str = ""
-    denials: int = 0
-    progress: bool | None = None
-    asked: bool = False
+    permission_denials: int = 0
+    made_progress: bool | None = None
+    asked_question: bool = False
     exit_signal: bool = False
     indicators: tuple[str, ...] = ()
     limit_s: float | None = None
     agent_session: str = ""
     diff: str = ""
-    said: str = ""
+    last_message: str = ""
 
 
 class VerifyResult(NamedTuple):
@@ -50,7 +50,7 @@ class VerifyResult(NamedTuple):
 
     passed: bool
     commands: tuple[tuple[str, int | None], ...]
-    missing: tuple[str, ...]
+    missing_tools: tuple[str, ...]
     message: str
     duration_s: float
     interrupted: bool = False
@@ -134,19 +134,19 @@ class LoopDriver:
         state = self._log.state
         if state.status != "in_progress":
             return
-        if request.what == "stop":
-            why = request.why or "a person stopped it"
+        if request.action == "stop":
+            why = request.reason or "a person stopped it"
             self._log.append(events.LoopStopped(why, request.signal))
-        elif request.what == "pause":
-            self._pausing = request.why or "a person paused it"
-        elif request.what == "answer" and state.question:
-            question = state.question.asked
-            is_open = request.question in {"", question.question}
+        elif request.action == "pause":
+            self._pausing = request.reason or "a person paused it"
+        elif request.action == "answer" and state.question:
+            question = state.question.event
+            is_open = request.question_id in {"", question.question_id}
             if is_open and request.answer in question.options:
                 self._log.append(gates.make_answer_event(state, request.answer, person=True))
 
     def _may_rest(self, state: LoopState) -> bool:
-        idle = not state.current or state.task_state(state.current).stage == "idle"
+        idle = not state.current_task or state.task_state(state.current_task).stage == "idle"
         return idle and state.status == "in_progress"
 
     def _verify_task(self, effect: VerifyTask) -> None:
@@ -172,13 +172,13 @@ def make_attempt_event(effect: RunTask, ran: TaskResult) -> events.AttemptEnded:
         error_message=ran.message if failed or ran.result == "limited" else "",
         signature=recovery.error_signature(ran.message) if failed else "",
         severity=severity if failed else "",
-        denials=ran.denials,
-        progress=ran.progress,
-        asked=ran.asked,
+        permission_denials=ran.permission_denials,
+        made_progress=ran.made_progress,
+        asked_question=ran.asked_question,
         exit_signal=ran.exit_signal,
         indicators=ran.indicators,
         limit_s=ran.limit_s,
         agent_session=ran.agent_session,
         diff=ran.diff,
-        said=ran.said,
+        last_message=ran.last_message,
     )

@@ -66,13 +66,13 @@ class TaskExecutor:
 
     def sleep_until(self, until: float, state: LoopState) -> None:
         """Wait for a time or a request; ask the open question at the terminal, if there is one."""
-        ask, question = self._options.ask, state.question.asked if state.question else None
+        ask, question = self._options.ask, state.question.event if state.question else None
         while (left := until - self.now()) > 0 and not self._poll_requests(state):
             pause = min(left, _WAIT_TICK_S)
             if ask is None or question is None:
                 self._clock.sleep(pause)
             elif (answer := ask(question, pause)) is not None:
-                name = question.question
+                name = question.question_id
                 self._waiting.append(ControlRequest("answer", name, answer, "at the terminal"))
 
     def read_requests(self, state: LoopState) -> Sequence[ControlRequest]:
@@ -101,10 +101,10 @@ class TaskExecutor:
         if run.agent is not None:
             agent = agent_task.AgentTask(self._project, self._directory, self._options, env)
             job = agent_task.TaskJob(task, run, effect, limit_s)
-            with self._guard_processes(state.mark) as guard:
+            with self._guard_processes(state.marker) as guard:
                 result = agent.run_agent(job, state, emit, watch, guard)
             if result.result not in {"success", "failure"}:
-                self._end_all(state.mark)
+                self._end_all(state.marker)
         else:
             result = self._run_command(run, env, limit_s, watch, state)
         for event in report.new_events(whole=True):
@@ -152,13 +152,13 @@ class TaskExecutor:
 
     def _poll_requests(self, state: LoopState) -> bool:
         if name := self._options.interrupted():
-            self._waiting.append(ControlRequest("stop", why=f"stopped by {name}", signal=name))
-        self._waiting += self._inbox.drain(state.question.asked.question if state.question else "")
+            self._waiting.append(ControlRequest("stop", reason=f"stopped by {name}", signal=name))
+        self._waiting += self._inbox.drain(state.question.event.question_id if state.question else "")
         return bool(self._waiting)
 
     def _must_stop(self, state: LoopState) -> bool:
         self._poll_requests(state)
-        return any(request.what == "stop" for request in self._waiting)
+        return any(request.action == "stop" for request in self._waiting)
 
     def _run_command(
         self,
@@ -177,7 +177,7 @@ class TaskExecutor:
         except OSError as error:
             return TaskResult("failure", 0.0, _MISSING, f"cannot be started: {error.strerror}")
         result = ""
-        with self._guard_processes(state.mark) as guard:
+        with self._guard_processes(state.marker) as guard:
             guard(command.pid)
             while (code := command.wait(TICK_S)) is None:
                 wall = state.budgets.wall_time_seconds
@@ -186,13 +186,13 @@ class TaskExecutor:
                 over = "timeout" if late else "budget" if wall and worked >= wall else ""
                 if result := watch() or over:
                     code = command.stop()
-                    self._end_all(state.mark)
+                    self._end_all(state.marker)
                     break
         tail = self._options.redact(command.output_tail())
         limits = (_TAIL_CHARS, _SAID_CHARS)
         message, said = (shorten_text(tail, limit, "end").value for limit in limits)
         result = result or ("failure" if code else "success")
-        return TaskResult(result, 0.0, code, message, said=said)
+        return TaskResult(result, 0.0, code, message, last_message=said)
 
     def _report_path(self, task: Task, attempt: int) -> Path:
         return self._directory / "reports" / f"{task.task_id}-{attempt}.jsonl"
@@ -202,12 +202,12 @@ class TaskExecutor:
         context = json.dumps(state.context)
         return {
             **self._options.runtime.environ,
-            guardian.MARK: state.mark,
+            guardian.MARK: state.marker,
             "FLIGHTLOG_REPORT": str(self._report_path(task, attempt)),
             "FLIGHTLOG_SESSION": state.session_id,
             "FLIGHTLOG_TASK": task.task_id,
             "FLIGHTLOG_ATTEMPT": str(attempt),
-            "FLIGHTLOG_KEY": at.key,
+            "FLIGHTLOG_KEY": at.effect_id,
             "FLIGHTLOG_EFFECTS": ",".join(at.effects),
             "FLIGHTLOG_CONTEXT": context if len(context) < _CONTEXT_CHARS else "{}",
         }

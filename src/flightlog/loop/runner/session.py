@@ -112,10 +112,10 @@ def continue_session(
             store.write_output_files()
             finish(directory, redactor)
         _require_resumable(directory, store.state, data, runner.mode)
-        _end_leftovers(store.state.mark)
+        _end_leftovers(store.state.marker)
         directories.remove_partial_files(directory)
         epoch = store.state.epoch
-        store.append(events.RunnerAcquired(runner.who, epoch + 1, resumed=epoch > 0))
+        store.append(events.RunnerAcquired(runner.who, epoch + 1, is_resumed=epoch > 0))
         if store.state.status in {"paused", "error"}:
             store.append(events.LoopResumed("a person resumed it", runner.budgets))
         store.write_output_files()
@@ -124,7 +124,7 @@ def continue_session(
         try:
             LoopDriver(shown, store, executor).run()
         finally:
-            executor.close(store.state.mark)
+            executor.close(store.state.marker)
         store.redact_again()
         store.write_output_files()
         finish(directory, redactor)
@@ -176,11 +176,11 @@ def _fill_directory(  # noqa: PLR0913 - two directories, and what the session st
         tasks_total=len(plan.tasks),
         config=start.config or plan.config,
         budgets=start.budgets or plan.budgets,
-        autonomous=start.autonomous,
+        is_autonomous=start.autonomous,
         context=plan.context_variables,
         calibration=start.calibration,
         project=os.path.relpath(start.project.resolve(), final.resolve()),
-        mark=runtime.new_id(),
+        marker=runtime.new_id(),
     )
     store = LoopStore(path, plan, runtime, redactor)
     store.append(event)

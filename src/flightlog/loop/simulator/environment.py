@@ -164,8 +164,8 @@ class SimulatedEnvironment:
         if self._chance.random() >= self._people:
             return []
         if state.question is not None:
-            answer = self._chance.choice([*state.question.asked.options, "nonsense"])
-            return [ControlRequest("answer", state.question.asked.question, answer)]
+            answer = self._chance.choice([*state.question.event.options, "nonsense"])
+            return [ControlRequest("answer", state.question.event.question_id, answer)]
         if self._chance.random() >= 0.2:
             return []
         return [ControlRequest(self._chance.choice(("pause", "stop", "answer")), "", "go")]
@@ -216,10 +216,10 @@ class SimulatedEnvironment:
         if self._chance.random() >= manner.fails:
             indicators = ("status", "tests")[: self._chance.choice((0, 1, 2, 2))]
             done = self._chance.random() < 0.7
-            return TaskResult("success", took, 0, progress=progress, exit_signal=done, indicators=indicators)
+            return TaskResult("success", took, 0, made_progress=progress, exit_signal=done, indicators=indicators)
         if manner.kind == "timeout":
-            return TaskResult("timeout", took, None, "no end in sight", progress=progress)
+            return TaskResult("timeout", took, None, "no end in sight", made_progress=progress)
         message = _MESSAGES.get(manner.kind, "it went wrong")
         more = "" if manner.stubborn else f" in {self._chance.choice(('north', 'south', 'east', 'west'))}"
         denials = int(manner.kind == "permission denied" and agent)
-        return TaskResult("failure", took, 1, message + more, denials=denials, progress=progress)
+        return TaskResult("failure", took, 1, message + more, permission_denials=denials, made_progress=progress)

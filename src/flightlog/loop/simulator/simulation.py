@@ -55,9 +55,9 @@ class InvariantChecker:
             case events.GateChecked():
                 self._gates[event.name] = bool(event.passed) or event.name in self._accepted
             case events.BreakerChanged():
-                self._breaker, self._probes = event.after, 0
+                self._breaker, self._probes = event.to_state, 0
             case events.QuestionAsked():
-                self._questions[event.question] = event
+                self._questions[event.question_id] = event
             case events.QuestionAnswered():
                 self._check_answer(event)
             case events.LoopPaused() | events.LoopStopped():
@@ -102,7 +102,7 @@ class InvariantChecker:
             self.violations.append("more iterations than allowed")
         if at < self._wait.get(event.task, 0.0) - 0.001:
             self.violations.append(f"{event.task} did not wait before it was tried again")
-        if self._keys.setdefault(event.task, event.key) != event.key:
+        if self._keys.setdefault(event.task, event.effect_id) != event.effect_id:
             self.violations.append(f"the key of {event.task} changed")
         gates = [gate for gate in self._plan.quality_gates if gate.phase is not None and gate.phase < task.phase]
         if any(not self._gates.get(gate.name) for gate in gates):
@@ -122,8 +122,8 @@ class InvariantChecker:
             self.violations.append("more calls an hour than allowed")
         self._hour.append(at)
         self._calls += 1
-        self._tokens += event.tokens
-        self._usd += event.usd or 0.0
+        self._tokens += event.total_tokens
+        self._usd += event.cost_usd or 0.0
 
     def _record_verification(self, event: events.TaskVerified) -> None:
         if event.passed:
@@ -140,12 +140,12 @@ class InvariantChecker:
         self._status[event.task] = {"success": "completed", "failure": "failed"}.get(event.result, event.result)
 
     def _check_answer(self, event: events.QuestionAnswered) -> None:
-        asked = self._questions[event.question]
-        if event.by == "timeout" and event.answer != asked.safe:
+        asked = self._questions[event.question_id]
+        if event.answered_by == "timeout" and event.answer != asked.default_answer:
             self.violations.append("without an answer another option than the safe one was chosen")
         if event.answer == "retry":
             self._allowed[asked.task] += _GIVEN_BY_PERSON
-        if asked.about == "gate" and event.answer == "accept":
+        if asked.trigger == "gate" and event.answer == "accept":
             self._gates[asked.task] = True
             self._accepted.add(asked.task)
 
@@ -174,7 +174,7 @@ class SimulationResult(Struct, frozen=True):
     mode: str
     status: str
     events: int
-    deaths: int
+    crashes: int
     violations: tuple[str, ...]
     digest: str
 
@@ -221,7 +221,7 @@ def run_simulation(seed: int, *, safety: bool = True) -> SimulationResult:
     if status not in {"completed", "error", "paused"}:
         violations.append(f"the session did not end: {status}")
     if not safety and _must_complete(plan, manners) and status != "completed":
-        violations.append(f"not completed without any obstacle: {status}, {log.state.why}")
+        violations.append(f"not completed without any obstacle: {status}, {log.state.reason}")
     digest = hashlib.sha256(msgspec.json.encode(log.records)).hexdigest()[:16]
     mode = "safety" if safety else "liveness"
     return SimulationResult(seed, mode, status, len(log.records), deaths, tuple(violations), digest)
@@ -238,13 +238,13 @@ def _run_to_end(
     """Run a session with new runners until it ends; return how often a runner was killed."""
     deaths = steps = 0
     start = events.LoopStarted(
-        "session-001", "made up", plan.plan, "", len(plan.tasks), plan.config, plan.budgets, autonomous=True
+        "session-001", "made up", plan.plan, "", len(plan.tasks), plan.config, plan.budgets, is_autonomous=True
     )
     while True:
         try:
             if not log.records:
                 log.append(start)
-            log.append(events.RunnerAcquired("made up", log.state.epoch + 1, resumed=bool(steps)))
+            log.append(events.RunnerAcquired("made up", log.state.epoch + 1, is_resumed=bool(steps)))
             driver = LoopDriver(plan, log, environment)
             while steps < STEPS_MAX and driver.step():
                 steps += 1

@@ -41,14 +41,14 @@ _CONTINUATIONS_MAX = 3  # continuation bytes of a character in UTF-8
 class SearchState(NamedTuple):
     """The known values, and how much may still be examined."""
 
-    known: KnownSecrets | None
+    known_secrets: KnownSecrets | None
     meter: WorkBudget
 
 
 class SearchOutcome(NamedTuple):
     """What was found, and where the text must be decoded to be sure."""
 
-    found: "list[Detection]"
+    detections: "list[Detection]"
     hiding: list[int]
 
 
@@ -84,18 +84,18 @@ def find_private_values(
     data: bytes, known: KnownSecrets | None = None, meter: WorkBudget | None = None
 ) -> list[Detection]:
     """Return the private values in `data`, in order and without overlaps."""
-    return search_text(data, known, meter).found
+    return search_text(data, known, meter).detections
 
 
 def search_text(data: bytes, known: KnownSecrets | None = None, meter: WorkBudget | None = None) -> SearchOutcome:
     """Return the private values in `data`, and where it must be decoded to be sure."""
     state = SearchState(known, meter or WorkBudget())
     data = without_tags(data)
-    known_hits = state.known.find_values(data) if state.known else ()
+    known_hits = state.known_secrets.find_values(data) if state.known_secrets else ()
     data = decodings.decode_escapes_in_place(data)
     matches = triggers.scan_triggers(data, state.meter)
     detections = [_make_detection(hit, ((hit.start, hit.end),)) for hit in (*known_hits, *matches.hits)]
-    for group in _group_windows(data, _merge_windows(data, matches.places)):
+    for group in _group_windows(data, _merge_windows(data, matches.regions)):
         starts = list(itertools.accumulate((high - low + 1 for low, high in group), initial=0))
         for detection in _search_window(b"\0".join(data[low:high] for low, high in group), state):
             at = bisect_right(starts, detection.start) - 1
@@ -103,7 +103,7 @@ def search_text(data: bytes, known: KnownSecrets | None = None, meter: WorkBudge
     detections = [
         detection if detection.kind == PERSON else _align_to_characters(data, detection) for detection in detections
     ]
-    hiding = [region.start for region in matches.places if region.text.startswith(_HIDING)]
+    hiding = [region.start for region in matches.regions if region.text.startswith(_HIDING)]
     return SearchOutcome(_resolve_overlaps(detections), hiding)
 
 
@@ -161,11 +161,11 @@ def _search_window(window: bytes, state: SearchState) -> Iterator[Detection]:
         yield _make_detection(hit, ((hit.start, hit.end),))
     for view in itertools.chain(decodings.iter_other_views(window), decodings.iter_base64_views(plain)):
         text = decodings.blank_json_escapes(view.data)
-        if state.known:
-            for hit in state.known.find_values(text):
+        if state.known_secrets:
+            for hit in state.known_secrets.find_values(text):
                 yield _make_detection(hit, view.source_spans(hit.start, hit.end))
         matches = triggers.scan_triggers(text, state.meter, view.form)
-        more = structured.find_structured_secrets(text, state.meter, view.form) if matches.places else ()
+        more = structured.find_structured_secrets(text, state.meter, view.form) if matches.regions else ()
         for hit in itertools.chain(matches.hits, more):
             yield _make_detection(hit, view.source_spans(hit.start, hit.end))
 
@@ -237,7 +237,7 @@ class SuspectLine(NamedTuple):
     """Where a line begins that has private values or must be decoded, and the detections in it."""
 
     begin: int
-    found: list[Detection]
+    detections: list[Detection]
 
 
 def find_suspect_lines(data: bytes, known: KnownSecrets, meter: WorkBudget | None = None) -> list[SuspectLine]:
@@ -250,7 +250,7 @@ def find_suspect_records(records: bytes, known: KnownSecrets, meter: WorkBudget 
     outcome = search_text(records, known, meter)
     suspects: list[SuspectLine] = []
     end = -1
-    marks: list[tuple[int, Detection | None]] = [(detection.start, detection) for detection in outcome.found]
+    marks: list[tuple[int, Detection | None]] = [(detection.start, detection) for detection in outcome.detections]
     marks += [(offset, None) for offset in outcome.hiding]
     for offset, detection in sorted(marks, key=itemgetter(0)):
         if offset > end:
@@ -258,7 +258,7 @@ def find_suspect_records(records: bytes, known: KnownSecrets, meter: WorkBudget 
             end = records.find(b"\0", offset)
             end = end if end >= 0 else len(records)
         if detection is not None:
-            suspects[-1].found.append(detection.shift_by(-suspects[-1].begin))
+            suspects[-1].detections.append(detection.shift_by(-suspects[-1].begin))
     return suspects
 
 

@@ -106,7 +106,7 @@ class _AutomatonPart(NamedTuple):
     values: tuple[bytes, ...]
     spellings: dict[bytes, _Spelling]
     pattern: Any
-    places: dict[bytes, set[tuple[int, int]]]
+    locations: dict[bytes, set[tuple[int, int]]]
     widths: tuple[int, ...]
 
 
@@ -189,7 +189,7 @@ class KnownSecrets:
         values = self._pending
         self._pending = []
         while self._parts and len(self._parts[-1].values) <= _MERGE_BELOW * len(values):
-            if len(self._parts[-1].places) > _PART_ANCHORS_MAX // 2:
+            if len(self._parts[-1].locations) > _PART_ANCHORS_MAX // 2:
                 break
             values = [*self._parts.pop().values, *values]
         self._parts += self._compile_parts(values)
@@ -226,7 +226,7 @@ class KnownSecrets:
 
     def _find_exact(self, view: bytes, part: _AutomatonPart, missed: list[tuple[int, int]]) -> Iterator[Candidate]:
         """Yield the occurrences of spellings; add the other anchors to `missed`."""
-        at, search, places = 0, part.pattern.search, part.places
+        at, search, places = 0, part.pattern.search, part.locations
         while (match := search(view, at)) is not None:
             start = match.start()
             at = start + 1

@@ -78,7 +78,7 @@ class TriggerMatches(NamedTuple):
     """The result of one scan: candidates, and regions to decode and search again."""
 
     hits: list[Candidate]
-    places: list[DecodedRegion]
+    regions: list[DecodedRegion]
 
 
 class _Tables(NamedTuple):

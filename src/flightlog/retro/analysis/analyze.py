@@ -39,12 +39,12 @@ class ReadCounts(Struct, frozen=True):
     """Conversations that were new or changed, already known, and damaged."""
 
     new: int = 0
-    known: int = 0
-    damaged: int = 0
+    unchanged: int = 0
+    damaged_files: int = 0
 
     def __add__(self, other: "ReadCounts") -> "ReadCounts":
         """Return the sums of both."""
-        return ReadCounts(self.new + other.new, self.known + other.known, self.damaged + other.damaged)
+        return ReadCounts(self.new + other.new, self.unchanged + other.unchanged, self.damaged_files + other.damaged_files)
 
 
 def load_digests(store: RetroStore) -> dict[str, ConversationDigest]:
@@ -64,7 +64,7 @@ def read_export(store: RetroStore, path: Path, progress: Progress | None = None)
     export = reader.fingerprint_export(path)
     for event in store.iter_events():
         if isinstance(event, events.ExportRead) and event.fingerprint == export.fingerprint:
-            return ReadCounts(known=event.conversations)
+            return ReadCounts(unchanged=event.conversations)
     known = {digest.version for digest in load_digests(store).values()}
     new = same = damaged = 0
     source, size, done = "chatgpt", path.stat().st_size, 0

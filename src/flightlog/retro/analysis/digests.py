@@ -51,15 +51,15 @@ class ConversationDigest(Struct, frozen=True, omit_defaults=True, gc=False):
     branches: int = 0
     files: int = 0
     canvases: int = 0
-    deleted: bool = False
+    is_deleted: bool = False
     project: str = ""
     models: tuple[str, ...] = ()
     frictions: tuple[DigestMark, ...] = ()
     outcomes: tuple[DigestMark, ...] = ()
     failures: tuple[DigestMark, ...] = ()
     costs: tuple[DigestMark, ...] = ()
-    usd: float | None = None
-    tokens: int = 0
+    cost_usd: float | None = None
+    total_tokens: int = 0
     export: str = ""
     member: str = ""
     offset: int = 0
@@ -123,14 +123,14 @@ def digest_chat(
         started_ms=chat.started_ms or 0,
         ended_ms=chat.ended_ms or 0,
         prompts=tuple(prompts),
-        turns=sum(message.role == PERSON and not message.subagent for message in chat.said),
-        messages=len(chat.said),
+        turns=sum(message.role == PERSON and not message.subagent for message in chat.messages),
+        messages=len(chat.messages),
         chars=chars,
         branches=chat.branches,
-        files=sum(len(message.files) for message in chat.said),
-        canvases=sum(bool(message.canvas) for message in chat.said),
-        deleted=chat.deleted,
-        models=tuple(sorted({message.model for message in chat.said if message.role == AGENT and message.model})),
+        files=sum(len(message.files) for message in chat.messages),
+        canvases=sum(bool(message.canvas) for message in chat.messages),
+        is_deleted=chat.is_deleted,
+        models=tuple(sorted({message.model for message in chat.messages if message.role == AGENT and message.model})),
         frictions=tuple(frictions),
         export=export,
         member=location[0],

@@ -61,7 +61,7 @@ def collect_findings(
     ratings: Mapping[str, float] | None = None,
 ) -> tuple[Pattern, ...]:
     """Return all findings: those in a focus area first, then by confidence."""
-    digests = [digest for digest in digests if not digest.deleted and not is_excluded(digest, preferences)]
+    digests = [digest for digest in digests if not digest.is_deleted and not is_excluded(digest, preferences)]
     patterns = [
         # Questions first: their comparison frees its memory before topics load scikit-learn.
         *(_repetition_pattern("question", "asked again", repetition) for repetition in repeated_questions(digests)),
@@ -127,8 +127,8 @@ def _repetition_pattern(kind: str, words: str, repeated: Repetition) -> Pattern:
     return Pattern(
         _pattern_id(kind, " ".join(sorted(set(content_words(repeated.text))))), repeated.text, "behavioral",
         _confidence_of(conversations, 1), repeated.conversations[:IDS_MAX], None, f"{kind} again",
-        f"{words} {len(repeated.places)} times in {conversations} conversations", len(repeated.places),
-        tuple(PatternEvidence(mark.address, mark.text) for mark in repeated.places[:EVIDENCE_MAX]),
+        f"{words} {len(repeated.occurrences)} times in {conversations} conversations", len(repeated.occurrences),
+        tuple(PatternEvidence(mark.address, mark.text) for mark in repeated.occurrences[:EVIDENCE_MAX]),
     )  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def _mark_patterns(
 
 
 def _cost_drivers(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]:
-    total = sum(digest.usd or 0.0 for digest in digests)
+    total = sum(digest.cost_usd or 0.0 for digest in digests)
     turns = sorted(
         ((mark, digest) for digest in digests for mark in digest.costs),
         key=lambda pair: (-pair[0].amount, pair[0].address),
@@ -168,7 +168,7 @@ def _cost_drivers(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]:
     )  # fmt: skip
     by_model: Counter[str] = Counter()
     for digest in digests:
-        by_model[", ".join(digest.models)] += round((digest.usd or 0.0) * 1e6)
+        by_model[", ".join(digest.models)] += round((digest.cost_usd or 0.0) * 1e6)
     model, micro = max(by_model.items(), key=lambda pair: (pair[1], pair[0]))
     members = [digest for digest in digests if ", ".join(digest.models) == model]
     yield Pattern(

@@ -78,8 +78,8 @@ def digest_session(
         outcomes=tuple(_find_outcomes(session))[:MARKS_MAX],
         failures=tuple(_find_failures(public))[:MARKS_MAX],
         costs=tuple(_turn_costs(session))[:MARKS_MAX],
-        usd=summary.cost.usd,
-        tokens=summary.usage.total,
+        cost_usd=summary.cost.usd,
+        total_tokens=summary.usage.total,
     )
 
 
@@ -91,7 +91,7 @@ def _iter_calls(session: Session) -> Iterator[tuple[str, ToolCall]]:
     for thread, turns in threads:
         for turn in turns:
             for step in turn.steps:
-                for call in step.calls:
+                for call in step.tool_calls:
                     yield f"{thread}#{turn.number}.{step.number}", call
 
 
@@ -99,12 +99,12 @@ def _find_frictions(session: Session) -> Iterator[DigestMark]:
     for turn in session.turns:
         yield from _find_note_marks(session, turn)
         yield from _find_loops(session, turn)
-        if turn.rewound:
+        if turn.is_rewound:
             yield DigestMark("dead end", f"{session.id}#{turn.number}", make_excerpt(turn.text) or "rewound turn")
         elif _ends_in_failures(turn):
             yield DigestMark("dead end", f"{session.id}#{turn.number}", "the turn ended on failing calls")
     for address, call in _iter_calls(session):
-        if call.denied:
+        if call.denial_reason:
             kind = "rejected edit" if changed_file(call) else "rejected call"
             yield DigestMark(kind, address, make_excerpt(changed_file(call) or call.name))
     yield from _find_reverts(session)
@@ -128,7 +128,7 @@ def _find_loops(session: Session, turn: Turn) -> Iterator[DigestMark]:
     retried: set[str] = set()
     for step in turn.steps:
         address = f"{session.id}#{turn.number}.{step.number}"
-        for call in step.calls:
+        for call in step.tool_calls:
             signature = f"{call.name} {sorted(call.input.items(), key=lambda pair: pair[0])}"
             counts[signature] += 1
             if counts[signature] == LOOP_CALLS:
@@ -136,13 +136,13 @@ def _find_loops(session: Session, turn: Turn) -> Iterator[DigestMark]:
             if signature in failed and signature not in retried:
                 retried.add(signature)
                 yield DigestMark("retry", address, make_excerpt(f"{call.name} again after it failed"))
-            if call.is_error and not call.denied:
+            if call.is_error and not call.denial_reason:
                 failed.add(signature)
 
 
 def _ends_in_failures(turn: Turn) -> bool:
-    last = [call for step in turn.steps for call in step.calls][-DEAD_END_CALLS:]
-    return len(last) == DEAD_END_CALLS and all(call.is_error and not call.denied for call in last)
+    last = [call for step in turn.steps for call in step.tool_calls][-DEAD_END_CALLS:]
+    return len(last) == DEAD_END_CALLS and all(call.is_error and not call.denial_reason for call in last)
 
 
 def _find_reverts(session: Session) -> Iterator[DigestMark]:
@@ -150,7 +150,7 @@ def _find_reverts(session: Session) -> Iterator[DigestMark]:
     edits: dict[str, set[tuple[str, str]]] = {}
     contents: dict[str, list[str]] = {}
     for address, call in _iter_calls(session):
-        if call.is_error or call.denied:
+        if call.is_error or call.denial_reason:
             continue
         command = call.input.get("command")
         if call.name == "Bash" and isinstance(command, str) and _REVERT.search(command):
@@ -171,7 +171,7 @@ def _find_reverts(session: Session) -> Iterator[DigestMark]:
 def _find_outcomes(session: Session) -> Iterator[DigestMark]:
     for address, call in _iter_calls(session):
         command = call.input.get("command")
-        if call.name != "Bash" or not isinstance(command, str) or call.denied or call.result is None:
+        if call.name != "Bash" or not isinstance(command, str) or call.denial_reason or call.result is None:
             continue
         if _COMMIT.search(command) and not call.is_error and _COMMITTED.search(call.output):
             yield DigestMark("commit", address, make_excerpt(call.output))
@@ -182,7 +182,7 @@ def _find_outcomes(session: Session) -> Iterator[DigestMark]:
 
 def _find_failures(session: Session) -> Iterator[DigestMark]:
     for address, call in _iter_calls(session):
-        if call.is_error and not call.denied and (key := error_signature(call.output)):
+        if call.is_error and not call.denial_reason and (key := error_signature(call.output)):
             yield DigestMark("failure", address, make_excerpt(call.output), key)
 
 

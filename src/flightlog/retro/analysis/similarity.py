@@ -161,7 +161,7 @@ class Repetition(Struct, frozen=True):
     """A question or failure that occurred more than once, with its conversations."""
 
     text: str
-    places: tuple[DigestPrompt | DigestMark, ...]
+    occurrences: tuple[DigestPrompt | DigestMark, ...]
     conversations: tuple[str, ...]
 
 
@@ -194,4 +194,4 @@ def repeated_failures(digests: Sequence[ConversationDigest]) -> list[Repetition]
 
 
 def _most_frequent_first(repetitions: list[Repetition]) -> list[Repetition]:
-    return sorted(repetitions, key=lambda repetition: (-len(repetition.places), repetition.text))
+    return sorted(repetitions, key=lambda repetition: (-len(repetition.occurrences), repetition.text))

@@ -54,8 +54,8 @@ class Issue(Struct, frozen=True):
     signature: str = ""
     resolution_notes: str = ""
     resolved_by: str = ""
-    published: bool = False
-    generated: bool = False
+    is_published: bool = False
+    is_generated: bool = False
     secrets: int = 0
     personal: int = 0
     context: dict[str, str] = {}
@@ -142,15 +142,15 @@ def _apply_event(  # noqa: C901, PLR0912 - one arm for each event
         case events.ClusterApproved():
             clusters[event.cluster] = replace(clusters[event.cluster], status="approved")
         case events.IssueMoved():
-            published = _find_issue(issues, event.issue).published and event.to in OPEN
-            _update_issue(issues, event.issue, status=event.to, published=published, resolution_notes=event.notes,
+            published = _find_issue(issues, event.issue).is_published and event.status in OPEN
+            _update_issue(issues, event.issue, status=event.status, published=published, resolution_notes=event.notes,
                           updated_ms=event.at_ms)  # fmt: skip
         case events.IssuePublished():
             _update_issue(issues, event.issue, published=True)
         case events.IssueResolved():
             rest["resolutions"].append(event)
             _update_issue(issues, event.issue, status="resolved", published=False, resolution_notes=event.notes,
-                          resolved_by=event.by, updated_ms=event.at_ms)  # fmt: skip
+                          resolved_by=event.resolved_by, updated_ms=event.at_ms)  # fmt: skip
         case events.IssueReopened():
             issues.pop(event.draft, None)
             frequency = _find_issue(issues, event.issue).frequency + 1
@@ -175,7 +175,7 @@ def _update_issue(issues: dict[str, Issue], name: str, **fields: Any) -> None:
 def _issue_from_draft(event: events.IssueDrafted) -> Issue:
     return Issue(
         event.issue, event.title, event.description, event.at_ms, event.at_ms, event.category, event.tags,
-        event.affected_files, "draft", event.severity, generated=event.generated, context=event.context,
+        event.affected_files, "draft", event.severity, is_generated=event.is_generated, context=event.context,
     )  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def _apply_clusters(issues: dict[str, Issue], clusters: dict[str, IssueCluster],
     for made in event.clusters:
         old = before.get(made.id)
         last_status = old.status if old is not None and old.issue_ids == made.issue_ids else "pending"
-        status = "approved" if made.fast else last_status
+        status = "approved" if made.is_fast_tracked else last_status
         clusters[made.id] = IssueCluster(made.id, made.theme, made.issue_ids, made.affected_files, status=status)
         for name in made.issue_ids:
             score = event.scores.get(name, 0.0)

@@ -98,12 +98,12 @@ def make_draft(
 def draft_from_incident(incident: Incident) -> DraftFile:
     """Return the draft of an incident that a feature reported."""
     severity: Severity = "critical" if incident.kind in _CRITICAL else "high"
-    title = f"{incident.room}: {incident.kind}"
+    title = f"{incident.feature}: {incident.kind}"
     counts = ", ".join(f"{name}: {number:,}" for name, number in incident.counts.items())
     evidence = f"Where: {', '.join(incident.evidence)}" if incident.evidence else ""
     return make_draft(
         title, "\n\n".join(filter(None, (counts, evidence))), incident.at_ms, severity,
-        tags=(incident.room, "incident"), context={"evidence": " ".join(incident.evidence)},
+        tags=(incident.feature, "incident"), context={"evidence": " ".join(incident.evidence)},
     )  # fmt: skip
 
 

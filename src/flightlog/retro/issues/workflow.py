@@ -95,7 +95,7 @@ def _make_cluster(group: list[Issue]) -> ClusterMade:
     number = hashlib.sha256(names[0].encode()).hexdigest()[:8]
     files = tuple(dict.fromkeys(path for issue in group for path in issue.affected_files))
     return ClusterMade(
-        f"cluster-{number}", group[0].title, names, files, fast=group[0].severity == "critical" and group[0].generated
+        f"cluster-{number}", group[0].title, names, files, is_fast_tracked=group[0].severity == "critical" and group[0].is_generated
     )
 
 
@@ -118,7 +118,7 @@ def draft_incidents(store: RetroStore, incidents: Iterable[Incident]) -> list[In
 
 
 def _incident_key(incident: Incident) -> tuple[str, ...]:
-    return (incident.room, incident.kind, *incident.evidence)
+    return (incident.feature, incident.kind, *incident.evidence)
 
 
 def _has_recurred(incident: Incident, before_ms: int, board: Board) -> bool:
@@ -128,17 +128,17 @@ def _has_recurred(incident: Incident, before_ms: int, board: Board) -> bool:
     """
     if incident.at_ms <= before_ms:
         return False
-    own_issues = {issue.id for issue in board.issues.values() if {incident.room, "incident"} <= set(issue.tags)}
+    own_issues = {issue.id for issue in board.issues.values() if {incident.feature, "incident"} <= set(issue.tags)}
     return any(resolution.issue in own_issues and resolution.at_ms > before_ms for resolution in board.resolutions)
 
 
 class ProcessResult(Struct, frozen=True):
     """Ids of imported, repeated and reopened issues; unreadable drafts; the board."""
 
-    imported: tuple[str, ...]
-    repeated: tuple[str, ...]
-    reopened: tuple[str, ...]
-    unreadable: tuple[str, ...]
+    imported_issues: tuple[str, ...]
+    duplicate_drafts: tuple[str, ...]
+    reopened_issues: tuple[str, ...]
+    unreadable_drafts: tuple[str, ...]
     board: Board
 
 
@@ -218,7 +218,7 @@ def publish_issues(store: RetroStore, prefix: str = "") -> list[str]:
     output_files.write_output_files(store.root, pages)
     names = {issue_name(issue): issue.id for issue in board.issues.values()}
     for page in pages:
-        if not board.issues[names[page.path]].published:
+        if not board.issues[names[page.path]].is_published:
             store.journal.append(events.IssuePublished(names[page.path], store.now_ms()))
     _write_pages(store)
     return [page.path for page in pages]
@@ -297,6 +297,6 @@ def _write_pages(store: RetroStore) -> Board:
     pages = [board_page(board)]
     if board.resolutions:
         pages.append(changelog_page(board.resolutions, store.redactor))
-    pages += [issue_page(issue, store.redactor) for issue in board.issues.values() if issue.published]
+    pages += [issue_page(issue, store.redactor) for issue in board.issues.values() if issue.is_published]
     output_files.write_output_files(store.root, pages)
     return board

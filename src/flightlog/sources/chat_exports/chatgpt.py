@@ -86,7 +86,7 @@ def decode_chat(data: bytes) -> Conversation:
         _seconds_to_ms(chat.update_time) or max(times, default=None),
         messages,
         branches=len(threads) - 1,
-        deleted=not chat.mapping,
+        is_deleted=not chat.mapping,
     )
 
 

@@ -57,7 +57,7 @@ def decode_chat(data: bytes) -> Conversation:
         _timestamp_to_ms(chat.updated_at),
         tuple(_decode_message(message, subagent) for message, subagent in ordered),
         branches=len(set(subagents) - {""}),
-        deleted=not chat.chat_messages,
+        is_deleted=not chat.chat_messages,
     )
 
 

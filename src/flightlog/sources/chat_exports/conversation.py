@@ -24,7 +24,7 @@ class ChatMessage(Struct, frozen=True):
     files: tuple[str, ...] = ()
     canvas: str = ""
     other: tuple[str, ...] = ()
-    deleted: bool = False
+    is_deleted: bool = False
 
 
 class Conversation(Struct, frozen=True):
@@ -35,16 +35,16 @@ class Conversation(Struct, frozen=True):
     title: str
     started_ms: int | None
     ended_ms: int | None
-    said: tuple[ChatMessage, ...]
+    messages: tuple[ChatMessage, ...]
     branches: int = 0
-    deleted: bool = False
+    is_deleted: bool = False
 
 
 def iter_addressed_messages(chat: Conversation) -> Iterator[tuple[str, ChatMessage]]:
     """Yield each message with its address: a person's starts a turn, any other is a step."""
     turns: dict[str, int] = {}
     steps: dict[str, int] = {}
-    for message in chat.said:
+    for message in chat.messages:
         subagent = message.subagent
         if message.role == PERSON or subagent not in turns:
             turns[subagent], steps[subagent] = turns.get(subagent, 0) + 1, 0

@@ -85,17 +85,17 @@ class GitResult(Struct, frozen=True):
     """The exit code and output of a git command."""
 
     name: str
-    code: int
-    out: bytes
+    exit_code: int
+    stdout: bytes
     stderr: str
 
     def require_success(self) -> bytes:
         """Return the output, or raise `GitError` with git's message."""
-        if self.code == 0:
-            return self.out
+        if self.exit_code == 0:
+            return self.stdout
         lines = self.stderr.strip().splitlines()
         errors = [line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))]
-        reason = (errors or lines[-1:] or [f"exit {self.code}"])[0]
+        reason = (errors or lines[-1:] or [f"exit {self.exit_code}"])[0]
         raise GitError(f"git {self.name} failed: {reason[:300]}", stderr=self.stderr)
 
 
@@ -153,7 +153,7 @@ class PersonGit(Struct, frozen=True):
     """
 
     folder: Path
-    trusted: bool = False
+    is_trusted: bool = False
     variables: Mapping[str, str] = {}
 
     def run_git(self, *words: str, given: bytes = b"") -> GitResult:
@@ -166,7 +166,7 @@ class PersonGit(Struct, frozen=True):
         environment = _person_environment(keep=_SIGN_IN if network else None)
         program = find_git(environment["PATH"])
         self._check_version(program)
-        is_unrestricted = self.trusted and name in _CHANGING
+        is_unrestricted = self.is_trusted and name in _CHANGING
         limit_s = limit_s or (_NETWORK_LIMIT_S if network else _READ_LIMIT_S)
         command = [program, *_ALWAYS]
         if name not in _CHANGING:
@@ -185,7 +185,7 @@ class PersonGit(Struct, frozen=True):
 
     def _check_version(self, program: str) -> None:
         version = _git_version(program)
-        if version >= SAFE_VERSION or self.trusted:
+        if version >= SAFE_VERSION or self.is_trusted:
             return
         hint = "install git 2.38 or later, or allow it here: flightlog trust --yes"
         number = ".".join(map(str, version))
@@ -235,12 +235,12 @@ def find_hooks_folder(git: PersonGit) -> Path:
     outside of the repository.
     """
     result = git.run_git("rev-parse", "--show-toplevel", "--git-common-dir", "--git-path", "hooks")
-    if result.code:
+    if result.exit_code:
         raise NotFound(f"not a git repository: {git.folder}", hint="run it inside one, or make one with: git init")
-    lines = result.out.decode("utf-8", "surrogateescape").splitlines()
+    lines = result.stdout.decode("utf-8", "surrogateescape").splitlines()
     top, common, hooks = ((git.folder / line).resolve() for line in lines)
     is_inside = hooks.is_relative_to(top) or hooks.is_relative_to(common)
-    if not is_inside and git.run_git("config", "--local", "--get", "core.hooksPath").code == 0:
+    if not is_inside and git.run_git("config", "--local", "--get", "core.hooksPath").exit_code == 0:
         hint = "see `git config --local core.hooksPath`"
         raise Invalid(f"this repository's own configuration puts hooks outside of it: {hooks}", hint=hint)
     return hooks

@@ -132,7 +132,7 @@ class Repository(Struct, frozen=True):
 
     top: Path
     common: Path
-    trusted: bool = False
+    is_trusted: bool = False
 
 
 def find_repository(folder: Path, *, trusted: bool = False) -> Repository | None:
@@ -147,8 +147,8 @@ def open_repository(folder: Path, *, trusted: bool = False) -> Repository:
     """Return the repository that holds `folder`, or raise `NotFound`."""
     if folder.is_dir():
         result = PersonGit(folder, trusted).run_git("rev-parse", "--show-toplevel", "--git-common-dir")
-        lines = result.out.decode("utf-8", "surrogateescape").splitlines()
-        if result.code == 0 and len(lines) == 2 and lines[0]:
+        lines = result.stdout.decode("utf-8", "surrogateescape").splitlines()
+        if result.exit_code == 0 and len(lines) == 2 and lines[0]:
             return Repository(Path(lines[0]), (folder / lines[1]).resolve(), trusted)
     raise NotFound(f"not inside a git repository: {folder}", hint="run it inside one, or make one with: git init")
 
@@ -157,14 +157,14 @@ def run_git(
     repository: Repository, *words: str, given: bytes = b"", variables: Mapping[str, str] | None = None
 ) -> bytes:
     """Run git in `repository` with these environment variables and return its output."""
-    git = PersonGit(repository.top, repository.trusted, variables or {})
+    git = PersonGit(repository.top, repository.is_trusted, variables or {})
     return git.run_git(*words, given=given).require_success()
 
 
 def git_output(repository: Repository, *words: str) -> str:
     """Run git and return its output without the line end; empty if it fails."""
     result = _run(repository, *words)
-    return "" if result.code else result.out.decode("utf-8", "surrogateescape").rstrip("\n")
+    return "" if result.exit_code else result.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
 
 
 def current_branch(repository: Repository) -> str:
@@ -190,7 +190,7 @@ def default_branch(repository: Repository) -> str:
 
 def is_ignored(repository: Repository, path: Path) -> bool:
     """Return whether git ignores `path`."""
-    return _run(repository, "check-ignore", "--quiet", "--", str(path)).code == 0
+    return _run(repository, "check-ignore", "--quiet", "--", str(path)).exit_code == 0
 
 
 def tree_files(repository: Repository, ref: str, folder: str = "") -> dict[str, str]:
@@ -198,7 +198,7 @@ def tree_files(repository: Repository, ref: str, folder: str = "") -> dict[str, 
     below = ["--", f"{folder}/"] if folder else []
     result = _run(repository, "ls-tree", "-r", "-z", "--full-tree", check_not_option(ref), *below)
     files = {}
-    for entry in result.out.split(b"\0") if result.code == 0 else ():
+    for entry in result.stdout.split(b"\0") if result.exit_code == 0 else ():
         mode_type_blob, _, path = entry.decode("utf-8", "surrogateescape").partition("\t")
         if path:
             files[path] = mode_type_blob.split()[2]
@@ -224,7 +224,7 @@ def read_blob_contents(repository: Repository, names: Iterable[str]) -> dict[str
 
 
 def _run(repository: Repository, *words: str) -> GitResult:
-    return PersonGit(repository.top, repository.trusted).run_git(*words)
+    return PersonGit(repository.top, repository.is_trusted).run_git(*words)
 
 
 class ShadowRepository(Struct, frozen=True):

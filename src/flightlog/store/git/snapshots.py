@@ -54,9 +54,9 @@ class WorkTreeSnapshot(Struct, frozen=True):
     name: str
     commit: str
     tree: str
-    changed: bool
-    left_out: tuple[SkippedPath, ...] = ()
-    nested: tuple[str, ...] = ()
+    has_changes: bool
+    omitted_files: tuple[SkippedPath, ...] = ()
+    nested_repositories: tuple[str, ...] = ()
 
 
 class _SnapshotHead(NamedTuple):
@@ -120,14 +120,14 @@ class WorkTreeSnapshots:
             head = self._branch_head()
             status = self._update_index(lock, also)
             tree = head.tree
-            if status.changed or status.gone or not is_known:
+            if status.changed or status.deleted or not is_known:
                 tree = self._run_git(lock, ["write-tree"]).decode().strip()
             commit = head.commit
             if tree != head.tree or not commit:
                 commit = self._commit_tree(lock, tree, head.commit, _snapshot_message(name, status))
             self._update_refs(lock, tag, commit, head.commit)
             self._remember_head(_SnapshotHead(commit, tree))
-        return WorkTreeSnapshot(name, commit, tree, tree != head.tree, status.left_out, status.nested)
+        return WorkTreeSnapshot(name, commit, tree, tree != head.tree, status.omitted_files, status.nested_repositories)
 
     def find_snapshot(self, name: str) -> WorkTreeSnapshot:
         """Return a snapshot by its name or commit."""
@@ -139,7 +139,7 @@ class WorkTreeSnapshots:
             note = msgspec.json.decode(body.partition(b"\n")[2] or b"{}", type=_SnapshotNote)
         except UNREADABLE:
             note = _SnapshotNote()
-        return WorkTreeSnapshot(name, commit, tree, tree != before, note.left_out, note.nested)
+        return WorkTreeSnapshot(name, commit, tree, tree != before, note.omitted_files, note.nested_repositories)
 
     def list_names(self) -> list[str]:
         """Return the names of all snapshots of the repository, by time."""
@@ -190,19 +190,19 @@ class WorkTreeSnapshots:
         git = _WorkTreeGit(self, lock)
         status = worktree.work_tree_status(git, self._policy, self._own / "leave-out", also, survey=is_first)
         if is_first:
-            self._unwatched = tuple(path for path in status.left_out if path.why == worktree.UNWATCHED)
+            self._unwatched = tuple(path for path in status.omitted_files if path.reason == worktree.UNWATCHED)
         else:
-            status = status._replace(left_out=(*status.left_out, *(self._unwatched or ())))
+            status = status._replace(omitted_files=(*status.omitted_files, *(self._unwatched or ())))
         # Git lists a nested repository only until its files are in the index.
-        self._nested = tuple(dict.fromkeys((*self._nested, *status.nested)))
-        self._check_size_limit(status.bytes)
-        self._remove_from_index(lock, status.gone)
+        self._nested = tuple(dict.fromkeys((*self._nested, *status.nested_repositories)))
+        self._check_size_limit(status.size_bytes)
+        self._remove_from_index(lock, status.deleted)
         if status.changed:
             # Many files go into one pack: one file to write and to sync, not thousands.
             packed = ["-c", "core.bigFileThreshold=1"] if len(status.changed) > PACK_FROM else []
             command = [*packed, "update-index", "-z", "--add", "--remove", "--replace", "--stdin"]
             self._run_git(lock, command, stdin=_join_with_nuls(status.changed))
-        return status._replace(nested=self._nested)
+        return status._replace(nested_repositories=self._nested)
 
     def _forget_unwatched(self, lock: int) -> None:
         """Untrack files that were added by name, so that restoring does not delete them."""
@@ -351,12 +351,12 @@ class _WorkTreeGit:
 class _SnapshotNote(Struct, frozen=True):
     """The second line of a commit's message, as JSON."""
 
-    left_out: tuple[SkippedPath, ...] = ()
-    nested: tuple[str, ...] = ()
+    omitted_files: tuple[SkippedPath, ...] = ()
+    nested_repositories: tuple[str, ...] = ()
 
 
 def _snapshot_message(name: str, status: worktree.WorkTreeStatus) -> bytes:
-    note = _SnapshotNote(status.left_out[:100], status.nested)
+    note = _SnapshotNote(status.omitted_files[:100], status.nested_repositories)
     return name.encode() + b"\n" + msgspec.json.encode(note) + b"\n"
 
 

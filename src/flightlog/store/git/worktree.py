@@ -104,17 +104,17 @@ class SkippedPath(Struct, frozen=True):
     """A path that is not in the snapshot, and why: too large, unreadable, not watched."""
 
     path: str
-    why: str
+    reason: str
 
 
 class WorkTreeStatus(NamedTuple):
     """What differs from the index."""
 
     changed: list[str]
-    gone: list[str]
-    left_out: tuple[SkippedPath, ...]
-    nested: tuple[str, ...]
-    bytes: int
+    deleted: list[str]
+    omitted_files: tuple[SkippedPath, ...]
+    nested_repositories: tuple[str, ...]
+    size_bytes: int
 
 
 class GitRunner(Protocol):

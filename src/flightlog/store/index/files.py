@@ -54,7 +54,7 @@ class IndexedFile(NamedTuple):
     offset: int
     fingerprint: int
     first_ms: int
-    damaged: int
+    damaged_lines: int
 
 
 class PendingRead(Struct, frozen=True):

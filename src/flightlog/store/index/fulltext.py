@@ -50,7 +50,7 @@ class RecordQuery(Struct, frozen=True):
     project: str = ""
     sessions: frozenset[str] | None = None
     limit: int = 20
-    once: bool = False  # one match for each session
+    once_per_session: bool = False  # one match for each session
 
 
 def sync_text(database: sqlite3.Connection, sources: Iterable[SessionFile], read: Read) -> SyncStats:
@@ -76,9 +76,9 @@ def add_words(database: sqlite3.Connection, rows: Sequence[tuple[int, IndexedRec
     database.executemany(
         f"INSERT INTO words(rowid, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - fixed columns
         [
-            (number, record.said, record.output, record.tool, record.file, record.model)
+            (number, record.text, record.output, record.tool, record.file, record.model)
             for number, record in rows
-            if record.said or record.output or record.tool
+            if record.text or record.output or record.tool
         ],
     )
 
@@ -87,11 +87,11 @@ def search_words(database: sqlite3.Connection, query: RecordQuery) -> list[Recor
     """Return the first matches, the newest recordings first."""
     matches: list[RecordMatch] = []
     seen: set[str] = set()
-    find = _iter_last_matches if query.once and query.match else _iter_matches
+    find = _iter_last_matches if query.once_per_session and query.match else _iter_matches
     for match in find(database, query):
         if (query.sessions is None or match.session in query.sessions) and match.session not in seen:
             matches.append(match)
-            if query.once:
+            if query.once_per_session:
                 seen.add(match.session)
             if len(matches) >= query.limit:
                 break

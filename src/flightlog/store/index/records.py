@@ -50,7 +50,7 @@ class IndexedRecord(NamedTuple):
     uuid: str
     kind: str
     at_ms: int
-    said: str = ""
+    text: str = ""
     output: str = ""
     tool: str = ""
     file: str = ""
@@ -63,8 +63,8 @@ class RecordBatch(Struct, array_like=True):
 
     records: list[IndexedRecord]
     end: int = 0
-    read: int = 0
-    damaged: int = 0
+    bytes_read: int = 0
+    damaged_lines: int = 0
     fingerprint: int = 0
     error: str = ""
 
@@ -161,7 +161,7 @@ def _write_records(
         database.execute("UPDATE places SET project = ? WHERE file = ? AND project = ''", (project, file))
     save_files(database, level, [_advance_file_row(read, batch)])
     stats.opened += 1
-    stats.bytes_read += batch.read
+    stats.bytes_read += batch.bytes_read
     stats.decoded += len(rows)
     return rows
 
@@ -203,4 +203,4 @@ def _advance_file_row(read: PendingRead, batch: RecordBatch) -> IndexedFile:
     file = read.file
     size = -1 if batch.error else file.size  # -1 differs from every size, so the file is read again
     state = (file.device, file.inode, size, file.changed_ns)
-    return IndexedFile(0, file.path, file.session, *state, batch.end, batch.fingerprint, 0, batch.damaged)
+    return IndexedFile(0, file.path, file.session, *state, batch.end, batch.fingerprint, 0, batch.damaged_lines)

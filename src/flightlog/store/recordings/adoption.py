@@ -52,10 +52,10 @@ class SourceState(Struct, frozen=True):
     source: str
     device: int
     inode: int
-    size: int
+    size_bytes: int
     mtime_ns: int
     generation: int
-    lines_end: int
+    line_end_offset: int
 
 
 class AdoptionResult(Struct, frozen=True):
@@ -64,7 +64,7 @@ class AdoptionResult(Struct, frozen=True):
     path: Path
     start: int
     end: int
-    seen: SourceState
+    source_state: SourceState
 
 
 def adopt_file(source: Path, dest: Path, seen: SourceState | None = None, check: Check | None = None) -> AdoptionResult:
@@ -86,7 +86,7 @@ def _adopt_open_file(
 ) -> AdoptionResult:
     now = os.fstat(file)
     if seen and _is_unchanged(seen, source, now) and _has_copy(generation_path(dest, seen.generation)):
-        return AdoptionResult(generation_path(dest, seen.generation), seen.size, seen.size, seen)
+        return AdoptionResult(generation_path(dest, seen.generation), seen.size_bytes, seen.size_bytes, seen)
     number = max(list_generations(dest), default=1)
     path = generation_path(dest, number)
     start = _find_copy_end(file, now.st_size, path, check)
@@ -115,7 +115,7 @@ def _open_source(source: Path) -> int:
 
 def _is_unchanged(seen: SourceState, source: Path, now: os.stat_result) -> bool:
     state = (str(source), now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
-    return state == (seen.source, seen.device, seen.inode, seen.size, seen.mtime_ns)
+    return state == (seen.source, seen.device, seen.inode, seen.size_bytes, seen.mtime_ns)
 
 
 def _has_copy(path: Path) -> bool:

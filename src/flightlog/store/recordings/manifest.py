@@ -45,7 +45,7 @@ ReadAt = Callable[[int, int], bytes]
 class FileHashes(Struct, frozen=True):
     """The size of a file and the hash of each of its blocks."""
 
-    size: int
+    size_bytes: int
     blocks: tuple[str, ...]
 
     def is_sound(self, number: int, read: ReadAt) -> bool:
@@ -58,7 +58,7 @@ class FileHashes(Struct, frozen=True):
     def block_span(self, number: int) -> tuple[int, int]:
         """Return offset and length of a block."""
         at = (number % len(self.blocks)) * BLOCK_BYTES
-        return at, min(BLOCK_BYTES, self.size - at)
+        return at, min(BLOCK_BYTES, self.size_bytes - at)
 
 
 class SessionMeta(Struct):
@@ -68,8 +68,8 @@ class SessionMeta(Struct):
     session: str
     files: dict[str, SourceState] = {}
     hashes: dict[str, FileHashes] = {}
-    check: str = _ZEROS.decode()
-    v: int = 1
+    checksum: str = _ZEROS.decode()
+    version: int = 1
 
 
 def read_meta(root: Path) -> SessionMeta | None:
@@ -78,7 +78,7 @@ def read_meta(root: Path) -> SessionMeta | None:
         data = (root / META).read_bytes()
         with suppress(*UNREADABLE):
             meta = json.decode(data, type=SessionMeta)
-            if _hash_block(data.replace(meta.check.encode(), _ZEROS, 1)) == meta.check:
+            if _hash_block(data.replace(meta.checksum.encode(), _ZEROS, 1)) == meta.checksum:
                 return meta
         raise Unreadable(f"manifest damaged: {root / META}", hint="flightlog doctor --verify")
     return None
@@ -86,11 +86,11 @@ def read_meta(root: Path) -> SessionMeta | None:
 
 def write_meta(root: Path, meta: SessionMeta) -> None:
     """Replace the manifest of the session in `root`."""
-    meta.check = _ZEROS.decode()
+    meta.checksum = _ZEROS.decode()
     data = json.format(json.encode(meta)) + b"\n"
-    meta.check = _hash_block(data)
+    meta.checksum = _hash_block(data)
     head, _, tail = data.rpartition(_ZEROS)
-    replace_file(root / META, head + meta.check.encode() + tail)
+    replace_file(root / META, head + meta.checksum.encode() + tail)
 
 
 def record_file(root: Path, meta: SessionMeta, name: str, start: int, end: int = -1) -> int:
@@ -101,8 +101,8 @@ def record_file(root: Path, meta: SessionMeta, name: str, start: int, end: int =
     recorded = meta.hashes.get(name, FileHashes(0, ()))
     with open_recording(root / name) as copy:
         end = copy.size if end < 0 else end
-        unchanged = min(start, recorded.size) // BLOCK_BYTES
-        if start == end == recorded.size and name in meta.hashes:
+        unchanged = min(start, recorded.size_bytes) // BLOCK_BYTES
+        if start == end == recorded.size_bytes and name in meta.hashes:
             return 0
         offsets = range(unchanged * BLOCK_BYTES, end, BLOCK_BYTES)
         new = (_hash_block(copy.read(at, min(BLOCK_BYTES, end - at))) for at in offsets)
@@ -115,8 +115,8 @@ def record_all(root: Path, meta: SessionMeta) -> None:
     for name in list_adopted_files(root):
         recorded = meta.hashes.get(name, FileHashes(-1, ()))
         with suppress(NotFound, Unreadable), open_recording(root / name) as copy:
-            if recorded.size < copy.size:
-                record_file(root, meta, name, max(recorded.size, 0))
+            if recorded.size_bytes < copy.size:
+                record_file(root, meta, name, max(recorded.size_bytes, 0))
 
 
 def record_hooks(root: Path, meta: SessionMeta) -> int:
@@ -128,8 +128,8 @@ def record_hooks(root: Path, meta: SessionMeta) -> int:
         recorded = meta.hashes.get(path.name, FileHashes(0, ()))
         with suppress(NotFound), open_recording(path) as copy:
             end = last_line_end(path, copy.size)
-            if end > recorded.size and recorded.is_sound(-1, copy.read):
-                hashed += record_file(root, meta, path.name, recorded.size, end)
+            if end > recorded.size_bytes and recorded.is_sound(-1, copy.read):
+                hashed += record_file(root, meta, path.name, recorded.size_bytes, end)
     return hashed
 
 
@@ -148,9 +148,9 @@ def check_file(
     recorded = meta.hashes[name]
     try:
         with open_recording(resolve_inside(root, name)) as copy:
-            extra = copy.size - recorded.size
+            extra = copy.size - recorded.size_bytes
             if extra < 0:
-                return "truncated", f"{-extra:,} of {recorded.size:,} bytes are missing", 0
+                return "truncated", f"{-extra:,} of {recorded.size_bytes:,} bytes are missing", 0
             if extra and not name.startswith(HOOKS):  # the hook appends between two settles
                 return "longer", f"{extra:,} bytes are not in the manifest", 0
             for number in range(first, len(recorded.blocks)):
@@ -161,7 +161,7 @@ def check_file(
                     return "", "", number + 1
             problem = "", ""
     except NotFound:
-        problem = "lost", f"{recorded.size:,} bytes"
+        problem = "lost", f"{recorded.size_bytes:,} bytes"
     except Unavailable as error:
         problem = "unreadable", error.message
     return *problem, 0

@@ -70,7 +70,7 @@ class ByteBlock(NamedTuple):
 
     view: memoryview
     end: int
-    whole: bool
+    is_complete: bool
 
 
 def read_blocks(file: Reader, start: int, buffer: bytearray) -> Iterator[ByteBlock]:
@@ -80,14 +80,14 @@ def read_blocks(file: Reader, start: int, buffer: bytearray) -> Iterator[ByteBlo
         filled = rest + count
         end = buffer.rfind(b"\n", rest, filled) + 1
         if end:
-            yield ByteBlock(memoryview(buffer), end, whole=True)
+            yield ByteBlock(memoryview(buffer), end, is_complete=True)
             start += end
             buffer[: filled - end] = buffer[end:filled]
         rest = filled - end
         if rest == len(buffer):
             buffer = buffer + bytes(len(buffer))
     if rest:
-        yield ByteBlock(memoryview(buffer), rest, whole=False)
+        yield ByteBlock(memoryview(buffer), rest, is_complete=False)
 
 
 def raw_lines(path: str, start: int) -> Iterator[bytes]:

@@ -56,9 +56,9 @@ class RecordingFault(Struct, frozen=True):
 
     session: str
     file: str
-    what: str
-    text: str
-    repaired: str = ""
+    kind: str
+    message: str
+    repair: str = ""
 
 
 class SessionAdoption(Struct, frozen=True):
@@ -180,7 +180,7 @@ def verify_sample(
 def note_faults(home: Path, agent: str, session: str, faults: list[RecordingFault]) -> None:
     """Write the faults of a session to its fault file, or remove that if all are repaired."""
     path = home / "sessions" / agent / DAMAGED / session
-    unrepaired = [fault for fault in faults if not fault.repaired]
+    unrepaired = [fault for fault in faults if not fault.repair]
     if unrepaired:
         replace_file(path, json.encode(unrepaired))
     elif path.exists():
@@ -236,9 +236,9 @@ def _adopt_sources(root: Path, meta: SessionMeta, sources: Mapping[str, Path]) -
                 manifest.record_all(root, meta)
             continue
         adopted.append(result)
-        meta.files[name] = result.seen
+        meta.files[name] = result.source_state
         hashed += manifest.record_file(root, meta, str(result.path.relative_to(root)), result.start, result.end)
-    if any(result.seen.generation > 1 for result in adopted):
+    if any(result.source_state.generation > 1 for result in adopted):
         # A marker beside the sessions, so that reports need not search each for old generations.
         ensure_dir(root.parent / REWRITTEN / root.name)
     hashed += manifest.record_hooks(root, meta)
@@ -250,7 +250,7 @@ def _is_end_recorded(root: Path, meta: SessionMeta, copy: Recording) -> bool | N
     recorded = meta.hashes.get(str(copy.path.relative_to(root)))
     if recorded is None:
         return None
-    return copy.size < recorded.size or recorded.is_sound(-1, copy.read)  # a short copy is extended
+    return copy.size < recorded.size_bytes or recorded.is_sound(-1, copy.read)  # a short copy is extended
 
 
 def _list_unrecorded(root: Path, meta: SessionMeta) -> list[str]:

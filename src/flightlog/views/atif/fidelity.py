@@ -19,15 +19,15 @@ NO_FIELD = "the format has no field for it"
 class FidelityCount(Struct, frozen=True):
     """How much of one kind of content the recording and the trajectory have."""
 
-    what: str
-    recorded: int
-    kept: int
-    why: str = ""
+    element: str
+    recorded_count: int
+    exported_count: int
+    reason: str = ""
 
     @property
     def missing_count(self) -> int:
         """The number that is missing."""
-        return max(self.recorded - self.kept, 0)
+        return max(self.recorded_count - self.exported_count, 0)
 
 
 def measure_fidelity(
@@ -43,7 +43,7 @@ def measure_fidelity(
         *_compare_rest(session, turns, index),
         *_compare_threads(session, index, contexts or {}),
     ]
-    return [row for row in rows if row.recorded]
+    return [row for row in rows if row.recorded_count]
 
 
 class _DocumentIndex:
@@ -110,18 +110,18 @@ def _compare_texts(turns: Sequence[Turn], index: _DocumentIndex) -> Iterator[Fid
 
 
 def _compare_tools(turns: Sequence[Turn], index: _DocumentIndex) -> Iterator[FidelityCount]:
-    calls = [call for turn in turns for step in turn.steps for call in step.calls]
+    calls = [call for turn in turns for step in turn.steps for call in step.tool_calls]
     same = [call for call in calls if index.calls.get(call.id, {}).get("arguments") == call.input]
     yield FidelityCount("tool calls", len(calls), len(same))
     answered = [call for call in calls if call.result is not None]
     yield FidelityCount("tool results", len(answered), sum(_has_result(call, index) for call in answered))
-    rewritten = [call for call in calls if call.ran_input is not None]
+    rewritten = [call for call in calls if call.executed_input is not None]
     yield FidelityCount("inputs a hook rewrote", len(rewritten), sum(call.id in index.rewritten for call in rewritten))
-    failed = [call for call in calls if call.is_error or call.denied]
+    failed = [call for call in calls if call.is_error or call.denial_reason]
     yield FidelityCount("results marked as errors", len(failed), sum(call.id in index.marked for call in failed))
     structured = sum(isinstance(call.detail, dict | list) for call in calls)
     yield FidelityCount("structured results", structured, 0, "the model saw the text; this is the client's own copy")
-    spilled = sum(bool(call.spilled) for call in calls)
+    spilled = sum(bool(call.result_file) for call in calls)
     yield FidelityCount("full outputs kept in files", spilled, 0, "the model saw the beginning")
 
 
@@ -134,11 +134,11 @@ def _has_result(call: ToolCall, index: _DocumentIndex) -> bool:
 def _compare_figures(
     turns: Sequence[Turn], index: _DocumentIndex, contexts: Mapping[str, ThreadContext]
 ) -> Iterator[FidelityCount]:
-    copied = {message for context in contexts.values() for message in context.copied}
+    copied = {message for context in contexts.values() for message in context.copied_message_ids}
     copies = (step for step in index.steps if step.get("is_copied_context") is True)
     copied |= {str(dict_field(step, "extra").get("message_id")) for step in copies}
     steps = [step for turn in turns for step in turn.steps if step.message_id not in copied]
-    prompt, output = sum(step.usage.prompt for step in steps), sum(step.usage.output for step in steps)
+    prompt, output = sum(step.usage.prompt for step in steps), sum(step.usage.output_tokens for step in steps)
     yield FidelityCount("prompt tokens", prompt, index.sum_metric("prompt_tokens"))
     yield FidelityCount("completion tokens", output, index.sum_metric("completion_tokens"))
     priced = sum(step.cost.usd is not None for step in steps)
@@ -152,7 +152,7 @@ def _compare_figures(
 def _compare_rest(session: Session, turns: Sequence[Turn], index: _DocumentIndex) -> Iterator[FidelityCount]:
     steps: list[Step] = [step for turn in turns for step in turn.steps]
     blocks: list[Block] = [block for turn in turns for block in turn.prompt]
-    blocks += [block for step in steps for call in step.calls for block in call.result or ()]
+    blocks += [block for step in steps for call in step.tool_calls for block in call.result or ()]
     pictures = sum(isinstance(block, Image) for block in blocks)
     yield FidelityCount("pictures", pictures, index.pictures, "the format does not have their type")
     others = sum(isinstance(block, UnknownBlock) and not block.text for block in blocks)

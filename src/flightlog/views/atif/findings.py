@@ -22,8 +22,8 @@ class LintFinding(Struct, frozen=True):
     """A broken rule, the path of the value, and the reason."""
 
     rule: str
-    where: str
-    text: str
+    location: str
+    message: str
 
     @property
     def severity(self) -> Severity:

@@ -54,6 +54,6 @@ def is_trajectory(document: Any) -> bool:
 def _lint_documents(document: dict[str, Any], where: str, exists: Exists, minor: int) -> Iterator[LintFinding]:
     rules = (step_rules(document), call_rules(document), sum_rules(document), link_rules(document, exists, minor))
     for finding in chain.from_iterable(rules):
-        yield LintFinding(finding.rule, where + finding.where, finding.text)
+        yield LintFinding(finding.rule, where + finding.location, finding.message)
     for index, inner in iter_dicts(document, "subagent_trajectories"):
         yield from _lint_documents(inner, f"{where}subagent_trajectories[{index}].", exists, minor)

@@ -164,7 +164,7 @@ def step_rules(document: dict[str, Any]) -> Iterator[LintFinding]:
         yield LintFinding("agent-first", "steps[0]", "no prompt comes before it")
     for index, step in steps:
         for finding in _check_step(step):
-            yield LintFinding(finding.rule, f"steps[{index}]{finding.where}", finding.text)
+            yield LintFinding(finding.rule, f"steps[{index}]{finding.location}", finding.message)
     yield from _check_times(steps)
     own = {key: value for key, value in document.items() if key != "subagent_trajectories"}
     for where, text in iter_texts(own, ""):

@@ -109,13 +109,13 @@ def build_metrics(step: Step) -> StepMetrics:
     usage = step.usage
     counts = {
         "cache_creation_input_tokens": usage.cache_write,
-        "cache_creation_1h_input_tokens": usage.cache_write_1h,
+        "cache_creation_1h_input_tokens": usage.cache_write_1h_tokens,
         "web_search_requests": usage.web_searches,
     }
     return StepMetrics(
         prompt_tokens=usage.prompt,
-        completion_tokens=usage.output,
-        cached_tokens=usage.cache_read,
+        completion_tokens=usage.output_tokens,
+        cached_tokens=usage.cache_read_tokens,
         cost_usd=_round_usd(step.cost.usd),
         extra={**without_empty(counts), "cost_source": step.cost.source.value},
     )
@@ -130,7 +130,7 @@ def sum_final_metrics(own: Sequence[AtifStep], below: Sequence[AtifStep], client
         names = ("prompt_tokens", "completion_tokens", "cached_tokens")
         extra["subagents"] = {name: _sum_metric(below, name) for name in names}
     if client is not None:
-        extra["client_total_cost_usd"] = client.total_usd
+        extra["client_total_cost_usd"] = client.cost_usd
     return FinalMetrics(
         total_prompt_tokens=_sum_metric(own, "prompt_tokens"),
         total_completion_tokens=_sum_metric(own, "completion_tokens"),
@@ -155,9 +155,9 @@ class AtifThread(Struct, frozen=True):
     With `extras`, calls and results have an `extra` of their own (from version 1.7 on).
     """
 
-    at: Address
+    address: Address
     turns: Sequence[Turn]
-    copied: frozenset[str]
+    copied_message_ids: frozenset[str]
     refs: Mapping[str, list[SubagentRef]]
     pictures: ImageFiles
     extras: bool
@@ -169,7 +169,7 @@ def build_steps(thread: AtifThread) -> list[AtifStep]:
     Copied steps have no metrics, because their usage counts in the original session.
     """
     steps = list(_thread_steps(thread))
-    count = max((number for number, step in enumerate(steps, 1) if _message_id(step) in thread.copied), default=0)
+    count = max((number for number, step in enumerate(steps, 1) if _message_id(step) in thread.copied_message_ids), default=0)
     copies = [replace(step, is_copied_context=True, metrics=UNSET) for step in steps[:count]]
     return [*copies, *steps[count:]]
 
@@ -200,7 +200,7 @@ def _thread_steps(thread: AtifThread) -> Iterator[AtifStep]:
     before: Turn | None = None
     summary_pending = False
     for turn in thread.turns:
-        if before is not None and before.rewound and not turn.rewound:
+        if before is not None and before.is_rewound and not turn.is_rewound:
             yield _rewind_step(thread, before, turn)
         if turn.kind is not None:
             yield _prompt_step(turn, thread)
@@ -226,7 +226,7 @@ def _prompt_step(turn: Turn, thread: AtifThread) -> AtifStep:
     extra: dict[str, Any] = {"kind": turn.kind.value}
     if turn.uuid:
         extra["uuid"] = turn.uuid
-    if turn.rewound:
+    if turn.is_rewound:
         extra["taken_back"] = True
     source: Literal["user", "system"] = "user" if turn.kind in _BY_PERSON else "system"
     return AtifStep(0, source, build_content(turn.prompt, thread.pictures), format_timestamp(turn.at_ms), extra=extra)
@@ -235,7 +235,7 @@ def _prompt_step(turn: Turn, thread: AtifThread) -> AtifStep:
 def _rewind_step(thread: AtifThread, last: Turn, after: Turn) -> AtifStep:
     """Return a boundary: the turns a person took back are not in the context from here on."""
     first = last.number
-    while first > 1 and thread.turns[first - 2].rewound:
+    while first > 1 and thread.turns[first - 2].is_rewound:
         first -= 1
     text = f"turn {first} taken back" if first == last.number else f"turns {first} to {last.number} taken back"
     boundary = {"type": "pruning", "boundary": "truncate"}
@@ -262,7 +262,7 @@ def _boundary_step(note: Note, summary: Note | None) -> AtifStep:
 
 
 def _response_step(step: Step, turn: Turn, thread: AtifThread) -> AtifStep:
-    results = [result for call in step.calls for result in _build_results(call, thread)]
+    results = [result for call in step.tool_calls for result in _build_results(call, thread)]
     return AtifStep(
         0,
         "agent",
@@ -271,7 +271,7 @@ def _response_step(step: Step, turn: Turn, thread: AtifThread) -> AtifStep:
         model_name=step.model or UNSET,
         reasoning_effort=step.effort or UNSET,
         reasoning_content=reasoning_text(step.content) or UNSET,
-        tool_calls=[_build_tool_call(call, thread) for call in step.calls] or UNSET,
+        tool_calls=[_build_tool_call(call, thread) for call in step.tool_calls] or UNSET,
         observation=Observation(results) if results else UNSET,
         metrics=build_metrics(step),
         llm_call_count=1 if thread.extras else UNSET,
@@ -280,7 +280,7 @@ def _response_step(step: Step, turn: Turn, thread: AtifThread) -> AtifStep:
 
 
 def _build_tool_call(call: ToolCall, thread: AtifThread) -> AtifToolCall:
-    ran = {"ran_input": call.ran_input} if call.ran_input is not None and thread.extras else UNSET
+    ran = {"ran_input": call.executed_input} if call.executed_input is not None and thread.extras else UNSET
     return AtifToolCall(call.id, call.name, call.input, ran)
 
 
@@ -300,27 +300,27 @@ def _build_results(call: ToolCall, thread: AtifThread) -> list[ObservationResult
 
 
 def _describe_result(call: ToolCall) -> dict[str, Any]:
-    name = call.spilled.replace("\\", "/").rsplit("/", 1)[-1]
-    return without_empty({"is_error": call.is_error, "denied": call.denied, "full_output": name})
+    name = call.result_file.replace("\\", "/").rsplit("/", 1)[-1]
+    return without_empty({"is_error": call.is_error, "denied": call.denial_reason, "full_output": name})
 
 
 def _step_extra(step: Step, turn: Turn, thread: AtifThread) -> dict[str, Any]:
     """Return links to the recording, and before 1.7 what belongs on calls and results."""
-    at = Address(thread.at.session, turn.number, step.number, thread.at.subagent)
-    calls = [call for call in step.calls if not thread.extras]
+    at = Address(thread.address.session, turn.number, step.number, thread.address.subagent)
+    calls = [call for call in step.tool_calls if not thread.extras]
     fields = {
         "address": str(at),
         "message_id": step.message_id,
         "request_id": step.request_id,
         "stop_reason": step.stop_reason,
-        "uuids": [uuid for uuid in step.uuids if uuid],
-        "aborted": step.aborted,
-        "taken_back": turn.rewound,
+        "uuids": [uuid for uuid in step.record_uuids if uuid],
+        "aborted": step.is_aborted,
+        "taken_back": turn.is_rewound,
         "withheld_thinking": sum(isinstance(block, Thinking) and not block.text for block in step.content),
-        "unanswered": [call.id for call in step.calls if call.result is None],
-        "ran_inputs": {call.id: call.ran_input for call in calls if call.ran_input is not None},
+        "unanswered": [call.id for call in step.tool_calls if call.result is None],
+        "ran_inputs": {call.id: call.executed_input for call in calls if call.executed_input is not None},
         "results": {call.id: about for call in calls if (about := _describe_result(call))},
-        "result_uuids": {call.id: call.result_uuid for call in step.calls if call.result_uuid},
+        "result_uuids": {call.id: call.result_uuid for call in step.tool_calls if call.result_uuid},
     }
     return without_empty(fields)
 

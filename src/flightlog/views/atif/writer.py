@@ -97,10 +97,10 @@ class _TrajectoryWriter:
         self._extras = options.version != "1.6"
         threads = {"": session.turns, **{subagent.id: subagent.turns for subagent in session.subagents}}
         steps = [(name, step) for name, turns in threads.items() for turn in turns for step in turn.steps]
-        callers = {call.id: name for name, step in steps for call in step.calls}
+        callers = {call.id: name for name, step in steps for call in step.tool_calls}
         # A subagent whose call is not on record, or that seems to have started itself, is its own
         # parent; the main thread gets a step for it.
-        self._parents = {subagent.id: callers.get(subagent.call_id, subagent.id) for subagent in session.subagents}
+        self._parents = {subagent.id: callers.get(subagent.tool_call_id, subagent.id) for subagent in session.subagents}
         self._steps = {name: self._build_steps(name, turns) for name, turns in threads.items()}
 
     def build_bundle(self) -> TrajectoryBundle:
@@ -112,7 +112,7 @@ class _TrajectoryWriter:
         name = subagent.id if subagent else ""
         own = self._steps[name]
         below = [step for thread in self._list_descendants(name) for step in self._steps[thread]]
-        metrics = sum_final_metrics(own, below, None if subagent else self._session.client)
+        metrics = sum_final_metrics(own, below, None if subagent else self._session.client_totals)
         return Trajectory(
             schema_version=f"ATIF-v{self._version}",
             session_id=self._session.id,
@@ -129,9 +129,9 @@ class _TrajectoryWriter:
         refs: dict[str, list[SubagentRef]] = {}
         for subagent in self._session.subagents:
             if self._parents[subagent.id] == name != subagent.id:
-                refs.setdefault(subagent.call_id, []).append(self._make_ref(subagent))
+                refs.setdefault(subagent.tool_call_id, []).append(self._make_ref(subagent))
         at = Address(self._session.id, subagent=name)
-        steps = build_steps(AtifThread(at, turns, context.copied, refs, self._pictures, self._extras))
+        steps = build_steps(AtifThread(at, turns, context.copied_message_ids, refs, self._pictures, self._extras))
         given = [system_step("context", item.text, item.at_ms, given=item.kind) for item in context.context]
         steps = _merge_by_time(steps, given)
         if not name:
@@ -143,7 +143,7 @@ class _TrajectoryWriter:
         return steps or [system_step("empty", "", self._session.started_ms)]
 
     def _orphan_step(self, subagent: Subagent) -> AtifStep:
-        text = "a subagent warmed up by the client" if subagent.warmup else "a subagent whose call is not on record"
+        text = "a subagent warmed up by the client" if subagent.is_warmup else "a subagent whose call is not on record"
         step = system_step("subagent", text, next((turn.at_ms for turn in subagent.turns), None))
         result = ObservationResult(subagent_trajectory_ref=[self._make_ref(subagent)])
         return replace(step, observation=Observation([result]))
@@ -188,15 +188,15 @@ class _TrajectoryWriter:
             yield f"{copies} steps are copied from another session; their usage counts there."
         if not priced:
             yield "There is no total cost, because the price of a model is not known."
-        if subagent is None and self._session.unknown:
-            kinds = ", ".join(kind for kind, _ in self._session.unknown)
+        if subagent is None and self._session.unknown_record_types:
+            kinds = ", ".join(kind for kind, _ in self._session.unknown_record_types)
             yield f"The recording has records of unknown types: {kinds}."
         if subagent is None and self._session.damage:
             yield f"The recording has {pluralize(len(self._session.damage), 'damaged span')}."
 
     def _describe_thread(self, subagent: Subagent | None) -> dict[str, Any]:
         if subagent is not None:
-            about = {"description": subagent.description, "call_id": subagent.call_id, "warmup": subagent.warmup}
+            about = {"description": subagent.description, "call_id": subagent.tool_call_id, "warmup": subagent.is_warmup}
             return without_empty({"subagent": subagent.id, **about})
         session = self._session
         return without_empty(

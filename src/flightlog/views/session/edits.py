@@ -48,7 +48,7 @@ class FileDiff(Struct, frozen=True):
     lines: tuple[ChangedLine, ...]
     added: int
     removed: int
-    left_out: int = 0
+    omitted_lines: int = 0
 
 
 def diff_of_call(call: ToolCall) -> FileDiff | None:
@@ -56,7 +56,7 @@ def diff_of_call(call: ToolCall) -> FileDiff | None:
     path = changed_file(call)
     if not path:
         return None
-    lines = list(_diff_from_patch(call.detail)) or list(_diff_from_input(call.ran_input or call.input))
+    lines = list(_diff_from_patch(call.detail)) or list(_diff_from_input(call.executed_input or call.input))
     return FileDiff(
         path,
         tuple(lines[:LINES_MAX]),
@@ -70,13 +70,13 @@ def changed_file(call: ToolCall) -> str:
     """Return the file a call writes to, or an empty string."""
     if call.name not in _WRITERS:
         return ""
-    given = call.ran_input or call.input
+    given = call.executed_input or call.input
     return next((given[name] for name in _PATHS if isinstance(given.get(name), str)), "")
 
 
 def changed_files(step: Step) -> tuple[str, ...]:
     """Return the files a step writes to, each once."""
-    paths = (changed_file(call) for call in step.calls if not call.is_error and not call.denied)
+    paths = (changed_file(call) for call in step.tool_calls if not call.is_error and not call.denial_reason)
     return tuple(dict.fromkeys(path for path in paths if path))
 
 
@@ -100,8 +100,8 @@ def edits_of_session(session: Session) -> tuple[LineEdit, ...]:
     return tuple(
         edit
         for address, step in iter_steps(session)
-        for call in step.calls
-        if not call.is_error and not call.denied and changed_file(call)
+        for call in step.tool_calls
+        if not call.is_error and not call.denial_reason and changed_file(call)
         for edit in _edits_of_call(str(address), call, step)
     )
 
@@ -116,8 +116,8 @@ def find_commits(session: Session) -> dict[str, str]:
     """Return the commits that tool output names as made, each with the address of its step."""
     commits: dict[str, str] = {}
     for address, step in iter_steps(session):
-        for call in step.calls:
-            command = (call.ran_input or call.input).get("command")
+        for call in step.tool_calls:
+            command = (call.executed_input or call.input).get("command")
             if isinstance(command, str) and "commit" in command:
                 for commit in _COMMIT_MADE.findall(call.output[:_OUTPUT_CHARS]):
                     commits.setdefault(commit, str(address))

@@ -125,7 +125,7 @@ class _AllEntries:
             for name, entries in threads.items()
         )
         own = (main, *(turns[subagent.info.subagent] for subagent in subagents))
-        calls = (call for thread in own for turn in thread for step in turn.steps for call in step.calls)
+        calls = (call for thread in own for turn in thread for step in turn.steps for call in step.tool_calls)
         subagent_ids = link_subagents(subagents, find_subagent_calls(calls), header.calls_by_subagent())
         session = header.to_session(_first_prompts(main), lambda uuid: f"{uuid}:0" in self._entries)
         return replace(

@@ -47,16 +47,16 @@ class SessionHeader:
         """Add a record; one that is not new is another version of a record that was added."""
         if is_new:
             self._records += 1
-            self._fields.update(entry.extra)
+            self._fields.update(entry.extra_fields)
             if isinstance(entry.event, UnknownRecord):
                 self._unknown[entry.event.kind] += 1
-        if entry.scene.cwd:
+        if entry.context.cwd:
             self._add_scene(entry)
         self._add_event(entry)
 
     def _add_scene(self, entry: Entry) -> None:
         # The main thread's directory is the session's: its secrets are redacted when it is shared.
-        scene, is_subagent = entry.scene, bool(entry.subagent)
+        scene, is_subagent = entry.context, bool(entry.subagent)
         first = (is_subagent, rank(entry), scene.cwd, scene.entrypoint)
         last = (not is_subagent, rank(entry), scene.branch)
         self._first = min(self._first or first, first)
@@ -65,9 +65,9 @@ class SessionHeader:
             self._version = max(self._version, scene.version, key=_parse_version)
 
     def _add_event(self, entry: Entry) -> None:
-        if isinstance(entry.event, ToolResult) and entry.event.agent_id:
-            call = (rank(entry), entry.event.call_id)
-            self._calls[entry.event.agent_id] = max(call, self._calls.get(entry.event.agent_id, call))
+        if isinstance(entry.event, ToolResult) and entry.event.subagent:
+            call = (rank(entry), entry.event.tool_call_id)
+            self._calls[entry.event.subagent] = max(call, self._calls.get(entry.event.subagent, call))
         match entry.event:
             # Only these are work; opening a session writes other records without any.
             case UserPrompt() | AssistantReply() | ToolResult() | ContextCompacted() if entry.at_ms is not None:
@@ -76,15 +76,15 @@ class SessionHeader:
             case ClientTotalReported() as event:
                 # Totals only grow, so the largest one is the last.
                 self._client = max(
-                    self._client or event.totals,
-                    event.totals,
-                    key=lambda totals: (totals.total_usd, totals.usage.total),
+                    self._client or event.client_totals,
+                    event.client_totals,
+                    key=lambda totals: (totals.cost_usd, totals.usage.total),
                 )
             case SessionTitled() as event if event.text:
                 title = (rank(entry), event.text)
-                self._titles[event.by_person] = max(title, self._titles.get(event.by_person, title))
+                self._titles[event.is_user_title] = max(title, self._titles.get(event.is_user_title, title))
             case SessionSummarized() as event:
-                self._summaries.append((rank(entry), event.leaf, event.text))
+                self._summaries.append((rank(entry), event.leaf_uuid, event.text))
             case _:
                 pass
 
@@ -108,11 +108,11 @@ class SessionHeader:
             ended_ms=late,
             turns=(),
             subagents=(),
-            client=self._client,
-            unknown=tuple(sorted(self._unknown.items())),
+            client_totals=self._client,
+            unknown_record_types=tuple(sorted(self._unknown.items())),
             unknown_fields=tuple(sorted(self._fields.items())),
             damage=tuple(sorted(self.damage)),
-            records=self._records,
+            record_count=self._records,
         )
 
     def _title(self, prompts: Mapping[PromptKind, str], has_record: Callable[[str], bool]) -> str:

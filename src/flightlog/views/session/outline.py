@@ -43,7 +43,7 @@ class SessionSummary(Struct, frozen=True):
     turns: int
     steps: int
     tool_calls: int
-    failed_calls: int
+    failed_tool_calls: int
     subagents: int
     models: tuple[str, ...]
     usage: Usage
@@ -51,8 +51,8 @@ class SessionSummary(Struct, frozen=True):
     most_expensive_prompt: TurnCost | None
     compactions: int = 0
     unknown_records: int = 0
-    damaged: int = 0
-    changed_ms: int = 0
+    damage_count: int = 0
+    modified_ms: int = 0
 
 
 class TurnHeader(Struct, frozen=True, array_like=True):
@@ -60,7 +60,7 @@ class TurnHeader(Struct, frozen=True, array_like=True):
 
     kind: PromptKind | None
     at_ms: int | None
-    rewound: bool = False
+    is_rewound: bool = False
     uuid: str = ""
     prompt: tuple[Block, ...] = ()
 
@@ -79,9 +79,9 @@ class TimelineBar(Struct, frozen=True):
 
     first: int
     count: int
-    usd: float
-    tokens: int
-    failed: int
+    cost_usd: float
+    total_tokens: int
+    failure_count: int
     compacted: bool
     turns: int
 
@@ -92,17 +92,17 @@ class ThreadOutline(Struct, frozen=True):
     Ids are not stored: rows are counted within their turn, so the marks give them.
     """
 
-    marks: bytes = b""
-    usd: bytes = b""
-    tokens: bytes = b""
-    failed: bytes = b""
+    row_kinds: bytes = b""
+    costs_usd: bytes = b""
+    token_counts: bytes = b""
+    failed_counts: bytes = b""
     chunks: tuple[bytes, ...] = ()
     prompts: tuple[str, ...] = ()
     files: dict[str, int] = {}
 
     @property
     def total(self) -> int:
-        return len(self.marks)
+        return len(self.row_kinds)
 
     def read_records(self, first: int, last: int) -> list[RowRecord]:
         """Return the records of the rows from `first` up to, but without, `last`."""
@@ -113,52 +113,52 @@ class ThreadOutline(Struct, frozen=True):
 
     def id_at(self, row: int) -> str:
         """Return the id of a row: `turn`, `turn.step`, `turn.nN` or `lN`."""
-        turn = self.marks.count(RowMark.TURN, 0, row)
-        begin = max(self.marks.rfind(RowMark.TURN, 0, row), 0)
-        return self._id(row, turn, self.marks.count(RowMark.STEP, begin, row), _count_notes(self.marks, begin, row))
+        turn = self.row_kinds.count(RowMark.TURN, 0, row)
+        begin = max(self.row_kinds.rfind(RowMark.TURN, 0, row), 0)
+        return self._id(row, turn, self.row_kinds.count(RowMark.STEP, begin, row), _count_notes(self.row_kinds, begin, row))
 
     def first_ids(self) -> list[str]:
         """Return the id of each chunk's first row, counted in one pass."""
         ids, turn, begin, steps, notes = [], 0, 0, 0, 0
         for start in range(0, self.total, CHUNK_ROWS):
-            turns = self.marks.count(RowMark.TURN, begin, start)
+            turns = self.row_kinds.count(RowMark.TURN, begin, start)
             if turns:
-                turn, steps, notes, begin = turn + turns, 0, 0, self.marks.rfind(RowMark.TURN, begin, start)
-            steps += self.marks.count(RowMark.STEP, begin, start)
-            notes += _count_notes(self.marks, begin, start)
+                turn, steps, notes, begin = turn + turns, 0, 0, self.row_kinds.rfind(RowMark.TURN, begin, start)
+            steps += self.row_kinds.count(RowMark.STEP, begin, start)
+            notes += _count_notes(self.row_kinds, begin, start)
             begin = start
             ids.append(self._id(start, turn, steps, notes))
         return ids
 
     def _id(self, row: int, turn: int, steps: int, notes: int) -> str:
         """Return the id of a row after that many turns, and steps and notes of the last turn."""
-        match self.marks[row]:
+        match self.row_kinds[row]:
             case RowMark.TURN:
                 return str(turn + 1)
             case RowMark.STEP:
                 return f"{turn}.{steps + 1}"
             case RowMark.SUBAGENT:
-                return f"l{self.marks.count(RowMark.SUBAGENT, 0, row + 1)}"
+                return f"l{self.row_kinds.count(RowMark.SUBAGENT, 0, row + 1)}"
             case _:
                 return f"{turn}.n{notes + 1}"
 
     def find_row(self, row_id: str) -> int | None:
         """Return the row that has this id, if there is one."""
         if row_id[:1] == "l":
-            return _find_nth(self.marks, RowMark.SUBAGENT, _parse_number(row_id[1:]))
+            return _find_nth(self.row_kinds, RowMark.SUBAGENT, _parse_number(row_id[1:]))
         turn, _, rest = row_id.partition(".")
-        begin = _find_nth(self.marks, RowMark.TURN, _parse_number(turn))
+        begin = _find_nth(self.row_kinds, RowMark.TURN, _parse_number(turn))
         if begin is None or not rest:
             return begin
-        end = self.marks.find(RowMark.TURN, begin + 1)
-        inside = self.marks[begin : end if end >= 0 else len(self.marks)].replace(b"C", b"N")
+        end = self.row_kinds.find(RowMark.TURN, begin + 1)
+        inside = self.row_kinds[begin : end if end >= 0 else len(self.row_kinds)].replace(b"C", b"N")
         mark = RowMark.NOTE if rest[0] == "n" else RowMark.STEP
         row = _find_nth(inside, mark, _parse_number(rest.removeprefix("n")))
         return None if row is None else begin + row
 
     def sum_bars(self, bars_max: int = BARS_MAX) -> list[TimelineBar]:
         """Return at most `bars_max` bars of equal length; an unknown cost is NaN and left out."""
-        usd, tokens, failed = array("d", self.usd), array("Q", self.tokens), array("H", self.failed)
+        usd, tokens, failed = array("d", self.costs_usd), array("Q", self.token_counts), array("H", self.failed_counts)
         size = max(-(-self.total // bars_max), 1)
         parts = [slice(first, min(first + size, self.total)) for first in range(0, self.total, size)]
         return [
@@ -168,8 +168,8 @@ class ThreadOutline(Struct, frozen=True):
                 sum(cost for cost in usd[part] if not math.isnan(cost)),
                 sum(tokens[part]),
                 sum(failed[part]),
-                RowMark.COMPACTION in self.marks[part],
-                self.marks[part].count(RowMark.TURN),
+                RowMark.COMPACTION in self.row_kinds[part],
+                self.row_kinds[part].count(RowMark.TURN),
             )
             for part in parts
         ]
@@ -181,13 +181,13 @@ class SubagentSummary(Struct, frozen=True):
     id: str
     agent_type: str
     description: str
-    call_id: str
-    warmup: bool
+    tool_call_id: str
+    is_warmup: bool
     rows: int
     steps: int
     cost: Cost
-    begin_ms: int | None
-    end_ms: int | None
+    started_ms: int | None
+    ended_ms: int | None
 
 
 class SessionOutline(Struct, frozen=True):

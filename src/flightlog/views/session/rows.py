@@ -40,9 +40,9 @@ def add_location(locations: Locations, entry: Entry, file: int) -> None:
         case AssistantReply() | UserPrompt() if entry.uuid:
             locations[entry.uuid] = location
         case ToolResult() as event:
-            locations.setdefault(f"result:{event.call_id}", location)
+            locations.setdefault(f"result:{event.tool_call_id}", location)
         case ToolInputRewritten() as event:
-            locations[f"rewrite:{event.call_id}"] = location
+            locations[f"rewrite:{event.tool_call_id}"] = location
         case _:
             pass
 
@@ -99,7 +99,7 @@ class RowBuilder:
 
     def attach_result(self, event: ToolResult, location: Location) -> None:
         """Add a late result to the row of its call."""
-        row = self.open_calls.pop(event.call_id)
+        row = self.open_calls.pop(event.tool_call_id)
         chunk, inside = divmod(row, CHUNK_ROWS)
         records = unpack_records(self.chunks[chunk]) if chunk < len(self.chunks) else self.last
         record = records[inside]
@@ -107,7 +107,7 @@ class RowBuilder:
         records[inside] = RowRecord(locations, record.turn, record.content, record.subagent)
         if chunk < len(self.chunks):
             self.chunks[chunk] = pack_records(records)
-        self.failed[row] += event.is_error or bool(event.denied)
+        self.failed[row] += event.is_error or bool(event.denial_reason)
         self.failed_calls += event.is_error
 
     def to_outline(self) -> ThreadOutline:
@@ -137,20 +137,20 @@ class RowBuilder:
             self.prompts.append(one_line(prompt, PROMPT_WIDTH))
         record_at = (locations[turn.uuid],) if locations is not None and turn.uuid in locations else ()
         prompt_blocks = () if record_at or locations is None else turn.prompt
-        header = TurnHeader(turn.kind, turn.at_ms, turn.rewound, turn.uuid, prompt_blocks)
+        header = TurnHeader(turn.kind, turn.at_ms, turn.is_rewound, turn.uuid, prompt_blocks)
         self._add_row(RowMark.TURN, RowRecord(record_at, header))
 
     def _add_step(self, step: Step, locations: Mapping[str, Location] | None) -> None:
         row = len(self.marks)
         self.usage += step.usage
         self.models.add(step.model)
-        self.calls += len(step.calls)
-        self.failed_calls += sum(call.is_error for call in step.calls)
+        self.calls += len(step.tool_calls)
+        self.failed_calls += sum(call.is_error for call in step.tool_calls)
         self.files.update((path, row) for path in changed_files(step))
-        unanswered = [call for call in step.calls if call.result is None]
+        unanswered = [call for call in step.tool_calls if call.result is None]
         self.open_calls.update((call.id, row) for call in unanswered)
         self.open_edits.update(call.id for call in unanswered if changed_file(call))
-        self.subagent_calls.update(find_subagent_calls(step.calls, row))
+        self.subagent_calls.update(find_subagent_calls(step.tool_calls, row))
         if step.cost.usd is not None:
             self.sources.add(step.cost.source)
         if step.at_ms is not None:
@@ -172,9 +172,9 @@ class RowBuilder:
 
 
 def _step_record(step: Step, locations: Mapping[str, Location]) -> RowRecord:
-    if not all(uuid in locations for uuid in step.uuids):
+    if not all(uuid in locations for uuid in step.record_uuids):
         return RowRecord(content=step)
-    names = [*step.uuids, *(f"{kind}:{call.id}" for call in step.calls for kind in ("result", "rewrite"))]
+    names = [*step.record_uuids, *(f"{kind}:{call.id}" for call in step.tool_calls for kind in ("result", "rewrite"))]
     return RowRecord(tuple(sorted({locations[name] for name in names if name in locations})))
 
 

@@ -58,7 +58,7 @@ def _find_inline_threads(ordered: list[Entry]) -> dict[str, str]:
     by_uuid: dict[str, str] = {}
     for entry in ordered:
         if entry.subagent == INLINE:
-            parent = by_uuid.get(entry.parent) if entry.parent else None
+            parent = by_uuid.get(entry.parent_uuid) if entry.parent_uuid else None
             home = parent or _inline_name(entry, set(homes.values()))
             homes[entry.key] = home
             if entry.uuid:
@@ -116,7 +116,7 @@ def link_subagents(
         free = [call_id for call_id in by_prompt.get(thread.first_prompt, ()) if call_id not in taken]
         likely = results.get(thread.info.subagent) or (free[0] if free else "")
         taken.add(likely)
-        call_id = thread.info.call_id or likely
+        call_id = thread.info.tool_call_id or likely
         agent_type, description = thread.info.agent_type, thread.info.description
         if call_id in calls:
             agent_type = agent_type or calls[call_id].agent_type

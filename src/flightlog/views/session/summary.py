@@ -35,7 +35,7 @@ def build_outline(
     subagents = tuple(_summarize_subagent(subagent, rows[subagent.id]) for subagent in subagent_ids)
     summary = _summarize_session(header, rows, subagents)
     for subagent in subagent_ids:
-        if not subagent.call_id:
+        if not subagent.tool_call_id:
             rows[""].add_subagent(subagent.id, describe_uncalled(subagent))
     threads = {name: builder.to_outline() for name, builder in rows.items()}
     return SessionOutline(header, summary, tuple(files), subagents, threads)
@@ -47,13 +47,13 @@ def _summarize_subagent(subagent: Subagent, rows: RowBuilder) -> SubagentSummary
         id=subagent.id,
         agent_type=subagent.agent_type,
         description=subagent.description,
-        call_id=subagent.call_id,
-        warmup=subagent.warmup,
+        tool_call_id=subagent.tool_call_id,
+        is_warmup=subagent.is_warmup,
         rows=len(rows.marks),
         steps=rows.marks.count(RowMark.STEP),
         cost=_sum_costs([rows]),
-        begin_ms=early,
-        end_ms=late,
+        started_ms=early,
+        ended_ms=late,
     )
 
 
@@ -73,15 +73,15 @@ def _summarize_session(
         turns=rows[""].turns,
         steps=sum(thread.marks.count(RowMark.STEP) for thread in threads),
         tool_calls=sum(thread.calls for thread in threads),
-        failed_calls=sum(thread.failed_calls for thread in threads),
-        subagents=sum(not subagent.warmup for subagent in subagents),
+        failed_tool_calls=sum(thread.failed_calls for thread in threads),
+        subagents=sum(not subagent.is_warmup for subagent in subagents),
         models=tuple(sorted(set().union(*(thread.models for thread in threads)))),
         usage=sum((thread.usage for thread in threads), Usage()),
         cost=_sum_costs(threads),
         most_expensive_prompt=_most_expensive_prompt(session.id, rows, subagents),
         compactions=rows[""].marks.count(RowMark.COMPACTION),
-        unknown_records=sum(count for _, count in session.unknown),
-        damaged=len(session.damage),
+        unknown_records=sum(count for _, count in session.unknown_record_types),
+        damage_count=len(session.damage),
     )
 
 
@@ -125,7 +125,7 @@ class _StepWalk:
 
     def __init__(self, rows: Mapping[str, RowBuilder], subagents: Sequence[SubagentSummary]) -> None:
         self._rows = rows
-        started = {subagent.call_id: subagent.id for subagent in subagents if subagent.call_id}
+        started = {subagent.tool_call_id: subagent.id for subagent in subagents if subagent.tool_call_id}
         self._inner: dict[tuple[str, int], list[str]] = defaultdict(list)
         for name, thread in rows.items():
             for call_id, call in thread.subagent_calls.items():

@@ -119,8 +119,8 @@ class ThreadFold:
         self.first = min(self.first, rank(entry))
         if isinstance(entry.event, UserPrompt) and rank(entry) < self._first_prompt[0]:
             self._first_prompt = (rank(entry), text_of(entry.event.content))
-        if isinstance(entry.event, ToolResult) and entry.event.call_id in self._rows.open_calls:
-            if entry.event.call_id in self._rows.open_edits and (entry.event.is_error or entry.event.denied):
+        if isinstance(entry.event, ToolResult) and entry.event.tool_call_id in self._rows.open_calls:
+            if entry.event.tool_call_id in self._rows.open_edits and (entry.event.is_error or entry.event.denial_reason):
                 raise OutOfOrder("an edit that is a row already failed")
             self._rows.attach_result(entry.event, (file, entry.offset, entry.length))
         self._calls.update(_tool_use_ids(entry))
@@ -145,7 +145,7 @@ class ThreadFold:
         """Return whether an entry belongs before the evicted ones, or changes them."""
         if self._evicted is None:
             return False
-        if isinstance(entry.event, ToolInputRewritten) and entry.event.call_id not in self._calls:
+        if isinstance(entry.event, ToolInputRewritten) and entry.event.tool_call_id not in self._calls:
             return True
         if rank(entry) < self._evicted and not self._may_come_late(entry):
             return True
@@ -154,7 +154,7 @@ class ThreadFold:
     def _may_come_late(self, entry: Entry) -> bool:
         """Return whether an entry makes no row of its own: a result is part of its call's row."""
         if isinstance(entry.event, ToolResult):
-            return entry.event.call_id in self._calls or entry.event.call_id in self._rows.open_calls
+            return entry.event.tool_call_id in self._calls or entry.event.tool_call_id in self._rows.open_calls
         return isinstance(entry.event, ROWLESS)
 
     def _evict_old_entries(self) -> None:
@@ -168,11 +168,11 @@ class ThreadFold:
         old, rest = ordered[:cut], ordered[cut:]
         self._check_not_rewound(ordered, chain)
         calls = {call for entry in old for call in _tool_use_ids(entry)}
-        results = [entry for entry in rest if isinstance(entry.event, ToolResult) and entry.event.call_id in calls]
-        turns = [replace(turn, rewound=False) for turn in build_turns([*old, *results], self._price)]
+        results = [entry for entry in rest if isinstance(entry.event, ToolResult) and entry.event.tool_call_id in calls]
+        turns = [replace(turn, is_rewound=False) for turn in build_turns([*old, *results], self._price)]
         self._rows.add(turns, self._locations, goes_on=self._evicted is not None)
         self._stray_results |= _result_ids(old) - calls
-        parents = {entry.parent for entry in old if entry.parent}
+        parents = {entry.parent_uuid for entry in old if entry.parent_uuid}
         self._missing_parents |= {uuid for uuid in parents if not self._seen.has_record(uuid)}
         self._link_evicted(old, chain)
         self._seen.close_responses(old)
@@ -184,7 +184,7 @@ class ThreadFold:
         self._calls = {call for entry in rest for call in _tool_use_ids(entry)}
         names = {entry.uuid for entry in rest} | {f"result:{call}" for call in _result_ids(rest)}
         rewrites = [entry.event for entry in rest if isinstance(entry.event, ToolInputRewritten)]
-        names |= {f"rewrite:{event.call_id}" for event in rewrites}
+        names |= {f"rewrite:{event.tool_call_id}" for event in rewrites}
         self._locations = {name: self._locations[name] for name in self._locations.keys() & names}
 
     def _find_eviction_point(self, ordered: Sequence[Entry]) -> int:
@@ -209,7 +209,7 @@ class ThreadFold:
             if isinstance(entry.event, AssistantReply):
                 reach = min(reach, first_of[_response_name(entry)])
             if isinstance(entry.event, ToolInputRewritten):
-                reach = min(reach, calls_at.get(entry.event.call_id, reach))
+                reach = min(reach, calls_at.get(entry.event.tool_call_id, reach))
             is_clear = reach >= position > parents[position - 1] and tops[position] < floor_ms == entry.order_ms
             if is_clear and position <= count - self._eviction.keep and _can_start_rows(entry):
                 return position
@@ -225,7 +225,7 @@ class ThreadFold:
     def _check_not_rewound(self, ordered: Sequence[Entry], chain: set[str]) -> None:
         living = chain | self._links
         for entry in ordered:
-            if starts_turn(entry) and entry.uuid and entry.uuid not in chain and entry.parent in living:
+            if starts_turn(entry) and entry.uuid and entry.uuid not in chain and entry.parent_uuid in living:
                 raise OutOfOrder("a prompt was taken back")
 
     def _link_evicted(self, old: Sequence[Entry], chain: set[str]) -> None:
@@ -245,7 +245,7 @@ def fuller(entry: Entry, other: Entry) -> Entry:
 
 
 def _fullness(entry: Entry) -> tuple[int, int, str, int, str]:
-    output = entry.event.usage.output if isinstance(entry.event, AssistantReply) else 0
+    output = entry.event.usage.output_tokens if isinstance(entry.event, AssistantReply) else 0
     # A title given again is the last one given; the rest only makes the order total.
     return (output, entry.length, repr(entry.event), entry.order_ms, repr(entry))
 
@@ -256,7 +256,7 @@ def _tool_use_ids(entry: Entry) -> list[str]:
 
 
 def _result_ids(entries: Iterable[Entry]) -> set[str]:
-    return {entry.event.call_id for entry in entries if isinstance(entry.event, ToolResult)}
+    return {entry.event.tool_call_id for entry in entries if isinstance(entry.event, ToolResult)}
 
 
 def _response_name(entry: Entry) -> str:
@@ -266,7 +266,7 @@ def _response_name(entry: Entry) -> str:
 
 def _can_start_rows(entry: Entry) -> bool:
     """Return whether rows can start here; a note before a prompt is part of the next turn."""
-    return starts_turn(entry) or (isinstance(entry.event, AssistantReply) and not entry.event.synthetic)
+    return starts_turn(entry) or (isinstance(entry.event, AssistantReply) and not entry.event.is_synthetic)
 
 
 def _furthest_parents(ordered: Sequence[Entry]) -> list[int]:
@@ -274,7 +274,7 @@ def _furthest_parents(ordered: Sequence[Entry]) -> list[int]:
     position_of = {entry.uuid: position for position, entry in enumerate(ordered) if entry.uuid}
     parents, furthest = [], -1
     for entry in ordered:
-        furthest = max(furthest, position_of.get(entry.parent, -1))
+        furthest = max(furthest, position_of.get(entry.parent_uuid, -1))
         parents.append(furthest)
     return parents
 

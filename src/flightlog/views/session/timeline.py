@@ -52,7 +52,7 @@ def count_failures(item: Turn | Step | Note) -> int:
     """Return how many calls failed or were denied, and whether the item itself is a failure."""
     match item:
         case Step():
-            return sum(call.is_error or bool(call.denied) for call in item.calls) + item.aborted
+            return sum(call.is_error or bool(call.denial_reason) for call in item.tool_calls) + item.is_aborted
         case Note():
             return int(item.kind in _FAILURES)
         case Turn():
@@ -76,7 +76,7 @@ def build_rows(session: Session, subagent_id: Subagent | None = None) -> list[Ti
     turns = subagent_id.turns if subagent_id else session.turns
     rows = [row for turn in turns for row in _turn_rows(turn, started)]
     if subagent_id is None:
-        uncalled = (subagent for subagent in session.subagents if not subagent.call_id)
+        uncalled = (subagent for subagent in session.subagents if not subagent.tool_call_id)
         for number, subagent in enumerate(uncalled, 1):
             note = Note(NoteKind.REMARK, describe_uncalled(subagent))
             rows.append(TimelineRow(f"l{number}", RowKind.NOTE, note, (subagent,)))
@@ -84,12 +84,12 @@ def build_rows(session: Session, subagent_id: Subagent | None = None) -> list[Ti
 
 
 def _subagents_by_call(session: Session) -> dict[str, Subagent]:
-    return {subagent.call_id: subagent for subagent in session.subagents if subagent.call_id}
+    return {subagent.tool_call_id: subagent for subagent in session.subagents if subagent.tool_call_id}
 
 
 def describe_uncalled(subagent: Subagent) -> str:
     """Return the text of the row for a subagent without a known call."""
-    kind = "warm-up" if subagent.warmup else subagent.agent_type or "subagent"
+    kind = "warm-up" if subagent.is_warmup else subagent.agent_type or "subagent"
     return f"{kind} without a call on record"
 
 
@@ -101,7 +101,7 @@ def _turn_rows(turn: Turn, started: dict[str, Subagent]) -> Iterator[TimelineRow
             notes += 1
             yield TimelineRow(f"{turn.number}.n{notes}", RowKind.NOTE, item)
         else:
-            subagents = tuple(started[call.id] for call in item.calls if call.id in started)
+            subagents = tuple(started[call.id] for call in item.tool_calls if call.id in started)
             yield TimelineRow(f"{turn.number}.{item.number}", RowKind.STEP, item, subagents)
 
 
@@ -131,7 +131,7 @@ def turn_steps(session: Session, turn: Turn) -> Iterator[Step]:
     while waiting:
         step = waiting.popleft()
         yield step
-        started = [subagents.pop(call.id) for call in step.calls if call.id in subagents]
+        started = [subagents.pop(call.id) for call in step.tool_calls if call.id in subagents]
         inner = [step for subagent in started for turn in subagent.turns for step in turn.steps]
         waiting.extendleft(reversed(inner))
 
@@ -149,8 +149,8 @@ def _turn_records(turn: Turn) -> Iterator[tuple[str, int]]:
     if turn.uuid:
         yield turn.uuid, 0
     for step in turn.steps:
-        yield from ((uuid, step.number) for uuid in step.uuids)
-        yield from ((call.result_uuid, step.number) for call in step.calls if call.result_uuid)
+        yield from ((uuid, step.number) for uuid in step.record_uuids)
+        yield from ((call.result_uuid, step.number) for call in step.tool_calls if call.result_uuid)
 
 
 def find_part(session: Session, at: Address) -> Session | Subagent | Turn | Step:

@@ -66,7 +66,7 @@ def sort_entries(entries: Iterable[Entry]) -> list[Entry]:
     waiting = defaultdict(list)
     ready = []
     for index, entry in enumerate(pool):
-        parent = by_uuid.get(entry.parent) if entry.parent else None
+        parent = by_uuid.get(entry.parent_uuid) if entry.parent_uuid else None
         if parent is None or parent == index or pool[parent].uuid == entry.uuid:
             ready.append(index)
         else:
@@ -100,7 +100,7 @@ def starts_turn(entry: Entry) -> bool:
 
 def follow_replies(ordered: Sequence[Entry]) -> tuple[set[str], str]:
     """Return the records that lead to the last one, and the first parent that is not among them."""
-    parents = {entry.uuid: entry.parent for entry in ordered if entry.uuid}
+    parents = {entry.uuid: entry.parent_uuid for entry in ordered if entry.uuid}
     messages = (entry for entry in reversed(ordered) if entry.uuid and isinstance(entry.event, _MESSAGES))
     uuid = next((entry.uuid for entry in messages), "")
     chain: set[str] = set()
@@ -134,9 +134,9 @@ class _TurnBuilder:
             case AssistantReply():
                 self._add_reply(entry, entry.event)
             case ToolResult():
-                self._results.setdefault(entry.event.call_id, entry)
+                self._results.setdefault(entry.event.tool_call_id, entry)
             case ToolInputRewritten():
-                self._ran[entry.event.call_id] = entry.event.input
+                self._ran[entry.event.tool_call_id] = entry.event.input
             case ContextCompacted() | ApiError() | ClientNote() | UnknownRecord():
                 self._add_note(entry, *describe_note(entry.event))
             case _:
@@ -158,7 +158,7 @@ class _TurnBuilder:
                     prompt=event.content if event else (),
                     at_ms=prompt.at_ms if prompt else next((item.at_ms for item in items), None),
                     items=items,
-                    rewound=prompt is not None and prompt.key in self._rewound,
+                    is_rewound=prompt is not None and prompt.key in self._rewound,
                     uuid=prompt.uuid if prompt else "",
                 )
             )
@@ -173,7 +173,7 @@ class _TurnBuilder:
             self._add_note(entry, _NOTES[event.kind], text_of(event.content))
 
     def _add_reply(self, entry: Entry, event: AssistantReply) -> None:
-        if event.synthetic:
+        if event.is_synthetic:
             self._add_note(entry, NoteKind.API_FAILURE if event.error else NoteKind.CLIENT, text_of(event.content))
             return
         name = event.message_id or event.request_id or entry.key
@@ -208,7 +208,7 @@ class _TurnBuilder:
     def _build_step(self, number: int, lines: list[Entry]) -> Step:
         replies = [(entry, entry.event) for entry in lines if isinstance(entry.event, AssistantReply)]
         replies.sort(key=lambda pair: pair[1].block_index)
-        _, whole = max(replies, key=lambda pair: (pair[1].usage.output, -pair[0].order_ms, pair[0].key))
+        _, whole = max(replies, key=lambda pair: (pair[1].usage.output_tokens, -pair[0].order_ms, pair[0].key))
         at_ms = min((entry.at_ms for entry, _ in replies if entry.at_ms is not None), default=None)
         blocks = [(entry, block) for entry, reply in replies for block in reply.content]
         return Step(
@@ -217,18 +217,18 @@ class _TurnBuilder:
             at_ms=at_ms,
             model=whole.model,
             content=tuple(block for _, block in blocks if not isinstance(block, ToolUse)),
-            calls=tuple(self._build_call(entry, block) for entry, block in blocks if isinstance(block, ToolUse)),
+            tool_calls=tuple(self._build_call(entry, block) for entry, block in blocks if isinstance(block, ToolUse)),
             usage=whole.usage,
             cost=self._price(whole.model, whole.usage, at_ms),
             stop_reason=next((reply.stop_reason for _, reply in replies if reply.stop_reason), ""),
             request_id=whole.request_id,
-            uuids=tuple(entry.uuid for entry, _ in replies),
-            aborted=any(reply.aborted for _, reply in replies),
+            record_uuids=tuple(entry.uuid for entry, _ in replies),
+            is_aborted=any(reply.is_aborted for _, reply in replies),
             effort=whole.effort,
         )
 
     def _build_call(self, entry: Entry, use: ToolUse) -> ToolCall:
-        call = ToolCall(use.id, use.name, use.input, ran_input=self._ran.get(use.id), started_ms=entry.at_ms)
+        call = ToolCall(use.id, use.name, use.input, executed_input=self._ran.get(use.id), started_ms=entry.at_ms)
         answer = self._results.get(use.id)
         if answer is None:
             return call
@@ -237,10 +237,10 @@ class _TurnBuilder:
             call,
             result=answer.event.content,
             is_error=answer.event.is_error,
-            denied=answer.event.denied,
-            spilled=answer.event.spilled,
+            denial_reason=answer.event.denial_reason,
+            result_file=answer.event.result_file,
             ended_ms=answer.at_ms,
-            subagent=answer.event.agent_id,
+            subagent=answer.event.subagent,
             detail=answer.event.detail,
             result_uuid=answer.uuid,
         )
@@ -270,7 +270,7 @@ def _find_rewound(entries: Sequence[Entry]) -> set[str]:
     dead: set[str] = set()
     keys = set()
     for entry in entries:
-        leaves = entry.parent in dead or (starts_turn(entry) and entry.parent in living)
+        leaves = entry.parent_uuid in dead or (starts_turn(entry) and entry.parent_uuid in living)
         if entry.uuid and entry.uuid not in living and leaves:
             dead.add(entry.uuid)
             keys.add(entry.key)

@@ -79,7 +79,7 @@ def _privacy_context(context: WebContext) -> dict[str, Any]:
         "not_scanned": len(archive.recordings) - len(counts),
         "titles": context.data.titles(),
         "allows": repository.allows,
-        "trusted": repository.trusted,
+        "trusted": repository.is_trusted,
         "layouts": LAYOUTS,
     }
 

@@ -39,8 +39,8 @@ class DiagramNode(Struct, frozen=True):
     last: int
     label: str
     title: str
-    ways: int
-    ends: tuple[str, ...]
+    path_count: int
+    ended_addresses: tuple[str, ...]
 
 
 class DiagramEdge(Struct, frozen=True):
@@ -57,7 +57,7 @@ class Diagram(Struct, frozen=True):
     height: int
     dots: tuple[DiagramNode, ...]
     lines: tuple[DiagramEdge, ...]
-    left_out: int = 0
+    omitted_count: int = 0
 
 
 class _DiagramSegment(Struct):
@@ -72,7 +72,7 @@ def draw_diagram(root: PathNode) -> Diagram:
     root_segment, left_out = _join_stretches(root)
     segments = list(_iter_stretches(root_segment))
     rows = _assign_rows(root_segment)
-    total = max(len(root.places), 1)
+    total = max(len(root.addresses), 1)
     dots = tuple(_draw_dot(segment, total) for segment in segments)
     lines = tuple(_draw_edge(segment, child, total) for segment in segments for child in segment.below)
     width = (max(segment.column for segment in segments) + 1) * COLUMN + MARGIN
@@ -85,9 +85,9 @@ def _join_stretches(root: PathNode) -> tuple[_DiagramSegment, int]:
     queue, count, left_out = [root_segment], 1, 0
     while queue:
         segment = queue.pop(0)
-        while len(segment.nodes[-1].below) == 1 and not segment.nodes[-1].ends and segment.nodes[-1].depth:
-            segment.nodes.append(segment.nodes[-1].below[0])
-        for child in sorted(segment.nodes[-1].below, key=lambda node: -len(node.places)):
+        while len(segment.nodes[-1].children) == 1 and not segment.nodes[-1].ended_addresses and segment.nodes[-1].depth:
+            segment.nodes.append(segment.nodes[-1].children[0])
+        for child in sorted(segment.nodes[-1].children, key=lambda node: -len(node.addresses)):
             if count >= NODES_MAX:
                 left_out += 1
                 continue
@@ -128,15 +128,15 @@ def _draw_dot(segment: _DiagramSegment, total: int) -> DiagramNode:
     steps = [node for node in segment.nodes if node.depth]
     title = "\n".join(f"{node.depth}: {one_line(node.action.label, 160)}" for node in steps[:20])
     label = one_line(first.action.label, LABEL_CHARS)
-    count = len(first.places)
-    return DiagramNode(x, y, 3 + 5 * count / total, first.depth, last.depth, label, title, count, tuple(last.ends))
+    count = len(first.addresses)
+    return DiagramNode(x, y, 3 + 5 * count / total, first.depth, last.depth, label, title, count, tuple(last.ended_addresses))
 
 
 def _draw_edge(parent: _DiagramSegment, child: _DiagramSegment, total: int) -> DiagramEdge:
     (x, y), (to_x, to_y) = _coordinates_of(parent), _coordinates_of(child)
     bend = to_x - COLUMN * 0.12
     path = f"M{x:.1f} {y:.1f} H{bend - 14:.1f} C{bend:.1f} {y:.1f} {bend - 8:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}"
-    return DiagramEdge(path, 1 + 4 * len(child.nodes[0].places) / total)
+    return DiagramEdge(path, 1 + 4 * len(child.nodes[0].addresses) / total)
 
 
 async def list_runs(request: web.Request) -> web.StreamResponse:
@@ -203,7 +203,7 @@ def _run_context(runtime: Runtime, name: str) -> dict[str, Any]:
 def _divergence_context(runtime: Runtime, name: str) -> dict[str, Any]:
     store = service.find_run(runtime, name)
     root = build_divergence_tree(runtime, list_run_family(runtime, store))
-    diagram = draw_diagram(root) if len(root.places) > 1 else None
+    diagram = draw_diagram(root) if len(root.addresses) > 1 else None
     return {
         "name": store.name,
         "diagram": diagram,
@@ -222,7 +222,7 @@ def _certificate_context(runtime: Runtime, name: str) -> dict[str, Any]:
 def _samples_context(runtime: Runtime, name: str, by: str) -> dict[str, Any]:
     store = service.find_run(runtime, name)
     analysis = analyze_runs(runtime, [store], by)
-    shown = [answer for answer in analysis.answers if any(group.n or group.failed for group in answer.groups)]
+    shown = [answer for answer in analysis.questions if any(group.n or group.failures for group in answer.groups)]
     labels = {share.name: share.label for answer in shown for group in answer.groups for share in group.actions}
     return {"name": store.name, "by": by, "analysis": analysis, "answers": shown, "labels": labels}
 

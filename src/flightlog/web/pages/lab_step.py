@@ -92,7 +92,7 @@ class ChangedFile(Struct, frozen=True):
 
     fields: dict[str, Any]
     lines: list[tuple[str, str]]
-    more: int
+    omitted_lines: int
 
 
 def _location_from_request(request: web.Request) -> RunAddress:
@@ -148,7 +148,7 @@ def _step_context(runtime: Runtime, address: RunAddress) -> dict[str, Any]:
         "segment": _session_segment(address),
         "changes": [_shorten_diff(change) for change in step["changes"]],
         "step_count": len(steps),
-        "why_not": turn.why_not if turn else "a subagent cannot be replayed",
+        "why_not": turn.blocked_reason if turn else "a subagent cannot be replayed",
         "estimate": estimate_branch(steps, address.turn) if turn else None,
         "count_max": service.COUNT_MAX,
         "prompt_max": PROMPT_CHARS_MAX,

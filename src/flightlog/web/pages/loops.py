@@ -57,16 +57,16 @@ def _submit_answer(runtime: Runtime, name: str, answer: str) -> None:
     question = service.open_question(runtime, name)
     if answer not in question.options:
         raise Invalid(f'not an answer: "{one_line(answer, 40)}"', hint=f"one of: {', '.join(question.options)}")
-    if not service.send_request(runtime, name, ControlRequest("answer", question.question, answer, "on the page")):
+    if not service.send_request(runtime, name, ControlRequest("answer", question.question_id, answer, "on the page")):
         raise Conflict(f"{name} is not running", hint=f"flightlog loop resume --session {name}")
     directory, timer = service.find_session(runtime, name), IdleTimer(TAKEN_WITHIN_S, look_s=0.1)
-    while _is_open(directory, question.question) and timer.pause():
+    while _is_open(directory, question.question_id) and timer.pause():
         pass
 
 
 def _is_open(directory: Path, question: str) -> bool:
     pending = open_loop_session(directory).state.question
-    return pending is not None and pending.asked.question == question
+    return pending is not None and pending.event.question_id == question
 
 
 def _loop_context(runtime: Runtime, name: str) -> dict[str, Any]:
@@ -77,8 +77,8 @@ def _loop_context(runtime: Runtime, name: str) -> dict[str, Any]:
     shown: deque[dict[str, Any]] = deque(maxlen=DECISIONS_SHOWN)
     records = list(service.read_events(directory))
     for record in records:
-        decisions.add_event(record.seq, record.at, record.event)
-        errors.add_event(record.seq, record.at, record.event)
+        decisions.add_event(record.seq, record.timestamp, record.event)
+        errors.add_event(record.seq, record.timestamp, record.event)
         shown.extend(decisions.drain_entries())
     shown.extend(decisions.pending)
     progress = build_progress(loop_session.state, plan)
@@ -93,8 +93,8 @@ def _loop_context(runtime: Runtime, name: str) -> dict[str, Any]:
         "errors": list(islice(reversed(errors.errors), ERRORS_SHOWN)),
         "decisions": list(reversed(shown)),
         "calibration": measure_calibration(pair_outcomes(records)),
-        "question": pending.asked if pending else None,
-        "deadline": format_utc_time(pending.at + pending.asked.timeout_s) if pending else "",
+        "question": pending.event if pending else None,
+        "deadline": format_utc_time(pending.asked_at + pending.event.timeout_s) if pending else "",
     }
 
 

@@ -63,7 +63,7 @@ def _search_context(context: WebContext, query: str) -> dict[str, Any]:
         "sessions": hits,
         "titles": context.data.titles(),
         "kinds": [(kind, hits_of_kind) for kind, hits_of_kind in kinds if hits_of_kind],
-        "left_out": (*([BEHIND] if context.data.is_behind else []), *results.left_out),
+        "left_out": (*([BEHIND] if context.data.is_behind else []), *results.omissions),
         "any": bool(titled or hits or results.hits),
     }
 
@@ -75,7 +75,7 @@ def _trace_context(context: WebContext, address: str) -> dict[str, Any]:
     shown = [
         (kind, trace.items_of_kind(kind)) for kind in KINDS if kind != trace.start.kind or trace.items_of_kind(kind)
     ]
-    addresses = [(trace.start.kind, trace.start.address), *((item.kind, item.address) for item in trace.found)]
+    addresses = [(trace.start.kind, trace.start.address), *((item.kind, item.address) for item in trace.links)]
     opens = {address: page_address(context, kind, address) for kind, address in addresses}
     return {
         "trace": trace,

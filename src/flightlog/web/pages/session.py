@@ -151,7 +151,7 @@ def _render_session(context: WebContext, request: web.Request) -> web.Response:
             "session.html",
             **_frame_context(page, subagent),
             outline=thread.prompts if len(thread.prompts) > 1 else (),
-            outline_more=max(thread.marks.count(RowMark.TURN) - len(thread.prompts), 0),
+            outline_more=max(thread.row_kinds.count(RowMark.TURN) - len(thread.prompts), 0),
             chunks=_build_chunks(page, name, loaded),
             chunk_rows=CHUNK_ROWS,
             position=position,
@@ -199,8 +199,8 @@ def subagent_bars(page: SessionPage) -> list[SubagentBar]:
     span = max(end_ms - begin_ms, 1)
     bars = []
     for subagent in page.outline.subagents:
-        first_ms = subagent.begin_ms if subagent.begin_ms is not None else begin_ms
-        last_ms = subagent.end_ms if subagent.end_ms is not None else first_ms
+        first_ms = subagent.started_ms if subagent.started_ms is not None else begin_ms
+        last_ms = subagent.ended_ms if subagent.ended_ms is not None else first_ms
         start = min(max(100 * (first_ms - begin_ms) / span, 0), 99)
         width = min(max(100 * (last_ms - first_ms) / span, 1), 100 - start)
         bars.append(SubagentBar(subagent, start, width))
@@ -231,11 +231,11 @@ def _render_tool_call(context: WebContext, request: web.Request) -> web.Response
     if step_row is None or not isinstance(step_row.item, Step) or not number.isdecimal():
         raise NotFound(f'no step "{one_line(row_id, 20)}" in this session', hint="flightlog session show")
     index = int(number) - 1
-    if not 0 <= index < len(step_row.item.calls):
+    if not 0 <= index < len(step_row.item.tool_calls):
         raise NotFound("no such tool call in this step", hint="flightlog session show")
-    call = step_row.item.calls[index]
+    call = step_row.item.tool_calls[index]
     spilled = (
-        context.data.current_archive().read_spilled_output(page.session.id, call.spilled) or "" if call.spilled else ""
+        context.data.current_archive().read_spilled_output(page.session.id, call.result_file) or "" if call.result_file else ""
     )
     values = {"session": page.session, "subagent": subagent, "whole": True, "number": index + 1}
     return html_response(context.render_html("call.html", row=step_row, call=call, spilled=spilled, **values))
@@ -245,7 +245,7 @@ def _transcript_text(context: WebContext, request: web.Request) -> str:
     archive = context.data.current_archive()
     session = archive.read_session(_session_id(request))
     options = RenderOptions(
-        context.runtime.zone, full=True, spilled=lambda reference: archive.read_spilled_output(session.id, reference)
+        context.runtime.zone, is_full=True, read_result_file=lambda reference: archive.read_spilled_output(session.id, reference)
     )
     turn, _, step = request.query.get("at", "").partition(".")
     subagent = request.query.get("subagent", "")

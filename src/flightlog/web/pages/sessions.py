@@ -104,7 +104,7 @@ def filter_sessions(sessions: Sequence[SessionSummary], filters: SessionFilter, 
         case "steps":
             matches.sort(key=lambda session: -session.steps)
         case "failed":
-            matches.sort(key=lambda session: -session.failed_calls)
+            matches.sort(key=lambda session: -session.failed_tool_calls)
     return matches
 
 
@@ -116,7 +116,7 @@ def _searchable_text(summary: SessionSummary) -> str:
 
 def _matches_show_filter(summary: SessionSummary, show: str, now_ms: int) -> bool:
     if show == "active":
-        return now_ms - summary.changed_ms < ACTIVE_MS
+        return now_ms - summary.modified_ms < ACTIVE_MS
     return show != "look" or judge_health(summary).level in {HealthLevel.LOOK, HealthLevel.BAD}
 
 

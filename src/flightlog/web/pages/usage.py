@@ -38,7 +38,7 @@ def _live_context(context: WebContext) -> dict[str, Any]:
         "profiles": rank_profiles(profiles),
         "sessions": sessions,
         "labels": {item.profile_id: item.label for item in profiles},
-        "broken": [live.broken for live in lives if live.broken],
+        "broken": [live.error for live in lives if live.error],
         "advice": switch_advice(profiles),
         "now_ms": context.runtime.clock.now_ms(),
         "today": sum(item.billing.cost_today for item in profiles),
@@ -74,7 +74,7 @@ def _usage_context(context: WebContext) -> dict[str, Any]:
         "reconciliations": shown,
         "reconciliations_more": len(reconciliations) - len(shown),
         "prices": PRICES_FROM,
-        "damaged": day.damaged,
+        "damaged": day.damaged_lines,
         "zone": str(context.runtime.zone),
         "chart_data": {by.value: [_bar_values(row) for row in report.rows] for by, report in reports.items()},
     }
@@ -89,9 +89,9 @@ def _bar_values(row: UsageRow) -> dict[str, Any]:
     return {
         "key": row.key,
         "usd": row.cost.usd,
-        "input": usage.input,
-        "output": usage.output,
-        "cache read": usage.cache_read,
+        "input": usage.input_tokens,
+        "output": usage.output_tokens,
+        "cache read": usage.cache_read_tokens,
         "cache write": usage.cache_write,
     }
 
