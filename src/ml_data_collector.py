@@ -36,17 +36,27 @@ __all__ = [
 ]
 
 
-def append_to_tracked_jsonl(file: str | Path, record: Record, *, repository: Path | None = None) -> Path | None:
+def append_to_tracked_jsonl(
+    file: str | Path, record: Record, *, repository: Path | None = None
+) -> Path | None:
     """Add a record of that base file; return its shard, or None if it already exists."""
     runtime = open_runtime()
     name = Path(file).name
     kind = _KINDS.get(name if name.endswith(".jsonl") else f"{name}.jsonl")
     if kind is None:
-        raise Invalid(f"no such tracked file: {name[:60]}", hint=f"one of: {', '.join(BASES.values())}")
+        raise Invalid(
+            f"no such tracked file: {name[:60]}", hint=f"one of: {', '.join(BASES.values())}"
+        )
     row = convert_legacy_row(kind, dict(record))
     if row is None:
-        raise Invalid(f"a record for {name} needs an id", hint="ids come from the recording, never from text")
-    return None if report_if_off(runtime) else _append_row(runtime, locate_dataset(runtime, repository), row)
+        raise Invalid(
+            f"a record for {name} needs an id", hint="ids come from the recording, never from text"
+        )
+    return (
+        None
+        if report_if_off(runtime)
+        else _append_row(runtime, locate_dataset(runtime, repository), row)
+    )
 
 
 def append_chat_to_jsonl(entry: Record, *, repository: Path | None = None) -> Path | None:
@@ -70,7 +80,9 @@ def save_chat_entry(entry: Record, *, repository: Path | None = None) -> Path | 
     return None if is_off(runtime) else _write_cache_file(runtime, dirs, "chat", entry)
 
 
-def end_session(session: Record, summary: str | None = None, *, repository: Path | None = None) -> Path | None:
+def end_session(
+    session: Record, summary: str | None = None, *, repository: Path | None = None
+) -> Path | None:
     """Write an ended session's file of the older layout and its tracked row; return the file.
 
     Return None if collection is off.
@@ -110,7 +122,9 @@ def main(arguments: list[str] | None = None) -> Any:
     """Run `ml-data-collector`."""
     from flightlog.cli.main import run_alias  # noqa: PLC0415 - importing this module must stay quick
 
-    sys.exit(run_alias("dataset", "ml-data-collector", sys.argv[1:] if arguments is None else arguments))
+    sys.exit(
+        run_alias("dataset", "ml-data-collector", sys.argv[1:] if arguments is None else arguments)
+    )
 
 
 if __name__ == "__main__":

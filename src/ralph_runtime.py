@@ -26,14 +26,20 @@ class RalphRuntime:
     ) -> None:
         """Store the settings; other keyword arguments are names of the plan's `config`."""
         self.session_dir = Path(session_dir)
-        values = {"max_iterations": max_iterations, "confidence_threshold": confidence_threshold, **settings}
+        values = {
+            "max_iterations": max_iterations,
+            "confidence_threshold": confidence_threshold,
+            **settings,
+        }
         self._config = {name: value for name, value in values.items() if value is not None}
 
     def execute_plan(self, plan_path: str | Path, autonomous_mode: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 - the document's signature
         """Run or continue the plan; return the content of `session-metadata.yaml`."""
         runtime = open_runtime()
         plan, directory = Path(plan_path), self.session_dir
-        service.start_session_at(runtime, plan, directory, autonomous=autonomous_mode, config=self._config)
+        service.start_session_at(
+            runtime, plan, directory, autonomous=autonomous_mode, config=self._config
+        )
         return self.resume()
 
     def resume(self) -> dict[str, Any]:

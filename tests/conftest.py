@@ -9,7 +9,7 @@ import tempfile
 
 import hypothesis
 
-pytest_plugins = ["real_agent"]
+pytest_plugins = ["support.real_agent"]
 
 # What runs in this process must not write into the data directory of the person who runs the tests.
 HOME = tempfile.TemporaryDirectory(prefix="flightlog-tests-")
@@ -17,5 +17,7 @@ os.environ["FLIGHTLOG_HOME"] = HOME.name
 
 # Time is measured by the bench, not here: two noisy cores make any deadline a coin toss.
 hypothesis.settings.register_profile("flightlog", deadline=None, max_examples=50)
-hypothesis.settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile(
+    "ci", deadline=None, max_examples=50, derandomize=True, print_blob=True
+)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "flightlog")

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import pytest
 
-from cli_runs import FLIGHTLOG, environment
-from transcripts import SESSION, assistant, stamp, user, write
+from support.cli_runs import FLIGHTLOG, environment
+from support.transcripts import SESSION, assistant, stamp, user, write
 
 CANARY = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
 KNOWN = "correct-horse-battery-9"
@@ -37,8 +37,24 @@ SHARED = {
     "export json": ("session", "export", SESSION, "--redact", "--format", "json"),
     "export to a file": ("session", "export", SESSION, "--redact", "--output", "shared.md"),
     "export of a trajectory": ("session", "export", SESSION, "--redact", "--atif"),
-    "export of a trajectory to files": ("session", "export", SESSION, "--redact", "--atif", "--output", "shared.atif"),
-    "export of all as trajectories": ("session", "export", "--all", "--redact", "--atif", "--output", "shared.all"),
+    "export of a trajectory to files": (
+        "session",
+        "export",
+        SESSION,
+        "--redact",
+        "--atif",
+        "--output",
+        "shared.atif",
+    ),
+    "export of all as trajectories": (
+        "session",
+        "export",
+        "--all",
+        "--redact",
+        "--atif",
+        "--output",
+        "shared.all",
+    ),
     "share": ("share", SESSION),
     "share of a session with a given title": ("share", OTHER),
     "share to a file": ("share", SESSION, "--output", "shared.html"),
@@ -79,7 +95,13 @@ SHARED = {
 def told(value):
     """The ways a value may be written."""
     once = json.dumps(value)[1:-1]
-    return {value, once, json.dumps(once)[1:-1], quote(value, safe=""), base64.b64encode(value.encode()).decode()}
+    return {
+        value,
+        once,
+        json.dumps(once)[1:-1],
+        quote(value, safe=""),
+        base64.b64encode(value.encode()).decode(),
+    }
 
 
 def leaks(said):
@@ -89,7 +111,9 @@ def leaks(said):
     # A signature of an error has `#` for numbers and no capitals.
     bare = {*VALUES, *(re.sub(r"\d+", "#", value) for value in VALUES)}
     bare |= {value.lower() for value in bare}
-    parts = {value[at : at + PART_CHARS] for value in bare for at in range(len(value) - PART_CHARS + 1)}
+    parts = {
+        value[at : at + PART_CHARS] for value in bare for at in range(len(value) - PART_CHARS + 1)
+    }
     return sorted(form for form in forms | parts if form in text)
 
 
@@ -121,7 +145,13 @@ def place(tmp_path_factory):
     (repository / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (repository / f"{ASSIGNED}-{IN_PROJECT}.txt").write_text("x")
     git(repository, "add", f"{ASSIGNED}-{IN_PROJECT}.txt")
-    git(repository, "commit", "-q", "-m", f"deploy with {CANARY}\n\n{cut_at(10_000, ASSIGNED)} {IN_PROJECT}")
+    git(
+        repository,
+        "commit",
+        "-q",
+        "-m",
+        f"deploy with {CANARY}\n\n{cut_at(10_000, ASSIGNED)} {IN_PROJECT}",
+    )
     git(repository, "add", "-A")
     (repository / ".env").write_text(f"SHOP_BACKEND={IN_PROJECT}\n")
     session(root / "config", repository)
@@ -135,7 +165,8 @@ def deltas(value):
     """Return the two records of a stream that say `value`, the first half and the second."""
     halves = f"send {value[:12]}", f"{value[12:]} now"
     delta = [
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}} for text in halves
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+        for text in halves
     ]
     return [{"type": "stream_event", "session_id": SESSION, "event": each} for each in delta]
 
@@ -145,19 +176,41 @@ def session(config, repository):
     where = {"cwd": f"/home/ada/{CANARY}/shop", "gitBranch": f"fix-{ASSIGNED}-{IN_PROJECT}"}
     path = f"/srv/{ASSIGNED}/{IN_PROJECT}-{CANARY}.txt"
     call = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": path}}
-    failing = {"type": "tool_use", "id": "t2", "name": "Bash", "input": {"command": cut_at(500, ASSIGNED)}}
-    task = {"prompt": "look around", "description": cut_at(60, IN_PROJECT), "subagent_type": ASSIGNED}
+    failing = {
+        "type": "tool_use",
+        "id": "t2",
+        "name": "Bash",
+        "input": {"command": cut_at(500, ASSIGNED)},
+    }
+    task = {
+        "prompt": "look around",
+        "description": cut_at(60, IN_PROJECT),
+        "subagent_type": ASSIGNED,
+    }
     agent = {"type": "tool_use", "id": "t3", "name": "Task", "input": task}
     again = {"type": "tool_use", "id": "t4", "name": "Bash", "input": {"command": "login"}}
     spilled = "<persisted-output>\nOutput too large. Full output saved to: /x/tool-results/b1.txt\n</persisted-output>"
     results = [
-        {"type": "tool_result", "tool_use_id": "t1", "content": f"TOKEN={CANARY}\n{KNOWN}\ncommit: add {CANARY}"},
-        {"type": "tool_result", "tool_use_id": "t2", "is_error": True, "content": cut_at(500, IN_PROJECT)},
+        {
+            "type": "tool_result",
+            "tool_use_id": "t1",
+            "content": f"TOKEN={CANARY}\n{KNOWN}\ncommit: add {CANARY}",
+        },
+        {
+            "type": "tool_result",
+            "tool_use_id": "t2",
+            "is_error": True,
+            "content": cut_at(500, IN_PROJECT),
+        },
         {"type": "tool_result", "tool_use_id": "t4", "is_error": True, "content": FAILURE},
         {"type": "tool_result", "tool_use_id": "t3", "content": spilled},
     ]
     encoded = " ".join(form for value in VALUES for form in sorted(told(value)))
-    limits = [cut_at(limit, value) for limit in (40, 60, 100, 160, 200, 220, 300, 2_000, 4_000) for value in VALUES]
+    limits = [
+        cut_at(limit, value)
+        for limit in (40, 60, 100, 160, 200, 220, 300, 2_000, 4_000)
+        for value in VALUES
+    ]
     key = f"-----BEGIN PRIVATE KEY-----\n{'MIIEvQIBADANBgkqhkiG9w0B' * 700}\n-----END PRIVATE KEY-----\n"
     records = (
         # The title of the session: both the heading of 80 characters and that of 60 end inside the value.
@@ -185,7 +238,9 @@ def session(config, repository):
             assistant("m3", 2, {"type": "text", "text": encoded}, isSidechain=True, agentId="a1", **where)]  # fmt: skip
     beside = transcript.with_suffix("")
     (beside / "subagents").mkdir(parents=True)
-    (beside / "subagents" / "agent-a1.jsonl").write_text("".join(json.dumps(record) + "\n" for record in subagent))
+    (beside / "subagents" / "agent-a1.jsonl").write_text(
+        "".join(json.dumps(record) + "\n" for record in subagent)
+    )
     (beside / "tool-results").mkdir()
     (beside / "tool-results" / "b1.txt").write_text(encoded)
 
@@ -196,25 +251,50 @@ def failing_session(config, repository):
     call = {"type": "tool_use", "id": "t9", "name": "Bash", "input": {"command": "login"}}
     result = {"type": "tool_result", "tool_use_id": "t9", "is_error": True, "content": FAILURE}
     titled = {"type": "custom-title", "sessionId": OTHER, "customTitle": cut_at(70, ASSIGNED)}
-    records = user(f"ACME_TOKEN={ASSIGNED}", 1, **about), assistant("m9", 2, call, **about), user([result], 3, **about)
+    records = (
+        user(f"ACME_TOKEN={ASSIGNED}", 1, **about),
+        assistant("m9", 2, call, **about),
+        user([result], 3, **about),
+    )
     write(config, OTHER, *records, titled)
 
 
 def loop(root):
     """A loop session with the canary in its plan, in what its tasks say and in what they report."""
     told = {"feature": {"feature_id": "F1", "name": CANARY, "purpose": KNOWN}}
-    lines = [json.dumps(told), json.dumps({"artifact": cut_at(400, IN_PROJECT)}), cut_at(400, ASSIGNED)]
+    lines = [
+        json.dumps(told),
+        json.dumps({"artifact": cut_at(400, IN_PROJECT)}),
+        cut_at(400, ASSIGNED),
+    ]
     (root / "repository" / "told.jsonl").write_text("\n".join(lines) + "\n")
     # Both ends of what is kept of an output fall into a value, and a value is recognized after it was written.
     said = f"{CANARY} {'x' * 1_988}\n{ASSIGNED} {'y' * 390}\n"
-    (root / "repository" / "early.txt").write_text(f"{'z' * 20_000} {IN_PROJECT}\n{said}refused: {LATE} {CANARY}\n")
+    (root / "repository" / "early.txt").write_text(
+        f"{'z' * 20_000} {IN_PROJECT}\n{said}refused: {LATE} {CANARY}\n"
+    )
     (root / "repository" / "late.txt").write_text(f"LATE_TOKEN={LATE}\n")
     report = 'cat told.jsonl >> "$FLIGHTLOG_REPORT"'
     skipped = {"error_handling": {"on_failure": "skip"}, "max_retries": 0}
     tasks = [
-        {"task_id": "a", "name": f"deploy with {CANARY}", "description": KNOWN, "run": {"command": report}},
-        {"task_id": "e", "name": cut_at(80, ASSIGNED), "run": {"command": "cat early.txt; exit 1"}, **skipped},
-        {"task_id": "l", "name": f"use {ASSIGNED}", "run": {"command": "cat late.txt; exit 1"}, **skipped},
+        {
+            "task_id": "a",
+            "name": f"deploy with {CANARY}",
+            "description": KNOWN,
+            "run": {"command": report},
+        },
+        {
+            "task_id": "e",
+            "name": cut_at(80, ASSIGNED),
+            "run": {"command": "cat early.txt; exit 1"},
+            **skipped,
+        },
+        {
+            "task_id": "l",
+            "name": f"use {ASSIGNED}",
+            "run": {"command": "cat late.txt; exit 1"},
+            **skipped,
+        },
         {
             "task_id": "b",
             "name": "fails",
@@ -223,7 +303,12 @@ def loop(root):
     ]
     settings = {"human_intervention": "never", "max_retries": 0}
     gates = [{"name": f"gate {CANARY}", "metric": "m", "threshold": 1}]
-    plan = {"plan": cut_at(60, ASSIGNED), "tasks": tasks, "config": settings, "quality_gates": gates}
+    plan = {
+        "plan": cut_at(60, ASSIGNED),
+        "tasks": tasks,
+        "config": settings,
+        "quality_gates": gates,
+    }
     (root / "repository" / "plan.yaml").write_text(json.dumps(plan))
     shared(root, "loop", "run", "--plan", "plan.yaml", "--autonomous")
 
@@ -236,7 +321,12 @@ def shared(place, *words):
                           check=False, stdin=subprocess.DEVNULL)  # fmt: skip
     said = done.stdout + done.stderr
     pages = [Path(folder / name) for name in words if name.startswith("shared.")]
-    files = [file for page in pages for file in ([page] if page.is_file() else page.rglob("*")) if file.is_file()]
+    files = [
+        file
+        for page in pages
+        for file in ([page] if page.is_file() else page.rglob("*"))
+        if file.is_file()
+    ]
     return said + b"".join(file.read_bytes() for file in files)
 
 
@@ -277,7 +367,16 @@ def test_git_is_given_nothing_of_a_run_that_holds_the_canary(tmp_path):
     git(tmp_path, "init", "-q")
     (tmp_path / "work").mkdir()
     command = f"echo {CANARY} > found.txt; env"
-    script = {"rules": [{"replies": [{"blocks": [{"tool": "Bash", "input": {"command": command}}]}, {"text": CANARY}]}]}
+    script = {
+        "rules": [
+            {
+                "replies": [
+                    {"blocks": [{"tool": "Bash", "input": {"command": command}}]},
+                    {"text": CANARY},
+                ]
+            }
+        ]
+    }
     given = {"model": "claude-opus-5-5", "engine": "scripted", "work_dir": "work", "scenario": script,
              "sessions": [{"session_index": 1, "prompt": f"deploy with {CANARY}"}]}  # fmt: skip
     config = tmp_path.parent / f"{tmp_path.name}.yaml"
@@ -287,12 +386,18 @@ def test_git_is_given_nothing_of_a_run_that_holds_the_canary(tmp_path):
                          capture_output=True, timeout=120)  # fmt: skip
 
     git(tmp_path, "add", "-A", "runs")
-    staged = subprocess.run(["git", "diff", "--cached"], cwd=tmp_path, check=True, capture_output=True).stdout
+    staged = subprocess.run(
+        ["git", "diff", "--cached"], cwd=tmp_path, check=True, capture_output=True
+    ).stdout
 
     assert b".gitignore" in staged
-    everything = b"".join(path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file())
+    everything = b"".join(
+        path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()
+    )
     assert CANARY.encode() in everything, "the run itself holds what was said"
-    assert not [way for way in told(KNOWN) if way.encode() in everything], "but not the key the agent was given"
+    assert not [way for way in told(KNOWN) if way.encode() in everything], (
+        "but not the key the agent was given"
+    )
     assert len((tmp_path / "runs/r/session_01/api_captures.jsonl").read_bytes().splitlines()) == 2
     for value in (CANARY, KNOWN):
         assert not [way for way in told(value) if way.encode() in staged + ran.stdout + ran.stderr]
@@ -301,12 +406,22 @@ def test_git_is_given_nothing_of_a_run_that_holds_the_canary(tmp_path):
 def test_what_git_would_track_of_the_issues_holds_no_secret_no_name_and_no_home(place):
     (place / "repository" / "conversations.json").write_text(
         json.dumps(
-            [{"uuid": "c1", "name": CANARY, "chat_messages": [{"sender": "human", "text": f"{CANARY} {KNOWN}"}]}]
+            [
+                {
+                    "uuid": "c1",
+                    "name": CANARY,
+                    "chat_messages": [{"sender": "human", "text": f"{CANARY} {KNOWN}"}],
+                }
+            ]
         )
     )
-    said = f"at /home/ada/{CANARY}/x.py: {KNOWN}, mail grace.hopper@navy-ships.net\nuser: use {CANARY}"
+    said = (
+        f"at /home/ada/{CANARY}/x.py: {KNOWN}, mail grace.hopper@navy-ships.net\nuser: use {CANARY}"
+    )
     shared(place, "retro", "analyze", "conversations.json")
-    shared(place, "issue", "report-bug", "--title", f"Login with {CANARY} fails", "--description", said)
+    shared(
+        place, "issue", "report-bug", "--title", f"Login with {CANARY} fails", "--description", said
+    )
     shared(place, "issue", "process", "--findings", "--yes")
     waiting = re.search(rb"issue approve (cluster-\w+)", shared(place, "issue", "process", "--yes"))
     shared(place, "issue", "approve", waiting[1].decode())
@@ -314,7 +429,14 @@ def test_what_git_would_track_of_the_issues_holds_no_secret_no_name_and_no_home(
     issues = (place / "repository").rglob("issue_*.json")
     name = next(path for path in issues if "Login" in path.read_text()).stem.removeprefix("issue_")
     published = shared(place, "issue", "preview")
-    shared(place, "issue", "resolve", name, "--notes", f"No longer uses {CANARY} of grace.hopper@navy-ships.net")
+    shared(
+        place,
+        "issue",
+        "resolve",
+        name,
+        "--notes",
+        f"No longer uses {CANARY} of grace.hopper@navy-ships.net",
+    )
     listed = subprocess.run(["git", "ls-files", "--others", "--exclude-standard", ".chat-retro-runtime"],
                             cwd=place / "repository", capture_output=True, text=True, check=True).stdout  # fmt: skip
     tracked = b"".join((place / "repository" / each).read_bytes() for each in listed.split())
@@ -329,7 +451,9 @@ def test_what_git_would_track_of_the_issues_holds_no_secret_no_name_and_no_home(
 
 def test_what_git_would_track_of_the_rows_says_that_something_was_taken_out(place):
     shared(place, *SHARED["dataset sync"])
-    rows = b"".join(path.read_bytes() for path in (place / "repository" / ".git-ml").rglob("*.jsonl"))
+    rows = b"".join(
+        path.read_bytes() for path in (place / "repository" / ".git-ml").rglob("*.jsonl")
+    )
 
     assert b"<secret:" in rows
     assert b"deploy with" in rows

@@ -116,7 +116,9 @@ def cuts(path):
     """Yield the function around each place that cuts; what an error quotes of the person's own words is none."""
 
     def walk(node, function):
-        function = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
+        function = (
+            node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
+        )
         if is_cut(node):
             yield function
         for child in () if isinstance(node, ast.Raise) else ast.iter_child_nodes(node):
@@ -136,9 +138,15 @@ def test_text_is_cut_only_where_it_was_redacted_before_or_stays_here():
     known = {*AFTER_REDACTION, *STAYS_HERE}
     places = set(found())
 
-    new = sorted(f"{name} {function}" for name, function in places if not {name, f"{name} {function}"} & known)
+    new = sorted(
+        f"{name} {function}"
+        for name, function in places
+        if not {name, f"{name} {function}"} & known
+    )
     assert new == [], "cut redacted text with `model.text.shorten`"
-    assert known == {each for name, function in places for each in (name, f"{name} {function}") if each in known}
+    assert known == {
+        each for name, function in places for each in (name, f"{name} {function}") if each in known
+    }
 
 
 def test_the_walk_sees_every_way_to_cut(tmp_path):

@@ -2,13 +2,17 @@
 
 import pytest
 
-from frozen import run_in_child, sample
-from frozen_commands import GROUPS, WRITES, golden_names, journal_tags
-from golden import ROOT, assert_all_golden, diff
+from support.frozen import run_in_child, sample
+from support.frozen_commands import GROUPS, WRITES, golden_names, journal_tags
+from support.golden import ROOT, assert_all_golden, diff
 
 FREEZE = ROOT / "freeze"
 BYTES_MAX = 1_000_000
-WORKS = [*(("commands", group) for group in GROUPS), *(("files", feature) for feature in WRITES), ("pages",)]
+WORKS = [
+    *(("commands", group) for group in GROUPS),
+    *(("files", feature) for feature in WRITES),
+    ("pages",),
+]
 
 
 @pytest.mark.parametrize("work", WORKS, ids=" ".join)

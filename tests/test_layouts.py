@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from tools.docs.files import FILES, find_pattern
 
-from cli_runs import FLIGHTLOG
 from flightlog.app.runtime import open_runtime
 from flightlog.lab.events import WorkTreeRestored
 from flightlog.lab.store import RunStore
@@ -26,10 +25,11 @@ from flightlog.retro.store import ANALYSIS, RetroStore, read_analysis_and_board
 from flightlog.setup import doctor
 from flightlog.store.directories import LayoutMigration
 from flightlog.store.journal import Journal, JournalRecord, UnknownEvent
-from journal_events import EARLIER, LATER
-from layouts import KEPT, ROOMS, VERSIONS, said, unpacked
 from retro.rooms import reported
-from waiting import until
+from support.cli_runs import FLIGHTLOG
+from support.journal_events import EARLIER, LATER
+from support.layouts import KEPT, ROOMS, VERSIONS, said, unpacked
+from support.waiting import until
 
 JOURNALS = {
     "loop": ("project/ralph-loop-sessions/session-001-shop/journal.jsonl", "kind"),
@@ -82,17 +82,39 @@ def test_doctor_brings_an_older_form_up_to_date_with_a_copy_first(tmp_path, monk
     wanted = plain(said(tmp_path))["archive"]
     (meta,) = home.rglob("meta.json")
     meta.write_bytes(meta.read_bytes().replace(b'"files"', b'"copies"'))
-    older = {path.relative_to(home): path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    older = {
+        path.relative_to(home): path.read_bytes() for path in home.rglob("*") if path.is_file()
+    }
     monkeypatch.setenv("FLIGHTLOG_HOME", str(home))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "nobody"))
-    steps = (LayoutMigration(2, "files are called files", lambda root: root.rglob("meta.json"), renamed),)
+    steps = (
+        LayoutMigration(2, "files are called files", lambda root: root.rglob("meta.json"), renamed),
+    )
 
-    before = [each for each in doctor.examine_installation(open_runtime(), steps=steps) if each.subject == "layout"]
-    done = [each.message for each in doctor.repair_installation(open_runtime(), steps) if "copy" in each.message]
-    again = [each.message for each in doctor.repair_installation(open_runtime(), steps) if "copy" in each.message]
-    after = [each for each in doctor.examine_installation(open_runtime(), steps=steps) if each.subject == "layout"]
+    before = [
+        each
+        for each in doctor.examine_installation(open_runtime(), steps=steps)
+        if each.subject == "layout"
+    ]
+    done = [
+        each.message
+        for each in doctor.repair_installation(open_runtime(), steps)
+        if "copy" in each.message
+    ]
+    again = [
+        each.message
+        for each in doctor.repair_installation(open_runtime(), steps)
+        if "copy" in each.message
+    ]
+    after = [
+        each
+        for each in doctor.examine_installation(open_runtime(), steps=steps)
+        if each.subject == "layout"
+    ]
 
-    assert [(each.level.value, each.next_command) for each in before] == [("warning", "flightlog doctor --fix")]
+    assert [(each.level.value, each.next_command) for each in before] == [
+        ("warning", "flightlog doctor --fix")
+    ]
     assert [each.level.value for each in after] == ["ok"]
     assert (len(done), again) == (1, [])
     copy = home / "backups" / "before-layout-2"
@@ -132,7 +154,12 @@ def later(root):
     for room, (name, tag) in JOURNALS.items():
         path = root / name
         lines = path.read_bytes().splitlines() if path.exists() else []
-        event = {"v": 1, "id": f"later-{room}", "seq": len(lines) + 1, "ts": "2030-01-01T00:00:00.000Z"}
+        event = {
+            "v": 1,
+            "id": f"later-{room}",
+            "seq": len(lines) + 1,
+            "ts": "2030-01-01T00:00:00.000Z",
+        }
         line = json.dumps({**event, tag: "hologram", "depth": 3}).encode()
         wider = [json.dumps({**json.loads(each), "seen_by_later": room}).encode() for each in lines]
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,7 +181,10 @@ def test_what_a_later_version_added_is_kept_as_it_is(tmp_path):
 
     project = root / "project"
     room = RetroStore(
-        root / ROOMS["retro"], Redactor(b"k" * 32), lambda: 1, map("new{}".format, itertools.count()).__next__
+        root / ROOMS["retro"],
+        Redactor(b"k" * 32),
+        lambda: 1,
+        map("new{}".format, itertools.count()).__next__,
     )
     reported(room, "Said by the earlier version", "x")
     RunStore(root / ROOMS["lab"] / "tax", now=lambda: "t", new_id=lambda: "earlier").append(
@@ -162,21 +192,35 @@ def test_what_a_later_version_added_is_kept_as_it_is(tmp_path):
     )
     state = runtime_state.read_state(root / ROOMS["live"], 0)
     runtime_state.upsert_session(root / ROOMS["live"], state.sessions[0], 1)
-    env = {"PATH": os.environ["PATH"], "HOME": str(root / "home"), "FLIGHTLOG_HOME": str(root / "flightlog")}
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(root / "home"),
+        "FLIGHTLOG_HOME": str(root / "flightlog"),
+    }
     env |= {"GIT_CONFIG_GLOBAL": "/dev/null", "LANG": "C.UTF-8"}
     asked = ["ralph-runtime", "generate-report", "--session", "session-001"]
-    for words in (["git", "init", "-q", "-b", "main"], asked, ["flightlog", "dataset", "tracked", "compact"]):
+    for words in (
+        ["git", "init", "-q", "-b", "main"],
+        asked,
+        ["flightlog", "dataset", "tracked", "compact"],
+    ):
         program = shutil.which(words[0]) if words[0] == "git" else FLIGHTLOG.with_name(words[0])
-        done = subprocess.run([program, *words[1:]], cwd=project, env=env, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [program, *words[1:]], cwd=project, env=env, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
 
     for room_name, (name, _) in JOURNALS.items():
         body = (root / name).read_bytes().splitlines()
         assert [line for line in body if line in added[room_name]] == added[room_name], room_name
-    rows = b"".join(path.read_bytes() for path in sorted((root / ROOMS["dataset"]).rglob("*.jsonl")))
+    rows = b"".join(
+        path.read_bytes() for path in sorted((root / ROOMS["dataset"]).rglob("*.jsonl"))
+    )
     assert b'"depth":3' in rows
     assert b'"h-1"' in rows
-    assert any(each.title == "Said by the earlier version" for each in room.load_board().issues.values())
+    assert any(
+        each.title == "Said by the earlier version" for each in room.load_board().issues.values()
+    )
 
 
 def test_a_file_of_a_later_schema_is_refused_and_stays_where_it_is(tmp_path):
@@ -202,7 +246,11 @@ def test_two_versions_side_by_side_lose_nothing_of_each_other(tmp_path):
     acked: list[str] = []
     for round_ in range(12):
         version = ("earlier", "later")
-        writers = [start(which, path, tmp_path / f"{round_}-{which}-{each}") for which in version for each in "ab"]
+        writers = [
+            start(which, path, tmp_path / f"{round_}-{which}-{each}")
+            for which in version
+            for each in "ab"
+        ]
         until(lambda writers=writers: all(log.stat().st_size for _, log in writers))
         time.sleep(chance.uniform(0.0, 0.2))
         for writer, _ in writers:

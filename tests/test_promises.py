@@ -35,7 +35,9 @@ def test_every_promise_from_1_to_18_names_a_test_that_runs():
             found = named_tests(path)
             assert name in found, f"{promise} names {path}::{name}, which is not there"
             marks = [ast.unparse(mark) for mark in found[name].decorator_list]
-            assert not any("skip" in mark or "xfail" in mark for mark in marks), f"{promise}: {name} is skipped"
+            assert not any("skip" in mark or "xfail" in mark for mark in marks), (
+                f"{promise}: {name} is skipped"
+            )
 
 
 def quick(row):
@@ -65,7 +67,11 @@ def test_every_promise_is_broken_in_at_least_three_places():
             start = (ROOT / PACKAGE / each.file).read_text("utf-8").index(each.old)
             places.append((each.file, start, start + len(each.old)))
         ordered = sorted(places)
-        overlap = [pair for pair in itertools.pairwise(ordered) if pair[0][0] == pair[1][0] and pair[0][2] > pair[1][1]]
+        overlap = [
+            pair
+            for pair in itertools.pairwise(ordered)
+            if pair[0][0] == pair[1][0] and pair[0][2] > pair[1][1]
+        ]
 
         assert len(places) >= 3, promise
         assert overlap == [], promise
@@ -83,11 +89,15 @@ def test_a_break_still_fits_the_source(each):
 def sound(tmp_path_factory):
     """See every named test pass once, with nothing broken."""
     tests = sorted({each.test for each in BREAKS})
-    assert tried(copied(tmp_path_factory.mktemp("sound")), tests) == 0, "with nothing broken a test fails already"
+    assert tried(copied(tmp_path_factory.mktemp("sound")), tests) == 0, (
+        "with nothing broken a test fails already"
+    )
 
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("sound")
-@pytest.mark.parametrize("each", BREAKS, ids=lambda each: f"{each.promise} {each.file} {each.test.rpartition('::')[2]}")
+@pytest.mark.parametrize(
+    "each", BREAKS, ids=lambda each: f"{each.promise} {each.file} {each.test.rpartition('::')[2]}"
+)
 def test_a_broken_promise_is_noticed(tmp_path, each):
     assert noticed(each, tmp_path), f"{each.test} passes although the promise is broken"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import shape_measures as measures
+from support import shape_measures as measures
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "flightlog"
@@ -32,7 +32,11 @@ def tree(path):
 
 
 def functions(path):
-    return [node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [
+        node
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name)
@@ -41,7 +45,9 @@ def test_a_module_is_short_its_functions_are_shorter_and_it_says_what_it_is(path
     lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions(path)}
 
     assert source.count("\n") <= FILE_LINES_MAX
-    assert {function: length for function, length in lengths.items() if length > FUNCTION_LINES_MAX} == {}
+    assert {
+        function: length for function, length in lengths.items() if length > FUNCTION_LINES_MAX
+    } == {}
     assert ast.get_docstring(ast.parse(source)), "a module opens with what it is"
 
 
@@ -58,7 +64,11 @@ def test_tests_use_real_parts(path):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in node.names] + [getattr(node, "module", "") or ""]
             assert not any(re.search(r"(^|\.)mock$", each) for each in names)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "monkeypatch":
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "monkeypatch"
+        ):
             assert node.attr in {"setenv", "delenv", "chdir", "syspath_prepend"}
 
 
@@ -67,7 +77,10 @@ def alternatives(path):
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Assert):
             parts = node.test.values if isinstance(node.test, ast.BoolOp) else []
-            if any(isinstance(each, ast.BoolOp) and isinstance(each.op, ast.Or) for each in [node.test, *parts]):
+            if any(
+                isinstance(each, ast.BoolOp) and isinstance(each.op, ast.Or)
+                for each in [node.test, *parts]
+            ):
                 yield node.lineno
 
 
@@ -91,10 +104,16 @@ CLASS_ATTRIBUTE = re.compile(r"^\s*[A-Z]\w*[.]\w+ = ", re.MULTILINE)
 def replaced_methods(path):
     """Yield the line of each statement in `path`, or in a script it holds, that replaces a part of a class."""
     for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and CLASS_ATTRIBUTE.search(node.value):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and CLASS_ATTRIBUTE.search(node.value)
+        ):
             yield node.lineno
         for target in node.targets if isinstance(node, ast.Assign) else ():
-            if isinstance(target, ast.Attribute) and re.match("[A-Z]", getattr(target.value, "id", "")):
+            if isinstance(target, ast.Attribute) and re.match(
+                "[A-Z]", getattr(target.value, "id", "")
+            ):
                 yield node.lineno
 
 
@@ -105,7 +124,10 @@ def test_no_test_replaces_a_method_of_a_class(path):
 
 def test_the_check_for_replaced_methods_sees_scripts_too(tmp_path):
     path = tmp_path / "x.py"
-    for words in ("Machine" + ".run = f", f"SCRIPT = {'import x' + chr(10) + 'Machine' + '.run = f'!r}"):
+    for words in (
+        "Machine" + ".run = f",
+        f"SCRIPT = {'import x' + chr(10) + 'Machine' + '.run = f'!r}",
+    ):
         path.write_text(words)
         assert list(replaced_methods(path)) == [1], words
     path.write_text("machine.run = f\nCONSTANT = 1\nx = 'Machine.run == f'\n")
@@ -128,7 +150,13 @@ def test_every_tag_is_a_literal():
 
 def test_the_check_for_tags_sees_every_derived_tag(tmp_path):
     path = tmp_path / "x.py"
-    for words in ("tag=True", "tag=str.lower", 'tag_field="kind"', 'tag_field="kind", tag=True', "tag=name"):
+    for words in (
+        "tag=True",
+        "tag=str.lower",
+        'tag_field="kind"',
+        'tag_field="kind", tag=True',
+        "tag=name",
+    ):
         path.write_text(f"class X(Struct, frozen=True, {words}): ...")
         assert list(derived_tags(path)) == ["X"], words
     path.write_text('class X(Struct, tag_field="kind", tag="x"): ...\nclass Y(Struct): ...\n')
@@ -163,9 +191,17 @@ def writes(path):
         if not isinstance(node, ast.Call):
             continue
         function = node.func
-        called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        of = function.value.id if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) else ""
-        if called in WRITING_CALLS or (called in {"remove", "replace", "link", "symlink"} and of in MODULES_THAT_WRITE):
+        called = (
+            function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        )
+        of = (
+            function.value.id
+            if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
+            else ""
+        )
+        if called in WRITING_CALLS or (
+            called in {"remove", "replace", "link", "symlink"} and of in MODULES_THAT_WRITE
+        ):
             yield node.lineno, called
         if called == "open" and of != "os" and _mode(node) & set("wax+"):
             yield node.lineno, "open"
@@ -174,8 +210,17 @@ def writes(path):
 def _mode(call):
     """The mode of `open(path, mode)` or `path.open(mode)`."""
     place = 0 if isinstance(call.func, ast.Attribute) else 1
-    said = [*call.args[place : place + 1], *(each.value for each in call.keywords if each.arg == "mode")]
-    return set().union(*(each.value for each in said if isinstance(each, ast.Constant) and isinstance(each.value, str)))
+    said = [
+        *call.args[place : place + 1],
+        *(each.value for each in call.keywords if each.arg == "mode"),
+    ]
+    return set().union(
+        *(
+            each.value
+            for each in said
+            if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        )
+    )
 
 
 def test_only_the_store_and_the_hook_write_files():
@@ -200,7 +245,9 @@ def test_the_check_for_writing_sees_every_way_to_write(tmp_path):
         path = tmp_path / "x.py"
         path.write_text(way)
         assert list(writes(path)), way
-    path.write_text("open('x')\nopen('x', 'rb')\n'abc'.replace('a', 'b')\nos.open('x', os.O_RDONLY)\nitems.remove(1)\n")
+    path.write_text(
+        "open('x')\nopen('x', 'rb')\n'abc'.replace('a', 'b')\nos.open('x', os.O_RDONLY)\nitems.remove(1)\n"
+    )
     assert list(writes(path)) == []
 
 
@@ -222,11 +269,15 @@ def git_starts(path):
         elif isinstance(node, ast.Call):
             called = getattr(node.func, "attr", getattr(node.func, "id", ""))
             given = [each.value for each in node.args[:2] if isinstance(each, ast.Constant)]
-            if STARTERS.fullmatch(called) and any(isinstance(one, str) and GIT_WORD.fullmatch(one) for one in given):
+            if STARTERS.fullmatch(called) and any(
+                isinstance(one, str) and GIT_WORD.fullmatch(one) for one in given
+            ):
                 yield node.lineno
         elif isinstance(node, ast.JoinedStr | ast.Constant):
             parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in parts)
+            text = "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "x" for part in parts
+            )
             if text.startswith("#!") and GIT_LINE.search(text):
                 yield node.lineno
 
@@ -267,20 +318,27 @@ def test_redacted_values_are_made_by_the_redactor_alone():
         name(path)
         for path in MODULES
         for node in ast.walk(tree(path))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in made_here
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", getattr(node.func, "attr", "")) in made_here
     }
 
     assert makers <= {"privacy/redactor.py", "privacy/json_redactor.py"}
 
 
 def test_a_stray_package_breaks_the_import_contract(tmp_path):
-    shutil.copytree(SOURCE, tmp_path / "src" / "flightlog", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        SOURCE, tmp_path / "src" / "flightlog", ignore=shutil.ignore_patterns("__pycache__")
+    )
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     program = "import sys; sys.path.insert(0, 'src'); from importlinter.cli import lint_imports_command as main; main()"
 
     def linted():
         ran = subprocess.run(
-            [sys.executable, "-c", program, "--no-cache"], cwd=tmp_path, capture_output=True, text=True, check=False
+            [sys.executable, "-c", program, "--no-cache"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return ran.returncode, ran.stdout + ran.stderr
 
@@ -292,12 +350,16 @@ def test_a_stray_package_breaks_the_import_contract(tmp_path):
     assert code != 0
     assert "stray" in said
     shutil.rmtree(stray)
-    (tmp_path / "src/flightlog/model/errors.py").write_text('"""Upwards."""\nimport flightlog.store.jsonl\n')
+    (tmp_path / "src/flightlog/model/errors.py").write_text(
+        '"""Upwards."""\nimport flightlog.store.jsonl\n'
+    )
     assert linted()[0] != 0
 
 
 def tracked():
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     return [ROOT / each for each in listed.splitlines()]
 
 
@@ -347,7 +409,9 @@ def test_the_readme_is_short():
     assert (ROOT / "README.md").read_text("utf-8").count("\n") <= 120
 
 
-CLIENT_WORDS = re.compile(r"cache_creation_input_tokens|cost-state|<synthetic>|isSidechain|requestRef")
+CLIENT_WORDS = re.compile(
+    r"cache_creation_input_tokens|cost-state|<synthetic>|isSidechain|requestRef"
+)
 READERS = ("agents", "hooks", "views/atif")
 
 

@@ -27,7 +27,11 @@ def blocks():
 
 def offline():
     """Nothing to talk to but loopback, where that can be had."""
-    return ["unshare", "-n", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"] if os.geteuid() == 0 else []
+    return (
+        ["unshare", "-n", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"]
+        if os.geteuid() == 0
+        else []
+    )
 
 
 def test_the_tutorial_works_as_written(tmp_path):

@@ -14,13 +14,21 @@ from flightlog.model import errors
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "flightlog"
-ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+ERRORS = {
+    name
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, Exception)
+}
 BEGINNING = re.compile(r"[^A-Z]|Claude Code|FLIGHTLOG_|CLAUDE_")
 BLAME = re.compile(
     r"\b(please|sorry|oops|failed to|unable to|illegal|bad|must not|you (?:did|must|should|cannot))\b|!(?!r)"
 )
-OTHER_NAMES = re.compile(r"\b(harness|ralph-runtime|chat-retro|issue-workflow|ml-data-collector) [a-zA-Z-]")
-COMMAND = re.compile(rf"flightlog (?:{'|'.join(COMMANDS)})\b|(?:pip install|git|dask) [a-z-]|export \S+=")
+OTHER_NAMES = re.compile(
+    r"\b(harness|ralph-runtime|chat-retro|issue-workflow|ml-data-collector) [a-zA-Z-]"
+)
+COMMAND = re.compile(
+    rf"flightlog (?:{'|'.join(COMMANDS)})\b|(?:pip install|git|dask) [a-z-]|export \S+="
+)
 BEFORE = (": ", ", or ", "; ")
 # Words of a file that a source document describes, and the mark by which we know a file of ours again.
 LEFT_ALONE = {"loop/layout.py", "loop/report.py", "lab/statistics/report.py"}
@@ -31,7 +39,9 @@ def text(node):
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
-        return "".join(text(part) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        return "".join(
+            text(part) if isinstance(part, ast.Constant) else "{}" for part in node.values
+        )
     return None
 
 
@@ -42,7 +52,11 @@ def raised(root):
             called = getattr(node, "func", None)
             if isinstance(called, ast.Name) and called.id in ERRORS and node.args:
                 hints = [word.value for word in node.keywords if word.arg == "hint"]
-                yield f"{path.relative_to(root)}:{node.lineno}", node.args[0], hints[0] if hints else None
+                yield (
+                    f"{path.relative_to(root)}:{node.lineno}",
+                    node.args[0],
+                    hints[0] if hints else None,
+                )
 
 
 FOUND = list(raised(SOURCE))
@@ -59,7 +73,9 @@ raise ValueError("not one of ours")
 """
     (tmp_path / "x.py").write_text(source)
 
-    found = {(place, text(message), hint and text(hint)) for place, message, hint in raised(tmp_path)}
+    found = {
+        (place, text(message), hint and text(hint)) for place, message, hint in raised(tmp_path)
+    }
 
     assert found == {
         ("x.py:2", "no such run: {}", "flightlog lab list"),
@@ -90,7 +106,9 @@ def test_nobody_is_blamed_or_begged():
 
 def test_a_command_in_a_hint_can_be_copied():
     for place, said in HINTS:
-        assert not re.search(r"`(?:flightlog|pip|git|dask)\b", said), f"{place}: a command stands without marks: {said}"
+        assert not re.search(r"`(?:flightlog|pip|git|dask)\b", said), (
+            f"{place}: a command stands without marks: {said}"
+        )
         assert not said.endswith((".", "!")), f"{place}: {said}"
         for found in COMMAND.finditer(said):
             before = said[: found.start()]
@@ -130,13 +148,19 @@ def test_the_same_command_has_the_same_name_everywhere():
 
 
 def test_choices_are_offered_in_the_same_words():
-    wrong = [f"{place}: {said}" for place, said in HINTS if re.search(r"^(there are|known are|choose from)\b", said)]
+    wrong = [
+        f"{place}: {said}"
+        for place, said in HINTS
+        if re.search(r"^(there are|known are|choose from)\b", said)
+    ]
 
     assert wrong == []
 
 
 # Anonymous actors and old-fashioned words; style: subject, verb, object, and the words of the field.
-BANNED = re.compile(r"\b(somebody|nobody|whoever|anybody|anew|for ever|dearest|shall|told|stands)\b", re.IGNORECASE)
+BANNED = re.compile(
+    r"\b(somebody|nobody|whoever|anybody|anew|for ever|dearest|shall|told|stands)\b", re.IGNORECASE
+)
 # Lists of words to look for in other texts.
 WORD_LISTS = {"randomness.py", "similarity.py"}
 DOCUMENTS = [
@@ -149,7 +173,9 @@ DOCUMENTS = [
 ]
 PROSE = sorted(DOCUMENTS)
 TEXT_TOKENS = {"COMMENT", "STRING", "FSTRING_MIDDLE"}
-FIELD = re.compile(r"{[^{}]*}")  # before Python 3.12 an f-string is one token, replacement fields included
+FIELD = re.compile(
+    r"{[^{}]*}"
+)  # before Python 3.12 an f-string is one token, replacement fields included
 
 
 def prose_lines(path):
@@ -160,7 +186,9 @@ def prose_lines(path):
     with tokenize.open(path) as file:
         for token in tokenize.generate_tokens(file.readline):
             if tokenize.tok_name[token.type] in TEXT_TOKENS:
-                literal = FIELD.sub("{}", token.string) if token.string[:1] in "fF" else token.string
+                literal = (
+                    FIELD.sub("{}", token.string) if token.string[:1] in "fF" else token.string
+                )
                 yield from enumerate(literal.splitlines(), token.start[0])
 
 
@@ -186,4 +214,9 @@ def test_banned_words_are_found_in_comments_and_literals_but_not_in_names(tmp_pa
 
     words = find_banned_words([code, page])
 
-    assert words == [f"{code}:1: Nobody", f"{code}:4: stands", f"{code}:5: for ever", f"{page}:2: shall"]
+    assert words == [
+        f"{code}:1: Nobody",
+        f"{code}:4: stands",
+        f"{code}:5: for ever",
+        f"{page}:2: shall",
+    ]

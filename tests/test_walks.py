@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli_runs import environment
-from recordings import config_dir
+from support.cli_runs import environment
+from support.recordings import config_dir
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "flightlog"
@@ -65,7 +65,9 @@ def test_walk_names_at_most_twelve_files_that_exist(title):
     named = WALKS[title]
 
     assert 3 <= len(named) <= FILES_MAX
-    assert [module for line in named for module in line if not (SOURCE / f"{module}.py").is_file()] == []
+    assert [
+        module for line in named for module in line if not (SOURCE / f"{module}.py").is_file()
+    ] == []
 
 
 def test_usage_report_calls_the_files_of_its_walk_in_order(tmp_path):

@@ -48,7 +48,9 @@ def patterns(match: Any) -> list[str]:
         case "ClauseEquals":
             return [match.equals]
         case "ClauseRegex":
-            assert match.regex.startswith("^"), "the table tells regular expressions by their first character"
+            assert match.regex.startswith("^"), (
+                "the table tells regular expressions by their first character"
+            )
             assert " " not in match.regex, "patterns are separated by spaces"
             return [match.regex]
         case kind:

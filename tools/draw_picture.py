@@ -36,7 +36,9 @@ def printed() -> list[str]:
     env |= {name: os.environ[name] for name in ("FLIGHTLOG_CLAUDE",) if name in os.environ}
     lines = []
     for command in (tuple(sys.argv[2:]),) if sys.argv[2:] else COMMANDS:
-        ran = subprocess.run([program, *command], env=env, capture_output=True, text=True, check=True)
+        ran = subprocess.run(
+            [program, *command], env=env, capture_output=True, text=True, check=True
+        )
         shown = " ".join(word if "#" not in word else f"'{word}'" for word in command)
         lines += [f"$ flightlog {shown}", *ran.stdout.rstrip("\n").split("\n"), ""]
     return lines[:LINES_MAX]
@@ -45,7 +47,14 @@ def printed() -> list[str]:
 def colour(line: str) -> str:
     """Colour a line by how it begins."""
     bare = line.lstrip()
-    return next((value for mark, value in COLOURS.items() if line.startswith(mark) or bare.startswith(mark)), PLAIN)
+    return next(
+        (
+            value
+            for mark, value in COLOURS.items()
+            if line.startswith(mark) or bare.startswith(mark)
+        ),
+        PLAIN,
+    )
 
 
 def draw(lines: list[str]) -> str:

@@ -20,7 +20,7 @@ from flightlog.setup import format_drift
 REPOSITORY = Path(__file__).parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
-from real_agent import PINNED, Bench, make_bench, new_session  # noqa: E402 - it is among the tests
+from support.real_agent import PINNED, Bench, make_bench, new_session  # noqa: E402 - it is among the tests
 
 TARGET = REPOSITORY / "src/flightlog/setup/formats.json"
 SURE = 3  # records of a type before a field counts as always there
@@ -35,7 +35,10 @@ def main(directories: list[str]) -> int:
         found = [bench.root, *map(Path, directories)]
         sessions = [session for root in found for session in transcripts(root)]
         payloads = [
-            hooks for root in found for path in root.rglob("hooks.jsonl") if (hooks := list(hook_payloads(path)))
+            hooks
+            for root in found
+            for path in root.rglob("hooks.jsonl")
+            if (hooks := list(hook_payloads(path)))
         ]
     held = {**types(sessions), **types(payloads)}
     format_ = format_drift.Format("claude-code", PINNED, held)
@@ -53,7 +56,10 @@ def play(bench: Bench) -> None:
     task = {"description": "Count", "prompt": "SUBTASK: count.", "subagent_type": "general-purpose"}
     rules = [
         {"when": {"first": "SUBTASK"}, "replies": [{"blocks": [bash]}, {"text": "Report."}]},
-        {"when": {"prompt": "tools"}, "replies": [{"blocks": [{"thinking": "Hm."}, bash, fails]}, {"text": "Done."}]},
+        {
+            "when": {"prompt": "tools"},
+            "replies": [{"blocks": [{"thinking": "Hm."}, bash, fails]}, {"text": "Done."}],
+        },
         {
             "when": {"prompt": "delegate"},
             "replies": [
@@ -61,7 +67,10 @@ def play(bench: Bench) -> None:
                 {"text": "Done."},
             ],
         },
-        {"when": {"prompt": "retry"}, "replies": [{"text": "Late.", "errors": [{"status": 529, "retry_after_s": 0}]}]},
+        {
+            "when": {"prompt": "retry"},
+            "replies": [{"text": "Late.", "errors": [{"status": 529, "retry_after_s": 0}]}],
+        },
         {"replies": [{"text": "Hello."}]},
     ]
     for prompt in ("hello", "tools", "delegate", "retry"):
@@ -75,7 +84,10 @@ def play(bench: Bench) -> None:
 
 def transcripts(root: Path) -> Iterator[Records]:
     """Each session below `root`: its transcript and those of its subagents."""
-    for folder in {path.parent for path in [*root.rglob("projects/*/*.jsonl"), *root.rglob("transcripts/*.jsonl")]}:
+    for folder in {
+        path.parent
+        for path in [*root.rglob("projects/*/*.jsonl"), *root.rglob("transcripts/*.jsonl")]
+    }:
         for path in sorted(folder.glob("*.jsonl")):
             files = [path, *sorted((path.parent / path.stem).rglob("*.jsonl"))]
             yield [record for file in files for record in format_drift.read_json_objects(file)]
@@ -91,13 +103,18 @@ def hook_payloads(path: Path) -> Iterator[dict[str, Any]]:
 
 def types(sessions: list[Records]) -> dict[str, format_drift.TypeFormat]:
     """What was learned, as it is kept on file."""
-    return {kind: _kept(one, len(sessions)) for kind, one in sorted(format_drift.learn_types(sessions).items())}
+    return {
+        kind: _kept(one, len(sessions))
+        for kind, one in sorted(format_drift.learn_types(sessions).items())
+    }
 
 
 def _kept(one: format_drift.FormatObservation, sessions: int) -> format_drift.TypeFormat:
     if one.count < SURE:
         return format_drift.TypeFormat((), tuple(sorted({*one.always, *one.sometimes})))
-    return format_drift.TypeFormat(one.always, one.sometimes, every_session=one.sessions == sessions)
+    return format_drift.TypeFormat(
+        one.always, one.sometimes, every_session=one.sessions == sessions
+    )
 
 
 if __name__ == "__main__":

@@ -21,8 +21,12 @@ from urllib.parse import quote
 ROOT = Path(__file__).parents[1]
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
-_LICENSE_CHARS_MAX = 60  # older packages put the whole text of their license into the field for its name
-_NAMESPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")  # RFC 9562: names that are URLs, such as a purl
+_LICENSE_CHARS_MAX = (
+    60  # older packages put the whole text of their license into the field for its name
+)
+_NAMESPACE = uuid.UUID(
+    "6ba7b811-9dad-11d1-80b4-00c04fd430c8"
+)  # RFC 9562: names that are URLs, such as a purl
 Json = dict[str, Any]
 Links = dict[str, list[str]]
 
@@ -42,7 +46,9 @@ def build_sbom(root: Path) -> Json:
         *_read_requirements(root / "requirements/run.txt", "required"),
         *_read_requirements(root / "requirements/rooms.txt", "optional"),
     ]
-    components = {package["bom-ref"]: package for package in reversed(packages)}  # the first mention wins
+    components = {
+        package["bom-ref"]: package for package in reversed(packages)
+    }  # the first mention wins
     links = _link_python(components, own, project)
     assets, asset_links = _read_package_lock(root / "tools/web/package-lock.json", own)
     components |= {asset["bom-ref"]: asset for asset in assets}
@@ -91,10 +97,14 @@ def _licenses(name: str) -> Json:
     if expression := told.get("License-Expression"):
         return {"licenses": [{"expression": expression}]}
     classified = [
-        value.rpartition(" :: ")[2] for value in told.get_all("Classifier", []) if value.startswith("License :: ")
+        value.rpartition(" :: ")[2]
+        for value in told.get_all("Classifier", [])
+        if value.startswith("License :: ")
     ]
     written = told.get("License") or ""
-    names = classified or ([written] if 0 < len(written) <= _LICENSE_CHARS_MAX and "\n" not in written else [])
+    names = classified or (
+        [written] if 0 < len(written) <= _LICENSE_CHARS_MAX and "\n" not in written else []
+    )
     return {"licenses": [{"license": {"name": each}} for each in names]} if names else {}
 
 
@@ -111,7 +121,9 @@ def _link_python(components: Json, own: str, project: Json) -> Links:
             needs = metadata.requires(name) or []
         except metadata.PackageNotFoundError:
             needs = []
-        links |= dict.fromkeys(own_refs, _refs_of([need for need in needs if "extra ==" not in need], refs))
+        links |= dict.fromkeys(
+            own_refs, _refs_of([need for need in needs if "extra ==" not in need], refs)
+        )
     return links
 
 
@@ -125,15 +137,26 @@ def _read_package_lock(path: Path, own: str) -> tuple[list[Json], Links]:
     packages = json.loads(path.read_text("utf-8"))["packages"]
     found = {where.rpartition("node_modules/")[2]: each for where, each in packages.items()}
     shipped = {name: each for name, each in found.items() if name and not each.get("dev")}
-    refs = {name: f"pkg:npm/{quote(name, safe='/')}@{each['version']}" for name, each in shipped.items()}
+    refs = {
+        name: f"pkg:npm/{quote(name, safe='/')}@{each['version']}" for name, each in shipped.items()
+    }
     assets: list[Json] = []
     links = {own: sorted(refs[name] for name in packages[""]["dependencies"])}
     for name, each in shipped.items():
         algorithm, _, digest = each["integrity"].partition("-")
-        hashed = {"alg": algorithm.upper().replace("SHA", "SHA-"), "content": base64.b64decode(digest).hex()}
+        hashed = {
+            "alg": algorithm.upper().replace("SHA", "SHA-"),
+            "content": base64.b64decode(digest).hex(),
+        }
         licenses = {"licenses": [{"expression": each["license"]}]} if "license" in each else {}
-        assets.append(_component(refs[name], name, each["version"], "required") | {"hashes": [hashed]} | licenses)
-        links[refs[name]] = sorted(refs[need] for need in each.get("dependencies", {}) if need in refs)
+        assets.append(
+            _component(refs[name], name, each["version"], "required")
+            | {"hashes": [hashed]}
+            | licenses
+        )
+        links[refs[name]] = sorted(
+            refs[need] for need in each.get("dependencies", {}) if need in refs
+        )
     return assets, links
 
 

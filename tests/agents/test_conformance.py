@@ -9,13 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import recordings
 from flightlog.agents import agent_names, find_agent, source_of
 from flightlog.agents.protocol import Agent
-from flightlog.model.entries import AssistantReply, ClientTotalReported, Entry, SubagentInfo, Thinking, ToolResult
+from flightlog.model.entries import (
+    AssistantReply,
+    ClientTotalReported,
+    Entry,
+    SubagentInfo,
+    Thinking,
+    ToolResult,
+)
 from flightlog.model.errors import Damage, NotFound
 from flightlog.sources.protocol import Fidelity
 from flightlog.store.jsonl import TORN_TAIL
+from support import recordings
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 # How the fixtures of an agent become one of its own directories.
@@ -88,14 +95,20 @@ def test_reading_in_two_parts_equals_one_read(name, path, tmp_path):
         first = [item for item in source.entries(part) if getattr(item, "why", "") != TORN_TAIL]
         usage, index = source.scan_usage(part), source.index_records(part)
         kept = [record for record in index.records if record.offset < index.end]
-        end = max((item.offset + item.length + 1 for item in first if item.offset < index.end), default=0)
+        end = max(
+            (item.offset + item.length + 1 for item in first if item.offset < index.end), default=0
+        )
         rest = placed(name, tmp_path / str(number), data)
         moved = {"path": whole.path}
-        entries = [item for item in first if item.offset < index.end] + list(source.entries(rest, end))
+        entries = [item for item in first if item.offset < index.end] + list(
+            source.entries(rest, end)
+        )
 
         assert [replace(item, **moved) for item in plain(entries)] == expected
         assert kept + source.index_records(rest, index.end).records == records
-        assert fullest([usage, source.scan_usage(rest, usage.end)]) == fullest([source.scan_usage(whole)])
+        assert fullest([usage, source.scan_usage(rest, usage.end)]) == fullest(
+            [source.scan_usage(whole)]
+        )
 
 
 def test_records_read_again_by_their_span_are_the_same(agent, listing):
@@ -104,8 +117,12 @@ def test_records_read_again_by_their_span_are_the_same(agent, listing):
         spans = list(dict.fromkeys((entry.offset, entry.length) for entry in entries))
         again = list(agent.source.entries_at(file.path, spans))
 
-        facts = [(entry.key, entry.event, entry.at_ms, entry.offset, entry.length) for entry in entries]
-        assert [(entry.key, entry.event, entry.at_ms, entry.offset, entry.length) for entry in again] == facts
+        facts = [
+            (entry.key, entry.event, entry.at_ms, entry.offset, entry.length) for entry in entries
+        ]
+        assert [
+            (entry.key, entry.event, entry.at_ms, entry.offset, entry.length) for entry in again
+        ] == facts
 
 
 @pytest.mark.parametrize("name", agent_names())
@@ -190,7 +207,11 @@ def test_any_file_of_a_session_leads_to_all_of_them(agent, listing):
         by_session[file.session].add(file)
 
     for file in listing.files:
-        near = {known for known in by_session[file.session] if known.path.split("/")[:-1] == file.path.split("/")[:-1]}
+        near = {
+            known
+            for known in by_session[file.session]
+            if known.path.split("/")[:-1] == file.path.split("/")[:-1]
+        }
         assert near <= set(agent.source.session_files(file))
         assert set(agent.source.session_files(file)) <= by_session[file.session]
 
@@ -215,7 +236,9 @@ def test_the_source_finds_what_the_driver_started(bench):
     agent = find_agent(bench.client.agent)
     driver = agent.driver(bench.client.program)
 
-    session = bench.run({"rules": [{"replies": [{"text": "Hello."}]}]}, "Say hello.").outcome.session
+    session = bench.run(
+        {"rules": [{"replies": [{"text": "Hello."}]}]}, "Say hello."
+    ).outcome.session
 
     assert driver == bench.client
     assert session in {file.session for file in agent.source.find([str(bench.config)]).files}

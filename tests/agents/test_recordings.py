@@ -8,9 +8,14 @@ from flightlog.agents.recordings import adopt_session_files, list_recorded_files
 from flightlog.archive.archive import Archive
 from flightlog.model.usage import Breakdown
 from flightlog.store.recordings.sessions import seal_session
-from recordings import config_dir
+from support.recordings import config_dir
 
-CASES = ("2.1.325/multi-turn-tools", "2.1.325/subagent-foreground", "2.1.325/odd-outputs", "2.0.76/subagent")
+CASES = (
+    "2.1.325/multi-turn-tools",
+    "2.1.325/subagent-foreground",
+    "2.1.325/odd-outputs",
+    "2.0.76/subagent",
+)
 
 
 @pytest.fixture
@@ -27,7 +32,10 @@ def told(config, home):
     from datetime import UTC
 
     archive = Archive([str(config)], str(home))
-    sessions = {session.id: (session.title, session.turns, session.subagents) for session in archive.iter_sessions()}
+    sessions = {
+        session.id: (session.title, session.turns, session.subagents)
+        for session in archive.iter_sessions()
+    }
     return sessions, archive.usage_report(Breakdown.SESSION, UTC)
 
 
@@ -50,7 +58,9 @@ def test_a_large_output_is_kept_beside_its_session(places):
     keep_all(config, home)
     shutil.rmtree(config / "projects")
 
-    whole = Archive([str(config)], str(home)).read_spilled_output("594c6bc1", "/anywhere/b0s4s74qm.txt")
+    whole = Archive([str(config)], str(home)).read_spilled_output(
+        "594c6bc1", "/anywhere/b0s4s74qm.txt"
+    )
 
     assert whole is not None
     assert whole.split() == [str(number) for number in range(1, 8001)]
@@ -92,4 +102,8 @@ def test_names_inside_a_copy_do_not_depend_on_the_layout(places):
 
     names = {recording_name(file) for file in list_recorded_files([str(config)], "").files}
 
-    assert {"transcript.jsonl", "subagents/agent-a141daf.jsonl", "subagents/agent-a18a8ad043c6ab8dd.jsonl"} <= names
+    assert {
+        "transcript.jsonl",
+        "subagents/agent-a141daf.jsonl",
+        "subagents/agent-a18a8ad043c6ab8dd.jsonl",
+    } <= names

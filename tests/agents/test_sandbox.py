@@ -8,9 +8,15 @@ from pathlib import Path
 import pytest
 
 from flightlog.agents.process import find_descendants
-from flightlog.agents.sandbox import BindMount, IsolationMode, isolation_prefix, parent_death_prefix, probe_isolation
-from unprivileged import as_nobody
-from waiting import alive, command_line, until
+from flightlog.agents.sandbox import (
+    BindMount,
+    IsolationMode,
+    isolation_prefix,
+    parent_death_prefix,
+    probe_isolation,
+)
+from support.unprivileged import as_nobody
+from support.waiting import alive, command_line, until
 
 PATH = os.environ["PATH"]
 TELL = "cat who; pwd; id -u; echo made > made"
@@ -30,8 +36,16 @@ def place():
 
 
 def seen(place, private):
-    before = isolation_prefix(probe_isolation(PATH), [BindMount(place / private, place / "shared")], place / "shared")
-    ran = subprocess.run([*before, "sh", "-c", TELL], cwd=place / "shared", capture_output=True, text=True, check=False)
+    before = isolation_prefix(
+        probe_isolation(PATH), [BindMount(place / private, place / "shared")], place / "shared"
+    )
+    ran = subprocess.run(
+        [*before, "sh", "-c", TELL],
+        cwd=place / "shared",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return (ran.returncode, *ran.stdout.split())
 
 
@@ -69,11 +83,17 @@ def test_who_starts_it_takes_it_along_however_it_ends(place):
 def sleeping(pid):
     """Everybody below `pid`, once both sleep."""
     below = find_descendants(pid)
-    return below if {"sleep 4242", "sleep 4243"} <= {command_line(each).strip() for each in below} else None
+    return (
+        below
+        if {"sleep 4242", "sleep 4243"} <= {command_line(each).strip() for each in below}
+        else None
+    )
 
 
 def test_the_end_of_the_agent_is_the_end_of_what_it_left_running(place):
-    before = isolation_prefix(probe_isolation(PATH), [BindMount(place / "one", place / "shared")], place / "shared")
+    before = isolation_prefix(
+        probe_isolation(PATH), [BindMount(place / "one", place / "shared")], place / "shared"
+    )
     script = "setsid sh -c 'sleep 1; echo late > late' & echo gone"
 
     subprocess.run([*before, "sh", "-c", script], check=True, capture_output=True)
@@ -83,9 +103,13 @@ def test_the_end_of_the_agent_is_the_end_of_what_it_left_running(place):
 
 
 def test_a_tree_that_cannot_be_mounted_is_no_silent_success(place):
-    before = isolation_prefix(probe_isolation(PATH), [BindMount(place / "absent", place / "shared")], place / "shared")
+    before = isolation_prefix(
+        probe_isolation(PATH), [BindMount(place / "absent", place / "shared")], place / "shared"
+    )
 
-    ran = subprocess.run([*before, "sh", "-c", "echo ran"], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [*before, "sh", "-c", "echo ran"], capture_output=True, text=True, check=False
+    )
 
     assert (ran.returncode, ran.stdout) == (125, "")
 

@@ -5,7 +5,9 @@ from flightlog.model.errors import Misconfigured
 
 
 def values(where, environ=None):
-    return load_settings({"FLIGHTLOG_CONFIG": str(where / "user.toml"), **(environ or {})}, where / "project")
+    return load_settings(
+        {"FLIGHTLOG_CONFIG": str(where / "user.toml"), **(environ or {})}, where / "project"
+    )
 
 
 @pytest.fixture
@@ -57,7 +59,9 @@ def test_a_misspelt_setting_is_told_the_nearest(place):
     assert refusal.value.hint == "did you mean `show.timezone`?"
 
 
-@pytest.mark.parametrize(("name", "said"), [("HOOK_INLINE", "perhaps"), ("ARCHIVE_SEAL_AFTER_DAYS", "-1")])
+@pytest.mark.parametrize(
+    ("name", "said"), [("HOOK_INLINE", "perhaps"), ("ARCHIVE_SEAL_AFTER_DAYS", "-1")]
+)
 def test_a_variable_that_is_wrong_is_refused(place, name, said):
     with pytest.raises(Misconfigured):
         values(place, {f"FLIGHTLOG_{name}": said})

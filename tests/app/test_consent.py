@@ -9,7 +9,6 @@ import subprocess
 import pytest
 from msgspec.structs import replace
 
-from cli_runs import FLIGHTLOG, Ran
 from flightlog.agents.scripted.scenario import parse_scenario
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.app.runtime import open_runtime
@@ -18,11 +17,12 @@ from flightlog.lab.runner.agent_setup import resolve_upstream
 from flightlog.lab.service import permit_run
 from flightlog.lab.store import RunStore
 from flightlog.model.errors import ConsentNeeded, Invalid
-from labs import bash, config, environment, run, script
-from pages import running
-from paying import paying
-from sampled import KEY, finished
-from upstream import answering
+from support.cli_runs import FLIGHTLOG, Ran
+from support.labs import bash, config, environment, run, script
+from support.pages import running
+from support.paying import paying
+from support.sampled import KEY, finished
+from support.upstream import answering
 
 HEADERS = {"X_Flightlog": "1"}
 DOORS = {
@@ -51,7 +51,9 @@ def place(made, tmp_path):
 def changed(place, **values):
     """Change the configuration of the copied run."""
     path = place / "runs" / "evil"
-    given = replace(RunStore(path, now=str, new_id=str).config, work_dir=str(place / "work"), **values)
+    given = replace(
+        RunStore(path, now=str, new_id=str).config, work_dir=str(place / "work"), **values
+    )
     (path / "config.yaml").write_text(dump_run_config(given))
 
 
@@ -101,7 +103,9 @@ def test_person_at_a_terminal_is_asked_before_a_foreign_run(place, answer, code,
     ours, theirs = pty.openpty()
     own = environment(place, FLIGHTLOG_HOME=str(place / "data"))
     words = [FLIGHTLOG, "lab", "replay", "evil", "--turn", "2", "--allow-drift"]
-    child = subprocess.Popen(words, cwd=place, env=own, stdin=theirs, stderr=theirs, stdout=subprocess.DEVNULL)
+    child = subprocess.Popen(
+        words, cwd=place, env=own, stdin=theirs, stderr=theirs, stdout=subprocess.DEVNULL
+    )
     os.close(theirs)
     said = b""
     while b"Allow exactly this?" not in said:
@@ -154,7 +158,11 @@ def test_key_goes_over_an_open_network_only_when_allowed(tmp_path):
     permit_run(open_runtime(env), replace(given, base_url="https://192.0.2.1"), tmp_path, "")
 
 
-GATEWAY, OTHER, VENDOR = "https://gateway.example/v1", "https://other.example", "https://api.anthropic.com"
+GATEWAY, OTHER, VENDOR = (
+    "https://gateway.example/v1",
+    "https://other.example",
+    "https://api.anthropic.com",
+)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +179,9 @@ GATEWAY, OTHER, VENDOR = "https://gateway.example/v1", "https://other.example", 
         ("ftp://x", "", KEY, ("anthropic", None)),
     ],
 )
-def test_address_is_the_runs_then_the_environments_then_the_vendors(tmp_path, own, given, key, sent):
+def test_address_is_the_runs_then_the_environments_then_the_vendors(
+    tmp_path, own, given, key, sent
+):
     provider, expected = sent
     asked = config(tmp_path, None, "go", base_url=own, provider=provider)
     env = {"ANTHROPIC_BASE_URL": given, "ANTHROPIC_AUTH_TOKEN": key}
@@ -186,14 +196,23 @@ def test_address_is_the_runs_then_the_environments_then_the_vendors(tmp_path, ow
 def test_run_uses_the_gateway_and_no_proxy_on_loopback(tmp_path):
     seen = []
     scenario = parse_scenario(script([bash("echo hi > x")], "done"))
-    with serve_scenario(scenario) as model, answering(lambda _, request: seen.append(request)) as proxy:
+    with (
+        serve_scenario(scenario) as model,
+        answering(lambda _, request: seen.append(request)) as proxy,
+    ):
         proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), proxy)
-        env = environment(tmp_path, ANTHROPIC_BASE_URL=model.url, ANTHROPIC_AUTH_TOKEN=KEY, **proxies)
+        env = environment(
+            tmp_path, ANTHROPIC_BASE_URL=model.url, ANTHROPIC_AUTH_TOKEN=KEY, **proxies
+        )
         captured = run(tmp_path, config(tmp_path, None, "go"), "captured", env)
-        plain = run(tmp_path, config(tmp_path, None, "go", capture_api_requests=False), "plain", env)
+        plain = run(
+            tmp_path, config(tmp_path, None, "go", capture_api_requests=False), "plain", env
+        )
         asked = len(model.requests)
 
-    assert [each.state.last_attempt("session_01").stop_reason for each in (captured, plain)] == ["completed"] * 2
+    assert [each.state.last_attempt("session_01").stop_reason for each in (captured, plain)] == [
+        "completed"
+    ] * 2
     assert asked >= 4
     assert seen == []
 
@@ -226,7 +245,9 @@ def test_link_that_leads_out_of_the_project_is_refused(tmp_path, name, words):
     (outside / "file").write_text("{}")
     (project / name).parent.mkdir(parents=True)
     (project / name).symlink_to(outside / "file" if name.endswith(("json", "md")) else outside)
-    (project / "plan.yaml").write_text("plan: x\ntasks: [{task_id: a, name: b, run: {command: touch it}}]\n")
+    (project / "plan.yaml").write_text(
+        "plan: x\ntasks: [{task_id: a, name: b, run: {command: touch it}}]\n"
+    )
     subprocess.run(["git", "init", "-q", project], check=True)
 
     done = flightlog(project, *words)

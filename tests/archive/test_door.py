@@ -9,7 +9,7 @@ from flightlog.app.runtime import open_runtime
 from flightlog.archive.archive import Archive
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.usage import Breakdown
-from transcripts import SESSION, archive, assistant, user, write
+from support.transcripts import SESSION, archive, assistant, user, write
 
 
 def test_a_session_is_found_by_any_beginning_that_is_its_own(tmp_path):
@@ -36,7 +36,9 @@ def test_a_transcript_written_with_spaces_says_the_same(tmp_path):
     records = [user("x", 1), assistant("m1", 2), totals]
 
     plain = archive(tmp_path / "1", *records).usage_report(Breakdown.SESSION, UTC)
-    spaced = archive(tmp_path / "2", *(json.dumps(record) for record in records)).usage_report(Breakdown.SESSION, UTC)
+    spaced = archive(tmp_path / "2", *(json.dumps(record) for record in records)).usage_report(
+        Breakdown.SESSION, UTC
+    )
 
     assert spaced.total == plain.total
     assert len(spaced.reconciliations) == len(plain.reconciliations) == 1
@@ -54,7 +56,9 @@ def test_equal_copies_of_a_record_are_told_alike_whichever_is_read_first(tmp_pat
     for folder, records in (("1", (one, two)), ("2", (two, one))):
         write(tmp_path / folder, SESSION, *records)
 
-    first, second = (Archive([str(tmp_path / folder)]).read_session(SESSION) for folder in ("1", "2"))
+    first, second = (
+        Archive([str(tmp_path / folder)]).read_session(SESSION) for folder in ("1", "2")
+    )
 
     assert first == second
 

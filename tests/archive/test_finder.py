@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from archive_maker import START_MS, prompt, put, reply
 from flightlog.agents.claude_code.files import find_transcripts
 from flightlog.agents.claude_code.search_text import read_records
 from flightlog.archive.search import SearchIndex, parse_query
@@ -19,7 +18,8 @@ from flightlog.store.index.files import SCHEMA as FILES
 from flightlog.store.index.fulltext import SCHEMA as FULLTEXT
 from flightlog.store.index.fulltext import sync_text
 from flightlog.store.index.records import SCHEMA as RECORDS
-from strace_points import kill_everywhere
+from support.archive_maker import START_MS, prompt, put, reply
+from support.strace_points import kill_everywhere
 
 SYNC = """
 from flightlog.archive.search import SearchIndex
@@ -51,7 +51,13 @@ def archive(tmp_path):
         "name": "Bash",
         "input": {"command": "make lint", "file_path": "/a/main.py"},
     }
-    result = [{"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "two warnings"}]}]
+    result = [
+        {
+            "type": "tool_result",
+            "tool_use_id": "t1",
+            "content": [{"type": "text", "text": "two warnings"}],
+        }
+    ]
     put(
         tmp_path,
         "s1",
@@ -104,7 +110,9 @@ def test_what_cannot_be_searched_for_is_refused(archive, typed):
 
 
 @given(st.text(max_size=40))
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_no_query_breaks_the_search(archive, typed):
     hint = "an answer"
     try:
@@ -121,7 +129,11 @@ def test_a_hit_says_where_it_stands_and_shows_the_passage(archive):
     with Path(found.hit.path).open("rb") as file:
         file.seek(found.hit.offset)
         assert json.loads(file.read(found.hit.length))["uuid"] == "p-1"
-    assert (found.hit.session, found.hit.at_ms, found.hit.project) == ("s1", START_MS + 1000, "/srv/app")
+    assert (found.hit.session, found.hit.at_ms, found.hit.project) == (
+        "s1",
+        START_MS + 1000,
+        "/srv/app",
+    )
     assert found.snippet == "Please repair the naïve parser"
 
 
@@ -179,8 +191,12 @@ def test_a_grown_file_costs_only_what_is_new(archive):
     assert "p-90" in uuids(archive, "parser", index)
 
 
-lines = st.builds(prompt, st.sampled_from(["red", "green", "red green", "blue"]), at=st.integers(0, 99))
-archives = st.dictionaries(st.sampled_from(["s1", "s2", "s3"]), st.lists(lines, max_size=6), min_size=1)
+lines = st.builds(
+    prompt, st.sampled_from(["red", "green", "red green", "blue"]), at=st.integers(0, 99)
+)
+archives = st.dictionaries(
+    st.sampled_from(["s1", "s2", "s3"]), st.lists(lines, max_size=6), min_size=1
+)
 
 
 @settings(max_examples=40, deadline=None)
@@ -215,7 +231,17 @@ def test_words_are_indexed_anew_when_a_fifth_is_gone(tmp_path):
 
 def test_damaged_and_odd_lines_hide_nothing(tmp_path):
     odd = b'{"type":"user","uuid":7,"message":{"content":[{"type":"text","text":"odd \\ud800 one"}]},"cwd":3}\n'
-    put(tmp_path, "s", prompt("first one"), b'{"torn', b"\n", b"\n", odd, prompt("last one", at=9), b'{"type":"user"')
+    put(
+        tmp_path,
+        "s",
+        prompt("first one"),
+        b'{"torn',
+        b"\n",
+        b"\n",
+        odd,
+        prompt("last one", at=9),
+        b'{"type":"user"',
+    )
 
     assert len(find(tmp_path, "one")) == 3
 

@@ -1,8 +1,8 @@
 """Copies are known by the sessions they were copied from, also where the client notes no requests."""
 
 from flightlog.archive.archive import Archive
-from recordings import archive
-from transcripts import SESSION, assistant, user, write
+from support.recordings import archive
+from support.transcripts import SESSION, assistant, user, write
 
 FORK = "22222222-2222-4222-8222-222222222222"
 
@@ -11,7 +11,13 @@ def sessions(root):
     said = {"type": "text", "text": "hi"}
     first = [user("go", 1), assistant("m1", 2, said)]
     write(root, SESSION, *first, assistant("m3", 9, said))
-    write(root, FORK, user("other", 3, uuid="f0", parentUuid=None), *first, assistant("m2", 5, said, uuid="f5"))
+    write(
+        root,
+        FORK,
+        user("other", 3, uuid="f0", parentUuid=None),
+        *first,
+        assistant("m2", 5, said, uuid="f5"),
+    )
     return Archive([str(root)])
 
 
@@ -41,5 +47,8 @@ def test_a_session_without_responses_or_without_a_main_thread_has_no_copies(tmp_
     write(tmp_path / "a", SESSION, user("go", 1))
     warm = archive(tmp_path / "b", "2.0.76/subagent")
 
-    assert Archive([str(tmp_path / "a")]).thread_contexts(SESSION)[""].copied_message_ids == frozenset()
+    assert (
+        Archive([str(tmp_path / "a")]).thread_contexts(SESSION)[""].copied_message_ids
+        == frozenset()
+    )
     assert "" not in warm.thread_contexts("da11e55c")

@@ -15,7 +15,9 @@ def test_words_phrases_and_columns_become_one_expression():
 
 
 def test_filters_alone_are_enough():
-    assert parse_query("project:shop since:5 cost:>=2", int) == SearchQuery(project="shop", since_ms=5, cost_min_usd=2.0)
+    assert parse_query("project:shop since:5 cost:>=2", int) == SearchQuery(
+        project="shop", since_ms=5, cost_min_usd=2.0
+    )
 
 
 def test_an_unknown_key_is_a_word():

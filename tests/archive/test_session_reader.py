@@ -10,7 +10,7 @@ from flightlog.archive.session_reader import SessionFollower, load_cached_outlin
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import SessionFold
 from flightlog.views.session.summary import outline_session
-from recordings import CASES, archive, config_dir
+from support.recordings import CASES, archive, config_dir
 
 
 def whole(found, name):
@@ -42,7 +42,9 @@ def figures(outline):
     }
 
 
-@pytest.mark.parametrize("case", ["2.1.325/subagents-background", "2.1.325/compaction-auto", "2.1.100/subagent"])
+@pytest.mark.parametrize(
+    "case", ["2.1.325/subagents-background", "2.1.325/compaction-auto", "2.1.100/subagent"]
+)
 def test_looking_after_every_line_ends_where_looking_once_does(tmp_path, case):
     complete = archive(tmp_path / "complete", case)
     session = complete.latest_session()
@@ -85,7 +87,10 @@ def test_nothing_new_costs_nothing_and_half_a_line_waits(tmp_path):
     mended = growing.refresh()
 
     assert (len(torn.session.damage), torn.session.unknown_record_types) == (1, ())
-    assert (len(mended.session.damage), mended.session.unknown_record_types) == (0, (("new-thing", 1),))
+    assert (len(mended.session.damage), mended.session.unknown_record_types) == (
+        0,
+        (("new-thing", 1),),
+    )
     assert growing.bytes_read == read + len(b'{"type":"new-thing"}\n')
 
 
@@ -96,7 +101,10 @@ def test_a_file_that_was_rewritten_is_read_from_its_beginning(tmp_path):
     file = next(tmp_path.glob("projects/*/*.jsonl"))
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:8]))
 
-    assert growing.refresh().threads == SessionFollower(found, found.latest_session()).refresh().threads
+    assert (
+        growing.refresh().threads
+        == SessionFollower(found, found.latest_session()).refresh().threads
+    )
 
 
 def test_a_long_session_is_kept_in_the_index_until_it_changes(tmp_path):

@@ -25,7 +25,10 @@ def test_an_unchanged_session_is_worked_out_once(tmp_path):
     make = Counting()
     for _ in range(3):
         catalogue = SessionValueCache("facts", dict[str, str], tmp_path / "index.db")
-        assert list(catalogue.iter_values({"s": files(1), "t": files(2)}, make)) == [{"about": "s"}, {"about": "t"}]
+        assert list(catalogue.iter_values({"s": files(1), "t": files(2)}, make)) == [
+            {"about": "s"},
+            {"about": "t"},
+        ]
         assert catalogue.get_or_compute("s", files(1), make) == {"about": "s"}
         catalogue.close()
 
@@ -50,18 +53,24 @@ def test_many_sessions_are_kept_as_they_are_worked_out(tmp_path):
     assert len(list(wanted)) == 150
     first.close()
 
-    list(SessionValueCache("facts", dict[str, str], tmp_path / "index.db").iter_values(sessions, make))
+    list(
+        SessionValueCache("facts", dict[str, str], tmp_path / "index.db").iter_values(
+            sessions, make
+        )
+    )
 
     assert len(make.asked) < 250
 
 
 def test_a_value_of_another_shape_is_worked_out_anew(tmp_path):
     make = Counting()
-    SessionValueCache("facts", list[int], tmp_path / "index.db").get_or_compute("s", files(1), lambda _: [1])
+    SessionValueCache("facts", list[int], tmp_path / "index.db").get_or_compute(
+        "s", files(1), lambda _: [1]
+    )
 
-    assert SessionValueCache("facts", dict[str, str], tmp_path / "index.db").get_or_compute("s", files(1), make) == {
-        "about": "s"
-    }
+    assert SessionValueCache("facts", dict[str, str], tmp_path / "index.db").get_or_compute(
+        "s", files(1), make
+    ) == {"about": "s"}
 
 
 def test_an_index_that_is_no_database_costs_time_and_no_answer(tmp_path):
@@ -71,7 +80,9 @@ def test_an_index_that_is_no_database_costs_time_and_no_answer(tmp_path):
 
     assert catalogue.get_or_compute("s", files(1), Counting()) == {"about": "s"}
     catalogue.close()
-    assert sqlite3.connect(tmp_path / "index.db").execute("SELECT count(*) FROM session_values").fetchone() == (1,)
+    assert sqlite3.connect(tmp_path / "index.db").execute(
+        "SELECT count(*) FROM session_values"
+    ).fetchone() == (1,)
 
 
 def test_an_index_somebody_holds_is_left_alone(tmp_path):
@@ -80,7 +91,9 @@ def test_an_index_somebody_holds_is_left_alone(tmp_path):
     held = sqlite3.connect(path, isolation_level=None)
     held.execute("BEGIN EXCLUSIVE")
 
-    answer = SessionValueCache("facts", dict[str, str], path).get_or_compute("t", files(1), Counting())
+    answer = SessionValueCache("facts", dict[str, str], path).get_or_compute(
+        "t", files(1), Counting()
+    )
 
     held.execute("COMMIT")
     assert answer == {"about": "t"}

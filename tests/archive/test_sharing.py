@@ -4,7 +4,6 @@ from datetime import UTC
 
 import pytest
 
-from cli_runs import within
 from flightlog.app.runtime import open_runtime
 from flightlog.archive.archive import Archive
 from flightlog.archive.sharing import redact_session, rescan_page
@@ -12,7 +11,8 @@ from flightlog.model.output_files import Redacted
 from flightlog.privacy.redactor import Redactor
 from flightlog.web.share import SCRIPT, STYLES, render_share_page
 from flightlog.web.templates import STATIC, make_environment
-from transcripts import SESSION, archive, assistant, user, write
+from support.cli_runs import within
+from support.transcripts import SESSION, archive, assistant, user, write
 
 VALUE = "9fQ2xL7vKp3WzR8tYb6N"
 ASSIGNED = f"export ACME_TOKEN={VALUE}"
@@ -23,10 +23,17 @@ def redacted(found):
 
 
 def test_value_recognized_once_is_replaced_in_every_thread(tmp_path):
-    path = write(tmp_path, SESSION, user(ASSIGNED), assistant("m1", 2, {"type": "text", "text": f"I send {VALUE}"}))
+    path = write(
+        tmp_path,
+        SESSION,
+        user(ASSIGNED),
+        assistant("m1", 2, {"type": "text", "text": f"I send {VALUE}"}),
+    )
     subagent = path.with_suffix("") / "subagents" / "agent-a1.jsonl"
     subagent.parent.mkdir(parents=True)
-    write(tmp_path, "subagent", user(f"use {VALUE}", 5, isSidechain=True, agentId="a1")).rename(subagent)
+    write(tmp_path, "subagent", user(f"use {VALUE}", 5, isSidechain=True, agentId="a1")).rename(
+        subagent
+    )
 
     document, _ = redacted(Archive([str(tmp_path)]))
 

@@ -3,9 +3,9 @@
 import pytest
 
 from flightlog.archive.bulk_export import COLUMNS, build_rows, session_day
-from recordings import CASES, archive
-from transcripts import SESSION, assistant, user
-from transcripts import archive as made
+from support.recordings import CASES, archive
+from support.transcripts import SESSION, assistant, user
+from support.transcripts import archive as made
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -14,7 +14,8 @@ def test_every_recording_becomes_rows_that_fit_their_columns_and_add_up(case, tm
         found = build_rows(told)
 
         assert {name: list(columns) for name, columns in COLUMNS.items()} == {
-            name: list(each[0]) if (each := found[name]) else list(COLUMNS[name]) for name in COLUMNS
+            name: list(each[0]) if (each := found[name]) else list(COLUMNS[name])
+            for name in COLUMNS
         }
         [session] = found["sessions"]
         assert session["steps"] == len(found["steps"])
@@ -28,13 +29,18 @@ def test_a_step_and_its_call_are_told(tmp_path):
     call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
     result = [{"type": "tool_result", "tool_use_id": "t1", "content": "a.txt", "is_error": False}]
     told = made(
-        tmp_path, user("go"), assistant("m1", 2, {"type": "text", "text": "I look."}, call), user(result, 3)
+        tmp_path,
+        user("go"),
+        assistant("m1", 2, {"type": "text", "text": "I look."}, call),
+        user(result, 3),
     ).read_session(SESSION)
 
     found = build_rows(told)
 
     assert session_day(told) == "2026-11-02"
-    assert [(each["text"], each["tools"], each["turn"]) for each in found["steps"]] == [("I look.", ["Bash"], 1)]
+    assert [(each["text"], each["tools"], each["turn"]) for each in found["steps"]] == [
+        ("I look.", ["Bash"], 1)
+    ]
     [row] = found["tool_calls"]
     assert (row["call_id"], row["input"], row["output"]) == ("t1", '{"command":"ls"}', "a.txt")
 

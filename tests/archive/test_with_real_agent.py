@@ -11,8 +11,8 @@ from flightlog.model.entries import Text, Thinking
 from flightlog.model.usage import Breakdown, Usage
 from flightlog.usage.reconciliation import GapReason
 from flightlog.views.session.timeline import all_steps
-from real_agent import new_session
-from waiting import until
+from support.real_agent import new_session
+from support.waiting import until
 
 
 def tool(command, **more):
@@ -24,15 +24,40 @@ def agent(prompt, *, background):
     return {"tool": "Agent", "input": {**asked, "run_in_background": background}}
 
 
-SUBAGENT = {"when": {"first": "SUBTASK"}, "replies": [{"blocks": [tool("ls | wc -l")]}, {"text": "REPORT: 0 files."}]}
+SUBAGENT = {
+    "when": {"first": "SUBTASK"},
+    "replies": [{"blocks": [tool("ls | wc -l")]}, {"text": "REPORT: 0 files."}],
+}
 BOTH = [agent("SUBTASK A: count.", background=True), agent("SUBTASK B: count.", background=True)]
 CASES = {
     "single turn": [{"replies": [{"text": "Hello."}]}],
-    "several steps": [{"replies": [{"blocks": [{"text": "Look."}, tool("ls -a")]}, {"text": "Done."}]}],
-    "parallel tools": [{"replies": [{"blocks": [tool("echo a"), tool("echo b"), tool("false")]}, {"text": "Done."}]}],
-    "thinking": [{"replies": [{"blocks": [{"thinking": "Hm."}, {"redacted": "xx"}, tool("ls")]}, {"text": "Done."}]}],
-    "subagent": [SUBAGENT, {"replies": [{"blocks": [agent("SUBTASK: count.", background=False)]}, {"text": "Done."}]}],
-    "background subagents": [SUBAGENT, {"replies": [{"blocks": BOTH}, {"text": "Running."}, {"text": "Noted."}]}],
+    "several steps": [
+        {"replies": [{"blocks": [{"text": "Look."}, tool("ls -a")]}, {"text": "Done."}]}
+    ],
+    "parallel tools": [
+        {
+            "replies": [
+                {"blocks": [tool("echo a"), tool("echo b"), tool("false")]},
+                {"text": "Done."},
+            ]
+        }
+    ],
+    "thinking": [
+        {
+            "replies": [
+                {"blocks": [{"thinking": "Hm."}, {"redacted": "xx"}, tool("ls")]},
+                {"text": "Done."},
+            ]
+        }
+    ],
+    "subagent": [
+        SUBAGENT,
+        {"replies": [{"blocks": [agent("SUBTASK: count.", background=False)]}, {"text": "Done."}]},
+    ],
+    "background subagents": [
+        SUBAGENT,
+        {"replies": [{"blocks": BOTH}, {"text": "Running."}, {"text": "Noted."}]},
+    ],
     "retry": [{"replies": [{"text": "Late.", "errors": [{"status": 529, "retry_after_s": 0}]}]}],
     "cut stream": [{"replies": [{"text": "Again.", "errors": [{"cut_after": 3}]}]}],
     "fatal error": [{"replies": [{"errors": [{"status": 401}]}]}],
@@ -48,18 +73,30 @@ def written(bench):
 def blocks(records, kind, key):
     """The content blocks of one kind that models wrote, as a sorted list."""
     seen = {record["uuid"]: record for record in records if record["type"] == "assistant"}
-    replies = [record["message"] for record in seen.values() if record["message"]["model"] != "<synthetic>"]
-    return sorted(str(block[key]) for reply in replies for block in reply["content"] if block["type"] == kind)
+    replies = [
+        record["message"] for record in seen.values() if record["message"]["model"] != "<synthetic>"
+    ]
+    return sorted(
+        str(block[key]) for reply in replies for block in reply["content"] if block["type"] == kind
+    )
 
 
 def assert_told_whole(bench):
     """The view holds every word, thought, call and result of the transcripts, once."""
     records = written(bench)
-    steps = [step for session in Archive([str(bench.config)]).iter_sessions() for step in all_steps(session)]
+    steps = [
+        step
+        for session in Archive([str(bench.config)]).iter_sessions()
+        for step in all_steps(session)
+    ]
     content = [block for step in steps for block in step.content]
     calls = [call for step in steps for call in step.tool_calls]
-    assert sorted(block.text for block in content if isinstance(block, Text)) == blocks(records, "text", "text")
-    thoughts = sorted(block.text for block in content if isinstance(block, Thinking) and not block.is_withheld)
+    assert sorted(block.text for block in content if isinstance(block, Text)) == blocks(
+        records, "text", "text"
+    )
+    thoughts = sorted(
+        block.text for block in content if isinstance(block, Thinking) and not block.is_withheld
+    )
     assert thoughts == blocks(records, "thinking", "thinking")
     assert sorted(call.id for call in calls) == blocks(records, "tool_use", "id")
     results = [
@@ -97,7 +134,10 @@ def test_a_session_is_told_whole_and_counted_as_the_client_counts(bench, case):
 
 
 def test_resume_fork_and_compaction_are_counted_as_the_client_counts(bench):
-    rules = [{"when": {"prompt": word}, "replies": [{"text": f"{word}."}]} for word in ("one", "two", "three", "four")]
+    rules = [
+        {"when": {"prompt": word}, "replies": [{"text": f"{word}."}]}
+        for word in ("one", "two", "three", "four")
+    ]
     session, forked = new_session(), new_session()
     bench.run({"rules": rules}, "one", session=session)
     bench.run({"rules": rules}, "two", resume=session)
@@ -115,7 +155,12 @@ def test_resume_fork_and_compaction_are_counted_as_the_client_counts(bench):
 
 def test_a_denied_tool_is_told_as_denied(bench):
     rules = [
-        {"replies": [{"blocks": [{"tool": "WebFetch", "input": {"url": "http://x", "prompt": "p"}}]}, {"text": "No."}]}
+        {
+            "replies": [
+                {"blocks": [{"tool": "WebFetch", "input": {"url": "http://x", "prompt": "p"}}]},
+                {"text": "No."},
+            ]
+        }
     ]
 
     bench.run({"rules": rules}, "Fetch.", session=new_session())
@@ -128,11 +173,26 @@ def test_a_denied_tool_is_told_as_denied(bench):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_session_that_is_stopped_is_told_as_far_as_it_came(bench, number):
-    rules = [{"replies": [{"blocks": [tool("echo one")]}, {"text": "slow " * 400, "chunk_delay_s": 0.05}]}]
+    rules = [
+        {
+            "replies": [
+                {"blocks": [tool("echo one")]},
+                {"text": "slow " * 400, "chunk_delay_s": 0.05},
+            ]
+        }
+    ]
     session = new_session()
-    with bench.start({"rules": rules}, "Work until stopped.", session=session) as (running, requests):
+    with bench.start({"rules": rules}, "Work until stopped.", session=session) as (
+        running,
+        requests,
+    ):
         until(lambda: len(requests) >= 2)
-        until(lambda: any(record["type"] == "user" and record.get("toolUseResult") for record in written(bench)))
+        until(
+            lambda: any(
+                record["type"] == "user" and record.get("toolUseResult")
+                for record in written(bench)
+            )
+        )
         running.signal(number)
         running.wait(20)
 

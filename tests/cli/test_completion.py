@@ -4,10 +4,10 @@ import subprocess
 
 import pytest
 
-from cli_runs import FLIGHTLOG
 from flightlog.cli.completion import NAMES
-from real_agent import make_bench
-from traced import build
+from support.cli_runs import FLIGHTLOG
+from support.real_agent import make_bench
+from support.traced import build
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,11 @@ def project(tmp_path_factory):
 def asked(project, *words, program="flightlog", shell="zsh", cwd=None):
     """What a shell is offered for the last word."""
     variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
-    said = {variable: f"{shell}_complete", "COMP_WORDS": " ".join((program, *words)), "COMP_CWORD": str(len(words))}
+    said = {
+        variable: f"{shell}_complete",
+        "COMP_WORDS": " ".join((program, *words)),
+        "COMP_CWORD": str(len(words)),
+    }
     ran = subprocess.run([FLIGHTLOG.with_name(program)], cwd=cwd or project.top, env={**project.environment(), **said},
                          capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
     assert (ran.returncode, ran.stderr) == (0, "")

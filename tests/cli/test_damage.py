@@ -13,17 +13,22 @@ from pathlib import Path
 
 import pytest
 
-from archive_maker import prompt, put, reply
-from cli_runs import FLIGHTLOG, environment, flightlog, within
 from flightlog.store.locks import exclusive_lock
-from pages import running
-from unprivileged import as_nobody
-from waiting import until
+from support.archive_maker import prompt, put, reply
+from support.cli_runs import FLIGHTLOG, environment, flightlog, within
+from support.pages import running
+from support.unprivileged import as_nobody
+from support.waiting import until
 
 SESSIONS = [f"{number}0000000-0000-4000-8000-000000000000" for number in range(3)]
 HURT = SESSIONS[1]
 HOOK = "src/flightlog/hooks/record.py"
-REPORTS = (("session", "list"), ("session", "usage", "--by", "session"), ("session", "search", "hello"), ("status",))
+REPORTS = (
+    ("session", "list"),
+    ("session", "usage", "--by", "session"),
+    ("session", "search", "hello"),
+    ("status",),
+)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +86,10 @@ HARMS = {
     "a damaged seek table": lambda path: path.write_bytes(path.read_bytes()[:-5] + b"xxxxx"),
     "a deleted file": lambda path: path.unlink(),
     "an emptied manifest": lambda path: path.with_name("meta.json").write_bytes(b""),
-    "a session replaced by a file": lambda path: (shutil.rmtree(path.parent), path.parent.write_bytes(b"")),
+    "a session replaced by a file": lambda path: (
+        shutil.rmtree(path.parent),
+        path.parent.write_bytes(b""),
+    ),
 }
 
 
@@ -101,7 +109,9 @@ def test_damage_stays_in_its_session(archive, harm):
         assert within(archive, "settle").code == 0
         assert within(archive, "privacy", "scan", HURT).code == 0
     usage = json.loads(within(archive, "session", "usage", "--by", "session", "--json").out)
-    assert {row["session"] for row in usage["rows"] if row["responses"] == 40} == set(SESSIONS) - {HURT}
+    assert {row["session"] for row in usage["rows"] if row["responses"] == 40} == set(SESSIONS) - {
+        HURT
+    }
 
 
 @pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
@@ -127,7 +137,10 @@ def test_verify_restores_from_the_file_the_agent_still_has(archive, harm):
     assert ran.code == 0, ran.out
     assert re.search("restored from|recorded again", ran.out)
     shutil.rmtree(archive / "projects")
-    assert within(archive, "doctor", "--verify").out == "3 sessions verified, 0 faults repaired, 0 left\n"
+    assert (
+        within(archive, "doctor", "--verify").out
+        == "3 sessions verified, 0 faults repaired, 0 left\n"
+    )
     listed = json.loads(within(archive, "session", "list", "--json").out)
     assert {each["session"]: each["steps"] for each in listed}[HURT] == 1200
 
@@ -139,14 +152,19 @@ def test_verify_names_the_process_that_holds_a_session(archive):
     assert ran.code == 75
     assert "2 sessions verified" in ran.out
     assert re.search(
-        rf"not verified: held by process 1, adopting, process {os.getpid()}, running .*, since 20", ran.err
+        rf"not verified: held by process 1, adopting, process {os.getpid()}, running .*, since 20",
+        ran.err,
     )
 
 
 def test_a_changed_figure_is_found_by_the_sample_of_a_settle(archive):
     change_digit(stored(archive, SESSIONS[0]))
 
-    until(lambda: f"damaged: {SESSIONS[0]}/transcript.jsonl: changed, " in within(archive, "settle").err)
+    until(
+        lambda: (
+            f"damaged: {SESSIONS[0]}/transcript.jsonl: changed, " in within(archive, "settle").err
+        )
+    )
 
     assert "1 archived session damaged" in within(archive, "status").out
     assert "1 session damaged" in within(archive, "up", "--no-serve").out
@@ -162,7 +180,9 @@ def test_a_damaged_session_is_read_around_its_bad_frame(archive):
     assert shown.code == 0
     assert "sealed data damaged or missing" in shown.out
     summary = next(
-        each for each in json.loads(within(archive, "session", "list", "--json").out) if each["session"] == HURT
+        each
+        for each in json.loads(within(archive, "session", "list", "--json").out)
+        if each["session"] == HURT
     )
     assert 0 < summary["steps"] < 1200
     assert summary["damaged"] == 1
@@ -174,7 +194,13 @@ def test_every_page_works_beside_a_damaged_session(archive, monkeypatch):
         monkeypatch.setenv(name, value)
 
     with running(archive) as pages:
-        for path in ("/", "/usage", "/search?q=hello", "/doctor?whole", *(f"/sessions/{each}" for each in SESSIONS)):
+        for path in (
+            "/",
+            "/usage",
+            "/search?q=hello",
+            "/doctor?whole",
+            *(f"/sessions/{each}" for each in SESSIONS),
+        ):
             assert pages.ask(path).status == 200, path
 
 
@@ -212,7 +238,13 @@ def test_a_store_of_a_layout_we_do_not_know_is_read_only(archive, layout):
     (home / "layout.json").write_text(layout)
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
 
-    writing = (("settle",), ("settle", HURT), ("init", "--yes"), ("trust", "--yes"), ("privacy", "redact", "x"))
+    writing = (
+        ("settle",),
+        ("settle", HURT),
+        ("init", "--yes"),
+        ("trust", "--yes"),
+        ("privacy", "redact", "x"),
+    )
     refused = [within(archive, *command) for command in writing]
     read = [within(archive, *command) for command in REPORTS]
 
@@ -259,11 +291,16 @@ def test_a_stopped_process_at_the_index_stops_nothing_and_is_named(archive):
         holder.communicate()
 
     assert ran.code == 1
-    assert re.search(rf"failure lock +held by process {holder.pid}, running .*, since 20.*, stopped: {gate}", ran.out)
+    assert re.search(
+        rf"failure lock +held by process {holder.pid}, running .*, since 20.*, stopped: {gate}",
+        ran.out,
+    )
     assert f"kill -CONT {holder.pid}" in ran.out
 
 
-@pytest.mark.parametrize(("options", "text"), [("size=64k", "0 MB free"), ("nr_inodes=8", " free: ")])
+@pytest.mark.parametrize(
+    ("options", "text"), [("size=64k", "0 MB free"), ("nr_inodes=8", " free: ")]
+)
 def test_doctor_exits_1_when_disk_or_inodes_are_full(archive, tmp_path, options, text):
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -310,6 +347,9 @@ def test_verify_misses_a_session_whose_directory_is_gone(archive):
 def test_a_lost_session_is_let_go_once_a_person_says_so(archive):
     shutil.rmtree(archive / "home/sessions/claude-code" / HURT)
 
-    codes = [within(archive, *words).code for words in (("doctor", "--verify", "--fix"), ("doctor", "--verify"))]
+    codes = [
+        within(archive, *words).code
+        for words in (("doctor", "--verify", "--fix"), ("doctor", "--verify"))
+    ]
 
     assert codes == [3, 0]

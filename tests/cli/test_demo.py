@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from cli_runs import flightlog, within
 from flightlog.app.runtime import open_runtime
 from flightlog.model.usage import Breakdown
 from flightlog.setup.demo import DEMO_SCENARIO, perform_demo
+from support.cli_runs import flightlog, within
 
 
 def test_the_demo_takes_seconds_and_leaves_nothing_behind(tmp_path):
     began = time.monotonic()
 
-    ran = flightlog(tmp_path, "demo", "--json", TMPDIR=str(tmp_path), http_proxy="http://127.0.0.1:9")
+    ran = flightlog(
+        tmp_path, "demo", "--json", TMPDIR=str(tmp_path), http_proxy="http://127.0.0.1:9"
+    )
 
     assert ran.code == 0, ran.err
     assert time.monotonic() - began < 20
@@ -33,7 +35,9 @@ def test_what_it_shows_is_what_the_commands_printed():
 
 def test_another_scenario_gives_another_story(tmp_path):
     other = tmp_path / "demo.yaml"
-    other.write_text(DEMO_SCENARIO.read_text().replace('print("all prices right")', 'print(6 * 7, "prices")'))
+    other.write_text(
+        DEMO_SCENARIO.read_text().replace('print("all prices right")', 'print(6 * 7, "prices")')
+    )
 
     with perform_demo(open_runtime(), other) as shown:
         told = shown.archive.read_session(shown.session)

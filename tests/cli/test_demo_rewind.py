@@ -4,8 +4,8 @@ import json
 import subprocess
 import time
 
-from cli_runs import FLIGHTLOG, flightlog
-from real_agent import PINNED, agent_program
+from support.cli_runs import FLIGHTLOG, flightlog
+from support.real_agent import PINNED, agent_program
 
 CONFIG = """
 model: claude-opus-5-5
@@ -36,21 +36,28 @@ rules:
 def test_with_the_real_client_it_ends_right_and_is_exact_in_half_a_minute(tmp_path):
     began = time.monotonic()
 
-    ran = flightlog(tmp_path, "demo", "rewind", "--json", FLIGHTLOG_CLAUDE=str(agent_program(PINNED)))
+    ran = flightlog(
+        tmp_path, "demo", "rewind", "--json", FLIGHTLOG_CLAUDE=str(agent_program(PINNED))
+    )
 
     assert ran.code == 0, ran.err
     assert time.monotonic() - began < 60
     told = json.loads(ran.out)
     assert told["agent"] == "claude_code"
     assert told["replay"]["certificate"]["verdict"] == "exact+prompt"
-    assert [told[end]["sessions"][0]["verifiers"][0]["passed"] for end in ("source", "branch")] == [False, True]
+    assert [told[end]["sessions"][0]["verifiers"][0]["passed"] for end in ("source", "branch")] == [
+        False,
+        True,
+    ]
     assert told["compared"]["side_by_side"]["first_divergence"] == 7
 
 
 def harness(root, *words):
     command = [FLIGHTLOG.with_name("harness"), *words]
     env = {"PATH": "/usr/bin:/bin", "HOME": str(root)}
-    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=root, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -60,7 +67,10 @@ def test_from_a_run_that_went_wrong_to_two_branches_that_went_right(tmp_path):
     (tmp_path / "script.yaml").write_text(SCRIPT)
     code, out, err = harness(tmp_path, "run", "run.yaml", "--run-name", "try", "--json")
     assert code == 0, err
-    assert [each["passed"] for each in json.loads(out)["sessions"][0]["verifiers"]] == [False, False]
+    assert [each["passed"] for each in json.loads(out)["sessions"][0]["verifiers"]] == [
+        False,
+        False,
+    ]
 
     points = json.loads(harness(tmp_path, "branch-points", "try", "--json")[1])
     assert [(each["turn"], each["kind"]) for each in points] == [(2, "error")]
@@ -74,7 +84,9 @@ def test_from_a_run_that_went_wrong_to_two_branches_that_went_right(tmp_path):
     assert code == 0, err
     told = json.loads(out)
     assert [each["replay"]["certificate"]["verdict"] for each in told] == ["exact+prompt"] * 2
-    assert [[one["passed"] for one in each["sessions"][0]["verifiers"]] for each in told] == [[True, True]] * 2
+    assert [[one["passed"] for one in each["sessions"][0]["verifiers"]] for each in told] == [
+        [True, True]
+    ] * 2
     assert (tmp_path / "work" / "a").read_text() == "two\n"
     assert not (tmp_path / "work" / "b").exists()
     side = harness(tmp_path, "compare", "try", told[0]["run_name"])[1]

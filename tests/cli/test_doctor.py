@@ -1,7 +1,7 @@
 import json
 
-from cli_runs import within
-from transcripts import SESSION, user, write
+from support.cli_runs import within
+from support.transcripts import SESSION, user, write
 
 
 def findings(root, **more):
@@ -69,7 +69,11 @@ def test_a_machine_without_sessions_is_told_where_to_begin(tmp_path):
 
 def everything(folder):
     """Every byte below a directory."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def test_fixing_twice_is_fixing_once_and_no_byte_is_lost(tmp_path):

@@ -7,10 +7,10 @@ import subprocess
 import click
 import pytest
 
-from cli_runs import within
 from flightlog.cli.main import cli
-from recordings import config_dir
 from retro.planted import chats, written
+from support.cli_runs import within
+from support.recordings import config_dir
 
 # What has no --json, and why.
 WITHOUT_JSON = {
@@ -37,7 +37,14 @@ EVERY = dict(leaves(cli))
 
 def test_the_walk_finds_the_commands_there_are():
     assert len(EVERY) > 90
-    assert {"up", "session show", "demo", "demo rewind", "retro feedback rate", "dataset tracked merge"} <= set(EVERY)
+    assert {
+        "up",
+        "session show",
+        "demo",
+        "demo rewind",
+        "retro feedback rate",
+        "dataset tracked merge",
+    } <= set(EVERY)
     assert set(WITHOUT_JSON) <= set(EVERY)
 
 
@@ -98,7 +105,9 @@ def test_an_issue_is_carried_along_in_json(told):
     assert draft["path"].endswith(".json")
     assert told("issue", "approve", cluster["id"]) == {"approved": [cluster["id"]]}
     assert told("issue", "publish", "--dry-run")["written"] is False
-    assert [each["path"] for each in told("issue", "preview")] == told("issue", "publish", "--dry-run")["files"]
+    assert [each["path"] for each in told("issue", "preview")] == told(
+        "issue", "publish", "--dry-run"
+    )["files"]
     (path,) = told("issue", "publish")["files"]
     assert issue in path
     for verb, status in (
@@ -123,14 +132,19 @@ def test_feedback_and_preferences_are_kept_in_json(told):
         ("gap", "It misses something"),
     ):
         assert told("retro", "feedback", *words)["kept"].endswith(".json")
-    assert told("retro", "prefs", "set", "focus_areas", "a, b") == {"name": "focus_areas", "values": ["a", "b"]}
+    assert told("retro", "prefs", "set", "focus_areas", "a, b") == {
+        "name": "focus_areas",
+        "values": ["a", "b"],
+    }
     assert told("retro", "prefs", "show")["focus_areas"] == ["a", "b"]
 
 
 def test_what_an_artifact_saved_is_taken_in_in_json(told, tmp_path):
     (tmp_path / "feedback.json").write_text(json.dumps({"ratings": {"activity": 4}}))
 
-    assert told("retro", "feedback", "import", str(tmp_path / "feedback.json"))["kept"].endswith(".json")
+    assert told("retro", "feedback", "import", str(tmp_path / "feedback.json"))["kept"].endswith(
+        ".json"
+    )
 
 
 def test_a_key_is_shown_and_exported_in_json(told):
@@ -153,12 +167,17 @@ def test_a_page_to_pass_on_is_told_in_json(told, tmp_path):
 def test_the_example_and_the_schema_of_a_plan_in_json(told, tmp_path):
     made = told("loop", "example", str(tmp_path / "here"))
 
-    assert {path.rpartition("/")[2] for path in made} == {path.name for path in (tmp_path / "here").iterdir()}
+    assert {path.rpartition("/")[2] for path in made} == {
+        path.name for path in (tmp_path / "here").iterdir()
+    }
     assert told("loop", "schema")["$defs"]
 
 
 def test_simulated_sessions_are_one_value_however_many_there_are(told):
-    assert [len(told("loop", "simulate", "--count", str(count))["shown"]) for count in (1, 3)] == [1, 0]
+    assert [len(told("loop", "simulate", "--count", str(count))["shown"]) for count in (1, 3)] == [
+        1,
+        0,
+    ]
 
 
 def test_what_was_exported_is_told_in_json(told, tmp_path):
@@ -166,11 +185,15 @@ def test_what_was_exported_is_told_in_json(told, tmp_path):
     trajectory = told("session", "export", "2123f2df", "--atif", "--output", str(tmp_path / "atif"))
 
     assert (page["format"], (tmp_path / "one.md").stat().st_size > 0) == ("md", True)
-    assert trajectory["files"] == len([path for path in (tmp_path / "atif").rglob("*") if path.is_file()])
+    assert trajectory["files"] == len(
+        [path for path in (tmp_path / "atif").rglob("*") if path.is_file()]
+    )
 
 
 def test_a_session_is_not_printed_beside_what_was_written(tmp_path):
-    ran = within(config_dir(tmp_path, "2.1.325/multi-turn-tools"), "session", "export", "2123f2df", "--json")
+    ran = within(
+        config_dir(tmp_path, "2.1.325/multi-turn-tools"), "session", "export", "2123f2df", "--json"
+    )
 
     assert (ran.code, ran.out) == (2, "")
     assert "--format json" in ran.err

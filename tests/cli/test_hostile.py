@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from cli_runs import on_a_terminal, within
-from transcripts import SESSION, assistant, user, write
+from support.cli_runs import on_a_terminal, within
+from support.transcripts import SESSION, assistant, user, write
 
 ATTACKS = [
     "\x1b]52;c;cm0gLXJmIH4=\x07",
@@ -68,23 +68,48 @@ def hostile(tmp_path_factory):
     """Every field that is ever shown, filled with attacks."""
     root = tmp_path_factory.mktemp("hostile")
     place = {"cwd": f"/{WORDS}", "gitBranch": WORDS, "version": WORDS, "entrypoint": WORDS}
-    call = {"type": "tool_use", "id": WORDS, "name": WORDS, "input": {"command": WORDS, WORDS: WORDS}}
-    reply = assistant("m1", 2, {"type": "text", "text": WORDS}, {"type": "thinking", "thinking": WORDS}, call, **place)
+    call = {
+        "type": "tool_use",
+        "id": WORDS,
+        "name": WORDS,
+        "input": {"command": WORDS, WORDS: WORDS},
+    }
+    reply = assistant(
+        "m1",
+        2,
+        {"type": "text", "text": WORDS},
+        {"type": "thinking", "thinking": WORDS},
+        call,
+        **place,
+    )
     reply["message"] |= {"model": WORDS, "stop_reason": WORDS}
-    result = {"type": "tool_result", "tool_use_id": WORDS, "content": f"secret {WORDS}", "is_error": True}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": WORDS,
+        "content": f"secret {WORDS}",
+        "is_error": True,
+    }
     records = [
         user(f"secret {WORDS}", 1, **place, **{f"field{WORDS}": 1}),
         reply,
         user([result], 3, toolDenialKind=WORDS, **place),
         user(
-            [{"type": "image", "source": {"media_type": WORDS, "data": "x"}}, {"type": WORDS, "text": WORDS}],
+            [
+                {"type": "image", "source": {"media_type": WORDS, "data": "x"}},
+                {"type": WORDS, "text": WORDS},
+            ],
             4,
             **place,
         ),
         {"type": f"hologram{WORDS}", "uuid": "u5", WORDS: 1},
         {"type": "system", "subtype": "informational", "content": WORDS, "uuid": "u6"},
         {"type": "system", "subtype": "api_error", "error": {"formatted": WORDS}, "uuid": "u7"},
-        {"type": "system", "subtype": "compact_boundary", "compactMetadata": {"trigger": WORDS}, "uuid": "u8"},
+        {
+            "type": "system",
+            "subtype": "compact_boundary",
+            "compactMetadata": {"trigger": WORDS},
+            "uuid": "u8",
+        },
         {"type": "custom-title", "customTitle": WORDS},
         user("inner", 20, isSidechain=True, agentId=WORDS, parentUuid=None, uuid=WORDS),
         b"\x1b]0;damaged\x07",
@@ -94,13 +119,20 @@ def hostile(tmp_path_factory):
     return root
 
 
-@pytest.mark.parametrize("command", [COMMANDS[place] for place in (0, 3, 4, 6, 9, 14, 16, 18)], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [COMMANDS[place] for place in (0, 3, 4, 6, 9, 14, 16, 18)], ids=" ".join
+)
 def test_nothing_but_our_own_colours_reaches_the_terminal(hostile, command):
     told = on_a_terminal(hostile, *command)
 
     assert len(told) > 40
     rest = OURS.sub("", told).replace("\r\n", "\n").replace("\n\r", "\n")
-    assert re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069]", rest) == []
+    assert (
+        re.findall(
+            r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069]", rest
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -110,7 +142,10 @@ def test_the_same_holds_in_a_file_and_json_is_json(hostile, command):
     assert ran.code in {0, 3}, ran.err
     assert "Traceback" not in ran.err
     for text in (ran.out, ran.err):
-        assert re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\udc80-\udcff\u202e]", OURS.sub("", text)) == []
+        assert (
+            re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\udc80-\udcff\u202e]", OURS.sub("", text))
+            == []
+        )
     if "--json" in command:
         for document in ran.out.splitlines() if "follow" in command else [ran.out]:
             json.loads(document)
@@ -120,7 +155,16 @@ def test_an_exported_page_can_run_and_load_nothing(hostile):
     page = within(hostile, "session", "export", SESSION, "--format", "html").out
 
     assert "default-src 'none'" in page
-    assert set(re.findall(r"<(\w+)", page)) <= {"html", "head", "meta", "title", "style", "body", "p", "span"}
+    assert set(re.findall(r"<(\w+)", page)) <= {
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "p",
+        "span",
+    }
     assert not re.search(r"<[^>]*\s(on\w+|src|href|style)\s*=", page)
 
 

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from cli_runs import FLIGHTLOG, environment, within
-from git_traps import bare, clone
-from pages import running
-from transcripts import SESSION, assistant, user, write
+from support.cli_runs import FLIGHTLOG, environment, within
+from support.git_traps import bare, clone
+from support.pages import running
+from support.transcripts import SESSION, assistant, user, write
 
 BARE_SESSION = "22222222-2222-4222-8222-222222222222"
 LAB = """
@@ -22,13 +22,50 @@ sessions: [{{session_index: 1, prompt: make one}}]
 SCRIPT = "rules: [{replies: [{blocks: [{tool: Bash, input: {command: 'date > made.txt'}}]}, {text: done}]}]\n"
 PLAN = 'plan: one\ntasks: [{task_id: a, name: first, run: {command: "echo one > one.txt"}}]\n'
 COMMANDS = [
-    *(("status",), ("watch", "--once"), ("settle",), ("up",), ("doctor",), ("live", "state"), ("session", "list")),
-    *(("session", "show", SESSION), ("share", SESSION), ("share", BARE_SESSION), ("session", "export", SESSION)),
-    *(("session", "search", "prompt"), ("blame", "a.txt"), ("blame", "a.txt:1"), ("blame", "--", "--output=x:1")),
-    *(("trace", SESSION), ("trace", "HEAD"), ("trace", "main"), ("privacy", "check"), ("privacy", "scan", ".")),
-    *(("dataset", "session", "sync-to-jsonl"), ("dataset", "session", "sync-to-jsonl", "--commits")),
-    *(("dataset", "stats"), ("dataset", "status"), ("dataset", "check"), ("dataset", "tracked", "compact")),
-    *(("dataset", "tracked", "compact", "--commit"), ("dataset", "push"), ("dataset", "pull"), ("dataset", "retain")),
+    *(
+        ("status",),
+        ("watch", "--once"),
+        ("settle",),
+        ("up",),
+        ("doctor",),
+        ("live", "state"),
+        ("session", "list"),
+    ),
+    *(
+        ("session", "show", SESSION),
+        ("share", SESSION),
+        ("share", BARE_SESSION),
+        ("session", "export", SESSION),
+    ),
+    *(
+        ("session", "search", "prompt"),
+        ("blame", "a.txt"),
+        ("blame", "a.txt:1"),
+        ("blame", "--", "--output=x:1"),
+    ),
+    *(
+        ("trace", SESSION),
+        ("trace", "HEAD"),
+        ("trace", "main"),
+        ("privacy", "check"),
+        ("privacy", "scan", "."),
+    ),
+    *(
+        ("dataset", "session", "sync-to-jsonl"),
+        ("dataset", "session", "sync-to-jsonl", "--commits"),
+    ),
+    *(
+        ("dataset", "stats"),
+        ("dataset", "status"),
+        ("dataset", "check"),
+        ("dataset", "tracked", "compact"),
+    ),
+    *(
+        ("dataset", "tracked", "compact", "--commit"),
+        ("dataset", "push"),
+        ("dataset", "pull"),
+        ("dataset", "retain"),
+    ),
     *(
         ("dataset", "export", "--output", "out.jsonl"),
         ("dataset", "install-hooks"),
@@ -36,10 +73,26 @@ COMMANDS = [
         ("status",),
         ("doctor",),
     ),
-    *(("lab", "track", "."), ("lab", "list"), ("retro", "analyze"), ("issue", "list"), ("issue", "process")),
+    *(
+        ("lab", "track", "."),
+        ("lab", "list"),
+        ("retro", "analyze"),
+        ("issue", "list"),
+        ("issue", "process"),
+    ),
     *(("init", "--project", "--yes", "--dry-run"), ("trust",)),
 ]
-PAGES = ("/", "/usage", "/search?q=prompt", "/live", "/privacy", "/dataset", "/doctor", f"/session/{SESSION}", "/lab")
+PAGES = (
+    "/",
+    "/usage",
+    "/search?q=prompt",
+    "/live",
+    "/privacy",
+    "/dataset",
+    "/doctor",
+    f"/session/{SESSION}",
+    "/lab",
+)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +102,12 @@ def trap(tmp_path_factory):
     (root / "one").mkdir()
     (root / "two").mkdir()
     (top, marker), (inner, other) = clone(root / "one"), bare(root / "two")
-    edit = {"type": "tool_use", "id": "t1", "name": "Write", "input": {"file_path": f"{top}/a.txt", "content": "two\n"}}
+    edit = {
+        "type": "tool_use",
+        "id": "t1",
+        "name": "Write",
+        "input": {"file_path": f"{top}/a.txt", "content": "two\n"},
+    }
     now = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
     for folder, session in ((top, SESSION), (inner, BARE_SESSION)):
         place = {"cwd": str(folder), "sessionId": session, "timestamp": now}
@@ -108,7 +166,11 @@ def test_plain_git_springs_the_traps(trap):
     _, folders, markers = trap
     for folder, marker in zip(folders, markers, strict=True):
         subprocess.run(
-            ["git", "status"], cwd=folder, capture_output=True, check=False, env={"PATH": os.environ["PATH"]}
+            ["git", "status"],
+            cwd=folder,
+            capture_output=True,
+            check=False,
+            env={"PATH": os.environ["PATH"]},
         )
 
         assert marker.exists()

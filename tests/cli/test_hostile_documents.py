@@ -32,10 +32,16 @@ print(ran.returncode, used.ru_maxrss // 1024, used.ru_utime + used.ru_stime)
 
 def measured(folder, *words):
     """Run a command; return its exit code, megabytes, processor seconds and everything it printed."""
-    home = {"HOME": str(folder), "FLIGHTLOG_HOME": str(folder / "data"), "CLAUDE_CONFIG_DIR": str(folder / "config")}
+    home = {
+        "HOME": str(folder),
+        "FLIGHTLOG_HOME": str(folder / "data"),
+        "CLAUDE_CONFIG_DIR": str(folder / "config"),
+    }
     environment = {"PATH": os.environ["PATH"], **home}
     command = [sys.executable, "-c", PROGRAM, *words]
-    ran = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, check=True
+    )
     code, memory, seconds = ran.stdout.split("\n")[-2].split()
     return int(code), int(memory), float(seconds), ran.stdout + ran.stderr
 
@@ -57,7 +63,9 @@ def test_command_refuses_a_hostile_file_in_bounded_time_and_memory(tmp_path, com
     for name in set(command.split()) & FILES.keys():
         (tmp_path / name).write_text(FILES[name])
 
-    got, memory, seconds, said = measured(tmp_path, *command.removesuffix(" flightlog.toml").split())
+    got, memory, seconds, said = measured(
+        tmp_path, *command.removesuffix(" flightlog.toml").split()
+    )
 
     assert (got, "Traceback" in said, why in said) == (code, False, True), said
     assert (memory <= MEMORY_MB_MAX, seconds <= CPU_S_MAX) == (True, True), (memory, seconds)
@@ -68,7 +76,9 @@ def test_zip_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path, unit
     with zipfile.ZipFile(tmp_path / "export.zip", "w", zipfile.ZIP_DEFLATED) as box:
         box.writestr("conversations.json", b'[{"a": "' + unit * (20_000_000 // len(unit)))
 
-    code, memory, seconds, said = measured(tmp_path, "retro", "analyze", str(tmp_path / "export.zip"))
+    code, memory, seconds, said = measured(
+        tmp_path, "retro", "analyze", str(tmp_path / "export.zip")
+    )
 
     assert (code, "50 times its size" in said) == (3, True), said
     assert (memory <= MEMORY_MB_MAX, seconds <= CPU_S_MAX) == (True, True), (memory, seconds)

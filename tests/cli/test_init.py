@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from real_agent import VERSIONS, agent_program
+from support.real_agent import VERSIONS, agent_program
 
 FLIGHTLOG = [sys.executable, "-m", "flightlog"]
 
@@ -24,7 +24,12 @@ def machine(tmp_path):
 
 def init(machine, *arguments, **more):
     return subprocess.run(
-        [*FLIGHTLOG, "init", *arguments], env=machine, capture_output=True, text=True, check=False, **more
+        [*FLIGHTLOG, "init", *arguments],
+        env=machine,
+        capture_output=True,
+        text=True,
+        check=False,
+        **more,
     )
 
 
@@ -64,7 +69,11 @@ def test_a_dry_run_shows_and_writes_nothing(machine):
 def test_json_tells_the_change(machine):
     told = json.loads(init(machine, "--json", "--yes").stdout)
 
-    assert (told["written"], told["needed"], told["settings"]) == (True, True, str(settings(machine)))
+    assert (told["written"], told["needed"], told["settings"]) == (
+        True,
+        True,
+        str(settings(machine)),
+    )
     again = json.loads(init(machine, "--json", "--yes").stdout)
     assert (again["written"], again["needed"], again["backup"]) == (False, False, None)
 
@@ -94,13 +103,17 @@ def test_another_config_directory_is_honoured(machine, tmp_path):
     assert (tmp_path / "config" / "settings.json").exists()
 
 
-@pytest.mark.parametrize(("versions", "count"), [(("1.0.128",), 9), (("1.0.128", "2.1.325"), 8), ((), 8)])
+@pytest.mark.parametrize(
+    ("versions", "count"), [(("1.0.128",), 9), (("1.0.128", "2.1.325"), 8), ((), 8)]
+)
 def test_only_events_every_client_here_knows_are_registered(machine, tmp_path, versions, count):
     (tmp_path / "bin" / "claude").unlink()
     for version in versions:
         (tmp_path / version).mkdir()
         (tmp_path / version / "claude").symlink_to(agent_program(version))
-    path = os.pathsep.join([*(str(tmp_path / version) for version in versions), str(Path(sys.executable).parent)])
+    path = os.pathsep.join(
+        [*(str(tmp_path / version) for version in versions), str(Path(sys.executable).parent)]
+    )
 
     init(machine | {"PATH": f"{path}:/usr/bin:/bin"}, "--yes")
 

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from cli_runs import FLIGHTLOG, environment, within
 from flightlog.live.cleanup import LOG_BYTES_MAX, clean_up, log_line
 from flightlog.live.collector import LOCK
 from flightlog.live.state_file import runtime_state
-from live_files import MINUTE_MS, Desk, session_id
+from support.cli_runs import FLIGHTLOG, environment, within
+from support.live_files import MINUTE_MS, Desk, session_id
 
 ONE = session_id(1)
 
@@ -22,7 +22,9 @@ def desk(tmp_path):
     made = Desk(tmp_path, now)
     made.home = made.config / "home"
     made.responses(ONE, (now - 2 * MINUTE_MS, 10_000, 100))
-    made.tell(ONE, now - MINUTE_MS, account="oauth-aaaa", cost={"total_cost_usd": 0.07}, version="2.1.325")
+    made.tell(
+        ONE, now - MINUTE_MS, account="oauth-aaaa", cost={"total_cost_usd": 0.07}, version="2.1.325"
+    )
     return made
 
 
@@ -31,7 +33,11 @@ def test_status_shows_the_board_then_the_recording_and_as_json_both(desk):
     as_json = json.loads(within(desk.config, "status", "--json").out)
 
     assert told.code == 0
-    assert told.out.index("PROFILE") < told.out.index("SESSION") < told.out.index("1 session in the agent's files")
+    assert (
+        told.out.index("PROFILE")
+        < told.out.index("SESSION")
+        < told.out.index("1 session in the agent's files")
+    )
     assert "Hooks missing" in told.out
     assert as_json["live"][0]["state"]["sessions"][0]["sessionId"] == ONE
     assert as_json["sessions_live"] == 1
@@ -57,8 +63,14 @@ def test_a_label_is_given_shown_and_kept(desk):
     within(desk.config, "status")
 
     dry = within(desk.config, "live", "label", "default", "Work", "--dry-run")
-    assert ("not written" in dry.out, "label: Primary Account" in desk.yaml.read_text()) == (True, True)
-    assert within(desk.config, "live", "label", "default", "Work").out == "default: Primary Account -> Work\n"
+    assert ("not written" in dry.out, "label: Primary Account" in desk.yaml.read_text()) == (
+        True,
+        True,
+    )
+    assert (
+        within(desk.config, "live", "label", "default", "Work").out
+        == "default: Primary Account -> Work\n"
+    )
 
     assert "label: Work" in desk.yaml.read_text()
     assert "Work" in within(desk.config, "live", "profiles").out
@@ -69,7 +81,9 @@ def test_a_label_is_given_shown_and_kept(desk):
 
 def test_a_swap_by_hand_splits_the_cost_and_without_words_it_advises(desk):
     within(desk.config, "status")
-    text = desk.yaml.read_text().replace("authProfiles:\n", "authProfiles:\n  - profileId: work\n    label: Work\n")
+    text = desk.yaml.read_text().replace(
+        "authProfiles:\n", "authProfiles:\n  - profileId: work\n    label: Work\n"
+    )
     desk.yaml.write_text(text)
 
     assert "no switch needed" in within(desk.config, "live", "swap").out
@@ -78,7 +92,9 @@ def test_a_swap_by_hand_splits_the_cost_and_without_words_it_advises(desk):
     done = within(desk.config, "live", "swap", ONE[:8], "work", "--json")
     assert json.loads(done.out)["profile"] == "work"
 
-    session = json.loads(within(desk.config, "status", "--json").out)["live"][0]["state"]["sessions"][0]
+    session = json.loads(within(desk.config, "status", "--json").out)["live"][0]["state"][
+        "sessions"
+    ][0]
     assert [swap["authProfile"] for swap in session["swaps"]] == ["default", "work"]
 
 
@@ -89,7 +105,10 @@ def test_state_reads_the_file_and_says_where_it_is_broken(desk):
 
     bad = within(desk.config, "live", "state")
 
-    assert (good.code, json.loads(good.out)[0]["state"]["authProfiles"][0]["profileId"]) == (0, "default")
+    assert (good.code, json.loads(good.out)[0]["state"]["authProfiles"][0]["profileId"]) == (
+        0,
+        "default",
+    )
     assert bad.code == 3
     assert "left unchanged: line " in bad.err
 
@@ -120,7 +139,9 @@ def test_pages_and_marks_of_sessions_long_gone_go_and_others_stay(tmp_path):
 
 
 def test_the_log_is_cut_to_its_last_lines(tmp_path):
-    (tmp_path / "daemon.log").write_text("x" * 99 + "\n" * 1 + ("y" * 99 + "\n") * (LOG_BYTES_MAX // 100))
+    (tmp_path / "daemon.log").write_text(
+        "x" * 99 + "\n" * 1 + ("y" * 99 + "\n") * (LOG_BYTES_MAX // 100)
+    )
 
     log_line(tmp_path, "last\nword")
 
@@ -131,8 +152,12 @@ def test_the_log_is_cut_to_its_last_lines(tmp_path):
 def test_the_status_line_of_a_payload_on_stdin(desk):
     import subprocess
 
-    payload = json.dumps({"model": {"display_name": "Opus"}, "cost": {"total_cost_usd": 3}}).encode()
+    payload = json.dumps(
+        {"model": {"display_name": "Opus"}, "cost": {"total_cost_usd": 3}}
+    ).encode()
     words = [FLIGHTLOG, "live", "statusline", "--width", "60", "--template", "{cost} by {model}"]
-    done = subprocess.run(words, input=payload, env=environment(desk.config), capture_output=True, check=True)
+    done = subprocess.run(
+        words, input=payload, env=environment(desk.config), capture_output=True, check=True
+    )
 
     assert done.stdout == b"$3.00 by Opus\n"

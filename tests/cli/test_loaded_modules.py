@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from cli_runs import environment
-from recordings import config_dir
+from support.cli_runs import environment
+from support.recordings import config_dir
 
 LOADED = """
 import sys
@@ -52,7 +52,15 @@ SLOW = {
     *("random", "subprocess", "tempfile", "zoneinfo"),
 }
 # Names that Python's own start-up may load before us, by how it was installed.
-STARTUP = {"__main__", "__mp_main__", "_distutils_hack", "a1_coverage", "coverage", "sitecustomize", "usercustomize"}
+STARTUP = {
+    "__main__",
+    "__mp_main__",
+    "_distutils_hack",
+    "a1_coverage",
+    "coverage",
+    "sitecustomize",
+    "usercustomize",
+}
 
 
 def load(config, *arguments):

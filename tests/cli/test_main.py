@@ -8,11 +8,19 @@ from pathlib import Path
 import click
 import pytest
 
-from cli_runs import FLIGHTLOG, environment, flightlog, within
 from flightlog.cli.main import COMMANDS, EXIT_CODES, cli, run_command
-from flightlog.model.errors import EXTRAS, Conflict, Invalid, Misconfigured, NotFound, Unavailable, Unreadable
-from recordings import config_dir
-from transcripts import SESSION, user, write
+from flightlog.model.errors import (
+    EXTRAS,
+    Conflict,
+    Invalid,
+    Misconfigured,
+    NotFound,
+    Unavailable,
+    Unreadable,
+)
+from support.cli_runs import FLIGHTLOG, environment, flightlog, within
+from support.recordings import config_dir
+from support.transcripts import SESSION, user, write
 
 
 def commands(group, *path):
@@ -64,7 +72,14 @@ def test_the_list_of_commands_says_what_the_commands_say():
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(NotFound, 1), (Invalid, 2), (Unreadable, 3), (Misconfigured, 4), (Unavailable, 69), (Conflict, 75)],
+    [
+        (NotFound, 1),
+        (Invalid, 2),
+        (Unreadable, 3),
+        (Misconfigured, 4),
+        (Unavailable, 69),
+        (Conflict, 75),
+    ],
 )
 def test_an_error_is_one_line_a_hint_and_its_exit_code(capsys, error, code):
     @click.command()
@@ -102,7 +117,9 @@ def test_what_cannot_be_understood_is_exit_code_2_without_a_traceback(arguments)
     assert "Traceback" not in ran.err
 
 
-@pytest.mark.parametrize("arguments", [("session", "list"), ("up",), ("doctor",), ("session", "usage")])
+@pytest.mark.parametrize(
+    "arguments", [("session", "list"), ("up",), ("doctor",), ("session", "usage")]
+)
 def test_a_relative_config_dir_is_refused_with_what_to_type(tmp_path, arguments):
     ran = within(tmp_path, *arguments, CLAUDE_CONFIG_DIR="here/claude")
 
@@ -119,7 +136,10 @@ def test_a_home_of_nobody_is_refused(tmp_path):
 
 
 def test_several_config_dirs_are_read_together(tmp_path):
-    one, two = write(tmp_path / "1", SESSION, user("one")), write(tmp_path / "2", "other", user("two"))
+    one, two = (
+        write(tmp_path / "1", SESSION, user("one")),
+        write(tmp_path / "2", "other", user("two")),
+    )
     both = f"{one.parents[2]}, {two.parents[2]}"
 
     told = json.loads(within(tmp_path, "session", "list", "--json", CLAUDE_CONFIG_DIR=both).out)
@@ -134,17 +154,24 @@ def test_the_home_directory_is_where_sessions_are_without_a_word(tmp_path):
     assert [each["title"] for each in json.loads(ran.out)] == ["at home"]
 
 
-@pytest.mark.parametrize("said", ["session list", "session show 2123f2df --full", "session usage", "--help"])
+@pytest.mark.parametrize(
+    "said", ["session list", "session show 2123f2df --full", "session usage", "--help"]
+)
 def test_a_reader_that_leaves_ends_the_command_quietly(tmp_path, said):
     root = config_dir(tmp_path, "2.1.325/multi-turn-tools")
     reader, writer = os.pipe()
     os.close(reader)
 
     command = [FLIGHTLOG, *said.split()]
-    ran = subprocess.run(command, env=environment(root), stdout=writer, stderr=subprocess.PIPE, check=False)
+    ran = subprocess.run(
+        command, env=environment(root), stdout=writer, stderr=subprocess.PIPE, check=False
+    )
     os.close(writer)
 
-    assert (ran.returncode, [line for line in ran.stderr.splitlines() if not line.startswith(b"prices:")]) == (0, [])
+    assert (
+        ran.returncode,
+        [line for line in ran.stderr.splitlines() if not line.startswith(b"prices:")],
+    ) == (0, [])
 
 
 def test_an_output_that_cannot_hold_our_characters_is_no_failure(tmp_path):
@@ -166,7 +193,9 @@ def test_the_other_names_are_installed_beside_it():
 
 
 def test_python_dash_m_is_the_same_program():
-    ran = subprocess.run([sys.executable, "-m", "flightlog", "--version"], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-m", "flightlog", "--version"], capture_output=True, text=True, check=True
+    )
 
     assert ran.stdout.startswith("flightlog, version ")
 
@@ -178,7 +207,9 @@ def test_python_dash_m_is_the_same_program():
         ("stamina", "lab", ["lab", "resample-session", "x"]),
     ],
 )
-def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(tmp_path, missing, extra, words):
+def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(
+    tmp_path, missing, extra, words
+):
     code = f"import sys; sys.modules[{missing!r}] = None; from flightlog.cli import main; main()"
 
     ran = subprocess.run(

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from archive_maker import prompt, put, reply
-from cli_runs import flightlog
 from flightlog.model.errors import DEPTH_MAX
+from support.archive_maker import prompt, put, reply
+from support.cli_runs import flightlog
 
 SESSION = "11111111-2222-4333-8444-555555555555"
 COMMANDS = (
@@ -34,7 +34,12 @@ def nested(depth: int) -> str:
 
 def recorded(root, depth):
     """A session with a call, a result and an answer; the first two hold what is nested."""
-    call = reply("m1", 7, at=2, content=[{"type": "tool_use", "id": "t1", "name": "Bash", "input": {"x": "HERE"}}])
+    call = reply(
+        "m1",
+        7,
+        at=2,
+        content=[{"type": "tool_use", "id": "t1", "name": "Bash", "input": {"x": "HERE"}}],
+    )
     result = prompt([{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}], at=3)
     told = json.loads(result) | {"toolUseResult": "HERE"}
     lines = [call, json.dumps(told).encode() + b"\n"]

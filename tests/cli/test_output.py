@@ -18,7 +18,11 @@ print("rich" in sys.modules, file=sys.stderr)
 
 def print_piped(rows, **environ):
     ran = subprocess.run(
-        [sys.executable, "-c", PRINT, repr(rows)], env=environ, capture_output=True, encoding="utf-8", check=True
+        [sys.executable, "-c", PRINT, repr(rows)],
+        env=environ,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
     )
     return ran.stdout, ran.stderr.strip() == "True"
 

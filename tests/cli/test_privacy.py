@@ -53,7 +53,12 @@ def test_redact_is_a_filter(run):
 
 
 def test_redact_keeps_lines_of_json(run):
-    lines = [json.dumps({"text": ONE.text}), "not json " + ONE.text.replace("\n", " "), "", json.dumps({"n": 1})]
+    lines = [
+        json.dumps({"text": ONE.text}),
+        "not json " + ONE.text.replace("\n", " "),
+        "",
+        json.dumps({"n": 1}),
+    ]
 
     done = run("privacy", "redact", "--jsonl", given="\n".join(lines))
 
@@ -114,7 +119,9 @@ def test_redactor_knows_the_project_it_is_given_and_its_git_identity(tmp_path, m
     (project / "src").mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     subprocess.run(["git", "-C", str(project), "config", "user.name", "Mirabelle Plum"], check=True)
-    (project / ".env").write_text("DB_PASSWORD=tree-in-the-yard\nPORT=8080-8090\nMODE=blue-green-mode\nPIN=12345\n")
+    (project / ".env").write_text(
+        "DB_PASSWORD=tree-in-the-yard\nPORT=8080-8090\nMODE=blue-green-mode\nPIN=12345\n"
+    )
 
     clean = make_redactor(open_runtime(), project / "src").redact_string(
         "tree-in-the-yard 8080-8090 blue-green-mode 12345 by Mirabelle Plum"
@@ -175,7 +182,8 @@ def test_a_missing_file_is_told_with_the_next_step(run):
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("scan",), ("redact",), ("preview",), ("check",), ("rules",), ("key",), ("key", "import")]
+    "words",
+    [(), ("scan",), ("redact",), ("preview",), ("check",), ("rules",), ("key",), ("key", "import")],
 )
 def test_help_has_an_example(run, words):
     done = run("privacy", *words, "--help")
@@ -189,7 +197,10 @@ def test_trust_shows_what_it_allows_and_can_be_taken_back(run, tmp_path):
 
     asked = run("trust", "--json")
     assert asked.returncode == 1
-    assert json.loads(asked.stdout)["allows"] == {"dataset.track_words": True, "dataset.push": "origin"}
+    assert json.loads(asked.stdout)["allows"] == {
+        "dataset.track_words": True,
+        "dataset.push": "origin",
+    }
 
     assert run("trust", "--yes").returncode == 0
     assert run("trust").returncode == 0

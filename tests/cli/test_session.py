@@ -4,11 +4,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cli_runs import within
 from flightlog.cli.session import since_ms
 from flightlog.model.errors import Invalid
-from recordings import config_dir
-from transcripts import SESSION, assistant, user, write
+from support.cli_runs import within
+from support.recordings import config_dir
+from support.transcripts import SESSION, assistant, user, write
 
 TOKENS = {"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd"}
 OTHER = "11111111-2222-4222-8222-222222222222"
@@ -19,9 +19,19 @@ BERLIN = ZoneInfo("Europe/Berlin")
 @pytest.fixture
 def two(tmp_path):
     """Two sessions whose ids begin alike."""
-    write(tmp_path, SESSION, user("open the shop", 1), assistant("m1", 2, {"type": "text", "text": "open"}))
+    write(
+        tmp_path,
+        SESSION,
+        user("open the shop", 1),
+        assistant("m1", 2, {"type": "text", "text": "open"}),
+    )
     elsewhere = {"cwd": "/home/ada/bank"}
-    write(tmp_path, OTHER, user("close it", 1, uuid="x1", **elsewhere), assistant("m2", 8000, uuid="x2", **elsewhere))
+    write(
+        tmp_path,
+        OTHER,
+        user("close it", 1, uuid="x1", **elsewhere),
+        assistant("m2", 8000, uuid="x2", **elsewhere),
+    )
     return tmp_path
 
 
@@ -39,13 +49,22 @@ def test_usage_as_json_has_the_documented_keys(two, by):
     assert report["unrecorded"].keys() >= TOKENS
     assert report["rows"]
     assert all(row.keys() >= TOKENS and isinstance(row[by], str) for row in report["rows"])
-    assert sum(row["input_tokens"] for row in report["rows"]) == report["total"]["input_tokens"] == 20
-    assert sum(row["cost_usd"] for row in report["rows"]) == pytest.approx(report["total"]["cost_usd"])
+    assert (
+        sum(row["input_tokens"] for row in report["rows"]) == report["total"]["input_tokens"] == 20
+    )
+    assert sum(row["cost_usd"] for row in report["rows"]) == pytest.approx(
+        report["total"]["cost_usd"]
+    )
 
 
 def test_rows_carry_their_key(two):
     def keys(by):
-        return {row[by] for row in told(two, "session", "usage", "--json", "--by", by, "--timezone", "UTC")["rows"]}
+        return {
+            row[by]
+            for row in told(two, "session", "usage", "--json", "--by", by, "--timezone", "UTC")[
+                "rows"
+            ]
+        }
 
     assert keys("project") == {"/home/ada/shop", "/home/ada/bank"}
     assert keys("session") == {SESSION, OTHER}
@@ -83,9 +102,9 @@ def test_a_list_is_newest_first_and_says_what_it_left_out(two):
 
     assert "1 more: flightlog session list --limit 0" in ran.err
     assert len(told(two, "session", "list", "--json", "--limit", "0")) == 2
-    assert [each["project"] for each in told(two, "session", "list", "--json", "--project", "bank")] == [
-        "/home/ada/bank"
-    ]
+    assert [
+        each["project"] for each in told(two, "session", "list", "--json", "--project", "bank")
+    ] == ["/home/ada/bank"]
     assert within(two, "session", "list", "--limit", "-1").code == 2
 
 
@@ -100,7 +119,9 @@ def test_an_empty_machine_is_told_where_to_begin(tmp_path):
 
 def test_show_opens_a_session_a_turn_and_a_step(two):
     assert "open the shop" in within(two, "session", "show", SESSION).out
-    assert within(two, "session", "show", f"{SESSION[:10]}#1.1").out.startswith("#1.1  claude-opus-5-5")
+    assert within(two, "session", "show", f"{SESSION[:10]}#1.1").out.startswith(
+        "#1.1  claude-opus-5-5"
+    )
     assert told(two, "session", "show", f"{SESSION}#1.1", "--json")["message_id"] == "m1"
     assert told(two, "session", "show", f"{SESSION}#1", "--json")["number"] == 1
     assert told(two, "session", "show", SESSION, "--json")["id"] == SESSION
@@ -150,7 +171,9 @@ def test_an_export_is_the_same_on_stdout_and_in_a_file(two, form, tmp_path_facto
 def test_an_export_that_cannot_be_written_is_one_line(two, tmp_path):
     (tmp_path / "file").write_text("")
 
-    ran = within(two, "session", "export", SESSION, "--output", str(tmp_path / "file" / "session.md"))
+    ran = within(
+        two, "session", "export", SESSION, "--output", str(tmp_path / "file" / "session.md")
+    )
 
     assert ran.code in {2, 69}
     assert "Traceback" not in ran.err
@@ -160,7 +183,11 @@ def test_a_spilled_output_is_shown_in_full_only_from_beside_the_transcript(tmp_p
     call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "yes"}}
 
     def session(said):
-        result = {"type": "tool_result", "tool_use_id": "t1", "content": f"Full output saved to: {said}"}
+        result = {
+            "type": "tool_result",
+            "tool_use_id": "t1",
+            "content": f"Full output saved to: {said}",
+        }
         path = write(tmp_path, SESSION, user("x", 1), assistant("m1", 2, call), user([result], 3))
         (path.with_suffix("") / "tool-results").mkdir(parents=True, exist_ok=True)
         (path.with_suffix("") / "tool-results" / "b1.txt").write_text("the whole of it")
@@ -192,7 +219,9 @@ def test_since_is_a_date_here_or_how_long_ago(said, meant):
     assert datetime.fromtimestamp(meant / 1000, tz=UTC)
 
 
-@pytest.mark.parametrize("said", ["", "7", "d", "7 days", "-7d", "1e3d", "2026-13-01", "yesterday", "\x1b[31m"])
+@pytest.mark.parametrize(
+    "said", ["", "7", "d", "7 days", "-7d", "1e3d", "2026-13-01", "yesterday", "\x1b[31m"]
+)
 def test_a_time_nobody_can_read_is_refused(said):
     with pytest.raises(Invalid) as refusal:
         since_ms(said, NOW_MS, BERLIN)
@@ -203,7 +232,11 @@ def test_a_time_nobody_can_read_is_refused(said):
 
 def test_the_recordings_of_every_version_are_listed_and_counted(tmp_path):
     root = config_dir(
-        tmp_path, "1.0.128/subagent", "2.0.76/subagent", "2.1.100/subagent", "2.1.325/subagent-foreground"
+        tmp_path,
+        "1.0.128/subagent",
+        "2.0.76/subagent",
+        "2.1.100/subagent",
+        "2.1.325/subagent-foreground",
     )
 
     listed = told(root, "session", "list", "--json", "--limit", "0")
@@ -212,4 +245,7 @@ def test_the_recordings_of_every_version_are_listed_and_counted(tmp_path):
     assert {each["session"] for each in listed} == {row["session"] for row in counted["rows"]}
     for each in listed:
         (row,) = [row for row in counted["rows"] if row["session"] == each["session"]]
-        assert (row["output_tokens"], row["cost_usd"]) == (each["usage"]["output"], pytest.approx(each["cost"]["usd"]))
+        assert (row["output_tokens"], row["cost_usd"]) == (
+            each["usage"]["output"],
+            pytest.approx(each["cost"]["usd"]),
+        )

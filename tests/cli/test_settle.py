@@ -4,9 +4,9 @@ import json
 import os
 import shutil
 
-from cli_runs import within
 from flightlog.store.locks import exclusive_lock
-from recordings import config_dir
+from support.cli_runs import within
+from support.recordings import config_dir
 
 CASES = ("2.1.325/multi-turn-tools", "2.1.325/subagent-foreground")
 
@@ -49,7 +49,12 @@ def test_status_says_what_is_kept_and_what_is_not(tmp_path):
     shutil.rmtree(config / "projects")
 
     told = asked(config, "status")[1]
-    assert (told["sessions_kept"], told["only_kept"], told["not_kept"], told["sessions_live"]) == (2, 2, 0, 0)
+    assert (told["sessions_kept"], told["only_kept"], told["not_kept"], told["sessions_live"]) == (
+        2,
+        2,
+        0,
+        0,
+    )
     assert within(config, "session", "list", "--json").code == 0
     assert "2 sessions archived (2 deleted by the agent)" in within(config, "status").out
 

@@ -4,17 +4,22 @@ import json
 
 import pytest
 
-from cli_runs import within
 from flightlog.views.atif.document import read_trajectory
-from recordings import config_dir
-from transcripts import SESSION, assistant, user, write
+from support.cli_runs import within
+from support.recordings import config_dir
+from support.transcripts import SESSION, assistant, user, write
 
 SECRET = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
 
 
 @pytest.fixture
 def recorded(tmp_path):
-    return config_dir(tmp_path / "config", "2.1.325/single-turn", "2.1.325/subagent-foreground", "2.1.325/odd-outputs")
+    return config_dir(
+        tmp_path / "config",
+        "2.1.325/single-turn",
+        "2.1.325/subagent-foreground",
+        "2.1.325/odd-outputs",
+    )
 
 
 def test_a_session_of_one_file_is_printed(recorded):
@@ -28,13 +33,18 @@ def test_a_session_of_one_file_is_printed(recorded):
 def test_version_1_7_is_asked_for_by_name(recorded):
     ran = within(recorded, "session", "export", "dff270bc", "--atif-1.7")
 
-    assert read_trajectory(ran.out.encode()).trajectory_id == read_trajectory(ran.out.encode()).session_id
+    assert (
+        read_trajectory(ran.out.encode()).trajectory_id
+        == read_trajectory(ran.out.encode()).session_id
+    )
 
 
 @pytest.mark.parametrize(("session", "files"), [("7575a0bb", 2), ("594c6bc1", 2)])
 def test_subagents_and_pictures_want_a_directory(recorded, tmp_path, session, files):
     refused = within(recorded, "session", "export", session, "--atif")
-    ran = within(recorded, "session", "export", session, "--atif", "--output", str(tmp_path / "out"))
+    ran = within(
+        recorded, "session", "export", session, "--atif", "--output", str(tmp_path / "out")
+    )
 
     assert (refused.code, refused.out) == (2, "")
     assert "--output DIR" in refused.err
@@ -45,17 +55,33 @@ def test_subagents_and_pictures_want_a_directory(recorded, tmp_path, session, fi
 
 def test_a_file_is_not_taken_for_a_directory(recorded, tmp_path):
     (tmp_path / "out").write_text("mine")
-    ran = within(recorded, "session", "export", "7575a0bb", "--atif", "--output", str(tmp_path / "out"))
+    ran = within(
+        recorded, "session", "export", "7575a0bb", "--atif", "--output", str(tmp_path / "out")
+    )
 
     assert ran.code == 75
     assert (tmp_path / "out").read_text() == "mine"
 
 
 def test_a_redacted_trajectory_holds_neither_secrets_nor_pictures(recorded, tmp_path):
-    write(recorded, SESSION, user(f"use {SECRET}", 1), assistant("m1", 2, {"type": "text", "text": f"I use {SECRET}"}))
+    write(
+        recorded,
+        SESSION,
+        user(f"use {SECRET}", 1),
+        assistant("m1", 2, {"type": "text", "text": f"I use {SECRET}"}),
+    )
     plain = within(recorded, "session", "export", SESSION, "--atif")
     clean = within(recorded, "session", "export", SESSION, "--atif", "--redact")
-    within(recorded, "session", "export", "594c6bc1", "--atif", "--redact", "--output", str(tmp_path / "out"))
+    within(
+        recorded,
+        "session",
+        "export",
+        "594c6bc1",
+        "--atif",
+        "--redact",
+        "--output",
+        str(tmp_path / "out"),
+    )
 
     assert SECRET in plain.out
     assert SECRET not in clean.out

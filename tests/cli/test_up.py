@@ -4,10 +4,10 @@ import subprocess
 
 import pytest
 
-from cli_runs import FLIGHTLOG, environment, within
 from flightlog.archive.archive import Archive
-from recordings import CASES, config_dir
-from transcripts import SESSION, assistant, user, write
+from support.cli_runs import FLIGHTLOG, environment, within
+from support.recordings import CASES, config_dir
+from support.transcripts import SESSION, assistant, user, write
 
 
 def next_commands(out):
@@ -16,7 +16,9 @@ def next_commands(out):
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory):
-    return config_dir(tmp_path_factory.mktemp("all"), *(case for case in CASES if case.startswith("2.1.325")))
+    return config_dir(
+        tmp_path_factory.mktemp("all"), *(case for case in CASES if case.startswith("2.1.325"))
+    )
 
 
 def test_every_next_command_works(everything):
@@ -34,7 +36,9 @@ def test_the_figures_are_those_of_the_reports(everything):
     told = json.loads(within(everything, "up", "--json").out)
     report = json.loads(within(everything, "session", "usage", "--json", "--by", "session").out)
 
-    assert told["sessions"] == len(json.loads(within(everything, "session", "list", "--json", "--limit", "0").out))
+    assert told["sessions"] == len(
+        json.loads(within(everything, "session", "list", "--json", "--limit", "0").out)
+    )
     assert told["cost"]["usd"] == pytest.approx(report["total"]["cost_usd"])
     assert told["unrecorded_usd"] == pytest.approx(report["unrecorded"]["cost_usd"])
     assert told["sample"] is False
@@ -60,7 +64,8 @@ def test_sessions_about_to_be_deleted_are_named_with_the_way_to_keep_them(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "body", ["", "[]", "nonsense", '{"cleanupPeriodDays":"x"}', '{"cleanupPeriodDays":-1}', "[" * 100_000]
+    "body",
+    ["", "[]", "nonsense", '{"cleanupPeriodDays":"x"}', '{"cleanupPeriodDays":-1}', "[" * 100_000],
 )
 def test_broken_settings_of_the_agent_mean_its_default(tmp_path, body):
     write(tmp_path, SESSION, user("x", 1))

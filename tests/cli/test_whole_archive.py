@@ -6,10 +6,10 @@ import os
 import pyarrow.parquet
 import pytest
 
-from cli_runs import environment, flightlog
-from cluster import cluster
-from recordings import CASES, config_dir
-from transcripts import assistant, user, write
+from support.cli_runs import environment, flightlog
+from support.cluster import cluster
+from support.recordings import CASES, config_dir
+from support.transcripts import assistant, user, write
 
 SECRET = "sk-" + "ant-" + "api03-" + "Zq9" * 31 + "-AA"
 
@@ -17,12 +17,18 @@ SECRET = "sk-" + "ant-" + "api03-" + "Zq9" * 31 + "-AA"
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
     where = config_dir(tmp_path_factory.mktemp("archive"), *CASES[:6])
-    write(where, "22222222-2222-4222-8222-222222222222", user(f"my key is {SECRET}"), assistant("m1"))
+    write(
+        where, "22222222-2222-4222-8222-222222222222", user(f"my key is {SECRET}"), assistant("m1")
+    )
     return where
 
 
 def files(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def sessions(archive):
@@ -44,9 +50,24 @@ def test_every_session_is_written_as_a_trajectory_that_is_sound(archive, tmp_pat
 
 def test_every_session_is_rows_of_three_tables_by_agent_and_day(archive, tmp_path):
     out = tmp_path / "rows"
-    ran = flightlog(archive, "session", "export", "--all", "--format", "parquet", "--output", str(out), "--redact")
-    again = flightlog(archive, "session", "export", "--all", "--format", "parquet", "--output", str(out))
-    tables = {name: pyarrow.parquet.read_table(out / name).to_pylist() for name in ("sessions", "steps", "tool_calls")}
+    ran = flightlog(
+        archive,
+        "session",
+        "export",
+        "--all",
+        "--format",
+        "parquet",
+        "--output",
+        str(out),
+        "--redact",
+    )
+    again = flightlog(
+        archive, "session", "export", "--all", "--format", "parquet", "--output", str(out)
+    )
+    tables = {
+        name: pyarrow.parquet.read_table(out / name).to_pylist()
+        for name in ("sessions", "steps", "tool_calls")
+    }
     listed = {each["session"]: each for each in sessions(archive)}
 
     assert ran.code == 0, ran.err
@@ -56,7 +77,9 @@ def test_every_session_is_rows_of_three_tables_by_agent_and_day(archive, tmp_pat
         steps = [each for each in tables["steps"] if each["session"] == row["session"]]
         assert row["steps"] == len(steps)
         assert row["output_tokens"] == sum(each["output_tokens"] for each in steps)
-        assert row["tool_calls"] == sum(each["session"] == row["session"] for each in tables["tool_calls"])
+        assert row["tool_calls"] == sum(
+            each["session"] == row["session"] for each in tables["tool_calls"]
+        )
     assert sum(row["tool_calls"] for row in tables["sessions"]) > 0
     assert again.code != 0, "rows would stand there twice"
     assert SECRET.encode() not in b"".join(files(out).values())
@@ -78,7 +101,17 @@ def test_a_cluster_writes_the_same_files(archive, tmp_path):
 
     with cluster(tmp_path, env) as machines:
         on = ("--on", machines.address)
-        ran = flightlog(archive, "session", "export", "--all", "--format", "parquet", "--output", str(there), *on)
+        ran = flightlog(
+            archive,
+            "session",
+            "export",
+            "--all",
+            "--format",
+            "parquet",
+            "--output",
+            str(there),
+            *on,
+        )
 
     assert ran.code == 0, ran.err
     assert files(there) == files(here)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dataset_ground import Ground
+from support.dataset_ground import Ground
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """Looking a dataset over: each thing that is wrong is named, and mending takes nothing away."""
 
-from dataset_ground import turn
 from flightlog.dataset.check import check_dataset, fix_dataset
 from flightlog.dataset.extract.extract import capture_session
 from flightlog.dataset.layout import write_shard
+from support.dataset_ground import turn
 
 SESSION = "13a84f73-1111-4111-8111-111111111111"
 TOKEN = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
@@ -50,7 +50,9 @@ def test_damage_is_copied_aside_and_the_sound_rows_stay(ground):
 def test_a_secret_in_a_row_is_found_masked_and_taken_out(ground):
     begun(ground)
     path = ground.place.pending_dir / "2026-11-02-other-0123456789ab.jsonl"
-    path.write_text('{"kind":"chat","id":"chat-z","uuid":"z","input":"use ' + TOKEN + '","rev":1}\n')
+    path.write_text(
+        '{"kind":"chat","id":"chat-z","uuid":"z","input":"use ' + TOKEN + '","rev":1}\n'
+    )
 
     (found,) = [one for one in check_dataset(ground.place) if one.kind == "secret"]
     assert TOKEN not in found.message
@@ -64,7 +66,14 @@ def test_a_secret_in_a_row_is_found_masked_and_taken_out(ground):
 def test_links_ids_schema_and_sizes_are_looked_at(ground):
     ground.on()
     rows = [
-        {"kind": "action", "id": "action-1", "timestamp": "t", "session_id": "s", "chat_id": "chat-nowhere", "rev": 1},
+        {
+            "kind": "action",
+            "id": "action-1",
+            "timestamp": "t",
+            "session_id": "s",
+            "chat_id": "chat-nowhere",
+            "rev": 1,
+        },
         {"kind": "update", "id": "u", "of": "chat:gone:", "field": "task", "value": 1, "rev": 1},
         {"kind": "chat", "id": "chat-1", "uuid": "a", "rev": 1},
         {"kind": "chat", "id": "chat-1", "uuid": "b", "rev": 1},
@@ -77,6 +86,8 @@ def test_links_ids_schema_and_sizes_are_looked_at(ground):
 
 def test_base_files_that_a_merge_changed_are_worth_a_note(ground):
     begun(ground)
-    (ground.place.tracked_dir / "chats.jsonl").write_text('{"kind":"chat","id":"c","uuid":"u","rev":1}\n')
+    (ground.place.tracked_dir / "chats.jsonl").write_text(
+        '{"kind":"chat","id":"c","uuid":"u","rev":1}\n'
+    )
 
     assert ("generation", True) in whats(ground)

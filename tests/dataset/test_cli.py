@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import hooking
-from cli_runs import Ran, environment
-from dataset_ground import turn
 from flightlog.setup import install
+from support import hooking
+from support.cli_runs import Ran, environment
+from support.dataset_ground import turn
 
 SESSION = "13a84f73-1111-4111-8111-111111111111"
 BIN = Path(sys.executable).parent
@@ -63,9 +63,13 @@ def test_settle_captures_where_rows_are_collected_and_nowhere_else(ground):
     off = json.loads(run(ground, "settle", SESSION, "--json").out)["dataset_rows"]
     assert not (ground.top / ".git-ml").exists()
     ground.on()
-    switched_off = json.loads(run(ground, "settle", SESSION, "--json", ML_COLLECTION_ENABLED="0").out)["dataset_rows"]
+    switched_off = json.loads(
+        run(ground, "settle", SESSION, "--json", ML_COLLECTION_ENABLED="0").out
+    )["dataset_rows"]
 
-    on, again = (json.loads(run(ground, "settle", SESSION, "--json").out)["dataset_rows"] for _ in range(2))
+    on, again = (
+        json.loads(run(ground, "settle", SESSION, "--json").out)["dataset_rows"] for _ in range(2)
+    )
 
     assert (off, switched_off, on, again) == (0, 0, 3, 0)
     assert len(ground.rows("chat")) == 1
@@ -77,7 +81,10 @@ def test_status_and_doctor_speak_of_the_rows_here(ground):
 
     assert "not backed up yet" in run(ground, "status").out
     assert "not backed up yet" in run(ground, "dataset", "status").out
-    told = [json.loads(run(ground, *words, "--json").out) for words in (("status",), ("dataset", "status"))]
+    told = [
+        json.loads(run(ground, *words, "--json").out)
+        for words in (("status",), ("dataset", "status"))
+    ]
     assert told[0]["dataset"]["shards_unsafe"] == told[1]["shards_unsafe"] == 2
     (ground.top / ".gitignore").write_text(".git-ml\n")
     assert "git ignores the training rows" in run(ground, "doctor").out
@@ -87,7 +94,13 @@ def test_stats_compact_judge_forget_retain_and_export_in_a_row(ground, tmp_path)
     ground.write(SESSION, *turn(1, "zebra"), *turn(2))
     run(ground, "dataset", "session", "sync-to-jsonl", "--compact", program="flightlog")
     told = json.loads(run(ground, "stats", "--json", program="ml-data-collector").out)
-    assert told["counts"] == {"sessions": 1, "chats": 2, "actions": 0, "commits": 1, "orchestration": 0}
+    assert told["counts"] == {
+        "sessions": 1,
+        "chats": 2,
+        "actions": 0,
+        "commits": 1,
+        "orchestration": 0,
+    }
     assert (told["pending"], told["milestones"]["file_prediction"]["percent"]) == (0, 0.2)
     chat = ground.rows("chat")[0]["id"]
 
@@ -100,7 +113,9 @@ def test_stats_compact_judge_forget_retain_and_export_in_a_row(ground, tmp_path)
     assert len(ground.rows("chat")) == 1
     run(ground, "dataset", "session", "sync-to-jsonl")
     assert len(ground.rows("chat")) == 1
-    assert run(ground, "dataset", "retain", "--dry-run", FLIGHTLOG_DATASET_KEEP_DAYS="99999").out == ""
+    assert (
+        run(ground, "dataset", "retain", "--dry-run", FLIGHTLOG_DATASET_KEEP_DAYS="99999").out == ""
+    )
     due = run(ground, "dataset", "retain", "--dry-run", "--json", FLIGHTLOG_DATASET_KEEP_DAYS="1")
     done = run(ground, "dataset", "retain", "--yes", "--json", FLIGHTLOG_DATASET_KEEP_DAYS="1")
     assert due.out == done.out
@@ -145,7 +160,9 @@ def cloned(ground):
     """A clone that ships training rows and settings that want words and a push."""
     (ground.top / ".git-ml/tracked/pending").mkdir(parents=True, exist_ok=True)
     (ground.top / ".git-ml/tracked/pending/.gitkeep").touch()
-    (ground.top / "flightlog.toml").write_text('[dataset]\ntrack_words = true\npush = true\nremote = "../evil.git"\n')
+    (ground.top / "flightlog.toml").write_text(
+        '[dataset]\ntrack_words = true\npush = true\nremote = "../evil.git"\n'
+    )
     ground.write(SESSION, *turn(1, "zebra"))
     return ground
 
@@ -157,7 +174,13 @@ def settled(ground, **more):
 
 @pytest.mark.parametrize(
     ("said", "rows", "words"),
-    [("", 0, None), ("rows", 3, None), ("words", 3, "zebra"), ("push", 3, None), (" words , push", 3, "zebra")],
+    [
+        ("", 0, None),
+        ("rows", 3, None),
+        ("words", 3, "zebra"),
+        ("push", 3, None),
+        (" words , push", 3, "zebra"),
+    ],
 )
 def test_clone_gets_rows_only_as_the_environment_allows(ground, said, rows, words):
     report, _ = settled(cloned(ground), FLIGHTLOG_TRUST=said)
@@ -171,7 +194,9 @@ def test_clone_gets_rows_only_as_the_environment_allows(ground, said, rows, word
 
 
 def test_own_settings_alone_put_no_words_into_a_clone(ground):
-    report, _ = settled(cloned(ground), FLIGHTLOG_TRUST="rows", FLIGHTLOG_DATASET_TRACK_WORDS="true")
+    report, _ = settled(
+        cloned(ground), FLIGHTLOG_TRUST="rows", FLIGHTLOG_DATASET_TRACK_WORDS="true"
+    )
 
     assert report["dataset_rows"] == 3
     assert ground.rows("chat")[0]["input"] is None
@@ -179,7 +204,8 @@ def test_own_settings_alone_put_no_words_into_a_clone(ground):
 
 def test_unknown_word_in_the_environment_is_named_and_allows_nothing(ground):
     settle, asked = (
-        run(cloned(ground), *words, FLIGHTLOG_TRUST="rows,everything") for words in (("settle", SESSION), ("trust",))
+        run(cloned(ground), *words, FLIGHTLOG_TRUST="rows,everything")
+        for words in (("settle", SESSION), ("trust",))
     )
 
     assert (settle.code, asked.code, ground.rows("chat")) == (4, 4, [])

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataset_ground import Ground
 from flightlog.dataset.compact import compact_dataset, is_generation, merge_base_files
 from flightlog.dataset.layout import DatasetDirs, prepare_dataset, write_shard
 from flightlog.dataset.reader import read_dataset
@@ -16,7 +15,8 @@ from flightlog.dataset.tombstones import make_tombstone
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.redactor import Redactor
 from flightlog.store.git.repository import Repository
-from strace_points import kill_everywhere
+from support.dataset_ground import Ground
+from support.strace_points import kill_everywhere
 
 
 def chat(name, rev=1, **more):
@@ -46,11 +46,18 @@ def test_shards_go_into_the_base_files_and_readers_see_the_same(ground):
     done = compacted(ground)
 
     assert ground.shards == []
-    assert (done.target, done.shards, done.rows, done.superseded_rows) == ("base", 2, {"chat": 2, "session": 1}, 1)
+    assert (done.target, done.shards, done.rows, done.superseded_rows) == (
+        "base",
+        2,
+        {"chat": 2, "session": 1},
+        1,
+    )
     assert ground.book.rows == before
     assert [row["output"] for row in ground.rows("chat")] == ["xx", "x"]
     assert is_generation(ground.place)
-    assert done.bytes_after == sum(len(body) for name, body in base(ground).items() if name != "generation.jsonl")
+    assert done.bytes_after == sum(
+        len(body) for name, body in base(ground).items() if name != "generation.jsonl"
+    )
 
 
 def test_a_dry_run_says_the_same_and_does_nothing(ground):
@@ -164,7 +171,9 @@ def test_the_merge_driver_keeps_every_row_once():
     ours = b'{"id":"b","rev":1}\n{"id":"a","rev":2}\n<<<<<<< x\n'
     theirs = b'{"id":"a","rev":1}\n{"id":"c","rev":1}\n'
 
-    assert merge_base_files("chats.jsonl", [ours, theirs]) == merge_base_files("chats.jsonl", [theirs, ours])
+    assert merge_base_files("chats.jsonl", [ours, theirs]) == merge_base_files(
+        "chats.jsonl", [theirs, ours]
+    )
     assert (
         merge_base_files("chats.jsonl", [ours, theirs])
         == b'{"id":"a","rev":2}\n{"id":"b","rev":1}\n{"id":"c","rev":1}\n'

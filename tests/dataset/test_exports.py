@@ -11,7 +11,6 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dataset_ground import turn
 from flightlog.dataset.exports import count_redactions, export_dataset
 from flightlog.dataset.extract.commits import judgment_rows
 from flightlog.dataset.extract.consent import permitted_rows, values_of
@@ -21,7 +20,8 @@ from flightlog.dataset.stats import token_counts
 from flightlog.model.errors import Invalid, Unavailable
 from flightlog.model.usage import Breakdown
 from flightlog.views.session.timeline import all_steps
-from recordings import CASES, config_dir
+from support.dataset_ground import turn
+from support.recordings import CASES, config_dir
 
 SESSION = "13a84f73-1111-4111-8111-111111111111"
 
@@ -29,10 +29,12 @@ SESSION = "13a84f73-1111-4111-8111-111111111111"
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory):
     """Every session real agents wrote, as rows of one repository."""
-    from dataset_ground import Ground
+    from support.dataset_ground import Ground
 
     ground = Ground(tmp_path_factory.mktemp("exports")).on()
-    ground.config = config_dir(ground.root / "config", *[case for case in CASES if case.startswith("2.1.325/")])
+    ground.config = config_dir(
+        ground.root / "config", *[case for case in CASES if case.startswith("2.1.325/")]
+    )
     kit = ground.kit()
     sync_dataset(kit, kit.archive.recordings.values())
     return ground, kit.archive
@@ -43,8 +45,15 @@ def test_rows_are_as_many_as_the_archive_tells_and_tokens_are_its_sum(everything
     told = list(archive.iter_sessions())
     usage = archive.usage_report(Breakdown.SESSION, UTC).total.usage
 
-    calls = [(session.id, call.id) for session in told for step in all_steps(session) for call in step.tool_calls]
-    assert ground.book.count_rows()["session"] == sum(bool(session.turns or session.subagents) for session in told)
+    calls = [
+        (session.id, call.id)
+        for session in told
+        for step in all_steps(session)
+        for call in step.tool_calls
+    ]
+    assert ground.book.count_rows()["session"] == sum(
+        bool(session.turns or session.subagents) for session in told
+    )
     assert ground.book.count_rows()["chat"] == sum(len(session.turns) for session in told)
     assert ground.book.count_rows()["action"] == len(set(calls))
     assert token_counts(ground.book) == {
@@ -62,10 +71,14 @@ def test_duckdb_reads_the_parquet_by_agent_and_day(everything, tmp_path):
         return duckdb.sql(question).fetchall()
 
     files = f"read_parquet('{tmp_path}/rows/chats/*/*/*.parquet', hive_partitioning=true)"
-    assert asked(f"select count(*), count(distinct id || uuid) from {files}") == [(made["chats"],) * 2]
+    assert asked(f"select count(*), count(distinct id || uuid) from {files}") == [
+        (made["chats"],) * 2
+    ]
     assert asked(f"select distinct agent from {files}") == [("claude-code",)]
     responses = f"read_parquet('{tmp_path}/rows/responses/*/*/*.parquet', hive_partitioning=true)"
-    sums = asked(f"select sum(input_tokens), sum(output_tokens), sum(cache_read_tokens) from {responses}")
+    sums = asked(
+        f"select sum(input_tokens), sum(output_tokens), sum(cache_read_tokens) from {responses}"
+    )
     assert sums == [(usage.input, usage.output, usage.cache_read)]
 
 
@@ -81,7 +94,12 @@ for name in ("chats", "sessions", "actions", "commits", "orchestration", "respon
 told["first"] = datasets.load_dataset(sys.argv[1], split="train")[0]["words"]
 print(json.dumps(told))
 """
-    home = {"HOME": str(tmp_path), "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "1", "PATH": os.environ["PATH"]}
+    home = {
+        "HOME": str(tmp_path),
+        "HF_HOME": str(tmp_path / "hf"),
+        "HF_HUB_OFFLINE": "1",
+        "PATH": os.environ["PATH"],
+    }
     ran = subprocess.run([sys.executable, "-c", program, str(tmp_path / "rows")], env=home, capture_output=True,
                          check=False, timeout=120)  # fmt: skip
 
@@ -89,7 +107,10 @@ print(json.dumps(told))
     told = json.loads(ran.stdout)
     assert {name: told[name] for name in made} == made
     assert told["first"] == "redacted"
-    assert json.loads((tmp_path / "rows" / "redaction_report.json").read_text())["chats"] == made["chats"]
+    assert (
+        json.loads((tmp_path / "rows" / "redaction_report.json").read_text())["chats"]
+        == made["chats"]
+    )
 
 
 def test_a_table_without_rows_is_not_offered_to_hugging_face(ground, tmp_path):
@@ -103,8 +124,14 @@ def test_a_table_without_rows_is_not_offered_to_hugging_face(ground, tmp_path):
     made = export_dataset(ground.book, "huggingface", tmp_path / "rows")
 
     offered = (tmp_path / "rows" / "README.md").read_text().split("---")[1]
-    assert (made["orchestration"], "orchestration" in offered, "chats" in offered) == (0, False, True)
-    assert sorted(path.name.split("-")[0] for path in stale.parent.iterdir()) == sorted(k for k, n in made.items() if n)
+    assert (made["orchestration"], "orchestration" in offered, "chats" in offered) == (
+        0,
+        False,
+        True,
+    )
+    assert sorted(path.name.split("-")[0] for path in stale.parent.iterdir()) == sorted(
+        k for k, n in made.items() if n
+    )
 
 
 def test_a_place_that_cannot_be_written_is_said_with_what_to_do(ground, tmp_path):
@@ -121,7 +148,9 @@ def test_csv_and_jsonl_hold_every_row(everything, tmp_path):
     lines = export_dataset(ground.book, "jsonl", tmp_path / "rows.jsonl")
 
     with (tmp_path / "csv" / "chats.csv").open(newline="") as file:
-        assert len(list(csv.DictReader(file))) == made["chats.csv"] == ground.book.count_rows()["chat"]
+        assert (
+            len(list(csv.DictReader(file))) == made["chats.csv"] == ground.book.count_rows()["chat"]
+        )
     read = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert len(read) == lines["rows.jsonl"] == sum(ground.book.count_rows().values())
 
@@ -148,7 +177,9 @@ def test_examples_leave_out_what_was_rated_bad_and_pairs_prefer_what_was_not(gro
     export_dataset(ground.book, "sft", tmp_path / "sft.jsonl")
     export_dataset(ground.book, "preferences", tmp_path / "pairs.jsonl")
 
-    said = [json.loads(line)["messages"] for line in (tmp_path / "sft.jsonl").read_text().splitlines()]
+    said = [
+        json.loads(line)["messages"] for line in (tmp_path / "sft.jsonl").read_text().splitlines()
+    ]
     assert sorted(each[1]["content"] for each in said) == ["fine", "quickly"]
     (pair,) = [json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
     assert (pair["prompt"], pair["chosen"], pair["rejected"]) == ("Sort it.", "quickly", "badly")

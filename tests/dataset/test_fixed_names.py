@@ -9,11 +9,11 @@ import subprocess
 
 import pytest
 
-from dataset_ground import Ground
-from dataset_histories import RECORDS, environment
 from flightlog.dataset.compact import compact_and_commit, compact_dataset
 from flightlog.dataset.layout import write_shard
 from flightlog.model.errors import Conflict
+from support.dataset_ground import Ground
+from support.dataset_histories import RECORDS, environment
 
 CHATS = ".git-ml/tracked/chats.jsonl"
 
@@ -33,7 +33,11 @@ class Rows(Ground):
 
     def tried(self, *words, cwd=None):
         return subprocess.run(
-            ["git", *words], cwd=cwd or self.top, env=environment(self.root), capture_output=True, check=False
+            ["git", *words],
+            cwd=cwd or self.top,
+            env=environment(self.root),
+            capture_output=True,
+            check=False,
         )
 
     def seen(self):
@@ -83,7 +87,9 @@ def test_many_at_once_are_refused_and_one_at_a_time_are_not(picked):
     assert b"octopus" in refused.stderr
     picked.git("reset", "-q", "--hard")
 
-    assert [picked.tried("merge", "-q", "--no-edit", name).returncode for name in ("other", "third")] == [0, 0]
+    assert [
+        picked.tried("merge", "-q", "--no-edit", name).returncode for name in ("other", "third")
+    ] == [0, 0]
     assert picked.seen() == ["chat-1", "chat-2"]
 
 
@@ -91,7 +97,9 @@ def test_a_server_without_attributes_refuses_it_by_files_of_fixed_names_alone(pi
     bare = tmp_path / "server.git"
     picked.git("clone", "-q", "--bare", str(picked.top), str(bare))
 
-    refused = picked.tried("merge-tree", "--write-tree", "--name-only", "--no-messages", "main", "other", cwd=bare)
+    refused = picked.tried(
+        "merge-tree", "--write-tree", "--name-only", "--no-messages", "main", "other", cwd=bare
+    )
 
     assert refused.returncode == 1
     named = refused.stdout.decode().split()[1:]
@@ -109,7 +117,9 @@ def test_the_beginning_can_be_taken_back_at_any_time_and_no_row_goes(picked):
     assert picked.seen() == ["chat-1", "chat-2"]
 
 
-def test_a_compaction_we_commit_is_neither_picked_nor_taken_back_and_a_rebase_leaves_it_out(tmp_path):
+def test_a_compaction_we_commit_is_neither_picked_nor_taken_back_and_a_rebase_leaves_it_out(
+    tmp_path,
+):
     ground = Rows(tmp_path)
     ground.git("branch", "other")
     ground.chat(1)

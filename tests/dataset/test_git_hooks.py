@@ -9,24 +9,29 @@ from pathlib import Path
 
 import pytest
 
-from cli_runs import environment
-from dataset_ground import turn
 from flightlog.app.runtime import open_runtime
 from flightlog.dataset import git_hooks
 from flightlog.dataset.state import is_off
-from waiting import until
+from support.cli_runs import environment
+from support.dataset_ground import turn
+from support.waiting import until
 
 SESSION = "13a84f73-1111-4111-8111-111111111111"
 PYTHON = Path(sys.executable)
 
 
 def env(ground, **more):
-    bin_first = {"PATH": f"{PYTHON.parent}:{os.environ['PATH']}", "FLIGHTLOG_HOME": str(ground.root / "home")}
+    bin_first = {
+        "PATH": f"{PYTHON.parent}:{os.environ['PATH']}",
+        "FLIGHTLOG_HOME": str(ground.root / "home"),
+    }
     return environment(ground.config, **bin_first, **more) | {"GIT_CONFIG_GLOBAL": os.devnull}
 
 
 def run(ground, *words, **more):
-    return subprocess.run(words, cwd=ground.top, env=env(ground, **more), capture_output=True, check=False, timeout=60)
+    return subprocess.run(
+        words, cwd=ground.top, env=env(ground, **more), capture_output=True, check=False, timeout=60
+    )
 
 
 def flightlog(ground, *words, **more):
@@ -37,7 +42,12 @@ def flightlog(ground, *words, **more):
 
 def commit(ground, name):
     (ground.top / name).write_text(name)
-    who = {"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x@e", "GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x@e"}
+    who = {
+        "GIT_AUTHOR_NAME": "x",
+        "GIT_AUTHOR_EMAIL": "x@e",
+        "GIT_COMMITTER_NAME": "x",
+        "GIT_COMMITTER_EMAIL": "x@e",
+    }
     assert run(ground, "git", "add", name).returncode == 0
     began = time.perf_counter()
     assert run(ground, "git", "commit", "-q", "-m", name, **who).returncode == 0
@@ -144,10 +154,21 @@ collector.append_to_tracked_jsonl("actions.jsonl", {{"id": "action-1", "timestam
 
     assert ran.returncode == 0, ran.stderr
     (chat,), (session,) = ground.rows("chat"), ground.rows("session")
-    assert (chat["id"], chat["tools"], chat["input"], chat["input_chars"]) == (entry["id"], ["Read", "Edit"], None, 3)
-    assert (session["id"], session["summary"], session["summary_chars"]) == ("2025-12-16_13a84f73", None, 9)
+    assert (chat["id"], chat["tools"], chat["input"], chat["input_chars"]) == (
+        entry["id"],
+        ["Read", "Edit"],
+        None,
+        3,
+    )
+    assert (session["id"], session["summary"], session["summary_chars"]) == (
+        "2025-12-16_13a84f73",
+        None,
+        9,
+    )
     assert len(ground.shards) == 3
-    assert (ground.place.root / "chats/2025-12-16" / f"{entry['id']}.json").exists() is (name == "save_chat_entry")
+    assert (ground.place.root / "chats/2025-12-16" / f"{entry['id']}.json").exists() is (
+        name == "save_chat_entry"
+    )
 
 
 WRITERS = """

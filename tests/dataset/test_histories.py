@@ -2,7 +2,7 @@
 
 import pytest
 
-from dataset_histories import History
+from support.dataset_histories import History
 
 STEPS = 30
 

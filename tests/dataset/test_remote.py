@@ -7,20 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from cli_runs import environment
-from dataset_ground import Ground
 from flightlog.dataset.layout import DatasetDirs, write_shard
 from flightlog.dataset.reader import read_dataset
 from flightlog.dataset.remote import measure_safety, pull_rows, push_shards
 from flightlog.dataset.state import writer_name
 from flightlog.model.errors import Unavailable
 from flightlog.store.git.repository import open_repository
+from support.cli_runs import environment
+from support.dataset_ground import Ground
 
 FLIGHTLOG = Path(sys.executable).with_name("flightlog")
 
 
 def chat(name):
-    return {"kind": "chat", "id": f"chat-{name}", "timestamp": "2026-11-02T12:00:00Z", "uuid": name, "rev": 5}
+    return {
+        "kind": "chat",
+        "id": f"chat-{name}",
+        "timestamp": "2026-11-02T12:00:00Z",
+        "uuid": name,
+        "rev": 5,
+    }
 
 
 def put(ground, name, rev=5):
@@ -43,7 +49,9 @@ def origin(ground):
 def clone_of(origin, root, name):
     made = Ground.__new__(Ground)
     made.root, made.top, made.config = root, root / name, root / "claude"
-    subprocess.run(["git", "clone", "-q", str(origin), str(made.top)], check=True, env={**environment(root)})
+    subprocess.run(
+        ["git", "clone", "-q", str(origin), str(made.top)], check=True, env={**environment(root)}
+    )
     made.place = DatasetDirs(open_repository(made.top))
     writer_name(made.place.state_dir, f"writer-{name}")
     return made
@@ -53,11 +61,19 @@ def test_a_push_touches_nothing_of_the_users_and_another_clone_gathers_it(ground
     (ground.top / "staged.txt").write_text("mine\n")
     ground.git("add", "staged.txt")
     put(ground, "a")
-    before = ground.git("status", "--porcelain"), ground.git("rev-parse", "HEAD"), ground.git("branch", "-a")
+    before = (
+        ground.git("status", "--porcelain"),
+        ground.git("rev-parse", "HEAD"),
+        ground.git("branch", "-a"),
+    )
 
     done = push_shards(ground.place, "origin", 1000)
 
-    assert (ground.git("status", "--porcelain"), ground.git("rev-parse", "HEAD"), ground.git("branch", "-a")) == before
+    assert (
+        ground.git("status", "--porcelain"),
+        ground.git("rev-parse", "HEAD"),
+        ground.git("branch", "-a"),
+    ) == before
     assert done.ref == "refs/flightlog/dataset/cafe0123"
     assert not list(ground.place.state_dir.glob("index-*"))
     other = clone_of(origin, tmp_path, "other")
@@ -66,7 +82,9 @@ def test_a_push_touches_nothing_of_the_users_and_another_clone_gathers_it(ground
     assert pull_rows(other.place, "origin", other.kit().redactor).rows == 0
 
 
-def test_what_was_pulled_does_not_stand_in_the_way_of_a_merge_that_brings_it_too(ground, origin, tmp_path):
+def test_what_was_pulled_does_not_stand_in_the_way_of_a_merge_that_brings_it_too(
+    ground, origin, tmp_path
+):
     put(ground, "a")
     push_shards(ground.place, "origin", 1000)
     one, two = (clone_of(origin, tmp_path, name) for name in ("one", "two"))
@@ -83,7 +101,10 @@ def test_what_was_pulled_does_not_stand_in_the_way_of_a_merge_that_brings_it_too
 def test_pushing_again_with_nothing_new_makes_no_commit(ground, origin):
     put(ground, "a")
 
-    assert push_shards(ground.place, "origin", 1).commit == push_shards(ground.place, "origin", 2).commit
+    assert (
+        push_shards(ground.place, "origin", 1).commit
+        == push_shards(ground.place, "origin", 2).commit
+    )
 
 
 @pytest.mark.slow
@@ -95,7 +116,9 @@ def test_eight_pushers_at_once_all_land_from_one_clone_and_from_eight(ground, or
 
     def run(each):
         words = [FLIGHTLOG, "dataset", "push", "--json"]
-        return subprocess.run(words, cwd=each.top, env=environment(tmp_path), capture_output=True, check=False)
+        return subprocess.run(
+            words, cwd=each.top, env=environment(tmp_path), capture_output=True, check=False
+        )
 
     with ThreadPoolExecutor(8) as pool:
         ran = list(pool.map(run, writers))

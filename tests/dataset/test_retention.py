@@ -16,7 +16,11 @@ def chat(name, at):
 
 def test_what_is_older_than_730_days_goes_and_stays_gone(ground):
     ground.on()
-    rows = [chat("old", "2023-01-01T00:00:00Z"), chat("new", "2026-10-01T00:00:00Z"), chat("undated", "")]
+    rows = [
+        chat("old", "2023-01-01T00:00:00Z"),
+        chat("new", "2026-10-01T00:00:00Z"),
+        chat("undated", ""),
+    ]
     shard = write_shard(ground.place, "s", rows, 0, ground.kit().redactor)
     body = shard.read_bytes()
 
@@ -29,5 +33,8 @@ def test_what_is_older_than_730_days_goes_and_stays_gone(ground):
     compact_dataset(ground.place, ground.kit().redactor, default="main")
     assert b"chat-old" not in (ground.place.tracked_dir / "chats.jsonl").read_bytes()
     shard.write_bytes(body)  # a merge brings the shard back
-    assert {row["uuid"] for row in read_dataset(ground.place.tracked_dir).rows_of_kind("chat")} == {"new", "undated"}
+    assert {row["uuid"] for row in read_dataset(ground.place.tracked_dir).rows_of_kind("chat")} == {
+        "new",
+        "undated",
+    }
     assert rows_due(ground.book, 730, NOW) == ()

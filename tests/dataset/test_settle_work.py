@@ -4,8 +4,8 @@ import json
 import subprocess
 import sys
 
-from cli_runs import environment
-from dataset_ground import turn
+from support.cli_runs import environment
+from support.dataset_ground import turn
 
 SESSION = "13a84f73-1111-4111-8111-111111111111"
 SETTLE = """
@@ -29,7 +29,9 @@ def settled(ground, turns, *before):
     home = {"FLIGHTLOG_HOME": str(ground.root / "home"), "GIT_CONFIG_GLOBAL": "/dev/null"}
     command = [*before, sys.executable, "-c", SETTLE, "settle", SESSION, "--json"]
     around = environment(ground.config, **home)
-    ran = subprocess.run(command, cwd=ground.top, env=around, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        command, cwd=ground.top, env=around, capture_output=True, text=True, check=True
+    )
     return json.loads(ran.stdout)["dataset_rows"], set(ran.stderr.split())
 
 

@@ -17,8 +17,23 @@ CHAT = {"kind": "chat", "id": "chat-1", "timestamp": "2026-11-02T12:00:00Z", "se
         "rev": 1}  # fmt: skip
 # Without a time no tombstone of the fixture removes it, so it makes a pair for preferences.
 WORSE = {**CHAT, "id": "chat-2", "timestamp": None, "output": "c", "rewound": True}
-STRANGE = (None, 5, -1.5, "x", [], {}, ["a", 1, None], {"a": None}, True, 10**30, "9999-99-99T99:99:99Z")
-FIELDS = [*sorted({name for kind in ROWS for name in kind.__struct_fields__} - {"id"}), "duration_seconds"]
+STRANGE = (
+    None,
+    5,
+    -1.5,
+    "x",
+    [],
+    {},
+    ["a", 1, None],
+    {"a": None},
+    True,
+    10**30,
+    "9999-99-99T99:99:99Z",
+)
+FIELDS = [
+    *sorted({name for kind in ROWS for name in kind.__struct_fields__} - {"id"}),
+    "duration_seconds",
+]
 
 
 @pytest.fixture
@@ -28,7 +43,10 @@ def hostile(ground):
     for kind in (*BASES, "generation", None, 5, ["x"]):
         rows.append({"kind": kind})
         rows += [{"kind": kind, "id": value} for value in STRANGE]
-        rows += [{"kind": kind, "id": f"w{n}", **dict.fromkeys(FIELDS, value)} for n, value in enumerate(STRANGE)]
+        rows += [
+            {"kind": kind, "id": f"w{n}", **dict.fromkeys(FIELDS, value)}
+            for n, value in enumerate(STRANGE)
+        ]
         rows += [{**CHAT, "kind": kind, "id": f"{field}-{n}", "hash": f"h{n}", field: value}
                  for field in FIELDS for n, value in enumerate(STRANGE)]  # fmt: skip
     ground.on()
@@ -58,4 +76,8 @@ def test_what_is_of_the_wrong_type_is_left_out_and_the_rest_stays():
         name: value for name, value in {**CHAT, "more": 1}.items() if name != "tools"
     }
     assert drop_invalid_fields({"kind": "chat", "id": 5}) == {"kind": "chat", "id": ""}
-    assert drop_invalid_fields({"kind": "theirs", "tools": 5}) == {"kind": "theirs", "tools": 5, "id": ""}
+    assert drop_invalid_fields({"kind": "theirs", "tools": 5}) == {
+        "kind": "theirs",
+        "tools": 5,
+        "id": "",
+    }

@@ -6,7 +6,6 @@ import time
 import pytest
 
 from dataset.test_cli import run
-from dataset_ground import turn
 from flightlog.dataset.check import check_dataset
 from flightlog.dataset.compact import compact_and_commit, compact_dataset
 from flightlog.dataset.exports import export_dataset
@@ -26,6 +25,7 @@ from flightlog.dataset.rows import to_dict
 from flightlog.dataset.tombstones import TombstoneRules, make_tombstone
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.store import files
+from support.dataset_ground import turn
 
 NOW = 1_793_700_000_000
 SESSION = "eeee3183-1111-4111-8111-111111111111"
@@ -37,9 +37,18 @@ GONE_ID = "2026-11-02_eeee3183"
 def lived(ground, *, compacted=False):
     """Two sessions with words, committed: one of three turns with tools and a subagent, one that is to stay."""
     tools = (("Bash", {"command": f"echo {SECRET}"}, SECRET), ("Read", {"file_path": "a.py"}, "z"))
-    ground.write(SESSION, *turn(1, SECRET, "so", *tools), *turn(2, "and?", SECRET, *tools), *turn(3, "bye for now"))
-    ground.write(SESSION, *turn(7, SECRET, "So.", ("Bash", {"command": SECRET}, "x")), subagent="abc")
-    ground.write(OTHER, *turn(1, "keep this sentence", "kept", ("Bash", {"command": "make all of it"}, "x")))
+    ground.write(
+        SESSION,
+        *turn(1, SECRET, "so", *tools),
+        *turn(2, "and?", SECRET, *tools),
+        *turn(3, "bye for now"),
+    )
+    ground.write(
+        SESSION, *turn(7, SECRET, "So.", ("Bash", {"command": SECRET}, "x")), subagent="abc"
+    )
+    ground.write(
+        OTHER, *turn(1, "keep this sentence", "kept", ("Bash", {"command": "make all of it"}, "x"))
+    )
     synced(ground)
     if compacted:
         compact_dataset(ground.place, ground.kit().redactor, default="main")
@@ -61,7 +70,11 @@ def forget(ground, *names, text="", times=(), dry_run=False):
 
 
 def words_in(folder, text=SECRET):
-    return [path for path in folder.rglob("*") if path.is_file() and text in path.read_text(errors="replace")]
+    return [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and text in path.read_text(errors="replace")
+    ]
 
 
 def kinds(ground):
@@ -162,14 +175,25 @@ def test_a_text_goes_with_the_rows_that_say_it(ground):
 
 def test_rows_go_by_their_time_also_those_that_arrive_later(ground):
     lived(ground)
-    times = sorted(row["timestamp"] for row in ground.rows("chat") if row["session_id"] == "eeee3183")
+    times = sorted(
+        row["timestamp"] for row in ground.rows("chat") if row["session_id"] == "eeee3183"
+    )
 
     done = forget(ground, times=(times[1], times[2]))
-    late = {"kind": "chat", "id": "chat-late", "uuid": "u", "timestamp": times[1], "session_id": "x", "rev": 1}
+    late = {
+        "kind": "chat",
+        "id": "chat-late",
+        "uuid": "u",
+        "timestamp": times[1],
+        "session_id": "x",
+        "rev": 1,
+    }
     write_shard(ground.place, "late", [late], 3, ground.kit().redactor)
 
     assert done.deleted_by_kind == {"chat": 1, "action": 2}
-    left = [row["timestamp"] for row in ground.rows("chat") if row["session_id"] in ("eeee3183", "x")]
+    left = [
+        row["timestamp"] for row in ground.rows("chat") if row["session_id"] in ("eeee3183", "x")
+    ]
     assert left == [times[0], times[2]]
 
 
@@ -181,10 +205,14 @@ def test_history_is_named_with_the_command_that_removes_it(ground):
     blobs = (ground.top / ".git/flightlog/dataset/forgotten-blobs").read_text().split()
 
     assert done.versions_in_history == len(blobs) > 0
-    assert done.commands[1] == ("git filter-repo --force --strip-blobs-with-ids .git/flightlog/dataset/forgotten-blobs")
+    assert done.commands[1] == (
+        "git filter-repo --force --strip-blobs-with-ids .git/flightlog/dataset/forgotten-blobs"
+    )
     head = {line.split()[2] for line in ground.git("ls-tree", "-r", "HEAD").splitlines()}
     assert head.isdisjoint(blobs), "the last commit holds none of them"
-    found = [line.split(" ", 1) for line in ground.git("rev-list", "--objects", "--all").splitlines()]
+    found = [
+        line.split(" ", 1) for line in ground.git("rev-list", "--objects", "--all").splitlines()
+    ]
     rows = [pair[0] for pair in found if pair[-1].endswith(".jsonl")]
     saying = [blob for blob in rows if SECRET in ground.git("cat-file", "blob", blob)]
     assert saying
@@ -218,11 +246,15 @@ def test_words_go_after_consent_is_withdrawn_and_stay_away(ground):
     before = kinds(ground)
 
     now = int(time.time() * 1000) + 5000  # after the commit that was just made
-    done = apply_tombstones(ground.place, ground.kit().redactor, tombstones_for_words(now), "main", dry_run=False)
+    done = apply_tombstones(
+        ground.place, ground.kit().redactor, tombstones_for_words(now), "main", dry_run=False
+    )
 
     assert (done.deleted_rows, len(done.stripped_rows) > 8, kinds(ground)) == ((), True, before)
     assert {row["input"] for row in ground.rows("chat")} == {None}
-    assert {row["words"] for kind in ("chat", "session", "commit") for row in ground.rows(kind)} == {"withheld"}
+    assert {
+        row["words"] for kind in ("chat", "session", "commit") for row in ground.rows(kind)
+    } == {"withheld"}
     assert {row["target"] for row in ground.rows("action")} == {None, "a.py"}
     assert all(row["input_chars"] for row in ground.rows("chat"))
     assert words_in(ground.place.root) == words_in(ground.place.root, "keep this sentence") == []
@@ -252,7 +284,9 @@ def test_a_pull_brings_no_forgotten_row_back(ground):
 
     pull_rows(ground.place, str(bare), ground.kit().redactor)
     assert kinds(ground)["chat"] == 1
-    apply_tombstones(ground.place, ground.kit().redactor, tombstones_for_words(NOW), "main", dry_run=False)
+    apply_tombstones(
+        ground.place, ground.kit().redactor, tombstones_for_words(NOW), "main", dry_run=False
+    )
     (ground.place.tracked_dir / "chats.jsonl").unlink()
     pull_rows(ground.place, str(bare), ground.kit().redactor)
 
@@ -264,7 +298,9 @@ def test_the_commands_ask_show_do_and_name_the_next_step(ground):
     lived(ground)
 
     asked = run(ground, "dataset", "forget", "eeee")
-    shown = run(ground, "dataset", "forget", "--text", "divorce", "--since", "2026-01-01", "--dry-run")
+    shown = run(
+        ground, "dataset", "forget", "--text", "divorce", "--since", "2026-01-01", "--dry-run"
+    )
     nothing = run(ground, "dataset", "forget")
     assert kinds(ground)["chat"] == 4
     done = run(ground, "dataset", "forget", "eeee", "--yes")
@@ -283,14 +319,23 @@ def test_the_commands_ask_show_do_and_name_the_next_step(ground):
 
 def test_a_rule_of_the_wrong_type_is_left_out():
     rules = TombstoneRules()
-    for row in ({"chats": 3}, {"session": ["x"], "whole": "yes"}, {"subagents": [1, None]}, {"before": {}}):
+    for row in (
+        {"chats": 3},
+        {"session": ["x"], "whole": "yes"},
+        {"subagents": [1, None]},
+        {"before": {}},
+    ):
         rules.add_tombstone({"kind": "tombstone", **row})
 
     assert not rules.covers_row({"kind": "chat", "id": ["a"], "session_id": {}, "timestamp": 3})
-    assert rules.strip_row({"kind": "commit", "related_chats": 7}) == {"kind": "commit", "related_chats": 7}
+    assert rules.strip_row({"kind": "commit", "related_chats": 7}) == {
+        "kind": "commit",
+        "related_chats": 7,
+    }
 
 
 def test_the_same_rule_has_the_same_id():
     assert (
-        make_tombstone("x", 1, session="a", whole=True)["id"] == make_tombstone("x", 2, session="a", whole=True)["id"]
+        make_tombstone("x", 1, session="a", whole=True)["id"]
+        == make_tombstone("x", 2, session="a", whole=True)["id"]
     )

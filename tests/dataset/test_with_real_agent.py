@@ -12,8 +12,8 @@ import pytest
 
 from flightlog.dataset.reader import read_dataset
 from flightlog.dataset.stats import token_counts
-from real_agent import Bench, make_bench, new_session
-from waiting import until
+from support.real_agent import Bench, make_bench, new_session
+from support.waiting import until
 
 FLIGHTLOG = Path(sys.executable).with_name("flightlog")
 
@@ -39,14 +39,22 @@ class Machine:
 
     def git(self, *words, cwd=None):
         ran = subprocess.run(
-            ["git", *words], cwd=cwd or self.bench.project, env=self.env, capture_output=True, check=False
+            ["git", *words],
+            cwd=cwd or self.bench.project,
+            env=self.env,
+            capture_output=True,
+            check=False,
         )
         assert ran.returncode == 0, ran.stderr
         return ran.stdout.decode()
 
     def flightlog(self, *words):
         ran = subprocess.run(
-            [FLIGHTLOG, *words], cwd=self.bench.project, env=self.env, capture_output=True, check=False
+            [FLIGHTLOG, *words],
+            cwd=self.bench.project,
+            env=self.env,
+            capture_output=True,
+            check=False,
         )
         assert ran.returncode == 0, ran.stderr
         return ran.stdout.decode()
@@ -70,7 +78,9 @@ def origin(tmp_path):
     made.git("init", "-q", "-b", "main")
     made.git("config", "user.name", "x")
     made.git("config", "user.email", "x@example.com")
-    (made.bench.project / "flightlog.toml").write_text("[dataset]\ntrack_words = true\npush = true\n")
+    (made.bench.project / "flightlog.toml").write_text(
+        "[dataset]\ntrack_words = true\npush = true\n"
+    )
     made.flightlog("dataset", "install-hooks")
     shutil.rmtree(made.bench.project / "scripts")
     made.git("config", "--local", "core.hooksPath", "/nowhere")
@@ -89,7 +99,10 @@ def begin(machine, *, push):
 
 
 TURNS = [
-    {"when": {"prompt": "first"}, "replies": [{"blocks": [tool("echo one")]}, {"text": "Did the first."}]},
+    {
+        "when": {"prompt": "first"},
+        "replies": [{"blocks": [tool("echo one")]}, {"text": "Did the first."}],
+    },
     {
         "when": {"prompt": "second"},
         "replies": [
@@ -105,7 +118,10 @@ def killed_in_the_second_turn(machine, session):
     """One whole turn, then a kill -9 while a tool of the second one runs."""
     machine.bench.run({"rules": TURNS}, "Do the first thing.", session=session)
     until(lambda: machine.chats().get("Do the first thing.", {}).get("output") == "Did the first.")
-    with machine.bench.start({"rules": TURNS}, "Do the second thing.", resume=session) as (running, requests):
+    with machine.bench.start({"rules": TURNS}, "Do the second thing.", resume=session) as (
+        running,
+        requests,
+    ):
         until(lambda: len(requests) >= 2)
         until(lambda: len(machine.actions()) == 2)
         running.signal(signal.SIGKILL)

@@ -6,12 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hooking import lost, payload, recorded, run_hook
-from real_agent import make_bench, new_session
-from waiting import until
+from support.hooking import lost, payload, recorded, run_hook
+from support.real_agent import make_bench, new_session
+from support.waiting import until
 
 TOOL = {"tool": "Bash", "input": {"command": "echo hello", "description": "Say hello"}}
-SCENARIO = {"rules": [{"replies": [{"blocks": [TOOL, TOOL]}, {"blocks": [TOOL]}, {"text": "Done."}]}]}
+SCENARIO = {
+    "rules": [{"replies": [{"blocks": [TOOL, TOOL]}, {"blocks": [TOOL]}, {"text": "Done."}]}]
+}
 
 
 @pytest.mark.slow
@@ -27,7 +29,11 @@ def test_sixteen_agents_at_once_lose_nothing_and_notice_nothing(tmp_path):
     def loud(number):
         count = 0
         while not over.is_set() and count < 200:
-            run_hook(tmp_path, payload(session=f"loud-{number}", n=count, pad="x" * 3000), FLIGHTLOG_HOME=str(home))
+            run_hook(
+                tmp_path,
+                payload(session=f"loud-{number}", n=count, pad="x" * 3000),
+                FLIGHTLOG_HOME=str(home),
+            )
             count += 1
         return count
 
@@ -40,11 +46,22 @@ def test_sixteen_agents_at_once_lose_nothing_and_notice_nothing(tmp_path):
     assert [one.result["result"] for one in told] == ["Done."] * 4
     assert [len(one.requests) for one in told] == [3] * 4
     for session in sessions:
-        until(lambda session=session: "SessionEnd" in [event["event"] for event in recorded(home, session)])
+        until(
+            lambda session=session: (
+                "SessionEnd" in [event["event"] for event in recorded(home, session)]
+            )
+        )
         names = Counter(event["event"] for event in recorded(home, session))
-        assert [names[name] for name in ("SessionStart", "PreToolUse", "PostToolUse", "Stop")] == [1, 3, 3, 1]
+        assert [names[name] for name in ("SessionStart", "PreToolUse", "PostToolUse", "Stop")] == [
+            1,
+            3,
+            3,
+            1,
+        ]
     for number, count in enumerate(counts):
         # A stalled disk makes the hook finish behind the agent's back: later, but not lost.
         until(lambda number=number, count=count: len(recorded(home, f"loud-{number}")) == count)
-        assert sorted(event["payload"]["n"] for event in recorded(home, f"loud-{number}")) == list(range(count))
+        assert sorted(event["payload"]["n"] for event in recorded(home, f"loud-{number}")) == list(
+            range(count)
+        )
     assert lost(home) == 0

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from flightlog.setup.install import SCRIPT, build_hook_command
-from hooking import payload, recorded, run_hook
-from real_agent import new_session
-from transcripts import user, write
-from waiting import alive, command_line, processes, until
+from support.hooking import payload, recorded, run_hook
+from support.real_agent import new_session
+from support.transcripts import user, write
+from support.waiting import alive, command_line, processes, until
 
 PYTHON = str(Path(sys.executable).resolve())
 
@@ -40,7 +40,10 @@ def ask(counter, wait_s=0.0, limit_s=120.0):
         f"settle_gate.run_settle_once({str(counter.parent / 'session')!r}, [{str(counter)!r}], {wait_s})"
     )
     subprocess.run(
-        [PYTHON, "-I", "-S", "-c", run], env={**os.environ, "ANTHROPIC_API_KEY": "k"}, check=True, timeout=20
+        [PYTHON, "-I", "-S", "-c", run],
+        env={**os.environ, "ANTHROPIC_API_KEY": "k"},
+        check=True,
+        timeout=20,
     )
 
 
@@ -56,7 +59,9 @@ def settled(counter):
 
 
 def is_free(counter):
-    done = subprocess.run(["flock", "-n", counter.parent / "session/settle.lock", "true"], check=False)
+    done = subprocess.run(
+        ["flock", "-n", counter.parent / "session/settle.lock", "true"], check=False
+    )
     return done.returncode == 0 and not (counter.parent / "session/settle.again").exists()
 
 
@@ -107,10 +112,14 @@ def test_settle_that_hangs_is_killed_and_the_next_one_runs(counter):
     group = os.getpgid(int(begin.split()[1]))
 
     try:
-        until(lambda: not any(alive(pid) for pid in processes() if _group(pid) == group), limit_s=10)
+        until(
+            lambda: not any(alive(pid) for pid in processes() if _group(pid) == group), limit_s=10
+        )
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(group, signal.SIGKILL)  # where the limit does not work, nothing may be left of this test
+            os.killpg(
+                group, signal.SIGKILL
+            )  # where the limit does not work, nothing may be left of this test
     counter.write_text(sound)
     ask(counter)
 
@@ -128,7 +137,9 @@ def test_the_settle_has_its_own_session_and_no_key(counter):
     ask(counter)
     settled(counter)
 
-    names = {line.partition("=")[0] for line in (counter.parent / "environment").read_text().splitlines()}
+    names = {
+        line.partition("=")[0] for line in (counter.parent / "environment").read_text().splitlines()
+    }
     assert "ANTHROPIC_API_KEY" not in names
     assert int((counter.parent / "sid").read_text()) != os.getsid(0)
 
@@ -148,7 +159,9 @@ def test_inline_waits_no_longer_than_it_is_told(counter):
     assert time.monotonic() - started < 2.5
 
 
-@pytest.mark.parametrize(("event", "times"), [("PreToolUse", 0), ("Stop", 1), ("SessionEnd", 1), ("PreCompact", 1)])
+@pytest.mark.parametrize(
+    ("event", "times"), [("PreToolUse", 0), ("Stop", 1), ("SessionEnd", 1), ("PreCompact", 1)]
+)
 def test_the_events_that_end_something_start_the_settle_of_their_session(tmp_path, event, times):
     session, trace = new_session(), tmp_path / "trace"
     subprocess.run(
@@ -173,9 +186,13 @@ def test_the_events_that_end_something_start_the_settle_of_their_session(tmp_pat
         timeout=30,
     )
 
-    started = [line for line in trace.read_text().splitlines() if '"settle"' in line and "execve" in line]
+    started = [
+        line for line in trace.read_text().splitlines() if '"settle"' in line and "execve" in line
+    ]
     assert len(started) == times
-    assert all(json.dumps(session) in line and '"-P", "-m", "flightlog"' in line for line in started)
+    assert all(
+        json.dumps(session) in line and '"-P", "-m", "flightlog"' in line for line in started
+    )
 
 
 def test_no_process_outlives_its_work(tmp_path):

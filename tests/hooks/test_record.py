@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cli_runs import flightlog
 from flightlog.setup.install import SCRIPT
-from hooking import lost, payload, recorded, run_hook
+from support.cli_runs import flightlog
+from support.hooking import lost, payload, recorded, run_hook
 
 PYTHON = str(Path(sys.executable).resolve())
 PACKAGE = {"flightlog", "flightlog.hooks"}
@@ -67,7 +67,9 @@ def test_a_disk_that_refuses_costs_the_record_and_says_so(tmp_path, name):
 def test_a_full_disk_keeps_what_was_written_and_counts_the_rest(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=False).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=False
+    ).returncode:
         pytest.fail("this test mounts a small file system: run it as root")
     try:
         for number in range(30):
@@ -123,9 +125,15 @@ def test_a_line_torn_by_a_crash_is_sealed_off(tmp_path):
 def test_death_at_any_system_call_hurts_no_record_but_its_own(tmp_path):
     """The agent is killed with its hook: every earlier and every later record stays whole."""
     run_hook(tmp_path, payload("SessionStart"))
-    points = [(name, at) for name, count in all_calls(tmp_path, payload()).items() for at in range(1, count + 1)]
+    points = [
+        (name, at)
+        for name, count in all_calls(tmp_path, payload()).items()
+        for at in range(1, count + 1)
+    ]
     for name, at in points:
-        run_hook(tmp_path, payload(point=f"{name}/{at}"), prefix=inject(f"{name}:signal=KILL:when={at}"))
+        run_hook(
+            tmp_path, payload(point=f"{name}/{at}"), prefix=inject(f"{name}:signal=KILL:when={at}")
+        )
         run_hook(tmp_path, payload("SessionEnd", after=f"{name}/{at}"))
 
     after = [event["payload"].get("after") for event in recorded(tmp_path)]
@@ -164,7 +172,17 @@ def calls(home, stdin):
     """How often the hook writes and syncs."""
     trace = home / "trace"
     subprocess.run(
-        ["strace", "-o", trace, "-e", "trace=write,pwrite64,fsync,fdatasync", PYTHON, "-I", "-S", str(SCRIPT)],
+        [
+            "strace",
+            "-o",
+            trace,
+            "-e",
+            "trace=write,pwrite64,fsync,fdatasync",
+            PYTHON,
+            "-I",
+            "-S",
+            str(SCRIPT),
+        ],
         input=stdin,
         env={"FLIGHTLOG_HOME": str(home)},
         check=True,

@@ -14,14 +14,16 @@ import pytest
 from flightlog.hooks import recorder, writer
 from flightlog.model import addresses
 from flightlog.setup.install import SCRIPT, build_hook_command
-from hooking import COMMAND, lost, payload, recorded, run_hook
-from waiting import until
+from support.hooking import COMMAND, lost, payload, recorded, run_hook
+from support.waiting import until
 
 MEGABYTE = 1 << 20
 
 
 def test_an_event_is_one_line_with_the_payload_as_it_came(tmp_path):
-    odd = b'{"hook_event_name":"Stop", "session_id":"s1","n":1.50,"text":"\\ud800 \xe2\x80\xa8 \\n"}'
+    odd = (
+        b'{"hook_event_name":"Stop", "session_id":"s1","n":1.50,"text":"\\ud800 \xe2\x80\xa8 \\n"}'
+    )
     before = time.time_ns() // 1_000_000
 
     run_hook(tmp_path, odd)
@@ -43,7 +45,12 @@ def test_any_event_is_recorded_by_its_name_in_order_of_arrival(tmp_path):
 
 
 def test_line_ends_between_tokens_do_not_break_the_line(tmp_path):
-    run_hook(tmp_path, json.dumps({"session_id": "session-1", "a": [1, 2]}, indent=2).replace("\n", "\r\n").encode())
+    run_hook(
+        tmp_path,
+        json.dumps({"session_id": "session-1", "a": [1, 2]}, indent=2)
+        .replace("\n", "\r\n")
+        .encode(),
+    )
 
     (event,) = recorded(tmp_path)
     assert event["payload"] == {"session_id": "session-1", "a": [1, 2]}
@@ -51,7 +58,15 @@ def test_line_ends_between_tokens_do_not_break_the_line(tmp_path):
 
 @pytest.mark.parametrize(
     "stdin",
-    [b"null", b"\0\xff\xfe binary", b'{"torn": ', b'{"n": NaN}', b"{} {}", b"[" * 100_000, b'{"s": "raw\nnewline"}'],
+    [
+        b"null",
+        b"\0\xff\xfe binary",
+        b'{"torn": ',
+        b'{"n": NaN}',
+        b"{} {}",
+        b"[" * 100_000,
+        b'{"s": "raw\nnewline"}',
+    ],
 )
 def test_what_is_not_json_is_kept_as_it_came(tmp_path, stdin):
     run_hook(tmp_path, stdin)
@@ -75,7 +90,9 @@ def test_no_stdin_is_no_record(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("hostile", ["../../escape", "a/b", ".hidden", "x" * 129, "sess ion", "日本", "a\n"])
+@pytest.mark.parametrize(
+    "hostile", ["../../escape", "a/b", ".hidden", "x" * 129, "sess ion", "日本", "a\n"]
+)
 def test_a_session_id_that_is_no_file_name_is_hashed(tmp_path, hostile):
     run_hook(tmp_path, payload(session=hostile))
 
@@ -85,17 +102,39 @@ def test_a_session_id_that_is_no_file_name_is_hashed(tmp_path, hostile):
 
 
 def test_the_rule_for_ids_is_that_of_the_model():
-    words = ["a", "A.b_c-1", "", ".a", "-a", "_a", "a/b", "a b", "é", "a" * 128, "a" * 129, "a\0", "0", "\u0660"]
+    words = [
+        "a",
+        "A.b_c-1",
+        "",
+        ".a",
+        "-a",
+        "_a",
+        "a/b",
+        "a b",
+        "é",
+        "a" * 128,
+        "a" * 129,
+        "a\0",
+        "0",
+        "\u0660",
+    ]
 
     assert [recorder.is_safe(word) for word in words] == [addresses.is_safe(word) for word in words]
-    for environment in ({}, {"XDG_DATA_HOME": "/data"}, {"XDG_DATA_HOME": " "}, {"XDG_DATA_HOME": "~/x"}):
+    for environment in (
+        {},
+        {"XDG_DATA_HOME": "/data"},
+        {"XDG_DATA_HOME": " "},
+        {"XDG_DATA_HOME": "~/x"},
+    ):
         assert writer.find_data_dir({**environment}) == _platform_home(environment)
 
 
 def _platform_home(environment):
     script = "import platformdirs; print(platformdirs.user_data_dir('flightlog', appauthor=False))"
     clean = {"PATH": os.environ["PATH"], "HOME": str(Path.home())}
-    return subprocess.check_output([sys.executable, "-c", script], env=clean | environment, text=True).strip()
+    return subprocess.check_output(
+        [sys.executable, "-c", script], env=clean | environment, text=True
+    ).strip()
 
 
 def test_the_default_home_is_that_of_platformdirs(tmp_path):
@@ -123,7 +162,9 @@ def test_files_are_private_whatever_the_umask(tmp_path):
 def test_the_environment_is_in_no_byte_written(tmp_path):
     canary = "canary-" + os.urandom(8).hex()
     for event in ("SessionStart", "PreToolUse", "Stop", "SessionEnd"):
-        run_hook(tmp_path, payload(event), ANTHROPIC_API_KEY=canary, CLAUDE_CODE_MESSAGING_TOKEN=canary)
+        run_hook(
+            tmp_path, payload(event), ANTHROPIC_API_KEY=canary, CLAUDE_CODE_MESSAGING_TOKEN=canary
+        )
 
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(recorded(tmp_path)) == 4
@@ -181,11 +222,17 @@ def test_a_half_upgraded_installation_is_not_noticed_by_the_agent(tmp_path, miss
     copy.mkdir(parents=True)
     (copy.parent / "__init__.py").write_bytes(b"")
     for file in SCRIPT.parent.glob("*.py"):
-        (copy / file.name).write_bytes(file.read_bytes() if file.name != missing else b"def main(:\n")
+        (copy / file.name).write_bytes(
+            file.read_bytes() if file.name != missing else b"def main(:\n"
+        )
 
-    run_hook(tmp_path, payload("Stop"), run=build_hook_command(Path(sys.executable), copy / "record.py"))
+    run_hook(
+        tmp_path, payload("Stop"), run=build_hook_command(Path(sys.executable), copy / "record.py")
+    )
     (copy / missing).unlink()
-    run_hook(tmp_path, payload("Stop"), run=build_hook_command(Path(sys.executable), copy / "record.py"))
+    run_hook(
+        tmp_path, payload("Stop"), run=build_hook_command(Path(sys.executable), copy / "record.py")
+    )
 
 
 @pytest.mark.parametrize("obstacle", ["file", "symlink", "directory"])
@@ -220,7 +267,11 @@ def test_stdin_that_never_ends_costs_the_agent_a_second(tmp_path):
         done = subprocess.run(
             ["sh", "-c", COMMAND],
             stdin=silent.stdout,
-            env={"PATH": os.environ["PATH"], "FLIGHTLOG_HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
+            env={
+                "PATH": os.environ["PATH"],
+                "FLIGHTLOG_HOME": str(tmp_path),
+                "TMPDIR": str(tmp_path),
+            },
             capture_output=True,
             check=False,
         )
@@ -253,6 +304,10 @@ def test_a_record_that_takes_too_long_is_finished_behind_the_agents_back(tmp_pat
 
 def test_events_of_one_session_at_once_are_all_there(tmp_path):
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: run_hook(tmp_path, payload(n=number, pad="x" * 9000)), range(40)))
+        list(
+            pool.map(
+                lambda number: run_hook(tmp_path, payload(n=number, pad="x" * 9000)), range(40)
+            )
+        )
 
     assert sorted(event["payload"]["n"] for event in recorded(tmp_path)) == list(range(40))

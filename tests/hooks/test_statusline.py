@@ -24,7 +24,11 @@ PAYLOAD = {
     "cost": {"total_cost_usd": 1.234, "total_duration_ms": 1},
     "context_window": {
         "context_window_size": 200_000,
-        "current_usage": {"input_tokens": 1155, "cache_read_input_tokens": 40_000, "output_tokens": 0},
+        "current_usage": {
+            "input_tokens": 1155,
+            "cache_read_input_tokens": 40_000,
+            "output_tokens": 0,
+        },
     },
     "rate_limits": {
         "five_hour": {"used_percentage": 29, "resets_at": NOW_S + 3600},
@@ -102,7 +106,9 @@ def test_a_template_of_ones_own_is_followed_and_unknown_words_say_nothing():
 
 def test_foreign_text_cannot_act():
     hostile = "\x1b]0;owned\x07\u202eevil\nline"
-    said = line({**PAYLOAD, "model": {"display_name": hostile}}, {**PAGE, "launch": {"label": hostile}})
+    said = line(
+        {**PAYLOAD, "model": {"display_name": hostile}}, {**PAGE, "launch": {"label": hostile}}
+    )
 
     assert "evil" in said
     assert said.isprintable()
@@ -139,10 +145,14 @@ def test_a_page_that_is_broken_or_a_pipe_is_not_waited_for(tmp_path):
 def test_a_changed_payload_is_noted_and_the_same_one_is_not(tmp_path):
     path = tmp_path / "home" / "sessions" / "claude-code" / SESSION / "status.jsonl"
     ran(PAYLOAD, tmp_path)
-    ran({**PAYLOAD, "effort": {"level": "high"}}, tmp_path)  # a moment later, and nothing was spent: throttled
+    ran(
+        {**PAYLOAD, "effort": {"level": "high"}}, tmp_path
+    )  # a moment later, and nothing was spent: throttled
     assert len(notes(tmp_path)) == 1
     os.utime(path, (time.time() - 60, time.time() - 60))
-    ran({**PAYLOAD, "cost": {**PAYLOAD["cost"], "total_duration_ms": 99}}, tmp_path)  # only the clock moved
+    ran(
+        {**PAYLOAD, "cost": {**PAYLOAD["cost"], "total_duration_ms": 99}}, tmp_path
+    )  # only the clock moved
     assert len(notes(tmp_path)) == 1
     ran({**PAYLOAD, "cost": {"total_cost_usd": 2.0}}, tmp_path)
 
@@ -155,7 +165,11 @@ def test_what_was_spent_is_noted_at_once_for_nothing_may_follow_it(tmp_path):
     for usd in (1.5, 1.6, 1.6, 1.7):
         ran({**PAYLOAD, "cost": {"total_cost_usd": usd}}, tmp_path)
 
-    assert [each["payload"]["cost"]["total_cost_usd"] for each in notes(tmp_path)] == [1.5, 1.6, 1.7]
+    assert [each["payload"]["cost"]["total_cost_usd"] for each in notes(tmp_path)] == [
+        1.5,
+        1.6,
+        1.7,
+    ]
 
 
 def test_the_note_holds_a_print_of_who_pays_and_nothing_of_the_environment(tmp_path):
@@ -195,9 +209,13 @@ def test_an_account_is_told_by_the_clients_own_file(tmp_path):
 def test_the_script_loads_only_small_modules(tmp_path):
     place = f"sys.path.insert(0, {str(LINE_SCRIPT.parents[2])!r})"
     code = f"import sys; {place}; from flightlog.hooks import payload_log, statusline; print(sorted(sys.modules))"
-    told = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
+    ).stdout
 
-    assert not {"json", "re", "pathlib", "subprocess", "hashlib", "typing", "enum"} & set(re.findall(r"'(\w+)'", told))
+    assert not {"json", "re", "pathlib", "subprocess", "hashlib", "typing", "enum"} & set(
+        re.findall(r"'(\w+)'", told)
+    )
 
 
 def test_sixteen_at_once_do_not_pile_up(tmp_path):
@@ -209,7 +227,9 @@ def test_sixteen_at_once_do_not_pile_up(tmp_path):
         "NO_COLOR": "1",
     }
     crowd = [
-        subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=given)
+        subprocess.Popen(
+            ["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=given
+        )
         for _ in range(16)
     ]
 

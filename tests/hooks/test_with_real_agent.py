@@ -13,8 +13,8 @@ import pytest
 
 from flightlog.agents.claude_code.hooks import events_for
 from flightlog.agents.process import find_descendants
-from real_agent import PINNED, Bench, make_bench, new_session
-from waiting import alive, command_line, processes, until
+from support.real_agent import PINNED, Bench, make_bench, new_session
+from support.waiting import alive, command_line, processes, until
 
 
 def tool(command, **more):
@@ -26,29 +26,71 @@ def agent(prompt, *, background):
     return {"tool": "Agent", "input": {**asked, "run_in_background": background}}
 
 
-SUBAGENT = {"when": {"first": "SUBTASK"}, "replies": [{"blocks": [tool("ls | wc -l")]}, {"text": "REPORT: 0 files."}]}
+SUBAGENT = {
+    "when": {"first": "SUBTASK"},
+    "replies": [{"blocks": [tool("ls | wc -l")]}, {"text": "REPORT: 0 files."}],
+}
 EACH_TOOL = ["PreToolUse", "PostToolUse"]
 OPENING, CLOSING = ["SessionStart", "UserPromptSubmit"], ["Stop", "SessionEnd"]
 CASES = {
     "single turn": ([{"replies": [{"text": "Hello."}]}], []),
     "several steps": (
-        [{"replies": [{"blocks": [{"text": "Look."}, tool("ls -a")]}, {"blocks": [tool("pwd")]}, {"text": "Done."}]}],
+        [
+            {
+                "replies": [
+                    {"blocks": [{"text": "Look."}, tool("ls -a")]},
+                    {"blocks": [tool("pwd")]},
+                    {"text": "Done."},
+                ]
+            }
+        ],
         EACH_TOOL * 2,
     ),
     "parallel tools": (
-        [{"replies": [{"blocks": [tool("echo a"), tool("echo b"), tool("false")]}, {"text": "Done."}]}],
+        [
+            {
+                "replies": [
+                    {"blocks": [tool("echo a"), tool("echo b"), tool("false")]},
+                    {"text": "Done."},
+                ]
+            }
+        ],
         [*EACH_TOOL * 2, "PreToolUse", "PostToolUseFailure"],
     ),
     "thinking": (
-        [{"replies": [{"blocks": [{"thinking": "Hm."}, {"redacted": "xx"}, tool("ls")]}, {"text": "Done."}]}],
+        [
+            {
+                "replies": [
+                    {"blocks": [{"thinking": "Hm."}, {"redacted": "xx"}, tool("ls")]},
+                    {"text": "Done."},
+                ]
+            }
+        ],
         EACH_TOOL,
     ),
     "subagent in the foreground": (
-        [SUBAGENT, {"replies": [{"blocks": [agent("SUBTASK: count.", background=False)]}, {"text": "Done."}]}],
+        [
+            SUBAGENT,
+            {
+                "replies": [
+                    {"blocks": [agent("SUBTASK: count.", background=False)]},
+                    {"text": "Done."},
+                ]
+            },
+        ],
         [*EACH_TOOL * 2, "SubagentStart", "SubagentStop"],
     ),
     "api error with retry": (
-        [{"replies": [{"text": "Late.", "errors": [{"status": 529, "retry_after_s": 0}, {"cut_after": 3}]}]}],
+        [
+            {
+                "replies": [
+                    {
+                        "text": "Late.",
+                        "errors": [{"status": 529, "retry_after_s": 0}, {"cut_after": 3}],
+                    }
+                ]
+            }
+        ],
         [],
     ),
 }
@@ -69,7 +111,10 @@ def register_witness(bench, events, settings=None):
     seen.mkdir()
     hook = {"type": "command", "command": f"cat > {seen}/$(date +%s%N)-$$"}
     bench.config.mkdir(exist_ok=True)
-    held = {"hooks": {event: [{"matcher": "", "hooks": [hook]}] for event in events}, **(settings or {})}
+    held = {
+        "hooks": {event: [{"matcher": "", "hooks": [hook]}] for event in events},
+        **(settings or {}),
+    }
     (bench.config / "settings.json").write_text(json.dumps(held, indent=2))
 
 
@@ -94,7 +139,9 @@ def multiset(payloads):
 
 def unordered(names):
     """The events that always come, less those that depend on the client's mood."""
-    return Counter(name for name in names if name not in {"InstructionsLoaded", "PermissionRequest"})
+    return Counter(
+        name for name in names if name not in {"InstructionsLoaded", "PermissionRequest"}
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -111,33 +158,59 @@ def test_every_event_of_a_session_is_on_record(watched, case):
 
 
 def test_background_subagents_are_on_record(watched):
-    both = [agent("SUBTASK A: count.", background=True), agent("SUBTASK B: count.", background=True)]
-    rules = [SUBAGENT, {"replies": [{"blocks": both}, {"text": "Running."}, {"text": "Noted."}, {"text": "All in."}]}]
+    both = [
+        agent("SUBTASK A: count.", background=True),
+        agent("SUBTASK B: count.", background=True),
+    ]
+    rules = [
+        SUBAGENT,
+        {
+            "replies": [
+                {"blocks": both},
+                {"text": "Running."},
+                {"text": "Noted."},
+                {"text": "All in."},
+            ]
+        },
+    ]
     session = new_session()
 
     watched.run({"rules": rules}, "Delegate twice.", session=session)
 
     names = Counter(assert_all_on_record(watched, session))
     assert (names["SubagentStart"], names["SubagentStop"], names["SessionEnd"]) == (2, 2, 1)
-    assert {event["payload"]["agent_id"] for event in watched.hooks(session) if event["event"] == "SubagentStop"}
+    assert {
+        event["payload"]["agent_id"]
+        for event in watched.hooks(session)
+        if event["event"] == "SubagentStop"
+    }
 
 
 def test_resume_fork_and_compaction_are_on_record(watched):
-    rules = [{"when": {"prompt": word}, "replies": [{"text": f"{word}."}]} for word in ("one", "two", "three")]
+    rules = [
+        {"when": {"prompt": word}, "replies": [{"text": f"{word}."}]}
+        for word in ("one", "two", "three")
+    ]
     session, forked = new_session(), new_session()
     watched.run({"rules": rules}, "one", session=session)
     watched.run({"rules": rules}, "two", resume=session)
     watched.run({"rules": rules}, "three", resume=session, fork=True, session=forked)
     watched.run({"rules": rules}, "/compact keep the words", resume=session)
 
-    starts = [event["payload"]["source"] for event in watched.hooks(session) if event["event"] == "SessionStart"]
+    starts = [
+        event["payload"]["source"]
+        for event in watched.hooks(session)
+        if event["event"] == "SessionStart"
+    ]
     names = Counter(event["event"] for event in watched.hooks(session))
     assert starts[:2] == ["startup", "resume"]
     assert "compact" in starts
     assert (names["PreCompact"], names["PostCompact"], names["SessionEnd"]) == (1, 1, 3)
-    assert [event["payload"]["source"] for event in watched.hooks(forked) if event["event"] == "SessionStart"] == [
-        "fork"
-    ]
+    assert [
+        event["payload"]["source"]
+        for event in watched.hooks(forked)
+        if event["event"] == "SessionStart"
+    ] == ["fork"]
     seen = multiset(event["payload"] for one in (session, forked) for event in watched.hooks(one))
     assert seen == multiset(witnessed(watched))
 
@@ -146,9 +219,13 @@ def test_a_fatal_api_error_is_on_record_by_its_end(watched):
     """The client does not wait for its StopFailure hooks: on a busy machine it ends before they begin."""
     session = new_session()
 
-    told = watched.run({"rules": [{"replies": [{"errors": [{"status": 401}]}]}]}, "Fail.", session=session)
+    told = watched.run(
+        {"rules": [{"replies": [{"errors": [{"status": 401}]}]}]}, "Fail.", session=session
+    )
 
-    seen = [payload for payload in witnessed(watched) if payload["hook_event_name"] != "StopFailure"]
+    seen = [
+        payload for payload in witnessed(watched) if payload["hook_event_name"] != "StopFailure"
+    ]
     kept = [event["payload"] for event in watched.hooks(session) if event["event"] != "StopFailure"]
     assert told.outcome.exit_code == 1
     assert multiset(kept) == multiset(seen)
@@ -157,11 +234,17 @@ def test_a_fatal_api_error_is_on_record_by_its_end(watched):
 
 def test_a_denied_tool_is_on_record(watched):
     settings = watched.config / "settings.json"
-    settings.write_text(json.dumps({**json.loads(settings.read_text()), "permissions": {"deny": ["Bash"]}}))
+    settings.write_text(
+        json.dumps({**json.loads(settings.read_text()), "permissions": {"deny": ["Bash"]}})
+    )
     rules = [
         {
             "replies": [
-                {"blocks": [{"tool": "Write", "input": {"file_path": "/nowhere/x", "content": "x"}}]},
+                {
+                    "blocks": [
+                        {"tool": "Write", "input": {"file_path": "/nowhere/x", "content": "x"}}
+                    ]
+                },
                 {"text": "."},
             ]
         }
@@ -199,15 +282,24 @@ def test_a_broken_hook_costs_the_session_nothing(tmp_path):
     settings = bench.config / "settings.json"
     for gone in ("record.py", "python"):
         settings.write_text(settings.read_text().replace(f"{gone} ", f"{gone}.gone "))
-        told = bench.run({"rules": [{"replies": [{"blocks": [tool("ls")]}, {"text": "Done."}]}]}, "Go.")
+        told = bench.run(
+            {"rules": [{"replies": [{"blocks": [tool("ls")]}, {"text": "Done."}]}]}, "Go."
+        )
 
-        assert (told.outcome.exit_code, told.result["result"], len(told.requests)) == (0, "Done.", 2)
+        assert (told.outcome.exit_code, told.result["result"], len(told.requests)) == (
+            0,
+            "Done.",
+            2,
+        )
     assert not bench.recordings.exists()
 
 
 def test_no_byte_of_ours_holds_the_key(watched):
     canary = "sk-" + "canary-" + os.urandom(8).hex()
-    bench = Bench(watched.root, extra={"ANTHROPIC_API_KEY": canary, "ANTHROPIC_CUSTOM_HEADERS": f"x-canary: {canary}"})
+    bench = Bench(
+        watched.root,
+        extra={"ANTHROPIC_API_KEY": canary, "ANTHROPIC_CUSTOM_HEADERS": f"x-canary: {canary}"},
+    )
     bench.run({"rules": [{"replies": [{"blocks": [tool("ls")]}, {"text": "Done."}]}]}, "Go.")
 
     files = [path for path in bench.recordings.rglob("*") if path.is_file()]
@@ -218,12 +310,18 @@ def test_no_byte_of_ours_holds_the_key(watched):
 def test_the_settle_a_session_starts_keeps_its_transcript(watched):
     """From the agent's own end to our copy, with nobody calling flightlog by hand."""
     session = new_session()
-    watched.run({"rules": [{"replies": [{"blocks": [tool("ls")]}, {"text": "Done."}]}]}, "Go.", session=session)
+    watched.run(
+        {"rules": [{"replies": [{"blocks": [tool("ls")]}, {"text": "Done."}]}]},
+        "Go.",
+        session=session,
+    )
     (source,) = watched.config.glob(f"projects/*/{session}.jsonl")
     directory = watched.recordings / "sessions" / "claude-code" / session
 
     def kept():
-        return [path for path in directory.rglob("*.jsonl") if path.read_bytes() == source.read_bytes()]
+        return [
+            path for path in directory.rglob("*.jsonl") if path.read_bytes() == source.read_bytes()
+        ]
 
     until(kept)
     assert [path for path in directory.iterdir() if path.name == "settle.lock"]

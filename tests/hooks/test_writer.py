@@ -19,7 +19,8 @@ def by_hook(path, line, *, durable=False):
 
 
 @given(
-    left=st.sampled_from([b"", b"{}\n", b'{"torn', b"\n", b"{}\n{"]), written=st.lists(records, min_size=1, max_size=4)
+    left=st.sampled_from([b"", b"{}\n", b'{"torn', b"\n", b"{}\n{"]),
+    written=st.lists(records, min_size=1, max_size=4),
 )
 def test_whatever_was_left_behind_both_leave_the_same_file(tmp_path_factory, left, written):
     folder = tmp_path_factory.mktemp("both")

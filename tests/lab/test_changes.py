@@ -18,23 +18,32 @@ def session(main, **subagents):
     def turns(steps):
         return (Turn(1, PromptKind.HUMAN, (), 0, tuple(steps)),)
 
-    threads = tuple(Subagent(name, "general", "", "", turns(steps)) for name, steps in subagents.items())
+    threads = tuple(
+        Subagent(name, "general", "", "", turns(steps)) for name, steps in subagents.items()
+    )
     return Session("s", "a", "", "/w", "", "", "", 0, 1, turns(main), threads, None)
 
 
 def call(index, subagent, message):
-    asked = ApiRequest(index, RequestOrigin.MAIN, "POST", "/v1/messages", {}, BodyRef("", 0), agent_id=subagent)
+    asked = ApiRequest(
+        index, RequestOrigin.MAIN, "POST", "/v1/messages", {}, BodyRef("", 0), agent_id=subagent
+    )
     return ApiCall(Exchange("t", asked), subagent, message)
 
 
 def saved(*requests, subagents=()):
     subagents = dict(subagents)
-    return [SnapshotSaved("s", 1, f"t{request}", request, subagents.get(request, "")) for request in requests]
+    return [
+        SnapshotSaved("s", 1, f"t{request}", request, subagents.get(request, ""))
+        for request in requests
+    ]
 
 
 def told(main, calls, trees, **subagents):
     found = iter_intervals("t0", trees, calls, session(main, **subagents))
-    return [(each.owner.step.message_id if each.owner else None, each.attribution) for each in found]
+    return [
+        (each.owner.step.message_id if each.owner else None, each.attribution) for each in found
+    ]
 
 
 BASH = ("Bash", {"command": "x"})
@@ -73,14 +82,23 @@ def test_a_lone_subagents_steps_are_its_own_while_the_main_thread_waits():
 
 def test_two_subagents_at_once_share_and_so_does_a_tool_beside_one():
     main = [step("a", AGENT, AGENT), step("b")]
-    calls = [call(1, "", "a"), call(2, "x", "x1"), call(3, "y", "y1"), call(4, "x", "x2"), call(5, "y", "y2")]
+    calls = [
+        call(1, "", "a"),
+        call(2, "x", "x1"),
+        call(3, "y", "y1"),
+        call(4, "x", "x2"),
+        call(5, "y", "y2"),
+    ]
     trees = saved(1, 2, 3, 4, 5, subagents={2: "x", 3: "y", 4: "x", 5: "y"})
     both = {"x": [step("x1", BASH), step("x2")], "y": [step("y1", BASH), step("y2")]}
 
     assert told(main, calls, trees, **both)[3] == ("x1", "shared")
 
     beside = [step("a", AGENT, BASH), step("b")]
-    assert told(beside, calls[:3], saved(1, 2, 3), x=[step("x1", BASH)], y=[step("y1")])[2] == ("a", "shared")
+    assert told(beside, calls[:3], saved(1, 2, 3), x=[step("x1", BASH)], y=[step("y1")])[2] == (
+        "a",
+        "shared",
+    )
 
 
 def test_after_a_shell_was_left_running_only_a_named_file_is_shared_and_the_rest_is_background():
@@ -90,8 +108,13 @@ def test_after_a_shell_was_left_running_only_a_named_file_is_shared_and_the_rest
 
     found = list(iter_intervals("t0", saved(1, 2, 3), calls, session(main)))
 
-    assert found[1].attribution_of("any") == "exact", "the step that left it running ran it in the open"
-    assert (found[2].attribution_of("late.txt"), found[2].attribution_of("named.txt")) == ("background", "shared")
+    assert found[1].attribution_of("any") == "exact", (
+        "the step that left it running ran it in the open"
+    )
+    assert (found[2].attribution_of("late.txt"), found[2].attribution_of("named.txt")) == (
+        "background",
+        "shared",
+    )
 
 
 def test_a_step_that_only_read_changed_nothing():

@@ -1,7 +1,7 @@
 import os
 
 from flightlog.lab.inspect import compare_runs
-from labs import bash, config, run, script
+from support.labs import bash, config, run, script
 
 
 def test_runs_are_compared_session_by_session_and_file_by_file(tmp_path):
@@ -9,12 +9,18 @@ def test_runs_are_compared_session_by_session_and_file_by_file(tmp_path):
         root = tmp_path / name
         root.mkdir()
         scenario = script([bash(f"echo same > same; echo {word} > other")], "done")
-        return run(root, config(root, scenario, {"prompt": "go", "count": 2}, engine="scripted", **more), name)
+        return run(
+            root,
+            config(root, scenario, {"prompt": "go", "count": 2}, engine="scripted", **more),
+            name,
+        )
 
     told = compare_runs([made("a", "left"), made("b", "right", max_turns=7)], os.environ["PATH"])
 
     (session,) = told["sessions"]
     assert (session["files_equal"], session["files_different"]) == (["same"], ["other"])
-    assert [(each["count"], each["stop_reasons"]) for each in session["groups"]] == [(2, {"completed": 2})] * 2
+    assert [(each["count"], each["stop_reasons"]) for each in session["groups"]] == [
+        (2, {"completed": 2})
+    ] * 2
     assert session["groups"][0]["file_writes"] == {"mean": 2, "sd": 0, "n": 2}
     assert set(told["config"]) == {"max_turns", "scenario"}

@@ -2,7 +2,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flightlog.lab.config import AgentConfig, CommandConfig, RunConfig, SessionConfig, dump_run_config, parse_run_config
+from flightlog.lab.config import (
+    AgentConfig,
+    CommandConfig,
+    RunConfig,
+    SessionConfig,
+    dump_run_config,
+    parse_run_config,
+)
 from flightlog.model.errors import Misconfigured
 
 SMALL = """
@@ -17,7 +24,11 @@ def test_what_is_not_said_has_the_documents_defaults():
     config = parse_run_config(SMALL)
 
     assert config.allowed_tools == ("Read", "Grep", "Glob", "Bash", "Write", "Edit")
-    assert (config.max_turns, config.permission_mode, config.session_mode) == (50, "bypassPermissions", "isolated")
+    assert (config.max_turns, config.permission_mode, config.session_mode) == (
+        50,
+        "bypassPermissions",
+        "isolated",
+    )
     assert (config.memory_file, config.provider) == ("MEMORY.md", "anthropic")
     assert (config.capture_api_requests, config.capture_subagent_trajectories) == (True, True)
     assert (config.load_project_settings, config.revert_work_dir) == (False, False)
@@ -99,6 +110,14 @@ configs = st.builds(
 
 
 @given(configs)
-@example(RunConfig("m", "w", (SessionConfig(1, "p", "\x85"),), hypothesis="\u2028 a\r\nb", tags=("\ufeff", "0o7")))
+@example(
+    RunConfig(
+        "m",
+        "w",
+        (SessionConfig(1, "p", "\x85"),),
+        hypothesis="\u2028 a\r\nb",
+        tags=("\ufeff", "0o7"),
+    )
+)
 def test_a_frozen_configuration_means_the_same_when_it_is_read_again(config):
     assert parse_run_config(dump_run_config(config)) == config

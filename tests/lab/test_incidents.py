@@ -1,16 +1,22 @@
 """A run that failed is an incident, one that did what it should is not."""
 
-import labs
 from flightlog.lab.links import find_incidents
+from support import labs
 
 
 def test_a_session_that_failed_is_an_incident_with_its_place(tmp_path):
     refused = {"rules": [{"replies": [{"errors": [{"status": 401}]}]}]}
     wrong = labs.run(tmp_path, labs.config(tmp_path, refused, "go", engine="scripted"), "wrong")
-    right = labs.run(tmp_path, labs.config(tmp_path, labs.script("done"), "go", engine="scripted"), "right")
+    right = labs.run(
+        tmp_path, labs.config(tmp_path, labs.script("done"), "go", engine="scripted"), "right"
+    )
 
     (found,) = find_incidents(wrong.name, wrong.state)
 
-    assert (found.kind, found.feature, found.evidence[0]) == ("failed run", "lab", "wrong/session_01")
+    assert (found.kind, found.feature, found.evidence[0]) == (
+        "failed run",
+        "lab",
+        "wrong/session_01",
+    )
     assert found.at_ms > 0
     assert list(find_incidents(right.name, right.state)) == []

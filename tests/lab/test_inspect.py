@@ -4,7 +4,7 @@ import pytest
 
 from flightlog.lab.inspect import RunAddress, inspect_address, parse_run_address
 from flightlog.model.errors import Invalid, NotFound
-from labs import bash, config, replies, run, script
+from support.labs import bash, config, replies, run, script
 
 PATH = os.environ["PATH"]
 
@@ -51,14 +51,22 @@ def test_a_session_lists_its_turns_and_a_run_its_files(book):
     session = inspect_address(book, RunAddress("r", 1), PATH)
     whole = inspect_address(book, RunAddress("r"), PATH)
 
-    assert [(turn["tools"], turn["files_changed"]) for turn in session["turns"]] == [(["Bash"], 2), ([], 0)]
+    assert [(turn["tools"], turn["files_changed"]) for turn in session["turns"]] == [
+        (["Bash"], 2),
+        ([], 0),
+    ]
     assert session["session_dir"] == "session_01_r01"
     assert [each["path"] for each in whole["file_changes"]] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
     "where",
-    [RunAddress("r", 2), RunAddress("r", 1, 3), RunAddress("r", 1, turn=3), RunAddress("r", 1, subagent="x", turn=1)],
+    [
+        RunAddress("r", 2),
+        RunAddress("r", 1, 3),
+        RunAddress("r", 1, turn=3),
+        RunAddress("r", 1, subagent="x", turn=1),
+    ],
 )
 def test_what_is_not_there_is_said_with_what_is(book, where):
     with pytest.raises(NotFound) as told:

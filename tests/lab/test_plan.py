@@ -4,9 +4,14 @@ from flightlog.lab.store import final_session, plan_sessions, ready_sessions
 
 def told(mode, *sessions):
     config = RunConfig(
-        "m", "w", tuple(SessionConfig(at, "p", **more) for at, more in enumerate(sessions, 1)), session_mode=mode
+        "m",
+        "w",
+        tuple(SessionConfig(at, "p", **more) for at, more in enumerate(sessions, 1)),
+        session_mode=mode,
     )
-    return {each.session_dir: (each.parent_session, each.tree_session) for each in plan_sessions(config)}
+    return {
+        each.session_dir: (each.parent_session, each.tree_session) for each in plan_sessions(config)
+    }
 
 
 def test_isolated_sessions_share_the_tree_and_nothing_said():
@@ -18,13 +23,20 @@ def test_isolated_sessions_share_the_tree_and_nothing_said():
 
 
 def test_chained_sessions_go_on_from_the_one_before():
-    assert told("chained", {}, {}) == {"session_01": ("", ""), "session_02": ("session_01", "session_01")}
+    assert told("chained", {}, {}) == {
+        "session_01": ("", ""),
+        "session_02": ("session_01", "session_01"),
+    }
 
 
 def test_forked_sessions_all_go_on_from_the_first():
     one = "session_01"
 
-    assert told("forked", {}, {}, {}) == {one: ("", ""), "session_02": (one, one), "session_03": (one, one)}
+    assert told("forked", {}, {}, {}) == {
+        one: ("", ""),
+        "session_02": (one, one),
+        "session_03": (one, one),
+    }
 
 
 def test_fork_from_has_the_last_word():
@@ -41,10 +53,14 @@ def test_what_follows_replicates_follows_the_first_of_them():
 
 
 def test_only_what_waits_for_nothing_is_ready_and_the_last_session_is_the_trunk():
-    config = RunConfig("m", "w", tuple(SessionConfig(at, "p", count=3) for at in (1, 2)), session_mode="forked")
+    config = RunConfig(
+        "m", "w", tuple(SessionConfig(at, "p", count=3) for at in (1, 2)), session_mode="forked"
+    )
     planned = plan_sessions(config)
     names = [each.session_dir for each in planned]
 
     assert [each.session_dir for each in ready_sessions(planned, [], names)] == names[:3]
-    assert [each.session_dir for each in ready_sessions(planned, ["session_01_r01"], names[2:])] == names[2:]
+    assert [
+        each.session_dir for each in ready_sessions(planned, ["session_01_r01"], names[2:])
+    ] == names[2:]
     assert final_session(planned).session_dir == "session_02_r01"

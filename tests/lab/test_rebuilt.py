@@ -4,7 +4,7 @@ from flightlog.lab.file_changes import PATCH, WORDS, iter_reported_changes
 from flightlog.model.entries import Text
 from flightlog.model.session import Step, ToolCall
 from flightlog.model.usage import Cost, CostSource, Usage
-from labs import apply
+from support.labs import apply
 
 
 def step(*calls):
@@ -30,11 +30,19 @@ def test_a_created_file_can_be_made_again(tmp_path, content):
 
 
 def test_the_clients_own_patch_can_be_applied(tmp_path):
-    hunk = {"oldStart": 1, "oldLines": 2, "newStart": 1, "newLines": 2, "lines": [" keep", "-old", "+new"]}
+    hunk = {
+        "oldStart": 1,
+        "oldLines": 2,
+        "newStart": 1,
+        "newLines": 2,
+        "lines": [" keep", "-old", "+new"],
+    }
     given = {"file_path": "/w/a.txt", "old_string": "old", "new_string": "new"}
     (tmp_path / "a.txt").write_text("keep\nold\n")
 
-    (entry,) = iter_reported_changes("", step(called("Edit", given, {"structuredPatch": [hunk]})), 1, "/w")
+    (entry,) = iter_reported_changes(
+        "", step(called("Edit", given, {"structuredPatch": [hunk]})), 1, "/w"
+    )
     apply(tmp_path, entry["diff"].encode(), "-p0")
 
     assert (tmp_path / "a.txt").read_text() == "keep\nnew\n"

@@ -8,7 +8,9 @@ STRANGE = UnknownEvent("i", 9, "t", "later_kind", b"{}", "j", 0)
 
 
 def records(*events):
-    return [JournalRecord(f"i{at}", at, f"t{at}", event, "j", 0) for at, event in enumerate(events, 1)]
+    return [
+        JournalRecord(f"i{at}", at, f"t{at}", event, "j", 0) for at, event in enumerate(events, 1)
+    ]
 
 
 STORY = (
@@ -48,7 +50,10 @@ def test_a_second_attempt_leaves_the_first_on_record_and_paid_for():
 
     state = fold_run(records(*STORY, *again))
 
-    assert [each.stop_reason for each in state.attempts["session_02"]] == ["interrupted", "completed"]
+    assert [each.stop_reason for each in state.attempts["session_02"]] == [
+        "interrupted",
+        "completed",
+    ]
     assert (state.spent_usd, state.tree, state.takeover_count) == (1.0, "t4", 2)
     assert (state.last_attempt("session_02").session_id, state.skipped) == ("s-4", {})
     assert state.finished_at
@@ -72,7 +77,9 @@ def test_what_cannot_be_read_is_counted_and_hides_nothing():
 
 def test_the_journal_takes_every_event_and_gives_it_back(tmp_path):
     ids = iter(range(100))
-    journal = Journal(tmp_path / "j", events.RunEvent, now=lambda: "t", new_id=lambda: str(next(ids)))
+    journal = Journal(
+        tmp_path / "j", events.RunEvent, now=lambda: "t", new_id=lambda: str(next(ids))
+    )
     for event in STORY:
         journal.append(event)
 

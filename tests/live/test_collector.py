@@ -9,8 +9,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from flightlog.model.usage import Breakdown
-from live_files import MINUTE_MS, NOW_MS, Desk, iso, limits, session_id
-from transcripts import user
+from support.live_files import MINUTE_MS, NOW_MS, Desk, iso, limits, session_id
+from support.transcripts import user
 
 DAY_MS = 86_400_000
 ONE, TWO = session_id(1), session_id(2)
@@ -24,18 +24,31 @@ def test_one_look_writes_every_page_and_one_line(tmp_path):
     desk = Desk(tmp_path)
     desk.responses(ONE, (NOW_MS - 5 * MINUTE_MS, 100_000, 1_000))
     desk.tell(
-        ONE, NOW_MS - 4 * MINUTE_MS, cost={"total_cost_usd": 0.61}, rate_limits=limits(29, NOW_MS + 60 * MINUTE_MS)
+        ONE,
+        NOW_MS - 4 * MINUTE_MS,
+        cost={"total_cost_usd": 0.61},
+        rate_limits=limits(29, NOW_MS + 60 * MINUTE_MS),
     )
 
     live = desk.gather()
 
     assert sorted(path.name for path in desk.folder.iterdir()) == sorted(
-        [".flightlog", f"{ONE}.json", "billing-shared.json", "daemon.log", "runtime-state.yaml", "sessions.json"]
+        [
+            ".flightlog",
+            f"{ONE}.json",
+            "billing-shared.json",
+            "daemon.log",
+            "runtime-state.yaml",
+            "sessions.json",
+        ]
     )
     page = json.loads((desk.folder / f"{ONE}.json").read_text())
     assert (page["launch"]["label"], page["cost"]["clientUsd"]) == ("Primary Account", 0.61)
     assert page["billing"]["limits"]["fiveHour"]["usedPercent"] == 29
-    assert json.loads((desk.folder / "billing-shared.json").read_text())["costToday"] == page["billing"]["costToday"]
+    assert (
+        json.loads((desk.folder / "billing-shared.json").read_text())["costToday"]
+        == page["billing"]["costToday"]
+    )
     summary = json.loads((desk.folder / "sessions.json").read_text())
     assert (summary["activeSessions"], summary["totalSessions"]) == (1, 1)
     assert len((desk.folder / "daemon.log").read_text().splitlines()) == 1
@@ -74,7 +87,9 @@ def week(desk, sessions=12, seed=7):
 
 def paid(desk, name, at_ms):
     """Who pays by the notes alone."""
-    notes = (desk.home / "sessions" / "claude-code" / name / "status.jsonl").read_text().splitlines()
+    notes = (
+        (desk.home / "sessions" / "claude-code" / name / "status.jsonl").read_text().splitlines()
+    )
     told = [(json.loads(note)["at_ms"], json.loads(note)["launch"]["account"]) for note in notes]
     return [account for since, account in told if since <= at_ms][-1]
 
@@ -95,9 +110,15 @@ def test_a_week_of_two_accounts_and_swaps_adds_up_to_the_ledger_to_the_cent(tmp_
     sums = [each.billing.week_cost_usd for each in live.state.auth_profiles]
     assert round(sum(sums), 2) == round(ledger, 2)
     assert min(sums) > 0
-    rate = ledger / sum(given * 5 + made * 25 for _, _, given, made in said)  # the price list's ratio of this model
+    rate = ledger / sum(
+        given * 5 + made * 25 for _, _, given, made in said
+    )  # the price list's ratio of this model
     for account, profile in profiles.items():
-        mine = sum(given * 5 + made * 25 for name, at, given, made in said if paid(desk, name, at) == account)
+        mine = sum(
+            given * 5 + made * 25
+            for name, at, given, made in said
+            if paid(desk, name, at) == account
+        )
         assert profile.billing.week_cost_usd == pytest.approx(mine * rate, abs=0.01)
     again = [[each.billing.week_cost_usd for each in look.state.auth_profiles] for look in looks]
     assert again == [sums, sums]
@@ -171,9 +192,13 @@ def test_deleting_the_file_loses_comments_and_nothing_else(tmp_path):
     desk.yaml.unlink()
     after = desk.gather().state
 
-    assert [each.label for each in after.auth_profiles] == [each.label for each in before.auth_profiles]
+    assert [each.label for each in after.auth_profiles] == [
+        each.label for each in before.auth_profiles
+    ]
     assert "Ada" in [each.label for each in after.auth_profiles]
-    assert [each.billing for each in after.auth_profiles] == [each.billing for each in before.auth_profiles]
+    assert [each.billing for each in after.auth_profiles] == [
+        each.billing for each in before.auth_profiles
+    ]
     assert after.sessions[0].profile_switches == before.sessions[0].profile_switches
 
 
@@ -202,7 +227,9 @@ def test_life_goes_from_start_to_end_and_the_ended_leave_the_file_for_the_archiv
     for event in ("UserPromptSubmit", "PermissionRequest", "Stop"):
         desk.hook(ONE, event, NOW_MS - MINUTE_MS)
         stages.append(by_id(desk.gather())[ONE].health.lifecycle)
-    desk.yaml.write_text(desk.yaml.read_text().replace("    health:", "    # my remark\n    health:"))
+    desk.yaml.write_text(
+        desk.yaml.read_text().replace("    health:", "    # my remark\n    health:")
+    )
     desk.hook(ONE, "SessionEnd", NOW_MS)
 
     assert by_id(desk.gather()) == {}
@@ -229,10 +256,17 @@ def test_health_has_its_reasons(tmp_path):
     told = by_id(live)
 
     assert told[ONE].health.status == "critical"
-    assert told[ONE].health.issues == ["Secrets detected", "Nothing written while it works", "Context near compaction"]
+    assert told[ONE].health.issues == [
+        "Secrets detected",
+        "Nothing written while it works",
+        "Context near compaction",
+    ]
     assert (told[ONE].alerts.secrets_detected, told[ONE].alerts.data_loss_risk) == (True, True)
     assert (told[TWO].health.status, told[TWO].health.lifecycle) == ("warning", "orphaned")
-    assert told[TWO].health.issues == ["Crashed (process gone, no SessionEnd event)", "Hooks missing"]
+    assert told[TWO].health.issues == [
+        "Crashed (process gone, no SessionEnd event)",
+        "Hooks missing",
+    ]
     written = b"".join(each.read_bytes() for each in desk.folder.rglob("*") if each.is_file())
     assert token.encode() not in written
 
@@ -298,7 +332,10 @@ def _gather(root):
 def test_sixteen_agents_settling_at_once_agree(tmp_path):
     desk = Desk(tmp_path)
     list(week(desk, sessions=5))
-    crowd = [multiprocessing.get_context("fork").Process(target=_gather, args=(tmp_path,)) for _ in range(16)]
+    crowd = [
+        multiprocessing.get_context("fork").Process(target=_gather, args=(tmp_path,))
+        for _ in range(16)
+    ]
 
     for each in crowd:
         each.start()

@@ -21,8 +21,8 @@ from flightlog.live.state import (
     VendorLimits,
     VendorWindow,
 )
-from golden import assert_golden
-from live_files import MINUTE_MS, NOW_MS
+from support.golden import assert_golden
+from support.live_files import MINUTE_MS, NOW_MS
 
 HOUR_MS = 60 * MINUTE_MS
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\r\nnext"
@@ -34,7 +34,10 @@ def lives(*, sessions=4, broken=""):
     work = Billing(17.03, 13.23, 120, 82, "14:00", 1, 1, last_fetched=NOW_MS, block_cost_usd=4.1, week_cost_usd=88.5,
                    block_end=NOW_MS + 2 * HOUR_MS, limits=VendorLimits(five, week),
                    forecast=Forecast(NOW_MS + HOUR_MS, 120.0, "statusline"))  # fmt: skip
-    profiles = [AuthProfile("work", "Work", work), AuthProfile("home", HOSTILE, Billing(block_end=NOW_MS + HOUR_MS))]
+    profiles = [
+        AuthProfile("work", "Work", work),
+        AuthProfile("home", HOSTILE, Billing(block_end=NOW_MS + HOUR_MS)),
+    ]
     states = ("critical", "warning", "healthy", "unknown")
     running = [
         RuntimeSession(
@@ -42,13 +45,18 @@ def lives(*, sessions=4, broken=""):
             "work" if at % 2 == 0 else "home",
             HOSTILE if at == 1 else f"/home/ada/project-{at}",
             health=SessionHealth(
-                states[at % 4], ["Secrets detected", "Context near compaction"][: 2 - at % 3], NOW_MS, "working"
+                states[at % 4],
+                ["Secrets detected", "Context near compaction"][: 2 - at % 3],
+                NOW_MS,
+                "working",
             ),
             model=ModelInfo("Opus 5.5", "jsonInput"),
             context=ContextUsage(1, 2, 71 if at == 0 else 26, 3, at == 0),
             cost=SessionCost(1.25 * at, 1.3),
             metadata=SessionMetadata(NOW_MS, NOW_MS - at * 3 * MINUTE_MS),
-            profile_switches=[ProfileSwitch("work", 0), ProfileSwitch("home", 1)] if at == 2 else None,
+            profile_switches=[ProfileSwitch("work", 0), ProfileSwitch("home", 1)]
+            if at == 2
+            else None,
         )
         for at in range(sessions)
     ]
@@ -56,7 +64,12 @@ def lives(*, sessions=4, broken=""):
 
 
 def shown(width, height, **told):
-    return "\n".join(line.text for line in dashboard_lines(lives(**told), TerminalSize(width, height, UTC))) + "\n"
+    return (
+        "\n".join(
+            line.text for line in dashboard_lines(lives(**told), TerminalSize(width, height, UTC))
+        )
+        + "\n"
+    )
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (140, 0), (40, 12)])

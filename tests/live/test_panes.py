@@ -2,7 +2,7 @@
 
 import subprocess
 
-from live_files import MINUTE_MS, NOW_MS, Desk, session_id
+from support.live_files import MINUTE_MS, NOW_MS, Desk, session_id
 
 ONE = session_id(1)
 
@@ -10,7 +10,10 @@ ONE = session_id(1)
 def test_a_pane_is_told_with_its_session_window_and_size(tmp_path):
     desk, socket = Desk(tmp_path), tmp_path / "s"
     desk.responses(ONE, (NOW_MS - 3 * MINUTE_MS, 1000, 10))
-    subprocess.run(["tmux", "-S", socket, "new-session", "-d", "-s", "work", "-x", "120", "-y", "30"], check=True)
+    subprocess.run(
+        ["tmux", "-S", socket, "new-session", "-d", "-s", "work", "-x", "120", "-y", "30"],
+        check=True,
+    )
     try:
         listed = ["tmux", "-S", socket, "list-panes", "-a", "-F", "#{pane_id}"]
         pane = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,4 +1,10 @@
-from flightlog.live.profiles import ProfileHints, ProfileMatch, match_profile, profile_urgency, rank_profiles
+from flightlog.live.profiles import (
+    ProfileHints,
+    ProfileMatch,
+    match_profile,
+    profile_urgency,
+    rank_profiles,
+)
 from flightlog.live.state import AuthProfile, Billing, VendorLimits, VendorWindow
 from flightlog.sources.hook_log import StatusLaunch
 
@@ -11,34 +17,43 @@ def found(*profiles, project="", current="", **launch):
 
 
 def test_a_known_print_wins_over_everything_said():
-    assert found(WORK, SHOP, account="oauth-1", profile="shop", config_dir="/home/ada/.claude-shop") == ProfileMatch(
-        "work", "fingerprint"
-    )
+    assert found(
+        WORK, SHOP, account="oauth-1", profile="shop", config_dir="/home/ada/.claude-shop"
+    ) == ProfileMatch("work", "fingerprint")
 
 
 def test_variable_alias_directory_and_path_claim_in_this_order():
     assert found(WORK, SHOP, profile="shop", alias="claude2") == ProfileMatch("shop", "env")
-    assert found(WORK, SHOP, alias="claude2", config_dir="/home/ada/.claude-shop") == ProfileMatch("work", "alias")
-    assert found(WORK, SHOP, config_dir="/home/ada/.claude-shop", project="/elsewhere") == ProfileMatch(
-        "shop", "config"
+    assert found(WORK, SHOP, alias="claude2", config_dir="/home/ada/.claude-shop") == ProfileMatch(
+        "work", "alias"
     )
+    assert found(
+        WORK, SHOP, config_dir="/home/ada/.claude-shop", project="/elsewhere"
+    ) == ProfileMatch("shop", "config")
     assert found(WORK, SHOP, project="/srv/shop/api") == ProfileMatch("shop", "path")
     assert found(WORK, SHOP, project="/srv/shopping") == ProfileMatch("default", "default")
 
 
 def test_a_new_print_belongs_to_who_claims_the_session_unless_they_have_another():
-    assert found(WORK, SHOP, account="oauth-2", project="/srv/shop") == ProfileMatch("shop", "path", "oauth-2")
+    assert found(WORK, SHOP, account="oauth-2", project="/srv/shop") == ProfileMatch(
+        "shop", "path", "oauth-2"
+    )
     assert found(WORK, SHOP, account="oauth-2beef", alias="claude2") == ProfileMatch(
         "account-2bee", "fingerprint", "oauth-2beef"
     )
     assert found(account="oauth-2") == ProfileMatch("default", "fingerprint", "oauth-2")
-    assert found(WORK, account="key-9f8e7d") == ProfileMatch("account-9f8e", "fingerprint", "key-9f8e7d")
+    assert found(WORK, account="key-9f8e7d") == ProfileMatch(
+        "account-9f8e", "fingerprint", "key-9f8e7d"
+    )
 
 
 def test_the_profile_with_most_room_comes_first():
     def used(name, week, five, burn):
         return AuthProfile(
-            name, billing=Billing(burn_rate_per_hour=burn, limits=VendorLimits(VendorWindow(five), VendorWindow(week)))
+            name,
+            billing=Billing(
+                burn_rate_per_hour=burn, limits=VendorLimits(VendorWindow(five), VendorWindow(week))
+            ),
         )
 
     busy, free = used("busy", 90.0, 90.0, 40.0), used("free", 10.0, 0.0, 0.0)

@@ -13,7 +13,7 @@ from flightlog.agents.claude_code.hooks import read_new_status
 from flightlog.agents.scripted.scenario import parse_scenario
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.setup.install import InstallOptions, apply_change, plan_install
-from waiting import until
+from support.waiting import until
 
 COLUMNS = 120
 
@@ -25,7 +25,9 @@ def tmux(tmp_path):
     socket = f"flightlog-{os.getpid()}"
 
     def run(*words):
-        return subprocess.run(["tmux", "-L", socket, *words], capture_output=True, text=True, timeout=30, check=False)
+        return subprocess.run(
+            ["tmux", "-L", socket, *words], capture_output=True, text=True, timeout=30, check=False
+        )
 
     yield run
     run("kill-server")
@@ -46,7 +48,11 @@ def prepared(bench):
     )
     subprocess.run(["git", "init", "-q", "-b", "topic"], cwd=bench.project, check=True)
     settings = bench.config / "settings.json"
-    apply_change(plan_install(settings, [bench.version], Path(sys.executable), InstallOptions(statusline=True)))
+    apply_change(
+        plan_install(
+            settings, [bench.version], Path(sys.executable), InstallOptions(statusline=True)
+        )
+    )
 
 
 SEEN = []
@@ -66,12 +72,21 @@ def typed(tmux, text):
 def test_the_status_line_is_shown_refreshed_and_gathered_in_the_real_agent(bench, tmux):
     prepared(bench)
     usage = {"input_tokens": 4200, "cache_read_input_tokens": 120_000}
-    script = {"rules": [{"replies": [{"text": "First answer.", "usage": usage}, {"text": "Second answer."}]}]}
+    script = {
+        "rules": [
+            {"replies": [{"text": "First answer.", "usage": usage}, {"text": "Second answer."}]}
+        ]
+    }
     with serve_scenario(parse_scenario(script)) as model:
-        environment = bench.environment(model.url) | {"TERM": "xterm-256color", "CLAUDE_ALIAS": "claude2"}
+        environment = bench.environment(model.url) | {
+            "TERM": "xterm-256color",
+            "CLAUDE_ALIAS": "claude2",
+        }
         given = [f"{name}={value}" for name, value in environment.items()]
         command = ["env", "-i", *given, str(bench.client.program)]
-        made = tmux("new-session", "-d", "-x", str(COLUMNS), "-y", "40", "-c", str(bench.project), *command)
+        made = tmux(
+            "new-session", "-d", "-x", str(COLUMNS), "-y", "40", "-c", str(bench.project), *command
+        )
         assert made.returncode == 0, made.stderr
 
         shown = until(lambda: [line for line in screen(tmux).splitlines() if "ctx 0%" in line], 40)
@@ -79,14 +94,21 @@ def test_the_status_line_is_shown_refreshed_and_gathered_in_the_real_agent(bench
         SEEN.clear()
         typed(tmux, "Say the first thing.")
         until(lambda: "First answer." in screen(tmux), 40)
-        first = until(lambda: [line for line in screen(tmux).splitlines() if "| $" in line and "$0.00" not in line], 40)
+        first = until(
+            lambda: [
+                line for line in screen(tmux).splitlines() if "| $" in line and "$0.00" not in line
+            ],
+            40,
+        )
         assert "ctx 0%" not in first[0]
         typed(tmux, "And another.")
         until(lambda: "Second answer." in screen(tmux), 40)
         page = until(lambda: next(bench.config.glob("session-health/????????-*.json"), None), 40)
         until(lambda: "Primary Account" in screen(tmux), 40)
         path = bench.recordings / "sessions/claude-code" / page.stem / "status.jsonl"
-        until(lambda: read_new_status(str(path.parent), 0)[0][-1].payload.cost.total_cost_usd > 0, 40)
+        until(
+            lambda: read_new_status(str(path.parent), 0)[0][-1].payload.cost.total_cost_usd > 0, 40
+        )
 
     assert len(SEEN) > 10
     assert [each for each in SEEN if "| ctx " not in each] == []

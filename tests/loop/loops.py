@@ -37,7 +37,12 @@ def project(root, plan, **files):
 def environment(root, **more):
     """An environment that knows nothing of this machine but where programs are."""
     kept = {"PATH": os.environ["PATH"], "HOME": str(root / "home"), "LANG": "C.UTF-8", "TZ": "UTC"}
-    return {**kept, "FLIGHTLOG_HOME": str(root / "flightlog"), "CLAUDE_CONFIG_DIR": str(root / "config"), **more}
+    return {
+        **kept,
+        "FLIGHTLOG_HOME": str(root / "flightlog"),
+        "CLAUDE_CONFIG_DIR": str(root / "config"),
+        **more,
+    }
 
 
 def ralph(root, *words, timeout=120, **more):
@@ -139,7 +144,10 @@ def final(directory):
     from flightlog.loop.directories import open_loop_session
 
     state = open_loop_session(directory).state
-    tasks = {name: (task.status, task.result, task.attempt, task.artifacts) for name, task in state.tasks.items()}
+    tasks = {
+        name: (task.status, task.result, task.attempt, task.artifacts)
+        for name, task in state.tasks.items()
+    }
     return {
         "status": state.status,
         "tasks": tasks,

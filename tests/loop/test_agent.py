@@ -16,11 +16,16 @@ tasks:
 
 
 def test_cache_writes_for_an_hour_are_priced_while_a_task_runs(tmp_path):
-    usage = {"cache_creation_input_tokens": 1000, "cache_creation": {"ephemeral_1h_input_tokens": 600}}
+    usage = {
+        "cache_creation_input_tokens": 1000,
+        "cache_creation": {"ephemeral_1h_input_tokens": 600},
+    }
     reply = {"type": "assistant", "message": {"id": "m1", "model": MODEL, "usage": usage}}
     done = {"type": "result", "result": "done", "is_error": False}
     client = tmp_path / "claude"
-    client.write_text("#!/bin/sh\n" + "".join(f"echo '{json.dumps(record)}'\n" for record in (reply, done)))
+    client.write_text(
+        "#!/bin/sh\n" + "".join(f"echo '{json.dumps(record)}'\n" for record in (reply, done))
+    )
     client.chmod(0o700)
     root = project(tmp_path / "p", PLAN)
 
@@ -28,5 +33,8 @@ def test_cache_writes_for_an_hour_are_priced_while_a_task_runs(tmp_path):
 
     assert ran.returncode == 0, ran.stderr
     (noted,) = [event for event in journal(session_of(root)) if event["kind"] == "usage"]
-    assert noted["usd"] == price(MODEL, Usage(cache_write_5m_tokens=400, cache_write_1h_tokens=600)).usd
+    assert (
+        noted["usd"]
+        == price(MODEL, Usage(cache_write_5m_tokens=400, cache_write_1h_tokens=600)).usd
+    )
     assert noted["usd"] > price(MODEL, Usage(cache_write_5m_tokens=1000)).usd

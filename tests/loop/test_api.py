@@ -31,7 +31,9 @@ def python(root, code):
 def test_the_documents_call_works_word_for_word(tmp_path):
     place = tmp_path / "p" / ".blackbox5" / "roadmap" / "first-principles"
     place.mkdir(parents=True)
-    (place / "RALPH-LOOP-PLAN.yaml").write_text("plan: x\ntasks: [{task_id: a, name: b, run: {command: touch it}}]\n")
+    (place / "RALPH-LOOP-PLAN.yaml").write_text(
+        "plan: x\ntasks: [{task_id: a, name: b, run: {command: touch it}}]\n"
+    )
     root = tmp_path / "p"
 
     ran = python(root, CALL)
@@ -74,7 +76,9 @@ def test_a_plan_can_be_looked_over_without_being_run(tmp_path):
 
 
 def test_retain_leaves_what_is_young(tmp_path):
-    root = project(tmp_path / "p", "plan: x\ntasks: [{task_id: a, name: b, run: {command: 'true'}}]\n")
+    root = project(
+        tmp_path / "p", "plan: x\ntasks: [{task_id: a, name: b, run: {command: 'true'}}]\n"
+    )
     ralph(root, "run", "--plan", "plan.yaml", "--autonomous")
 
     ran = ralph(root, "retain", "--yes")
@@ -84,9 +88,14 @@ def test_retain_leaves_what_is_young(tmp_path):
 
 
 def test_a_plan_that_is_wrong_is_refused_on_one_line_with_its_place(tmp_path):
-    root = project(tmp_path / "p", "plan: x\ntasks: [{task_id: a, name: b, rum: {command: 'true'}}]\n")
+    root = project(
+        tmp_path / "p", "plan: x\ntasks: [{task_id: a, name: b, rum: {command: 'true'}}]\n"
+    )
 
     ran = ralph(root, "run", "--plan", "plan.yaml")
 
     assert ran.returncode == 2
-    assert ran.stderr.splitlines() == ["ralph-runtime: plan.yaml:2:31: there is no `rum` here", "  did you mean `run`?"]
+    assert ran.stderr.splitlines() == [
+        "ralph-runtime: plan.yaml:2:31: there is no `rum` here",
+        "  did you mean `run`?",
+    ]

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from loop.loops import final, journal, session_of
-from strace_points import inject, points, run
+from support.strace_points import inject, points, run
 
 SCENARIO = """
 import itertools, json, time, os
@@ -79,7 +79,10 @@ def resumed(code, root):
     program = code.replace("begin()\n", "").replace("\nend()\n", "\n")
     prelude = "import sys\nfrom pathlib import Path\nroot = Path(sys.argv[1])\n"
     done = subprocess.run(
-        [sys.executable, "-I", "-B", "-c", prelude + program, str(root)], capture_output=True, text=True, check=False
+        [sys.executable, "-I", "-B", "-c", prelude + program, str(root)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
@@ -97,11 +100,23 @@ def killed_everywhere(tmp_path, count, every):
         root = tmp_path / f"{point[0]}-{point[1]}"
         root.mkdir()
         # Without seccomp, under which strace delivers no signal.
-        done = run(code, root, "-o", "/dev/null", "-e", f"trace={point[0]}", "-e", inject(point, "signal=KILL"))
+        done = run(
+            code,
+            root,
+            "-o",
+            "/dev/null",
+            "-e",
+            f"trace={point[0]}",
+            "-e",
+            inject(point, "signal=KILL"),
+        )
         assert done.returncode in {-9, 137}, (point, done.returncode, done.stderr)
         found = list((root / "ralph-loop-sessions").glob("session-001-*"))
         completed = [
-            event["task"] for path in found for event in journal_so_far(path) if event["kind"] == "task_complete"
+            event["task"]
+            for path in found
+            for event in journal_so_far(path)
+            if event["kind"] == "task_complete"
         ]
         ran = (root / "ran.txt").read_text().split() if (root / "ran.txt").exists() else []
         resumed(code, root)
@@ -110,7 +125,9 @@ def killed_everywhere(tmp_path, count, every):
         assert [task for task in completed if again.count(task) != ran.count(task)] == [], point
         effects = (root / "effects.txt").read_text().split()
         assert len(effects) == len(set(effects)) == count, point
-        ended = [event["task"] for event in journal(session_of(root)) if event["kind"] == "task_complete"]
+        ended = [
+            event["task"] for event in journal(session_of(root)) if event["kind"] == "task_complete"
+        ]
         assert len(ended) == len(set(ended)) == count, point
         logged = json.loads((session_of(root) / "execution-log.json").read_text())["events"]
         assert len(logged) == len(journal(session_of(root))), point
@@ -123,7 +140,11 @@ def killed_everywhere(tmp_path, count, every):
 
 def journal_so_far(path):
     """The whole lines of a journal; the last may be torn."""
-    lines = (path / "journal.jsonl").read_bytes().split(b"\n")[:-1] if (path / "journal.jsonl").exists() else []
+    lines = (
+        (path / "journal.jsonl").read_bytes().split(b"\n")[:-1]
+        if (path / "journal.jsonl").exists()
+        else []
+    )
     return [json.loads(line) for line in lines if line]
 
 

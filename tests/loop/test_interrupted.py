@@ -26,7 +26,7 @@ from loop.loops import (
     start,
     twenty,
 )
-from waiting import alive, environ, processes, until
+from support.waiting import alive, environ, processes, until
 
 
 def test_a_second_runner_is_refused_and_a_zombie_is_fenced(tmp_path):
@@ -55,7 +55,9 @@ def test_a_second_runner_is_refused_and_a_zombie_is_fenced(tmp_path):
     assert took.returncode == 0, took.stderr
     assert first.returncode == 75, said
     assert (session_of(root) / "journal.jsonl").read_bytes() == written
-    assert [event["epoch"] for event in journal(session_of(root)) if event["kind"] == "runner_took"] == [1, 2]
+    assert [
+        event["epoch"] for event in journal(session_of(root)) if event["kind"] == "runner_took"
+    ] == [1, 2]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
@@ -123,7 +125,9 @@ def while_stopped(runner, look):
     """Look while the runner stands still, between two of its system calls: a reader beside a writer may see both."""
     os.kill(runner.pid, signal.SIGSTOP)
     try:
-        while Path(f"/proc/{runner.pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TZ":
+        while (
+            Path(f"/proc/{runner.pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TZ"
+        ):
             time.sleep(0)
         return look()
     finally:
@@ -150,7 +154,11 @@ def killed_at_random(root, chance, whole_s):
     deaths = 0
     began = False
     while True:
-        words = ("resume", "--session", "session-001") if began else ("run", "--plan", "plan.yaml", "--autonomous")
+        words = (
+            ("resume", "--session", "session-001")
+            if began
+            else ("run", "--plan", "plan.yaml", "--autonomous")
+        )
         runner = start(root, *words)
         try:
             runner.wait(chance.uniform(0.0, whole_s))
@@ -173,18 +181,24 @@ def _check_nothing_repeated(root, kill):
             for event in journal(path) if event["kind"] == "task_complete"]  # fmt: skip
     ran = (root / "ran.txt").read_text().split() if (root / "ran.txt").exists() else []
     for task in done:
-        (root / f"runs-{task}").write_text(str(ran.count(task))) if not (root / f"runs-{task}").exists() else None
+        (root / f"runs-{task}").write_text(str(ran.count(task))) if not (
+            root / f"runs-{task}"
+        ).exists() else None
 
 
 def checked_final(root, undisturbed):
     """The same final state as undisturbed, no completed task and no keyed effect repeated."""
     assert final(session_of(root)) == undisturbed
     effects = sorted(path.name.partition("-")[0] for path in (root / "effects").iterdir())
-    assert effects == [f"{number:03}" for number in range(1, 21)], "an effect under two keys, or none"
+    assert effects == [f"{number:03}" for number in range(1, 21)], (
+        "an effect under two keys, or none"
+    )
     ran = (root / "ran.txt").read_text().split()
     for note in root.glob("runs-*"):
         assert ran.count(note.name.removeprefix("runs-")) == int(note.read_text()), note.name
-    completed = [event["task"] for event in journal(session_of(root)) if event["kind"] == "task_complete"]
+    completed = [
+        event["task"] for event in journal(session_of(root)) if event["kind"] == "task_complete"
+    ]
     assert len(completed) == len(set(completed)) == 20
     logged = json.loads((session_of(root) / "execution-log.json").read_text())["events"]
     assert len(logged) == len(journal(session_of(root)))

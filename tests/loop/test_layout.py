@@ -85,7 +85,11 @@ HEADINGS = ["Executive Summary", "Progress", "Artifacts Generated", "Metrics", "
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    root = project(tmp_path_factory.mktemp("layout") / "p", PLAN, lines__jsonl="\n".join(map(json.dumps, LINES)))
+    root = project(
+        tmp_path_factory.mktemp("layout") / "p",
+        PLAN,
+        lines__jsonl="\n".join(map(json.dumps, LINES)),
+    )
     return conduct(root)
 
 
@@ -107,7 +111,9 @@ def fits(value, shape, where="$"):
 
 def read(path):
     return (
-        YAML(typ="safe", pure=True).load(path.read_text()) if path.suffix == ".yaml" else json.loads(path.read_text())
+        YAML(typ="safe", pure=True).load(path.read_text())
+        if path.suffix == ".yaml"
+        else json.loads(path.read_text())
     )
 
 
@@ -149,7 +155,13 @@ def test_the_two_pages_without_a_template_have_the_schema_we_gave_them(directory
     quality = json.loads((directory / "quality-metrics.json").read_text())
     docs = json.loads((directory / "feature-docs-generated.json").read_text())
 
-    assert list(quality) == ["session_id", "generated_at", "metrics", "quality_gates", "verification"]
+    assert list(quality) == [
+        "session_id",
+        "generated_at",
+        "metrics",
+        "quality_gates",
+        "verification",
+    ]
     assert list(docs) == ["session_id", "generated_at", "documents", "statistics"]
     assert docs["statistics"]["features_without_document"] == ["F001"]
 
@@ -177,7 +189,12 @@ def test_the_templates_are_empty_pages_of_the_same_shape():
 
 
 def test_yaml_is_read_back_as_it_was():
-    value = {"a": 'x: "y" # no\n\u2028', "b": [], "c": {"d e": [1, {"f": None, "g": [True, []]}], "h": {}}, "1": 0.5}
+    value = {
+        "a": 'x: "y" # no\n\u2028',
+        "b": [],
+        "c": {"d e": [1, {"f": None, "g": [True, []]}], "h": {}},
+        "1": 0.5,
+    }
 
     assert YAML(typ="safe", pure=True).load(dump_yaml(value)) == value
 

@@ -19,7 +19,13 @@ from flightlog.loop.decide.choose import calibrate_confidence
 from flightlog.loop.directories import LoopEvent, iter_events, open_loop_session
 from flightlog.loop.report import find_insights
 from flightlog.loop.retention import POLICY, list_retention_items, summarize_quarter
-from flightlog.loop.status import build_status, compare_sessions, comparison_rows, monitor_lines, status_lines
+from flightlog.loop.status import (
+    build_status,
+    compare_sessions,
+    comparison_rows,
+    monitor_lines,
+    status_lines,
+)
 from flightlog.model.retention import RetentionAction, plan_retention
 from flightlog.privacy.redactor import Redactor
 from flightlog.store.directories import carry_out_moves
@@ -79,7 +85,12 @@ def test_every_command_of_the_document_answers(root):
         ran = ralph(root, *words)
         assert ran.returncode == 0, (words, ran.stderr)
         assert ran.stdout.strip(), words
-    assert json.loads(ralph(root, "status", "--session", "session-001", "--json").stdout)["tasks_completed"] == 3
+    assert (
+        json.loads(ralph(root, "status", "--session", "session-001", "--json").stdout)[
+            "tasks_completed"
+        ]
+        == 3
+    )
     seen = json.loads(ralph(root, "monitor", "--session", "session-001", "--once", "--json").stdout)
     assert (seen["status"], seen["tasks_completed"]) == ("completed", 3)
     one = ralph(root, "logs", "--session", "session-001", "--event", "e3", "--json").stdout
@@ -108,7 +119,9 @@ def test_each_insight_stands_on_events_that_say_so(root):
     found = find_insights(build_account(iter_events(session_of(root))))
     by_id = {f"e{event['seq']}": event for event in journal(session_of(root))}
 
-    assert any("2 of 3 completed tasks were right at the first attempt" in each.text for each in found)
+    assert any(
+        "2 of 3 completed tasks were right at the first attempt" in each.text for each in found
+    )
     (error,) = [each for each in found if "error of kind network" in each.text]
     assert [by_id[each]["result"] for each in error.event_ids] == ["failure"]
     assert all(each.event_ids and set(each.event_ids) <= set(by_id) for each in found)
@@ -178,7 +191,10 @@ def test_the_next_session_reads_its_confidence_through_what_the_last_ones_taught
     assert taught
     assert all(worth < raw for raw, worth in taught), "all of it was wrong"
     made = [event for event in journal(directory) if event["kind"] == "decision"]
-    assert all(event["confidence"] == calibrate_confidence(event["raw"], taught) < event["raw"] for event in made)
+    assert all(
+        event["confidence"] == calibrate_confidence(event["raw"], taught) < event["raw"]
+        for event in made
+    )
 
 
 def test_old_sessions_are_archived_and_summed_up_before_their_raw_logs_go(root, tmp_path):
@@ -190,12 +206,18 @@ def test_old_sessions_are_archived_and_summed_up_before_their_raw_logs_go(root, 
     now = datetime.now(UTC)
 
     def carried(days):
-        moves = plan_retention(POLICY, list_retention_items(top), int((now + timedelta(days=days)).timestamp() * 1000))
-        return moves, carry_out_moves(top, moves, lambda name, told, before: summarize_quarter(top, name, told, before))
+        moves = plan_retention(
+            POLICY, list_retention_items(top), int((now + timedelta(days=days)).timestamp() * 1000)
+        )
+        return moves, carry_out_moves(
+            top, moves, lambda name, told, before: summarize_quarter(top, name, told, before)
+        )
 
     assert carried(100)[0] == ()
     moves, outcome = carried(200)
-    assert [(move.action, move.item.name) for move in moves] == [(RetentionAction.ARCHIVE, "session-001-old")]
+    assert [(move.action, move.item.name) for move in moves] == [
+        (RetentionAction.ARCHIVE, "session-001-old")
+    ]
     assert outcome.completed == moves
     _, later = carried(400)
 

@@ -11,7 +11,7 @@ from flightlog.agents.scripted.server import serve_scenario
 from flightlog.archive.archive import Archive
 from flightlog.loop.directories import open_loop_session
 from loop.loops import RALPH, journal, session_of
-from waiting import until
+from support.waiting import until
 
 CALC = "def add(a, b):\n    return a {sign} b\n"
 ALLOWED = ["--allowedTools", "Bash", "Read", "Write", "Edit"]
@@ -45,12 +45,19 @@ DOES = {
 
 def scenario():
     return parse_scenario(
-        {"rules": [{"when": {"prompt": p}, "replies": [does, {"text": "Done."}]} for p, does in DOES.items()]}
+        {
+            "rules": [
+                {"when": {"prompt": p}, "replies": [does, {"text": "Done."}]}
+                for p, does in DOES.items()
+            ]
+        }
     )
 
 
 def plan(tasks, **more):
-    return json.dumps({"plan": "calculator", "tasks": tasks, "config": {"human_intervention": "never"}, **more})
+    return json.dumps(
+        {"plan": "calculator", "tasks": tasks, "config": {"human_intervention": "never"}, **more}
+    )
 
 
 def task(number, prompt, verify, **more):
@@ -59,7 +66,10 @@ def task(number, prompt, verify, **more):
 
 
 def around(bench, url, client=None, retries="2"):
-    own = {"FLIGHTLOG_CLAUDE": str(client or bench.client.program), "CLAUDE_CODE_MAX_RETRIES": retries}
+    own = {
+        "FLIGHTLOG_CLAUDE": str(client or bench.client.program),
+        "CLAUDE_CODE_MAX_RETRIES": retries,
+    }
     return {**bench.environment(url), **own}
 
 
@@ -87,19 +97,34 @@ def test_a_real_agent_writes_code_fails_verification_repairs_it_and_passes(bench
         ran = conduct(bench, model.url, "run", "--plan", "plan.yaml", "--autonomous")
 
     directory = session_of(bench.project)
-    assert ran.returncode == 0, ran.stdout + ran.stderr + (directory / "final-report.md").read_text()
+    assert ran.returncode == 0, (
+        ran.stdout + ran.stderr + (directory / "final-report.md").read_text()
+    )
     assert (bench.project / "calc.py").read_text() == CALC.format(sign="+") + TOTAL
     state = open_loop_session(directory).state
     assert [state.tasks[f"{n:03}"].status for n in range(1, 7)] == ["completed"] * 6
     assert state.tasks["001"].attempt == 2
-    checks = [event["passed"] for event in journal(directory) if event["kind"] == "verify" and event["task"] == "001"]
+    checks = [
+        event["passed"]
+        for event in journal(directory)
+        if event["kind"] == "verify" and event["task"] == "001"
+    ]
     assert checks == [False, True]
     archive = Archive([str(bench.config / "nowhere")], str(bench.recordings))
-    linked = [session for name in ("001", "002", "003", "004", "005") for session in state.tasks[name].sessions]
+    linked = [
+        session
+        for name in ("001", "002", "003", "004", "005")
+        for session in state.tasks[name].sessions
+    ]
     assert len(linked) == 6
-    assert all(archive.read_session(session).turns for session in linked), "each is kept in our own copy"
+    assert all(archive.read_session(session).turns for session in linked), (
+        "each is kept in our own copy"
+    )
     diffs = [(directory / diff).read_text() for diff in state.tasks["001"].diffs]
-    assert ["return a - b" in diffs[0], "-    return a - b\n+    return a + b" in diffs[1]] == [True, True]
+    assert ["return a - b" in diffs[0], "-    return a - b\n+    return a + b" in diffs[1]] == [
+        True,
+        True,
+    ]
     assert all(state.tasks[name].diffs for name in ("002", "003", "004", "005"))
     assert state.totals.calls == 12
     assert state.totals.total_tokens > 0
@@ -121,7 +146,12 @@ def endless(bench, **more):
 
 @pytest.mark.parametrize(
     ("budgets", "calls"),
-    [({"calls": 4}, 4), ({"tokens": 350_000}, None), ({"usd": 1.2}, None), ({"calls_per_hour": 3}, 3)],
+    [
+        ({"calls": 4}, 4),
+        ({"tokens": 350_000}, None),
+        ({"usd": 1.2}, None),
+        ({"calls_per_hour": 3}, 3),
+    ],
 )
 def test_an_agent_that_never_finishes_is_stopped_by_its_budget(bench, budgets, calls):
     (bench.project / "plan.yaml").write_text(endless(bench, budgets=budgets))
@@ -133,7 +163,9 @@ def test_an_agent_that_never_finishes_is_stopped_by_its_budget(bench, budgets, c
         runner = subprocess.Popen(words, cwd=bench.project, env=environment, **pipes)
         waits = "calls_per_hour" in budgets
         if waits:
-            until(lambda: any(e["kind"] == "attempt_end" for e in _journal(bench.project)), limit_s=60)
+            until(
+                lambda: any(e["kind"] == "attempt_end" for e in _journal(bench.project)), limit_s=60
+            )
             runner.terminate()
         _, said = runner.communicate(timeout=120)
         asked = asked_of(model)
@@ -146,8 +178,14 @@ def test_an_agent_that_never_finishes_is_stopped_by_its_budget(bench, budgets, c
     assert 0 < seen <= len(asked)
     assert len(asked) <= (calls or seen) + 1, "the limit, and one call that was on its way"
     for unit in budgets.keys() & {"tokens", "usd"}:
-        noted = [event[unit] for event in _journal(bench.project) if event["kind"] == "usage" and event["calls"]]
-        assert sum(noted[:-1]) < budgets[unit] <= sum(noted), "the limit was reached by the last call"
+        noted = [
+            event[unit]
+            for event in _journal(bench.project)
+            if event["kind"] == "usage" and event["calls"]
+        ]
+        assert sum(noted[:-1]) < budgets[unit] <= sum(noted), (
+            "the limit was reached by the last call"
+        )
 
 
 def _journal(project):
@@ -156,7 +194,10 @@ def _journal(project):
 
 
 IDLE = [{"text": "I did nothing."}]
-DENIED = [{"blocks": [{"tool": "Write", "input": {"file_path": "x.txt", "content": "x"}}]}, {"text": "I may not."}]
+DENIED = [
+    {"blocks": [{"tool": "Write", "input": {"file_path": "x.txt", "content": "x"}}]},
+    {"text": "I may not."},
+]
 
 
 @pytest.mark.parametrize(
@@ -164,21 +205,39 @@ DENIED = [{"blocks": [{"tool": "Write", "input": {"file_path": "x.txt", "content
     [
         ({"no_progress": 2}, "no progress in 2 attempts", IDLE, 2),
         pytest.param({"same_error": 2}, "the same error 2 times", IDLE, 2, marks=pytest.mark.soak),
-        pytest.param({"failure_threshold": 3}, "3 failures in a row", IDLE, 3, marks=pytest.mark.soak),
+        pytest.param(
+            {"failure_threshold": 3}, "3 failures in a row", IDLE, 3, marks=pytest.mark.soak
+        ),
         ({"error_rate": 0.5, "error_rate_over": 2}, "error_rate > 0.5 (2 of the last 2", IDLE, 2),
         ({"permission_denials": 2}, "permission denied in 2 attempts", DENIED, 4),
         ({"low_confidence": 0.95, "low_confidence_times": 2}, "confidence < 0.95 2 times", IDLE, 2),
         ({"conditions": [{"when": "calls >= 2", "action": "stop"}]}, "calls >= 2", IDLE, 2),
     ],
 )
-def test_a_loop_without_an_end_is_stopped_by_each_breaker_within_its_limit(bench, breaker, condition, replies, calls):
-    off = dict.fromkeys(("failure_threshold", "error_rate", "no_progress", "same_error", "permission_denials"), 0)
+def test_a_loop_without_an_end_is_stopped_by_each_breaker_within_its_limit(
+    bench, breaker, condition, replies, calls
+):
+    off = dict.fromkeys(
+        ("failure_threshold", "error_rate", "no_progress", "same_error", "permission_denials"), 0
+    )
     quiet = {**off, "low_confidence_times": 0, "trips_max": 1, "recovery_timeout": 0.2, **breaker}
-    run = {"agent": "claude-code", "prompt": "Go on.", "arguments": ALLOWED if replies is IDLE else []}
-    wrong = {"task_id": "001", "name": "never done", "run": run, "verify": ["echo wrong; false"], "max_retries": 50}
+    run = {
+        "agent": "claude-code",
+        "prompt": "Go on.",
+        "arguments": ALLOWED if replies is IDLE else [],
+    }
+    wrong = {
+        "task_id": "001",
+        "name": "never done",
+        "run": run,
+        "verify": ["echo wrong; false"],
+        "max_retries": 50,
+    }
     text = plan([wrong], circuit_breaker=quiet)
     limits = '"retry_base_seconds": 0.01, "max_iterations": 12, "confidence_threshold": 0.0'
-    (bench.project / "plan.yaml").write_text(text.replace('"config": {', '"config": {' + limits + ", "))
+    (bench.project / "plan.yaml").write_text(
+        text.replace('"config": {', '"config": {' + limits + ", ")
+    )
 
     with serve_scenario(parse_scenario({"rules": [{"replies": replies * 12}]})) as model:
         ran = conduct(bench, model.url, "run", "--plan", "plan.yaml", "--autonomous")
@@ -186,7 +245,11 @@ def test_a_loop_without_an_end_is_stopped_by_each_breaker_within_its_limit(bench
 
     directory = session_of(bench.project)
     told = journal(directory)
-    opened = [at for at, event in enumerate(told) if event["kind"] == "breaker" and event["after"] == "open"]
+    opened = [
+        at
+        for at, event in enumerate(told)
+        if event["kind"] == "breaker" and event["after"] == "open"
+    ]
     assert ran.returncode == 1
     assert opened, open_loop_session(directory).state.reason
     assert told[opened[0]]["condition"].startswith(condition)
@@ -209,19 +272,27 @@ def test_an_open_ended_loop_ends_on_two_signs_and_the_flag(bench):
         "text": json.dumps({"status": "COMPLETE", "tests_status": "PASSING", "exit_signal": True})
     }
     with serve_scenario(parse_scenario({"rules": rules})) as model:
-        done = conduct(bench, model.url, "run", "--plan", "plan.yaml", "--autonomous", "--session", "again")
+        done = conduct(
+            bench, model.url, "run", "--plan", "plan.yaml", "--autonomous", "--session", "again"
+        )
 
     assert never.returncode == 1
-    assert open_loop_session(session_of(bench.project)).state.reason.startswith("budget: 3 of 3 iterations")
+    assert open_loop_session(session_of(bench.project)).state.reason.startswith(
+        "budget: 3 of 3 iterations"
+    )
     assert done.returncode == 0, done.stderr
     assert open_loop_session(session_of(bench.project, 2)).state.iterations == 1
 
 
 def test_a_limit_of_the_api_is_waited_for_and_the_work_goes_on(bench, tmp_path):
-    full = parse_scenario({"rules": [{"replies": [{"errors": [{"status": 429, "message": "limit"}]}]}]})
+    full = parse_scenario(
+        {"rules": [{"replies": [{"errors": [{"status": 429, "message": "limit"}]}]}]}
+    )
     free = parse_scenario({"rules": [{"replies": [{"text": "Done."}]}]})
     text = plan([task(1, "Go on.", ["true"])])
-    (bench.project / "plan.yaml").write_text(text.replace('"config": {', '"config": {"limit_wait_seconds": 1, '))
+    (bench.project / "plan.yaml").write_text(
+        text.replace('"config": {', '"config": {"limit_wait_seconds": 1, ')
+    )
     client = tmp_path / "claude"
 
     with serve_scenario(full) as first, serve_scenario(free) as second:
@@ -230,7 +301,16 @@ def test_a_limit_of_the_api_is_waited_for_and_the_work_goes_on(bench, tmp_path):
             f'touch {tmp_path}/again\nexec {bench.client.program} "$@"\n'
         )
         client.chmod(0o755)
-        ran = conduct(bench, first.url, "run", "--plan", "plan.yaml", "--autonomous", client=client, retries="0")
+        ran = conduct(
+            bench,
+            first.url,
+            "run",
+            "--plan",
+            "plan.yaml",
+            "--autonomous",
+            client=client,
+            retries="0",
+        )
 
     directory = session_of(bench.project)
     results = [event["result"] for event in journal(directory) if event["kind"] == "attempt_end"]

@@ -4,7 +4,15 @@ import msgspec
 import pytest
 from ruamel.yaml.error import YAMLError
 
-from flightlog.model.errors import DEPTH_MAX, VALUES_MAX, Damage, Incident, check_depth, check_json_size, read_yaml
+from flightlog.model.errors import (
+    DEPTH_MAX,
+    VALUES_MAX,
+    Damage,
+    Incident,
+    check_depth,
+    check_json_size,
+    read_yaml,
+)
 
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 30))
 

@@ -2,7 +2,14 @@ import pytest
 
 from flightlog.model import errors
 
-KINDS = [errors.NotFound, errors.Invalid, errors.Conflict, errors.Unreadable, errors.Unavailable, errors.Misconfigured]
+KINDS = [
+    errors.NotFound,
+    errors.Invalid,
+    errors.Conflict,
+    errors.Unreadable,
+    errors.Unavailable,
+    errors.Misconfigured,
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -10,7 +17,11 @@ def test_an_error_says_what_and_what_to_do_next(kind):
     error = kind("no such thing: x", hint="flightlog session list")
 
     assert isinstance(error, errors.FlightlogError)
-    assert (str(error), error.message, error.hint) == ("no such thing: x", "no such thing: x", "flightlog session list")
+    assert (str(error), error.message, error.hint) == (
+        "no such thing: x",
+        "no such thing: x",
+        "flightlog session list",
+    )
     assert kind("y").hint == ""
 
 

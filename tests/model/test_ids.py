@@ -20,7 +20,9 @@ def test_what_could_be_a_path_an_option_or_a_command_is_no_id(name):
     assert "\x1b" not in refusal.value.message
 
 
-@pytest.mark.parametrize("name", ["a", "594c6bc1-d246-5547-b378-0a129fb1d46e", "agent-a18", "A.b_c-d", "x" * 128])
+@pytest.mark.parametrize(
+    "name", ["a", "594c6bc1-d246-5547-b378-0a129fb1d46e", "agent-a18", "A.b_c-d", "x" * 128]
+)
 def test_ids_as_agents_make_them_are_fine(name):
     assert check_id(name) == name
 

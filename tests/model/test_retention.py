@@ -3,7 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.retention import RetentionAction, RetentionItem, RetentionPolicy, RetentionRule, plan_retention
+from flightlog.model.retention import (
+    RetentionAction,
+    RetentionItem,
+    RetentionPolicy,
+    RetentionRule,
+    plan_retention,
+)
 from flightlog.model.usage import DAY_MS
 
 NOW = 1_780_000_000_000
@@ -23,7 +29,12 @@ def item(name, kind, days):
 
 
 def test_each_item_comes_to_the_final_rule_that_applies_to_it():
-    items = [item("a", "session", 400), item("b", "session", 200), item("c", "session", 10), item("d", "log", 30)]
+    items = [
+        item("a", "session", 400),
+        item("b", "session", 200),
+        item("c", "session", 10),
+        item("d", "log", 30),
+    ]
 
     moves = plan_retention(POLICY, items, NOW)
 
@@ -44,7 +55,11 @@ def test_what_is_in_the_archive_is_not_archived_again_but_goes_when_it_is_due():
 
 
 def test_what_belongs_to_a_person_is_never_planned_for():
-    items = [item("outputs", "log", 9999), item("outputs/mine/x", "log", 9999), item("outputs-old", "log", 9999)]
+    items = [
+        item("outputs", "log", 9999),
+        item("outputs/mine/x", "log", 9999),
+        item("outputs-old", "log", 9999),
+    ]
 
     assert [move.item.name for move in plan_retention(POLICY, items, NOW)] == ["outputs-old"]
 

@@ -6,7 +6,15 @@ from flightlog.model.runtime import Clock, ConfigValue, Runtime
 
 
 def make_runtime(**given):
-    values = {"environ": {}, "home": "/h", "data_dir": "/d", "cwd": "/c", "zone": UTC, "new_id": str, "notify": print}
+    values = {
+        "environ": {},
+        "home": "/h",
+        "data_dir": "/d",
+        "cwd": "/c",
+        "zone": UTC,
+        "new_id": str,
+        "notify": print,
+    }
     clock = Clock(lambda: 1_794_744_000_123, lambda: 0.0, lambda _: None)
     return Runtime(**{**values, "clock": clock, "read_config": lambda _: {}, **given})
 

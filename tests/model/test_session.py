@@ -10,7 +10,10 @@ def test_a_turn_knows_its_steps_among_its_notes():
 
     assert turn.steps == (STEP,)
     assert turn.text == "do it"
-    assert Session("s", "a", "", "", "", "", "", None, None, (turn, turn), (), None).steps == (STEP, STEP)
+    assert Session("s", "a", "", "", "", "", "", None, None, (turn, turn), (), None).steps == (
+        STEP,
+        STEP,
+    )
 
 
 def test_a_call_without_a_result_has_no_output():

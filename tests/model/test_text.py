@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.model.output_files import Redacted
-from flightlog.model.text import describe_redaction, make_inert, one_line, pluralize, shorten_text, suggest_name
+from flightlog.model.text import (
+    describe_redaction,
+    make_inert,
+    one_line,
+    pluralize,
+    shorten_text,
+    suggest_name,
+)
 
 ATTACKS = {
     "clipboard": "\x1b]52;c;cm0gLXJmIH4=\x07",
@@ -38,7 +45,9 @@ DANGEROUS = re.compile(
 )
 hostile = st.lists(
     st.one_of(
-        st.sampled_from(list(ATTACKS.values())), st.text(), st.text(alphabet="\x1b[]\\P^_;0m\x07\x9b\x9d\x9c\n\r")
+        st.sampled_from(list(ATTACKS.values())),
+        st.text(),
+        st.text(alphabet="\x1b[]\\P^_;0m\x07\x9b\x9d\x9c\n\r"),
     ),
     max_size=8,
 ).map("".join)
@@ -116,13 +125,20 @@ def test_a_long_hostile_text_takes_linear_time():
 
 def test_every_control_and_format_character_that_reorders_is_covered():
     reorders = {"AL", "RLE", "LRE", "PDF", "RLO", "LRO", "LRI", "RLI", "FSI", "PDI"} - {"AL"}
-    marks = [chr(code) for code in range(0x110000) if unicodedata.bidirectional(chr(code)) in reorders]
+    marks = [
+        chr(code) for code in range(0x110000) if unicodedata.bidirectional(chr(code)) in reorders
+    ]
 
     assert [mark for mark in marks if make_inert(mark) == mark] == []
 
 
 def test_numbers_agree_with_their_nouns():
-    assert [pluralize(number, "row") for number in (0, 1, 2, 1000)] == ["0 rows", "1 row", "2 rows", "1,000 rows"]
+    assert [pluralize(number, "row") for number in (0, 1, 2, 1000)] == [
+        "0 rows",
+        "1 row",
+        "2 rows",
+        "1,000 rows",
+    ]
 
 
 def test_a_word_that_is_not_known_gets_the_nearest_one_or_the_way_on():

@@ -16,7 +16,14 @@ def test_usage_adds_like_numbers_do(one, two, three):
 
 
 def test_the_whole_is_the_sum_of_its_classes():
-    usage = Usage(input_tokens=1, output_tokens=2, cache_read_tokens=4, cache_write_5m_tokens=8, cache_write_1h_tokens=16, web_searches=32)
+    usage = Usage(
+        input_tokens=1,
+        output_tokens=2,
+        cache_read_tokens=4,
+        cache_write_5m_tokens=8,
+        cache_write_1h_tokens=16,
+        web_searches=32,
+    )
 
     assert usage.cache_write == 24
     assert usage.prompt == 29
@@ -31,7 +38,9 @@ def test_only_nothing_is_nothing(usage):
 
 
 def test_a_clients_total_is_the_sum_of_its_models():
-    totals = ClientTotals("s", 3.0, 0, (ModelTotal("a", Usage(1, 2), 1.0), ModelTotal("b", Usage(3, 4), 2.0)))
+    totals = ClientTotals(
+        "s", 3.0, 0, (ModelTotal("a", Usage(1, 2), 1.0), ModelTotal("b", Usage(3, 4), 2.0))
+    )
 
     assert totals.usage == Usage(4, 6)
     assert ClientTotals("s", 0.0, 0).usage == Usage()

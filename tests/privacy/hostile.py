@@ -11,12 +11,27 @@ from flightlog.privacy.detect.assignments import WORDS
 from flightlog.privacy.detect.rules import load_rules
 
 _HEADS = sorted(
-    {rules.form_head(form) for rule in load_rules() if not rule.near for form in rule.forms if rules.form_head(form)}
+    {
+        rules.form_head(form)
+        for rule in load_rules()
+        if not rule.near
+        for form in rule.forms
+        if rules.form_head(form)
+    }
 )
 _NAMES = sorted({name for rule in load_rules() for name in rule.near})
 # So much is new, then it comes again.
 _FRESH = 150_000
-_COMMANDS = ("mysql -u a ", "psexec ", "docker login ", "net use ", "ldapsearch ", "sqlcmd ", "zip -r ", "smbclient ")
+_COMMANDS = (
+    "mysql -u a ",
+    "psexec ",
+    "docker login ",
+    "net use ",
+    "ldapsearch ",
+    "sqlcmd ",
+    "zip -r ",
+    "smbclient ",
+)
 _ALNUM = string.ascii_letters + string.digits
 
 
@@ -205,7 +220,9 @@ SOUPS = {
     "numbers": lambda chance: f"{_noise(chance, 16, string.digits)} ",
     "cut secrets": lambda chance: _cut(chance, _whole(chance)),
     "cut near misses": lambda chance: _cut(chance, _near_miss(chance)),
-    "coloured letters": lambda chance: "".join(f"\x1b[3{chance.randrange(8)}m{each}" for each in _whole(chance)),
+    "coloured letters": lambda chance: "".join(
+        f"\x1b[3{chance.randrange(8)}m{each}" for each in _whole(chance)
+    ),
     "escaped secrets": lambda chance: quote(_whole(chance), safe=""),
     "escapes everywhere": lambda chance: "".join(f"%{ord(each):02X}" for each in _whole(chance)),
     "unicode escapes": lambda chance: "".join(f"\\u{ord(each):04x}" for each in _whole(chance)),
@@ -213,21 +230,30 @@ SOUPS = {
     "base64 of base64": lambda chance: _base64(_base64(_whole(chance))) + "\n",
     "base64 of escapes": lambda chance: _base64(quote(_whole(chance), safe="")) + "\n",
     "split events": lambda chance: "".join(
-        f'data: {{"delta":{{"text":{json.dumps(each)}}}}}\n\n' for each in _pieces(chance, _whole(chance))
+        f'data: {{"delta":{{"text":{json.dumps(each)}}}}}\n\n'
+        for each in _pieces(chance, _whole(chance))
     ),
-    "deep events": lambda chance: f'data: {{"a":{{"b":{{"c":{{"text":"{_noise(chance, 9)}"}}}}}}}}\n',
-    "all at once": lambda chance: f"{chance.choice(_NAMES)} {chance.choice(WORDS)}={_noise(chance, 12)} a@b.io ",
+    "deep events": lambda chance: (
+        f'data: {{"a":{{"b":{{"c":{{"text":"{_noise(chance, 9)}"}}}}}}}}\n'
+    ),
+    "all at once": lambda chance: (
+        f"{chance.choice(_NAMES)} {chance.choice(WORDS)}={_noise(chance, 12)} a@b.io "
+    ),
     "addresses with passwords": lambda chance: (
         f"https://{_noise(chance, 4)}:{_noise(chance, 9)}@{_noise(chance, 5)}.io/\n"
     ),
     "flags": lambda chance: f"curl -u {_noise(chance, 4)}:{_noise(chance, 8)} x\n",
-    "commands": lambda chance: chance.choice(_COMMANDS) + chance.choice(("", " -p ", " -P a", " -w ", "a%b ", "\n")),
+    "commands": lambda chance: (
+        chance.choice(_COMMANDS) + chance.choice(("", " -p ", " -P a", " -w ", "a%b ", "\n"))
+    ),
     "hosts": lambda chance: f"{_noise(chance, 8, string.ascii_lowercase)}.corp ",
     "homes": lambda chance: f"/home/{_noise(chance, 6, string.ascii_lowercase)}/ ",
     "sixes": lambda chance: ":".join(_noise(chance, 4, "0123456789abcdef") for _ in range(8)) + " ",
     "accounts": lambda chance: f"device_id={_noise(chance, 64, '0123456789abcdef')} ",
     "manifests": lambda chance: f"kind: Secret\ndata:\n  a: {_noise(chance, 24)}\n---\n",
-    "nested": lambda chance: _nested(f'{{"{chance.choice(WORDS)}": "{_noise(chance, 12)}"}}', chance.randrange(1, 5)),
+    "nested": lambda chance: _nested(
+        f'{{"{chance.choice(WORDS)}": "{_noise(chance, 12)}"}}', chance.randrange(1, 5)
+    ),
 }
 
 

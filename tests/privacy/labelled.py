@@ -129,7 +129,15 @@ def nearby_style(seed=2):
             secret = rules.make_example(form, chance)
             name = chance.choice(_names(rule))
             for template in chance.sample(NEARBY, 4):
-                yield _placed(template, rule.id, secret, i=name, I=name.upper().replace("-", "_"), s="", v="\x02")
+                yield _placed(
+                    template,
+                    rule.id,
+                    secret,
+                    i=name,
+                    I=name.upper().replace("-", "_"),
+                    s="",
+                    v="\x02",
+                )
 
 
 def tool_style(seed=3):
@@ -140,19 +148,29 @@ def tool_style(seed=3):
             secret = rules.make_example(form, chance)
             name = chance.choice(_names(rule)).replace(".", "")
             for template in chance.sample(SHELL, 3):
-                yield _placed(template, rule.id, secret, i=name, I=name.upper().replace("-", "_"), s="\x02")
+                yield _placed(
+                    template, rule.id, secret, i=name, I=name.upper().replace("-", "_"), s="\x02"
+                )
             if not rule.near:
                 yield Labelled(secret, 0, len(secret), rule.id)
     for template in CONNECTIONS * 6:
-        password = rules.make_example(chance.choice(("{alnum:16}", "{alnum:12}!", "{url:20}", "{b64:24}")), chance)
+        password = rules.make_example(
+            chance.choice(("{alnum:16}", "{alnum:12}!", "{url:20}", "{b64:24}")), chance
+        )
         yield _placed(template, "connection", password, s="\x02")
 
 
 def negatives(seed=4, rounds=6):
     """Texts that hold no secret, though they look like it."""
     chance = random.Random(seed)
-    texts = [text.replace("{{", "\x03").replace("}}", "\x04") for _ in range(rounds) for text in NEGATIVES]
-    return [rules.make_example(text, chance).replace("\x03", "{").replace("\x04", "}") for text in texts]
+    texts = [
+        text.replace("{{", "\x03").replace("}}", "\x04")
+        for _ in range(rounds)
+        for text in NEGATIVES
+    ]
+    return [
+        rules.make_example(text, chance).replace("\x03", "{").replace("\x04", "}") for text in texts
+    ]
 
 
 def escaped(one):
@@ -197,11 +215,23 @@ def streamed(one):
     return Labelled(text, text.index(first), text.index(second) + len(second), one.rule)
 
 
-TRANSFORMS = (escaped, escaped_twice, coloured, diffed, numbered, url_encoded, wrapped, streamed, in_base64)
+TRANSFORMS = (
+    escaped,
+    escaped_twice,
+    coloured,
+    diffed,
+    numbered,
+    url_encoded,
+    wrapped,
+    streamed,
+    in_base64,
+)
 
 
 def _mapped(one, way, *, before="", after=""):
-    head, secret, tail = (way(part) for part in (one.text[: one.start], one.secret, one.text[one.end :]))
+    head, secret, tail = (
+        way(part) for part in (one.text[: one.start], one.secret, one.text[one.end :])
+    )
     start = len(head) + len(before)
     return Labelled(head + before + secret + after + tail, start, start + len(secret), one.rule)
 

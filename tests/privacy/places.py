@@ -132,4 +132,6 @@ def texts(seed=31, each=3):
             for _ in range(each):
                 secret = rules.make_example(shape, chance)
                 before, _, after = template.partition("§")
-                yield Labelled(before + secret + after, len(before), len(before) + len(secret), template)
+                yield Labelled(
+                    before + secret + after, len(before), len(before) + len(secret), template
+                )

@@ -19,7 +19,10 @@ RECORDINGS = Path(__file__).parent.parent / "recordings" / "claude-code"
 
 def spans(text):
     return [
-        span for found in engine.find_private_values(text.encode()) if found.kind == "secret" for span in found.spans
+        span
+        for found in engine.find_private_values(text.encode())
+        if found.kind == "secret"
+        for span in found.spans
     ]
 
 
@@ -116,7 +119,9 @@ def _noise(chance, count):
     return "".join(chance.choices(string.ascii_letters + string.digits, k=count))
 
 
-HEADS = sorted({rules.form_head(form) for rule in load_rules() if not rule.near for form in rule.forms})
+HEADS = sorted(
+    {rules.form_head(form) for rule in load_rules() if not rule.near for form in rule.forms}
+)
 NAMES = sorted({name for rule in load_rules() for name in rule.near})
 SOUPS = {
     "heads": lambda chance: chance.choice(HEADS),
@@ -183,7 +188,9 @@ PERSONAL = {
 
 @pytest.mark.parametrize(("text", "rule"), PERSONAL.items(), ids=PERSONAL)
 def test_personal_data_is_found(text, rule):
-    assert rule in {found.rule for found in engine.find_private_values(text.encode()) if found.kind == "person"}
+    assert rule in {
+        found.rule for found in engine.find_private_values(text.encode()) if found.kind == "person"
+    }
 
 
 @pytest.mark.parametrize(
@@ -209,7 +216,10 @@ def test_what_points_at_nobody_stays(text):
 
 
 def test_nothing_reaches_over_the_mark_between_records():
-    halves = [("api_key = ", '"k3J9x2Lq8Zr5Tn1Vb7Wc4"'), ("github_token: ", "gh" + "p_" + "a1B2" * 9)]
+    halves = [
+        ("api_key = ", '"k3J9x2Lq8Zr5Tn1Vb7Wc4"'),
+        ("github_token: ", "gh" + "p_" + "a1B2" * 9),
+    ]
 
     for before, after in itertools.chain(halves):
         joined = engine.find_private_values(f"{before}\0{after}".encode())

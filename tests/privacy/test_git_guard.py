@@ -7,22 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from cli_runs import environment
 from flightlog.model.errors import NotFound
 from flightlog.privacy import git_guard, tiers
 from flightlog.store.git.command import PersonGit
 from privacy import labelled
+from support.cli_runs import environment
 
-WHO = {f"GIT_{who}_{what}": "x@example.com" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+WHO = {
+    f"GIT_{who}_{what}": "x@example.com"
+    for who in ("AUTHOR", "COMMITTER")
+    for what in ("NAME", "EMAIL")
+}
 TOKEN = "gh" + "p_" + "a8Kd93jFk20dkEjf83kdLQ0zP1mN5vB7xC2s"
 PROGRAMS = str(Path(sys.executable).parent)
 FLIGHTLOG = f"{PROGRAMS}/flightlog"
 
 
 def git(folder, *words, check=True, path="", **more):
-    env = environment(Path(os.fspath(folder)).parent / "config", GIT_CONFIG_GLOBAL=os.devnull, **WHO, **more)
+    env = environment(
+        Path(os.fspath(folder)).parent / "config", GIT_CONFIG_GLOBAL=os.devnull, **WHO, **more
+    )
     env["PATH"] = f"{path}:{env['PATH']}" if path else env["PATH"]
-    return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=check, env=env)
+    return subprocess.run(
+        ["git", *words], cwd=folder, capture_output=True, text=True, check=check, env=env
+    )
 
 
 @pytest.fixture
@@ -78,7 +86,8 @@ def test_each_file_of_ours_is_named_with_its_rule(repository):
     git(repository, "add", "-A")
 
     verdicts = {
-        verdict.path.rsplit("/", 1)[1]: verdict for verdict in git_guard.check_repository(PersonGit(repository))
+        verdict.path.rsplit("/", 1)[1]: verdict
+        for verdict in git_guard.check_repository(PersonGit(repository))
     }
 
     assert verdicts["metrics.jsonl"].is_allowed
@@ -118,7 +127,10 @@ CASES = {
     "after 4.4 MB": ("big.txt", b"some words\n" * 400_000 + f"token {TOKEN}\n".encode()),
     "beside a NUL": ("data.bin", b"\0\1\2head\0" + TOKEN.encode() + b"\0tail"),
     "UTF-16 with a mark": ("wide.txt", f"token {TOKEN}\n".encode("utf-16")),
-    "UTF-16 over a border": ("wide.txt", ("x" * ((1 << 19) - 20) + f" token {TOKEN}\n").encode("utf-16-le")),
+    "UTF-16 over a border": (
+        "wide.txt",
+        ("x" * ((1 << 19) - 20) + f" token {TOKEN}\n").encode("utf-16-le"),
+    ),
     "UTF-16, big end first": ("wide.txt", f"token {TOKEN}\n".encode("utf-16-be")),
     "UTF-32": ("wide.txt", f"token {TOKEN}\n".encode("utf-32")),
     "a word after PASSWORD": ("settings", b"PASSWORD=" + b"hunter2xyz\n"),
@@ -182,7 +194,14 @@ def test_only_what_is_new_to_the_remote_is_looked_at(pushing, tmp_path):
     assert verdicts_of(pushing, f"refs/heads/main {new} refs/heads/main {'1' * 40}") == []
     assert verdicts_of(pushing, f"(delete) {ZERO} refs/heads/main {old}") == []
     assert verdicts_of(shallow, f"refs/heads/main {sha(shallow)} refs/heads/main {ZERO}") == []
-    assert len(verdicts_of(pushing, f"refs/heads/main {new} refs/heads/main {ZERO}", remote="elsewhere")) == 1
+    assert (
+        len(
+            verdicts_of(
+                pushing, f"refs/heads/main {new} refs/heads/main {ZERO}", remote="elsewhere"
+            )
+        )
+        == 1
+    )
 
 
 def test_ordinary_pushes_pass_also_by_force_from_a_work_tree_and_of_a_deletion(pushing, tmp_path):
@@ -203,7 +222,9 @@ def test_a_private_file_of_ours_does_not_leave_with_a_push(pushing):
     git(pushing, "rm", "-q", "-r", ".chat-retro-runtime")
     git(pushing, "commit", "-q", "-m", "remove it")
 
-    (verdict,) = verdicts_of(pushing, f"refs/heads/main {sha(pushing)} refs/heads/main {sha(pushing, 'origin/main')}")
+    (verdict,) = verdicts_of(
+        pushing, f"refs/heads/main {sha(pushing)} refs/heads/main {sha(pushing, 'origin/main')}"
+    )
 
     assert "do not belong in git" in verdict.reason
 
@@ -231,7 +252,11 @@ def test_a_hook_that_was_there_before_runs_first_with_all_that_git_says(reposito
     put(tmp_path, "flightlog", '#!/bin/sh\ncat > "$0.given"\nexit $(cat answer)\n')
     (tmp_path / "flightlog").chmod(0o755)
     for name in git_guard.HOOKS:
-        put(repository, f".git/hooks/{name}", f"#!/bin/sh\ncat >> {name}.ran\necho ran >> {name}.ran\n")
+        put(
+            repository,
+            f".git/hooks/{name}",
+            f"#!/bin/sh\ncat >> {name}.ran\necho ran >> {name}.ran\n",
+        )
         (repository / ".git/hooks" / name).chmod(0o755)
     git_guard.install_guard(PersonGit(repository), command=str(tmp_path / "flightlog"))
     git_guard.install_guard(PersonGit(repository), command=str(tmp_path / "flightlog"))
@@ -275,7 +300,10 @@ def test_memory_stays_flat_over_a_large_file(repository):
 
     small = f"refs/heads/main {sha(repository, 'HEAD~1')} refs/heads/main {ZERO}"
     ran = subprocess.run(
-        [sys.executable, "-c", program, repository, small, line], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, repository, small, line],
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
     assert int(ran.stdout) < 16 << 10  # of the 27 MB of the file

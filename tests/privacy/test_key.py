@@ -31,7 +31,9 @@ def test_another_key_is_not_replaced_unless_asked(tmp_path):
         redactor.import_key(tmp_path / "two", line)
 
     assert redactor.load_key(tmp_path / "two") == other
-    assert redactor.import_key(tmp_path / "two", line, replace=True) == redactor.load_key(tmp_path / "one")
+    assert redactor.import_key(tmp_path / "two", line, replace=True) == redactor.load_key(
+        tmp_path / "one"
+    )
 
 
 def test_a_line_cut_short_is_refused(tmp_path):

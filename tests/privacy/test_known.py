@@ -18,9 +18,13 @@ from flightlog.privacy.redactor import Redactor
 KEY = bytes(range(32))
 ALNUM = string.ascii_letters + string.digits
 drawn = st.text(ALNUM, min_size=16, max_size=44).filter(
-    lambda text: any(c.isdigit() for c in text) and any(c.isalpha() for c in text) and len(set(text)) > 9
+    lambda text: (
+        any(c.isdigit() for c in text) and any(c.isalpha() for c in text) and len(set(text)) > 9
+    )
 )
-marked = st.text(ALNUM + '/+=_-.!@#"&<>', min_size=14, max_size=30).filter(lambda text: len(set(text)) > 9)
+marked = st.text(ALNUM + '/+=_-.!@#"&<>', min_size=14, max_size=30).filter(
+    lambda text: len(set(text)) > 9
+)
 places = st.integers(1, 200)
 
 
@@ -36,16 +40,26 @@ FORMS = {
     "JSON": lambda value, _: json.dumps({"said": f"it is {value}"}),
     "JSON twice": lambda value, _: json.dumps({"said": json.dumps({"said": f"it is {value}"})}),
     "URL-encoded": lambda value, _: f"https://acme.io/?q={quote(value, safe='')}&x=1",
-    "base64": lambda value, at: base64.b64encode(b"<>#"[: at % 3] + value.encode() + b"!!"[: at % 2]).decode(),
-    "URL base64": lambda value, at: base64.urlsafe_b64encode(b"\xff\xfe"[: at % 3] + value.encode()).decode(),
+    "base64": lambda value, at: base64.b64encode(
+        b"<>#"[: at % 3] + value.encode() + b"!!"[: at % 2]
+    ).decode(),
+    "URL base64": lambda value, at: base64.urlsafe_b64encode(
+        b"\xff\xfe"[: at % 3] + value.encode()
+    ).decode(),
     "HTML": lambda value, _: f"<p>{html.escape(value)}</p>",
-    "escaped marks": lambda value, _: "".join(c if c.isalnum() else f"\\u{ord(c):04x}" for c in value),
+    "escaped marks": lambda value, _: "".join(
+        c if c.isalnum() else f"\\u{ord(c):04x}" for c in value
+    ),
     "hard wrap": wrapped,
-    "numbered lines": lambda value, at: f"     7\t{wrapped(value, at, chr(10) + '     8' + chr(9))}",
+    "numbered lines": lambda value, at: (
+        f"     7\t{wrapped(value, at, chr(10) + '     8' + chr(9))}"
+    ),
     "arrows": lambda value, at: f"   7→{wrapped(value, at, chr(10) + '   8→')}",
     "diff": lambda value, at: f"+{wrapped(value, at, chr(10) + '+')}",
     "colors inside": lambda value, at: wrapped(value, at, "\x1b[31m"),
-    "wrapped base64": lambda value, at: wrapped(base64.b64encode(value.encode()).decode(), 4 + at % 9),
+    "wrapped base64": lambda value, at: wrapped(
+        base64.b64encode(value.encode()).decode(), 4 + at % 9
+    ),
 }
 forms = st.sampled_from(sorted(FORMS))
 
@@ -54,7 +68,11 @@ def left_of(value, text):
     """Return whether the value, or most of it in base64, can still be read in `text`."""
     plain = html.unescape(text).replace("\\", "").replace("\n", "").replace("\x1b[31m", "")
     coded = base64.b64encode(value.encode()).decode()[:12]
-    return value in plain or quote(value, safe="") in plain or coded in plain.replace("-", "+").replace("_", "/")
+    return (
+        value in plain
+        or quote(value, safe="") in plain
+        or coded in plain.replace("-", "+").replace("_", "/")
+    )
 
 
 @settings(max_examples=250, deadline=None)
@@ -63,7 +81,10 @@ def test_value_recognized_once_survives_in_no_other_record(value, form, at):
     assume(
         value not in Redactor(KEY).redact_string(f"ACME_TOKEN={value}")
     )  # a counting value is taken for a placeholder
-    lines = [json.dumps({"text": FORMS[form](value, at)}).encode(), json.dumps({"a": f"ACME_TOKEN={value}"}).encode()]
+    lines = [
+        json.dumps({"text": FORMS[form](value, at)}).encode(),
+        json.dumps({"a": f"ACME_TOKEN={value}"}).encode(),
+    ]
     records = JsonRedactor(Redactor(KEY))
 
     records.collect_values(lines)
@@ -100,7 +121,10 @@ def test_records_without_a_known_value_stay_byte_for_byte(texts, value):
 
 def test_document_counts_each_removed_occurrence():
     value = "9fQ2xL7vKp3W" + "zR8tYb6N"
-    document = {"a": f"ACME_TOKEN={value}", "b": [f"sent {value}", {value: "in /home/bo/x to bo@acme.io"}]}
+    document = {
+        "a": f"ACME_TOKEN={value}",
+        "b": [f"sent {value}", {value: "in /home/bo/x to bo@acme.io"}],
+    }
 
     redacted = JsonRedactor(Redactor(KEY)).redact_document(document)
 
@@ -112,14 +136,18 @@ def test_document_counts_each_removed_occurrence():
 def test_value_recognized_by_two_rules_has_one_tag():
     value = "9fQ2xL7vKp3W" + "zR8tYb6N"
 
-    clean = Redactor(KEY).redact_string(f"ACME_TOKEN={value}\npassword: '{value}'\ncurl -u bo:{value} x\n{value}")
+    clean = Redactor(KEY).redact_string(
+        f"ACME_TOKEN={value}\npassword: '{value}'\ncurl -u bo:{value} x\n{value}"
+    )
 
     tags = {part.split(">")[0] for part in clean.split("<secret:")[1:]}
     assert len(tags) == 1
     assert clean.count("<secret:") == 4
 
 
-@pytest.mark.parametrize("word", ["test", "admin", "password", "changeme", "production", "secret", "dragon", "123456"])
+@pytest.mark.parametrize(
+    "word", ["test", "admin", "password", "changeme", "production", "secret", "dragon", "123456"]
+)
 def test_word_used_as_password_stays_elsewhere(word):
     prose = f"the {word} of a {word}er is {word}"
 
@@ -129,7 +157,9 @@ def test_word_used_as_password_stays_elsewhere(word):
 
 
 def test_long_word_counts_as_a_whole_word_only():
-    clean = Redactor(KEY, known=["swordfish"]).redact_string("swordfish, not swordfishes; a\\nswordfish")
+    clean = Redactor(KEY, known=["swordfish"]).redact_string(
+        "swordfish, not swordfishes; a\\nswordfish"
+    )
 
     assert "swordfishes" in clean
     assert clean.count("<secret:") == 2
@@ -149,7 +179,12 @@ def test_short_name_counts_in_identity_positions_alone():
     prose = "bo said that bo is there; the bot and hal9 wait"
 
     assert redactor.redact_string(prose) == prose
-    for text in ("uid=1000(bo) gid=1000(bo)", "bo@hal9:~$ ls", "$ whoami\nbo\n", "-rw-r--r-- 1 bo bo 12 Jan 1 a.txt"):
+    for text in (
+        "uid=1000(bo) gid=1000(bo)",
+        "bo@hal9:~$ ls",
+        "$ whoami\nbo\n",
+        "-rw-r--r-- 1 bo bo 12 Jan 1 a.txt",
+    ):
         assert "bo" not in redactor.redact_string(text)
         assert "hal9" not in redactor.redact_string(text)
 
@@ -165,13 +200,19 @@ def test_tokens_cut_over_two_deltas_leave_no_half():
     value = "gh" + "p_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
     pieces = [f"my key is {value[:14]}", value[14:30], f"{value[30:]} now"]
     events = [
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}} for piece in pieces
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}}
+        for piece in pieces
     ]
     for written in (
-        [json.dumps({"type": "stream_event", "event": event, "session_id": "s"}) for event in events],
+        [
+            json.dumps({"type": "stream_event", "event": event, "session_id": "s"})
+            for event in events
+        ],
         [f"data: {json.dumps(event)}" for event in events],
     ):
-        clean = b"\n".join(JsonRedactor(Redactor(KEY)).redact_lines([line.encode() for line in written])).decode()
+        clean = b"\n".join(
+            JsonRedactor(Redactor(KEY)).redact_lines([line.encode() for line in written])
+        ).decode()
 
         assert all(part not in clean for part in (value[4:14], value[14:30], value[30:]))
         assert clean.count("<secret:github-token:") == 1

@@ -7,11 +7,22 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flightlog.privacy.detect import assignments, candidates, named_values, provider_tokens, rules, triggers
+from flightlog.privacy.detect import (
+    assignments,
+    candidates,
+    named_values,
+    provider_tokens,
+    rules,
+    triggers,
+)
 from flightlog.privacy.detect.candidates import WorkBudget
 from privacy import hostile, labelled
 
-TEXTS = [one.text for style in (labelled.config_style, labelled.tool_style) for one in list(style())[::41]]
+TEXTS = [
+    one.text
+    for style in (labelled.config_style, labelled.tool_style)
+    for one in list(style())[::41]
+]
 
 
 class Counted:
@@ -41,13 +52,17 @@ def sighted(data, tables):
     places = []
     found = list(
         triggers._scan_pattern(
-            data, tables.words, lambda start, end: match_judge.judge_word_or_person(start, end, persons=True)
+            data,
+            tables.words,
+            lambda start, end: match_judge.judge_word_or_person(start, end, persons=True),
         )
     )
     if tables.named is not None:
         found += triggers._scan_pattern(data, tables.named, match_judge.judge_token_or_name)
     found += triggers._scan_pattern(
-        data, tables.shapes, lambda start, end: match_judge.judge_token_or_location(start, end, places)
+        data,
+        tables.shapes,
+        lambda start, end: match_judge.judge_token_or_location(start, end, places),
     )
     return found, places
 
@@ -96,7 +111,14 @@ def test_what_is_found_after_a_long_search_costs_no_more_than_that_search():
     counted = Counted(triggers._full_tables().words)
     places = []
 
-    assert list(triggers._scan_pattern(data, counted, lambda start, end: (places.append(start) or end, None))) == []
+    assert (
+        list(
+            triggers._scan_pattern(
+                data, counted, lambda start, end: (places.append(start) or end, None)
+            )
+        )
+        == []
+    )
     assert len(places) == 120
     assert counted.bytes <= 3 * len(data)
 
@@ -116,7 +138,9 @@ def test_heads_and_names_that_begin_or_end_alike_make_small_patterns():
     assert whole.shapes.programsize < 15_000
     assert whole.named.programsize < 13_000
     assert (
-        triggers._compile_for_raw_json(f"(?i:{named_values.provider_name_pattern()})".encode()).programsize
+        triggers._compile_for_raw_json(
+            f"(?i:{named_values.provider_name_pattern()})".encode()
+        ).programsize
         < sum(map(len, names)) * 0.74
     )
 
@@ -140,7 +164,9 @@ def test_redacting_a_few_lines_makes_few_patterns():
         "print(triggers._full_tables.cache_info().currsize, len(triggers._short_text_tables()))\n"
     )
     began = time.monotonic()
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
 
     assert told.stdout.split() == ["0", "1"]
     assert time.monotonic() - began < 20

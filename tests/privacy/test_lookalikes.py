@@ -32,11 +32,21 @@ SECRETS = (
     ('<input class="a" value="§" type="password" name="b" />', "{alpha:6}_{ALPHA:3}!"),
     ("machine x.io login bob password §", "{digits:6}\nabcdef"),
     # Invented values: a secret name or a vendor's prefix vouches for them.
-    ("aws_secret_access_key = §", "a" * 40, "{alnum:30}" + "EXAMPLE" + "KEY", "abcdef1234567890" * 2),
+    (
+        "aws_secret_access_key = §",
+        "a" * 40,
+        "{alnum:30}" + "EXAMPLE" + "KEY",
+        "abcdef1234567890" * 2,
+    ),
     ("api_key=§", "x" * 32, "1234567890" * 3, "abcdefghijklmnopqrstuvwxyz123456"),
     ('"client_secret": "§"', "1234567890abcdef" * 2, "{alnum:12}" + "fake" + "{alnum:12}"),
     ("SONAR_LOGIN := '§'", "12345678ABCDEFH1234567890ABCDEFH12345678"),
-    ("used § here", "gh" + "p_" + "x" * 36, "gl" + "pat-" + "X" * 20, "xo" + "xb-0000000000-0000000000000-" + "x" * 24),
+    (
+        "used § here",
+        "gh" + "p_" + "x" * 36,
+        "gl" + "pat-" + "X" * 20,
+        "xo" + "xb-0000000000-0000000000000-" + "x" * 24,
+    ),
     ("vbout ACCESS §", "{hex:32}"),
     ("toggl_PRIVATE=§", "{hex:32}"),
     ("token: §", "/{b64:10}1a2B3c4D5e6F7g8H9i0J1k2L3m4N5o6P{b64:20}"),
@@ -55,7 +65,10 @@ SECRETS = (
     ("echo § | docker login registry.io -u bob --password-stdin", "swordfish99"),
     ("docker login -u bob -p § registry.io", "swordfish99"),
     ("CREATE USER app IDENTIFIED BY '§'", "tigger"),
-    ("seed words: §", "legal winner thank year wave sausage worth useful legal winner thank yellow"),
+    (
+        "seed words: §",
+        "legal winner thank year wave sausage worth useful legal winner thank yellow",
+    ),
     ("BUNDLE_GEMS__CONTRIBSYS__COM=§", "cafebabe:deadbeef"),
 )
 HARMLESS = (
@@ -89,11 +102,15 @@ def _made():
         before, _, after = template.partition("§")
         for shape in shapes:
             secret = rules.make_example(shape, chance)
-            yield Labelled(before + secret + after, len(before), len(before) + len(secret), template)
+            yield Labelled(
+                before + secret + after, len(before), len(before) + len(secret), template
+            )
 
 
 @pytest.mark.parametrize(
-    "way", [lambda one: one, escaped, escaped_twice, diffed], ids=["plain", "escaped", "twice", "diff"]
+    "way",
+    [lambda one: one, escaped, escaped_twice, diffed],
+    ids=["plain", "escaped", "twice", "diff"],
 )
 def test_each_goes_whole(way):
     assert [one.text for one in map(way, _made()) if not covered(one)] == []
@@ -101,7 +118,10 @@ def test_each_goes_whole(way):
 
 def test_what_reads_like_them_stays():
     chance = rules.make_random("lookalikes/not")
-    texts = [rules.make_example(text.replace("{{", "\3").replace("}}", "\4"), chance) for text in HARMLESS]
+    texts = [
+        rules.make_example(text.replace("{{", "\3").replace("}}", "\4"), chance)
+        for text in HARMLESS
+    ]
     texts = [text.replace("\3", "{").replace("\4", "}") for text in texts]
 
     assert [(text, spans(text)) for text in texts if spans(text)] == []

@@ -10,15 +10,46 @@ from flightlog.privacy.service import dotenv_values, secret_values
 from privacy import hostile, labelled
 
 KEY = bytes(range(32))
-SOME = [one for style in (labelled.config_style, labelled.tool_style) for one in list(style())[::97]]
+SOME = [
+    one for style in (labelled.config_style, labelled.tool_style) for one in list(style())[::97]
+]
 pieces = st.one_of(
     st.sampled_from([one.text for one in SOME]),
     st.text(max_size=30),
     st.sampled_from(
-        ["\n", " ", '"', "\\n", "password = ", "bob@acme.io", "/home/alice/x", "<secret:jwt:0a1b2c>", "\0", "=", "%3D"]
+        [
+            "\n",
+            " ",
+            '"',
+            "\\n",
+            "password = ",
+            "bob@acme.io",
+            "/home/alice/x",
+            "<secret:jwt:0a1b2c>",
+            "\0",
+            "=",
+            "%3D",
+        ]
     ),
 )
-HOMES = ("/home/alice", "-home-alice", "alice", "/", "-", '"', "'", ":", "x", "A", "9", ".", "_", "~", "\n", " ")
+HOMES = (
+    "/home/alice",
+    "-home-alice",
+    "alice",
+    "/",
+    "-",
+    '"',
+    "'",
+    ":",
+    "x",
+    "A",
+    "9",
+    ".",
+    "_",
+    "~",
+    "\n",
+    " ",
+)
 texts = st.lists(pieces, max_size=6).map("".join)
 values = st.recursive(
     st.one_of(texts, st.integers(), st.none(), st.booleans()),
@@ -76,7 +107,9 @@ def test_one_value_has_one_tag_and_another_key_another():
     wrapped = f"first {one.text}\nthen {one.text}"
 
     tags = [
-        word for word in Redactor(KEY).redact_string(wrapped).replace('"', " ").split() if word.startswith("<secret:")
+        word
+        for word in Redactor(KEY).redact_string(wrapped).replace('"', " ").split()
+        if word.startswith("<secret:")
     ]
 
     assert len(tags) == 2
@@ -86,7 +119,10 @@ def test_one_value_has_one_tag_and_another_key_another():
 
 def test_no_secret_is_left_in_what_is_redacted():
     for one in SOME:
-        redacted, findings = Redactor(KEY).redact_text(one.text), Redactor(KEY).find_in_text(one.text)
+        redacted, findings = (
+            Redactor(KEY).redact_text(one.text),
+            Redactor(KEY).find_in_text(one.text),
+        )
         assert isinstance(redacted.value, Clean)
         assert redacted.secrets >= 1
         assert one.secret not in redacted.value.text
@@ -106,7 +142,12 @@ def test_known_values_are_taken_out_however_they_are_written():
 
 
 def test_known_values_come_from_names_that_look_secret_and_from_dotenv():
-    environment = {"MY_API_KEY": "plainword", "PATH": "/usr/bin:/bin", "SSH_KEY": "/home/x/.ssh/id", "TOKEN": "true"}
+    environment = {
+        "MY_API_KEY": "plainword",
+        "PATH": "/usr/bin:/bin",
+        "SSH_KEY": "/home/x/.ssh/id",
+        "TOKEN": "true",
+    }
 
     assert secret_values(environment) == {"plainword"}
     assert dotenv_values("export DB_PASSWORD='hunter22'\n# A=b\nMODE=development\n") == {"hunter22"}
@@ -123,7 +164,10 @@ def test_offsets_count_characters():
 def test_home_directories_lose_their_owner_and_the_repository_its_place():
     redactor = Redactor(KEY, homes={"/srv/shop/repo": "."})
 
-    assert redactor.redact_string("in /home/alice/x and /srv/shop/repo/src/a.py") == "in ~/x and ./src/a.py"
+    assert (
+        redactor.redact_string("in /home/alice/x and /srv/shop/repo/src/a.py")
+        == "in ~/x and ./src/a.py"
+    )
 
 
 @settings(max_examples=200, deadline=None)
@@ -156,7 +200,13 @@ def test_a_home_directory_in_each_record_is_found_in_the_first_of_them_alone():
 
 
 def test_a_line_with_a_nul_hides_nothing_in_itself_or_beside_it():
-    lines = [b'{"a":"bob@acme.io"}', b'{"a":"eve@acme.io\0 ann@acme.io"}', b'{"a":1}', b"\0", b'{"a":"/home/alice/x"}']
+    lines = [
+        b'{"a":"bob@acme.io"}',
+        b'{"a":"eve@acme.io\0 ann@acme.io"}',
+        b'{"a":1}',
+        b"\0",
+        b'{"a":"/home/alice/x"}',
+    ]
 
     done = list(JsonRedactor(Redactor(KEY)).redact_lines(lines))
 
@@ -194,7 +244,12 @@ def test_a_hostile_line_stays_one_stays_json_and_stays_as_it_then_is(name, at, t
 
 
 def test_strings_that_use_up_what_a_look_may_cost_stay_as_they_then_are():
-    picked = [("soup of near the floor", 607), ("cut heads", 853), ("cut heads", 1395), ("ansi", 2501)]
+    picked = [
+        ("soup of near the floor", 607),
+        ("cut heads", 853),
+        ("cut heads", 1395),
+        ("ansi", 2501),
+    ]
     line = json.dumps([FAMILIES[name][at : at + 2_000] for name, at in picked]).encode()
 
     once = list(JsonRedactor(Redactor(KEY)).redact_lines([line]))

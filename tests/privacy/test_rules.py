@@ -13,7 +13,12 @@ def secrets(text):
 
 @pytest.mark.parametrize("family", load_rule_families())
 def test_each_rule_finds_its_own_examples(family):
-    missed = [text for rule in load_rule_families()[family] for text in rule.make_examples() if not secrets(text)]
+    missed = [
+        text
+        for rule in load_rule_families()[family]
+        for text in rule.make_examples()
+        if not secrets(text)
+    ]
 
     assert missed == []
 
@@ -31,9 +36,16 @@ def test_the_rules_cover_two_hundred_providers_and_name_each_once():
     assert len({rule.provider for rule in load_rules()}) >= 200
     assert sum(bool(rule.forms) for rule in load_rules()) >= 200
     assert len(ids) == len(set(ids))
-    assert {"clouds", "models", "code_hosts", "chat", "payments", "mail", "packages", "monitoring"} <= set(
-        load_rule_families()
-    )
+    assert {
+        "clouds",
+        "models",
+        "code_hosts",
+        "chat",
+        "payments",
+        "mail",
+        "packages",
+        "monitoring",
+    } <= set(load_rule_families())
 
 
 def test_no_example_of_a_secret_stands_in_the_rule_data():

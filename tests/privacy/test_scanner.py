@@ -29,10 +29,18 @@ class Counting(io.RawIOBase):
 
 @pytest.mark.parametrize("shift", range(-60, 61, 12))
 def test_a_secret_over_the_border_between_two_pieces_is_seen_whole(shift):
-    text = ("a line of prose\n" * 200_000)[: MEGABYTE - AFTER + shift] + f"\n{ONE.text}\n" + "more\n" * 20_000
+    text = (
+        ("a line of prose\n" * 200_000)[: MEGABYTE - AFTER + shift]
+        + f"\n{ONE.text}\n"
+        + "more\n" * 20_000
+    )
 
     clean = b"".join(redact_stream(Redactor(bytes(32)), io.BytesIO(text.encode())))
-    (place,) = [one for one in find_in_stream(io.BytesIO(text.encode()), KnownSecrets()) if one.detection.kind == "secret"]
+    (place,) = [
+        one
+        for one in find_in_stream(io.BytesIO(text.encode()), KnownSecrets())
+        if one.detection.kind == "secret"
+    ]
 
     assert ONE.secret not in clean.decode()
     assert clean.decode() == Redactor(bytes(32)).redact_string(text)
@@ -47,11 +55,16 @@ def test_never_more_than_a_few_pieces_are_held():
 
 
 def test_places_in_lines_of_json_count_characters_and_lines():
-    lines = [json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in ("é", ONE.text, "x", ONE.text)]
+    lines = [
+        json.dumps({"text": text}, ensure_ascii=False) + "\n"
+        for text in ("é", ONE.text, "x", ONE.text)
+    ]
     whole = "".join(lines)
 
     places = [
-        one for one in find_in_lines([line.encode() for line in lines], KnownSecrets()) if one.detection.kind == "secret"
+        one
+        for one in find_in_lines([line.encode() for line in lines], KnownSecrets())
+        if one.detection.kind == "secret"
     ]
 
     assert [one.line for one in places] == [2, 4]
@@ -67,5 +80,9 @@ def test_a_home_directory_is_told_once():
 def test_a_stream_inside_a_string_is_put_together():
     line = json.dumps({"response": labelled.streamed(ONE).text}).encode() + b"\n"
 
-    assert ONE.secret.encode() in [one.detection.value for one in find_in_lines([line], KnownSecrets())]
-    assert secret_counts([line, line]) == {rule: 2 * count for rule, count in secret_counts([line]).items()}
+    assert ONE.secret.encode() in [
+        one.detection.value for one in find_in_lines([line], KnownSecrets())
+    ]
+    assert secret_counts([line, line]) == {
+        rule: 2 * count for rule, count in secret_counts([line]).items()
+    }

@@ -34,7 +34,11 @@ PIECES = st.sampled_from(
         "é",
         "<secret:a:00>",
     ]
-    + [head.head.decode() for forms in provider_tokens._forms_by_head().values() for head in forms[:1]]
+    + [
+        head.head.decode()
+        for forms in provider_tokens._forms_by_head().values()
+        for head in forms[:1]
+    ]
 )
 
 
@@ -44,7 +48,10 @@ def named(line):
 
 def holds(line):
     leaf = json.loads(line)["text"]
-    return bool(engine.find_private_values(line) or engine.find_private_values(leaf.encode("utf-8", "surrogatepass")))
+    return bool(
+        engine.find_private_values(line)
+        or engine.find_private_values(leaf.encode("utf-8", "surrogatepass"))
+    )
 
 
 def test_a_line_with_a_secret_is_named_however_it_is_written():
@@ -69,13 +76,19 @@ def test_a_line_that_is_not_named_holds_nothing(text, twice, ascii_only):
 
 
 def redacted(line):
-    return json.loads(next(iter(JsonRedactor(Redactor(bytes(32))).redact_lines([line.encode()]))))["text"]
+    return json.loads(next(iter(JsonRedactor(Redactor(bytes(32))).redact_lines([line.encode()]))))[
+        "text"
+    ]
 
 
 def with_escaped_marks(text):
     """Return a line of JSON in which every mark, blank and character beyond ASCII is escaped as \\uXXXX."""
     plain = (c if c.isascii() and c.isalnum() else json.dumps(c)[1:-1] for c in text)
-    return '{"text":"' + "".join(c if len(c) != 1 or c.isalnum() else f"\\u{ord(c):04x}" for c in plain) + '"}'
+    return (
+        '{"text":"'
+        + "".join(c if len(c) != 1 or c.isalnum() else f"\\u{ord(c):04x}" for c in plain)
+        + '"}'
+    )
 
 
 WIDE = st.sampled_from(["\u2192", "\u201c", "\u201d", "é", "ß", "漢", "\U0001f511", "\u2028"])
@@ -85,19 +98,30 @@ EVERYDAY = st.sampled_from(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(WIDE | EVERYDAY | st.sampled_from([one.text for one in LABELLED[::3]]), max_size=6).map("".join))
+@given(
+    st.lists(
+        WIDE | EVERYDAY | st.sampled_from([one.text for one in LABELLED[::3]]), max_size=6
+    ).map("".join)
+)
 def test_a_line_and_its_ascii_form_get_the_same_tags(text):
-    assert redacted(json.dumps({"text": text})) == redacted(json.dumps({"text": text}, ensure_ascii=False))
+    assert redacted(json.dumps({"text": text})) == redacted(
+        json.dumps({"text": text}, ensure_ascii=False)
+    )
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(EVERYDAY | st.sampled_from([one.text for one in LABELLED[::3]]), max_size=6).map("".join))
+@given(
+    st.lists(EVERYDAY | st.sampled_from([one.text for one in LABELLED[::3]]), max_size=6).map(
+        "".join
+    )
+)
 def test_a_line_with_escaped_marks_gets_the_tags_of_its_text(text):
     assert redacted(with_escaped_marks(text + ".")) == Redactor(bytes(32)).redact_string(text + ".")
 
 
 @pytest.mark.parametrize(
-    "text", ["     2\u2192PASSWORD=correcthorse\n", "\u201cpassword\u201d: \u201cthisismypassword1\u201d"]
+    "text",
+    ["     2\u2192PASSWORD=correcthorse\n", "\u201cpassword\u201d: \u201cthisismypassword1\u201d"],
 )
 def test_a_password_beside_an_escaped_character_is_found(text):
     assert "secret:password" in redacted(json.dumps({"text": text}))
@@ -114,7 +138,10 @@ def test_only_the_lines_that_hold_something_are_named():
     secret = json.dumps({"text": LABELLED[0].text}).encode()
 
     begins = [
-        each.begin for each in engine.find_suspect_lines(b"\n".join((clean, secret, clean, secret)), KnownSecrets())
+        each.begin
+        for each in engine.find_suspect_lines(
+            b"\n".join((clean, secret, clean, secret)), KnownSecrets()
+        )
     ]
 
     assert begins == [len(clean) + 1, 2 * len(clean) + len(secret) + 3]
@@ -122,7 +149,8 @@ def test_only_the_lines_that_hold_something_are_named():
 
 def test_a_known_value_names_its_line():
     assert [
-        each.begin for each in engine.find_suspect_lines(b'{}\n{"a":"plainword"}', KnownSecrets(["plainword"]))
+        each.begin
+        for each in engine.find_suspect_lines(b'{}\n{"a":"plainword"}', KnownSecrets(["plainword"]))
     ] == [3]
 
 

@@ -28,7 +28,13 @@ FILES = [
     "deep/er/file",
     "logs/metrics.jsonl.bak",
 ]
-TRACKED = {"logs/metrics.jsonl", "issues/issue_abc.json", "issues/CHANGELOG.md", "logs/.gitkeep", "issues/.gitkeep"}
+TRACKED = {
+    "logs/metrics.jsonl",
+    "issues/issue_abc.json",
+    "issues/CHANGELOG.md",
+    "logs/.gitkeep",
+    "issues/.gitkeep",
+}
 
 
 def git(folder, *words):
@@ -44,7 +50,9 @@ def test_git_can_add_only_what_the_table_names_tracked(tmp_path, inside):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("x")
     place, text = (
-        (root, tiers.render_gitignore(RETRO, root="")) if inside else (tmp_path, tiers.render_gitignore(RETRO))
+        (root, tiers.render_gitignore(RETRO, root=""))
+        if inside
+        else (tmp_path, tiers.render_gitignore(RETRO))
     )
     (place / ".gitignore").write_text(text)
     git(tmp_path, "init", "-q")

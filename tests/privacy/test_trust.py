@@ -3,7 +3,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from flightlog.model.errors import Unreadable
-from flightlog.privacy.trust import ADDRESS, FILE, GRANTS, TrustStore, environment_grants, risky_settings
+from flightlog.privacy.trust import (
+    ADDRESS,
+    FILE,
+    GRANTS,
+    TrustStore,
+    environment_grants,
+    risky_settings,
+)
 
 SETTINGS = {"dataset": {"track_words": True, "colour": "red"}, "loop": {"gates": ["make test"]}}
 
@@ -88,7 +95,8 @@ def test_consent_for_half_a_character_is_recorded(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("said", "allowed"), [("", set()), ("rows", {"rows"}), ("push", {"rows", "push"}), ("words,push,", set(GRANTS))]
+    ("said", "allowed"),
+    [("", set()), ("rows", {"rows"}), ("push", {"rows", "push"}), ("words,push,", set(GRANTS))],
 )
 def test_variable_allows_what_it_names_and_rows(said, allowed):
     assert environment_grants({"FLIGHTLOG_TRUST": said}) == allowed

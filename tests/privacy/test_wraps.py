@@ -12,7 +12,9 @@ from privacy.test_detect import covered, sample
 
 def cut(one, share, between):
     at = one.start + max(1, int(len(one.secret) * share))
-    return Labelled(one.text[:at] + between + one.text[at:], one.start, one.end + len(between), one.rule)
+    return Labelled(
+        one.text[:at] + between + one.text[at:], one.start, one.end + len(between), one.rule
+    )
 
 
 def quoted(one):
@@ -42,8 +44,14 @@ def pushed(one, width):
     if "\n" in one.text[: one.start]:
         return folded(one, width)
     inside = one.start + len(one.secret) * random.Random(one.text).choice((2, 4, 5, 6, 8)) // 10
-    pad = (("the parser read each line " * 9)[: max(0, width - inside - 1)] + " ") if inside < width else ""
-    return folded(Labelled(pad + one.text, one.start + len(pad), one.end + len(pad), one.rule), width)
+    pad = (
+        (("the parser read each line " * 9)[: max(0, width - inside - 1)] + " ")
+        if inside < width
+        else ""
+    )
+    return folded(
+        Labelled(pad + one.text, one.start + len(pad), one.end + len(pad), one.rule), width
+    )
 
 
 WAYS = {
@@ -55,20 +63,28 @@ WAYS = {
     "backslashes": lambda one: cut(one, 0.4, "\\\n"),
     "quoted": quoted,
     **{f"folded at {width}": lambda one, width=width: folded(one, width) for width in (40, 60, 76)},
-    **{f"pushed over {width}": lambda one, width=width: pushed(one, width) for width in (72, 80, 120)},
+    **{
+        f"pushed over {width}": lambda one, width=width: pushed(one, width)
+        for width in (72, 80, 120)
+    },
 }
 STYLES = {
     "config": lambda: sample(labelled.config_style, 60),
     "nearby": lambda: sample(labelled.nearby_style, 60),
     "tool": lambda: sample(labelled.tool_style, 100),
-    "vendors": lambda: random.Random(7).sample(list(vendors.texts(vendors.BARE + vendors.NEAR)), 80),
+    "vendors": lambda: random.Random(7).sample(
+        list(vendors.texts(vendors.BARE + vendors.NEAR)), 80
+    ),
 }
 
 
 @pytest.mark.parametrize("style", STYLES)
 def test_a_value_cut_by_line_ends_is_found_nearly_as_often_as_a_whole_one(style):
     plain = [one for one in STYLES[style]() if covered(one)]
-    missed = {name: [one.text for one in map(way, plain) if not covered(one)] for name, way in WAYS.items()}
+    missed = {
+        name: [one.text for one in map(way, plain) if not covered(one)]
+        for name, way in WAYS.items()
+    }
 
     wrong = {name: texts for name, texts in missed.items() if len(texts) > 0.05 * len(plain)}
 
@@ -96,7 +112,9 @@ def test_joined_lines_lead_back_to_where_they_stood():
     text, back = unwrap_lines(view, 13, 100)
 
     assert text.startswith(b"abcdefghijkl")
-    assert [view[back(end) - 1 : back(end)] for end in range(1, 13)] == [b"%c" % each for each in b"abcdefghijkl"]
+    assert [view[back(end) - 1 : back(end)] for end in range(1, 13)] == [
+        b"%c" % each for each in b"abcdefghijkl"
+    ]
 
     around, _, at = unwrap_around(view, view.index(b"ghi"), 20, 30)
     assert around[at:].startswith(b"ghijkl")

@@ -11,14 +11,21 @@ import uuid
 
 from privacy.labelled import Labelled
 
-HEX, LOWER, UPPER = "0123456789abcdef", string.ascii_lowercase + string.digits, string.ascii_uppercase + string.digits
+HEX, LOWER, UPPER = (
+    "0123456789abcdef",
+    string.ascii_lowercase + string.digits,
+    string.ascii_uppercase + string.digits,
+)
 ALNUM = string.ascii_letters + string.digits
 URL, B64 = ALNUM + "-_", ALNUM + "+/"
 DIGITS = string.digits
 
 # (word, what it begins with, alphabet, length); the alphabet "uuid" makes a UUID.
 BARE = (
-    *(("github", head, ALNUM, 36) for head in ("gh" + "p_", "gh" + "o_", "gh" + "u_", "gh" + "s_", "gh" + "r_")),
+    *(
+        ("github", head, ALNUM, 36)
+        for head in ("gh" + "p_", "gh" + "o_", "gh" + "u_", "gh" + "s_", "gh" + "r_")
+    ),
     ("github", "github" + "_pat_" + "11ABCDEFG0", ALNUM, 72),
     ("gitlab", "gl" + "pat-", URL, 20),
     ("gitlab", "gl" + "dt-", URL, 20),
@@ -224,14 +231,20 @@ def value(shape, chance):
     while True:
         body = "".join(chance.choices(alphabet, k=size))
         mixed = any(c.isdigit() for c in body) and any(c.isalpha() for c in body)
-        if body[-1].isalnum() and body[0].isalnum() and (mixed or alphabet.isalpha() or alphabet.isdigit()):
+        if (
+            body[-1].isalnum()
+            and body[0].isalnum()
+            and (mixed or alphabet.isalpha() or alphabet.isdigit())
+        ):
             return head + body
 
 
 def placed(template, word, secret, rule):
     """Put `secret` into a syntax beside `word`."""
     head, _, tail = template.partition("{v}")
-    before, after = (part.replace("{w}", word).replace("{W}", word.upper()) for part in (head, tail))
+    before, after = (
+        part.replace("{w}", word).replace("{W}", word.upper()) for part in (head, tail)
+    )
     return Labelled(before + secret + after, len(before), len(before) + len(secret), rule)
 
 

@@ -171,15 +171,15 @@ def identity(dice: random.Random) -> str:
 
 def question(dice: random.Random, subject: str) -> str:
     words = dice.sample(SUBJECTS[subject], 4)
-    about = (
-        f" It is about the {dice.choice(COMMON)} {dice.choice(SUBJECTS[subject])} called {name(dice)} at {name(dice)}."
-    )
+    about = f" It is about the {dice.choice(COMMON)} {dice.choice(SUBJECTS[subject])} called {name(dice)} at {name(dice)}."
     return dice.choice(FRAMES).format(*words) + about
 
 
 def name(dice: random.Random) -> str:
     """A name nobody has heard before: every real question has some."""
-    return "".join(dice.choice("bdfgklmnprstvz") + dice.choice("aeiou") for _ in range(dice.randint(2, 4)))
+    return "".join(
+        dice.choice("bdfgklmnprstvz") + dice.choice("aeiou") for _ in range(dice.randint(2, 4))
+    )
 
 
 def again(dice: random.Random, text: str) -> str:
@@ -201,9 +201,7 @@ def chats(seed: int, count: int = 120) -> tuple[list[dict], Truth]:
         subject = dice.choice(subjects)
         own = [chat for chat in made if chat[1] == subject]
         words = dice.sample(SUBJECTS[subject], 5)
-        text = (
-            f"Why does my {words[0]} fail with {words[1]} on {name(dice)} after {words[2]}, {words[3]} and {words[4]}?"
-        )
+        text = f"Why does my {words[0]} fail with {words[1]} on {name(dice)} after {words[2]}, {words[3]} and {words[4]}?"
         places = dice.sample(own, dice.randint(2, 4))
         for chat in places:
             chat[2].insert(dice.randint(0, len(chat[2])), again(dice, text))
@@ -214,10 +212,15 @@ def chats(seed: int, count: int = 120) -> tuple[list[dict], Truth]:
 def chatgpt(dice: random.Random, chat: str, asked: list[str]) -> dict:
     """One conversation of an export."""
     start = 1.7e9 + dice.randint(0, 2_000_000) * 10
-    nodes: dict[str, dict] = {"root": {"id": "root", "message": None, "parent": None, "children": []}}
+    nodes: dict[str, dict] = {
+        "root": {"id": "root", "message": None, "parent": None, "children": []}
+    }
     last = "root"
     for number, text in enumerate(asked):
-        for role, said in (("user", text), ("assistant", "Here is what I would do. " * dice.randint(1, 5))):
+        for role, said in (
+            ("user", text),
+            ("assistant", "Here is what I would do. " * dice.randint(1, 5)),
+        ):
             node = f"{role}-{number}"
             nodes[last]["children"].append(node)
             message = {

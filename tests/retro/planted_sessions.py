@@ -5,9 +5,15 @@ Each scene is a turn; the truth names the session, the kind and the turn it was 
 
 import random
 
-from transcripts import assistant, stamp, user, write
+from support.transcripts import assistant, stamp, user, write
 
-PLAIN = ("Add a field to the form", "Rename the helper", "Explain this module", "Tidy the imports", "Write a summary")
+PLAIN = (
+    "Add a field to the form",
+    "Rename the helper",
+    "Explain this module",
+    "Tidy the imports",
+    "Write a summary",
+)
 FILES = ("src/app.py", "src/form.py", "web/page.ts", "lib/cart.go", "README.md")
 
 
@@ -27,21 +33,42 @@ class Scene:
         at = stamp(self._count * 7).replace("2026-11-02", f"2026-11-{self._day:02}")
         uuid = f"{self.session}-{self._count}"
         parent = f"{self.session}-{self._count - 1}" if self._count > 1 else None
-        self.records.append({**record, "uuid": uuid, "parentUuid": parent, "timestamp": at, "sessionId": self.session})
+        self.records.append(
+            {
+                **record,
+                "uuid": uuid,
+                "parentUuid": parent,
+                "timestamp": at,
+                "sessionId": self.session,
+            }
+        )
 
     def ask(self, text: str) -> None:
         self.turn += 1
         self._add(user(text))
 
-    def call(self, tool: str, given: dict, answer: str, *, fails: bool = False, denied: bool = False) -> None:
+    def call(
+        self, tool: str, given: dict, answer: str, *, fails: bool = False, denied: bool = False
+    ) -> None:
         name = f"t{self._count}-{self.session}"
         self._add(
             assistant(
-                f"m{self._count}-{self.session}", 2, {"type": "tool_use", "id": name, "name": tool, "input": given}
+                f"m{self._count}-{self.session}",
+                2,
+                {"type": "tool_use", "id": name, "name": tool, "input": given},
             )
         )
-        result = {"type": "tool_result", "tool_use_id": name, "content": answer, "is_error": fails or denied}
-        more = {"toolUseResult": "User rejected tool use", "toolDenialKind": "user-rejected"} if denied else {}
+        result = {
+            "type": "tool_result",
+            "tool_use_id": name,
+            "content": answer,
+            "is_error": fails or denied,
+        }
+        more = (
+            {"toolUseResult": "User rejected tool use", "toolDenialKind": "user-rejected"}
+            if denied
+            else {}
+        )
         self._add({**user([result]), **more})
 
     def say(self, text: str) -> None:
@@ -52,7 +79,11 @@ class Scene:
 
     def compacted(self) -> None:
         self._add(
-            {"type": "system", "subtype": "compact_boundary", "compactMetadata": {"trigger": "auto", "preTokens": 9}}
+            {
+                "type": "system",
+                "subtype": "compact_boundary",
+                "compactMetadata": {"trigger": "auto", "preTokens": 9},
+            }
         )
 
 
@@ -63,7 +94,9 @@ def plain(scene: Scene) -> None:
     scene.call("Read", {"file_path": f"/srv/shop/{path}"}, "1\tcontents")
     number = scene.dice.random()
     scene.call(
-        "Edit", {"file_path": f"/srv/shop/{path}", "old_string": f"a{number}", "new_string": f"b{number}"}, "done"
+        "Edit",
+        {"file_path": f"/srv/shop/{path}", "old_string": f"a{number}", "new_string": f"b{number}"},
+        "done",
     )
     scene.say("Done.")
 
@@ -73,7 +106,8 @@ def planted(folder, seed: int, count: int = 14):
     dice = random.Random(seed)
     truth: set[tuple[str, str, int]] = set()
     scenes = [
-        Scene(f"00000000-0000-4000-8000-{seed % 10**6:06}{number:06}", dice, 1 + number % 28) for number in range(count)
+        Scene(f"00000000-0000-4000-8000-{seed % 10**6:06}{number:06}", dice, 1 + number % 28)
+        for number in range(count)
     ]
     for scene in scenes:
         for _ in range(dice.randint(1, 3)):
@@ -94,7 +128,12 @@ def _interruption(scene: Scene) -> None:
 
 def _rejected(scene: Scene) -> None:
     scene.ask("Change the settings")
-    scene.call("Edit", {"file_path": "/srv/shop/settings.py", "old_string": "x", "new_string": "y"}, "no", denied=True)
+    scene.call(
+        "Edit",
+        {"file_path": "/srv/shop/settings.py", "old_string": "x", "new_string": "y"},
+        "no",
+        denied=True,
+    )
 
 
 def _loop(scene: Scene) -> None:
@@ -115,9 +154,17 @@ def _reverted(scene: Scene) -> None:
     scene.ask("Try the new colours")
     path = "/srv/shop/style.css"
     number = scene.dice.random()
-    scene.call("Edit", {"file_path": path, "old_string": f"red{number}", "new_string": f"blue{number}"}, "done")
+    scene.call(
+        "Edit",
+        {"file_path": path, "old_string": f"red{number}", "new_string": f"blue{number}"},
+        "done",
+    )
     if scene.dice.random() < 0.5:
-        scene.call("Edit", {"file_path": path, "old_string": f"blue{number}", "new_string": f"red{number}"}, "done")
+        scene.call(
+            "Edit",
+            {"file_path": path, "old_string": f"blue{number}", "new_string": f"red{number}"},
+            "done",
+        )
     else:
         scene.call("Bash", {"command": f"git checkout -- {path}"}, "")
 
@@ -125,7 +172,12 @@ def _reverted(scene: Scene) -> None:
 def _dead_end(scene: Scene) -> None:
     scene.ask("Make the build pass")
     for number in range(4):
-        scene.call("Bash", {"command": f"make build-{number}"}, f"make: *** [build-{number}] Error 2", fails=True)
+        scene.call(
+            "Bash",
+            {"command": f"make build-{number}"},
+            f"make: *** [build-{number}] Error 2",
+            fails=True,
+        )
 
 
 def _compaction(scene: Scene) -> None:

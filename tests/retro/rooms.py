@@ -25,7 +25,9 @@ class Clock:
 def make_room(folder: Path, *known: str) -> RetroStore:
     clock = Clock()
     numbers = itertools.count(1)
-    room = RetroStore(folder / ROOT, Redactor(b"k" * 32, known=known), clock, lambda: f"id{next(numbers)}")
+    room = RetroStore(
+        folder / ROOT, Redactor(b"k" * 32, known=known), clock, lambda: f"id{next(numbers)}"
+    )
     room.prepare_directory()
     return room
 

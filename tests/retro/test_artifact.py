@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from browser import Browser
 from flightlog.retro.analysis.digests import ConversationDigest, DigestPrompt
 from flightlog.retro.analysis.findings import collect_findings
 from flightlog.retro.layout import embed_json, render_artifact, render_markdown
 from flightlog.retro.state import AnalysisMeta, Preferences, RetroAnalysis
 from retro.planted import chats
 from retro.test_planted import digests_of
+from support.browser import Browser
 
 AXE = Path(__file__).parents[2] / ".tools/web/node_modules/axe-core/axe.min.js"
 HOSTILE = "</script><script>document.title='owned'</script><img src=https://example.com/x onerror=alert(1)>"
@@ -67,10 +67,14 @@ def test_the_page_has_no_serious_fault_of_access_and_no_error(browser, tmp_path,
     complaints = list(page.complaints)
 
     page.js(AXE.read_text() + "; true")
-    found = json.loads(page.js("axe.run({resultTypes: ['violations']}).then(r => JSON.stringify(r.violations))"))
+    found = json.loads(
+        page.js("axe.run({resultTypes: ['violations']}).then(r => JSON.stringify(r.violations))")
+    )
 
     serious = [
-        (each["id"], each["nodes"][0]["html"][:200]) for each in found if each["impact"] in {"serious", "critical"}
+        (each["id"], each["nodes"][0]["html"][:200])
+        for each in found
+        if each["impact"] in {"serious", "critical"}
     ]
     assert serious == []
     assert complaints == []
@@ -79,7 +83,9 @@ def test_the_page_has_no_serious_fault_of_access_and_no_error(browser, tmp_path,
 def test_fifty_thousand_conversations_open_at_once(browser, tmp_path):
     minute_ms, first_ms = 60_000, 1_600_000_000_000
     digests = [
-        ConversationDigest(f"c{n}", "chatgpt", "1", f"Conversation {n}", first_ms + n * minute_ms, messages=n % 90)
+        ConversationDigest(
+            f"c{n}", "chatgpt", "1", f"Conversation {n}", first_ms + n * minute_ms, messages=n % 90
+        )
         for n in range(50_000)
     ]
     file = tmp_path / "a.html"

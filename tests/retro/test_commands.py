@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cli_runs import FLIGHTLOG, environment
 from flightlog.retro.store import ROOT
 from retro.planted import chats, written
 from retro.planted_sessions import planted
-from sources_exports import claude_conversation
+from support.cli_runs import FLIGHTLOG, environment
+from support.sources_exports import claude_conversation
 
 FOLDERS = {"state", "logs", "issue-drafts", "issues", "feedback", "outputs", "tmp"}
 
@@ -51,7 +51,9 @@ def test_the_directory_is_as_the_source_document_draws_it_and_git_takes_only_wha
     (place / ROOT / "logs" / "debug.jsonl").write_text("{}\n")
 
     asked = ["git", "ls-files", "--others", "--exclude-standard", ROOT]
-    taken = subprocess.run(asked, cwd=place, capture_output=True, text=True, check=True).stdout.split()
+    taken = subprocess.run(
+        asked, cwd=place, capture_output=True, text=True, check=True
+    ).stdout.split()
 
     names = {name.removeprefix(f"{ROOT}/") for name in taken}
     issues = {name for name in names if name.startswith("issues/issue_")}
@@ -80,7 +82,9 @@ def test_the_same_export_again_does_nothing_and_a_newer_one_adds(place):
     analysis = told(place, "retro", "new.json")
 
     assert digests.read_bytes().count(b"\n") == 4
-    assert analysis["meta"]["conversation_count"] == 4  # the one that is gone from the newer export stays known
+    assert (
+        analysis["meta"]["conversation_count"] == 4
+    )  # the one that is gone from the newer export stays known
     assert analysis["meta"]["export_format"] == "claude"
 
 
@@ -100,10 +104,17 @@ def test_every_finding_has_evidence_that_opens(place):
 
 
 def test_preferences_are_obeyed(place):
-    chats_told = [claude_conversation(f"a{n}", f"My diabetes insulin dose question {n}") for n in range(8)]
-    chats_told += [claude_conversation(f"b{n}", f"Postgres index vacuum question {n}") for n in range(8)]
+    chats_told = [
+        claude_conversation(f"a{n}", f"My diabetes insulin dose question {n}") for n in range(8)
+    ]
+    chats_told += [
+        claude_conversation(f"b{n}", f"Postgres index vacuum question {n}") for n in range(8)
+    ]
     (place / "export.json").write_text(json.dumps(chats_told))
-    assert run(place, "prefs", "set", "excluded_topics", "diabetes", program="chat-retro").returncode == 0
+    assert (
+        run(place, "prefs", "set", "excluded_topics", "diabetes", program="chat-retro").returncode
+        == 0
+    )
     run(place, "prefs", "set", "focus_areas", "postgres vacuum", program="chat-retro")
     refused = run(place, "prefs", "set", "preferred_viz", "pie", program="chat-retro")
 
@@ -127,7 +138,10 @@ def test_resume_goes_on_with_the_last_session_and_temporary_scripts_go(place):
 
     assert json.loads((place / ROOT / "resume-session.json").read_text())["session_id"] == first
     assert [path.name for path in (place / ROOT / "tmp").iterdir()] == [".gitkeep"]
-    metrics = [json.loads(line) for line in (place / ROOT / "logs" / "metrics.jsonl").read_text().splitlines()]
+    metrics = [
+        json.loads(line)
+        for line in (place / ROOT / "logs" / "metrics.jsonl").read_text().splitlines()
+    ]
     assert len({each["session_id"] for each in metrics}) == 1
     assert first not in json.dumps(metrics)
 
@@ -155,7 +169,13 @@ def test_the_last_analysis_is_drawn_again_as_pictures_and_as_markdown(place):
 
 @pytest.mark.parametrize(
     "words",
-    [("analyze", "missing.zip"), ("analyze", "not-json.txt"), ("analyze", "--resume"), ("patterns",), ("show", "x#1")],
+    [
+        ("analyze", "missing.zip"),
+        ("analyze", "not-json.txt"),
+        ("analyze", "--resume"),
+        ("patterns",),
+        ("show", "x#1"),
+    ],
 )
 def test_what_cannot_be_done_makes_no_directory(place, words):
     (place / "not-json.txt").write_text("hello")

@@ -7,7 +7,6 @@ import zipfile
 import msgspec
 import pytest
 
-from cli_runs import FLIGHTLOG, environment
 from flightlog.app.runtime import open_runtime
 from flightlog.model.errors import Conflict, Invalid
 from flightlog.model.output_files import Tier
@@ -20,7 +19,8 @@ from flightlog.retro.layout import render_artifact
 from flightlog.retro.state import VERSION, decode_analysis
 from flightlog.retro.store import ROOT, RetroStore
 from retro.rooms import DAY_MS, make_room, report, reported
-from sources_exports import claude_conversation
+from support.cli_runs import FLIGHTLOG, environment
+from support.sources_exports import claude_conversation
 
 SECRET = "gh" + "p_" + "A7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
 
@@ -37,7 +37,11 @@ def run(folder, *words, **more):
 
 
 def public(room):
-    return {path.name: path.read_text() for path in (room.root / "issues").iterdir() if path.name != ".gitkeep"}
+    return {
+        path.name: path.read_text()
+        for path in (room.root / "issues").iterdir()
+        if path.name != ".gitkeep"
+    }
 
 
 def test_1_the_workflow_publishes_and_writes_the_changelog(room):
@@ -91,7 +95,12 @@ def test_4_the_ranking_at_the_gate_has_the_numbers_of_now(tmp_path):
 def test_5_yes_approves_and_publishes(tmp_path):
     (tmp_path / "config").mkdir()
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    assert run(tmp_path, "issue", "report-bug", "--title", "It stops", "--description", "Always").returncode == 0
+    assert (
+        run(
+            tmp_path, "issue", "report-bug", "--title", "It stops", "--description", "Always"
+        ).returncode
+        == 0
+    )
 
     waiting = run(tmp_path, "issue", "process")
     assert not list((tmp_path / ROOT / "issues").glob("issue_*.json"))
@@ -115,8 +124,15 @@ def test_6_a_fresh_state_is_of_the_version_that_is_read(room, tmp_path):
 
 
 def test_7_the_threshold_and_every_status_are_used(room):
-    one = reported(room, "Cart shows wrong sum", "in the basket view", affected_files=("src/cart.py", "src/sum.py"))
-    two = reported(room, "Basket loses entries", "when leaving", affected_files=("src/cart.py", "src/sum.py"))
+    one = reported(
+        room,
+        "Cart shows wrong sum",
+        "in the basket view",
+        affected_files=("src/cart.py", "src/sum.py"),
+    )
+    two = reported(
+        room, "Basket loses entries", "when leaving", affected_files=("src/cart.py", "src/sum.py")
+    )
     board = room.load_board()
     assert board.issues[one].cluster_id == board.issues[two].cluster_id
     strict = msgspec.structs.replace(board, cluster_threshold=1.01)
@@ -144,7 +160,9 @@ def test_8_what_is_tracked_was_scrubbed_by_rules_before_it_was_written(room):
     for private in (SECRET, "lovelace", "/home/ada", "my private words"):
         assert private not in body
     with pytest.raises(Conflict):
-        workflow.validate_issue(room, msgspec.structs.replace(room.load_board().issues[name], status="draft"))
+        workflow.validate_issue(
+            room, msgspec.structs.replace(room.load_board().issues[name], status="draft")
+        )
 
 
 def test_9_one_character_does_not_decide_privacy():
@@ -163,7 +181,9 @@ def test_10_a_closing_script_tag_stays_text(room, tmp_path):
     analyze.read_export(room, export)
     analysis = analyze.analyze(room, __import__("datetime").UTC)
 
-    page = render_artifact(analysis, list(analyze.load_digests(room).values()), __import__("datetime").UTC, "a")
+    page = render_artifact(
+        analysis, list(analyze.load_digests(room).values()), __import__("datetime").UTC, "a"
+    )
 
     assert page.count("</script>") == 2
     assert "<img" not in page
@@ -174,7 +194,8 @@ def test_11_each_artifact_keeps_its_own_notes(room):
     analysis = analyze.analyze(room, __import__("datetime").UTC)
 
     one, two = (
-        render_artifact(analysis, [], __import__("datetime").UTC, name) for name in ("outputs/a.html", "outputs/b.html")
+        render_artifact(analysis, [], __import__("datetime").UTC, name)
+        for name in ("outputs/a.html", "outputs/b.html")
     )
 
     assert '"name":"outputs/a.html"' in one
@@ -182,7 +203,9 @@ def test_11_each_artifact_keeps_its_own_notes(room):
     assert "flightlog:${kind}:${data.name}" in one
 
 
-def test_12_a_session_can_be_resumed_without_its_id_even_after_a_crash_in_its_first_moment(tmp_path):
+def test_12_a_session_can_be_resumed_without_its_id_even_after_a_crash_in_its_first_moment(
+    tmp_path,
+):
     from flightlog.retro.service import current_session, start_session
 
     room = make_room(tmp_path)
@@ -219,7 +242,9 @@ def test_14_logs_do_not_grow_for_ever(room):
         file.truncate(logs.LOG_BYTES_MAX + 1)
     logs.ToolLog(room.root, "s3", in_full=False)
     assert not (room.root / logs.AUDIT).exists()
-    assert [path.name for path in (room.root / "logs").glob("debug_audit_*")] == ["debug_audit_1.jsonl"]
+    assert [path.name for path in (room.root / "logs").glob("debug_audit_*")] == [
+        "debug_audit_1.jsonl"
+    ]
     (room.root / "outputs" / "debug_mine.jsonl").write_text("mine")
     assert [move.item.name for move in logs.logs_due(room.root, room.now_ms() + 10_000 * DAY_MS)] == [
         "logs/debug_audit_1.jsonl"]  # fmt: skip
@@ -227,26 +252,41 @@ def test_14_logs_do_not_grow_for_ever(room):
 
 def test_15_the_tracked_log_can_hold_nothing_but_numbers(room):
     name = logs.pseudonymize_session("d72c97bd-953d-47f7-bfb0-86f9eed5e73a", b"k" * 32)
-    logs.append_metrics(room.root, logs.SessionMetrics(name, 1.2, logs.SessionTokens(100, 1804), errors={"timeout": 1}))
+    logs.append_metrics(
+        room.root,
+        logs.SessionMetrics(name, 1.2, logs.SessionTokens(100, 1804), errors={"timeout": 1}),
+    )
 
     line = json.loads((room.root / logs.METRICS).read_text())
 
-    assert (line["cost_usd"], line["tokens"]["output"], line["errors"]) == (1.2, 1804, {"timeout": 1})
+    assert (line["cost_usd"], line["tokens"]["output"], line["errors"]) == (
+        1.2,
+        1804,
+        {"timeout": 1},
+    )
     assert "d72c97bd" not in name
     with pytest.raises((AssertionError, ValueError)):
-        logs.append_metrics(room.root, logs.SessionMetrics("/home/ada: x!!!!", 0, logs.SessionTokens()))
+        logs.append_metrics(
+            room.root, logs.SessionMetrics("/home/ada: x!!!!", 0, logs.SessionTokens())
+        )
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(
-            {"session_id": name, "cost_usd": 1, "tokens": {}, "errors": {"/home/ada": 1}}, logs.SessionMetrics
+            {"session_id": name, "cost_usd": 1, "tokens": {}, "errors": {"/home/ada": 1}},
+            logs.SessionMetrics,
         )
 
 
 def test_16_feedback_is_given_on_the_command_line_and_counts(tmp_path):
     (tmp_path / "config").mkdir()
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    chats = [claude_conversation(f"c{number}", f"How do I bake bread number {number}") for number in range(3)]
+    chats = [
+        claude_conversation(f"c{number}", f"How do I bake bread number {number}")
+        for number in range(3)
+    ]
     (tmp_path / "conversations.json").write_text(json.dumps(chats))
-    found = json.loads(run(tmp_path, "retro", "conversations.json", "--json", "--no-draw").stdout)["patterns"]
+    found = json.loads(run(tmp_path, "retro", "conversations.json", "--json", "--no-draw").stdout)[
+        "patterns"
+    ]
     first = next(each for each in found if each["kind"] == "activity")
 
     assert run(tmp_path, "retro", "feedback", "rate", first["id"], "down").returncode == 0
@@ -254,7 +294,10 @@ def test_16_feedback_is_given_on_the_command_line_and_counts(tmp_path):
     summary = json.loads(run(tmp_path, "retro", "feedback", "summary", "--json").stdout)
     assert summary["low_rated"] == {first["id"]: 1.0}
     after = json.loads(run(tmp_path, "retro", "analyze", "--json", "--no-draw").stdout)["patterns"]
-    assert next(each for each in after if each["id"] == first["id"])["confidence"] < first["confidence"]
+    assert (
+        next(each for each in after if each["id"] == first["id"])["confidence"]
+        < first["confidence"]
+    )
     assert state.parse_rating("up") == 5
     with pytest.raises(Invalid):
         state.parse_rating("7")
@@ -263,7 +306,9 @@ def test_16_feedback_is_given_on_the_command_line_and_counts(tmp_path):
 def test_17_a_claude_export_is_read(room, tmp_path):
     export = tmp_path / "claude.zip"
     with zipfile.ZipFile(export, "w") as box:
-        box.writestr("conversations.json", json.dumps([claude_conversation("c1", "How do I prune roses?")]))
+        box.writestr(
+            "conversations.json", json.dumps([claude_conversation("c1", "How do I prune roses?")])
+        )
         box.writestr("users.json", "[]")
 
     read = analyze.read_export(room, export)

@@ -5,7 +5,9 @@ from flightlog.retro.events import AnalystFinding, AnalystRan
 from flightlog.retro.state import AnalysisMeta, Pattern, PatternEvidence, RetroAnalysis
 
 FOUND = Pattern("topic-1", "soil, compost", "theme", 0.5, evidence=(PatternEvidence("s#1", "x"),))
-ANALYSIS = RetroAnalysis(1, AnalysisMeta("2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", 1), (FOUND,))
+ANALYSIS = RetroAnalysis(
+    1, AnalysisMeta("2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", 1), (FOUND,)
+)
 
 
 def block(text):
@@ -24,14 +26,27 @@ def test_only_known_findings_are_named_and_only_shown_places_are_evidence():
 
 
 def test_what_is_no_json_says_nothing():
-    for text in ("plain words", block("{"), block('{"names": ["x"]}'), block('{"new": [{"label": 3}]}')):
+    for text in (
+        "plain words",
+        block("{"),
+        block('{"names": ["x"]}'),
+        block('{"new": [{"label": 3}]}'),
+    ):
         assert decode_reply(text, ANALYSIS) == AnalystRan()
 
 
 def test_the_last_word_counts_and_what_was_counted_stays():
     told = extend_findings(
-        [FOUND], [AnalystRan({"topic-1": "a"}), AnalystRan({"topic-1": "b"}, (AnalystFinding("new", "why", ("s#1",)),))]
+        [FOUND],
+        [
+            AnalystRan({"topic-1": "a"}),
+            AnalystRan({"topic-1": "b"}, (AnalystFinding("new", "why", ("s#1",)),)),
+        ],
     )
 
     assert (told[0].label, told[0].title) == ("soil, compost", "b")
-    assert (told[1].kind, told[1].label, told[1].evidence) == ("analyst", "new", (PatternEvidence("s#1"),))
+    assert (told[1].kind, told[1].label, told[1].evidence) == (
+        "analyst",
+        "new",
+        (PatternEvidence("s#1"),),
+    )

@@ -11,9 +11,9 @@ from flightlog.retro.analysis.similarity import repeated_questions
 from flightlog.retro.analysis.topics import find_topics
 from flightlog.retro.state import Preferences
 from flightlog.sources.chat_exports import chatgpt
-from fresh import seeds
 from retro.planted import chats as planted
 from retro.planted import written
+from support.fresh import seeds
 
 BAR = 0.9
 SEEDS = seeds(3)
@@ -32,7 +32,9 @@ def test_topics_are_found(seed):
     found = find_topics(digests)
 
     names = sorted(set(truth.topic_of.values()))
-    label = {digests[member].id: number for number, topic in enumerate(found) for member in topic.members}
+    label = {
+        digests[member].id: number for number, topic in enumerate(found) for member in topic.members
+    }
     told = [label.get(digest.id, -number) for number, digest in enumerate(digests, 1)]
     assert adjusted_rand_score([truth.topic_of[digest.id] for digest in digests], told) >= 0.8
     matched = set()
@@ -63,7 +65,9 @@ def test_the_same_input_gives_the_same_findings_in_any_order():
     digests = digests_of(planted(7)[0])
 
     one = collect_findings(digests, UTC, Preferences())
-    two = collect_findings(sorted(digests, key=lambda each: each.id, reverse=True), UTC, Preferences())
+    two = collect_findings(
+        sorted(digests, key=lambda each: each.id, reverse=True), UTC, Preferences()
+    )
 
     assert one == collect_findings(digests, UTC, Preferences())
     assert {pattern.id for pattern in one} == {pattern.id for pattern in two}

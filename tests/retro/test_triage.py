@@ -7,16 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from cli_runs import FLIGHTLOG, environment
 from flightlog.model.errors import Invalid
 from flightlog.privacy.redactor import Redactor
 from flightlog.retro.analysis import analyze
 from flightlog.retro.issues import workflow
 from flightlog.retro.issues.board import Issue
-from flightlog.retro.issues.triage import is_intranet, is_reserved, triage_issue, without_private_text
+from flightlog.retro.issues.triage import (
+    is_intranet,
+    is_reserved,
+    triage_issue,
+    without_private_text,
+)
 from flightlog.retro.store import ROOT
 from retro.rooms import make_room, report, reported
-from sources_exports import claude_conversation
+from support.cli_runs import FLIGHTLOG, environment
+from support.sources_exports import claude_conversation
 
 SAID = "my divorce lawyer is Ottilie Quenneville"
 PRIVATE = [
@@ -83,19 +88,27 @@ def test_a_domain_is_compared_by_labels(domain):
 
 
 def test_hosts_inside_and_outside_a_network():
-    assert [is_intranet(each) for each in ("jira", "a.lan", "10.0.0.1", "build.vpn.acme.com")] == [True] * 4
-    assert [is_intranet(each) for each in ("localhost", "127.0.0.1", "github.com", "x.example")] == [False] * 4
+    assert [is_intranet(each) for each in ("jira", "a.lan", "10.0.0.1", "build.vpn.acme.com")] == [
+        True
+    ] * 4
+    assert [
+        is_intranet(each) for each in ("localhost", "127.0.0.1", "github.com", "x.example")
+    ] == [False] * 4
 
 
 def test_names_known_from_git_and_an_export_are_removed(tmp_path):
     archive = tmp_path / "export.zip"
     with zipfile.ZipFile(archive, "w") as box:
         box.writestr("conversations.json", json.dumps([claude_conversation()]))
-        box.writestr("users.json", '[{"full_name": "Ottilie Quenneville", "email_address": "oq@acme.io"}]')
+        box.writestr(
+            "users.json", '[{"full_name": "Ottilie Quenneville", "email_address": "oq@acme.io"}]'
+        )
     room = make_room(tmp_path)
     analyze.read_export(room, archive)
 
-    name = reported(room, "Ottilie cannot log in", "QUENNEVILLE sees an empty page", category="Ottilie's bug")
+    name = reported(
+        room, "Ottilie cannot log in", "QUENNEVILLE sees an empty page", category="Ottilie's bug"
+    )
 
     issue = room.load_board().issues[name]
     assert (issue.title, issue.description) == ("<name> cannot log in", "<name> sees an empty page")
@@ -105,8 +118,17 @@ def test_names_known_from_git_and_an_export_are_removed(tmp_path):
 def test_the_git_identity_is_removed_by_the_command(tmp_path):
     (tmp_path / "config").mkdir()
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    subprocess.run(["git", "-C", tmp_path, "config", "user.name", "Ottilie Quenneville"], check=True)
-    words = ["issue", "report-bug", "--title", "Crash for Quenneville", "--description", "Ottilie saw ValueError: x"]
+    subprocess.run(
+        ["git", "-C", tmp_path, "config", "user.name", "Ottilie Quenneville"], check=True
+    )
+    words = [
+        "issue",
+        "report-bug",
+        "--title",
+        "Crash for Quenneville",
+        "--description",
+        "Ottilie saw ValueError: x",
+    ]
     for each in (words, ["issue", "process", "--yes"]):
         subprocess.run([FLIGHTLOG, *each], cwd=tmp_path, env=environment(tmp_path / "config"), check=True, timeout=60,
                        stdin=subprocess.DEVNULL, capture_output=True)  # fmt: skip
@@ -118,7 +140,9 @@ def test_the_git_identity_is_removed_by_the_command(tmp_path):
 
 
 def test_an_affected_file_is_a_whole_path():
-    issue = Issue("a" * 12, "Fails", "in /home/x/secret-client/app.py and ./src/b-c/d.test.ts", 1, 1)
+    issue = Issue(
+        "a" * 12, "Fails", "in /home/x/secret-client/app.py and ./src/b-c/d.test.ts", 1, 1
+    )
 
     found = triage_issue(issue, Redactor(b"k" * 32), 1)
 
@@ -150,7 +174,9 @@ def test_an_issue_whose_names_became_known_later_is_refused(tmp_path):
 def test_a_published_issue_says_how_much_was_removed(tmp_path):
     room = make_room(tmp_path)
     token = "gh" + "p_" + "A7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
-    name = reported(room, f"Login fails with {token}", f"mail jane@acme.io, see http://jira/X; {token} again")
+    name = reported(
+        room, f"Login fails with {token}", f"mail jane@acme.io, see http://jira/X; {token} again"
+    )
     workflow.approve_clusters(room)
 
     (path,) = workflow.publish_issues(room)

@@ -9,7 +9,7 @@ from flightlog.setup.format_drift import (
     read_json_objects,
     record_type,
 )
-from real_agent import PINNED, make_bench, new_session
+from support.real_agent import PINNED, make_bench, new_session
 
 ON_FILE = Format(
     "agent",
@@ -24,7 +24,12 @@ TOOLS = {
     "rules": [
         {
             "replies": [
-                {"blocks": [{"thinking": "Hm."}, {"tool": "Bash", "input": {"command": "echo x", "description": "x"}}]},
+                {
+                    "blocks": [
+                        {"thinking": "Hm."},
+                        {"tool": "Bash", "input": {"command": "echo x", "description": "x"}},
+                    ]
+                },
                 {"text": "Done."},
             ]
         }
@@ -33,7 +38,9 @@ TOOLS = {
 
 
 def test_what_is_on_file_is_no_drift():
-    told = compare_formats([[{"type": "user", "uuid": "1"}, {"type": "user", "uuid": "2", "isMeta": True}]], ON_FILE)
+    told = compare_formats(
+        [[{"type": "user", "uuid": "1"}, {"type": "user", "uuid": "2", "isMeta": True}]], ON_FILE
+    )
 
     assert (bool(told), told.record_count) == (False, 2)
     assert not compare_formats([], ON_FILE)
@@ -45,11 +52,15 @@ def test_added_and_dropped_types_and_fields_are_told_one_by_one():
     assert told.added_types == ("novelty",)
     assert told.added_fields == (("user", "message"), ("user", "message.id"))
     assert told.dropped_fields == (("user", "uuid"),)
-    assert compare_formats([[{"type": "system", "subtype": "api_error"}]], ON_FILE).dropped_types == ("user",)
+    assert compare_formats(
+        [[{"type": "system", "subtype": "api_error"}]], ON_FILE
+    ).dropped_types == ("user",)
 
 
 def test_a_field_some_records_lack_is_not_dropped():
-    assert not compare_formats([[{"type": "user", "uuid": "1"}, {"type": "user"}]], ON_FILE).dropped_fields
+    assert not compare_formats(
+        [[{"type": "user", "uuid": "1"}, {"type": "user"}]], ON_FILE
+    ).dropped_fields
 
 
 def test_subtypes_and_attachments_are_types_of_their_own():
@@ -60,7 +71,10 @@ def test_subtypes_and_attachments_are_types_of_their_own():
 
 
 def test_keys_that_are_data_are_not_fields():
-    record = {"message": {"content": [{"input": {"secret": 1}}, "text", {"type": "x"}]}, "modelUsage": {"opus": {}}}
+    record = {
+        "message": {"content": [{"input": {"secret": 1}}, "text", {"type": "x"}]},
+        "modelUsage": {"opus": {}},
+    }
 
     assert sorted(set(iter_field_paths(record))) == [
         "message",
@@ -85,9 +99,16 @@ def test_the_pinned_agent_writes_what_is_on_file(bench):
     bench.run(TOOLS, "More.", resume=session)
 
     told = compare_formats([bench.transcripts()[session]], load_known_format())
-    hooks = compare_formats([[event["payload"] for event in bench.hooks(session)]], load_known_format())
+    hooks = compare_formats(
+        [[event["payload"] for event in bench.hooks(session)]], load_known_format()
+    )
     assert load_known_format().version == PINNED
-    assert (told.added_types, told.added_fields, told.dropped_types, told.dropped_fields) == ((), (), (), ())
+    assert (told.added_types, told.added_fields, told.dropped_types, told.dropped_fields) == (
+        (),
+        (),
+        (),
+        (),
+    )
     assert (hooks.added_types, hooks.added_fields, hooks.dropped_fields) == ((), (), ())
 
 

@@ -53,7 +53,10 @@ def test_a_new_file_holds_the_hook_for_every_event(settings):
     held = json.loads(settings.read_text())
     assert tuple(held["hooks"]) == change.events == events_for(["2.1.325"])
     (group,) = held["hooks"]["Stop"]
-    assert group == {"matcher": "", "hooks": [{"type": "command", "command": build_hook_command(PYTHON), "timeout": 5}]}
+    assert group == {
+        "matcher": "",
+        "hooks": [{"type": "command", "command": build_hook_command(PYTHON), "timeout": 5}],
+    }
     assert settings.stat().st_mode & 0o777 == 0o600
 
 
@@ -65,11 +68,18 @@ def test_what_others_wrote_keeps_every_byte(settings):
     after = settings.read_text()
     assert kept.read_text() == text
     assert '"permissions": {"deny": ["Bash(rm:*)"],  "allow": []},' in after
-    assert [is_ours(group["hooks"][0]) for group in json.loads(after)["hooks"]["Stop"]] == [False, True]
-    assert all(line in after.replace(",\n", "\n") for line in ('    "model": "opus"', '"./notify"}]}'))
+    assert [is_ours(group["hooks"][0]) for group in json.loads(after)["hooks"]["Stop"]] == [
+        False,
+        True,
+    ]
+    assert all(
+        line in after.replace(",\n", "\n") for line in ('    "model": "opus"', '"./notify"}]}')
+    )
 
 
-@pytest.mark.parametrize("text", [THEIRS, "{}", "{ }\n", '{"hooks": {}}', json.dumps({"hooks": {"Stop": [OWN]}}), "\n"])
+@pytest.mark.parametrize(
+    "text", [THEIRS, "{}", "{ }\n", '{"hooks": {}}', json.dumps({"hooks": {"Stop": [OWN]}}), "\n"]
+)
 def test_init_twice_is_once_and_removal_leaves_no_trace(settings, text):
     write(settings, text)
 

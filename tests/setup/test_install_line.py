@@ -16,15 +16,21 @@ from flightlog.setup.install import (
 )
 
 PYTHON = Path(sys.executable)
-OTHERS = '{\n    "statusLine": {"type": "command", "command": "their own"},\n    "model": "opus"\n}\n'
+OTHERS = (
+    '{\n    "statusLine": {"type": "command", "command": "their own"},\n    "model": "opus"\n}\n'
+)
 
 
 def installed(settings, **more):
-    apply_change(plan_install(settings, ["2.1.325"], PYTHON, InstallOptions(statusline=True, **more)))
+    apply_change(
+        plan_install(settings, ["2.1.325"], PYTHON, InstallOptions(statusline=True, **more))
+    )
     return json.loads(settings.read_text())
 
 
-@pytest.mark.parametrize("before", [None, "{}", '{"model": "opus"}', '{\n\t"a": [1],\n\t"b": {}\n}\n'])
+@pytest.mark.parametrize(
+    "before", [None, "{}", '{"model": "opus"}', '{\n\t"a": [1],\n\t"b": {}\n}\n']
+)
 def test_it_is_put_in_once_and_taken_out_to_the_byte(tmp_path, before):
     settings = tmp_path / "settings.json"
     if before is not None:
@@ -34,7 +40,11 @@ def test_it_is_put_in_once_and_taken_out_to_the_byte(tmp_path, before):
     again = plan_install(settings, ["2.1.325"], PYTHON, InstallOptions(statusline=True))
     apply_change(plan_removal(settings))
 
-    assert told["statusLine"] == {"type": "command", "command": status_line_command(PYTHON), "padding": 0}
+    assert told["statusLine"] == {
+        "type": "command",
+        "command": status_line_command(PYTHON),
+        "padding": 0,
+    }
     assert "hooks" in told
     assert not again.is_needed
     assert (settings.read_text() if settings.exists() else None) == before
@@ -55,7 +65,14 @@ def test_another_programs_line_stays(tmp_path):
 def test_a_line_of_ours_from_another_python_is_renewed(tmp_path):
     settings = tmp_path / "settings.json"
     settings.write_text(
-        json.dumps({"statusLine": {"type": "command", "command": "/old/python -I -S /x/flightlog/hooks/status.py"}})
+        json.dumps(
+            {
+                "statusLine": {
+                    "type": "command",
+                    "command": "/old/python -I -S /x/flightlog/hooks/status.py",
+                }
+            }
+        )
     )
 
     assert installed(settings)["statusLine"]["command"] == status_line_command(PYTHON)

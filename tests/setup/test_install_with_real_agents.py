@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from real_agent import VERSIONS, agent_program, make_bench, new_session
+from support.real_agent import VERSIONS, agent_program, make_bench, new_session
 
 
 @pytest.mark.slow
@@ -27,7 +27,9 @@ def test_a_users_hook_still_fires_and_a_deny_rule_still_denies(tmp_path, version
     init(bench)
     denied = {"tool": "Bash", "input": {"command": "touch denied", "description": "Touch"}}
     allowed = {"tool": "Bash", "input": {"command": "echo allowed", "description": "Say"}}
-    scenario = {"rules": [{"replies": [{"blocks": [denied]}, {"blocks": [allowed]}, {"text": "Done."}]}]}
+    scenario = {
+        "rules": [{"replies": [{"blocks": [denied]}, {"blocks": [allowed]}, {"text": "Done."}]}]
+    }
     session = new_session()
 
     told = bench.run(scenario, "Touch, then say.", session=session)
@@ -36,7 +38,14 @@ def test_a_users_hook_still_fires_and_a_deny_rule_still_denies(tmp_path, version
     assert (told.outcome.exit_code, told.result["result"]) == (0, "Done.")
     assert not (bench.project / "denied").exists()
     assert len(list(tmp_path.glob("own-*"))) == names.count("PreToolUse") >= 1
-    assert {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd"} <= set(names)
+    assert {
+        "SessionStart",
+        "UserPromptSubmit",
+        "PreToolUse",
+        "PostToolUse",
+        "Stop",
+        "SessionEnd",
+    } <= set(names)
 
 
 @pytest.mark.slow
@@ -44,7 +53,9 @@ def test_the_danger_is_real_an_unknown_event_disarms_a_deny_rule(tmp_path):
     """Why versions are asked: this client drops its whole settings for one name it does not know."""
     bench = make_bench(tmp_path, "2.0.76")
     bench.config.mkdir()
-    unknown = {"PostToolBatch": [{"matcher": "", "hooks": [{"type": "command", "command": "true"}]}]}
+    unknown = {
+        "PostToolBatch": [{"matcher": "", "hooks": [{"type": "command", "command": "true"}]}]
+    }
     rules = {"permissions": {"deny": ["Bash(touch:*)"]}, "hooks": unknown}
     (bench.config / "settings.json").write_text(json.dumps(rules))
     denied = {"tool": "Bash", "input": {"command": "touch denied", "description": "Touch"}}

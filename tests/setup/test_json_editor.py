@@ -9,7 +9,10 @@ from flightlog.setup import json_editor
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text('a"\\{}[],: é\n', max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('ab"\\', max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text('ab"\\', max_size=3), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 objects = st.dictionaries(st.text('ab"\\é', max_size=3), values, max_size=4)
@@ -20,7 +23,9 @@ indents = st.sampled_from([None, 1, 2, 4, "\t"])
 def test_what_is_added_is_there_and_what_was_there_keeps_every_byte(held, value, indent):
     text = json.dumps(held, indent=indent, ensure_ascii=False) + "\n"
 
-    more = json_editor.add_member(text, json_editor.root_offset(text), ("new key", value), json_editor.style_of(text))
+    more = json_editor.add_member(
+        text, json_editor.root_offset(text), ("new key", value), json_editor.style_of(text)
+    )
 
     assert json.loads(more) == {**held, "new key": value}
     assert list(json.loads(more)) == [*held, "new key"]
@@ -35,7 +40,9 @@ def test_cutting_one_part_leaves_the_others(held, indent, data):
 
     cut = json_editor.remove_part(text, 0, index)
 
-    assert list(json.loads(cut).items()) == [pair for at, pair in enumerate(held.items()) if at != index]
+    assert list(json.loads(cut).items()) == [
+        pair for at, pair in enumerate(held.items()) if at != index
+    ]
 
 
 @given(held=st.lists(values, max_size=4), value=values, indent=indents)
@@ -43,24 +50,32 @@ def test_arrays_grow_at_their_end(held, value, indent):
     text = json.dumps({"list": held}, indent=indent)
     found = json_editor.find_part(text, 0, "list")
 
-    assert json.loads(json_editor.add_member(text, found.value_start, ("", value), json_editor.style_of(text))) == {
-        "list": [*held, value]
-    }
+    assert json.loads(
+        json_editor.add_member(text, found.value_start, ("", value), json_editor.style_of(text))
+    ) == {"list": [*held, value]}
 
 
 def test_an_addition_is_written_in_the_style_of_the_file():
     tabs = '{\r\n\t"a": {\r\n\t\t"b": []\r\n\t}\r\n}\r\n'
     inner = json_editor.find_part(tabs, 0, "a")
 
-    more = json_editor.add_member(tabs, inner.value_start, ("c", {"d": 1}), json_editor.style_of(tabs))
+    more = json_editor.add_member(
+        tabs, inner.value_start, ("c", {"d": 1}), json_editor.style_of(tabs)
+    )
 
-    assert more == '{\r\n\t"a": {\r\n\t\t"b": [],\r\n\t\t"c": {\r\n\t\t\t"d": 1\r\n\t\t}\r\n\t}\r\n}\r\n'
+    assert (
+        more
+        == '{\r\n\t"a": {\r\n\t\t"b": [],\r\n\t\t"c": {\r\n\t\t\t"d": 1\r\n\t\t}\r\n\t}\r\n}\r\n'
+    )
 
 
 def test_a_value_is_replaced_in_its_place():
     text = '{"a": 1,  "b":30 , "c": 3}'
 
-    assert json_editor.replace_value(text, json_editor.find_part(text, 0, "b"), 3650) == '{"a": 1,  "b":3650 , "c": 3}'
+    assert (
+        json_editor.replace_value(text, json_editor.find_part(text, 0, "b"), 3650)
+        == '{"a": 1,  "b":3650 , "c": 3}'
+    )
     assert json_editor.find_part(text, 0, "absent") is None
 
 

@@ -66,4 +66,6 @@ def test_a_child_that_dies_takes_nothing_from_the_others():
     found = {number for number, _ in run_forked(100, work, decode, 2)}
 
     assert 7 not in found
-    assert found >= set(range(8, 100))  # what lay in the dead one's hands may be lost, what was not taken is not
+    assert found >= set(
+        range(8, 100)
+    )  # what lay in the dead one's hands may be lost, what was not taken is not

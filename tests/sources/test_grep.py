@@ -10,7 +10,10 @@ def test_lines_that_hold_the_words_are_found_in_either_case(tmp_path):
     file.write_bytes(b"\n".join(body))
 
     def found(words):
-        return [json.loads(file.read_bytes()[at : at + length])["text"] for at, length in find_lines(str(file), words)]
+        return [
+            json.loads(file.read_bytes()[at : at + length])["text"]
+            for at, length in find_lines(str(file), words)
+        ]
 
     assert found("HELLO") == ['say "Hello\nWorld" é', "hello"]
     assert found('"hello\nworld') == ['say "Hello\nWorld" é']

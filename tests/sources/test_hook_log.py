@@ -5,12 +5,21 @@ from flightlog.sources.hook_log import count_lost_records, read_hook_records, re
 
 
 def line(event="Stop", at_ms=1, **payload):
-    record = {"v": 1, "id": "x", "at_ms": at_ms, "agent": "claude-code", "event": event, "payload": payload}
+    record = {
+        "v": 1,
+        "id": "x",
+        "at_ms": at_ms,
+        "agent": "claude-code",
+        "event": event,
+        "payload": payload,
+    }
     return json.dumps(record).encode() + b"\n"
 
 
 def test_records_are_typed_and_damage_between_them_is_skipped(tmp_path):
-    (tmp_path / "hooks.jsonl").write_bytes(line("SessionStart") + b'{"at_ms":"soon"}\nnoise\n' + line("Stop", 2))
+    (tmp_path / "hooks.jsonl").write_bytes(
+        line("SessionStart") + b'{"at_ms":"soon"}\nnoise\n' + line("Stop", 2)
+    )
 
     records = list(read_hook_records(tmp_path))
 
@@ -28,7 +37,10 @@ def test_a_read_goes_on_where_the_last_one_ended(tmp_path):
     path.write_bytes(line("SessionStart") + line("Stop"))
     second, last = read_new_hook_records(str(tmp_path), end)
 
-    assert [[record.event for record in records] for records in (first, second)] == [["SessionStart"], ["Stop"]]
+    assert [[record.event for record in records] for records in (first, second)] == [
+        ["SessionStart"],
+        ["Stop"],
+    ]
     assert read_new_hook_records(str(tmp_path), last) == ([], last)
 
 
@@ -38,7 +50,12 @@ def test_a_missing_log_has_no_records(tmp_path):
 
 
 def test_only_absolute_transcript_paths_count(tmp_path):
-    paths = ({"transcript_path": "/a/s.jsonl"}, {"transcript_path": "s.jsonl"}, {"transcript_path": 3}, {})
+    paths = (
+        {"transcript_path": "/a/s.jsonl"},
+        {"transcript_path": "s.jsonl"},
+        {"transcript_path": 3},
+        {},
+    )
     (tmp_path / "hooks.jsonl").write_bytes(b"".join(line(**payload) for payload in paths))
 
     assert find_transcript_paths(read_hook_records(tmp_path)) == {"/a/s.jsonl"}
@@ -46,7 +63,11 @@ def test_only_absolute_transcript_paths_count(tmp_path):
 
 def test_a_status_record_holds_launch_and_payload(tmp_path):
     usage = {"input_tokens": 1, "cache_creation_input_tokens": 2, "cache_read_input_tokens": None}
-    payload = {"model": {"id": "m"}, "context_window": {"current_usage": usage}, "rate_limits": None}
+    payload = {
+        "model": {"id": "m"},
+        "context_window": {"current_usage": usage},
+        "rate_limits": None,
+    }
     record = {"at_ms": 7, "launch": {"pid": 3, "account": "key-1"}, "payload": payload}
     (tmp_path / "status.jsonl").write_bytes(json.dumps(record).encode() + b'\n{"at_ms":8}\n')
 

@@ -16,7 +16,10 @@ LARGE = FORK_ABOVE_BYTES // 8
 def pending(tmp_path, count=40, size=LARGE):
     for number in range(count):
         (tmp_path / f"{number}.jsonl").write_text(LINE % (number, number + 1))
-    files = [SessionFile(str(tmp_path / f"{number}.jsonl"), str(number), size, 0) for number in range(count)]
+    files = [
+        SessionFile(str(tmp_path / f"{number}.jsonl"), str(number), size, 0)
+        for number in range(count)
+    ]
     return [PendingRead(file, number, 0) for number, file in enumerate(files)]
 
 
@@ -38,7 +41,9 @@ def test_forks_return_what_one_process_returns(tmp_path):
     alone = [scan_usage(read.file) for read in reads]
     assert all(each.packed for each in scans)
     assert rows_of(scans) == rows_of(alone)
-    assert [(each.end, each.bytes_read) for each in scans] == [(each.end, each.bytes_read) for each in alone]
+    assert [(each.end, each.bytes_read) for each in scans] == [
+        (each.end, each.bytes_read) for each in alone
+    ]
 
 
 def test_little_work_is_done_here(tmp_path):
@@ -64,7 +69,12 @@ class DeadlyFile:
     """A file that kills the child that opens it."""
 
     def __init__(self, file):
-        self.file, self.session, self.subagent, self.size = file, file.session, file.subagent, file.size
+        self.file, self.session, self.subagent, self.size = (
+            file,
+            file.session,
+            file.subagent,
+            file.size,
+        )
         self.here = os.getpid()
 
     @property

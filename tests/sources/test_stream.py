@@ -40,7 +40,9 @@ def test_files_that_a_dead_reader_did_not_deliver_are_read_here(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
         return read_records(path, start)
 
-    assert list(read_all(pending, read_until_third)) == [read_records(read.file.path, 0) for read in pending]
+    assert list(read_all(pending, read_until_third)) == [
+        read_records(read.file.path, 0) for read in pending
+    ]
 
 
 def test_who_stops_listening_leaves_no_child_behind(tmp_path):

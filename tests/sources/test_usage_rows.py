@@ -18,9 +18,18 @@ from flightlog.sources.usage_rows import (
 NUMBERS = st.integers(0, 2**32 - 1)
 WORDS = st.sampled_from(["", "a", "b", "ä\n", "msg_1"])
 COUNTS = st.integers(0, 2**53 - 1)
-ROWS = st.lists(st.builds(UsageLine, *[WORDS] * 3, *[COUNTS] * 7, *[WORDS] * 3, st.booleans()), max_size=6)
+ROWS = st.lists(
+    st.builds(UsageLine, *[WORDS] * 3, *[COUNTS] * 7, *[WORDS] * 3, st.booleans()), max_size=6
+)
 TOTALS = st.lists(
-    st.builds(ClientTotals, WORDS, st.floats(0, 1e6), COUNTS, st.just((ModelTotal("m", Usage(1, 2), 0.5),))), max_size=2
+    st.builds(
+        ClientTotals,
+        WORDS,
+        st.floats(0, 1e6),
+        COUNTS,
+        st.just((ModelTotal("m", Usage(1, 2), 0.5),)),
+    ),
+    max_size=2,
 )
 
 
@@ -33,17 +42,25 @@ def test_what_was_packed_comes_back_as_it_was(rows, totals):
 
 def test_what_all_rows_say_alike_is_written_once():
     said = "a session with a name that is long enough to be seen"
-    rows = [UsageLine(str(n), said, said, n, 0, 0, 0, 0, 0, n, said, str(n), "", is_aborted=False) for n in range(100)]
+    rows = [
+        UsageLine(str(n), said, said, n, 0, 0, 0, 0, 0, n, said, str(n), "", is_aborted=False)
+        for n in range(100)
+    ]
     assert pack_rows(rows, []).count(said.encode()) == 3
 
 
 @pytest.mark.parametrize("cut", range(9))
 def test_columns_that_do_not_fit_together_are_refused(cut):
     rows = [
-        UsageLine(str(n), "s", "m", n, n, n, n, n, n, n, str(n), str(n), str(n), is_aborted=bool(n % 2)) for n in range(3)
+        UsageLine(
+            str(n), "s", "m", n, n, n, n, n, n, n, str(n), str(n), str(n), is_aborted=bool(n % 2)
+        )
+        for n in range(3)
     ]
     packed = bytearray(pack_rows(rows, []))
-    at = [place for place, byte in enumerate(packed) if byte == 0x93][cut]  # where a column of three begins
+    at = [place for place, byte in enumerate(packed) if byte == 0x93][
+        cut
+    ]  # where a column of three begins
     packed[at] = 0x92
     with pytest.raises(ValueError, match=r"\w"):
         unpack_rows(bytes(packed))
@@ -61,4 +78,6 @@ def test_numbers_are_found_again_in_their_order(fresh, known, other):
 @given(ROWS)
 def test_a_name_has_the_same_number_wherever_it_stands(rows):
     found = unpack_keys(response_keys(rows))
-    assert [rows[0].message_id == row.message_id for row in rows] == [found[0] == number for number in found]
+    assert [rows[0].message_id == row.message_id for row in rows] == [
+        found[0] == number for number in found
+    ]

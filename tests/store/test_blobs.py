@@ -13,7 +13,10 @@ def files(root):
     return sorted(path for path in root.rglob("*") if path.is_file())
 
 
-@given(st.binary(max_size=200) | st.binary(min_size=1, max_size=3).map(lambda few: few * 500), st.booleans())
+@given(
+    st.binary(max_size=200) | st.binary(min_size=1, max_size=3).map(lambda few: few * 500),
+    st.booleans(),
+)
 def test_what_is_put_comes_back_under_its_hash(tmp_path_factory, data, durable):
     root = tmp_path_factory.mktemp("blobs")
 
@@ -28,7 +31,9 @@ def test_putting_twice_writes_once(tmp_path):
     before = [(path, path.stat().st_mtime_ns, path.stat().st_ino) for path in files(tmp_path)]
 
     assert store_blob(tmp_path, b"same" * 1000) == digest
-    assert [(path, path.stat().st_mtime_ns, path.stat().st_ino) for path in files(tmp_path)] == before
+    assert [
+        (path, path.stat().st_mtime_ns, path.stat().st_ino) for path in files(tmp_path)
+    ] == before
 
 
 def test_content_is_compressed_where_it_pays(tmp_path):
@@ -40,7 +45,9 @@ def test_content_is_compressed_where_it_pays(tmp_path):
     assert sizes[".zst"] < 1000
 
 
-@pytest.mark.parametrize("harm", [b"", b"not zstd", b"\0" * 50, zstandard.compress(b"other content")])
+@pytest.mark.parametrize(
+    "harm", [b"", b"not zstd", b"\0" * 50, zstandard.compress(b"other content")]
+)
 def test_a_damaged_blob_is_never_taken_for_the_real_one_and_heals_when_put_again(tmp_path, harm):
     digest = store_blob(tmp_path, b"a" * 1000)
     (path,) = files(tmp_path)
@@ -58,7 +65,9 @@ def test_a_blob_that_claims_to_be_huge_is_not_unpacked(tmp_path):
     digest = store_blob(tmp_path, b"a" * 1000)
     (path,) = files(tmp_path)
     packer = zstandard.ZstdCompressor().compressobj(size=BLOB_BYTES_MAX + 1)
-    path.write_bytes(packer.compress(b"a" * 300_000) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
+    path.write_bytes(
+        packer.compress(b"a" * 300_000) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    )
 
     with pytest.raises(Unreadable):
         load_blob(tmp_path, digest)

@@ -17,7 +17,12 @@ def test_a_copy_has_everything_links_modes_and_what_git_ignores(tmp_path):
     copy_tree(source, tmp_path / "made" / "copy")
 
     copy = tmp_path / "made" / "copy"
-    assert sorted(str(path.relative_to(copy)) for path in copy.rglob("*")) == [".gitignore", "deep", "deep/run", "link"]
+    assert sorted(str(path.relative_to(copy)) for path in copy.rglob("*")) == [
+        ".gitignore",
+        "deep",
+        "deep/run",
+        "link",
+    ]
     assert (copy / "link").is_symlink()
     assert os.access(copy / "deep" / "run", os.X_OK)
     (copy / "deep" / "run").write_text("y")

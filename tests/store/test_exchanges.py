@@ -8,20 +8,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captures import exchanges
 from flightlog.agents.capture.dumps import build_dump_files
 from flightlog.model.errors import Damage, NotFound, Unreadable
-from flightlog.model.exchange import ApiRequest, ApiResponse, BodyRef, RequestOrigin, ResponseOutcome
-from flightlog.store.blobs import BodyStore, count_shared_chunks, expand_chunks, split_body, split_changed_body
+from flightlog.model.exchange import (
+    ApiRequest,
+    ApiResponse,
+    BodyRef,
+    RequestOrigin,
+    ResponseOutcome,
+)
+from flightlog.store.blobs import (
+    BodyStore,
+    count_shared_chunks,
+    expand_chunks,
+    split_body,
+    split_changed_body,
+)
 from flightlog.store.exchanges import CHAIN_MAX
 from flightlog.store.output_files import write_output_files
-from strace_points import kill_everywhere
+from support.captures import exchanges
+from support.strace_points import kill_everywhere
 
 NO_BODY = BodyRef("", 0)
 
 
 def request(index, **more):
-    given = {"context": RequestOrigin.MAIN, "method": "POST", "path": "/v1/messages", "headers": {}, "sent": NO_BODY}
+    given = {
+        "context": RequestOrigin.MAIN,
+        "method": "POST",
+        "path": "/v1/messages",
+        "headers": {},
+        "sent": NO_BODY,
+    }
     return ApiRequest(index, **(given | more))
 
 
@@ -30,7 +48,9 @@ def response(index, ending=ResponseOutcome.COMPLETE):
 
 
 def said(turns, words=40):
-    messages = [{"role": "user", "content": f"turn {turn} " + "wörd " * words} for turn in range(turns)]
+    messages = [
+        {"role": "user", "content": f"turn {turn} " + "wörd " * words} for turn in range(turns)
+    ]
     body = {
         "model": "m",
         "messages": messages,
@@ -47,7 +67,9 @@ def disk_bytes(folder):
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=6,
 )
 bodies = st.dictionaries(
@@ -57,12 +79,16 @@ bodies = st.dictionaries(
 
 @given(bodies, st.sampled_from([(",", ":"), (", ", ": "), (" ,", " : ")]), st.booleans())
 def test_pieces_joined_are_the_body_however_it_is_written(body, separators, ascii_only):
-    data = json.dumps(body, separators=separators, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    data = json.dumps(body, separators=separators, ensure_ascii=ascii_only).encode(
+        "utf-8", "surrogatepass"
+    )
 
     assert b"".join(split_body(data)) == data
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"\xff\xfe", b'{"a":1,"a":2}', b'{"messages":' + b"[" * 5000])
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[1]", b"\xff\xfe", b'{"a":1,"a":2}', b'{"messages":' + b"[" * 5000]
+)
 def test_what_is_no_plain_object_is_one_piece(data):
     assert split_body(data) == [data]
 
@@ -138,7 +164,11 @@ def test_a_history_is_kept_once(tmp_path):
     for index in range(1, 201):
         messages.append({"role": "user", "content": noise.randbytes(300).hex()})
         marked = [*messages[:-1], {**messages[-1], "cache_control": {"type": "ephemeral"}}]
-        data = json.dumps({"model": "m", "messages": marked, "tools": ["t" * 5000]}).replace(" ", "").encode()
+        data = (
+            json.dumps({"model": "m", "messages": marked, "tools": ["t" * 5000]})
+            .replace(" ", "")
+            .encode()
+        )
         store.record_request(request(index), data)
         store.append_response_chunk(index, b"x" * 2000)
         store.record_response(response(index), noise.randbytes(2000))
@@ -161,10 +191,16 @@ def test_a_response_streams_to_disk_and_becomes_a_blob_when_it_ends(tmp_path):
 
     (opened,) = exchanges(tmp_path).read_exchanges()
 
-    assert (opened.response.ending, store.response_body(opened)) == (ResponseOutcome.OPEN, b"first second")
+    assert (opened.response.ending, store.response_body(opened)) == (
+        ResponseOutcome.OPEN,
+        b"first second",
+    )
     store.record_response(response(1), b"first second")
     (ended,) = exchanges(tmp_path).read_exchanges()
-    assert (ended.response.ending, store.response_body(ended)) == (ResponseOutcome.COMPLETE, b"first second")
+    assert (ended.response.ending, store.response_body(ended)) == (
+        ResponseOutcome.COMPLETE,
+        b"first second",
+    )
     assert list((tmp_path / "open").iterdir()) == []
 
 
@@ -183,7 +219,9 @@ def test_damage_costs_what_it_hit(tmp_path):
         store.record_request(request(index), said(index, words=3000))
     path = tmp_path / "exchanges.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(lines[0] + lines[1][: len(lines[1]) // 2] + b"\n" + b"".join(lines[2:]) + b'{"v":1,"id":"z"')
+    path.write_bytes(
+        lines[0] + lines[1][: len(lines[1]) // 2] + b"\n" + b"".join(lines[2:]) + b'{"v":1,"id":"z"'
+    )
 
     found = list(exchanges(tmp_path).read_all())
 
@@ -271,6 +309,8 @@ def test_dying_at_any_call_leaves_what_was_acknowledged_and_a_sound_journal(tmp_
 
 
 def test_the_values_survive_their_way_through_json():
-    whole = request(3, given=BodyRef("d", 1, ("=a",), 2, 1, 1), is_compaction=True, scrubbed=("metadata",))
+    whole = request(
+        3, given=BodyRef("d", 1, ("=a",), 2, 1, 1), is_compaction=True, scrubbed=("metadata",)
+    )
 
     assert msgspec.json.decode(msgspec.json.encode(whole), type=ApiRequest) == whole

@@ -19,7 +19,7 @@ from flightlog.store.files import (
     resolve_inside,
     sync_files,
 )
-from strace_points import fail_everywhere, kill_everywhere
+from support.strace_points import fail_everywhere, kill_everywhere
 
 REPLACE = """
 from flightlog.store.files import replace_file
@@ -44,7 +44,9 @@ def write_old(root: Path) -> None:
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300), st.booleans())
-def test_a_file_holds_what_was_last_put_there_for_its_owner_only(tmp_path_factory, first, second, durable):
+def test_a_file_holds_what_was_last_put_there_for_its_owner_only(
+    tmp_path_factory, first, second, durable
+):
     path = tmp_path_factory.mktemp("home") / "deep" / "page"
     replace_file(path, first)
     replace_file(path, second, durable=durable)
@@ -61,7 +63,12 @@ def test_dying_at_any_system_call_of_a_replacement_leaves_the_old_or_the_new(tmp
         if "new/page" in acked:
             assert (root / "new/page").read_bytes() == NEW
         left = [*root.glob(".*.tmp"), *root.glob("new/.*.tmp")]
-        swept = [path for each in (root, root / "new") if each.is_dir() for path in remove_stale_temps(each, 0, 2**40)]
+        swept = [
+            path
+            for each in (root, root / "new")
+            if each.is_dir()
+            for path in remove_stale_temps(each, 0, 2**40)
+        ]
         assert sorted(swept) == sorted(left)
         replace_file(root / "page", b"next")
         assert (root / "page").read_bytes() == b"next"
@@ -75,7 +82,10 @@ def test_a_failing_disk_leaves_the_old_file_and_no_litter(tmp_path):
         assert {"page", "new/page"} & set(acked), "one call fails, so one of the two was written"
         assert list(root.glob(".*.tmp")) == []
 
-    assert fail_everywhere(REPLACE, tmp_path, ["EIO", "ENOSPC", "EROFS", "EACCES"], write_old, check) > 20
+    assert (
+        fail_everywhere(REPLACE, tmp_path, ["EIO", "ENOSPC", "EROFS", "EACCES"], write_old, check)
+        > 20
+    )
 
 
 def test_evidence_is_never_overwritten(tmp_path):
@@ -99,9 +109,17 @@ def test_dying_at_any_system_call_of_a_quarantine_keeps_the_evidence(tmp_path):
 
 
 def test_only_old_litter_of_dead_processes_is_swept(tmp_path):
-    dead = subprocess.run([sys.executable, "-c", _PRINT_TAG], capture_output=True, text=True, check=True).stdout.strip()
+    dead = subprocess.run(
+        [sys.executable, "-c", _PRINT_TAG], capture_output=True, text=True, check=True
+    ).stdout.strip()
     other_boot = dead.rpartition("-")[0] + "-00ff"
-    names = [f".a.{dead}-7.tmp", f".b.{other_boot}-7.tmp", f".c.{process_tag()}-7.tmp", "d.tmp", ".e.tmp"]
+    names = [
+        f".a.{dead}-7.tmp",
+        f".b.{other_boot}-7.tmp",
+        f".c.{process_tag()}-7.tmp",
+        "d.tmp",
+        ".e.tmp",
+    ]
     for name in names:
         (tmp_path / name).write_bytes(b"")
         os.utime(tmp_path / name, (1000, 1000))
@@ -112,7 +130,21 @@ def test_only_old_litter_of_dead_processes_is_swept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".", "..", "/etc/passwd", "a/../b", "a//b", "a/", "a\0b", "a\nb", "a\\b", "x" * 256, "a/\ud800"]
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "/etc/passwd",
+        "a/../b",
+        "a//b",
+        "a/",
+        "a\0b",
+        "a\nb",
+        "a\\b",
+        "x" * 256,
+        "a/\ud800",
+    ],
 )
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path, name):
     with pytest.raises(Invalid):
@@ -159,6 +191,8 @@ def test_files_made_in_a_hurry_are_whole_at_once_and_synced_together(tmp_path):
     assert all(made)
     assert not again
     assert [path.read_bytes() for path in paths] == [str(path).encode() for path in paths]
-    assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == sorted(path.name for path in paths)
+    assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == sorted(
+        path.name for path in paths
+    )
     with pytest.raises(FileNotFoundError):
         sync_files([tmp_path / "gone"])

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from flightlog.store.output_files import AppendableJsonFile
 
-entries = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=200), max_size=3), max_size=6)
+entries = st.lists(
+    st.dictionaries(st.text(max_size=5), st.text(max_size=200), max_size=3), max_size=6
+)
 
 
 def encoded(items):
@@ -15,7 +17,9 @@ def encoded(items):
 
 
 @given(st.lists(st.tuples(entries, entries), max_size=8))
-def test_it_is_whole_after_every_write_and_holds_what_was_settled_and_what_is_pending(tmp_path_factory, steps):
+def test_it_is_whole_after_every_write_and_holds_what_was_settled_and_what_is_pending(
+    tmp_path_factory, steps
+):
     path = tmp_path_factory.mktemp("growing") / "log.json"
     page = AppendableJsonFile(path, b'{\n  "session_id": "s"}', "events", [], [])
     settled = []

@@ -20,7 +20,9 @@ with open(sys.argv[1], "r+b") as file:
 
 def who_holds(path):
     """Ask as another process would."""
-    return subprocess.run([sys.executable, "-c", TAKE, str(path)], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", TAKE, str(path)], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_a_second_connection_leaves_the_locks_of_the_first(tmp_path):
@@ -46,13 +48,21 @@ def test_a_row_that_nobody_wrote_is_damage_where_the_file_is_damaged(tmp_path):
     index.database.execute("INSERT INTO odd VALUES (NULL)")
     # What damage does to a page: a value that the table does not allow.
     index.database.execute("PRAGMA writable_schema = ON")
-    index.database.execute("UPDATE sqlite_schema SET sql = 'CREATE TABLE odd(name TEXT NOT NULL)' WHERE name = 'odd'")
+    index.database.execute(
+        "UPDATE sqlite_schema SET sql = 'CREATE TABLE odd(name TEXT NOT NULL)' WHERE name = 'odd'"
+    )
     index.close()
     damaged = Index(path)
 
     def question(database: sqlite3.Connection) -> list[str]:
-        there = database.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'odd'").fetchone()[0]
-        return sorted([*(row[0] for row in database.execute("SELECT name FROM odd")), "a"]) if there else ["new"]
+        there = database.execute(
+            "SELECT count(*) FROM sqlite_schema WHERE name = 'odd'"
+        ).fetchone()[0]
+        return (
+            sorted([*(row[0] for row in database.execute("SELECT name FROM odd")), "a"])
+            if there
+            else ["new"]
+        )
 
     assert damaged.query(question) == ["new"]
     damaged.close()
@@ -104,7 +114,9 @@ def test_processes_that_open_an_index_at_once_do_not_throw_it_away(tmp_path):
     for round_ in range(6):
         path = tmp_path / str(round_) / "index.db"
         begun = [
-            subprocess.Popen([sys.executable, "-c", OPENING, str(path), str(number)], stdin=subprocess.PIPE)
+            subprocess.Popen(
+                [sys.executable, "-c", OPENING, str(path), str(number)], stdin=subprocess.PIPE
+            )
             for number in range(6)
         ]
         for child in begun:

@@ -26,7 +26,9 @@ events = st.builds(Started, st.text(max_size=20)) | st.builds(Ended, st.integers
 
 def journal(path: Path, union=Started | Ended, prefix="") -> Journal:
     ids = itertools.count()
-    return Journal(path, union, now=lambda: "2026-01-01T00:00:00Z", new_id=lambda: f"{prefix}{next(ids)}")
+    return Journal(
+        path, union, now=lambda: "2026-01-01T00:00:00Z", new_id=lambda: f"{prefix}{next(ids)}"
+    )
 
 
 def told(book: Journal) -> list:
@@ -89,7 +91,9 @@ def test_an_event_from_a_later_version_is_kept_and_told_apart(tmp_path):
 
 
 def test_a_record_of_another_shape_is_damage_with_its_offset(tmp_path):
-    (tmp_path / "j").write_bytes(b'{"other":1}\n{"v":1,"id":"a","seq":1,"ts":"t","kind":"ended","code":"one"}\n')
+    (tmp_path / "j").write_bytes(
+        b'{"other":1}\n{"v":1,"id":"a","seq":1,"ts":"t","kind":"ended","code":"one"}\n'
+    )
 
     read = list(journal(tmp_path / "j").read_records())
 
@@ -123,7 +127,10 @@ ids = itertools.count()
 book = Journal(Path(sys.argv[1]), Ended, now=lambda: "t", new_id=lambda: f"{sys.argv[2]}-{next(ids)}")
 for n in range(50): book.append(Ended(n))
 """
-    writers = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "j"), str(n)]) for n in range(4)]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "j"), str(n)])
+        for n in range(4)
+    ]
     assert [writer.wait() for writer in writers] == [0] * 4
 
     read = list(journal(tmp_path / "j").read_records())
@@ -145,13 +152,20 @@ def test_events_may_not_use_the_names_of_the_header(tmp_path):
 
 def test_a_clock_that_jumps_reorders_loses_and_doubles_nothing(tmp_path):
     """A year back, a year on, an hour twice in autumn, a second twice: what counts is who came first."""
-    times = ["2026-10-25T02:59:59Z", "2025-10-25T02:00:00Z", "2027-10-25T02:00:00Z", "2026-10-25T02:00:00Z"]
+    times = [
+        "2026-10-25T02:59:59Z",
+        "2025-10-25T02:00:00Z",
+        "2027-10-25T02:00:00Z",
+        "2026-10-25T02:00:00Z",
+    ]
     times += ["2016-12-31T23:59:60Z", "2016-12-31T23:59:60Z", "1970-01-01T00:00:00Z"]
     clock, ids = iter(times), itertools.count()
     path = tmp_path / "journal.jsonl"
 
     for number in range(len(times)):  # each from a process of its own, as after a crash
-        Journal(path, Started | Ended, now=lambda: next(clock), new_id=lambda: f"i{next(ids)}").append(Ended(number))
+        Journal(
+            path, Started | Ended, now=lambda: next(clock), new_id=lambda: f"i{next(ids)}"
+        ).append(Ended(number))
 
     records = [item for item in journal(path).read_records() if isinstance(item, JournalRecord)]
     assert [record.event.code for record in records] == list(range(len(times)))

@@ -26,7 +26,7 @@ from flightlog.store.jsonl import (
     read_together,
     scan_lines,
 )
-from strace_points import fail_everywhere, kill_everywhere, run
+from support.strace_points import fail_everywhere, kill_everywhere, run
 
 APPEND = """
 from flightlog.store.jsonl import append_line
@@ -60,13 +60,17 @@ for n in range(10**9):
 
 
 def numbers(path: Path) -> list[int]:
-    return [json.loads(item.data)["n"] for item in read_together(path) if isinstance(item, JsonlLine)]
+    return [
+        json.loads(item.data)["n"] for item in read_together(path) if isinstance(item, JsonlLine)
+    ]
 
 
 def split(path: Path) -> tuple[list[bytes], list[tuple[int, int, str]]]:
     items = list(read_lines(path))
     sound = [item.data for item in items if isinstance(item, JsonlLine)]
-    return sound, [(item.offset, item.length, item.reason) for item in items if isinstance(item, Damage)]
+    return sound, [
+        (item.offset, item.length, item.reason) for item in items if isinstance(item, Damage)
+    ]
 
 
 def test_lines_come_back_in_order_with_their_places(tmp_path):
@@ -102,7 +106,9 @@ def test_a_line_may_depend_on_what_stands_before_it(tmp_path):
     log = tmp_path / "log.jsonl"
     append_line(log, b'{"n":41}')
 
-    append_built_line(log, lambda last: b'{"n":%d}' % (json.loads(last(100).splitlines()[-1])["n"] + 1))
+    append_built_line(
+        log, lambda last: b'{"n":%d}' % (json.loads(last(100).splitlines()[-1])["n"] + 1)
+    )
 
     assert numbers(log) == [41, 42]
 
@@ -182,7 +188,16 @@ def test_a_failing_disk_leaves_no_half_line_and_says_so(tmp_path):
 
 @pytest.mark.parametrize("error", ["ENOLCK", "EOPNOTSUPP", "ENOSYS"])
 def test_without_locks_each_process_writes_its_own_shard(tmp_path, error):
-    done = run(GUARDED, tmp_path, "-o", os.devnull, "-e", "trace=flock", "-e", f"inject=flock:error={error}")
+    done = run(
+        GUARDED,
+        tmp_path,
+        "-o",
+        os.devnull,
+        "-e",
+        "trace=flock",
+        "-e",
+        f"inject=flock:error={error}",
+    )
 
     assert done.stdout.split() == ["1", "2"]
     assert numbers(tmp_path / "log.jsonl") == [1, 2]
@@ -212,7 +227,9 @@ Path(log.parent / "other").unlink()
 append_line(log, b'{"n":1}')
 assert len(list(read_lines(log))) == acked + 1
 """
-    script = 'mount -t tmpfs -o size=64k none "$1" && echo room > "$1/other" && exec "$2" -c "$3" "$1"'
+    script = (
+        'mount -t tmpfs -o size=64k none "$1" && echo room > "$1/other" && exec "$2" -c "$3" "$1"'
+    )
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", script, "sh", str(tmp_path), sys.executable, code],
         capture_output=True,
@@ -253,11 +270,19 @@ def test_three_hundred_killed_writers_lose_nothing_and_hurt_no_neighbour(tmp_pat
     ("content", "sound", "damage"),
     [
         (b'{"a":1}\n{"b":2\n{"c":3}\n', [b'{"a":1}', b'{"c":3}'], [(8, 6, "torn")]),
-        (b'{"a":1}\n{"b":"x{"c":3}\n', [b'{"a":1}', b'{"c":3}'], [(8, 7, "torn, then joined to the next record")]),
+        (
+            b'{"a":1}\n{"b":"x{"c":3}\n',
+            [b'{"a":1}', b'{"c":3}'],
+            [(8, 7, "torn, then joined to the next record")],
+        ),
         (b'{"a":1}{"b":2}\n', [b'{"a":1}', b'{"b":2}'], []),
         (b'{"a":1}\n\0\0\0\0{"b":2}\n', [b'{"a":1}', b'{"b":2}'], [(8, 4, "NUL bytes")]),
         (b'{"a":1}\n\0\0\0\0', [b'{"a":1}'], [(8, 4, TORN_TAIL)]),
-        (b'{"a":"\xff\xfe!"}\n{"b":2}\n', ['{"a":"\ufffd\ufffd!"}'.encode(), b'{"b":2}'], [(6, 2, "not UTF-8")]),
+        (
+            b'{"a":"\xff\xfe!"}\n{"b":2}\n',
+            ['{"a":"\ufffd\ufffd!"}'.encode(), b'{"b":2}'],
+            [(6, 2, "not UTF-8")],
+        ),
         (b'\xef\xbb\xbf{"a":1}\n', [b'{"a":1}'], [(0, 3, "byte order mark")]),
         (b'{"a":"\\ud83d"}\n', [b'{"a":"\\ufffd"}'], [(6, 6, "lone surrogate")]),
         (b'\n  \r\n{"a":1}\r\n\n', [b'{"a":1}\r'], []),
@@ -265,7 +290,11 @@ def test_three_hundred_killed_writers_lose_nothing_and_hurt_no_neighbour(tmp_pat
         (b'{"a":1}\n{"b":2}', [b'{"a":1}', b'{"b":2}'], []),
         (b'{"a":1}\n{"b":', [b'{"a":1}'], [(8, 5, TORN_TAIL)]),
         (b'{"a":1}\n{"a":1}\n', [b'{"a":1}', b'{"a":1}'], []),
-        (b'{"a":' * 3000 + b"1" + b"}" * 3000 + b'\n{"b":2}\n', [b'{"b":2}'], [(0, 18001, "nested too deeply")]),
+        (
+            b'{"a":' * 3000 + b"1" + b"}" * 3000 + b'\n{"b":2}\n',
+            [b'{"b":2}'],
+            [(0, 18001, "nested too deeply")],
+        ),
         (b"", [], []),
     ],
 )
@@ -282,7 +311,9 @@ def test_every_record_that_damage_did_not_touch_is_returned(tmp_path_factory, si
     content = bytearray(b"".join(line + b"\n" for line in lines))
     start = data.draw(st.integers(0, len(content) - 1))
     end = min(len(content), start + data.draw(st.integers(1, 5000)))
-    content[start:end] = data.draw(st.sampled_from([b"\0" * (end - start), b"\xff" * (end - start), b""]))
+    content[start:end] = data.draw(
+        st.sampled_from([b"\0" * (end - start), b"\xff" * (end - start), b""])
+    )
     log = tmp_path_factory.mktemp("home") / "log.jsonl"
     log.write_bytes(content)
 
@@ -313,7 +344,9 @@ def test_following_in_pieces_reads_what_reading_at_once_does(tmp_path_factory, s
 
 def test_a_line_beyond_the_limit_is_reported_and_not_held():
     data = b'{"n":1}\n{"fill":"' + b"x" * 3_000_000 + b'"}\n{"n":2}\n'
-    items = list(scan_lines("log", lambda offset, length: data[offset : offset + length], longest=2_000_000))
+    items = list(
+        scan_lines("log", lambda offset, length: data[offset : offset + length], longest=2_000_000)
+    )
 
     assert [item.data for item in items if isinstance(item, JsonlLine)] == [b'{"n":1}', b'{"n":2}']
     assert [item for item in items if isinstance(item, Damage)] == [
@@ -339,7 +372,10 @@ assert [line.length > 100_000_000 for line in lines] == [False, True, False]
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "log.jsonl")], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(tmp_path / "log.jsonl")],
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
     assert int(done.stdout) < 2.5 * 200_000
@@ -361,7 +397,9 @@ def _kill_writers(tmp_path, *, writers, kills):
 
     def start():
         name = f"w{next(names)}"
-        return subprocess.Popen([sys.executable, "-c", WRITER, str(log), str(tmp_path / f"{name}.acks"), name])
+        return subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(log), str(tmp_path / f"{name}.acks"), name]
+        )
 
     running = [start() for _ in range(writers)]
     while not log.exists():

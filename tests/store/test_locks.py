@@ -12,8 +12,8 @@ import pytest
 
 from flightlog.model.errors import Conflict
 from flightlog.store.locks import Lease, exclusive_lock, find_holder, holder_note, was_interrupted
-from strace_points import run
-from waiting import until
+from support.strace_points import run
+from support.waiting import until
 
 SOURCE = Path(__file__).parents[2] / "src" / "flightlog"
 
@@ -81,7 +81,9 @@ try:
     with exclusive_lock(root / "lock"): ack("held")
 except Unavailable as error: ack("refused")
 """
-    done = run(code, tmp_path, "-o", os.devnull, "-e", "trace=flock", "-e", f"inject=flock:error={error}")
+    done = run(
+        code, tmp_path, "-o", os.devnull, "-e", "trace=flock", "-e", f"inject=flock:error={error}"
+    )
 
     assert done.stdout.split() == ["refused"]
 
@@ -90,7 +92,10 @@ def test_a_waiting_lock_gives_up_at_its_limit(tmp_path):
     with exclusive_lock(tmp_path / "lock"):
         start = time.monotonic()
 
-        with pytest.raises(Conflict, match="held by process"), exclusive_lock(tmp_path / "lock", limit_s=0.05):
+        with (
+            pytest.raises(Conflict, match="held by process"),
+            exclusive_lock(tmp_path / "lock", limit_s=0.05),
+        ):
             pass  # pragma: no cover
 
         assert 0.05 <= time.monotonic() - start < 1
@@ -128,7 +133,10 @@ def test_a_stopped_holder_is_named_with_pid_command_and_start(tmp_path):
         with pytest.raises(Conflict) as refused, exclusive_lock(tmp_path / "lock"):
             pass  # pragma: no cover
 
-        assert f"held by process {child.pid}, running {sys.executable} -c import fcntl" in refused.value.message
+        assert (
+            f"held by process {child.pid}, running {sys.executable} -c import fcntl"
+            in refused.value.message
+        )
         assert time.strftime("since %Y-%m-%d", time.gmtime()) in refused.value.message
         assert ", stopped: " in refused.value.message
         assert refused.value.hint == f"kill -CONT {child.pid}"

@@ -6,7 +6,7 @@ import pytest
 
 from flightlog.model.errors import Misconfigured
 from flightlog.store.directories import FIRST, LayoutMigration, layout_of, migrate_layout
-from strace_points import kill_everywhere
+from support.strace_points import kill_everywhere
 
 OLD = {"a.json": b'{"cost": 1}\n', "deep/b.json": b'{"cost": 2}\n', "other.txt": b"stays\n"}
 NEW = {"a.json": b'{"usd": 1}\n', "deep/b.json": b'{"usd": 2}\n', "other.txt": b"stays\n"}
@@ -48,7 +48,9 @@ def test_every_step_is_taken_once_and_what_it_changed_is_kept(tmp_path):
     assert layout_of(tmp_path) == 3
     assert holds(tmp_path) == NEW | {"other.txt": b"stays\n.\n"}
     copy = taken[0][1]
-    assert holds(copy, ("a.json", "deep/b.json")) == {name: OLD[name] for name in ("a.json", "deep/b.json")}
+    assert holds(copy, ("a.json", "deep/b.json")) == {
+        name: OLD[name] for name in ("a.json", "deep/b.json")
+    }
 
 
 def test_a_step_that_changes_what_it_made_itself_is_refused(tmp_path):
@@ -56,7 +58,9 @@ def test_a_step_that_changes_what_it_made_itself_is_refused(tmp_path):
     write_old(tmp_path)
 
     with pytest.raises(AssertionError, match="not idempotent"):
-        migrate_layout(tmp_path, (LayoutMigration(2, "", STEPS[1].files, lambda body: body + b"."),))
+        migrate_layout(
+            tmp_path, (LayoutMigration(2, "", STEPS[1].files, lambda body: body + b"."),)
+        )
 
     assert holds(tmp_path) == OLD
 
@@ -109,6 +113,8 @@ def test_killed_at_any_point_a_migration_is_taken_up_and_the_copy_is_whole(tmp_p
         assert holds(root) == NEW
         assert layout_of(root) == 2
         copy = root / "backups" / "before-layout-2"
-        assert holds(copy, ("a.json", "deep/b.json")) == {name: OLD[name] for name in ("a.json", "deep/b.json")}
+        assert holds(copy, ("a.json", "deep/b.json")) == {
+            name: OLD[name] for name in ("a.json", "deep/b.json")
+        }
 
     assert kill_everywhere(MIGRATION, tmp_path, write_old, check)

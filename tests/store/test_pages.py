@@ -16,7 +16,9 @@ BOOK = [
 def test_a_layout_is_written_where_it_says(tmp_path):
     changed = write_output_files(tmp_path, BOOK)
 
-    assert [path.relative_to(tmp_path).as_posix() for path in changed] == [page.path for page in BOOK]
+    assert [path.relative_to(tmp_path).as_posix() for path in changed] == [
+        page.path for page in BOOK
+    ]
     assert (tmp_path / "logs/metrics.jsonl").read_text() == "{}\n"
     assert stat.S_IMODE((tmp_path / "README.md").stat().st_mode) == 0o600
 
@@ -27,9 +29,9 @@ def test_publishing_again_writes_only_what_changed(tmp_path):
     before = (tmp_path / ".gitignore").stat().st_ino
 
     assert write_output_files(tmp_path, BOOK) == []
-    assert write_output_files(tmp_path, [OutputFile("README.md", Tier.PRIVATE, "other"), *BOOK[1:]]) == [
-        tmp_path / "README.md"
-    ]
+    assert write_output_files(
+        tmp_path, [OutputFile("README.md", Tier.PRIVATE, "other"), *BOOK[1:]]
+    ) == [tmp_path / "README.md"]
     assert (tmp_path / ".gitignore").stat().st_ino == before
     assert (tmp_path / "mine.txt").read_text() == "not yours"
 

@@ -84,7 +84,10 @@ system("umount", str(disk))
 @pytest.mark.slow
 def test_what_was_acknowledged_as_durable_survives_a_power_cut(tmp_path):
     done = subprocess.run(
-        ["unshare", "-m", sys.executable, "-c", SCENARIO, str(tmp_path)], capture_output=True, text=True, check=False
+        ["unshare", "-m", sys.executable, "-c", SCENARIO, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     seen = dict(map(json.loads, done.stdout.splitlines()))
@@ -104,4 +107,6 @@ def test_what_was_acknowledged_as_durable_survives_a_power_cut(tmp_path):
 
 
 def _events(found):
-    return [json.loads(line)["event"] for line in found["hooked/sessions/claude-code/s/hooks.jsonl"]]
+    return [
+        json.loads(line)["event"] for line in found["hooked/sessions/claude-code/s/hooks.jsonl"]
+    ]

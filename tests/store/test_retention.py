@@ -4,7 +4,7 @@ from pathlib import Path
 
 from flightlog.model.retention import RetentionAction, RetentionItem, RetentionMove
 from flightlog.store.directories import carry_out_moves
-from strace_points import kill_everywhere
+from support.strace_points import kill_everywhere
 
 
 def move(name, deed=RetentionAction.DELETE, *, target="", summary=""):
@@ -44,11 +44,15 @@ def test_files_and_directories_are_archived_or_deleted_and_the_rest_stays(tmp_pa
 def test_a_summary_that_fails_keeps_everything_it_would_have_told_of(tmp_path):
     put(tmp_path, "a", "b")
 
-    outcome = carry_out_moves(tmp_path, [move("a", summary="sum.md"), move("b", summary="../sum.md")], tell)
+    outcome = carry_out_moves(
+        tmp_path, [move("a", summary="sum.md"), move("b", summary="../sum.md")], tell
+    )
 
     assert tree(tmp_path) == ["b", "sum.md"]
     assert (tmp_path / "sum.md").read_text() == "a\n"
-    assert [(left.item.name, why.startswith("no summary")) for left, why in outcome.failed] == [("b", True)]
+    assert [(left.item.name, why.startswith("no summary")) for left, why in outcome.failed] == [
+        ("b", True)
+    ]
 
 
 def test_an_empty_summary_is_no_summary(tmp_path):
@@ -64,7 +68,9 @@ def test_nothing_outside_the_root_is_touched(tmp_path):
     put(tmp_path, "root/x", "precious/y")
     (tmp_path / "root" / "link").symlink_to(tmp_path / "precious")
 
-    outcome = carry_out_moves(tmp_path / "root", [move("link"), move("link/y"), move("../precious")], no_summary)
+    outcome = carry_out_moves(
+        tmp_path / "root", [move("link"), move("link/y"), move("../precious")], no_summary
+    )
 
     assert outcome.completed == ()
     assert (tmp_path / "precious" / "y").exists()
@@ -73,7 +79,9 @@ def test_nothing_outside_the_root_is_touched(tmp_path):
 def test_an_archive_is_never_overwritten(tmp_path):
     put(tmp_path, "a", "archive/a")
 
-    outcome = carry_out_moves(tmp_path, [move("a", RetentionAction.ARCHIVE, target="archive/a")], no_summary)
+    outcome = carry_out_moves(
+        tmp_path, [move("a", RetentionAction.ARCHIVE, target="archive/a")], no_summary
+    )
 
     assert "already" in outcome.failed[0][1]
     assert tree(tmp_path) == ["a", "archive/a"]
@@ -113,5 +121,7 @@ def test_killed_anywhere_nothing_goes_without_its_summary_and_the_next_run_finis
         kept = [name for name in tree(root) if not name.endswith(".tmp")]
         assert kept == ["archive/s2/log.json", "sum.md"]
 
-    named = kill_everywhere(scenario, tmp_path, lambda root: put(root, "s1/log.json", "s1/x", "s2/log.json"), check)
+    named = kill_everywhere(
+        scenario, tmp_path, lambda root: put(root, "s1/log.json", "s1/x", "s2/log.json"), check
+    )
     assert len(named) > 15

@@ -12,12 +12,18 @@ from flightlog.store.salvage import is_sound, iter_spans, repair_text
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=8,
 )
 # A record's first key is a word: that is what tells it from the rest of a torn string.
-records = st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), values, min_size=1, max_size=4)
+records = st.dictionaries(
+    st.from_regex(r"[a-z]{1,8}", fullmatch=True), values, min_size=1, max_size=4
+)
 
 
 def line(record: object, *, ascii_only: bool = False) -> bytes:
@@ -138,7 +144,10 @@ def test_a_damaged_line_is_cut_as_a_person_would(data, records_kept, why):
 
 
 @given(
-    st.recursive(st.text('[]{}"\\\\', max_size=4), lambda inner: st.lists(inner, max_size=3) | st.builds(dict, a=inner))
+    st.recursive(
+        st.text('[]{}"\\\\', max_size=4),
+        lambda inner: st.lists(inner, max_size=3) | st.builds(dict, a=inner),
+    )
 )
 def test_what_is_not_nested_deeply_is_sound(value):
     wrapped = {"a": [value] * (1 + DEPTH_MAX // 4)}
@@ -147,7 +156,8 @@ def test_what_is_not_nested_deeply_is_sound(value):
 
 
 @pytest.mark.parametrize(
-    ("opening", "closing"), [(b'{"]":', b"}"), (b"[", b"]"), (b'{"a":[', b"]}"), (b'["\\"[",[', b"]]")]
+    ("opening", "closing"),
+    [(b'{"]":', b"}"), (b"[", b"]"), (b'{"a":[', b"]}"), (b'["\\"[",[', b"]]")],
 )
 def test_what_is_nested_deeper_than_we_follow_is_not_sound_whatever_python_takes(opening, closing):
     def nested(depth: int) -> bytes:
@@ -194,7 +204,9 @@ def test_invalid_text_far_into_a_long_record_is_found_without_decoding_it_whole(
 
 def _open_string(head: bytes) -> bytes:
     """The text after the last quote that opens a string, or nothing outside of one."""
-    quotes = [at for at in range(len(head)) if head[at : at + 1] == b'"' and not _is_escaped(head, at)]
+    quotes = [
+        at for at in range(len(head)) if head[at : at + 1] == b'"' and not _is_escaped(head, at)
+    ]
     return head[quotes[-1] :] if len(quotes) % 2 else b""
 
 

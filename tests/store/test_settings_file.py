@@ -13,7 +13,11 @@ def test_replacing_keeps_mode_and_link(tmp_path):
 
     shared_files.replace_or_conflict(link, b"old", b"new")
 
-    assert (real.read_bytes(), real.stat().st_mode & 0o777, link.is_symlink()) == (b"new", 0o644, True)
+    assert (real.read_bytes(), real.stat().st_mode & 0o777, link.is_symlink()) == (
+        b"new",
+        0o644,
+        True,
+    )
     assert names(real.parent) == ["settings.json"]
 
 
@@ -34,7 +38,11 @@ def test_copies_are_numbered_and_never_overwritten(tmp_path):
 
     kept = shared_files.list_backups(path)
     assert [copy.read_bytes() for copy in kept[:2]] == [b"one", b"two"]
-    assert (len(kept), kept[-1].read_bytes(), kept[-1].name) == (12, b"last", "settings.json.flightlog-12.bak")
+    assert (len(kept), kept[-1].read_bytes(), kept[-1].name) == (
+        12,
+        b"last",
+        "settings.json.flightlog-12.bak",
+    )
     assert kept[0].stat().st_mode & 0o777 == 0o600
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from flightlog.model.errors import Conflict
 from flightlog.store.git.command import GitError
-from shadow import PROGRAMS, fsck, kinds, opened
-from waiting import until
+from support.shadow import PROGRAMS, fsck, kinds, opened
+from support.waiting import until
 
 
 @pytest.fixture
@@ -28,9 +28,7 @@ def wrapped(folder, command, action):
     """A git that does something else for one of its commands."""
     folder.mkdir()
     real = shutil.which("git")
-    script = (
-        f'#!/bin/sh\nfor word in "$@"; do\n  if [ "$word" = {command} ]; then {action} ; fi\ndone\nexec {real} "$@"\n'
-    )
+    script = f'#!/bin/sh\nfor word in "$@"; do\n  if [ "$word" = {command} ]; then {action} ; fi\ndone\nexec {real} "$@"\n'
     (folder / "git").write_text(script.replace("GIT", str(real)))
     (folder / "git").chmod(0o755)
     return f"{folder}:{PROGRAMS}"
@@ -75,7 +73,9 @@ def killed(tmp_path, command, every):
 
     work = prepared("traced")
     trace = tmp_path / "trace"
-    programs = wrapped(tmp_path / "bin", command, f'exec strace -qq -o {trace} -e trace={CALLS} GIT "$@"')
+    programs = wrapped(
+        tmp_path / "bin", command, f'exec strace -qq -o {trace} -e trace={CALLS} GIT "$@"'
+    )
     opened(work, programs=programs).save_snapshot("next")
     points = writing_points(trace)
     assert len(points) >= 3
@@ -85,7 +85,9 @@ def killed(tmp_path, command, every):
         work = prepared(name)
         kill = f'exec strace -qq -o /dev/null -e trace={call} -e inject={call}:signal=KILL:when={number} GIT "$@"'
         with pytest.raises((GitError, Conflict)):
-            opened(work, programs=wrapped(tmp_path / name / "bin", command, kill)).save_snapshot("next")
+            opened(work, programs=wrapped(tmp_path / name / "bin", command, kill)).save_snapshot(
+                "next"
+            )
         trees = opened(work)
         fsck(work)
         assert kinds(trees, None, "baseline") == {"a": "added", "sub/b": "added"}
@@ -99,7 +101,11 @@ def test_an_orphaned_git_keeps_the_line_until_it_ends(work, tmp_path):
     (work / "a").write_text("a")
     opened(work).save_snapshot("baseline")
     (work / "a").write_text("b")
-    programs = wrapped(tmp_path / "bin", "write-tree", f"touch {tmp_path}/started; sleep 1.5; touch {tmp_path}/ended")
+    programs = wrapped(
+        tmp_path / "bin",
+        "write-tree",
+        f"touch {tmp_path}/started; sleep 1.5; touch {tmp_path}/ended",
+    )
     code = (
         "import sys, time; from pathlib import Path\n"
         "from flightlog.store.git.snapshots import SnapshotDirs, open_trees\n"
@@ -122,8 +128,13 @@ def test_a_step_costs_a_fixed_number_of_git_calls(work, tmp_path):
     for number in range(300):
         (work / f"f{number}").write_text(str(number))
     log = tmp_path / "log"
-    trees = opened(work, programs=wrapped(tmp_path / "bin", "never", f"true; fi; if true; then echo $1 >> {log}"))
-    (tmp_path / "bin/git").write_text(f'#!/bin/sh\necho "$1" >> {log}\nexec {shutil.which("git")} "$@"\n')
+    trees = opened(
+        work,
+        programs=wrapped(tmp_path / "bin", "never", f"true; fi; if true; then echo $1 >> {log}"),
+    )
+    (tmp_path / "bin/git").write_text(
+        f'#!/bin/sh\necho "$1" >> {log}\nexec {shutil.which("git")} "$@"\n'
+    )
     trees.save_snapshot("baseline")
 
     def calls(act):
@@ -135,5 +146,7 @@ def test_a_step_costs_a_fixed_number_of_git_calls(work, tmp_path):
     changed = calls(lambda: trees.save_snapshot("one"))
     same = calls(lambda: trees.save_snapshot("two"))
 
-    assert changed == sorted(["diff-files", "ls-files", "update-index", "write-tree", "commit-tree", "update-ref"])
+    assert changed == sorted(
+        ["diff-files", "ls-files", "update-index", "write-tree", "commit-tree", "update-ref"]
+    )
     assert same == sorted(["diff-files", "ls-files", "update-ref"])

@@ -11,7 +11,7 @@ import pytest
 from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.store.git.snapshots import SnapshotDirs, open_trees
 from flightlog.store.git.worktree import SkippedPath, SnapshotPolicy
-from shadow import PROGRAMS, kinds, opened
+from support.shadow import PROGRAMS, kinds, opened
 
 
 @pytest.fixture
@@ -23,7 +23,9 @@ def work(tmp_path):
 
 def test_the_projects_own_repository_is_not_touched_and_its_settings_do_not_count(work):
     (work / "a.txt").write_bytes(b"one\r\ntwo\n")
-    (work / ".gitattributes").write_text("*.txt text eol=crlf working-tree-encoding=UTF-16\n*.md filter=evil ident\n")
+    (work / ".gitattributes").write_text(
+        "*.txt text eol=crlf working-tree-encoding=UTF-16\n*.md filter=evil ident\n"
+    )
     (work / "b.md").write_text("$Id$\n")
     git = ["git", "-c", "user.name=p", "-c", "user.email=p@localhost"]
     subprocess.run([*git, "init", "-q"], cwd=work, check=True)
@@ -41,7 +43,9 @@ def test_the_projects_own_repository_is_not_touched_and_its_settings_do_not_coun
 
     assert (work / "a.txt").read_bytes() == b"one\r\ntwo\n"
     assert (work / "b.md").read_text() == "$Id$\n"
-    assert {path: path.read_bytes() for path in (work / ".git").rglob("*") if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in (work / ".git").rglob("*") if path.is_file()
+    } == before
     assert not (work / "evil").exists()
 
 
@@ -83,7 +87,9 @@ def test_a_home_directory_is_refused(tmp_path, work, home):
     tree = tmp_path if home == "." else work
 
     with pytest.raises(Invalid):
-        open_trees(SnapshotDirs(tmp_path.parent / "shadow", tree, tmp_path / home, PROGRAMS), now=time.time)
+        open_trees(
+            SnapshotDirs(tmp_path.parent / "shadow", tree, tmp_path / home, PROGRAMS), now=time.time
+        )
 
 
 def test_a_directory_that_is_not_there_is_not_found(tmp_path):
@@ -141,7 +147,9 @@ def test_ignored_files_are_kept_or_left_by_policy_and_one_asked_for_by_name_is_s
     assert set(kinds(leaves, None, left)) == {".gitignore"}
     assert kinds(leaves, left, seen) == {"a.log": "added", "node_modules/x/index.js": "added"}
     leaves.restore_snapshot(left)
-    assert (work / "node_modules/x/index.js").read_text() == "2", "what was not watched is not removed"
+    assert (work / "node_modules/x/index.js").read_text() == "2", (
+        "what was not watched is not removed"
+    )
 
 
 def test_a_shadow_inside_its_own_work_tree_leaves_itself_out(work):

@@ -18,11 +18,16 @@ def test_the_reference_is_what_the_source_says():
 
 
 def test_the_layer_diagram_is_current():
-    assert layers.PAGE.read_text("utf-8") == layers.architecture_page(), "make docs: architecture.md"
+    assert layers.PAGE.read_text("utf-8") == layers.architecture_page(), (
+        "make docs: architecture.md"
+    )
 
 
 def test_the_layer_diagram_names_every_package_and_its_imports():
-    levels, imports = [["cli", "web"], ["store"], ["model"]], {"cli": {"model", "store"}, "store": {"model"}}
+    levels, imports = (
+        [["cli", "web"], ["store"], ["model"]],
+        {"cli": {"model", "store"}, "store": {"model"}},
+    )
 
     diagram = layers.render_diagram(levels, imports)
 
@@ -50,10 +55,14 @@ def test_every_command_has_a_man_page_that_groff_takes(tmp_path):
     man.write(tmp_path)
     made = sorted(path.name for path in (tmp_path / "man1").iterdir())
     bodies = b"".join(
-        (tmp_path / "man1" / name).read_bytes() for name in made if not man.pages()[name].startswith(".so ")
+        (tmp_path / "man1" / name).read_bytes()
+        for name in made
+        if not man.pages()[name].startswith(".so ")
     )
 
-    said = subprocess.run([groff, "-man", "-Tutf8", "-ww", "-P-cbou"], input=bodies, capture_output=True, check=True)
+    said = subprocess.run(
+        [groff, "-man", "-Tutf8", "-ww", "-P-cbou"], input=bodies, capture_output=True, check=True
+    )
 
     assert {"flightlog.1", "flightlog-session-show.1", "harness.1"} <= set(made)
     assert said.stderr.decode() == ""
@@ -88,11 +97,24 @@ def complaint(words, every, aliases):
     while rest and (*path, rest[0]) in every:
         path = (*path, rest.pop(0))
     command = every[path]
-    if isinstance(command, click.Group) and rest and not rest[0].startswith("-") and program != "chat-retro":
-        return "" if rest[0] in {"…", "NOUN", "|"} or command.invoke_without_command else f"no command {rest[0]!r}"
+    if (
+        isinstance(command, click.Group)
+        and rest
+        and not rest[0].startswith("-")
+        and program != "chat-retro"
+    ):
+        return (
+            ""
+            if rest[0] in {"…", "NOUN", "|"} or command.invoke_without_command
+            else f"no command {rest[0]!r}"
+        )
     known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
     known |= {"--help", "-h", "--samples", "--debug", "--version"}
-    unknown = [word.split("=")[0] for word in rest if word.startswith("--") and word.split("=")[0] not in known]
+    unknown = [
+        word.split("=")[0]
+        for word in rest
+        if word.startswith("--") and word.split("=")[0] not in known
+    ]
     return f"no option {unknown[0]} of {' '.join(path)}" if unknown else ""
 
 

@@ -9,7 +9,9 @@ from importlib import metadata
 import pytest
 from tools.sbom import ROOT, build_sbom
 
-PURL = re.compile(r"pkg:(?:pypi/[a-z0-9-]+|npm/(?:%40[a-z0-9-]+/)?[a-z0-9.-]+)@[0-9][0-9A-Za-z.+-]*")
+PURL = re.compile(
+    r"pkg:(?:pypi/[a-z0-9-]+|npm/(?:%40[a-z0-9-]+/)?[a-z0-9.-]+)@[0-9][0-9A-Za-z.+-]*"
+)
 HASH = {"SHA-256": re.compile("[0-9a-f]{64}"), "SHA-512": re.compile("[0-9a-f]{128}")}
 
 
@@ -29,9 +31,14 @@ def test_command_writes_the_same_document_each_time(document, tmp_path):
 
 
 def test_document_has_the_fields_that_cyclonedx_requires(document):
-    assert (document["bomFormat"], document["specVersion"], document["version"]) == ("CycloneDX", "1.6", 1)
+    assert (document["bomFormat"], document["specVersion"], document["version"]) == (
+        "CycloneDX",
+        "1.6",
+        1,
+    )
     assert re.fullmatch(
-        "urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", document["serialNumber"]
+        "urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}",
+        document["serialNumber"],
     )
     for component in [document["metadata"]["component"], *document["components"]]:
         assert component["type"] in {"application", "library"}
@@ -39,7 +46,9 @@ def test_document_has_the_fields_that_cyclonedx_requires(document):
         assert PURL.fullmatch(component["purl"]), component["purl"]
         assert component["purl"] == component["bom-ref"]
         assert component.get("scope", "required") in {"required", "optional"}
-        assert all(HASH[each["alg"]].fullmatch(each["content"]) for each in component.get("hashes", ()))
+        assert all(
+            HASH[each["alg"]].fullmatch(each["content"]) for each in component.get("hashes", ())
+        )
         licenses = component.get("licenses", [])
         assert all("license" in each for each in licenses) is ("expression" not in str(licenses))
         if len(licenses) > 1:
@@ -73,9 +82,16 @@ def test_dependencies_name_components_that_exist(document):
     assert len(refs) == len(set(refs))
     assert set(links) == {own, *refs}
     assert {need for needs in links.values() for need in needs} <= set(refs)
-    assert {need.partition("@")[0] for need in links[own]} >= {"pkg:pypi/click", "pkg:pypi/aiohttp", "pkg:npm/d3"}
+    assert {need.partition("@")[0] for need in links[own]} >= {
+        "pkg:pypi/click",
+        "pkg:pypi/aiohttp",
+        "pkg:npm/d3",
+    }
     assert any(
-        need.startswith("pkg:pypi/yarl@") for ref, needs in links.items() if "/aiohttp@" in ref for need in needs
+        need.startswith("pkg:pypi/yarl@")
+        for ref, needs in links.items()
+        if "/aiohttp@" in ref
+        for need in needs
     )
 
 

@@ -4,13 +4,13 @@ import json
 import subprocess
 import time
 
-import labs
-from cli_runs import FLIGHTLOG
-from dataset_ground import Ground, turn
 from flightlog.dataset.extract.extract import capture_session
 from flightlog.retro.store import ROOT
-from live_files import Desk, iso
 from loop.loops import environment, project
+from support import labs
+from support.cli_runs import FLIGHTLOG
+from support.dataset_ground import Ground, turn
+from support.live_files import Desk, iso
 
 TOKEN = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
 CANARY = "Quenneville"
@@ -47,7 +47,9 @@ def test_incidents_of_every_room_become_drafts_once(tmp_path):
     with ground.shards[0].open("ab") as file:
         file.write(b'{"kind":"chat","id" Quenneville\n')
     now_ms = time.time() * 1000
-    records = [{**each, "timestamp": iso(now_ms)} for each in turn(1, f"{CANARY}'s key is {TOKEN}", "y")]
+    records = [
+        {**each, "timestamp": iso(now_ms)} for each in turn(1, f"{CANARY}'s key is {TOKEN}", "y")
+    ]
     leaking = ground.write(LEAKING, *records)
     leaking.write_text('{"torn": "Quenneville\n' + leaking.read_text())
     desk = Desk(tmp_path / "desk", int(now_ms))

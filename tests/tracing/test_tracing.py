@@ -6,7 +6,6 @@ import uuid
 
 import pytest
 
-from cli_runs import FLIGHTLOG
 from flightlog.app.runtime import open_runtime
 from flightlog.archive.archive import Archive
 from flightlog.model.addresses import KINDS
@@ -16,10 +15,11 @@ from flightlog.retro.store import ROOT, RetroStore
 from flightlog.tracing.blame import attribute_lines
 from flightlog.tracing.providers import TraceContext
 from flightlog.tracing.trace import build_trace, find_link
-from real_agent import make_bench
 from retro.rooms import reported
-from traced import SHOP, build, git, tool
-from transcripts import assistant, stamp, user
+from support.cli_runs import FLIGHTLOG
+from support.real_agent import make_bench
+from support.traced import SHOP, build, git, tool
+from support.transcripts import assistant, stamp, user
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +33,13 @@ def whole(project):
 
 
 def test_from_every_kind_to_every_kind(project, whole):
-    starts = {kind: f"{kind}:{whole.items_of_kind(kind)[0].address}" for kind in KINDS if kind != "commit"}
+    starts = {
+        kind: f"{kind}:{whole.items_of_kind(kind)[0].address}" for kind in KINDS if kind != "commit"
+    }
     starts["commit"] = project.commit[:10]
     reached = {
-        kind: {each.kind for each in build_trace(written, project.ground()).links} for kind, written in starts.items()
+        kind: {each.kind for each in build_trace(written, project.ground()).links}
+        for kind, written in starts.items()
     }
 
     missing = {kind: set(KINDS) - {kind} - found for kind, found in reached.items()}
@@ -45,7 +48,9 @@ def test_from_every_kind_to_every_kind(project, whole):
     assert whole.broken == ()
 
 
-def test_a_commit_leads_to_the_steps_that_wrote_its_lines_and_to_the_one_that_made_it(project, whole):
+def test_a_commit_leads_to_the_steps_that_wrote_its_lines_and_to_the_one_that_made_it(
+    project, whole
+):
     steps = {each.address for each in whole.items_of_kind("step")}
 
     assert steps == {f"{project.session}#1.1", f"{project.session}#1.2", f"{project.run}#1.1"}
@@ -63,14 +68,27 @@ def test_of_each_kind_the_nearest_is_told_and_how_near_it_is(project):
     assert [each.distance for each in told.items_of_kind("run")] == ["same commit"]
     (request,) = told.items_of_kind("request")
     assert request.distance == "here"
-    assert build_trace(request.address, project.ground()).items_of_kind("step")[0].address == f"{project.session}#1.3"
+    assert (
+        build_trace(request.address, project.ground()).items_of_kind("step")[0].address
+        == f"{project.session}#1.3"
+    )
 
 
 def test_a_link_that_leads_nowhere_is_said(project):
-    room = RetroStore(project.top / ROOT, Redactor(b"k" * 32), open_runtime().clock.now_ms, lambda: str(uuid.uuid4()))
+    room = RetroStore(
+        project.top / ROOT,
+        Redactor(b"k" * 32),
+        open_runtime().clock.now_ms,
+        lambda: str(uuid.uuid4()),
+    )
     gone = "00000000-0000-4000-8000-000000000000"
     evidence = f"{project.session}#1.1 {project.session}#9 {project.session}#1.77 {gone}#1.1"
-    issue = reported(room, "Names what is not there", "x", context={"evidence": evidence, "pattern": "no-such-finding"})
+    issue = reported(
+        room,
+        "Names what is not there",
+        "x",
+        context={"evidence": evidence, "pattern": "no-such-finding"},
+    )
 
     told = build_trace(f"issue:{issue}", project.ground())
     ran = project.flightlog("trace", f"issue:{issue}")
@@ -87,11 +105,15 @@ def test_a_link_that_leads_nowhere_is_said(project):
 
 def test_a_recording_that_was_deleted_breaks_the_links_of_its_rows(project, tmp_path):
     shutil.copytree(project.top, tmp_path / "moved", symlinks=True)
-    elsewhere = TraceContext(open_runtime(), tmp_path / "moved", Archive([str(tmp_path / "nothing")]))
+    elsewhere = TraceContext(
+        open_runtime(), tmp_path / "moved", Archive([str(tmp_path / "nothing")])
+    )
 
     told = build_trace("row:chat-", elsewhere)
 
-    assert next(each.reason for each in told.broken_links if each.source.startswith("row:")).startswith("no session starts with")
+    assert next(
+        each.reason for each in told.broken_links if each.source.startswith("row:")
+    ).startswith("no session starts with")
 
 
 def test_what_is_not_there_or_not_clear_is_refused(project):
@@ -112,15 +134,25 @@ def test_the_json_holds_what_the_screen_shows(project):
 
 
 def test_foreign_words_only_show(project):
-    room = RetroStore(project.top / ROOT, Redactor(b"k" * 32), open_runtime().clock.now_ms, lambda: str(uuid.uuid4()))
+    room = RetroStore(
+        project.top / ROOT,
+        Redactor(b"k" * 32),
+        open_runtime().clock.now_ms,
+        lambda: str(uuid.uuid4()),
+    )
     context = {"evidence": f"{project.session}#1.1"}
     issue = reported(room, "\x1b[31mred\x07 \u202eback", "x", context=context)
 
-    said = [project.flightlog("trace", f"issue:{issue}"), project.flightlog("trace", project.session, "--all")]
+    said = [
+        project.flightlog("trace", f"issue:{issue}"),
+        project.flightlog("trace", project.session, "--all"),
+    ]
 
     assert all(ran.returncode in {0, 3} for ran in said), "another test leaves a broken link"
     assert "red" in said[1].stdout
-    assert not any(bad in ran.stdout + ran.stderr for ran in said for bad in ("\x1b", "\x07", "\u202e"))
+    assert not any(
+        bad in ran.stdout + ran.stderr for ran in said for bad in ("\x1b", "\x07", "\u202e")
+    )
 
 
 def test_sessions_that_did_not_change_are_not_read_again(project, tmp_path):
@@ -140,37 +172,67 @@ def test_sessions_that_did_not_change_are_not_read_again(project, tmp_path):
 
 
 def test_blame_names_the_prompt_of_a_committed_line(project):
-    shop, tax = (attribute_lines(project.top / name, 1, 0, project.ground()) for name in ("shop.py", "work/tax.py"))
+    shop, tax = (
+        attribute_lines(project.top / name, 1, 0, project.ground())
+        for name in ("shop.py", "work/tax.py")
+    )
 
     assert {line.step for line in shop} == {f"{project.session}#1.1"}
     assert {line.commit for line in shop} == {project.commit}
     assert shop[0].prompt.startswith("Write totals with tax")
-    assert {line.step for line in tax} == {f"{project.run}#1.1"}, "a command wrote it: the run's own trees say so"
+    assert {line.step for line in tax} == {f"{project.run}#1.1"}, (
+        "a command wrote it: the run's own trees say so"
+    )
 
 
-def test_blame_names_the_prompt_of_a_line_that_is_not_committed_and_of_one_that_was_changed(project, tmp_path):
+def test_blame_names_the_prompt_of_a_line_that_is_not_committed_and_of_one_that_was_changed(
+    project, tmp_path
+):
     """Another session changes one line and adds one: only those are its own."""
     config = tmp_path / "config"
     shutil.copytree(project.config, config)
     top = tmp_path / "shop"
     shutil.copytree(project.top, top, symlinks=True)
-    (top / "shop.py").write_text(SHOP.replace("net = sum(prices)", "net = sum(prices, 0)") + "# by hand\n")
+    (top / "shop.py").write_text(
+        SHOP.replace("net = sum(prices)", "net = sum(prices, 0)") + "# by hand\n"
+    )
     patch = [
-        {"newStart": 1, "lines": [" def total(prices, tax):", "-    net = sum(prices)", "+    net = sum(prices, 0)"]}
+        {
+            "newStart": 1,
+            "lines": [
+                " def total(prices, tax):",
+                "-    net = sum(prices)",
+                "+    net = sum(prices, 0)",
+            ],
+        }
     ]
-    call = {"type": "tool_use", "id": "c1", "name": "Edit", "input": {"file_path": str(top / "shop.py")}}
+    call = {
+        "type": "tool_use",
+        "id": "c1",
+        "name": "Edit",
+        "input": {"file_path": str(top / "shop.py")},
+    }
     returned = {"type": "tool_result", "tool_use_id": "c1", "content": "ok"}
     records = [
         user("Begin the sum at nought.", 1, uuid="p1", timestamp=stamp(10_000_000)),
         assistant("m1", 2, call, timestamp=stamp(10_000_001)),
-        {**user([returned], 3, timestamp=stamp(10_000_002)), "toolUseResult": {"structuredPatch": patch}},
+        {
+            **user([returned], 3, timestamp=stamp(10_000_002)),
+            "toolUseResult": {"structuredPatch": patch},
+        },
     ]
     session = "11111111-1111-4111-8111-111111111111"
     path = config / "projects" / "shop" / f"{session}.jsonl"
     path.parent.mkdir(parents=True)
-    path.write_text("".join(json.dumps({**each, "cwd": str(top), "sessionId": session}) + "\n" for each in records))
+    path.write_text(
+        "".join(
+            json.dumps({**each, "cwd": str(top), "sessionId": session}) + "\n" for each in records
+        )
+    )
 
-    told = attribute_lines(top / "shop.py", 1, 0, TraceContext(open_runtime(), top, Archive([str(config)])))
+    told = attribute_lines(
+        top / "shop.py", 1, 0, TraceContext(open_runtime(), top, Archive([str(config)]))
+    )
 
     assert told[1].step == f"{session}#1.1"
     assert told[1].prompt == "Begin the sum at nought."

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from flightlog.archive.archive import Archive
 from flightlog.model.usage import Breakdown, ModelResponse, Usage
 from flightlog.usage.attribution import attribute_responses, is_better_copy
-from transcripts import SESSION, assistant, user, write
+from support.transcripts import SESSION, assistant, user, write
 
 FORK = "22222222-2222-4222-8222-222222222222"
 LINE = ModelResponse("m1", "s1", "claude-opus-5-5", Usage(10, 5), 1000, "/shop", "r1")
@@ -30,7 +30,10 @@ births = st.dictionaries(st.sampled_from(["s1", "s2", "s3"]), st.integers(0, 2))
 
 
 def by_session(ledger):
-    return {session: sorted(response.message_id for response in copies) for session, copies in ledger.copies.items()}
+    return {
+        session: sorted(response.message_id for response in copies)
+        for session, copies in ledger.copies.items()
+    }
 
 
 @given(st.lists(lines, max_size=12), births, st.randoms())
@@ -38,15 +41,21 @@ def test_the_order_of_lines_and_files_changes_nothing(said, born, chance):
     shuffled = [*said, *chance.sample(said, len(said) // 2)]
     chance.shuffle(shuffled)
 
-    assert attribute_responses(shuffled, born).responses == attribute_responses(said, born).responses
-    assert by_session(attribute_responses(shuffled, born)) == by_session(attribute_responses(said, born))
+    assert (
+        attribute_responses(shuffled, born).responses == attribute_responses(said, born).responses
+    )
+    assert by_session(attribute_responses(shuffled, born)) == by_session(
+        attribute_responses(said, born)
+    )
 
 
 @given(st.lists(lines, max_size=12), births)
 def test_each_response_counts_once_as_the_whole_of_one_line_with_most_output(said, born):
     ledger = attribute_responses(said, born)
 
-    assert sorted(response.message_id for response in ledger.responses) == sorted({line.message_id for line in said})
+    assert sorted(response.message_id for response in ledger.responses) == sorted(
+        {line.message_id for line in said}
+    )
     for response in ledger.responses:
         same = [line for line in said if line.message_id == response.message_id]
         assert response.usage.output_tokens == max(line.usage.output for line in same)
@@ -61,8 +70,12 @@ def test_a_response_is_a_copy_in_every_session_but_its_own(said, born):
     ledger = attribute_responses(said, born)
 
     for response in ledger.responses:
-        elsewhere = {line.session for line in said if line.message_id == response.message_id} - {response.session}
-        assert {session for session, copies in ledger.copies.items() if response in copies} == elsewhere
+        elsewhere = {line.session for line in said if line.message_id == response.message_id} - {
+            response.session
+        }
+        assert {
+            session for session, copies in ledger.copies.items() if response in copies
+        } == elsewhere
 
 
 @given(lines, lines)
@@ -77,7 +90,12 @@ def test_the_main_thread_wins_over_a_replay_then_the_earlier_line():
     later = replace(LINE, at_ms=2000)
 
     assert attribute_responses([side, later, LINE], {}).responses == (LINE,)
-    assert attribute_responses([replace(side, usage=Usage(10, 6)), LINE], {}).responses[0].usage.output_tokens == 6
+    assert (
+        attribute_responses([replace(side, usage=Usage(10, 6)), LINE], {})
+        .responses[0]
+        .usage.output_tokens
+        == 6
+    )
 
 
 def test_a_fork_that_began_later_only_copies():
@@ -86,16 +104,25 @@ def test_a_fork_that_began_later_only_copies():
 
     ledger = attribute_responses([copy, own, LINE], {"s0": 4000, "s1": 900})
 
-    assert {response.message_id: response.session for response in ledger.responses} == {"m1": "s1", "m2": "s0"}
+    assert {response.message_id: response.session for response in ledger.responses} == {
+        "m1": "s1",
+        "m2": "s0",
+    }
     assert by_session(ledger) == {"s0": ["m1"]}
 
 
 def test_a_copied_file_belongs_to_the_session_that_said_nothing_new_or_said_it_first():
-    copy, own = replace(LINE, session="s0"), replace(LINE, message_id="m2", session="s0", at_ms=5000)
+    copy, own = (
+        replace(LINE, session="s0"),
+        replace(LINE, message_id="m2", session="s0", at_ms=5000),
+    )
 
     ledger = attribute_responses([copy, own, LINE], {"s0": 900, "s1": 900})
 
-    assert {response.message_id: response.session for response in ledger.responses} == {"m1": "s1", "m2": "s0"}
+    assert {response.message_id: response.session for response in ledger.responses} == {
+        "m1": "s1",
+        "m2": "s0",
+    }
 
 
 def test_a_copy_that_saw_more_of_the_stream_fills_the_originals_account():
@@ -115,7 +142,13 @@ def report(config_dir, by=Breakdown.SESSION):
 
 def test_lines_of_a_streamed_response_count_once_with_the_last_count(tmp_path):
     early = {"output_tokens": 1}
-    write(tmp_path, SESSION, user("x"), *(assistant("m1", n, tokens=early) for n in (2, 3)), assistant("m1", 4))
+    write(
+        tmp_path,
+        SESSION,
+        user("x"),
+        *(assistant("m1", n, tokens=early) for n in (2, 3)),
+        assistant("m1", 4),
+    )
 
     assert report(tmp_path).total.usage == Usage(10, 5)
     assert report(tmp_path).total.responses == 1

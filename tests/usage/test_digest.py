@@ -7,13 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.usage import Breakdown, ClientTotals, ModelTotal, Usage, UsageLine, row_to_response
+from flightlog.model.usage import (
+    Breakdown,
+    ClientTotals,
+    ModelTotal,
+    Usage,
+    UsageLine,
+    row_to_response,
+)
 from flightlog.usage.attribution import attribute_responses
 from flightlog.usage.digest import SessionUsage, digest_sessions
 from flightlog.usage.prices import price_responses
 from flightlog.usage.reconciliation import GapEvidence
 from flightlog.usage.report import UsageFilter, build_report, filter_digests
-from usage_oracle import rows, total
+from support.usage_oracle import rows, total
 
 HOUR_MS = 3_600_000
 NOON_MS = 1_793_620_800_000
@@ -44,7 +51,9 @@ def groups(draw):
     for name in draw(st.sampled_from([("s1",), ("s1", "s2")])):
         said = [row._replace(session=name) for row in draw(st.lists(lines, max_size=8))]
         model = ModelTotal("mystery", Usage(1), 2.5)
-        totals = draw(st.sampled_from([(), (ClientTotals(name, 3.0, NOON_MS + len(group), (model,)),)]))
+        totals = draw(
+            st.sampled_from([(), (ClientTotals(name, 3.0, NOON_MS + len(group), (model,)),)])
+        )
         group.append(SessionUsage(name, draw(st.integers(0, 2)), said, totals))
     return group
 
@@ -55,22 +64,32 @@ def test_a_report_of_digests_equals_a_report_of_responses(group, by, zone):
         [row_to_response(row) for said in group for row in said.rows],
         {said.session: said.first_ms for said in group if said.first_ms},
     )
-    items = price_responses(ledger.responses, {said.session: said.totals[0] for said in group if said.totals})
+    items = price_responses(
+        ledger.responses, {said.session: said.totals[0] for said in group if said.totals}
+    )
 
     told = build_report(digest_sessions(group, lambda *_: GapEvidence()), by, zone, 0)
 
     assert told.total.usage == total(items).usage
-    for ours, theirs in zip([row for row in told.rows if row.responses], rows(items, by, zone), strict=True):
+    for ours, theirs in zip(
+        [row for row in told.rows if row.responses], rows(items, by, zone), strict=True
+    ):
         assert (ours.key, ours.usage, ours.responses, ours.sessions, ours.models, ours.unpriced_models) == (
             theirs.key, theirs.usage, theirs.responses, theirs.sessions, theirs.models, theirs.unpriced_models,
         )  # fmt: skip
         assert ours.cost.source == theirs.cost.source
-        assert ours.cost.usd == (None if theirs.cost.usd is None else pytest.approx(theirs.cost.usd, abs=1e-8))
+        assert ours.cost.usd == (
+            None if theirs.cost.usd is None else pytest.approx(theirs.cost.usd, abs=1e-8)
+        )
 
 
 def test_a_part_of_a_report_leaves_out_what_was_before_and_elsewhere():
-    row = UsageLine("m1", "s1", "claude-opus-5-5", 10, 5, 0, 0, 0, 0, NOON_MS, "/shop", "", "", False)
-    said = [SessionUsage("s1", 1, [row, row._replace(message_id="m2", at_ms=NOON_MS + HOUR_MS)], ())]
+    row = UsageLine(
+        "m1", "s1", "claude-opus-5-5", 10, 5, 0, 0, 0, 0, NOON_MS, "/shop", "", "", False
+    )
+    said = [
+        SessionUsage("s1", 1, [row, row._replace(message_id="m2", at_ms=NOON_MS + HOUR_MS)], ())
+    ]
     digests = digest_sessions(said, lambda *_: GapEvidence())
 
     def counted(only):
@@ -85,7 +104,10 @@ def test_a_part_of_a_report_leaves_out_what_was_before_and_elsewhere():
 
 def test_a_session_without_a_response_has_a_row_of_its_own():
     told = build_report(
-        digest_sessions([SessionUsage("s1", 1, [], ())], lambda *_: GapEvidence()), Breakdown.SESSION, UTC, 0
+        digest_sessions([SessionUsage("s1", 1, [], ())], lambda *_: GapEvidence()),
+        Breakdown.SESSION,
+        UTC,
+        0,
     )
 
     assert [(row.key, row.responses, row.cost.usd) for row in told.rows] == [("s1", 0, 0.0)]
@@ -96,14 +118,21 @@ def test_a_forks_unknown_model_costs_what_its_client_counted_since_the_fork():
     own = row._replace(message_id="m2", session="s2", at_ms=NOON_MS + HOUR_MS)
 
     def stated(session, usd, counted, as_of_ms):
-        return ClientTotals(session, usd, NOON_MS - 1, (ModelTotal("mystery", counted, usd),), as_of_ms)
+        return ClientTotals(
+            session, usd, NOON_MS - 1, (ModelTotal("mystery", counted, usd),), as_of_ms
+        )
 
     parent = SessionUsage("s1", 1, [row], (stated("s1", 2.0, Usage(10, 5), NOON_MS + 1),))
     fork = SessionUsage(
-        "s2", 2, [row._replace(session="s2"), own], (stated("s2", 3.0, Usage(20, 10), NOON_MS + 2 * HOUR_MS),)
+        "s2",
+        2,
+        [row._replace(session="s2"), own],
+        (stated("s2", 3.0, Usage(20, 10), NOON_MS + 2 * HOUR_MS),),
     )
 
-    told = build_report(digest_sessions([parent, fork], lambda *_: GapEvidence()), Breakdown.SESSION, UTC, 0)
+    told = build_report(
+        digest_sessions([parent, fork], lambda *_: GapEvidence()), Breakdown.SESSION, UTC, 0
+    )
 
     assert {row.key: row.cost.usd for row in told.rows} == {"s1": 2.0, "s2": 1.0}
     assert told.total.cost.usd == 3.0

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tools.bench.corpus import generate, grow
 
-from archive_maker import prompt, put, reply, told
 from flightlog.agents.claude_code.files import find_transcripts
 from flightlog.archive.archive import Archive
 from flightlog.model.usage import Breakdown
 from flightlog.usage.pipeline import UsagePipeline
-from strace_points import kill_everywhere
+from support.archive_maker import prompt, put, reply, told
+from support.strace_points import kill_everywhere
 
 SYNC = """
 from datetime import UTC
@@ -52,16 +52,31 @@ def test_a_pipeline_without_index_reports_what_the_archive_does(corpus, by, zone
 
     assert [_exact(row) for row in quick.rows] == [_exact(row) for row in slow.rows]
     assert _exact(quick.total) == _exact(slow.total)
-    assert [row.cost.usd for row in quick.rows] == pytest.approx([row.cost.usd for row in slow.rows], abs=1e-6)
-    assert [_cents(truth) for truth in quick.reconciliations] == [_cents(truth) for truth in slow.reconciliations]
+    assert [row.cost.usd for row in quick.rows] == pytest.approx(
+        [row.cost.usd for row in slow.rows], abs=1e-6
+    )
+    assert [_cents(truth) for truth in quick.reconciliations] == [
+        _cents(truth) for truth in slow.reconciliations
+    ]
 
 
 def _cents(truth):
-    return replace(truth, recorded_usd=None if truth.recorded_usd is None else round(truth.recorded_usd, 6))
+    return replace(
+        truth, recorded_usd=None if truth.recorded_usd is None else round(truth.recorded_usd, 6)
+    )
 
 
 def _exact(row):
-    return (row.key, row.usage, row.responses, row.sessions, row.models, row.unpriced, row.first_ms, row.last_ms)
+    return (
+        row.key,
+        row.usage,
+        row.responses,
+        row.sessions,
+        row.models,
+        row.unpriced,
+        row.first_ms,
+        row.last_ms,
+    )
 
 
 def _size(root):
@@ -123,7 +138,9 @@ replies = st.builds(
     model=st.sampled_from(["claude-opus-4-1", "claude-opus-4-1", "unheard-of"]),
     isSidechain=st.booleans(),
 )
-sessions = st.dictionaries(st.sampled_from(["s1", "s2", "s3"]), st.lists(replies, max_size=8), min_size=1)
+sessions = st.dictionaries(
+    st.sampled_from(["s1", "s2", "s3"]), st.lists(replies, max_size=8), min_size=1
+)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -225,7 +242,9 @@ def test_a_damaged_or_foreign_index_is_made_anew(corpus, tmp_path, damage):
         index.write_bytes(body)
     else:
         with closing(sqlite3.connect(index, isolation_level=None)) as database:
-            database.execute(f"PRAGMA {'user_version' if damage == 'newer' else 'application_id'} = 99")
+            database.execute(
+                f"PRAGMA {'user_version' if damage == 'newer' else 'application_id'} = 99"
+            )
 
     assert told(root, index)[0] == report
     assert told(root, index)[0] == report
@@ -240,7 +259,10 @@ def test_an_index_that_cannot_be_written_costs_no_answer(tmp_path):
 
 def test_two_reports_at_once_do_not_spoil_the_index(tmp_path):
     put(tmp_path, "s", reply("a"))
-    one, two = (UsagePipeline(find_transcripts(str(tmp_path)).files, tmp_path / "index.db") for _ in range(2))
+    one, two = (
+        UsagePipeline(find_transcripts(str(tmp_path)).files, tmp_path / "index.db")
+        for _ in range(2)
+    )
     first, second = one.report(Breakdown.DAY, UTC), two.report(Breakdown.DAY, UTC)
     one.save()
     two.save()
@@ -281,7 +303,10 @@ def test_what_sessions_cost(tmp_path):
 
     rows = UsagePipeline(find_transcripts(str(tmp_path)).files, None).session_rows()
 
-    assert {session: row.cost.usd for session, row in rows.items()} == {"s": pytest.approx(15.000009), "t": None}
+    assert {session: row.cost.usd for session, row in rows.items()} == {
+        "s": pytest.approx(15.000009),
+        "t": None,
+    }
 
 
 @pytest.mark.slow
@@ -311,7 +336,9 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
         "print(pipeline.report(Breakdown.DAY, UTC).total.usage.output, flush=True)\nos._exit(0)\n"
     )
 
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
 
     assert done.stdout == "5\n"
     assert told(tmp_path, tmp_path / "index.db")[1].decoded == 1
@@ -375,5 +402,7 @@ def test_damage_takes_no_sound_response_with_it(tmp_path):
 
     assert report.total.responses == 6
     assert report.total.usage.output_tokens == 60
-    assert sorted(step.message_id for step in session.steps) == [f"m{number}" for number in range(6)]
+    assert sorted(step.message_id for step in session.steps) == [
+        f"m{number}" for number in range(6)
+    ]
     assert len(session.damage) >= 5

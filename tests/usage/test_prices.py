@@ -15,7 +15,11 @@ from flightlog.usage.prices import is_priced, price
 
 ANTHROPIC = next(provider for provider in providers if provider.id == "anthropic")
 MODELS = sorted(model.id for model in ANTHROPIC.models)
-MOMENTS = [datetime(2024, 6, 1, tzinfo=UTC), datetime(2025, 12, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC)]
+MOMENTS = [
+    datetime(2024, 6, 1, tzinfo=UTC),
+    datetime(2025, 12, 1, tzinfo=UTC),
+    datetime(2026, 11, 1, tzinfo=UTC),
+]
 counts = st.integers(0, 3_000_000)
 usages = st.builds(Usage, counts, counts, counts, counts, counts, st.integers(0, 50))
 
@@ -29,7 +33,9 @@ def judged(model, usage, at):
         cache_write_1h_tokens=usage.cache_write_1h,
         web_searches=usage.web_searches,
     )
-    return float(calc_price(said, model, provider_id="anthropic", genai_request_timestamp=at).total_price)
+    return float(
+        calc_price(said, model, provider_id="anthropic", genai_request_timestamp=at).total_price
+    )
 
 
 @settings(max_examples=300)
@@ -50,7 +56,9 @@ def test_the_long_context_price_begins_above_the_threshold():
     tiered = [(patterns, lists) for patterns, lists in ROWS if any(each[1] for each in lists)]
     assert tiered, "the table has lost its tiers"
     for patterns, lists in tiered:
-        model = next(pattern.removesuffix("*") for pattern in patterns.split() if pattern[0] not in "^*")
+        model = next(
+            pattern.removesuffix("*") for pattern in patterns.split() if pattern[0] not in "^*"
+        )
         threshold = lists[0][1]
         for usage in (
             Usage(threshold, 1),
@@ -68,7 +76,10 @@ def test_the_long_context_price_begins_above_the_threshold():
         ("anthropic.claude-3-5-haiku-20241022-v1:0", "claude-3-5-haiku-latest"),
         ("eu.anthropic.claude-opus-5-5-20260701-v1:0", "claude-opus-5-5"),
         ("global.anthropic.claude-opus-5-20260301-v1", "claude-opus-5"),
-        ("arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-opus-4-1-20250805-v1:0", "claude-opus-4-1"),
+        (
+            "arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-opus-4-1-20250805-v1:0",
+            "claude-opus-4-1",
+        ),
         ("claude-opus-5-5@20260701", "claude-opus-5-5"),
         ("claude-haiku-4-5@20251001", "claude-haiku-4-5"),
         ("claude-sonnet-4@20250514", "claude-sonnet-4-0"),
@@ -101,4 +112,6 @@ def test_no_price_of_a_token_is_zero():
 
 
 def test_an_unknown_time_is_priced_as_of_now():
-    assert price("claude-opus-5-5", Usage(1000, 10)) == price("claude-opus-5-5", Usage(1000, 10), 1793620800000)
+    assert price("claude-opus-5-5", Usage(1000, 10)) == price(
+        "claude-opus-5-5", Usage(1000, 10), 1793620800000
+    )

@@ -6,7 +6,7 @@ import pytest
 
 from flightlog.model.usage import Breakdown, Usage
 from flightlog.usage.reconciliation import GapReason
-from recordings import CASES, archive
+from support.recordings import CASES, archive
 
 CURRENT = [case for case in CASES if case.startswith("2.1.325/")]
 EXPLAINED = {
@@ -15,7 +15,11 @@ EXPLAINED = {
     "interactive-statusline": ("72a5ce76", GapReason.COMPACTION, Usage(15343, 23)),
     "stream-cut-retry": ("0c075a1c", GapReason.CUT, Usage(12107, 1)),
     "interrupted-sigint": ("f79aadd6", GapReason.INTERRUPTED, Usage(-12192, -1)),
-    "interactive-permission-interrupt-rewind": ("28892d4e", GapReason.INTERRUPTED, Usage(-13605, -1)),
+    "interactive-permission-interrupt-rewind": (
+        "28892d4e",
+        GapReason.INTERRUPTED,
+        Usage(-13605, -1),
+    ),
     "branched-at-turn": ("92a86220", GapReason.COPY, Usage(39146, 144)),
     "resumed-mid-turn": ("200cb118", GapReason.COPY, Usage(-12116, -95)),
     "resumed-truncated-copy": ("c10e876b", GapReason.COPY, Usage(-74845, -411)),
@@ -46,7 +50,9 @@ def test_where_they_differ_the_reason_is_the_right_one(tmp_path, case):
 
     expected = EXPLAINED.get(case.removeprefix("2.1.325/"))
 
-    assert [(gap.session[:8], gap.reason, gap.usage) for gap in gaps] == ([expected] if expected else [])
+    assert [(gap.session[:8], gap.reason, gap.usage) for gap in gaps] == (
+        [expected] if expected else []
+    )
 
 
 def test_beside_its_parent_a_fork_inherits_and_a_copy_counts_only_what_is_its_own(tmp_path):
@@ -65,8 +71,14 @@ def test_beside_its_parent_a_fork_inherits_and_a_copy_counts_only_what_is_its_ow
 
 
 def test_eighteen_recordings_equal_the_client_exactly_and_nine_sessions_are_explained(tmp_path):
-    plain = [case for case in CURRENT if case.removeprefix("2.1.325/") not in {*EXPLAINED, "killed-sigkill"}]
-    exact = [truth for number, case in enumerate(plain) for truth in truths(tmp_path / str(number), case)]
+    plain = [
+        case
+        for case in CURRENT
+        if case.removeprefix("2.1.325/") not in {*EXPLAINED, "killed-sigkill"}
+    ]
+    exact = [
+        truth for number, case in enumerate(plain) for truth in truths(tmp_path / str(number), case)
+    ]
 
     for truth in exact:
         if not truth.inherited:

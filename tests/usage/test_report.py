@@ -20,7 +20,7 @@ from flightlog.model.usage import (
     sum_costs,
 )
 from flightlog.usage.prices import PricedResponse, price_responses
-from usage_oracle import blocks, rows, total
+from support.usage_oracle import blocks, rows, total
 
 LINE = ModelResponse("m1", "s1", "claude-opus-5-5", Usage(1000, 100), 1793620800000, "/shop")
 BERLIN, KOLKATA = ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Kolkata")
@@ -28,7 +28,9 @@ times = st.lists(st.integers(1_700_000_000_000, 1_700_600_000_000), min_size=1, 
 
 
 def at(*moments):
-    said = (replace(LINE, message_id=f"m{place}", at_ms=moment) for place, moment in enumerate(moments))
+    said = (
+        replace(LINE, message_id=f"m{place}", at_ms=moment) for place, moment in enumerate(moments)
+    )
     return price_responses(said, {})
 
 
@@ -52,7 +54,12 @@ def test_a_block_begins_at_a_full_hour_and_holds_every_response_of_its_five_hour
 
 
 def test_a_block_begins_with_the_first_response_after_the_last_block():
-    moments = ["2026-11-02T09:59:00Z", "2026-11-02T13:59:59Z", "2026-11-02T14:00:00Z", "2026-11-03T03:30:00Z"]
+    moments = [
+        "2026-11-02T09:59:00Z",
+        "2026-11-02T13:59:59Z",
+        "2026-11-02T14:00:00Z",
+        "2026-11-03T03:30:00Z",
+    ]
 
     told = keys(at(*map(ms, moments)), Breakdown.BLOCK)
 
@@ -68,7 +75,9 @@ def test_days_and_months_are_those_of_the_time_zone():
     assert keys(items, Breakdown.MONTH, KOLKATA) == {"2026-11": 2}
 
 
-@pytest.mark.parametrize(("day", "hours"), [("2026-03-29", 23), ("2026-10-25", 25), ("2026-07-01", 24)])
+@pytest.mark.parametrize(
+    ("day", "hours"), [("2026-03-29", 23), ("2026-10-25", 25), ("2026-07-01", 24)]
+)
 def test_a_day_is_as_long_as_the_clock_says_when_summer_time_changes(day, hours):
     midnight = datetime.fromisoformat(f"{day}T00:00:00").replace(tzinfo=BERLIN)
     begin = int(midnight.timestamp() * 1000)
@@ -98,7 +107,10 @@ def test_a_response_without_a_time_is_counted_and_belongs_to_no_day():
 
 
 def test_a_session_belongs_to_the_project_it_began_in():
-    moved = [replace(LINE, message_id=f"m{n}", at_ms=n, project=name) for n, name in enumerate(("", "/a", "/b"), 1)]
+    moved = [
+        replace(LINE, message_id=f"m{n}", at_ms=n, project=name)
+        for n, name in enumerate(("", "/a", "/b"), 1)
+    ]
 
     assert keys(price_responses(moved, {}), Breakdown.PROJECT) == {"/a": 3}
     assert keys(price_responses([replace(LINE, project="")], {}), Breakdown.PROJECT) == {"": 1}
@@ -106,7 +118,10 @@ def test_a_session_belongs_to_the_project_it_began_in():
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=20), st.floats(0.001, 1000))
 def test_what_the_client_said_of_an_unknown_model_is_shared_out_whole(counts, usd):
-    lines = [replace(LINE, message_id=f"m{n}", model="mystery", usage=Usage(many)) for n, many in enumerate(counts)]
+    lines = [
+        replace(LINE, message_id=f"m{n}", model="mystery", usage=Usage(many))
+        for n, many in enumerate(counts)
+    ]
     said = {"s1": ClientTotals("s1", usd, 0, (ModelTotal("mystery", Usage(), usd),))}
 
     items = price_responses([*lines, LINE], said)
@@ -135,7 +150,11 @@ def test_a_known_price_is_not_replaced_by_the_clients():
 
 
 def test_sums_say_what_they_are_made_of():
-    table, client, unknown = Cost(1.0, CostSource.TABLE), Cost(2.0, CostSource.CLIENT), Cost(None, CostSource.UNKNOWN)
+    table, client, unknown = (
+        Cost(1.0, CostSource.TABLE),
+        Cost(2.0, CostSource.CLIENT),
+        Cost(None, CostSource.UNKNOWN),
+    )
 
     assert sum_costs([table, table]) == Cost(2.0, CostSource.TABLE)
     assert sum_costs([client, unknown]) == Cost(2.0, CostSource.CLIENT)
@@ -146,7 +165,13 @@ def test_sums_say_what_they_are_made_of():
 
 def test_a_total_counts_responses_sessions_and_models():
     items = [
-        *price_responses([LINE, replace(LINE, message_id="m2", session="s2", model="mystery", at_ms=1793620800001)], {})
+        *price_responses(
+            [
+                LINE,
+                replace(LINE, message_id="m2", session="s2", model="mystery", at_ms=1793620800001),
+            ],
+            {},
+        )
     ]
 
     told = total(items, "key")

@@ -2,14 +2,24 @@ from flightlog.model.usage import ClientTotals, Cost, CostSource, ModelTotal, Us
 from flightlog.usage.reconciliation import GapReason, Reconciliation, UsageGap
 from flightlog.usage.report_json import reconciliation_json, row_json, unrecorded_json
 
-ROW = UsageRow("k", Usage(1, 2, 3, 4, 5, 6), Cost(None, CostSource.UNKNOWN), 7, 8, ("m",), ("m",), 0, 0)
-GAPS = (UsageGap("s", GapReason.CUT, Usage(1, 1), 0.5), UsageGap("s", GapReason.COMPACTION, Usage(2, 2), 0.25))
+ROW = UsageRow(
+    "k", Usage(1, 2, 3, 4, 5, 6), Cost(None, CostSource.UNKNOWN), 7, 8, ("m",), ("m",), 0, 0
+)
+GAPS = (
+    UsageGap("s", GapReason.CUT, Usage(1, 1), 0.5),
+    UsageGap("s", GapReason.COMPACTION, Usage(2, 2), 0.25),
+)
 
 
 def test_a_row_names_its_tokens_and_an_unknown_cost_is_null():
     told = row_json(ROW)
 
-    assert (told["input_tokens"], told["output_tokens"], told["cache_read_tokens"], told["cache_write_tokens"]) == (
+    assert (
+        told["input_tokens"],
+        told["output_tokens"],
+        told["cache_read_tokens"],
+        told["cache_write_tokens"],
+    ) == (
         1,
         2,
         3,
@@ -35,6 +45,8 @@ def test_a_truth_says_what_was_inherited_and_from_whom():
     assert told["client"]["cost_usd"] == 2.0
     assert (told["inherited"]["from"], told["inherited"]["cost_usd"]) == ("p", 1.25)
     assert (
-        reconciliation_json(Reconciliation("s", client, Usage(), 0.0, Usage(), 0.0, "", ()))["inherited"]["from"]
+        reconciliation_json(Reconciliation("s", client, Usage(), 0.0, Usage(), 0.0, "", ()))[
+            "inherited"
+        ]["from"]
         is None
     )

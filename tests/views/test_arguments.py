@@ -11,7 +11,10 @@ from flightlog.views.transcript import format_arguments
         ({"command": "ls", "timeout": 3}, 'ls {"timeout": 3}'),
         ({"command": ["ls"]}, '{"command": ["ls"]}'),
         ({"file_path": "a", "content": "x\ny\n"}, "a\n+ x\n+ y"),
-        ({"file_path": "a", "old_string": "x", "new_string": "y", "replace_all": True}, "a\n- x\n+ y"),
+        (
+            {"file_path": "a", "old_string": "x", "new_string": "y", "replace_all": True},
+            "a\n- x\n+ y",
+        ),
         ({"odd": "é"}, '{"odd": "é"}'),
     ],
 )

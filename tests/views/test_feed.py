@@ -7,16 +7,22 @@ from flightlog.model.errors import Damage
 from flightlog.model.session import SessionFile
 from flightlog.views.transcript import TranscriptLineKind
 from flightlog.views.transcript_formats import LINES_MAX, FollowFormatter, first_lines
-from recordings import ROOT
+from support.recordings import ROOT
 
 
 def fed(path, times=1):
     feed = FollowFormatter()
-    found = [item for _ in range(times) for item in entries(SessionFile(str(path), path.stem, 0, 0))]
-    return [line for item in found if not isinstance(item, Damage) for line in feed.render_lines(item)]
+    found = [
+        item for _ in range(times) for item in entries(SessionFile(str(path), path.stem, 0, 0))
+    ]
+    return [
+        line for item in found if not isinstance(item, Damage) for line in feed.render_lines(item)
+    ]
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("2.1.325/*/transcripts/*.jsonl")), ids=lambda path: path.parts[-3])
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("2.1.325/*/transcripts/*.jsonl")), ids=lambda path: path.parts[-3]
+)
 def test_reading_twice_tells_once(path):
     assert fed(path, times=2) == fed(path)
 
@@ -54,7 +60,11 @@ def test_an_image_and_a_failure_are_told_as_such():
 def test_compaction_and_unknown_records_are_notes():
     (path,) = ROOT.glob("2.1.325/compaction-auto/transcripts/*.jsonl")
 
-    assert any(line.text.startswith("compaction: ") for line in fed(path) if line.kind is TranscriptLineKind.NOTE)
+    assert any(
+        line.text.startswith("compaction: ")
+        for line in fed(path)
+        if line.kind is TranscriptLineKind.NOTE
+    )
 
 
 def test_long_text_is_cut():

@@ -3,7 +3,7 @@ from msgspec.structs import replace
 from flightlog.model.usage import Cost, CostSource
 from flightlog.views.overview import HealthLevel, judge_health
 from flightlog.views.session.summary import outline_session
-from recordings import archive
+from support.recordings import archive
 
 KNOWN = Cost(1.0, CostSource.TABLE)
 
@@ -22,7 +22,9 @@ def test_a_session_without_steps_is_quiet_not_healthy(tmp_path):
 
 
 def test_each_reason_is_said(tmp_path):
-    found = judge_health(told(tmp_path, failed_calls=1, tool_calls=40, compactions=2, unknown_records=1))
+    found = judge_health(
+        told(tmp_path, failed_calls=1, tool_calls=40, compactions=2, unknown_records=1)
+    )
 
     assert found.level is HealthLevel.LOOK
     assert found.reasons == (
@@ -33,9 +35,15 @@ def test_each_reason_is_said(tmp_path):
 
 
 def test_many_failures_and_damage_are_bad(tmp_path):
-    assert judge_health(told(tmp_path / "a", failed_calls=5, tool_calls=10)).level is HealthLevel.BAD
-    assert judge_health(told(tmp_path / "b", damaged=1)).reasons == ("1 damaged span in the recording",)
+    assert (
+        judge_health(told(tmp_path / "a", failed_calls=5, tool_calls=10)).level is HealthLevel.BAD
+    )
+    assert judge_health(told(tmp_path / "b", damaged=1)).reasons == (
+        "1 damaged span in the recording",
+    )
 
 
 def test_an_unknown_price_is_worth_a_look(tmp_path):
-    assert judge_health(told(tmp_path, cost=Cost(None, CostSource.UNKNOWN))).level is HealthLevel.LOOK
+    assert (
+        judge_health(told(tmp_path, cost=Cost(None, CostSource.UNKNOWN))).level is HealthLevel.LOOK
+    )

@@ -19,26 +19,51 @@ from flightlog.views.atif.writer import AtifOptions, build_trajectory
 from flightlog.views.json_output import as_json
 from flightlog.views.transcript import RenderOptions, render_session
 from flightlog.views.transcript_formats import FollowFormatter, as_html, as_markdown, as_text
-from recordings import ROOT
-from transcripts import SESSION, archive, user
+from support.recordings import ROOT
+from support.transcripts import SESSION, archive, user
 
-SMALL = [path for path in sorted(ROOT.glob("*/*/transcripts/*.jsonl")) if path.stat().st_size < 120_000]
+SMALL = [
+    path for path in sorted(ROOT.glob("*/*/transcripts/*.jsonl")) if path.stat().st_size < 120_000
+]
 ODD = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(),
     st.floats(allow_nan=False, allow_infinity=False),
     st.sampled_from(
-        ["", "\x1b]0;x\x07", "²", "../..", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "#", "`", "\ud83d"]
+        [
+            "",
+            "\x1b]0;x\x07",
+            "²",
+            "../..",
+            "0001-01-01T00:00:00+23:59",
+            "9999-12-31T23:59:59-23:59",
+            "#",
+            "`",
+            "\ud83d",
+        ]
     ),
-    st.lists(st.none() | st.text(max_size=3) | st.dictionaries(st.just("type"), st.text(max_size=4)), max_size=3),
-    st.dictionaries(st.sampled_from(["type", "id", "x"]), st.none() | st.integers() | st.text(max_size=3), max_size=2),
+    st.lists(
+        st.none() | st.text(max_size=3) | st.dictionaries(st.just("type"), st.text(max_size=4)),
+        max_size=3,
+    ),
+    st.dictionaries(
+        st.sampled_from(["type", "id", "x"]),
+        st.none() | st.integers() | st.text(max_size=3),
+        max_size=2,
+    ),
 )
 
 
 def paths(value, at=()):
     yield at
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in items:
         yield from paths(item, (*at, key))
 
@@ -47,16 +72,24 @@ def changed(value, at, new):
     if not at:
         return new
     inner = changed(value[at[0]], at[1:], new)
-    return {**value, at[0]: inner} if isinstance(value, dict) else [*value[: at[0]], inner, *value[at[0] + 1 :]]
+    return (
+        {**value, at[0]: inner}
+        if isinstance(value, dict)
+        else [*value[: at[0]], inner, *value[at[0] + 1 :]]
+    )
 
 
 @st.composite
 def transcripts(draw):
     """A recorded session in which some places of some records hold something else."""
-    records = [json.loads(line) for line in draw(st.sampled_from(SMALL)).read_text("utf-8").splitlines()]
+    records = [
+        json.loads(line) for line in draw(st.sampled_from(SMALL)).read_text("utf-8").splitlines()
+    ]
     for _ in range(draw(st.integers(1, 6))):
         place = draw(st.integers(0, len(records) - 1))
-        at = draw(st.sampled_from([each for each in paths(records[place]) if each and each != ("type",)]))
+        at = draw(
+            st.sampled_from([each for each in paths(records[place]) if each and each != ("type",)])
+        )
         records[place] = changed(records[place], at, draw(ODD))
     for _ in range(draw(st.integers(0, 3))):
         records.append(draw(st.sampled_from(records)))
@@ -70,7 +103,11 @@ def test_any_recording_can_be_told_counted_and_exported(records):
         door = archive(Path(folder), *records)
         session = door.read_session(SESSION)
         report = door.usage_report(Breakdown.DAY, UTC)
-        told = list(entries(SessionFile(str(Path(folder) / f"projects/shop/{SESSION}.jsonl"), SESSION, 0, 0)))
+        told = list(
+            entries(
+                SessionFile(str(Path(folder) / f"projects/shop/{SESSION}.jsonl"), SESSION, 0, 0)
+            )
+        )
         lines = list(render_session(session, RenderOptions(is_full=True)))
 
     items = [item for item in told if not isinstance(item, Damage)]
@@ -99,17 +136,23 @@ ODDITIES = {
 def test_any_recording_becomes_a_trajectory_of_the_right_shape(records, version):
     with tempfile.TemporaryDirectory() as folder:
         door = archive(Path(folder), *records)
-        bundle = build_trajectory(door.read_session(SESSION), AtifOptions(version), door.thread_contexts(SESSION))
+        bundle = build_trajectory(
+            door.read_session(SESSION), AtifOptions(version), door.thread_contexts(SESSION)
+        )
     files = dict(bundle.iter_files())
 
-    found = {finding.rule for name in bundle.documents for finding in lint_trajectory(files[name], files.__contains__)}
+    found = {
+        finding.rule
+        for name in bundle.documents
+        for finding in lint_trajectory(files[name], files.__contains__)
+    }
     assert found <= ODDITIES
 
 
 def test_an_unknown_record_is_one_visible_line_in_the_story(tmp_path):
-    told = archive(tmp_path, user("x", 1), {"type": "hologram", "beam": 1}, user("y", 2, newField=1)).read_session(
-        SESSION
-    )
+    told = archive(
+        tmp_path, user("x", 1), {"type": "hologram", "beam": 1}, user("y", 2, newField=1)
+    ).read_session(SESSION)
 
     text = as_text(render_session(told, RenderOptions()))
 

@@ -3,12 +3,35 @@ from datetime import UTC
 from msgspec.structs import replace
 
 from flightlog.model.usage import DAY_MS, Cost, CostSource, Usage
-from flightlog.views.overview import Overview, find_expiring_sessions, iter_facts, most_expensive_prompt, rank_projects
+from flightlog.views.overview import (
+    Overview,
+    find_expiring_sessions,
+    iter_facts,
+    most_expensive_prompt,
+    rank_projects,
+)
 from flightlog.views.session.outline import SessionSummary, TurnCost
 
 COST = Cost(1.0, CostSource.TABLE)
 ONE = SessionSummary(
-    "s1", "a", "title", "/shop", "", "", 0, 0, 2, 3, 0, 0, 0, (), Usage(), COST, None, modified_ms=100 * DAY_MS
+    "s1",
+    "a",
+    "title",
+    "/shop",
+    "",
+    "",
+    0,
+    0,
+    2,
+    3,
+    0,
+    0,
+    0,
+    (),
+    Usage(),
+    COST,
+    None,
+    modified_ms=100 * DAY_MS,
 )
 TOLD = Overview(1, 1, 2, Usage(10), COST, 0.0, 0, DAY_MS, None, (), (), 30, 0, 0, is_sample=False)
 
@@ -19,12 +42,16 @@ def said(**fields):
 
 def test_what_is_deleted_within_the_days_is_named_the_first_first():
     old, older, new = (
-        replace(ONE, session=name, modified_ms=day * DAY_MS) for name, day in (("b", 77), ("a", 76), ("c", 78))
+        replace(ONE, session=name, modified_ms=day * DAY_MS)
+        for name, day in (("b", 77), ("a", 76), ("c", 78))
     )
 
     told = find_expiring_sessions([new, old, older], 30, 100 * DAY_MS, 7)
 
-    assert [(each.session, each.deletion_ms) for each in told] == [("a", 106 * DAY_MS), ("b", 107 * DAY_MS)]
+    assert [(each.session, each.deletion_ms) for each in told] == [
+        ("a", 106 * DAY_MS),
+        ("b", 107 * DAY_MS),
+    ]
 
 
 def test_projects_rank_by_turns_then_cost_and_a_session_without_one_counts_for_none():
@@ -40,11 +67,18 @@ def test_projects_rank_by_turns_then_cost_and_a_session_without_one_counts_for_n
 
 
 def test_the_dearest_prompt_is_the_one_that_cost_most():
-    cheap, dear = TurnCost("s#1", "cheap", 9, COST), TurnCost("s#2", "dear", 1, Cost(2.0, CostSource.TABLE))
+    cheap, dear = (
+        TurnCost("s#1", "cheap", 9, COST),
+        TurnCost("s#2", "dear", 1, Cost(2.0, CostSource.TABLE)),
+    )
 
     assert (
         most_expensive_prompt(
-            [replace(ONE, most_expensive_prompt=cheap), ONE, replace(ONE, most_expensive_prompt=dear)]
+            [
+                replace(ONE, most_expensive_prompt=cheap),
+                ONE,
+                replace(ONE, most_expensive_prompt=dear),
+            ]
         )
         == dear
     )

@@ -4,8 +4,8 @@ from flightlog.model.addresses import parse_address
 from flightlog.model.errors import NotFound
 from flightlog.views.transcript import RenderOptions, render_passage, render_session
 from flightlog.views.transcript_formats import as_html, as_markdown, as_text
-from golden import assert_golden
-from recordings import CASES, archive
+from support.golden import assert_golden
+from support.recordings import CASES, archive
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -30,7 +30,9 @@ def test_an_address_opens_one_step_of_the_main_thread_or_of_a_subagent(tmp_path)
     session = archive(tmp_path, "2.1.325/subagent-foreground").read_session("7575a0bb")
 
     main = as_text(render_passage(session, parse_address("7575a0bb#1.2"), RenderOptions()))
-    inner = as_text(render_passage(session, parse_address("7575a0bb@a18a8ad0#1.1"), RenderOptions()))
+    inner = as_text(
+        render_passage(session, parse_address("7575a0bb@a18a8ad0#1.1"), RenderOptions())
+    )
 
     assert main.startswith("#1.2  claude-opus-5-5")
     assert inner.startswith("@a18a8ad043c6ab8dd#1.1  claude-opus-5-5")
@@ -54,7 +56,10 @@ def test_long_output_is_cut_with_the_command_that_shows_it_all(tmp_path):
     cut = as_text(render_session(session, RenderOptions()))
     full = as_text(render_session(session, RenderOptions(is_full=True)))
 
-    assert "more lines: flightlog session show '594c6bc1-d246-5547-b378-0a129fb1d46e#1.1' --full" in cut
+    assert (
+        "more lines: flightlog session show '594c6bc1-d246-5547-b378-0a129fb1d46e#1.1' --full"
+        in cut
+    )
     assert "more lines" not in full
     assert len(full) > len(cut)
 

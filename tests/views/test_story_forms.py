@@ -9,7 +9,22 @@ from flightlog.views.transcript import TranscriptLine, TranscriptLineKind
 from flightlog.views.transcript_formats import as_html, as_markdown, as_text, short_address
 
 pieces = st.sampled_from(
-    ["```", "````", "~~~", "\n", "\n\n", "text", "<script>", "    ", "> ", "- ", "a", "`", "[x](y)", "&lt;"]
+    [
+        "```",
+        "````",
+        "~~~",
+        "\n",
+        "\n\n",
+        "text",
+        "<script>",
+        "    ",
+        "> ",
+        "- ",
+        "a",
+        "`",
+        "[x](y)",
+        "&lt;",
+    ]
 )
 foreign = st.text() | st.lists(pieces, max_size=12).map("".join)
 stories = st.lists(
@@ -40,7 +55,15 @@ def test_no_text_adds_a_tag_or_an_attribute_to_a_page(lines):
     page.feed(as_html(lines))
 
     tags = {"html", "head", "meta", "title", "style", "body", "p", "span"}
-    attributes = {"html.lang", "meta.charset", "meta.name", "meta.content", "meta.http-equiv", "p.class", "span.class"}
+    attributes = {
+        "html.lang",
+        "meta.charset",
+        "meta.name",
+        "meta.content",
+        "meta.http-equiv",
+        "p.class",
+        "span.class",
+    }
     assert page.found <= tags | attributes
 
 
@@ -61,7 +84,12 @@ def test_every_word_in_markdown_stays_in_its_own_fence(said):
     )
 
     assert sum(token.type == "fence" for token in tokens) == len(said)
-    assert {token.type for token in tokens} == {"paragraph_open", "inline", "paragraph_close", "fence"}
+    assert {token.type for token in tokens} == {
+        "paragraph_open",
+        "inline",
+        "paragraph_close",
+        "fence",
+    }
 
 
 @given(stories)
@@ -80,7 +108,12 @@ def test_depth_marks_and_addresses_are_shown():
 
 
 def test_the_session_is_left_out_of_an_address_its_reader_knows():
-    assert [short_address(each) for each in ("s1", "s1#1.2", "s1@a#1", "")] == ["s1", "#1.2", "@a#1", ""]
+    assert [short_address(each) for each in ("s1", "s1#1.2", "s1@a#1", "")] == [
+        "s1",
+        "#1.2",
+        "@a#1",
+        "",
+    ]
 
 
 def test_no_story_is_an_empty_page():

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-import hostile
-from browser import Browser
 from flightlog.agents.scripted.agent import ScriptedAgent, ScriptedEnvironment
 from flightlog.agents.scripted.scenario import load_scenario
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.app.runtime import open_runtime
 from flightlog.setup.demo import DEMO_SCENARIO, PROMPTS
-from pages import WEB_ROOT, running
-from real_agent import new_session
-from recordings import CASES, ROOT, config_dir
+from support import hostile
+from support.browser import Browser
+from support.pages import WEB_ROOT, running
+from support.real_agent import new_session
+from support.recordings import CASES, ROOT, config_dir
 
 AXE = Path(__file__).parents[2] / ".tools/web/node_modules/axe-core/axe.min.js"
 SHOWN = "document.querySelectorAll('.session').length"
@@ -103,7 +103,9 @@ def test_keys_choose_a_session_open_it_and_lead_back(page):
         page.key(key)
     chosen = page.js("document.querySelectorAll('.session')[0].classList.contains('here')")
     page.key("o")
-    page.until(f"location.pathname.startsWith('{WEB_ROOT}/sessions/') && document.readyState === 'complete'")
+    page.until(
+        f"location.pathname.startsWith('{WEB_ROOT}/sessions/') && document.readyState === 'complete'"
+    )
 
     page.key("u")
 
@@ -180,11 +182,16 @@ def test_charts_are_drawn_and_their_tables_stand_below(page, pages):
 
 
 def test_a_running_session_grows_on_the_page_within_a_second(browser, tmp_path):
-    with serve_scenario(load_scenario(DEMO_SCENARIO)) as model, running(tmp_path / "config") as served:
+    with (
+        serve_scenario(load_scenario(DEMO_SCENARIO)) as model,
+        running(tmp_path / "config") as served,
+    ):
         project = tmp_path / "price-rounder"
         project.mkdir()
         agent = ScriptedAgent(
-            ScriptedEnvironment(model.url, project, tmp_path / "config", open_runtime().clock.now_ms, new_session),
+            ScriptedEnvironment(
+                model.url, project, tmp_path / "config", open_runtime().clock.now_ms, new_session
+            ),
             new_session(),
         )
         agent.run_prompt(PROMPTS[0])
@@ -197,7 +204,9 @@ def test_a_running_session_grows_on_the_page_within_a_second(browser, tmp_path):
         agent.run_prompt(PROMPTS[1])
         wrote = open_runtime().clock.now_ms()
         page.until(f"document.querySelectorAll('.row').length > {before}")
-        page.until("document.getElementById('timeline').innerText.includes('How many lines is that?')")
+        page.until(
+            "document.getElementById('timeline').innerText.includes('How many lines is that?')"
+        )
         seen_after_ms = open_runtime().clock.now_ms() - wrote
 
         assert seen_after_ms <= 1_000
@@ -229,7 +238,9 @@ def test_hostile_recordings_are_only_ever_shown(browser, tmp_path, width):
             page.js("document.querySelectorAll('.all').forEach(each => each.click())")
             page.js("new Promise(done => setTimeout(done, 400))")
             assert page.js("document.documentElement.scrollWidth") <= width, path
-            assert page.js("[...document.querySelectorAll('img')].every(each => each.src.startsWith('data:image/'))")
+            assert page.js(
+                "[...document.querySelectorAll('img')].every(each => each.src.startsWith('data:image/'))"
+            )
             assert not page.js(
                 "[...document.querySelectorAll('*')]"
                 ".some(each => [...each.attributes].some(one => one.name.startsWith('on')))"
@@ -253,7 +264,11 @@ def test_no_page_has_a_serious_fault_of_access(browser, pages, width, dark):
         page.go(pages.root + path)
         page.js("new Promise(done => setTimeout(done, 250))")
         page.js(AXE.read_text() + "; true")
-        found = json.loads(page.js("axe.run({resultTypes: ['violations']}).then(r => JSON.stringify(r.violations))"))
+        found = json.loads(
+            page.js(
+                "axe.run({resultTypes: ['violations']}).then(r => JSON.stringify(r.violations))"
+            )
+        )
         serious = [
             (each["id"], each["nodes"][0]["html"][:200], each["nodes"][0]["failureSummary"][:300])
             for each in found

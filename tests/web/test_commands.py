@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from recordings import config_dir
+from support.recordings import config_dir
 
 
 @pytest.fixture
@@ -27,7 +27,9 @@ def started(machine, *options):
     command = [sys.executable, "-m", "flightlog", "serve", *options]
     # As a shell starts what it puts into the background: with SIGINT ignored.
     quiet = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *command]
-    return subprocess.Popen(quiet, env=machine, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        quiet, env=machine, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def test_it_prints_an_address_that_answers_and_ends_when_interrupted(machine, tmp_path):
@@ -62,7 +64,9 @@ def test_each_start_has_a_new_token_below_the_same_path(machine):
         served.send_signal(signal.SIGINT)
         served.communicate(timeout=20)
 
-    first, second = (re.fullmatch(r"http://127[.]0[.]0[.]1:\d+(/\w+/)[?]token=(.+)", each) for each in addresses)
+    first, second = (
+        re.fullmatch(r"http://127[.]0[.]0[.]1:\d+(/\w+/)[?]token=(.+)", each) for each in addresses
+    )
     assert first[1] == second[1]
     assert first[2] != second[2]
 
@@ -79,7 +83,9 @@ def test_half_requests_are_closed_and_malformed_ones_leave_stderr_clean(machine)
             client.sendall(wrong)
             answers.append(client.recv(100)[:12])
 
-    closed = [half.recv(1) for half in halves]  # ends by TimeoutError where a connection is left open
+    closed = [
+        half.recv(1) for half in halves
+    ]  # ends by TimeoutError where a connection is left open
     for half in halves:
         half.close()
     served.send_signal(signal.SIGINT)
@@ -99,7 +105,11 @@ def test_a_taken_port_is_said_with_the_next_command(machine):
     first.send_signal(signal.SIGINT)
     first.communicate(timeout=20)
 
-    assert (second.returncode, f"port {port} is in use" in said, "--port 0" in said) == (75, True, True)
+    assert (second.returncode, f"port {port} is in use" in said, "--port 0" in said) == (
+        75,
+        True,
+        True,
+    )
 
 
 def test_without_the_extra_it_says_how_to_get_it(machine, tmp_path):

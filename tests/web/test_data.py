@@ -4,14 +4,14 @@ from datetime import UTC
 import pytest
 from msgspec.structs import replace
 
-from archive_maker import prompt
 from flightlog.archive.archive import open_archive
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.usage import Breakdown
 from flightlog.web.data import WebData
-from pages import make_runtime
-from recordings import CASES, archive, config_dir
-from waiting import until
+from support.archive_maker import prompt
+from support.pages import make_runtime
+from support.recordings import CASES, archive, config_dir
+from support.waiting import until
 
 
 @pytest.fixture
@@ -38,7 +38,9 @@ def test_a_session_is_read_once_until_it_changes(data, tmp_path):
 
 
 def test_hits_stand_in_the_order_of_the_session(data):
-    name = next(each for each in open_archive(data.runtime).recordings if each.startswith("2123f2df"))
+    name = next(
+        each for each in open_archive(data.runtime).recordings if each.startswith("2123f2df")
+    )
 
     hits = data.find_in_session(name, "greet", 200)
 

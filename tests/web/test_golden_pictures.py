@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from browser import Browser
-from pages import running
-from recordings import CASES, ROOT, config_dir
+from support.browser import Browser
+from support.pages import running
+from support.recordings import CASES, ROOT, config_dir
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "pages"
 WIDTH, HEIGHT = 1280, 900
@@ -59,7 +59,10 @@ def session_of(case):
 def difference(browser, one, two):
     """How far two pictures are apart: on average, and the share of points that are another colour."""
     blank = browser.page(100, 100)
-    seen = [json.loads(blank.js(_SHRUNK % json.dumps(base64.b64encode(each).decode()))) for each in (one, two)]
+    seen = [
+        json.loads(blank.js(_SHRUNK % json.dumps(base64.b64encode(each).decode())))
+        for each in (one, two)
+    ]
     assert len(seen[0]) == len(seen[1]), "another size"
     apart = [abs(first - second) for first, second in zip(*seen, strict=True)]
     return sum(apart) / len(apart), sum(each > FAR for each in apart) / len(apart)

@@ -5,10 +5,18 @@ import http.client
 import pytest
 
 from flightlog.web.auth import CSP
-from pages import TOKEN, WEB_ROOT, running
-from recordings import config_dir
+from support.pages import TOKEN, WEB_ROOT, running
+from support.recordings import config_dir
 
-PATHS = ["/", "/sessions", "/usage", "/static/base.css", "/nowhere", "/sessions/x/live", "/sessions/..%2f..%2fetc"]
+PATHS = [
+    "/",
+    "/sessions",
+    "/usage",
+    "/static/base.css",
+    "/nowhere",
+    "/sessions/x/live",
+    "/sessions/..%2f..%2fetc",
+]
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +30,12 @@ def test_sign_in_sets_a_strict_cookie_with_a_fresh_id_below_the_root(pages):
 
     cookies = [answer.headers["Set-Cookie"] for answer in answers]
     names, ids = zip(*(cookie.partition(";")[0].split("=", 1) for cookie in cookies), strict=True)
-    assert [(answer.status, answer.headers["Location"]) for answer in answers] == [(303, f"{WEB_ROOT}/")] * 2
-    assert all(cookie.endswith(f"; HttpOnly; Path={WEB_ROOT}/; SameSite=Strict") for cookie in cookies)
+    assert [(answer.status, answer.headers["Location"]) for answer in answers] == [
+        (303, f"{WEB_ROOT}/")
+    ] * 2
+    assert all(
+        cookie.endswith(f"; HttpOnly; Path={WEB_ROOT}/; SameSite=Strict") for cookie in cookies
+    )
     assert set(names) == {f"flightlog-{pages.port}"}
     assert len({*ids, TOKEN}) == 3
     assert min(len(each) for each in ids) >= 43
@@ -34,7 +46,9 @@ def test_cookie_that_is_no_session_id_is_refused(pages, value):
     assert pages.ask("/", signed_in=False, Cookie=f"flightlog-{pages.port}={value}").status == 401
 
 
-@pytest.mark.parametrize("path", ["/", "/sessions", "/static/base.css", f"/?token={TOKEN}", WEB_ROOT, f"{WEB_ROOT}0/"])
+@pytest.mark.parametrize(
+    "path", ["/", "/sessions", "/static/base.css", f"/?token={TOKEN}", WEB_ROOT, f"{WEB_ROOT}0/"]
+)
 def test_path_outside_the_root_is_not_found_and_sets_no_cookie(pages, path):
     for headers in ({}, {"Cookie": pages.cookie}):
         connection = http.client.HTTPConnection("127.0.0.1", pages.port, timeout=30)
@@ -62,7 +76,9 @@ def test_request_from_another_site_is_refused_with_the_cookie(pages):
         assert pages.ask("/", Sec_Fetch_Site=site).status == 200
 
 
-@pytest.mark.parametrize("path", [*PATHS, f"/?token={'x' * 43}", "/?token=", f"/usage?token={TOKEN}"])
+@pytest.mark.parametrize(
+    "path", [*PATHS, f"/?token={'x' * 43}", "/?token=", f"/usage?token={TOKEN}"]
+)
 def test_without_the_token_nobody_gets_in(pages, path):
     answer = pages.ask(path, signed_in=False)
 
@@ -72,7 +88,11 @@ def test_without_the_token_nobody_gets_in(pages, path):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_every_answer_carries_the_protecting_headers(pages, path):
-    for answer in (pages.ask(path), pages.ask(path, signed_in=False), pages.ask(path, Host="evil.example")):
+    for answer in (
+        pages.ask(path),
+        pages.ask(path, signed_in=False),
+        pages.ask(path, Host="evil.example"),
+    ):
         assert answer.headers["Content-Security-Policy"] == CSP
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert answer.headers["Referrer-Policy"] == "no-referrer"
@@ -81,7 +101,9 @@ def test_every_answer_carries_the_protecting_headers(pages, path):
         assert "Access-Control-Allow-Origin" not in answer.headers
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "", "localhost."])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "", "localhost."]
+)
 def test_a_name_that_is_made_to_point_here_is_refused(pages, host):
     assert pages.ask("/", Host=host.format(port=pages.port)).status == 403
 
@@ -91,7 +113,9 @@ def test_our_own_names_are_answered(pages, host):
     assert pages.ask("/", Host=f"{host}:{pages.port}").status == 200
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"]
+)
 def test_another_site_may_not_even_read(pages, origin):
     assert pages.ask("/", Origin=origin.format(port=pages.port)).status == 403
 

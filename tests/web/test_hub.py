@@ -8,12 +8,13 @@ from flightlog.app.runtime import open_runtime
 from flightlog.web.data import SessionCache
 from flightlog.web.live_updates import QUEUE_MAX, UpdateHub, render_changes
 from flightlog.web.templates import make_environment
-from recordings import archive
+from support.recordings import archive
 
 
 def hub(found):
     return UpdateHub(
-        render_changes(make_environment(UTC, open_runtime().clock.now_ms)), SessionCache(lambda _: found, lambda _: "")
+        render_changes(make_environment(UTC, open_runtime().clock.now_ms)),
+        SessionCache(lambda _: found, lambda _: ""),
     )
 
 

@@ -9,15 +9,15 @@ from urllib.parse import quote
 
 import pytest
 
-import hostile
-from browser import Browser
 from flightlog.app.runtime import open_runtime
 from flightlog.lab.replay import service
 from flightlog.lab.replay.branch import ReplayOptions
-from labs import again, bash, config, run, script
-from pages import WEB_ROOT, running
-from samples_made import answered
-from waiting import alive, command_line, processes, until
+from support import hostile
+from support.browser import Browser
+from support.labs import again, bash, config, run, script
+from support.pages import WEB_ROOT, running
+from support.samples_made import answered
+from support.waiting import alive, command_line, processes, until
 
 AXE = Path(__file__).parents[2] / ".tools/web/node_modules/axe-core/axe.min.js"
 PAYLOAD = "".join(each for each in hostile.PAYLOADS if "\ud800" not in each)
@@ -30,7 +30,10 @@ def prepared(root):
     work.mkdir(parents=True)
     (work / "shop.py").write_text("price = 1\n")
     turns = [
-        [{"text": PAYLOAD}, bash(f"printf %s {quote(PAYLOAD)} > '<b>.txt'; echo 'price = 2' > shop.py")],
+        [
+            {"text": PAYLOAD},
+            bash(f"printf %s {quote(PAYLOAD)} > '<b>.txt'; echo 'price = 2' > shop.py"),
+        ],
         [bash("cat shop.py; exit 3")],
         PAYLOAD,
     ]
@@ -48,7 +51,11 @@ def prepared(root):
     answered(book, 1, 1, [PAYLOAD] * 8, label=PAYLOAD, session="session_01_r01")
     source = service.open_replay_source(open_runtime(), root / "runs", "shop", 1, 1)
     service.replay_session(
-        open_runtime(), source, 3, ReplayOptions(prompt="another way" + PAYLOAD.replace("\x00", "")), lambda *_: None
+        open_runtime(),
+        source,
+        3,
+        ReplayOptions(prompt="another way" + PAYLOAD.replace("\x00", "")),
+        lambda *_: None,
     )
 
 
@@ -103,7 +110,13 @@ def test_runs_sessions_and_steps_show_what_inspect_shows(place, monkeypatch):
     assert 'href="/lab/runs/shop/1r1/2#replay"' in points.text
     assert "shop.py" in one.text
     assert 'href="/lab/runs/shop/1r1/2"' in session.text
-    for said in ("cat shop.py; exit 3", "price = 2", "request_002.json", "Show expected cost", "failed"):
+    for said in (
+        "cat shop.py; exit 3",
+        "price = 2",
+        "request_002.json",
+        "Show expected cost",
+        "failed",
+    ):
         assert said in step.text, said
     assert "6 of 8" in samples.text
     assert "<b>request_001_v01</b> against request_001: differs" in samples.text
@@ -123,7 +136,10 @@ def test_without_runs_the_page_says_what_to_do_and_without_samples_too(tmp_path,
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
     )
     with running(tmp_path / "config") as served:
-        assert "flightlog lab resample bare --list-requests" in served.ask("/lab/runs/bare/samples").text
+        assert (
+            "flightlog lab resample bare --list-requests"
+            in served.ask("/lab/runs/bare/samples").text
+        )
 
 
 def test_a_run_that_cannot_be_read_is_said_and_hides_no_other(tmp_path, monkeypatch):
@@ -135,7 +151,9 @@ def test_a_run_that_cannot_be_read_is_said_and_hides_no_other(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
 
     with running(tmp_path / "config") as served:
-        listed, one, other = (served.ask(path) for path in ("/lab", "/lab/runs/good", "/lab/runs/bad"))
+        listed, one, other = (
+            served.ask(path) for path in ("/lab", "/lab/runs/good", "/lab/runs/bad")
+        )
 
     assert (listed.status, one.status) == (200, 200)
     assert 'href="/lab/runs/good"' in listed.text
@@ -148,7 +166,9 @@ def test_a_replay_is_asked_for_with_its_price_started_followed_and_certified(pla
     monkeypatch.chdir(place)
     with running(place / "config") as served:
         asked = served.ask(f"{STEP}/replay?count=2&prompt=Mind+the+price")
-        started = served.ask(f"{STEP}/replay", "POST", body="count=2&prompt=Mind+the+price", **origin(served))
+        started = served.ask(
+            f"{STEP}/replay", "POST", body="count=2&prompt=Mind+the+price", **origin(served)
+        )
         follow = started.headers["Location"]
 
         until(lambda: "running" not in served.ask(f"{follow}/part").text, 60)
@@ -210,12 +230,18 @@ def slow(tmp_path, monkeypatch):
     run(tmp_path, config(tmp_path, replies, "go", engine="scripted"), "slow", env=home)
     marker.touch()
     monkeypatch.chdir(tmp_path)
-    return lambda: [pid for pid in processes() if f"{marker} && sleep" in command_line(pid) and alive(pid)]
+    return lambda: [
+        pid for pid in processes() if f"{marker} && sleep" in command_line(pid) and alive(pid)
+    ]
 
 
-def test_a_replay_that_still_runs_when_the_server_ends_is_interrupted_and_nothing_of_it_runs_on(tmp_path, slow):
+def test_a_replay_that_still_runs_when_the_server_ends_is_interrupted_and_nothing_of_it_runs_on(
+    tmp_path, slow
+):
     with running(tmp_path / "config") as served:
-        started = served.ask("/lab/runs/slow/1/1/replay", "POST", body="count=1&prompt=", **origin(served))
+        started = served.ask(
+            "/lab/runs/slow/1/1/replay", "POST", body="count=1&prompt=", **origin(served)
+        )
         assert started.status == 303
         until(slow, 60)
         assert "running" in served.ask("/lab/replays/1/part").text
@@ -261,23 +287,39 @@ def test_hostile_words_are_only_shown_and_no_page_has_a_serious_fault_of_access(
         page = browser.page(width, 900, dark=dark)
         page.go(served.door)
         (branch,) = (path.name for path in (place / "runs").glob("replay_shop_s01_t03_*"))
-        for path in (*PATHS, f"/lab/runs/{branch}", f"/lab/runs/{branch}/1", f"/lab/runs/{branch}/certificate"):
+        for path in (
+            *PATHS,
+            f"/lab/runs/{branch}",
+            f"/lab/runs/{branch}/1",
+            f"/lab/runs/{branch}/certificate",
+        ):
             page.go(served.root + path)
             page.until("!document.querySelector('[hx-trigger=load]')")
             page.js("document.querySelectorAll('details').forEach(each => { each.open = true; })")
             page.js("new Promise(done => setTimeout(done, 150))")
             assert page.js("document.documentElement.scrollWidth") <= width, path
-            assert page.js("document.querySelectorAll('img, iframe, object, main script, main style').length") == 0
+            assert (
+                page.js(
+                    "document.querySelectorAll('img, iframe, object, main script, main style').length"
+                )
+                == 0
+            )
             assert not page.js(
                 "[...document.querySelectorAll('*')]"
                 ".some(each => [...each.attributes].some(one => one.name.startsWith('on')))"
             )
             page.js(AXE.read_text() + "; true")
             found = json.loads(
-                page.js("axe.run({resultTypes: ['violations']}).then(r => JSON.stringify(r.violations))")
+                page.js(
+                    "axe.run({resultTypes: ['violations']}).then(r => JSON.stringify(r.violations))"
+                )
             )
             serious = [
-                (each["id"], each["nodes"][0]["html"][:200], each["nodes"][0]["failureSummary"][:200])
+                (
+                    each["id"],
+                    each["nodes"][0]["html"][:200],
+                    each["nodes"][0]["failureSummary"][:200],
+                )
                 for each in found
                 if each["impact"] in {"serious", "critical"}
             ]
@@ -302,6 +344,11 @@ def test_a_replay_is_started_by_keyboard_alone_and_the_page_follows_it(place, mo
         page.js("document.getElementById('start').focus()")
         page.key("Enter")
         page.until("document.getElementById('replay-status')")
-        page.until("document.querySelector('#replay-status [role=status]').innerText.includes('completed')", 60)
-        page.until("document.querySelector('#replay-status table a').innerText.startsWith('replay_shop')")
+        page.until(
+            "document.querySelector('#replay-status [role=status]').innerText.includes('completed')",
+            60,
+        )
+        page.until(
+            "document.querySelector('#replay-status table a').innerText.startsWith('replay_shop')"
+        )
         assert (page.dialogs, page.outside(), page.complaints) == ([], [], [])

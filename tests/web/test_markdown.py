@@ -3,7 +3,7 @@ import re
 import pytest
 
 from flightlog.web.templates import CHARS_MAX, render_markdown
-from hostile import PAYLOADS
+from support.hostile import PAYLOADS
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
@@ -17,9 +17,17 @@ def test_a_payload_leaves_only_text_and_plain_tags(payload):
 
 
 def test_plain_markdown_looks_as_it_should():
-    html = render_markdown("# Title\n\n*a* **b** `c`\n\n| x | y |\n|---|---|\n| 1 | 2 |\n\n```py\ncode\n```")
+    html = render_markdown(
+        "# Title\n\n*a* **b** `c`\n\n| x | y |\n|---|---|\n| 1 | 2 |\n\n```py\ncode\n```"
+    )
 
-    for part in ("<h1>Title</h1>", "<em>a</em>", "<strong>b</strong>", "<td>1</td>", "<pre><code>code\n</code></pre>"):
+    for part in (
+        "<h1>Title</h1>",
+        "<em>a</em>",
+        "<strong>b</strong>",
+        "<td>1</td>",
+        "<pre><code>code\n</code></pre>",
+    ):
         assert part in html
 
 

@@ -10,8 +10,14 @@ OPEN = f"{_OPENED}print(open_browser(open_runtime(), 'http://127.0.0.1:1/?token=
 
 
 def said(program, home, **more):
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "FLIGHTLOG_HOME": str(home)} | more
-    return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "FLIGHTLOG_HOME": str(home),
+    } | more
+    return subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
 
 
 def test_root_path_is_made_once_and_private(tmp_path):

@@ -13,7 +13,8 @@ from flightlog.web.templates import (
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(0, "0"), (999, "999"), (1_234, "1.23 k"), (5_600_000, "5.6 M"), (7_000_000_000, "7 G")]
+    ("number", "said"),
+    [(0, "0"), (999, "999"), (1_234, "1.23 k"), (5_600_000, "5.6 M"), (7_000_000_000, "7 G")],
 )
 def test_counts_are_short_and_carry_their_unit(number, said):
     assert format_count(number) == said
@@ -35,7 +36,9 @@ def test_times_are_said_in_the_unit_that_fits(ms, said):
 
 
 def test_how_long_ago_is_said_in_words():
-    assert [format_age(at, 10**9) for at in (None, 10**9 - 5_000, 10**9 - 60_000, 10**9 - 7_200_000)] == [
+    assert [
+        format_age(at, 10**9) for at in (None, 10**9 - 5_000, 10**9 - 60_000, 10**9 - 7_200_000)
+    ] == [
         "?",
         "5 seconds ago",
         "1 minute ago",
@@ -44,7 +47,11 @@ def test_how_long_ago_is_said_in_words():
 
 
 def test_bytes_and_models_are_short():
-    assert [format_bytes(count) for count in (12, 3_400, 5_000_000)] == ["12 bytes", "3.4 kB", "5 MB"]
+    assert [format_bytes(count) for count in (12, 3_400, 5_000_000)] == [
+        "12 bytes",
+        "3.4 kB",
+        "5 MB",
+    ]
     assert short_model("claude-haiku-4-5-20251001") == "haiku-4-5"
 
 

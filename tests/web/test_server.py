@@ -9,9 +9,9 @@ import time
 import pytest
 
 from flightlog.archive.archive import Archive
-from pages import WEB_ROOT, running
-from recordings import CASES, ROOT, config_dir
-from waiting import until
+from support.pages import WEB_ROOT, running
+from support.recordings import CASES, ROOT, config_dir
+from support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,9 @@ def test_every_recording_has_a_page_with_each_of_its_steps(pages):
 
         assert "Traceback" not in html
         assert f'data-session="{session}"' in html
-        assert len(re.findall(r'<article class="row', html)) == int(re.search(r'data-total="(\d+)"', html)[1])
+        assert len(re.findall(r'<article class="row', html)) == int(
+            re.search(r'data-total="(\d+)"', html)[1]
+        )
 
 
 def test_a_step_has_an_address_and_a_plain_text(pages):
@@ -89,7 +91,10 @@ def test_a_session_is_shared_as_a_file_to_keep(pages):
 
     answer = served.ask(f"/sessions/{session}/share")
 
-    assert answer.headers["Content-Disposition"] == f'attachment; filename="session-{session[:8]}.html"'
+    assert (
+        answer.headers["Content-Disposition"]
+        == f'attachment; filename="session-{session[:8]}.html"'
+    )
     assert "0 secrets and " in answer.text
     assert "/home/dev" not in answer.text
 
@@ -131,11 +136,20 @@ def test_usage_says_each_figure_and_each_reason(pages):
 
     html = served.ask("/usage").text
 
-    for said in ("By day", "By model", "By project", "By 5-hour block", "compaction call", "agrees to the token"):
+    for said in (
+        "By day",
+        "By model",
+        "By project",
+        "By 5-hour block",
+        "compaction call",
+        "agrees to the token",
+    ):
         assert said in html
 
 
-@pytest.mark.parametrize("path", ["/sessions/nobody", "/sessions/nobody/text", "/sessions/nobody/rows/0"])
+@pytest.mark.parametrize(
+    "path", ["/sessions/nobody", "/sessions/nobody/text", "/sessions/nobody/rows/0"]
+)
 def test_what_is_not_there_says_so_with_the_next_step(pages, path):
     answer = pages[0].ask(path)
 
@@ -173,7 +187,11 @@ def test_what_runs_is_read_before_it_grows_and_what_rests_is_not(tmp_path, age_s
     with running(folder) as served:
         have = re.search(r'data-have="([^"]+)"', served.ask(f"/sessions/{session}").text)[1]
         connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=3 if told else 1)
-        connection.request("GET", f"{WEB_ROOT}/sessions/{session}/live?have={have}", headers={"Cookie": served.cookie})
+        connection.request(
+            "GET",
+            f"{WEB_ROOT}/sessions/{session}/live?have={have}",
+            headers={"Cookie": served.cookie},
+        )
         answer = connection.getresponse()
         answer.readline()  # how soon to come again
         answer.readline()

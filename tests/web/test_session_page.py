@@ -3,7 +3,7 @@
 from flightlog.model.session import Step, Turn
 from flightlog.views.session.timeline import RowKind, RowMark, build_rows
 from flightlog.web.session_page import GONE, SessionPage, searchable_text
-from recordings import CASES, archive
+from support.recordings import CASES, archive
 
 
 def held_of(found, name=None):
@@ -31,7 +31,9 @@ def test_shown_rows_say_what_the_whole_session_says(tmp_path):
             for subagent in (None, *session.subagents):
                 told = every(held, subagent.id if subagent else "")
 
-                assert [shown(row) for row in told] == [shown(row) for row in build_rows(session, subagent)], case
+                assert [shown(row) for row in told] == [
+                    shown(row) for row in build_rows(session, subagent)
+                ], case
 
 
 def test_some_rows_are_read_like_all_of_them(tmp_path):
@@ -47,7 +49,12 @@ def test_long_texts_stay_in_the_recording(tmp_path):
     found = archive(tmp_path, "2.1.325/odd-outputs")
     held = held_of(found)
 
-    longest = max(len(call.output) for row in every(held) if isinstance(row.item, Step) for call in row.item.tool_calls)
+    longest = max(
+        len(call.output)
+        for row in every(held)
+        if isinstance(row.item, Step)
+        for call in row.item.tool_calls
+    )
 
     assert longest > 1_500
     assert held.size < 1_500
@@ -61,7 +68,11 @@ def test_a_recording_that_vanished_is_said_to_be_gone(tmp_path):
 
     told = every(held)
 
-    steps = [row for row, mark in zip(told, held.thread_of().row_kinds, strict=True) if mark == RowMark.STEP]
+    steps = [
+        row
+        for row, mark in zip(told, held.thread_of().row_kinds, strict=True)
+        if mark == RowMark.STEP
+    ]
     assert {(row.kind, row.item) for row in steps} == {(RowKind.NOTE, GONE)}
 
 
@@ -76,7 +87,9 @@ def test_every_place_leads_to_a_row(tmp_path):
 def test_the_words_of_a_record_are_those_a_page_shows(tmp_path):
     found = archive(tmp_path, "2.1.325/multi-turn-tools")
 
-    said = "\n".join(searchable_text(entry) for entry in found.find_entries(found.latest_session(), "greet"))
+    said = "\n".join(
+        searchable_text(entry) for entry in found.find_entries(found.latest_session(), "greet")
+    )
 
     assert "def greet(name)" in said
     assert "Write a greeting module" in said

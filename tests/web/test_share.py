@@ -4,8 +4,6 @@ from datetime import UTC
 
 import pytest
 
-import hostile
-from browser import Browser
 from flightlog.app.runtime import open_runtime
 from flightlog.archive.archive import Archive
 from flightlog.archive.sharing import redact_session
@@ -13,7 +11,9 @@ from flightlog.model.text import describe_redaction
 from flightlog.privacy.redactor import Redactor
 from flightlog.web.share import render_share_page
 from flightlog.web.templates import make_environment
-from recordings import CASES, archive
+from support import hostile
+from support.browser import Browser
+from support.recordings import CASES, archive
 
 SECRET = "ghp_" + "x9K2mQ7vB4nL8sR3tW6yZ1aC5dF0gH2jK4pN"
 
@@ -26,14 +26,18 @@ def browser():
 
 
 def shared(archive, session):
-    document, cleaner = redact_session(open_runtime(), archive, archive.read_session(session), Redactor(b"k" * 32))
+    document, cleaner = redact_session(
+        open_runtime(), archive, archive.read_session(session), Redactor(b"k" * 32)
+    )
     return render_share_page(document, cleaner, make_environment(UTC, lambda: 0))
 
 
 def test_secrets_are_taken_out_and_counted_on_top(tmp_path):
     found = archive(tmp_path, "2.1.325/multi-turn-tools")
     file = next(tmp_path.glob("projects/*/*.jsonl"))
-    file.write_bytes(file.read_bytes().replace(b"Write a greeting", f"Use {SECRET} to greet".encode()))
+    file.write_bytes(
+        file.read_bytes().replace(b"Write a greeting", f"Use {SECRET} to greet".encode())
+    )
 
     told = shared(found, found.latest_session())
 
@@ -84,5 +88,10 @@ def test_a_hostile_session_is_inert_in_a_shared_page(browser, tmp_path):
     page.js("new Promise(done => setTimeout(done, 300))")
 
     assert (page.dialogs, page.outside()) == ([], [])
-    assert page.js("document.querySelectorAll('script, style, img, iframe, object, link, base').length") == 2
+    assert (
+        page.js(
+            "document.querySelectorAll('script, style, img, iframe, object, link, base').length"
+        )
+        == 2
+    )
     assert [said for said in page.complaints if "Security" in said] == []

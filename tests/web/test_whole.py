@@ -6,10 +6,10 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 import pytest
 
-from pages import WEB_ROOT, running
-from real_agent import make_bench
-from recordings import ROOT
-from traced import build
+from support.pages import WEB_ROOT, running
+from support.real_agent import make_bench
+from support.recordings import ROOT
+from support.traced import build
 
 CASES = ("2.1.325/subagent-foreground", "2.1.325/compaction-manual", "2.1.325/odd-outputs")
 PAGES_MAX = 1500
@@ -35,7 +35,9 @@ class Links(HTMLParser):
 def project(tmp_path_factory):
     made = build(make_bench(tmp_path_factory.mktemp("whole") / "machine"))
     for case in CASES:
-        shutil.copytree(ROOT / case / "transcripts", made.config / "projects" / case.replace("/", "-"))
+        shutil.copytree(
+            ROOT / case / "transcripts", made.config / "projects" / case.replace("/", "-")
+        )
     return made
 
 
@@ -46,7 +48,9 @@ def served(project, monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(project.config))
     with running(project.config) as pages:
-        pages.ask("/search?q=totals")  # the list is looked at in the background; the search waits for it
+        pages.ask(
+            "/search?q=totals"
+        )  # the list is looked at in the background; the search waits for it
         yield pages
 
 
@@ -65,13 +69,21 @@ def crawl(served, *starts):
             answer = served.ask(path)
             if answer.status == 303:  # it leads on: what it leads to must be there
                 texts[path] = Links("")
-                waiting.append((urljoin(path, answer.headers["Location"].removeprefix(WEB_ROOT)), on))
+                waiting.append(
+                    (urljoin(path, answer.headers["Location"].removeprefix(WEB_ROOT)), on)
+                )
                 continue
             if answer.status not in {200, 204}:
                 broken.append((address, on, answer.status))
-            texts[path] = Links(answer.text if "html" in (answer.headers["Content-Type"] or "") else "")
+            texts[path] = Links(
+                answer.text if "html" in (answer.headers["Content-Type"] or "") else ""
+            )
             found = (urljoin(path, each) for each in texts[path].to)
-            waiting += [(each, path) for each in sorted(found) if not urlsplit(each).netloc and each.startswith("/")]
+            waiting += [
+                (each, path)
+                for each in sorted(found)
+                if not urlsplit(each).netloc and each.startswith("/")
+            ]
         if fragment and path in texts and fragment not in texts[path].ids:
             broken.append((address, on, "no such place on the page"))
     return seen, broken
@@ -81,7 +93,16 @@ def test_no_link_on_any_page_leads_nowhere(served, project):
     seen, broken = crawl(served, "/", "/search?q=tax", f"/trace?address={project.commit}")
 
     assert broken == []
-    for family in ("/live", "/usage", "/loops", "/retro", "/dataset", "/privacy", "/doctor", "/search"):
+    for family in (
+        "/live",
+        "/usage",
+        "/loops",
+        "/retro",
+        "/dataset",
+        "/privacy",
+        "/doctor",
+        "/search",
+    ):
         assert family in seen
     assert any(path.startswith("/loops/session-001") for path in seen)
     assert sum(path.startswith("/trace?address=") for path in seen) > 20
@@ -112,11 +133,16 @@ def test_the_trace_page_shows_every_kind_and_what_is_broken_is_said(served, proj
     assert served.ask("/trace?address=nothing-like-it").status == 404
     assert served.ask("/trace?address=%3Cb%3E").status in {400, 404}
     assert "Enter an address" in served.ask("/trace").text
-    assert f"/trace?address=session:{project.session}" in served.ask(f"/sessions/{project.session}").text
+    assert (
+        f"/trace?address=session:{project.session}"
+        in served.ask(f"/sessions/{project.session}").text
+    )
 
 
 def test_dataset_privacy_and_doctor_have_pages(served, project):
-    dataset, privacy, doctor = (served.ask(path).text for path in ("/dataset", "/privacy", "/doctor?whole"))
+    dataset, privacy, doctor = (
+        served.ask(path).text for path in ("/dataset", "/privacy", "/doctor?whole")
+    )
 
     assert "<dt>Sessions</dt><dd><b>1</b>" in dataset
     assert "tracked/*.jsonl" in privacy
@@ -130,7 +156,10 @@ def test_rooms_that_are_empty_say_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("FLIGHTLOG_HOME", str(tmp_path / "home"))
 
     with running(tmp_path / "config") as pages:
-        said = {path: pages.ask(path) for path in ("/dataset", "/privacy", "/doctor?whole", "/search", "/trace")}
+        said = {
+            path: pages.ask(path)
+            for path in ("/dataset", "/privacy", "/doctor?whole", "/search", "/trace")
+        }
 
     assert {path: answer.status for path, answer in said.items()} == dict.fromkeys(said, 200)
     assert "flightlog dataset session sync-to-jsonl" in said["/dataset"].text

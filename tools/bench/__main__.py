@@ -18,7 +18,19 @@ from tools.bench.table import Table
 
 ROOT = Path(".bench").absolute()
 TOGETHER = ("usage", "again", "small", "index", "search", "web")
-APART = ("watching", "hook", "statusline", "privacy", "atif", "proxy", "trees", "dataset", "loop", "resample", "retro")
+APART = (
+    "watching",
+    "hook",
+    "statusline",
+    "privacy",
+    "atif",
+    "proxy",
+    "trees",
+    "dataset",
+    "loop",
+    "resample",
+    "retro",
+)
 NAMES = (*TOGETHER, *APART)
 
 
@@ -34,13 +46,22 @@ def main() -> int:
     names = options.names or NAMES
     if "web" in names:
         _web(table, found["agentsview"].program, options.sessions)
-    large = _ground(options.size, found, program) if set(names) & {"usage", "again", "index", "search"} else None
+    large = (
+        _ground(options.size, found, program)
+        if set(names) & {"usage", "again", "index", "search"}
+        else None
+    )
     if large is not None:
         _reports(names, large, table, options.rounds)
     if "small" in names:
         usage_bench.cold(_ground(100, found, program), table, options.rounds)
     for name in APART:
-        if name in names and subprocess.run([sys.executable, "-m", f"tools.bench.{name}"], check=False).returncode:
+        if (
+            name in names
+            and subprocess.run(
+                [sys.executable, "-m", f"tools.bench.{name}"], check=False
+            ).returncode
+        ):
             table.failed.append(f"{name}: see above")
     print(f"\n{len(table.failed)} bars missed" + "".join(f"\n  {name}" for name in table.failed))
     return 1 if table.failed else 0
@@ -57,7 +78,9 @@ def _reports(names: Sequence[str], large: usage_bench.Ground, table: Table, roun
         index_bench.search(large, table)
 
 
-def _ground(megabytes: int, found: dict[str, "usage_bench.Peer"], program: Path) -> usage_bench.Ground:
+def _ground(
+    megabytes: int, found: dict[str, "usage_bench.Peer"], program: Path
+) -> usage_bench.Ground:
     """Make the corpus once; measure on a copy, because growth changes it."""
     original = ROOT / f"corpus-{megabytes}-{VERSION}"
     if not (original / "manifest.json").exists():
@@ -80,7 +103,12 @@ def _web(table: Table, program: Path | None, sessions: int) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tools.bench", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="what to measure; all of it if nothing is named")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        choices=[*NAMES, []],
+        help="what to measure; all of it if nothing is named",
+    )
     parser.add_argument("--size", type=int, default=1000, help="megabytes of transcripts")
     parser.add_argument("--sessions", type=int, default=10_000, help="sessions behind the pages")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each contender")

@@ -31,17 +31,37 @@ def transcript(steps: int) -> bytes:
     records: list[dict[str, object]] = []
     for number in range(steps):
         if number % 10 == 0:
-            records.append(_record(len(records), "user", {"role": "user", "content": f"Now do part {number}."}))
-        call = {"type": "tool_use", "id": f"toolu_{number}", "name": "Bash", "input": {"command": f"make part{number}"}}
+            records.append(
+                _record(len(records), "user", {"role": "user", "content": f"Now do part {number}."})
+            )
+        call = {
+            "type": "tool_use",
+            "id": f"toolu_{number}",
+            "name": "Bash",
+            "input": {"command": f"make part{number}"},
+        }
         blocks = [
             {"type": "thinking", "thinking": "It should build."},
             {"type": "text", "text": f"Step {number}."},
             call,
         ]
-        usage = {"input_tokens": 12, "output_tokens": 90, "cache_read_input_tokens": 40_000 + number}
-        message = {"id": f"msg_{number}", "model": "claude-opus-5-5", "role": "assistant", "usage": usage}
+        usage = {
+            "input_tokens": 12,
+            "output_tokens": 90,
+            "cache_read_input_tokens": 40_000 + number,
+        }
+        message = {
+            "id": f"msg_{number}",
+            "model": "claude-opus-5-5",
+            "role": "assistant",
+            "usage": usage,
+        }
         records.append(_record(len(records), "assistant", {**message, "content": blocks}))
-        result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": f"{number}\n{_OUTPUT}"}
+        result = {
+            "type": "tool_result",
+            "tool_use_id": f"toolu_{number}",
+            "content": f"{number}\n{_OUTPUT}",
+        }
         records.append(_record(len(records), "user", {"role": "user", "content": [result]}))
     return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
@@ -49,8 +69,17 @@ def transcript(steps: int) -> bytes:
 def _record(number: int, kind: str, message: dict[str, object]) -> dict[str, object]:
     seconds = number // 2
     stamp = f"2026-11-02T{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{number % 2 * 500:03}Z"
-    where = {"cwd": "/home/ada/shop", "version": "2.1.325", "gitBranch": "main", "isSidechain": False}
-    chain = {"uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number else None, "sessionId": SESSION}
+    where = {
+        "cwd": "/home/ada/shop",
+        "version": "2.1.325",
+        "gitBranch": "main",
+        "isSidechain": False,
+    }
+    chain = {
+        "uuid": f"u{number}",
+        "parentUuid": f"u{number - 1}" if number else None,
+        "sessionId": SESSION,
+    }
     return {"type": kind, "timestamp": stamp, "message": message, **where, **chain}
 
 
@@ -74,19 +103,33 @@ def main() -> int:
         session = Archive([folder]).read_session(SESSION)
         files = dict(build_trajectory(session).iter_files())
         document = json.loads(files[MAIN])
-        table.title(f"a session of {len(session.steps):,} steps, {path.stat().st_size / 1e6:.0f} MB")
+        table.title(
+            f"a session of {len(session.steps):,} steps, {path.stat().st_size / 1e6:.0f} MB"
+        )
         table.truth("every response is a step", _agent_steps(document) == STEPS)
         table.truth("nothing is wrong with it", not lint_trajectory(files[MAIN], lambda _: False))
-        table.note("floor: parse and write the transcript, s", f"{seconds(lambda: _floor(path)):.2f}")
-        table.most("session to trajectory files, s", seconds(lambda: list(build_trajectory(session).iter_files())), 1)
+        table.note(
+            "floor: parse and write the transcript, s", f"{seconds(lambda: _floor(path)):.2f}"
+        )
+        table.most(
+            "session to trajectory files, s",
+            seconds(lambda: list(build_trajectory(session).iter_files())),
+            1,
+        )
         table.most("transcript to trajectory files, s", seconds(lambda: _whole(folder)), 1)
-        table.note("lint, s", f"{seconds(lambda: lint_trajectory(files[MAIN], lambda _: False)):.2f}")
+        table.note(
+            "lint, s", f"{seconds(lambda: lint_trajectory(files[MAIN], lambda _: False)):.2f}"
+        )
     return 1 if table.failed else 0
 
 
 def _whole(folder: str) -> None:
     archive = Archive([folder])
-    list(build_trajectory(archive.read_session(SESSION), known=archive.thread_contexts(SESSION)).iter_files())
+    list(
+        build_trajectory(
+            archive.read_session(SESSION), known=archive.thread_contexts(SESSION)
+        ).iter_files()
+    )
 
 
 def _floor(path: Path) -> None:

@@ -31,7 +31,9 @@ def generate(root: Path, size: int, seed: int = 1) -> dict[str, object]:
     earlier: list[str] = []
     while written < size:
         session = _uuid(draw)
-        budget = min(int(draw.lognormvariate(13.2, 1.1)) + 20_000, FILE_BYTES_MAX, max(size // 4, 30_000))
+        budget = min(
+            int(draw.lognormvariate(13.2, 1.1)) + 20_000, FILE_BYTES_MAX, max(size // 4, 30_000)
+        )
         maker = Session(words, draw, session, BEGIN_MS + SPREAD_MS * written // size)
         file = root / "projects" / maker.cwd.replace("/", "-") / f"{session}.jsonl"
         lines = list(_thread(maker, budget))
@@ -39,7 +41,9 @@ def generate(root: Path, size: int, seed: int = 1) -> dict[str, object]:
         own = list(maker.truths)
         written += _subagents(file, maker, own)
         ending = [maker.totals(own)] if draw.random() < 0.7 else []
-        written += _write(file, replay + lines + ending, torn=maker.torn() if draw.random() < 0.04 else "")
+        written += _write(
+            file, replay + lines + ending, torn=maker.torn() if draw.random() < 0.04 else ""
+        )
         truths += own
         earlier = lines[:40] if draw.random() < 0.5 else earlier
     return _save(root, seed, truths)
@@ -54,7 +58,9 @@ def grow(root: Path, size: int, seed: int) -> dict[str, object]:
     chosen = draw.sample(files, min(len(files), draw.randint(8, 10)))
     truths: list[Truth] = []
     for file in chosen:
-        maker = Session(words, draw, file.stem, BEGIN_MS + SPREAD_MS + int(draw.random() * 86_400_000))
+        maker = Session(
+            words, draw, file.stem, BEGIN_MS + SPREAD_MS + int(draw.random() * 86_400_000)
+        )
         _write(file, list(_thread(maker, size // len(chosen))), torn="")
         truths += maker.truths
     return _save(root, seed, truths, manifest)
@@ -121,7 +127,9 @@ def _ends_whole(file: Path) -> bool:
         return data.read(1) == b"\n"
 
 
-def _save(root: Path, seed: int, truths: list[Truth], before: dict[str, object] | None = None) -> dict[str, object]:
+def _save(
+    root: Path, seed: int, truths: list[Truth], before: dict[str, object] | None = None
+) -> dict[str, object]:
     manifest = _added(before or manifest_of([]), manifest_of(truths)) | {"seed": seed}
     (root / "manifest.json").write_text(json.dumps(manifest))
     return manifest

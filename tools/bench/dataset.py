@@ -82,25 +82,46 @@ class Ground:
         with path.open("a") as file:
             for number in range(first, first + count):
                 at_s = end_s - (first + count - 1 - number) * TURN_S - 95
-                file.writelines(json.dumps(record) + "\n" for record in self._turn(session, number, at_s))
+                file.writelines(
+                    json.dumps(record) + "\n" for record in self._turn(session, number, at_s)
+                )
         os.utime(path, (end_s, end_s))
 
     def _turn(self, session: int, number: int, at: int) -> Iterator[dict[str, Any]]:
         name = f"{session:x}-{number}"
-        yield self._record("user", name, 0, at, {"role": "user", "content": self.words.cut(self.draw, 110)})
+        yield self._record(
+            "user", name, 0, at, {"role": "user", "content": self.words.cut(self.draw, 110)}
+        )
         for place in range(1, self.draw.choice((2, 3, 4))):
             tool = self.draw.choice(("Read", "Edit", "Bash"))
             path = f"{self.top}/src/module_{self.draw.randrange(400)}.py"
             given = {"command": "make test"} if tool == "Bash" else {"file_path": path}
-            call = {"type": "tool_use", "id": f"toolu_{name}_{place:016}", "name": tool, "input": given}
+            call = {
+                "type": "tool_use",
+                "id": f"toolu_{name}_{place:016}",
+                "name": tool,
+                "input": given,
+            }
             yield self._reply(name, place * 2 - 1, at + place * 20, [call])
-            result = {"type": "tool_result", "tool_use_id": call["id"], "content": self.words.cut(self.draw, 900)}
-            yield self._record("user", name, place * 2, at + place * 20 + 5, {"role": "user", "content": [result]})
+            result = {
+                "type": "tool_result",
+                "tool_use_id": call["id"],
+                "content": self.words.cut(self.draw, 900),
+            }
+            yield self._record(
+                "user", name, place * 2, at + place * 20 + 5, {"role": "user", "content": [result]}
+            )
         text = {"type": "text", "text": self.words.cut(self.draw, 300)}
         yield self._reply(name, 99, at + 90, [text])
 
-    def _reply(self, name: str, place: int, at: int, content: list[dict[str, Any]]) -> dict[str, Any]:
-        usage = {"input_tokens": 12, "output_tokens": self.draw.randrange(400), "cache_read_input_tokens": 20_000}
+    def _reply(
+        self, name: str, place: int, at: int, content: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        usage = {
+            "input_tokens": 12,
+            "output_tokens": self.draw.randrange(400),
+            "cache_read_input_tokens": 20_000,
+        }
         body = {
             "id": f"msg_01{name:>6}{place:016}".replace(" ", "0"),
             "model": "claude-sonnet-4-5",
@@ -109,7 +130,9 @@ class Ground:
         }
         return self._record("assistant", name, place, at, {**body, "content": content})
 
-    def _record(self, kind: str, name: str, place: int, at: int, message: dict[str, Any]) -> dict[str, Any]:
+    def _record(
+        self, kind: str, name: str, place: int, at: int, message: dict[str, Any]
+    ) -> dict[str, Any]:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(at))
         parent = _uuid(name, place - 1) if place else None
         return {"type": kind, "uuid": _uuid(name, place), "parentUuid": parent, "timestamp": stamp,
@@ -170,10 +193,14 @@ def _compact(ground: Ground, table: Table) -> None:
         for path in place.tracked_dir.glob("*.jsonl"):
             path.write_bytes(b"")
         parts = [lines[start::100] for start in range(100)]
-        bodies = [b"".join(b" " * (1 + number) + line + b"\n" for line in part) for part in parts if part]
+        bodies = [
+            b"".join(b" " * (1 + number) + line + b"\n" for line in part) for part in parts if part
+        ]
         write_bodies(place, [name_shard("all", body, "2026-11-02") for body in bodies], records)
         took.append(ground.flightlog("dataset", "tracked", "compact")[0] / 1000)
-    table.truth("the same rows as before", read_dataset(place.tracked_dir).count_rows() == book.count_rows())
+    table.truth(
+        "the same rows as before", read_dataset(place.tracked_dir).count_rows() == book.count_rows()
+    )
     table.most("full compact of them from shards, s", statistics.median(took), COMPACT_S)
 
 
@@ -181,7 +208,9 @@ def _commit(ground: Ground, table: Table, rounds: int) -> None:
     """The hook after a commit, against a commit without it, in turns."""
     ground.flightlog("dataset", "install-hooks")
     hook = ground.top / ".git" / "hooks" / "post-commit"
-    body = hook.read_bytes().replace(b"nohup ", b": nohup ")  # what git waits for, without what it does not
+    body = hook.read_bytes().replace(
+        b"nohup ", b": nohup "
+    )  # what git waits for, without what it does not
     hook.write_bytes(body)
     plain, hooked = [], []
     for number in range(rounds):

@@ -40,7 +40,10 @@ def main() -> int:
         home = Path(folder)
         alone_floor, alone = alternating(home, options.events // 4)
         cpu_floor, cpu = cpu_ms(home, FLOOR, 40), cpu_ms(home, HOOK, 40)
-        crowd_floor, crowd = crowded(home, FLOOR, options.agents, each), crowded(home, HOOK, options.agents, each)
+        crowd_floor, crowd = (
+            crowded(home, FLOOR, options.agents, each),
+            crowded(home, HOOK, options.agents, each),
+        )
         kept, expected = recorded(home), len(alone) + 40 + len(crowd)
     row("bare python, alone", alone_floor)
     row("hook, alone", alone)
@@ -48,7 +51,9 @@ def main() -> int:
     row(f"hook, {options.agents} agents at once", crowd)
     print(f"CPU of one event: bare python {cpu_floor:.1f} ms, hook {cpu:.1f} ms")
     ratios = at(alone, 50) / at(alone_floor, 50), at(crowd, 50) / at(crowd_floor, 50)
-    print(f"hook over floor: alone {ratios[0]:.2f} x, at once {ratios[1]:.2f} x; {kept} of {expected} events on record")
+    print(
+        f"hook over floor: alone {ratios[0]:.2f} x, at once {ratios[1]:.2f} x; {kept} of {expected} events on record"
+    )
     print(
         f"budgets: alone p50 <= {ALONE_P50_MS:g} ms, at once p99 <= {CROWD_P99_MS:g} ms; load {os.getloadavg()[0]:.1f}"
     )
@@ -89,10 +94,14 @@ def row(name: str, times: Sequence[float]) -> None:
 
 def timed(home: Path, run: str, session: str) -> float:
     """Run one event and return milliseconds; anything but silence and exit 0 is a failure."""
-    payload = json.dumps({"session_id": session, "hook_event_name": "PostToolUse", "pad": "x" * 3000}).encode()
+    payload = json.dumps(
+        {"session_id": session, "hook_event_name": "PostToolUse", "pad": "x" * 3000}
+    ).encode()
     given = {"PATH": os.environ["PATH"], "FLIGHTLOG_HOME": str(home)}
     started = time.perf_counter()
-    done = subprocess.run(["sh", "-c", run], input=payload, env=given, capture_output=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", run], input=payload, env=given, capture_output=True, check=False
+    )
     took = (time.perf_counter() - started) * 1000
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     return took

@@ -17,17 +17,31 @@ from flightlog.archive.search import SearchIndex, parse_query
 from flightlog.model.session import SessionFile
 from flightlog.store.recordings.sessions import seal_session
 
-_WORDS = ("error", "the file", "import", "test function", "config", "return value", "server request")
+_WORDS = (
+    "error",
+    "the file",
+    "import",
+    "test function",
+    "config",
+    "return value",
+    "server request",
+)
 
 
 def first(ground: Ground, table: Table, *, peer: bool) -> None:
     """Index every line and word, once; then again with nothing to do."""
     env = plain_env(
-        CLAUDE_CONFIG_DIR=str(ground.corpus), FLIGHTLOG_HOME=str(ground.index), HOME=str(ground.work / "ours")
+        CLAUDE_CONFIG_DIR=str(ground.corpus),
+        FLIGHTLOG_HOME=str(ground.index),
+        HOME=str(ground.work / "ours"),
     )
     command = [str(ground.program), "session", "search", "error", "--json"]
     found = race(
-        [Contender("flightlog search, first", command, env, clear(ground.index)), *_agentsview(ground, on=peer)], 1
+        [
+            Contender("flightlog search, first", command, env, clear(ground.index)),
+            *_agentsview(ground, on=peer),
+        ],
+        1,
     )
     table.results("first full index", found)
     ours = found["flightlog search, first"]
@@ -36,7 +50,10 @@ def first(ground: Ground, table: Table, *, peer: bool) -> None:
     table.most("  peak memory, MB", ours.rss_mb, 250)
     if "agentsview sync" in found:
         _compare(ground, table, ours, found["agentsview sync"], size)
-    table.results("search, unchanged, process start included", race([Contender("flightlog search", command, env)], 5))
+    table.results(
+        "search, unchanged, process start included",
+        race([Contender("flightlog search", command, env)], 5),
+    )
 
 
 def search(ground: Ground, table: Table) -> None:
@@ -108,7 +125,9 @@ def _compare(ground: Ground, table: Table, ours: Result, theirs: Result, size: i
     table.note("  agentsview's database, MB", sum(map(_bytes, databases)) // 1_000_000)
     table.ratio("  against agentsview sync", theirs.wall_s / ours.wall_s, 5)
     table.ratio("  CPU, against agentsview sync", theirs.cpu_s / ours.cpu_s, 0)
-    table.most("  size against agentsview's database", size / max(sum(map(_bytes, databases)), 1), 0.4)
+    table.most(
+        "  size against agentsview's database", size / max(sum(map(_bytes, databases)), 1), 0.4
+    )
 
 
 def _bytes(database: Path) -> int:

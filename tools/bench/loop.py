@@ -29,26 +29,44 @@ def main(count: int) -> int:
         top = Path(folder)
         directory, times = fill(top, count)
         first, last = times[0], times[-1]
-        environment = {"PATH": os.environ["PATH"], "HOME": folder, "FLIGHTLOG_HOME": f"{folder}/home"}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": folder,
+            "FLIGHTLOG_HOME": f"{folder}/home",
+        }
         ralph = Path(sys.executable).with_name("ralph-runtime")
-        status = min(timed(top, environment, [ralph, "status", "--session", "session-001"]) for _ in range(5))
+        status = min(
+            timed(top, environment, [ralph, "status", "--session", "session-001"]) for _ in range(5)
+        )
         report = timed(top, environment, [ralph, "generate-report", "--session", "session-001"])
         size = (directory / "journal.jsonl").stat().st_size / 1e6
     rows = (
-        (f"append, last {BLOCK} of {count:,} against the first", last / first, APPEND_RATIO_MAX, "x"),
+        (
+            f"append, last {BLOCK} of {count:,} against the first",
+            last / first,
+            APPEND_RATIO_MAX,
+            "x",
+        ),
         (f"status with {count:,} events", status, STATUS_S_MAX, "s"),
         (f"report with {count:,} events ({size:.0f} MB)", report, REPORT_S_MAX, "s"),
     )
     for name, value, bar, unit in rows:
-        print(f"{name}\t{value:.3f} {unit}\t(bar {bar} {unit})\t{'met' if value <= bar else 'MISSED'}")
-    print(f"first {BLOCK}: {first / BLOCK * 1e6:.0f} us an event, last: {last / BLOCK * 1e6:.0f} us")
+        print(
+            f"{name}\t{value:.3f} {unit}\t(bar {bar} {unit})\t{'met' if value <= bar else 'MISSED'}"
+        )
+    print(
+        f"first {BLOCK}: {first / BLOCK * 1e6:.0f} us an event, last: {last / BLOCK * 1e6:.0f} us"
+    )
     return int(any(value > bar for _, value, bar, _ in rows))
 
 
 def fill(top: Path, count: int) -> tuple[Path, list[float]]:
     """Write a session of `count` events: one open-ended task, round after round; return the seconds per block."""
     run = {"agent": "scripted", "prompt": "Go on.", "repeat": True}
-    plan = {"plan": "long", "tasks": [{"task_id": "001", "name": "go on", "run": run, "verify": ["true"]}]}
+    plan = {
+        "plan": "long",
+        "tasks": [{"task_id": "001", "name": "go on", "run": run, "verify": ["true"]}],
+    }
     data = json.dumps(plan).encode()
     directory = top / "ralph-loop-sessions" / "session-001-long"
     prepare_root(directory.parent)
@@ -57,7 +75,9 @@ def fill(top: Path, count: int) -> tuple[Path, list[float]]:
     told = parse_plan(data)
     book = LoopStore(directory, redact_plan(told, redactor), open_runtime(), redactor)
     book.append(
-        events.LoopStarted("session-001", "long", "long", hash_plan(data), 1, told.config, told.budgets, marker="m")
+        events.LoopStarted(
+            "session-001", "long", "long", hash_plan(data), 1, told.config, told.budgets, marker="m"
+        )
     )
     times, blocks = [], []
     for number in range(count // 5):
@@ -68,7 +88,10 @@ def fill(top: Path, count: int) -> tuple[Path, list[float]]:
     book.write_output_files()
     book.close()
     step = BLOCK // 5
-    blocks = [statistics.median(times[at : at + step]) * step for at in range(0, len(times) - step + 1, step)]
+    blocks = [
+        statistics.median(times[at : at + step]) * step
+        for at in range(0, len(times) - step + 1, step)
+    ]
     return directory, blocks
 
 
@@ -76,10 +99,20 @@ def round_of(number: int) -> list[events.Event]:
     """One round: decided, begun, a call paid for, ended, gone on."""
     name, attempt = "001", number + 1
     return [
-        events.DecisionMade(name, "execute", 0.9, 0.9, "low risk", (("skip", 0.3),), {"execution": 0.0}),
+        events.DecisionMade(
+            name, "execute", 0.9, 0.9, "low risk", (("skip", 0.3),), {"execution": 0.0}
+        ),
         events.TaskStarted(name, attempt, "work", "k"),
         events.UsageRecorded(name, attempt, f"msg_{number}", "claude-opus-5-5", 1200, 0.01),
-        events.AttemptEnded(name, attempt, "success", 1.0, 0, made_progress=True, last_message=f"round {number} is done"),
+        events.AttemptEnded(
+            name,
+            attempt,
+            "success",
+            1.0,
+            0,
+            made_progress=True,
+            last_message=f"round {number} is done",
+        ),
         events.RecoveryStarted(name, attempt, "repeat", f"round {number}: not done yet"),
     ]
 
@@ -87,7 +120,13 @@ def round_of(number: int) -> list[events.Event]:
 def timed(cwd: Path, environment: dict[str, str], words: list[object]) -> float:
     """Seconds of a command, from start to end."""
     began = time.perf_counter()
-    subprocess.run([str(word) for word in words], cwd=cwd, env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [str(word) for word in words],
+        cwd=cwd,
+        env=environment,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     return time.perf_counter() - began
 
 

@@ -79,7 +79,9 @@ def run(command: Sequence[str], env: dict[str, str], *, watched: bool = True) ->
         peak = watch.stop() if watch else 0.0
         errors.seek(0)
         if process.returncode:
-            raise SystemExit(f"{command[0]} failed: {errors.read().decode(errors='replace')[-2000:]}")
+            raise SystemExit(
+                f"{command[0]} failed: {errors.read().decode(errors='replace')[-2000:]}"
+            )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Run(last - began, wall, cpu, peak, b"".join(parts).decode(errors="replace"))

@@ -25,7 +25,9 @@ class Peer(NamedTuple):
 
 def peers(folder: Path) -> dict[str, Peer]:
     """Install what is not there yet below `folder`."""
-    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine())
+    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(
+        platform.machine().lower(), platform.machine()
+    )
     place = f"{sys.platform}-{machine}"
     libc = "-musl" if "musl" in (sysconfig.get_config_var("HOST_GNU_TYPE") or "") else "-gnu"
     packages = {
@@ -44,7 +46,18 @@ def status_peer(folder: Path) -> Peer:
         home.mkdir(parents=True, exist_ok=True)
         if not shutil.which("npm"):
             return Peer("ccstatusline", None, "npm is not installed")
-        _quietly(["npm", "install", "--prefix", str(home), "--no-save", "--no-audit", "--no-fund", "ccstatusline"])
+        _quietly(
+            [
+                "npm",
+                "install",
+                "--prefix",
+                str(home),
+                "--no-save",
+                "--no-audit",
+                "--no-fund",
+                "ccstatusline",
+            ]
+        )
     if not program.exists():
         return Peer("ccstatusline", None, "ccstatusline cannot be had")
     told = json.loads((program.parents[1] / "package.json").read_text())
@@ -58,7 +71,18 @@ def _from_npm(name: str, package: str, folder: Path) -> Peer:
         home.mkdir(parents=True, exist_ok=True)
         if not shutil.which("npm"):
             return Peer(name, None, "npm is not installed")
-        _quietly(["npm", "install", "--prefix", str(home), "--no-save", "--no-audit", "--no-fund", package])
+        _quietly(
+            [
+                "npm",
+                "install",
+                "--prefix",
+                str(home),
+                "--no-save",
+                "--no-audit",
+                "--no-fund",
+                package,
+            ]
+        )
     if not program.exists():
         return Peer(name, None, f"{package} cannot be had")
     program.chmod(0o755)
@@ -71,14 +95,20 @@ def _from_pypi(name: str, folder: Path) -> Peer:
     if not program.exists():
         venv.create(home, with_pip=True)
         _quietly([str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", name])
-    native = [path for path in home.glob(f"lib/*/site-packages/{name}/bin/{name}") if os.access(path, os.X_OK)]
+    native = [
+        path
+        for path in home.glob(f"lib/*/site-packages/{name}/bin/{name}")
+        if os.access(path, os.X_OK)
+    ]
     if not native and not program.exists():
         return Peer(name, None, f"{name} cannot be had")
     return Peer(name, native[0] if native else program, _version(native[0] if native else program))
 
 
 def _version(program: Path) -> str:
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout.split()
+    told = subprocess.run(
+        [program, "--version"], capture_output=True, text=True, check=False
+    ).stdout.split()
     return next((word for word in told if word.lstrip("v")[:1].isdigit()), "?")
 
 

@@ -106,7 +106,9 @@ def main() -> None:
     print(f"privacy redact --jsonl FILE, read twice\t{rate_twice(recorded(16)):.0f} MB/s\t(bar 50)")
     for name, text in hostile.families(1_000_000):
         print(f"privacy redact, 1 MB of {name}\t{seconds(text):.2f} s\t(bar 1)")
-    print(f"privacy redact --jsonl\t{rate(lines):.0f} MB/s\t(bar 50; three rules alone in re2: {plain:.0f} MB/s)")
+    print(
+        f"privacy redact --jsonl\t{rate(lines):.0f} MB/s\t(bar 50; three rules alone in re2: {plain:.0f} MB/s)"
+    )
 
 
 def _record(chance: random.Random, text: str) -> dict[str, object]:
@@ -127,7 +129,13 @@ def _record(chance: random.Random, text: str) -> dict[str, object]:
         "version": "2.1.325",
         "timestamp": "2026-11-15T08:54:40.123Z",
     }
-    return {"uuid": ids[0], "parentUuid": ids[1], "sessionId": ids[2], **place, "message": {**message, "usage": usage}}
+    return {
+        "uuid": ids[0],
+        "parentUuid": ids[1],
+        "sessionId": ids[2],
+        **place,
+        "message": {**message, "usage": usage},
+    }
 
 
 def _text(chance: random.Random) -> str:

@@ -51,7 +51,9 @@ def main() -> int:
         upstream = context.Process(target=run_upstream, args=(theirs,))
         upstream.start()
         direct = ours.recv()
-        proxy = context.Process(target=run_proxy, args=(theirs, f"http://127.0.0.1:{direct}", folder))
+        proxy = context.Process(
+            target=run_proxy, args=(theirs, f"http://127.0.0.1:{direct}", folder)
+        )
         proxy.start()
         proxied, losses = ours.recv(), -1
         try:
@@ -72,9 +74,13 @@ def judged(found: dict[str, list[float]], losses: int, kept: int) -> int:
     table.title("Capture proxy")
     for name, times in found.items():
         ordered = sorted(times)
-        spread = f"p10 {ordered[len(ordered) // 10]:8.3f}   p90 {ordered[len(ordered) * 9 // 10]:8.3f}"
+        spread = (
+            f"p10 {ordered[len(ordered) // 10]:8.3f}   p90 {ordered[len(ordered) * 9 // 10]:8.3f}"
+        )
         table.note(name, f"p50 {statistics.median(times):8.3f}   {spread}   n {len(times)}")
-    direct, proxied = (statistics.median(found[f"{side}, ms to first byte"]) for side in ("direct", "proxied"))
+    direct, proxied = (
+        statistics.median(found[f"{side}, ms to first byte"]) for side in ("direct", "proxied")
+    )
     table.most("added to the first byte, ms", proxied - direct, FIRST_BYTE_MS)
     rates = [statistics.median(found[f"{side}, MB/s"]) for side in ("direct", "proxied")]
     table.ratio("stream rate, proxied over direct", rates[1] / rates[0], RATE)
@@ -84,15 +90,21 @@ def judged(found: dict[str, list[float]], losses: int, kept: int) -> int:
     return 1 if table.failed else 0
 
 
-async def measured(direct: int, proxied: int, options: argparse.Namespace) -> dict[str, list[float]]:
+async def measured(
+    direct: int, proxied: int, options: argparse.Namespace
+) -> dict[str, list[float]]:
     """Take turns."""
     sides = {"direct": (direct, ""), "proxied": (proxied, f"/{TOKEN}")}
     found: dict[str, list[float]] = {"bytes equal": []}
     messages = [{"role": "user", "content": "Begin. " + "context " * (options.kilobytes * 125)}]
     calls = {name: await Call.open(port, prefix) for name, (port, prefix) in sides.items()}
     for turn in range(options.turns):
-        messages.append({"role": "user" if turn % 2 else "assistant", "content": f"turn {turn} " + "said " * 60})
-        body = json.dumps({"model": "m", "messages": messages, "stream": True}, separators=(",", ":")).encode()
+        messages.append(
+            {"role": "user" if turn % 2 else "assistant", "content": f"turn {turn} " + "said " * 60}
+        )
+        body = json.dumps(
+            {"model": "m", "messages": messages, "stream": True}, separators=(",", ":")
+        ).encode()
         for name, call in calls.items():
             first, _, digest = await call.post("/v1/messages?beta=true", body)
             found.setdefault(f"{name}, ms to first byte", []).append(first)
@@ -102,7 +114,9 @@ async def measured(direct: int, proxied: int, options: argparse.Namespace) -> di
     async with aiohttp.ClientSession() as client:
         for _ in range(options.streams):
             for name, (port, prefix) in sides.items():
-                rate, digest = await streamed(client, f"http://127.0.0.1:{port}{prefix}/v1/messages?long", body)
+                rate, digest = await streamed(
+                    client, f"http://127.0.0.1:{port}{prefix}/v1/messages?long", body
+                )
                 found.setdefault(f"{name}, MB/s", []).append(rate)
                 found["bytes equal"].append(digest == whole)
             await asyncio.sleep(0.5)
@@ -123,7 +137,9 @@ async def streamed(client: aiohttp.ClientSession, url: str, body: bytes) -> tupl
 class Call:
     """A client with as little of its own as possible: one connection, bytes, chunks."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, prefix: str) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, prefix: str
+    ) -> None:
         """Take an open connection."""
         self._reader, self._writer, self._prefix = reader, writer, prefix
 
@@ -137,7 +153,8 @@ class Call:
         head = f"POST {self._prefix}{path} HTTP/1.1\r\nhost: x\r\nx-api-key: sk-bench-key\r\n"
         began = time.perf_counter()
         self._writer.write(
-            f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+            f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+            + body
         )
         await self._reader.readuntil(b"\r\n\r\n")
         digest, count = hashlib.sha256(), 0
@@ -174,13 +191,19 @@ async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError:
             return
-        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        length = next(
+            int(line[15:])
+            for line in head.lower().split(b"\r\n")
+            if line.startswith(b"content-length:")
+        )
         await reader.readexactly(length)
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nrequest-id: req_1\r\n")
         writer.write(b"transfer-encoding: chunked\r\n\r\n")
         is_long = b"?long" in head.partition(b"\r\n")[0]
         # One chunk for each event, as a model's API sends them.
-        framed = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (LONG if is_long else [SHORT]))
+        framed = b"".join(
+            b"%x\r\n%s\r\n" % (len(part), part) for part in (LONG if is_long else [SHORT])
+        )
         for _ in range(LONG_TIMES if is_long else 1):
             writer.write(framed)
             await writer.drain()
@@ -192,7 +215,9 @@ def run_proxy(pipe: Connection, upstream: str, folder: str) -> None:
     """Serve the proxy until told to stop."""
 
     async def serve() -> None:
-        exchanges = ExchangeStore(Path(folder), now=lambda: "2026-01-01T00:00:00Z", new_id=lambda: uuid.uuid4().hex)
+        exchanges = ExchangeStore(
+            Path(folder), now=lambda: "2026-01-01T00:00:00Z", new_id=lambda: uuid.uuid4().hex
+        )
         recorder = ExchangeRecorder(exchanges)
         async with serve_proxy(ProxySettings(upstream, TOKEN, lambda: "req_made"), recorder) as url:
             pipe.send(int(url.rsplit(":", 1)[1].partition("/")[0]))

@@ -36,9 +36,7 @@ from flightlog.lab.resample.state import BatchLimits
 from flightlog.lab.runner.run import start_run
 
 RATIO = 1.2
-COMMAND = (
-    "for n in $(seq 1 {}); do echo 'what a tool said, at some length, so that a request is as large as they are'; done"
-)
+COMMAND = "for n in $(seq 1 {}); do echo 'what a tool said, at some length, so that a request is as large as they are'; done"
 
 
 def script(kilobytes: int) -> dict[str, Any]:
@@ -87,13 +85,17 @@ def made(root: Path, kilobytes: int) -> Path:
     }
     environ = {"PATH": os.environ["PATH"], "HOME": str(root)}
     return start_run(
-        root / "runs" / "run", convert(given, RunConfig), service.prepare_run(open_runtime(environ), lambda *_: None)
+        root / "runs" / "run",
+        convert(given, RunConfig),
+        service.prepare_run(open_runtime(environ), lambda *_: None),
     ).path
 
 
 def sent_body(run: Path) -> bytes:
     """The request as it goes over the wire."""
-    return json.dumps(dump_request(service.open_run(open_runtime(), run.parent, run.name), 1, 0, 2)).encode()
+    return json.dumps(
+        dump_request(service.open_run(open_runtime(), run.parent, run.name), 1, 0, 2)
+    ).encode()
 
 
 def run_model(pipe: Connection) -> None:
@@ -104,7 +106,9 @@ def run_model(pipe: Connection) -> None:
         time.sleep(3600)
 
 
-def measured(run: Path, url: str, body: bytes, options: argparse.Namespace) -> dict[str, list[float]]:
+def measured(
+    run: Path, url: str, body: bytes, options: argparse.Namespace
+) -> dict[str, list[float]]:
     """Take turns."""
     found: dict[str, list[float]] = {"bare client, s": [], "resample, s": []}
     limits = BatchLimits(parallel=options.parallel)
@@ -115,7 +119,11 @@ def measured(run: Path, url: str, body: bytes, options: argparse.Namespace) -> d
         book = service.open_run(open_runtime(), run.parent, run.name)
         sweep = Sweep(requests=(2,), count=options.samples)
         told = resample_grid(
-            open_runtime(), book, sweep, SamplingOptions(limits, lambda *_: None, base_url=url), dry_run=False
+            open_runtime(),
+            book,
+            sweep,
+            SamplingOptions(limits, lambda *_: None, base_url=url),
+            dry_run=False,
         )
         ended = time.perf_counter()
         assert told["stop_reason"] == "completed", told
@@ -142,16 +150,22 @@ async def bare(url: str, body: bytes, count: int, parallel: int) -> None:
         await asyncio.gather(*(slot() for _ in range(parallel)))
 
 
-def judged(found: dict[str, list[float]], options: argparse.Namespace, files: int, answered: int) -> int:
+def judged(
+    found: dict[str, list[float]], options: argparse.Namespace, files: int, answered: int
+) -> int:
     """Print one table."""
     table = Table()
     table.title(f"{options.samples} samples, {options.parallel} at once")
     for name, times in found.items():
-        table.note(name, f"p50 {statistics.median(times):6.3f}   {min(times):6.3f} to {max(times):6.3f}")
+        table.note(
+            name, f"p50 {statistics.median(times):6.3f}   {min(times):6.3f} to {max(times):6.3f}"
+        )
     bare_s, ours_s = found.values()
     ratios = [ours / bare for bare, ours in zip(bare_s, ours_s, strict=True)]
     table.note("samples a second", f"{options.samples / statistics.median(ours_s):,.0f}")
-    table.note("resample over the bare client, by round", "  ".join(f"{ratio:.2f}" for ratio in ratios))
+    table.note(
+        "resample over the bare client, by round", "  ".join(f"{ratio:.2f}" for ratio in ratios)
+    )
     table.most("resample over the bare client, median", statistics.median(ratios), RATIO)
     expected = options.samples * (options.rounds + 1)
     table.truth("every sample has its file and its answer", files == answered == expected)

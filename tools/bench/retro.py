@@ -47,7 +47,10 @@ def main(megabytes: int) -> int:
         (f"pictures of {count:,} conversations opened ({size:.0f} MB)", opened, OPEN_S_MAX, "s"),
     )
     for name, value, bar, unit in rows:
-        print(f"{name}\t{value:.2f} {unit}\t(bar {bar} {unit})\t{'met' if value <= bar else 'MISSED'}", flush=True)
+        print(
+            f"{name}\t{value:.2f} {unit}\t(bar {bar} {unit})\t{'met' if value <= bar else 'MISSED'}",
+            flush=True,
+        )
     return int(any(value > bar for _, value, bar, _ in rows))
 
 
@@ -82,12 +85,16 @@ def conversation(draw: random.Random, pool: Words, talk: Talk, number: int) -> s
     asked = draw.randint(1, 5)
     nodes = ['"root": {"id": "root", "message": null, "parent": null, "children": ["user-0"]}']
     for turn in range(asked):
-        question = " ".join([*draw.sample(talk.subject, 4), *draw.choices(talk.spoken, k=draw.randint(6, 50))])
+        question = " ".join(
+            [*draw.sample(talk.subject, 4), *draw.choices(talk.spoken, k=draw.randint(6, 50))]
+        )
         answer = pool.cut(draw, 2 * CHAT_BYTES // 6 - draw.randrange(1500))
         above = f"assistant-{turn - 1}" if turn else "root"
         below = f"user-{turn + 1}" if turn + 1 < asked else ""
         nodes.append(_node("user", turn, (above, f"assistant-{turn}"), question, start + turn * 60))
-        nodes.append(_node("assistant", turn, (f"user-{turn}", below), answer, start + turn * 60 + 9))
+        nodes.append(
+            _node("assistant", turn, (f"user-{turn}", below), answer, start + turn * 60 + 9)
+        )
     return (
         f'{{"title": "{talk.subject[0]} {talk.subject[1]}", "create_time": {start}, "update_time": {start + 600}, '
         f'"mapping": {{{", ".join(nodes)}}}, "current_node": "assistant-{asked - 1}", "conversation_id": "{name}", '
@@ -111,7 +118,7 @@ def _node(role: str, turn: int, beside: tuple[str, str], text: str, at: float) -
 def seconds_to_open(artifact: Path, count: int) -> float:
     """Seconds from asking for the page until the list counts every conversation."""
     sys.path.append("tests")
-    from browser import Browser  # type: ignore[import-not-found]  # noqa: PLC0415 - the tests' own
+    from support.browser import Browser  # type: ignore[import-not-found]  # noqa: PLC0415 - the tests' own
 
     browser = Browser()
     try:

@@ -81,7 +81,10 @@ def race(table: Table, payload: bytes, env: dict[str, str], runs: int) -> None:
             times[name].append(took)
     table.title(f"one status line, {len(times['flightlog'])} runs")
     for name, each in times.items():
-        table.note(f"  {name}", f"median {at(each, 50):7.1f} ms   p95 {at(each, 95):7.1f} ms   n {len(each)}")
+        table.note(
+            f"  {name}",
+            f"median {at(each, 50):7.1f} ms   p95 {at(each, 95):7.1f} ms   n {len(each)}",
+        )
         table.note("", f"processor median {at(cpu[name], 50):4.0f} ms")
     ours = times["flightlog"]
     table.most("flightlog p95, ms", at(ours, 95), 50)
@@ -102,11 +105,16 @@ def crowd(table: Table, payload: bytes, env: dict[str, str], contenders: dict[st
         for _ in range(5):
             began = time.perf_counter()
             with ThreadPoolExecutor(CROWD) as pool:
-                list(pool.map(lambda _, word=contenders[name]: timed(word, payload, env), range(CROWD)))
+                list(
+                    pool.map(
+                        lambda _, word=contenders[name]: timed(word, payload, env), range(CROWD)
+                    )
+                )
             rounds.append((time.perf_counter() - began) * 1000)
         spans[name] = statistics.median(rounds)
     table.note(
-        f"  {CROWD} at once, all done", f"{spans['flightlog']:.0f} ms, bare python {spans['bare python']:.0f} ms"
+        f"  {CROWD} at once, all done",
+        f"{spans['flightlog']:.0f} ms, bare python {spans['bare python']:.0f} ms",
     )
     table.most(f"{CROWD} at once over bare python", spans["flightlog"] / spans["bare python"], 3)
 
@@ -174,10 +182,26 @@ def session(config: Path, number: int, at_ms: int) -> Path:
     name = f"{number:08}-1111-4111-8111-111111111111"
     path = config / "projects" / f"p{number % 50}" / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    stamp = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    head = {"uuid": f"u{number}", "timestamp": stamp, "sessionId": name, "cwd": "/srv/app", "version": "2.1.325"}
+    stamp = (
+        datetime.fromtimestamp(at_ms / 1000, tz=UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
+    head = {
+        "uuid": f"u{number}",
+        "timestamp": stamp,
+        "sessionId": name,
+        "cwd": "/srv/app",
+        "version": "2.1.325",
+    }
     use = {"input_tokens": 90_000, "output_tokens": 500}
-    body = {"id": f"m{number}", "model": "claude-opus-5-5", "role": "assistant", "content": [], "usage": use}
+    body = {
+        "id": f"m{number}",
+        "model": "claude-opus-5-5",
+        "role": "assistant",
+        "content": [],
+        "usage": use,
+    }
     records = [
         {**head, "type": "user", "message": {"role": "user", "content": "hello"}},
         {**head, "type": "assistant", "requestId": f"r{number}", "message": body},
@@ -190,7 +214,9 @@ def session(config: Path, number: int, at_ms: int) -> Path:
 def timed(command: str, payload: bytes, env: dict[str, str]) -> tuple[float, bytes]:
     """Run once and return milliseconds and what was printed."""
     began = time.perf_counter()
-    done = subprocess.run(["sh", "-c", command], input=payload, env=env, capture_output=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", command], input=payload, env=env, capture_output=True, check=False
+    )
     return (time.perf_counter() - began) * 1000, done.stdout
 
 

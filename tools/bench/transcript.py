@@ -29,7 +29,9 @@ class Truth(NamedTuple):
 class Session:
     """Writes the records of one thread, turn after turn."""
 
-    def __init__(self, words: Words, draw: random.Random, session: str, start_ms: int, subagent: str = "") -> None:
+    def __init__(
+        self, words: Words, draw: random.Random, session: str, start_ms: int, subagent: str = ""
+    ) -> None:
         """Begin a thread at `start_ms`; `subagent` names a subagent."""
         self.words, self.draw, self.session, self.subagent = words, draw, session, subagent
         self.begin_ms = self.at_ms = start_ms
@@ -68,13 +70,17 @@ class Session:
         self._pass_time()
         copy = line.replace('"isSidechain":false', '"isSidechain":true', 1)
         before, _, rest = copy.partition('"requestId":"')
-        return f'{before}"requestId":"{self._id("req")}{rest[rest.index(chr(34)) :]}' if rest else copy
+        return (
+            f'{before}"requestId":"{self._id("req")}{rest[rest.index(chr(34)) :]}' if rest else copy
+        )
 
     def totals(self, truths: list[Truth]) -> str:
         """Return the client's own account of the session, as written at exit."""
         models: dict[str, list[int]] = {}
         for truth in truths:
-            models[truth.model] = [a + b for a, b in zip(models.get(truth.model, [0] * 5), truth.tokens, strict=True)]
+            models[truth.model] = [
+                a + b for a, b in zip(models.get(truth.model, [0] * 5), truth.tokens, strict=True)
+            ]
         said = ",".join(
             f'"{model}":{{"inputTokens":{given},"outputTokens":{output},"cacheReadInputTokens":{read},'
             f'"cacheCreationInputTokens":{five + hour},"cacheCreationEphemeral1hInputTokens":{hour},'
@@ -107,13 +113,19 @@ class Session:
             self._pass_time(400)
             output = tokens[1] if block >= true_from else self.draw.randint(1, 8)
             if block == true_from:
-                self.truths.append(Truth(name, self.session, self.model, self._stamp()[:10], tokens))
-            lines.append(self._record("assistant", self._message(name, block, output, tokens), request))
+                self.truths.append(
+                    Truth(name, self.session, self.model, self._stamp()[:10], tokens)
+                )
+            lines.append(
+                self._record("assistant", self._message(name, block, output, tokens), request)
+            )
         if tokens[1] == 999_999:
             self.truths.pop()
         return lines
 
-    def _message(self, name: str, block: int, output: int, tokens: tuple[int, int, int, int, int]) -> str:
+    def _message(
+        self, name: str, block: int, output: int, tokens: tuple[int, int, int, int, int]
+    ) -> str:
         given, _, read, five, hour = tokens
         return (
             f'{{"id":"{name}","type":"message","role":"assistant","model":"{self.model}",'
@@ -159,7 +171,9 @@ class Session:
 
     def _system(self) -> str:
         kind = self.draw.choice(_ODD_KINDS)
-        return self._record("system", "null", f'"subtype":"{kind}","content":"{self.words.cut(self.draw, 300)}",')
+        return self._record(
+            "system", "null", f'"subtype":"{kind}","content":"{self.words.cut(self.draw, 300)}",'
+        )
 
     def _note(self) -> str:
         said = self.words.cut(self.draw, 80)
@@ -182,7 +196,13 @@ class Session:
         draw = self.draw
         self.context = 12_000 if self.context > 160_000 else self.context + draw.randrange(3_000)
         hour = draw.randrange(4_000) if draw.random() < 0.1 else 0
-        return draw.randrange(1, 20), draw.randrange(20, 2_500), self.context, draw.randrange(3_000), hour
+        return (
+            draw.randrange(1, 20),
+            draw.randrange(20, 2_500),
+            self.context,
+            draw.randrange(3_000),
+            hour,
+        )
 
     def _pass_time(self, most_ms: int = 40_000) -> None:
         self.at_ms += self.draw.randrange(1, most_ms)

@@ -47,7 +47,9 @@ def one_size(root: Path, size: int, rounds: int, table: Table) -> None:
         path = work / f"d{number % 97:02d}" / f"e{number % 7}" / f"file{number}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"# {number}\n" + "value = 1\n" * (number % 300))
-    trees = open_trees(SnapshotDirs(root / "ours", work, Path.home(), os.environ["PATH"]), now=time.time)
+    trees = open_trees(
+        SnapshotDirs(root / "ours", work, Path.home(), os.environ["PATH"]), now=time.time
+    )
     names = iter(range(10_000))
     sides: dict[str, Callable[[], object]] = {
         "ours": lambda: trees.save_snapshot(f"s{next(names)}"),
@@ -64,7 +66,9 @@ def one_size(root: Path, size: int, rounds: int, table: Table) -> None:
     for name, each in times.items():
         table.note(name, f"{statistics.median(each):7.1f} ms   first {first[name]:8.1f} ms")
     medians = {name: statistics.median(each) for name, each in times.items()}
-    table.most(f"ours over floor, {size:,} files", medians["ours"] / medians["floor, our settings"], BAR)
+    table.most(
+        f"ours over floor, {size:,} files", medians["ours"] / medians["floor, our settings"], BAR
+    )
     table.note("ours over the plain floor", f"{medians['ours'] / medians['floor, plain']:.2f} x")
 
 
@@ -73,7 +77,12 @@ class Floor:
 
     def __init__(self, git_dir: Path, work: Path, *, ours: bool) -> None:
         """Make the repository."""
-        self._env = {"PATH": os.environ["PATH"], "GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(work), "HOME": "/none"}
+        self._env = {
+            "PATH": os.environ["PATH"],
+            "GIT_DIR": str(git_dir),
+            "GIT_WORK_TREE": str(work),
+            "HOME": "/none",
+        }
         for who in ("AUTHOR", "COMMITTER"):
             self._env |= {f"GIT_{who}_NAME": "floor", f"GIT_{who}_EMAIL": "floor@localhost"}
         self._head = ""
@@ -93,7 +102,11 @@ class Floor:
 
     def _git(self, *command: str) -> str:
         done = subprocess.run(
-            ["git", *command], env=self._env, cwd=self._env["GIT_WORK_TREE"], check=True, capture_output=True
+            ["git", *command],
+            env=self._env,
+            cwd=self._env["GIT_WORK_TREE"],
+            check=True,
+            capture_output=True,
         )
         return done.stdout.decode().strip()
 

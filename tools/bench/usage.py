@@ -38,7 +38,11 @@ class Ground:
 
     def _ours(self, name: str, options: Sequence[str], *, cold: bool) -> Contender:
         data = self.index / name.rsplit(maxsplit=1)[-1]
-        env = plain_env(CLAUDE_CONFIG_DIR=str(self.corpus), FLIGHTLOG_HOME=str(data), HOME=str(self.work / "ours"))
+        env = plain_env(
+            CLAUDE_CONFIG_DIR=str(self.corpus),
+            FLIGHTLOG_HOME=str(data),
+            HOME=str(self.work / "ours"),
+        )
         command = [str(self.program), "session", "usage", *options]
         return Contender(name, command, env, clear(data) if cold else _nothing)
 
@@ -55,7 +59,11 @@ class Ground:
         env = plain_env(HOME=str(self.work / "peers"), TOKSCALE_PRICING_CACHE_ONLY="1")
         command = [str(program), "models", "--json", "--no-spinner", "--client", "claude"]
         name = "tokscale, no cache" if cold else "tokscale, cached"
-        return [Contender(name, command, env, clear(self.cache) if cold else _nothing)] if program else []
+        return (
+            [Contender(name, command, env, clear(self.cache) if cold else _nothing)]
+            if program
+            else []
+        )
 
 
 def cold(ground: Ground, table: Table, rounds: int) -> None:
@@ -98,7 +106,9 @@ def again(ground: Ground, table: Table, rounds: int) -> None:
 
 def _decoded(ground: Ground) -> int:
     """Count the lines one more report decodes."""
-    pipeline = UsagePipeline(find_transcripts(str(ground.corpus)).files, ground.index / "json" / "index.db")
+    pipeline = UsagePipeline(
+        find_transcripts(str(ground.corpus)).files, ground.index / "json" / "index.db"
+    )
     pipeline.report(Breakdown.DAY, UTC)
     pipeline.save()
     return pipeline.stats.decoded
@@ -109,9 +119,19 @@ def _compare(table: Table, found: dict[str, Result], peer: str, bar: float) -> N
     theirs = [found[name] for name in found if name.startswith(peer)]
     for name in OURS if theirs else ():
         ours = found[name]
-        table.ratio(f"  {name}, against {peer}", min(each.printed_s for each in theirs) / ours.printed_s, bar)
-        table.ratio(f"  {name} to its end, against {peer}", min(each.wall_s for each in theirs) / ours.wall_s, 0)
-        table.ratio(f"  {name} CPU, against {peer}", min(each.cpu_s for each in theirs) / ours.cpu_s, 0)
+        table.ratio(
+            f"  {name}, against {peer}",
+            min(each.printed_s for each in theirs) / ours.printed_s,
+            bar,
+        )
+        table.ratio(
+            f"  {name} to its end, against {peer}",
+            min(each.wall_s for each in theirs) / ours.wall_s,
+            0,
+        )
+        table.ratio(
+            f"  {name} CPU, against {peer}", min(each.cpu_s for each in theirs) / ours.cpu_s, 0
+        )
 
 
 def _peers(ground: Ground, *, cold: bool) -> list[Contender]:
@@ -125,11 +145,16 @@ def _check(ours: Result, corpus: Path, table: Table) -> None:
     days = {row["day"]: _tokens(row) for row in report["rows"]}  # type: ignore[attr-defined]
     truth = {day: _summed(told) for day, told in manifest["by_day"].items()}
     table.truth("  totals equal the manifest, each day", days == truth)
-    table.truth("  responses equal the manifest", report["total"]["responses"] == manifest["responses"])  # type: ignore[index]
+    table.truth(
+        "  responses equal the manifest", report["total"]["responses"] == manifest["responses"]
+    )  # type: ignore[index]
 
 
 def _tokens(row: dict[str, int]) -> tuple[int, ...]:
-    return tuple(row[f"{name}_tokens"] for name in ("input", "output", "cache_read", "cache_write", "cache_write_1h"))
+    return tuple(
+        row[f"{name}_tokens"]
+        for name in ("input", "output", "cache_read", "cache_write", "cache_write_1h")
+    )
 
 
 def _summed(told: dict[str, int]) -> tuple[int, ...]:

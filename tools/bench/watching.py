@@ -95,7 +95,9 @@ async def _read(server: Server, address: str, seen: dict[str, float]) -> None:
     """Be one page: note when each mark was first told."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 26)
     cookie = f"flightlog-{server.port}={server.token}"
-    writer.write(f"GET {address} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nCookie: {cookie}\r\n\r\n".encode())
+    writer.write(
+        f"GET {address} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nCookie: {cookie}\r\n\r\n".encode()
+    )
     try:
         while part := await reader.read(1 << 20):
             for mark in re.findall(rb"mark-\d+-of-the-bench", part):
@@ -110,7 +112,9 @@ def _write(watched: Watched) -> dict[str, float]:
     end = time.perf_counter() + WATCH_S
     with watched.file.open("a", encoding="utf-8") as out:
         for number, line in enumerate(watched.lines):
-            said, found = re.subn(r'("content":")', rf"\1mark-{number}-of-the-bench ", line, count=1)
+            said, found = re.subn(
+                r'("content":")', rf"\1mark-{number}-of-the-bench ", line, count=1
+            )
             out.write(said + "\n")
             out.flush()
             if found and '"type":"user"' in line and "tool_result" not in line:
@@ -139,10 +143,14 @@ def _on(turn: Callable[[], Iterator[str]]) -> Iterator[str]:
 
 
 def _server(root: Path) -> Server:
-    env = plain_env(CLAUDE_CONFIG_DIR=str(root / "claude"), FLIGHTLOG_HOME=str(root / "data"), HOME=str(root))
+    env = plain_env(
+        CLAUDE_CONFIG_DIR=str(root / "claude"), FLIGHTLOG_HOME=str(root / "data"), HOME=str(root)
+    )
     program = Path(sys.executable).with_name("flightlog")
     return Server(
-        [str(program), "serve", "--no-open"], env, r"http://127\.0\.0\.1:(?P<port>\d+)/\?token=(?P<token>\S+)"
+        [str(program), "serve", "--no-open"],
+        env,
+        r"http://127\.0\.0\.1:(?P<port>\d+)/\?token=(?P<token>\S+)",
     )
 
 

@@ -19,7 +19,17 @@ from tools.bench import many
 from tools.bench.measure import family_mb, plain_env
 from tools.bench.table import Table
 
-TYPED = ("err", "error", "import te", "test function", "config", "server requ", "return value", "module_12", "zing")
+TYPED = (
+    "err",
+    "error",
+    "import te",
+    "test function",
+    "config",
+    "server requ",
+    "return value",
+    "module_12",
+    "zing",
+)
 SCROLL_S = 10
 PATIENCE_S = 900
 
@@ -37,7 +47,9 @@ class Server:
 
     def __init__(self, command: Sequence[str], env: dict[str, str], address: str) -> None:
         """Start it; `address` is a pattern for the port and, if there is one, the token."""
-        self._process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self._process = subprocess.Popen(
+            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         assert self._process.stdout is not None
         found = None
         for line in self._process.stdout:
@@ -121,12 +133,18 @@ def pages(here: Ground, table: Table) -> dict[str, float]:
 def _measured(here: Ground, server: Server, table: Table) -> dict[str, float]:
     server.ask("/sessions/words?q=warm")
     found = {
-        "list": _p95(server.times(["/", "/sessions?q=project-1", "/sessions?sort=cost", "/?show=look"] * 8)),
-        "search": _p95(server.times([f"/sessions/words?q={each.replace(' ', '+')}" for each in TYPED * 4])),
+        "list": _p95(
+            server.times(["/", "/sessions?q=project-1", "/sessions?sort=cost", "/?show=look"] * 8)
+        ),
+        "search": _p95(
+            server.times([f"/sessions/words?q={each.replace(' ', '+')}" for each in TYPED * 4])
+        ),
         "long": server.ask(f"/sessions/{here.made.long}")[0],
         "longest": server.ask(f"/sessions/{here.made.longest}")[0],
     }
-    last = int(re.findall(r'data-chunk="(\d+)"', server.ask(f"/sessions/{here.made.longest}")[1])[-1])
+    last = int(
+        re.findall(r'data-chunk="(\d+)"', server.ask(f"/sessions/{here.made.longest}")[1])[-1]
+    )
     parts = [f"/sessions/{here.made.longest}/rows/{place * last // 40}" for place in range(40)]
     table.most("  list, p95 ms", found["list"], 100)
     table.most("  search as one types, p95 ms", found["search"], 100)
@@ -141,7 +159,7 @@ def _measured(here: Ground, server: Server, table: Table) -> dict[str, float]:
 def _scroll(here: Ground, server: Server, table: Table) -> None:
     """Scroll 50,000 steps in a real browser: in screens, then from end to end; count the frames."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-    from browser import Browser  # type: ignore[import-not-found]  # noqa: PLC0415 - the tests' own
+    from support.browser import Browser  # type: ignore[import-not-found]  # noqa: PLC0415 - the tests' own
 
     browser = Browser()
     try:
@@ -152,7 +170,9 @@ def _scroll(here: Ground, server: Server, table: Table) -> None:
         frames = json.loads(page.js(_FRAMES % (SCROLL_S * 1000)))
     finally:
         browser.close()
-    table.note("  frames while scrolling", f"{len(frames)}, median {statistics.median(frames):.0f} ms")
+    table.note(
+        "  frames while scrolling", f"{len(frames)}, median {statistics.median(frames):.0f} ms"
+    )
     table.most("  longest frame while scrolling, ms", max(frames), 100)
 
 
@@ -172,7 +192,9 @@ def peer(here: Ground, program: Path, table: Table, ours: dict[str, float]) -> N
     """Measure agentsview on the same corpus, and compare."""
     env = plain_env(HOME=str(here.work / "peers"), AGENTSVIEW_NO_DAEMON="1")
     began = time.perf_counter()
-    subprocess.run([program, "sync"], env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        [program, "sync"], env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     table.note("  agentsview sync, s", f"{time.perf_counter() - began:.1f}")
     flags = ["--port", "0", "--no-browser", "--no-sync", "--no-update-check"]
     server = Server([str(program), "serve", *flags], env, r"http://127\.0\.0\.1:(?P<port>\d+)")
@@ -194,10 +216,14 @@ def peer(here: Ground, program: Path, table: Table, ours: dict[str, float]) -> N
 
 def _ours(here: Ground) -> Server:
     home = here.work / "ours"
-    env = plain_env(CLAUDE_CONFIG_DIR=str(here.corpus), FLIGHTLOG_HOME=str(home / "data"), HOME=str(home))
+    env = plain_env(
+        CLAUDE_CONFIG_DIR=str(here.corpus), FLIGHTLOG_HOME=str(home / "data"), HOME=str(home)
+    )
     program = Path(sys.executable).with_name("flightlog")
     return Server(
-        [str(program), "serve", "--no-open"], env, r"http://127\.0\.0\.1:(?P<port>\d+)/\?token=(?P<token>\S+)"
+        [str(program), "serve", "--no-open"],
+        env,
+        r"http://127\.0\.0\.1:(?P<port>\d+)/\?token=(?P<token>\S+)",
     )
 
 

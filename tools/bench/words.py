@@ -9,7 +9,9 @@ import re
 _POOL_BYTES = 6 << 20
 _VOCABULARY = 24_000
 _SYLLABLES = tuple(
-    re.findall(r"\w+", "ba ce di fo gu la me ni po ru sa te vi wo xa ze lin tor mas ket bran del mor ing")
+    re.findall(
+        r"\w+", "ba ce di fo gu la me ni po ru sa te vi wo xa ze lin tor mas ket bran del mor ing"
+    )
 )
 _COMMON = re.findall(
     r"\w+",
@@ -38,7 +40,9 @@ class Words:
         """Return about `length` characters of text, whole words only."""
         pool = self._pool
         if length > len(pool) // 2:
-            return " ".join(self.cut(draw, len(pool) // 4) for _ in range(length // (len(pool) // 4) + 1))
+            return " ".join(
+                self.cut(draw, len(pool) // 4) for _ in range(length // (len(pool) // 4) + 1)
+            )
         at = pool.index(" ", int(draw.random() * (len(pool) - length - 100))) + 1
         return pool[at : pool.index(" ", at + length)]
 

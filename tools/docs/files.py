@@ -11,7 +11,10 @@ FILES: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
         (
             ("runtime-state.yaml", "profiles and running sessions; people edit it"),
             ("billing-shared.json", "billing of the profile used last, for older programs"),
-            ("*.json", "one session, as the status line shows it; `sessions.json` is a summary of all"),
+            (
+                "*.json",
+                "one session, as the status line shows it; `sessions.json` is a summary of all",
+            ),
             ("daemon.log", "a line for each collection"),
             ("archive/**", "sessions that left the file"),
             (".flightlog/**", "the journal, and caches"),
@@ -66,7 +69,10 @@ FILES: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
             ("*/session_*/transcript.jsonl", "the transcript that the agent wrote"),
             ("*/session_*/trajectory.json", "the session as ATIF"),
             ("*/session_*/subagent_*.json", "a subagent as ATIF"),
-            ("*/session_*/uuid_map.json", "which record, step, request, snapshot and tool call belong together"),
+            (
+                "*/session_*/uuid_map.json",
+                "which record, step, request, snapshot and tool call belong together",
+            ),
             ("*/session_*/.changes.jsonl", "its part of the changelog"),
             ("*/session_*/session_diff.patch", "changes of the session"),
             ("*/session_*/api_captures.jsonl", "one line for each request"),
@@ -124,7 +130,11 @@ def tier(feature: str, path: str) -> str:
         return "shareable"
     if (feature, path) in _GIT:
         return "tracked"
-    kind = kind_of(f"{FILES[feature][0]}/{path.replace('**', 'x').replace('*', 'x')}") if feature != "live" else None
+    kind = (
+        kind_of(f"{FILES[feature][0]}/{path.replace('**', 'x').replace('*', 'x')}")
+        if feature != "live"
+        else None
+    )
     return kind[1].tier.value if kind else "private"
 
 

@@ -12,7 +12,9 @@ START, END = "<!-- layers -->\n", "<!-- /layers -->\n"
 
 def layers() -> list[list[str]]:
     """Return the packages of each layer, top layer first, as the layers contract in `pyproject.toml` lists them."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
     lines = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     return [[name.strip(" ()") for name in line.replace(":", "|").split("|")] for line in lines]
 

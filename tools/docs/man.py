@@ -25,7 +25,9 @@ def pages() -> dict[str, str]:
     listed = list(commands())
     bodies = {}
     for path, command in listed:
-        subcommands = [(subpath, subcommand) for subpath, subcommand in listed if subpath[:-1] == path]
+        subcommands = [
+            (subpath, subcommand) for subpath, subcommand in listed if subpath[:-1] == path
+        ]
         bodies[f"{'-'.join(path)}.1"] = _page(path, command, subcommands)
     for noun, name in ALIASES.items():
         bodies[f"{name}.1"] = f".so man1/flightlog-{noun}.1\n"
@@ -40,7 +42,9 @@ def write(folder: Path) -> None:
 
 
 def _page(
-    path: tuple[str, ...], command: click.Command, subcommands: list[tuple[tuple[str, ...], click.Command]]
+    path: tuple[str, ...],
+    command: click.Command,
+    subcommands: list[tuple[tuple[str, ...], click.Command]],
 ) -> str:
     first, _, rest = text(command).partition("\n\n")
     lines = [
@@ -51,7 +55,10 @@ def _page(
         f".B {_safe(usage(path, command))}",
     ]
     if rest:
-        lines += [".SH DESCRIPTION", *(f".P\n{_safe(' '.join(part.split()))}" for part in rest.split("\n\n"))]
+        lines += [
+            ".SH DESCRIPTION",
+            *(f".P\n{_safe(' '.join(part.split()))}" for part in rest.split("\n\n")),
+        ]
     if subcommands:
         lines.append(".SH COMMANDS")
         lines += [

@@ -58,7 +58,9 @@ def _commands() -> str:
             parts.append(f"Also installed as `{ALIASES[path[1]]}`.\n")
         parts.append(f"    {usage(path, command)}\n")
         parts.append(f"{_inert(text(command))}\n")
-        rows = [(names, meaning) for names, meaning in options(path, command) if "--help" not in names]
+        rows = [
+            (names, meaning) for names, meaning in options(path, command) if "--help" not in names
+        ]
         if rows:
             lines = [f"| `{_cell(names)}` | {_cell(_inert(meaning))} |" for names, meaning in rows]
             parts.append("\n".join(["| option | meaning |", "|---|---|", *lines]) + "\n")
@@ -70,8 +72,13 @@ def _commands() -> str:
 
 
 def _config() -> str:
-    trusted = [(setting, "yes" if setting.name.rpartition(".")[2] in RISKY else "") for setting in SETTINGS]
-    rows = [f"| `{setting.name}` | `{setting.default!r}` | {trust} | {setting.help} |" for setting, trust in trusted]
+    trusted = [
+        (setting, "yes" if setting.name.rpartition(".")[2] in RISKY else "") for setting in SETTINGS
+    ]
+    rows = [
+        f"| `{setting.name}` | `{setting.default!r}` | {trust} | {setting.help} |"
+        for setting, trust in trusted
+    ]
     intro = """# Settings
 
 flightlog reads the user's `flightlog.toml` (in the configuration directory), then the project's (the nearest one in
@@ -85,7 +92,9 @@ collects them), `words` (a repository's `dataset.track_words` counts) and `push`
 two include `rows`. A repository's `dataset.remote` needs `flightlog trust`. `flightlog trust` shows what is allowed
 here.
 """
-    return "\n".join([_MADE, intro, "| setting | default | trust | meaning |", "|---|---|---|---|", *rows, ""])
+    return "\n".join(
+        [_MADE, intro, "| setting | default | trust | meaning |", "|---|---|---|---|", *rows, ""]
+    )
 
 
 def _events() -> str:
@@ -96,7 +105,9 @@ version does not know are kept unchanged and counted.
 """
     parts = [_MADE, intro]
     for feature, path, union in _JOURNALS:
-        lines = [f"| `{_tag(event)}` | {_fields(event)} | {_first(event)} |" for event in get_args(union)]
+        lines = [
+            f"| `{_tag(event)}` | {_fields(event)} | {_first(event)} |" for event in get_args(union)
+        ]
         table = "\n".join(["| kind | fields | meaning |", "|---|---|---|", *lines])
         parts += [f"## {feature}\n", f"`{path}`\n", f"{table}\n"]
     return "\n".join(parts)

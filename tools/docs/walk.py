@@ -17,7 +17,9 @@ def commands() -> Iterator[tuple[tuple[str, ...], click.Command]]:
     yield from _below(("flightlog",), cli)
 
 
-def _below(path: tuple[str, ...], command: click.Command) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+def _below(
+    path: tuple[str, ...], command: click.Command
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     yield path, command
     if isinstance(command, click.Group):
         context = click.Context(command, info_name=path[-1])
@@ -44,7 +46,9 @@ def options(path: tuple[str, ...], command: click.Command) -> list[tuple[str, st
 def text(command: click.Command) -> str:
     """Return the help text of a command; paragraphs that click must not rewrap are indented."""
     parts = inspect.cleandoc(command.help or "").split("\n\n")
-    return "\n\n".join(textwrap.indent(part[2:], "    ") if part.startswith("\b\n") else part for part in parts)
+    return "\n\n".join(
+        textwrap.indent(part[2:], "    ") if part.startswith("\b\n") else part for part in parts
+    )
 
 
 def examples(command: click.Command) -> list[str]:

@@ -42,7 +42,12 @@ def _try(each: Break) -> bool:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="promise-") as folder:
         seen = noticed(each, Path(folder))
-    _say(each.promise, time.monotonic() - began, "noticed" if seen else "MISSED", f"{each.file}  {each.test}")
+    _say(
+        each.promise,
+        time.monotonic() - began,
+        "noticed" if seen else "MISSED",
+        f"{each.file}  {each.test}",
+    )
     return seen
 
 

@@ -30,7 +30,9 @@ def noticed(each: Break, folder: Path) -> bool:
     root = copied(folder, each)
     ran = tried(root, [each.test])
     said = (root / "said.txt").read_text("utf-8", "replace")[-2000:]
-    assert ran in {0, _FAILED, _TOO_LONG}, f"{each.test} could not be tried: pytest ends with {ran}\n{said}"
+    assert ran in {0, _FAILED, _TOO_LONG}, (
+        f"{each.test} could not be tried: pytest ends with {ran}\n{said}"
+    )
     return ran == _FAILED
 
 
@@ -39,7 +41,9 @@ def copied(folder: Path, each: Break | None = None) -> Path:
     root = folder / "copy"
     root.mkdir(parents=True)
     for name in ("src", "tests", "tools"):
-        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True)
+        shutil.copytree(
+            ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True
+        )
     for name in ("pyproject.toml", "README.md", "docs", ".tools"):
         if (ROOT / name).exists():
             (root / name).symlink_to(ROOT / name)
@@ -53,15 +57,30 @@ def copied(folder: Path, each: Break | None = None) -> Path:
 def broken(text: str, each: Break) -> str:
     """The text of a file with the break in it."""
     count = text.count(each.old)
-    assert count == 1, f"{each.promise}: what is broken stands {count} times in {each.file}: {each.old!r}"
+    assert count == 1, (
+        f"{each.promise}: what is broken stands {count} times in {each.file}: {each.old!r}"
+    )
     return text.replace(each.old, each.new)
 
 
 def tried(root: Path, tests: Sequence[str]) -> int:
     """Run tests in the copy and return what pytest says; past the limit they are ended."""
-    words = [_python(root), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not soak", *tests]
+    words = [
+        _python(root),
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not soak",
+        *tests,
+    ]
     with (root / "said.txt").open("wb") as said:
-        running = subprocess.Popen(words, cwd=root, stdout=said, stderr=said, env=_plain(), start_new_session=True)
+        running = subprocess.Popen(
+            words, cwd=root, stdout=said, stderr=said, env=_plain(), start_new_session=True
+        )
         try:
             return running.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -75,8 +94,12 @@ def tried(root: Path, tests: Sequence[str]) -> int:
 def _environment(root: Path) -> None:
     """Make an environment whose first place for packages is the copy, and whose second is ours."""
     venv.create(root / ".venv", with_pip=False, symlinks=True)
-    inside = sysconfig.get_path("purelib", vars={"base": str(root / ".venv"), "platbase": str(root / ".venv")})
-    Path(inside, "copy.pth").write_text(f"{root / 'src'}\n{sysconfig.get_path('purelib')}\n", "utf-8")
+    inside = sysconfig.get_path(
+        "purelib", vars={"base": str(root / ".venv"), "platbase": str(root / ".venv")}
+    )
+    Path(inside, "copy.pth").write_text(
+        f"{root / 'src'}\n{sysconfig.get_path('purelib')}\n", "utf-8"
+    )
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
     for program, place in scripts.items():
         module, _, name = place.partition(":")

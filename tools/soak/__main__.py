@@ -28,7 +28,10 @@ def main() -> int:
     given.add_argument("--agents", type=int, default=8)
     given.add_argument("--seed", type=int, default=int(time.time()))
     said = given.parse_args()
-    with tempfile.TemporaryDirectory(prefix="flightlog-soak-") as folder, serve_scenario(scenario()) as model:
+    with (
+        tempfile.TemporaryDirectory(prefix="flightlog-soak-") as folder,
+        serve_scenario(scenario()) as model,
+    ):
         ground = Ground(Path(folder), said.seed, time.monotonic() + 60 * said.minutes)
         ground.url = model.url
         pages = _acted(ground, said.agents)
@@ -37,7 +40,10 @@ def main() -> int:
 
 def _acted(ground: Ground, agents: int) -> Pages:
     pages = Pages(ground)
-    jobs = [*((agent, (ground, number)) for number in range(agents)), *((loop, (ground, number)) for number in (1, 2))]
+    jobs = [
+        *((agent, (ground, number)) for number in range(agents)),
+        *((loop, (ground, number)) for number in (1, 2)),
+    ]
     jobs += [(replays, (ground,)), (pages.watch, ()), (_weigh, (ground,))]
     threads = [threading.Thread(target=_safely, args=(ground, work, args)) for work, args in jobs]
     for each in threads:
@@ -66,7 +72,11 @@ def _weigh(ground: Ground) -> None:
     with (ground.root / "weights.jsonl").open("a") as noted:
         while not ground.is_over:
             kept = list((ground.recordings / "sessions").glob("*/*/meta.json"))
-            size = sum(_size(each) for each in ground.recordings.rglob("*") if not each.name.endswith(("-wal", "-shm")))
+            size = sum(
+                _size(each)
+                for each in ground.recordings.rglob("*")
+                if not each.name.endswith(("-wal", "-shm"))
+            )
             parts = {each.name: _below(each) for each in ground.recordings.iterdir()}
             noted.write(json.dumps({"sessions": len(kept), "bytes": size, "parts": parts}) + "\n")
             noted.flush()
@@ -97,17 +107,27 @@ def _judged(ground: Ground, pages: Pages, minutes: float, seed: int) -> int:
     table.most("processes left behind", len(_remaining(ground)), 0)
     table.most("temporary files left behind", len(_litter(ground)), 0)
     _, told = ground.run(ground.root / "work", "flightlog", "doctor", "--json")
-    findings = json.loads(told) if told.startswith("[") else [{"level": "damage", "text": told[:200]}]
-    damage = [each["text"] for each in findings if each["level"] == "damage" and "torn at the end" not in each["text"]]
+    findings = (
+        json.loads(told) if told.startswith("[") else [{"level": "damage", "text": told[:200]}]
+    )
+    damage = [
+        each["text"]
+        for each in findings
+        if each["level"] == "damage" and "torn at the end" not in each["text"]
+    ]
     table.most("damage the doctor finds", len(damage), 0)
     third = max(len(pages.rss_mb) // 3, 1)
     early, late = max(pages.rss_mb[:third], default=0.0), max(pages.rss_mb[-third:], default=0.0)
     table.most("memory of the pages, last third over first", late / (early or 1), 1.5)
     slowest = sorted(pages.slowest_s.items(), key=lambda pair: -pair[1])
-    table.note("slowest pages, s", ", ".join(f"{path} {seconds:.1f}" for path, seconds in slowest[:4]))
+    table.note(
+        "slowest pages, s", ", ".join(f"{path} {seconds:.1f}" for path, seconds in slowest[:4])
+    )
     table.note("where the bytes are", _parts(ground))
     if minutes < _MINUTES_FOR_GROWTH:
-        table.note("bytes a session, last half over first", f"{_growth(ground):.2f} (too short to judge)")
+        table.note(
+            "bytes a session, last half over first", f"{_growth(ground):.2f} (too short to judge)"
+        )
     else:
         table.most("bytes a session, last half over first", _growth(ground), 1.3)
     for each in [*ground.wrong, *_remaining(ground), *_litter(ground), *damage][:30]:
@@ -127,7 +147,11 @@ def _lost(ground: Ground) -> tuple[int, int]:
     theirs = Archive([str(ground.config)])
     missing = 0
     for name, recording in theirs.recordings.items():
-        kept = {file.subagent: file.size for file in ours.recordings[name].files} if name in ours.recordings else {}
+        kept = (
+            {file.subagent: file.size for file in ours.recordings[name].files}
+            if name in ours.recordings
+            else {}
+        )
         missing += sum(max(file.size - kept.get(file.subagent, 0), 0) for file in recording.files)
     return events, missing
 
@@ -156,7 +180,10 @@ def _litter(ground: Ground) -> list[str]:
 def _parts(ground: Ground) -> str:
     lines = (ground.root / "weights.jsonl").read_text().splitlines()
     parts = json.loads(lines[-1])["parts"] if lines else {}
-    return ", ".join(f"{name} {size // 1000:,} kB" for name, size in sorted(parts.items(), key=lambda one: -one[1])[:4])
+    return ", ".join(
+        f"{name} {size // 1000:,} kB"
+        for name, size in sorted(parts.items(), key=lambda one: -one[1])[:4]
+    )
 
 
 def _growth(ground: Ground) -> float:

@@ -23,7 +23,9 @@ def agent(ground: Ground, number: int) -> None:
     folder.mkdir()
     while not ground.is_over:
         session = str(uuid.uuid4())
-        ask = AgentPrompt("Note something.", folder, ground.environment(), session=session, arguments=ALLOWED)
+        ask = AgentPrompt(
+            "Note something.", folder, ground.environment(), session=session, arguments=ALLOWED
+        )
         running = ground.client.start(ask)
         if ground.draw(0, 1) < 1 / 6:
             time.sleep(ground.draw(0.2, 2.0))
@@ -82,14 +84,27 @@ def replays(ground: Ground) -> None:
     }
     (folder / "run.yaml").write_text(json.dumps(config))
     reply = {"blocks": [{"tool": "Bash", "input": {"command": "echo one >> counted.txt"}}]}
-    (folder / "model.yaml").write_text(json.dumps({"rules": [{"replies": [reply, reply, {"text": "Two."}]}]}))
+    (folder / "model.yaml").write_text(
+        json.dumps({"rules": [{"replies": [reply, reply, {"text": "Two."}]}]})
+    )
     code, said = ground.run(folder, "harness", "run", "run.yaml", "--run-name", "source")
     if code:
         ground.fail(f"harness run: {said[-300:]}")
         return
     while not ground.is_over:
         kill = ground.draw(0.3, 2.0) if ground.draw(0, 1) < 0.3 else 0.0
-        words = ["harness", "replay", "source", "--turn", "2", "--prompt", "Again.", "--count", "2", "--json"]
+        words = [
+            "harness",
+            "replay",
+            "source",
+            "--turn",
+            "2",
+            "--prompt",
+            "Again.",
+            "--count",
+            "2",
+            "--json",
+        ]
         code, said = ground.run(folder, *words, kill_after=kill)
         if code == -9:
             ground.note("replays killed")

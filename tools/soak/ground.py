@@ -60,7 +60,11 @@ class Ground:
     def environment(self) -> dict[str, str]:
         """A clean environment with a mark, by which whatever is left behind is found."""
         world = ClientSandbox(self.home, self.root / "tmp", self.url, "sk-" + "fake-" + "0" * 12)
-        own = {"FLIGHTLOG_HOME": str(self.recordings), MARK: self.root.name, "FLIGHTLOG_CLAUDE": str(AGENT)}
+        own = {
+            "FLIGHTLOG_HOME": str(self.recordings),
+            MARK: self.root.name,
+            "FLIGHTLOG_CLAUDE": str(AGENT),
+        }
         return isolated_environment(world, os.environ["PATH"]) | own
 
     def note(self, what: str, times: int = 1) -> None:

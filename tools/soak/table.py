@@ -11,7 +11,9 @@ def rows(report: Path) -> list[tuple[str, float, str]]:
     for case in ET.parse(report).getroot().iter("testcase"):
         ends = {each.tag for each in case}
         end = next((tag for tag in ("failure", "error", "skipped") if tag in ends), "passed")
-        told.append((f"{case.get('classname')}::{case.get('name')}", float(case.get("time") or 0), end))
+        told.append(
+            (f"{case.get('classname')}::{case.get('name')}", float(case.get("time") or 0), end)
+        )
     return sorted(told, key=lambda each: -each[1])
 
 

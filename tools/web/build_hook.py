@@ -50,7 +50,16 @@ def fetch() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in ("package.json", "package-lock.json"):
             shutil.copy(HERE / name, folder)
-        command = [npm, "ci", "--prefix", folder, "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"]
+        command = [
+            npm,
+            "ci",
+            "--prefix",
+            folder,
+            "--omit=dev",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+        ]
         subprocess.run([*command, "--loglevel=error"], check=True, stdout=sys.stderr)
         VENDOR.mkdir(parents=True, exist_ok=True)
         for name, source in (FILES | LICENCES).items():

@@ -24,7 +24,9 @@ from flightlog.agents.protocol import AgentOutcome, AgentPrompt, without_proxy
 
 STOP_GRACE_S = 3.0  # between SIGTERM and SIGKILL
 TAIL_BYTES = 16_384  # what is stored of a command's output, so that an endless one costs no memory
-_READER_S = 0.5  # for the last output after the end; a tool that outlived its parent may hold the pipe
+_READER_S = (
+    0.5  # for the last output after the end; a tool that outlived its parent may hold the pipe
+)
 _PLACEHOLDER = re.compile(r"\{(prompt|session_id|resume|model)\}")
 
 
@@ -80,7 +82,9 @@ class AgentProcess:
 
     def wait(self, timeout_s: float) -> AgentOutcome:
         """Return the outcome; after `timeout_s`, stop the agent and its descendants."""
-        return self.look(timeout_s) or self._outcome(terminate(self._child, STOP_GRACE_S), timed_out=True)
+        return self.look(timeout_s) or self._outcome(
+            terminate(self._child, STOP_GRACE_S), timed_out=True
+        )
 
     def stop(self) -> AgentOutcome:
         """Stop the agent and its descendants: SIGTERM first, then SIGKILL."""
@@ -135,12 +139,19 @@ def _exists(pid: int) -> bool:
 def find_descendants(pid: int) -> set[int]:
     """Return the ids of all processes below `pid`; none if there is no `ps`."""
     try:
-        table = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
+        table = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False
+        ).stdout
     except OSError:
         return set()
-    parents = {int(child): int(parent) for child, parent in (line.split() for line in table.splitlines())}
+    parents = {
+        int(child): int(parent) for child, parent in (line.split() for line in table.splitlines())
+    }
     descendants: set[int] = set()
-    while more := {child for child, parent in parents.items() if parent in descendants | {pid}} - descendants:
+    while (
+        more := {child for child, parent in parents.items() if parent in descendants | {pid}}
+        - descendants
+    ):
         descendants |= more
     return descendants
 
@@ -201,7 +212,12 @@ class CommandDriver(Struct, frozen=True):
 
     def start(self, prompt: AgentPrompt) -> AgentProcess:
         """Start the program and return at once."""
-        values = {"prompt": prompt.prompt, "session_id": prompt.session, "resume": prompt.resume, "model": self.model}
+        values = {
+            "prompt": prompt.prompt,
+            "session_id": prompt.session,
+            "resume": prompt.resume,
+            "model": self.model,
+        }
         # One pass, so that a prompt that contains `{model}` is passed on unchanged.
         words = [_PLACEHOLDER.sub(lambda match: values[match[1]], word) for word in self.words]
         last = () if any("{prompt}" in word for word in self.words) else (prompt.prompt,)
@@ -215,7 +231,12 @@ class CommandDriver(Struct, frozen=True):
 
 def scripted_driver(model: str, version: str) -> CommandDriver:
     """Return a driver of the scripted agent."""
-    options = ("--session-id={session_id}", "--resume={resume}", "--model={model}", "--prompt={prompt}")
+    options = (
+        "--session-id={session_id}",
+        "--resume={resume}",
+        "--model={model}",
+        "--prompt={prompt}",
+    )
     command = (sys.executable, "-m", "flightlog.agents.scripted.agent", *options)
     return CommandDriver(command, "scripted", model, version)
 
@@ -223,13 +244,17 @@ def scripted_driver(model: str, version: str) -> CommandDriver:
 class ShellCommand:
     """A running command, of whose output only the tail is stored."""
 
-    def __init__(self, command: str | Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: str | Sequence[str], *, cwd: Path, environment: Mapping[str, str]
+    ) -> None:
         """Start it with exactly `environment`; the shell runs a string."""
         words = ["/bin/sh", "-c", command] if isinstance(command, str) else command
         self._child = _start_child(words, cwd, environment, stderr=subprocess.STDOUT)
         self._tail = bytearray()
         assert self._child.stdout is not None
-        self._reader = threading.Thread(target=_collect_tail, args=(self._child.stdout, self._tail), daemon=True)
+        self._reader = threading.Thread(
+            target=_collect_tail, args=(self._child.stdout, self._tail), daemon=True
+        )
         self._reader.start()
 
     @property

@@ -10,7 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from flightlog.agents.claude_code.files import AGENT_NAME, find_transcripts, spilled_output_path, subagent_info_path
+from flightlog.agents.claude_code.files import (
+    AGENT_NAME,
+    find_transcripts,
+    spilled_output_path,
+    subagent_info_path,
+)
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Damage, Unavailable
 from flightlog.model.session import SessionFile
@@ -54,7 +59,9 @@ def agent_files(home: str, files: Iterable[SessionFile]) -> "dict[str, Path]":
     for file in sorted(files, key=lambda file: file.size):
         path = Path(file.path)
         if path.is_symlink():
-            path = path.resolve()  # sessions are listed through links, so they are archived through them
+            path = (
+                path.resolve()
+            )  # sessions are listed through links, so they are archived through them
         if path.is_relative_to(home):
             continue
         sources[recording_name(file)] = path
@@ -63,7 +70,11 @@ def agent_files(home: str, files: Iterable[SessionFile]) -> "dict[str, Path]":
             sources[f"subagents/{info.name}"] = info
         with suppress(OSError):
             outputs = sorted(Path(spilled_output_path(file, "x")).parent.iterdir())
-            sources |= {f"tool-results/{path.name}": path for path in outputs if path.is_file() and is_safe(path.name)}
+            sources |= {
+                f"tool-results/{path.name}": path
+                for path in outputs
+                if path.is_file() and is_safe(path.name)
+            }
     return sources
 
 
@@ -72,7 +83,9 @@ def recording_name(transcript: SessionFile) -> str:
     return f"subagents/agent-{transcript.subagent}.jsonl" if transcript.subagent else TRANSCRIPT
 
 
-def _adopted_files(live: Iterable[SessionFile], home: str, damage: list[Damage]) -> Iterator[SessionFile]:
+def _adopted_files(
+    live: Iterable[SessionFile], home: str, damage: list[Damage]
+) -> Iterator[SessionFile]:
     sessions, rewritten = list_recorded_sessions(home, AGENT_NAME)
     if not sessions:
         return
@@ -98,7 +111,9 @@ def _adopted_files(live: Iterable[SessionFile], home: str, damage: list[Damage])
 
 def _has_no_recording(root: "Path") -> bool:
     """Return whether only the hook wrote to a session's directory so far."""
-    return root.is_dir() and os.access(root, os.R_OK | os.X_OK) and not (root / "meta.json").exists()
+    return (
+        root.is_dir() and os.access(root, os.R_OK | os.X_OK) and not (root / "meta.json").exists()
+    )
 
 
 def _iter_generations(
@@ -116,6 +131,10 @@ def _iter_generations(
                 # Our copies only grow, so a change shows in the size. A restored copy may have the
                 # same size: the count of its damaged predecessors serves as the inode.
                 restored = sum(1 for _ in generation.parent.glob(f"{generation.name}*.damaged-*"))
-                yield SessionFile(str(generation), session, recording.size, 0, subagent, inode=restored)
+                yield SessionFile(
+                    str(generation), session, recording.size, 0, subagent, inode=restored
+                )
         except (OSError, Unavailable) as error:
-            damage.append(Damage(str(generation), 0, 0, getattr(error, "strerror", "") or str(error)))
+            damage.append(
+                Damage(str(generation), 0, 0, getattr(error, "strerror", "") or str(error))
+            )

@@ -33,16 +33,34 @@ class ConfigOption(Struct, frozen=True):
 
 SETTINGS = (
     ConfigOption("show.timezone", "", "time zone of days and times; empty is the machine's"),
-    ConfigOption("statusline.template", "", "what the status line shows, as {profile} | {model} | {context} …"),
+    ConfigOption(
+        "statusline.template",
+        "",
+        "what the status line shows, as {profile} | {model} | {context} …",
+    ),
     ConfigOption("hook.inline", False, "settle inside the hook, for short-lived machines"),
     ConfigOption(
-        "archive.seal_after_days", 30, "days without change after which recordings are compressed; 0 is never"
+        "archive.seal_after_days",
+        30,
+        "days without change after which recordings are compressed; 0 is never",
     ),
-    ConfigOption("dataset.track_words", False, "write prompts and answers, redacted, into the tracked training rows"),
+    ConfigOption(
+        "dataset.track_words",
+        False,
+        "write prompts and answers, redacted, into the tracked training rows",
+    ),
     ConfigOption("dataset.push", False, "push training rows to a ref of their own after each turn"),
-    ConfigOption("dataset.remote", "origin", "git remote that training rows are pushed to and pulled from"),
-    ConfigOption("dataset.local_cache", False, "also write one private file for each chat, session and action"),
-    ConfigOption("dataset.default_branch", "", "branch on which shards are compacted; empty asks git"),
+    ConfigOption(
+        "dataset.remote", "origin", "git remote that training rows are pushed to and pulled from"
+    ),
+    ConfigOption(
+        "dataset.local_cache",
+        False,
+        "also write one private file for each chat, session and action",
+    ),
+    ConfigOption(
+        "dataset.default_branch", "", "branch on which shards are compacted; empty asks git"
+    ),
     ConfigOption("dataset.keep_days", 730, "days that training rows are kept"),
 )
 
@@ -53,8 +71,16 @@ def load_settings(environ: Mapping[str, str], cwd: Path) -> dict[str, ConfigValu
     for path in (user_file(environ), project_file(cwd)):
         if path is not None and path.is_file():
             settings = dict(_read_file_settings(path))
-            refused = frozenset() if path == user_file(environ) else _untrusted_settings(environ, path, settings)
-            values |= {name: ConfigValue(name, settings[name], str(path)) for name in settings if name not in refused}
+            refused = (
+                frozenset()
+                if path == user_file(environ)
+                else _untrusted_settings(environ, path, settings)
+            )
+            values |= {
+                name: ConfigValue(name, settings[name], str(path))
+                for name in settings
+                if name not in refused
+            }
     return values | {value.name: value for value in _read_environment_settings(environ)}
 
 
@@ -74,7 +100,9 @@ def project_file(cwd: Path) -> Path | None:
     return None
 
 
-def _untrusted_settings(environ: Mapping[str, str], path: Path, settings: Mapping[str, Any]) -> frozenset[str]:
+def _untrusted_settings(
+    environ: Mapping[str, str], path: Path, settings: Mapping[str, Any]
+) -> frozenset[str]:
     """Return the settings of a project file that publish or run something without consent."""
     risky = frozenset(name for name in settings if name.rpartition(".")[2] in RISKY)
     if not risky:
@@ -106,17 +134,24 @@ def _read_environment_settings(environ: Mapping[str, str]) -> Iterator[ConfigVal
     for option in SETTINGS:
         variable = "FLIGHTLOG_" + option.name.replace(".", "_").upper()
         if variable in environ:
-            yield ConfigValue(option.name, _parse_value(option, environ[variable], variable), variable)
+            yield ConfigValue(
+                option.name, _parse_value(option, environ[variable], variable), variable
+            )
 
 
 def _parse_value(setting: ConfigOption, text: str, origin: str) -> bool | int | str:
     if isinstance(setting.default, bool):
         if text.lower() not in {"1", "0", "true", "false", "yes", "no"}:
-            raise Misconfigured(f"{origin} is neither true nor false: {text[:40]!r}", hint=f"export {origin}=true")
+            raise Misconfigured(
+                f"{origin} is neither true nor false: {text[:40]!r}", hint=f"export {origin}=true"
+            )
         return text.lower() in {"1", "true", "yes"}
     if isinstance(setting.default, int):
         if not text.isdecimal():
-            raise Misconfigured(f"{origin} is not a number: {text[:40]!r}", hint=f"export {origin}={setting.default}")
+            raise Misconfigured(
+                f"{origin} is not a number: {text[:40]!r}",
+                hint=f"export {origin}={setting.default}",
+            )
         return int(text)
     return text
 
@@ -127,7 +162,9 @@ def _validate_value(name: str, value: Any, origin: str) -> bool | int | str:
         raise _unknown_setting_error(name, origin)
     if type(value) is not type(setting.default):
         wanted = type(setting.default).__name__
-        raise Misconfigured(f"{name} must be of type {wanted}: {origin}", hint=f"{name} = {setting.default!r}")
+        raise Misconfigured(
+            f"{name} must be of type {wanted}: {origin}", hint=f"{name} = {setting.default!r}"
+        )
     assert isinstance(value, bool | int | str)
     return value
 

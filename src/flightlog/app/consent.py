@@ -41,7 +41,9 @@ def find_target(runtime: Runtime, name: str) -> ConsentTarget:
         if (folder / "plan.yaml").is_file() and (folder / "journal.jsonl").is_file():
             return plan_target(runtime, folder)
     if not path.is_dir():
-        raise NotFound(f"no such directory, run or session: {name[:100]}", hint="flightlog trust DIRECTORY")
+        raise NotFound(
+            f"no such directory, run or session: {name[:100]}", hint="flightlog trust DIRECTORY"
+        )
     return repository_target(runtime, path)
 
 
@@ -60,9 +62,13 @@ def describe_dataset(runtime: Runtime, top: Path) -> dict[str, Any]:
     """Return what each source of consent allows for a repository's rows, and in total."""
     paths = project_settings_files(top)
     texts = [path.read_text("utf-8", "replace") for path in paths if path.is_file()]
-    sources = row_sources(runtime, top, own_hook=any(word in text for text in texts for word in OWN_HOOKS))
+    sources = row_sources(
+        runtime, top, own_hook=any(word in text for text in texts for word in OWN_HOOKS)
+    )
     listed = {name: sorted(sources.get(name, ())) for name in ("trust", "environment", "hook")}
-    return {word: any(word in allowed for allowed in sources.values()) for word in GRANTS} | {"sources": listed}
+    return {word: any(word in allowed for allowed in sources.values()) for word in GRANTS} | {
+        "sources": listed
+    }
 
 
 def grant_consent(runtime: Runtime, target: ConsentTarget) -> None:

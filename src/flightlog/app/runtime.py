@@ -31,7 +31,11 @@ def reads_samples(runtime: Runtime) -> bool:
 def data_dir(environ: Mapping[str, str]) -> str:
     """Return flightlog's data directory, as the hook finds it; refuse a bad `FLIGHTLOG_HOME`."""
     configured = environ.get("FLIGHTLOG_HOME", "")
-    return absolute_path("FLIGHTLOG_HOME", configured) if configured else normalize_path(find_data_dir(dict(environ)))
+    return (
+        absolute_path("FLIGHTLOG_HOME", configured)
+        if configured
+        else normalize_path(find_data_dir(dict(environ)))
+    )
 
 
 def config_dir(environ: Mapping[str, str]) -> str:

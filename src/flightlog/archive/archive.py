@@ -93,7 +93,10 @@ class Archive:
         files: dict[str, list[SessionFile]] = defaultdict(list)
         for file in self._listing.files:
             files[file.session].append(file)
-        return {session: SessionFiles(session, AGENT_NAME, tuple(files[session])) for session in sorted(files)}
+        return {
+            session: SessionFiles(session, AGENT_NAME, tuple(files[session]))
+            for session in sorted(files)
+        }
 
     @property
     def damage(self) -> tuple[Damage, ...]:
@@ -110,14 +113,19 @@ class Archive:
             raise NotFound(f"no session begins with {prefix!r}", hint="flightlog session list")
         if len(matches) > 1:
             some = ", ".join(matches[:5])
-            raise Invalid(f"{len(matches)} sessions begin with {prefix!r}", hint=f"write more of it: {some}")
+            raise Invalid(
+                f"{len(matches)} sessions begin with {prefix!r}", hint=f"write more of it: {some}"
+            )
         return self.recordings[matches[0]]
 
     def latest_session(self) -> str:
         """Return the session that changed last."""
         if not self.recordings:
             raise NotFound("there are no sessions", hint="flightlog demo")
-        return max(self.recordings.values(), key=lambda recording: (recording.changed_ms, recording.session)).session
+        return max(
+            self.recordings.values(),
+            key=lambda recording: (recording.changed_ms, recording.session),
+        ).session
 
     def read_session(self, prefix: str) -> Session:
         """Return the whole session whose id begins with `prefix`."""
@@ -125,7 +133,9 @@ class Archive:
 
     def iter_sessions(self, progress: Progress | None = None) -> Iterator[Session]:
         """Yield every session, newest first."""
-        yield from _report_progress(map(self._fold_session, self._newest_first), progress, len(self.recordings))
+        yield from _report_progress(
+            map(self._fold_session, self._newest_first), progress, len(self.recordings)
+        )
 
     def read_outline(self, session: str) -> SessionOutline:
         """Return the outline of a session; that of a long one is cached in the index."""
@@ -171,10 +181,16 @@ class Archive:
         self, sessions: Iterable[str] | None = None, progress: Progress | None = None
     ) -> Iterator[tuple[str, tuple[LineEdit, ...]]]:
         """Yield the file edits of `sessions`, or of all; unchanged ones come from the index."""
-        names = self.recordings if sessions is None else [name for name in sessions if name in self.recordings]
+        names = (
+            self.recordings
+            if sessions is None
+            else [name for name in sessions if name in self.recordings]
+        )
         files = {name: self.recordings[name].files for name in names}
         with closing(SessionValueCache("edits", tuple[LineEdit, ...], self.index_path)) as cache:
-            edits = cache.iter_values(files, lambda session: edits_of_session(self.read_session(session)))
+            edits = cache.iter_values(
+                files, lambda session: edits_of_session(self.read_session(session))
+            )
             yield from _report_progress(zip(files, edits, strict=True), progress, len(files))
 
     def count_secrets(self, bytes_max: int | None = None) -> dict[str, dict[str, int]]:
@@ -190,7 +206,9 @@ class Archive:
                 count = cache.get_if_current(recording.session, recording.files)
                 if count is None and (bytes_max is None or scanned < bytes_max):
                     scanned += recording.size
-                    count = cache.get_or_compute(recording.session, recording.files, self._count_session_secrets)
+                    count = cache.get_or_compute(
+                        recording.session, recording.files, self._count_session_secrets
+                    )
                 if count is not None:
                     counts[recording.session] = count
         return counts
@@ -204,7 +222,9 @@ class Archive:
 
     def first_cwd(self, recording: SessionFiles) -> str:
         """Return the directory a session began in; reads up to the first record that has it."""
-        entries = (entry for entry in self.iter_file_entries(recording.files) if isinstance(entry, Entry))
+        entries = (
+            entry for entry in self.iter_file_entries(recording.files) if isinstance(entry, Entry)
+        )
         return next((entry.context.cwd for entry in entries if entry.context.cwd), "")
 
     def thread_contexts(self, prefix: str) -> dict[str, ThreadContext]:
@@ -213,13 +233,18 @@ class Archive:
         contexts = self._source.thread_contexts(recording.files)
         if recording.main is not None:
             main = contexts.get("", ThreadContext())
-            contexts[""] = replace(main, copied_message_ids=main.copied_message_ids | self._copied_responses(recording.main))
+            contexts[""] = replace(
+                main,
+                copied_message_ids=main.copied_message_ids | self._copied_responses(recording.main),
+            )
         return contexts
 
     def read_entries_at(self, locations: Iterable[RecordLocation]) -> Iterator[Entry]:
         """Yield the records at the locations."""
         for path, group in groupby(locations, key=lambda location: location[0]):
-            yield from self._source.entries_at(path, [(offset, length) for _, offset, length in group])
+            yield from self._source.entries_at(
+                path, [(offset, length) for _, offset, length in group]
+            )
 
     def find_entries(self, prefix: str, words: str) -> Iterator[Entry]:
         """Yield the records of a session that contain `words`, file by file."""
@@ -242,7 +267,9 @@ class Archive:
                     start = 0
                 if file.size > start:
                     for item in self._source.entries(file, start):
-                        if isinstance(item, SubagentInfo) or (isinstance(item, Damage) and item.reason == TORN_TAIL):
+                        if isinstance(item, SubagentInfo) or (
+                            isinstance(item, Damage) and item.reason == TORN_TAIL
+                        ):
                             break
                         start = item.offset + item.length
                         if isinstance(item, Damage):
@@ -264,7 +291,9 @@ class Archive:
                 continue
         return None
 
-    def usage_report(self, by: Breakdown, zone: tzinfo, only: UsageFilter | None = None) -> UsageReport:
+    def usage_report(
+        self, by: Breakdown, zone: tzinfo, only: UsageFilter | None = None
+    ) -> UsageReport:
         """Return usage and cost of all sessions, or of the part that `only` selects."""
         return self.usage_pipeline.report(by, zone, only)
 
@@ -291,7 +320,9 @@ class Archive:
     def current_files(self, session: str) -> tuple[SessionFile, ...]:
         """Return a session's files as they are now; subagents that started since are included."""
         files = self.recordings[session].files
-        current = [file for main in files if not main.subagent for file in self._source.session_files(main)]
+        current = [
+            file for main in files if not main.subagent for file in self._source.session_files(main)
+        ]
         return tuple({file.path: file for file in current}.values()) or files
 
     @functools.cached_property
@@ -300,10 +331,15 @@ class Archive:
 
     @property
     def _newest_first(self) -> list[SessionFiles]:
-        return sorted(self.recordings.values(), key=lambda recording: (-recording.changed_ms, recording.session))
+        return sorted(
+            self.recordings.values(),
+            key=lambda recording: (-recording.changed_ms, recording.session),
+        )
 
     def _summarize_session(self, session: str) -> SessionSummary:
-        return replace(self.read_outline(session).summary, modified_ms=self.recordings[session].changed_ms)
+        return replace(
+            self.read_outline(session).summary, modified_ms=self.recordings[session].changed_ms
+        )
 
     def _fold_session(self, recording: SessionFiles) -> Session:
         return fold_session(recording.session, recording.agent, price, self._iter_items(recording))
@@ -353,7 +389,11 @@ class Archive:
             return frozenset()
         scans = {main.session: own}
         for file in self._listing.files:
-            is_near = not file.subagent and file.session != main.session and _folder(file) == _folder(main)
+            is_near = (
+                not file.subagent
+                and file.session != main.session
+                and _folder(file) == _folder(main)
+            )
             if is_near and any(True for _ in find_lines(file.path, first.message_id)):
                 scans[file.session] = self._source.scan_usage(file)
         if len(scans) == 1:

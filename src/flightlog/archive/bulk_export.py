@@ -46,8 +46,14 @@ COLUMNS = {
     "steps": f"{_ADDRESS} at_ms model stop_reason text thinking tools {_TOKENS} cost_usd aborted".split(),
     "tool_calls": f"{_ADDRESS} call_id name input output is_error denied started_ms ended_ms".split(),
 }
-_INTEGERS = frozenset(f"started_ms ended_ms at_ms turns turn steps step tool_calls subagents damaged {_TOKENS}".split())
-_FLOATS, _BOOLEANS, _LISTS = frozenset({"cost_usd"}), frozenset({"aborted", "is_error"}), frozenset({"models", "tools"})
+_INTEGERS = frozenset(
+    f"started_ms ended_ms at_ms turns turn steps step tool_calls subagents damaged {_TOKENS}".split()
+)
+_FLOATS, _BOOLEANS, _LISTS = (
+    frozenset({"cost_usd"}),
+    frozenset({"aborted", "is_error"}),
+    frozenset({"models", "tools"}),
+)
 Row = dict[str, Any]
 WORK = "archive"
 ATIF, PARQUET, SECRETS = "atif", "parquet", "secrets"
@@ -70,7 +76,11 @@ def build_rows(session: Session) -> dict[str, list[Row]]:
     return {
         "sessions": [_session_row(session, [step for _, step in steps])],
         "steps": [_step_row(address, step) for address, step in steps],
-        "tool_calls": [_tool_call_row(address, step, call) for address, step in steps for call in step.tool_calls],
+        "tool_calls": [
+            _tool_call_row(address, step, call)
+            for address, step in steps
+            for call in step.tool_calls
+        ],
     }
 
 
@@ -131,7 +141,13 @@ def _address_columns(address: Address, step: Step) -> Row:
 
 
 def _token_counts(usage: Usage) -> Row:
-    counts = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_5m_tokens, usage.cache_write_1h_tokens)
+    counts = (
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_5m_tokens,
+        usage.cache_write_1h_tokens,
+    )
     return dict(zip(_TOKENS.split(), counts, strict=True))
 
 
@@ -163,12 +179,16 @@ class BulkExportResult(Struct):
     personal: int = 0
 
 
-def export_archive(runtime: Runtime, options: BulkExportOptions, output: Path, progress: Progress) -> dict[str, Any]:
+def export_archive(
+    runtime: Runtime, options: BulkExportOptions, output: Path, progress: Progress
+) -> dict[str, Any]:
     """Write every session below `output`; return counts and the sessions that failed."""
     if output.exists() and not output.is_dir():
         raise Conflict(f"not a directory: {output}", hint="name a new directory")
     if options.kind == PARQUET and output.is_dir() and any(output.iterdir()):
-        raise Conflict(f"not empty: {output}", hint="name a new directory, or rows would be there twice")
+        raise Conflict(
+            f"not empty: {output}", hint="name a new directory, or rows would be there twice"
+        )
     ensure_dir(output)
     total = BulkExportResult()
     written = 0
@@ -178,12 +198,19 @@ def export_archive(runtime: Runtime, options: BulkExportOptions, output: Path, p
         written += len(result.files)
         for field in ("sessions", "failed", "secrets", "personal"):
             setattr(total, field, getattr(total, field) + getattr(result, field))
-    counts = {"output": str(output), "sessions": total.sessions, "files": written, "failed": dict(total.failed)}
+    counts = {
+        "output": str(output),
+        "sessions": total.sessions,
+        "files": written,
+        "failed": dict(total.failed),
+    }
     removed = {"secrets": total.secrets, "personal": total.personal} if options.redact else {}
     return counts | {"redacted": options.redact} | removed
 
 
-def scan_archive(runtime: Runtime, options: BulkExportOptions, progress: Progress) -> Iterator[dict[str, Any]]:
+def scan_archive(
+    runtime: Runtime, options: BulkExportOptions, progress: Progress
+) -> Iterator[dict[str, Any]]:
     """Yield the private values of every session, masked."""
     for result in _run_jobs(runtime, options, progress):
         yield from result.findings
@@ -226,7 +253,9 @@ class _JobWorker:
             bundle, redacted = build_session_bundle(
                 self._runtime, self._archive, session, options.version, redact=options.redact
             )
-            self.result.files += [(f"{session.id}/{path}", data) for path, data in bundle.iter_files()]
+            self.result.files += [
+                (f"{session.id}/{path}", data) for path, data in bundle.iter_files()
+            ]
         else:
             if options.redact:
                 from flightlog.archive.sharing import redact_session  # noqa: PLC0415 - compiling its rules is slow
@@ -249,7 +278,9 @@ class _JobWorker:
         ]
 
 
-def _run_jobs(runtime: Runtime, options: BulkExportOptions, progress: Progress) -> Iterator[BulkExportResult]:
+def _run_jobs(
+    runtime: Runtime, options: BulkExportOptions, progress: Progress
+) -> Iterator[BulkExportResult]:
     jobs = list(_iter_jobs(runtime, options))
     assert runtime.jobs is not None, "whole-archive jobs need an executor"
     parallel = os.cpu_count() or 1 if runtime.jobs.is_local else _REMOTE_JOBS
@@ -292,7 +323,9 @@ def _encode_parquet(table: str, rows: list[Row]) -> bytes:
         **dict.fromkeys(_BOOLEANS, arrow.bool_()),
         **dict.fromkeys(_LISTS, arrow.list_(arrow.string())),
     }
-    schema = arrow.schema([(column, special.get(column, arrow.string())) for column in COLUMNS[table]])
+    schema = arrow.schema(
+        [(column, special.get(column, arrow.string())) for column in COLUMNS[table]]
+    )
     sink = io.BytesIO()
     parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), sink, compression="zstd")
     return sink.getvalue()

@@ -21,12 +21,20 @@ from flightlog.store.index.database import Index
 from flightlog.store.index.files import SCHEMA as FILES
 from flightlog.store.index.files import SyncStats
 from flightlog.store.index.fulltext import SCHEMA as FULLTEXT
-from flightlog.store.index.fulltext import RecordMatch, RecordQuery, has_text, search_words, sync_text
+from flightlog.store.index.fulltext import (
+    RecordMatch,
+    RecordQuery,
+    has_text,
+    search_words,
+    sync_text,
+)
 from flightlog.store.index.records import SCHEMA as RECORDS
 from flightlog.usage.pipeline import UsagePipeline
 
 # One part of a query: `-`, `key:`, then a "phrase" or a word.
-_PART = re.compile(r'(?P<minus>-?)(?:(?P<key>[A-Za-z]+):)?(?:"(?P<phrase>[^"]*)"?|(?P<word>[^\s"]+))')
+_PART = re.compile(
+    r'(?P<minus>-?)(?:(?P<key>[A-Za-z]+):)?(?:"(?P<phrase>[^"]*)"?|(?P<word>[^\s"]+))'
+)
 _COST = re.compile(r"(?P<sign>>=|<=|>|<|)\$?(?P<usd>\d+(?:\.\d+)?)")
 _COLUMNS = frozenset({"tool", "model", "file"})
 _EXAMPLE = 'flightlog session search "retry loop" tool:Bash since:7d cost:>1'
@@ -48,7 +56,11 @@ class SearchQuery(Struct, frozen=True):
         """Return whether `usd` is in the range; an unknown cost is in no range."""
         if self.cost_min_usd is None and self.cost_max_usd is None:
             return True
-        return usd is not None and (self.cost_min_usd or 0.0) <= usd and (self.cost_max_usd is None or usd <= self.cost_max_usd)
+        return (
+            usd is not None
+            and (self.cost_min_usd or 0.0) <= usd
+            and (self.cost_max_usd is None or usd <= self.cost_max_usd)
+        )
 
 
 def parse_query(typed: str, read_time: Callable[[str], int]) -> SearchQuery:
@@ -153,10 +165,15 @@ class SearchIndex:
 
     def _search(self, query: SearchQuery, limit: int, *, once: bool = False) -> list[SearchResult]:
         sessions = self._sessions_within_cost(query)
-        records = RecordQuery(query.match, query.since_ms, query.project, sessions, limit, once_per_session=once)
+        records = RecordQuery(
+            query.match, query.since_ms, query.project, sessions, limit, once_per_session=once
+        )
         hits = self._index.query(lambda database: search_words(database, records))
         texts = (read_text_at(hit.path, hit.offset, hit.length) for hit in hits)
-        return [SearchResult(hit, cut_snippet(text, query.words)) for hit, text in zip(hits, texts, strict=True)]
+        return [
+            SearchResult(hit, cut_snippet(text, query.words))
+            for hit, text in zip(hits, texts, strict=True)
+        ]
 
     def _index_new(self, database: sqlite3.Connection) -> SyncStats:
         return sync_text(database, self._files, lambda reads: read_all(reads, read_records))
@@ -168,4 +185,6 @@ class SearchIndex:
         pipeline = UsagePipeline(self._files, self._path)
         rows = pipeline.session_rows()
         pipeline.save()
-        return frozenset(session for session, row in rows.items() if query.matches_cost(row.cost.usd))
+        return frozenset(
+            session for session, row in rows.items() if query.matches_cost(row.cost.usd)
+        )

@@ -11,7 +11,13 @@ import msgspec
 from flightlog import __version__
 from flightlog.model.session import SessionFile
 from flightlog.store.index.database import Index
-from flightlog.store.index.files import VALUES_SCHEMA, file_stamp, load_value, load_values, store_values
+from flightlog.store.index.files import (
+    VALUES_SCHEMA,
+    file_stamp,
+    load_value,
+    load_values,
+    store_values,
+)
 from flightlog.usage.prices import PRICES_FROM
 
 # Part of the stamp of every value: count the number up when a view that is cached here changes.
@@ -31,7 +37,9 @@ class SessionValueCache(Generic[T]):
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(value).decode
 
-    def iter_values(self, sessions: Mapping[str, Iterable[SessionFile]], make: Callable[[str], T]) -> Iterator[T]:
+    def iter_values(
+        self, sessions: Mapping[str, Iterable[SessionFile]], make: Callable[[str], T]
+    ) -> Iterator[T]:
         """Yield every session's value in the order given; `make` computes those that changed."""
         stored = self._index.query(lambda database: load_values(database, self._kind))
         fresh: list[tuple[str, int, bytes]] = []
@@ -47,7 +55,9 @@ class SessionValueCache(Generic[T]):
             yield value
         self._store_rows(fresh)
 
-    def get_or_compute(self, session: str, files: Iterable[SessionFile], make: Callable[[str], T]) -> T:
+    def get_or_compute(
+        self, session: str, files: Iterable[SessionFile], make: Callable[[str], T]
+    ) -> T:
         """Return one session's value; `make` computes it if a file changed."""
         files = list(files)
         value = self.get_if_current(session, files)

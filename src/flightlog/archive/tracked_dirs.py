@@ -42,7 +42,11 @@ class TrackedSnapshot(Struct, frozen=True):
 def list_tracked(runtime: Runtime) -> list[str]:
     """Return the tracked directories."""
     try:
-        return [line for line in _list_path(runtime).read_text("utf-8", "surrogateescape").split("\n") if line]
+        return [
+            line
+            for line in _list_path(runtime).read_text("utf-8", "surrogateescape").split("\n")
+            if line
+        ]
     except FileNotFoundError:
         return []
 
@@ -53,9 +57,13 @@ def track_directory(runtime: Runtime, folder: Path, *, off: bool = False) -> lis
     ensure_writable(Path(runtime.data_dir))
     if not off:
         if not root.is_dir():
-            raise NotFound(f"no such directory: {folder}", hint="name the directory the agent works in")
+            raise NotFound(
+                f"no such directory: {folder}", hint="name the directory the agent works in"
+            )
         if Path(runtime.home).resolve().is_relative_to(root):
-            raise Invalid(f"cannot track a home directory: {root}", hint="name a directory below it")
+            raise Invalid(
+                f"cannot track a home directory: {root}", hint="name a directory below it"
+            )
         if "\n" in str(root):
             raise Invalid("cannot track a directory with a newline in its name", hint="rename it")
     tracked = [path for path in list_tracked(runtime) if path != str(root)]
@@ -65,7 +73,9 @@ def track_directory(runtime: Runtime, folder: Path, *, off: bool = False) -> lis
     return tracked
 
 
-def save_tree(runtime: Runtime, root: Path, session: str, call_id: str, subagent: str) -> TrackedSnapshot:
+def save_tree(
+    runtime: Runtime, root: Path, session: str, call_id: str, subagent: str
+) -> TrackedSnapshot:
     """Save the tree below `root` as a snapshot of a session."""
     ensure_writable(Path(runtime.data_dir))
     folder = session_dir(Path(runtime.data_dir), AGENT_NAME, check_id(session))

@@ -48,7 +48,9 @@ def build_session_bundle(
 
         redacted, _ = redact_session(runtime, archive, session)
         session, contexts = redacted.value.session, redacted.value.contexts
-    return build_trajectory(session, AtifOptions("1.7" if version == "1.7" else "1.6"), contexts), redacted
+    return build_trajectory(
+        session, AtifOptions("1.7" if version == "1.7" else "1.6"), contexts
+    ), redacted
 
 
 def write_bundle(folder: Path, bundle: TrajectoryBundle) -> list[Path]:
@@ -70,7 +72,11 @@ def lint_path(runtime: Runtime, path: Path, source: str = "") -> list[LintReport
     runs have it, else the session of the document's own id, if it is on this machine.
     """
     documents = _read_documents(path)
-    subagents = {target for file, document in documents.items() for target in _subagent_documents(file, document)}
+    subagents = {
+        target
+        for file, document in documents.items()
+        for target in _subagent_documents(file, document)
+    }
     reports = []
     for file, document in documents.items():
         findings = lint_trajectory(file.read_bytes(), _has_file(file.parent))
@@ -94,7 +100,10 @@ def _read_documents(path: Path) -> dict[Path, Any]:
     values = ((file, _parse_document(file)) for file in sorted(path.rglob("*.json")))
     documents = {file: value for file, value in values if is_trajectory(value)}
     if not documents:
-        raise NotFound(f"no trajectory below {path}", hint="flightlog session export SESSION --atif --output DIR")
+        raise NotFound(
+            f"no trajectory below {path}",
+            hint="flightlog session export SESSION --atif --output DIR",
+        )
     return documents
 
 
@@ -116,7 +125,9 @@ def _subagent_documents(path: Path, document: Any) -> Iterator[Path]:
                     yield (path.parent / ref["trajectory_path"]).resolve()
 
 
-def _measure_fidelity(runtime: Runtime, path: Path, document: Any, source: str) -> list[FidelityCount] | None:
+def _measure_fidelity(
+    runtime: Runtime, path: Path, document: Any, source: str
+) -> list[FidelityCount] | None:
     if not isinstance(document, dict):
         return None
     recorded = _find_recording(runtime, path.parent, str(document.get("session_id") or ""), source)

@@ -39,7 +39,10 @@ WHERE = {
 def is_completing(environ: dict[str, str] | None = None) -> bool:
     """Return whether a shell is asking for completions."""
     variables = os.environ if environ is None else environ
-    return any(name.endswith("_COMPLETE") and value.endswith("_complete") for name, value in variables.items())
+    return any(
+        name.endswith("_COMPLETE") and value.endswith("_complete")
+        for name, value in variables.items()
+    )
 
 
 def offer_ids(command: click.Command, *path: str) -> click.Command:
@@ -80,7 +83,10 @@ def _session_ids() -> Iterable[tuple[str, str]]:
     from flightlog.archive.archive import open_archive
 
     recordings = open_archive(open_runtime()).recordings.values()
-    return [(recording.session, "") for recording in sorted(recordings, key=lambda item: -item.changed_ms)]
+    return [
+        (recording.session, "")
+        for recording in sorted(recordings, key=lambda item: -item.changed_ms)
+    ]
 
 
 def _run_names() -> Iterable[tuple[str, str]]:
@@ -120,7 +126,11 @@ def _row_ids() -> Iterable[tuple[str, str]]:
 
     dataset = find_dataset(open_runtime())
     rows = read_dataset(dataset.tracked_dir).rows.values() if dataset else ()
-    return [(str(row["id"]), str(row["kind"])) for row in rows if row.get("id") and row.get("kind") != "tombstone"]
+    return [
+        (str(row["id"]), str(row["kind"]))
+        for row in rows
+        if row.get("id") and row.get("kind") != "tombstone"
+    ]
 
 
 def _traceable_ids() -> Iterable[tuple[str, str]]:
@@ -182,4 +192,6 @@ def completion(shell: str, *, as_json: bool) -> None:
         completer = shell_class(click.Command(name), {}, name, variable)
         parts.append(completer.source_template % completer.source_vars())
     script = "\n".join(parts)
-    print_json({"shell": shell, "script": script, "install": WHERE[shell]}) if as_json else click.echo(script)
+    print_json(
+        {"shell": shell, "script": script, "install": WHERE[shell]}
+    ) if as_json else click.echo(script)

@@ -31,10 +31,14 @@ def tracked_group() -> None:
     """Maintain the tracked files."""
 
 
-@session.command("sync-to-jsonl", epilog="Example: flightlog dataset session sync-to-jsonl --compact")
+@session.command(
+    "sync-to-jsonl", epilog="Example: flightlog dataset session sync-to-jsonl --compact"
+)
 @click.option("--compact", "then_compact", is_flag=True, help="Compact shards afterwards.")
 @click.option("--commits", is_flag=True, help="Only new commits; the git hook uses this.")
-@click.option("--hook", "from_hook", is_flag=True, help="For the repository's hook: no words, no push.")
+@click.option(
+    "--hook", "from_hook", is_flag=True, help="For the repository's hook: no words, no push."
+)
 @_JSON
 def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json: bool) -> None:
     """Write missing rows of this repository. Running it again writes nothing."""
@@ -46,26 +50,41 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
         count = service.sync_new_commits(runtime, location)
         click.echo(json.dumps({"commits": count}) if as_json else pluralize(count, "commit"))
         return
-    allowed = service.allowed_writes(runtime, location.repository.top, own_hook=True) if from_hook else service.PERSON
+    allowed = (
+        service.allowed_writes(runtime, location.repository.top, own_hook=True)
+        if from_hook
+        else service.PERSON
+    )
     report = service.sync_repository(runtime, location, allowed)
-    problem = service.push_if_enabled(runtime, location) if "push" in allowed and not is_off else None
+    problem = (
+        service.push_if_enabled(runtime, location) if "push" in allowed and not is_off else None
+    )
     if as_json:
         print_json(report)
     else:
         counts = f"{pluralize(report.sessions, 'session')} of this repository, {pluralize(report.rows, 'new row')}"
         click.echo(f"{counts}; {describe_redaction(report.secrets, report.personal)}")
     if not (report.has_words or is_off):
-        click.echo("words are left out; to track them redacted, set track_words = true under [dataset]", err=True)
+        click.echo(
+            "words are left out; to track them redacted, set track_words = true under [dataset]",
+            err=True,
+        )
         click.echo("  in flightlog.toml, then: flightlog trust --yes", err=True)
     if problem is not None:
         click.echo(f"not pushed: {make_inert(problem.message)}", err=True)
     if then_compact and not is_off:
-        _print_compaction(service.compact_repository(runtime, location, service.CompactMode.WRITE), err=True)
+        _print_compaction(
+            service.compact_repository(runtime, location, service.CompactMode.WRITE), err=True
+        )
 
 
 @tracked_group.command(epilog="Example: flightlog dataset tracked compact --commit")
 @_DRY
-@click.option("--commit", is_flag=True, help="Also commit the base files, without conflicts on other branches.")
+@click.option(
+    "--commit",
+    is_flag=True,
+    help="Also commit the base files, without conflicts on other branches.",
+)
 @_JSON
 def compact(*, dry_run: bool, commit: bool, as_json: bool) -> None:
     """Merge shards into fewer files.
@@ -76,13 +95,19 @@ def compact(*, dry_run: bool, commit: bool, as_json: bool) -> None:
 
     runtime = open_runtime()
     mode = (
-        service.CompactMode.DRY_RUN if dry_run else service.CompactMode.COMMIT if commit else service.CompactMode.WRITE
+        service.CompactMode.DRY_RUN
+        if dry_run
+        else service.CompactMode.COMMIT
+        if commit
+        else service.CompactMode.WRITE
     )
     compaction = service.compact_repository(runtime, service.require_dataset(runtime), mode)
     print_json(compaction) if as_json else _print_compaction(compaction, err=False)
 
 
-@tracked_group.command(hidden=True, epilog="Example: flightlog dataset tracked merge %O %A %B %P (as git calls it)")
+@tracked_group.command(
+    hidden=True, epilog="Example: flightlog dataset tracked merge %O %A %B %P (as git calls it)"
+)
 @click.argument("base", type=click.Path(path_type=Path))
 @click.argument("ours", type=click.Path(path_type=Path))
 @click.argument("theirs", type=click.Path(path_type=Path))
@@ -93,7 +118,11 @@ def merge(base: Path, ours: Path, theirs: Path, name: str) -> None:
     from flightlog.store.files import replace_file
 
     del base  # rows are never edited, so the common ancestor adds nothing
-    replace_file(ours, merge_base_files(Path(name).name, [ours.read_bytes(), theirs.read_bytes()]), durable=False)
+    replace_file(
+        ours,
+        merge_base_files(Path(name).name, [ours.read_bytes(), theirs.read_bytes()]),
+        durable=False,
+    )
 
 
 @dataset.command(epilog="Example: flightlog dataset stats --json | jq .counts")
@@ -148,10 +177,14 @@ def check(*, fix: bool, as_json: bool) -> int:
     else:
         for finding in findings:
             label = "note" if finding.is_note else "wrong"
-            click.echo(make_inert(f"{label}  {finding.kind}: {finding.message} ({finding.location})"))
+            click.echo(
+                make_inert(f"{label}  {finding.kind}: {finding.message} ({finding.location})")
+            )
             if finding.next_command:
                 click.secho(f"    {finding.next_command}", fg="cyan")
-        click.echo(f"{pluralize(wrong, 'problem')}, {pluralize(len(findings) - wrong, 'note')}", err=True)
+        click.echo(
+            f"{pluralize(wrong, 'problem')}, {pluralize(len(findings) - wrong, 'note')}", err=True
+        )
     return int(wrong > 0)
 
 
@@ -160,7 +193,9 @@ def check(*, fix: bool, as_json: bool) -> int:
     "--format", "form", default="jsonl", show_default=True,
     type=click.Choice(["jsonl", "csv", "parquet", "huggingface", "sft", "preferences"]), help="Output format.",
 )  # fmt: skip
-@click.option("--output", type=click.Path(path_type=Path), required=True, help="File or directory to write.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), required=True, help="File or directory to write."
+)
 @_JSON
 def export(form: str, output: Path, *, as_json: bool) -> None:
     """Export the rows to another format. Rows were redacted before they were first written."""
@@ -168,7 +203,9 @@ def export(form: str, output: Path, *, as_json: bool) -> None:
     from flightlog.dataset.exports import export_dataset
     from flightlog.dataset.reader import read_dataset
 
-    counts = export_dataset(read_dataset(service.require_dataset(open_runtime()).tracked_dir), form, output.resolve())
+    counts = export_dataset(
+        read_dataset(service.require_dataset(open_runtime()).tracked_dir), form, output.resolve()
+    )
     if as_json:
         click.echo(json.dumps({"format": form, "output": str(output), "rows": counts}))
     else:
@@ -215,10 +252,14 @@ def pull(remote: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json(pulled)
     else:
-        click.echo(f"{pluralize(pulled.rows, 'new row')} from {pluralize(pulled.writers, 'writer')}")
+        click.echo(
+            f"{pluralize(pulled.rows, 'new row')} from {pluralize(pulled.writers, 'writer')}"
+        )
 
 
-@dataset.command(epilog="Example: flightlog dataset judge chat-20261102-120001-3fa9c1 feedback good")
+@dataset.command(
+    epilog="Example: flightlog dataset judge chat-20261102-120001-3fa9c1 feedback good"
+)
 @click.argument("row_id")
 @click.argument("field")
 @click.argument("value")
@@ -237,9 +278,13 @@ def judge(row_id: str, field: str, value: str, *, as_json: bool) -> None:
         judgment = json.loads(value)
     except ValueError:
         judgment = value
-    key = service.record_judgment(runtime, service.require_dataset(runtime), row_id, field, judgment)
+    key = service.record_judgment(
+        runtime, service.require_dataset(runtime), row_id, field, judgment
+    )
     click.echo(
-        json.dumps({"of": key, "field": field, "value": judgment}) if as_json else make_inert(f"recorded: {key}")
+        json.dumps({"of": key, "field": field, "value": judgment})
+        if as_json
+        else make_inert(f"recorded: {key}")
     )
 
 
@@ -263,9 +308,12 @@ def forget(row_ids: tuple[str, ...], **options: Any) -> int:
 
     runtime = open_runtime()
     if not (row_ids or options["text"] or options["since"] or options["before"]):
-        raise Invalid("nothing to forget", hint="flightlog dataset forget ID, or --text, --since, --before")
+        raise Invalid(
+            "nothing to forget", hint="flightlog dataset forget ID, or --text, --since, --before"
+        )
     times = [
-        since_ms(options[name], runtime.clock.now_ms(), UTC) if options[name] else None for name in ("since", "before")
+        since_ms(options[name], runtime.clock.now_ms(), UTC) if options[name] else None
+        for name in ("since", "before")
     ]
     report = service.forget_rows(
         runtime,
@@ -289,7 +337,9 @@ def strip_words(**options: Any) -> int:
     runtime = open_runtime()
     return _print_removal(
         service.strip_words(
-            runtime, service.require_dataset(runtime), dry_run=options["dry_run"] or not options["yes"]
+            runtime,
+            service.require_dataset(runtime),
+            dry_run=options["dry_run"] or not options["yes"],
         ),
         **options,
     )
@@ -304,12 +354,16 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     from flightlog.dataset import service
 
     runtime = open_runtime()
-    actions = service.retain_dataset(runtime, service.require_dataset(runtime), dry_run=dry_run or not yes)
+    actions = service.retain_dataset(
+        runtime, service.require_dataset(runtime), dry_run=dry_run or not yes
+    )
     if as_json:
         print_json(actions)
     else:
         for action in actions:
-            click.echo(make_inert(f"{action.action.value}  {action.age_days:,} days  {action.item.name}"))
+            click.echo(
+                make_inert(f"{action.action.value}  {action.age_days:,} days  {action.item.name}")
+            )
     if not actions:
         click.echo("no row is older than dataset.keep_days", err=True)
     elif not (yes or dry_run):
@@ -335,7 +389,9 @@ def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
     location = service.locate_dataset(runtime)
     command = hook_command()
     changes = (
-        git_hooks.plan_removal(location.repository) if remove else git_hooks.plan_hooks(location.repository, command)
+        git_hooks.plan_removal(location.repository)
+        if remove
+        else git_hooks.plan_hooks(location.repository, command)
     )
     if not dry_run:
         git_hooks.apply_changes(location.repository, changes, command)
@@ -348,7 +404,9 @@ def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
         return
     for change in files:
         click.echo(make_inert(f"{'removed' if change['removed'] else 'written'}: {change['path']}"))
-    click.echo("nothing was changed" if dry_run else f"{pluralize(len(files), 'file')} changed", err=True)
+    click.echo(
+        "nothing was changed" if dry_run else f"{pluralize(len(files), 'file')} changed", err=True
+    )
 
 
 def _print_removal(report: Any, **options: Any) -> int:

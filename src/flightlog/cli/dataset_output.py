@@ -15,9 +15,15 @@ def compaction_lines(compaction: Any) -> Iterator[str]:
     """Yield lines that describe a compaction."""
     assert isinstance(compaction, Compaction)
     would = "would be " if compaction.dry_run else ""
-    into = "the base files" if compaction.target == "base" else "one shard, because this is not the default branch"
+    into = (
+        "the base files"
+        if compaction.target == "base"
+        else "one shard, because this is not the default branch"
+    )
     yield f"{pluralize(compaction.shards, 'shard')} {would}merged into {into}"
-    counts = ", ".join(f"{number:,} {kind}" for kind, number in compaction.rows.items()) or "no rows"
+    counts = (
+        ", ".join(f"{number:,} {kind}" for kind, number in compaction.rows.items()) or "no rows"
+    )
     older = pluralize(compaction.superseded_rows, "older version")
     yield f"{counts}; {compaction.duplicate_rows:,} repeated, {older}, {compaction.deleted_rows:,} removed"
     if compaction.restored_rows:
@@ -29,7 +35,11 @@ def compaction_lines(compaction: Any) -> Iterator[str]:
         yield f"committed as {compaction.commit[:12]}, a merge commit"
     elif compaction.commit is not None:
         advice = "commit shards like any other file: git add .git-ml"
-        yield "nothing to commit, the base files are unchanged" if compaction.target == "base" else advice
+        yield (
+            "nothing to commit, the base files are unchanged"
+            if compaction.target == "base"
+            else advice
+        )
     elif compaction.target == "base" and compaction.shards and not compaction.dry_run:
         yield "to commit it: flightlog dataset tracked compact --commit"
 
@@ -37,7 +47,10 @@ def compaction_lines(compaction: Any) -> Iterator[str]:
 def removal_lines(report: RemovalReport) -> Iterator[str]:
     """Yield lines on removed rows, files that repeat them, and how to clean git's history."""
     would = "" if report.is_done else "would be "
-    kinds = ", ".join(pluralize(number, kind) for kind, number in report.deleted_by_kind.items()) or "no row"
+    kinds = (
+        ", ".join(pluralize(number, kind) for kind, number in report.deleted_by_kind.items())
+        or "no row"
+    )
     yield f"{kinds} {would}removed; {pluralize(len(report.stripped_rows), 'other row')} {would}stripped of words"
     yield from (f"{would}removed, contains the same rows: {path}" for path in report.removed_files)
     for path in report.remaining_files:

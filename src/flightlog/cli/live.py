@@ -19,14 +19,24 @@ CODES = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 
-@click.group(epilog=format_examples("flightlog live profiles", "flightlog live label work 'Work account'"))
+@click.group(
+    epilog=format_examples("flightlog live profiles", "flightlog live label work 'Work account'")
+)
 def live() -> None:
     """Show running sessions, profiles and costs."""
 
 
 @live.command(epilog="Example: flightlog live statusline --width 60 < payload.json")
-@click.option("--width", type=click.IntRange(20, 400), default=100, show_default=True, help="Width in columns.")
-@click.option("--template", default="", help="Template to try: {profile} | {model} | {context} | {cost} …")
+@click.option(
+    "--width",
+    type=click.IntRange(20, 400),
+    default=100,
+    show_default=True,
+    help="Width in columns.",
+)
+@click.option(
+    "--template", default="", help="Template to try: {profile} | {model} | {context} | {cost} …"
+)
 @json_option("Print the line and its template as JSON.")
 def statusline(width: int, template: str, *, as_json: bool) -> None:
     """Preview the status line.
@@ -36,7 +46,9 @@ def statusline(width: int, template: str, *, as_json: bool) -> None:
     from flightlog.live.service import preview_status_line
 
     payload = None if sys.stdin.isatty() else sys.stdin.buffer.read(1 << 20)
-    preview = preview_status_line(open_runtime(), payload, width, template, color=sys.stdout.isatty())
+    preview = preview_status_line(
+        open_runtime(), payload, width, template, color=sys.stdout.isatty()
+    )
     print_json(preview) if as_json else click.echo(preview["line"])
 
 
@@ -56,7 +68,10 @@ def state(*, as_json: bool) -> int:
     if as_json:
         print_json(
             [
-                redact_for_output(runtime, {"file": str(path), "broken": loaded.error, "state": to_wire(loaded.state)})
+                redact_for_output(
+                    runtime,
+                    {"file": str(path), "broken": loaded.error, "state": to_wire(loaded.state)},
+                )
                 for path, loaded in states
             ]
         )
@@ -81,18 +96,28 @@ def profiles(*, as_json: bool) -> None:
 
     runtime = open_runtime()
     states = collect_here(runtime, secrets=False)
-    ranked = rank_profiles([profile for live_state in states for profile in live_state.state.auth_profiles])
+    ranked = rank_profiles(
+        [profile for live_state in states for profile in live_state.state.auth_profiles]
+    )
     if as_json:
         fields = [{**to_wire(profile), "urgency": round(urgency, 1)} for profile, urgency in ranked]
         print_json([redact_for_output(runtime, profile_fields) for profile_fields in fields])
         return
     rows = []
     for profile, urgency in ranked:
-        costs = (profile.billing.cost_today, profile.billing.week_cost_usd or 0, profile.billing.burn_rate_per_hour)
+        costs = (
+            profile.billing.cost_today,
+            profile.billing.week_cost_usd or 0,
+            profile.billing.burn_rate_per_hour,
+        )
         amounts = [f"${cost:,.2f}" for cost in costs]
         fingerprint = profile.billing_fingerprint or "-"
         rows.append((profile.profile_id, profile.label, *amounts, f"{urgency:.0f}", fingerprint))
-    print_table(("profile", "label", "today", "week", "per hour", "urgency", "fingerprint"), rows, right=(2, 3, 4, 5))
+    print_table(
+        ("profile", "label", "today", "week", "per hour", "urgency", "fingerprint"),
+        rows,
+        right=(2, 3, 4, 5),
+    )
 
 
 @live.command(epilog="Example: flightlog live label default 'Work account'")
@@ -115,13 +140,17 @@ def label(profile: str, text: str, *, dry_run: bool, as_json: bool) -> None:
     )
 
 
-@live.command(epilog=format_examples("flightlog live swap", "flightlog live swap 2123f2df work --at 14:30"))
+@live.command(
+    epilog=format_examples("flightlog live swap", "flightlog live swap 2123f2df work --at 14:30")
+)
 @click.argument("session_id", required=False)
 @click.argument("profile", required=False)
 @click.option("--at", "at", default="", help="Start: HH:MM today or an ISO time (default now).")
 @click.option("--dry-run", is_flag=True, help="Show the change without writing it.")
 @json_option("Print the advice or the switch as JSON.")
-def swap(session_id: str | None, profile: str | None, at: str, *, dry_run: bool, as_json: bool) -> None:
+def swap(
+    session_id: str | None, profile: str | None, at: str, *, dry_run: bool, as_json: bool
+) -> None:
     """Advise on or record a profile switch.
 
     Without arguments, say which profile has capacity left. Otherwise record that PROFILE pays for
@@ -137,11 +166,15 @@ def swap(session_id: str | None, profile: str | None, at: str, *, dry_run: bool,
             print_json(advice)
             return
         for profile_row in advice["profiles"]:
-            click.echo(f"{make_inert(str(profile_row['label']))}: {profile_row['urgency']:.0f} % used")
+            click.echo(
+                f"{make_inert(str(profile_row['label']))}: {profile_row['urgency']:.0f} % used"
+            )
         click.echo(advice["advice"] or "no switch needed")
         return
     if profile is None:
-        raise Invalid("no profile named for the session", hint=f"flightlog live swap {session_id} PROFILE")
+        raise Invalid(
+            "no profile named for the session", hint=f"flightlog live swap {session_id} PROFILE"
+        )
     switch = record_profile_switch(runtime, session_id, profile, at, dry_run=dry_run)
     if as_json:
         print_json(switch)
@@ -154,7 +187,11 @@ def swap(session_id: str | None, profile: str | None, at: str, *, dry_run: bool,
 
 @live.command(epilog="Example: flightlog live cleanup --days 3 --dry-run")
 @click.option(
-    "--days", type=click.IntRange(0), default=7, show_default=True, help="Archive sessions unused for this many days."
+    "--days",
+    type=click.IntRange(0),
+    default=7,
+    show_default=True,
+    help="Archive sessions unused for this many days.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the change without writing it.")
 @json_option("Print the sessions as JSON.")
@@ -163,12 +200,18 @@ def cleanup(days: int, *, dry_run: bool, as_json: bool) -> None:
     from flightlog.live.service import archive_old_sessions
 
     archived = archive_old_sessions(open_runtime(), days, dry_run=dry_run)
-    print_json(archived) if as_json else click.echo("\n".join(archived) if archived else "nothing to clean up")
+    print_json(archived) if as_json else click.echo(
+        "\n".join(archived) if archived else "nothing to clean up"
+    )
 
 
 @click.command(epilog=format_examples("flightlog watch", "flightlog watch --once --json"))
 @click.option(
-    "--every", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, help="Seconds between updates."
+    "--every",
+    type=click.FloatRange(0.2, 3600),
+    default=2.0,
+    show_default=True,
+    help="Seconds between updates.",
 )
 @click.option("--once", is_flag=True, help="Print once and exit.")
 @json_option("With --once: print the state as JSON.")
@@ -193,7 +236,9 @@ def watch(every: float, *, once: bool, as_json: bool) -> None:
 def paint_lines(lines: Sequence[Any], *, color: bool) -> list[str]:
     """Return the lines as text, with ANSI colors if `color`."""
     return [
-        f"\x1b[{CODES[line.color]}m{line.text}\x1b[0m" if color and line.color and line.text else line.text
+        f"\x1b[{CODES[line.color]}m{line.text}\x1b[0m"
+        if color and line.color and line.text
+        else line.text
         for line in lines
     ]
 

@@ -46,7 +46,11 @@ COMMANDS = {
     "lab": ("flightlog.cli.lab", "lab", "Experiment on sessions (also harness)."),
     "retro": ("flightlog.cli.retro.analyze", "retro", "Analyze past sessions (also chat-retro)."),
     "issue": ("flightlog.cli.retro.issues", "issue", "Publish safe issues (also issue-workflow)."),
-    "dataset": ("flightlog.cli.dataset", "dataset", "Track training rows (also ml-data-collector)."),
+    "dataset": (
+        "flightlog.cli.dataset",
+        "dataset",
+        "Track training rows (also ml-data-collector).",
+    ),
 }
 
 EXIT_CODES: tuple[tuple[type[FlightlogError], int], ...] = (

@@ -14,7 +14,9 @@ ON = click.option(
     "--on", default="local", show_default=True, metavar="EXECUTOR",
     help="Where jobs run: local, or a Dask scheduler (tcp://host:8786).",
 )  # fmt: skip
-SESSION = click.option("--session", "written", required=True, help="Loop session: a number, full name or directory.")
+SESSION = click.option(
+    "--session", "written", required=True, help="Loop session: a number, full name or directory."
+)
 
 
 def _sweep_runs_dir(_context: click.Context, _parameter: click.Parameter, runs_dir: Path) -> Path:
@@ -56,8 +58,18 @@ def _add_options(command: Any, options: tuple[Callable[[Any], Any], ...]) -> Any
 
 
 _SESSION_OPTIONS = (
-    click.option("--session", type=click.IntRange(1), default=1, show_default=True, help="Number of the session."),
-    click.option("--replicate", type=click.IntRange(1), help="Number of the replicate, if the session has several."),
+    click.option(
+        "--session",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Number of the session.",
+    ),
+    click.option(
+        "--replicate",
+        type=click.IntRange(1),
+        help="Number of the replicate, if the session has several.",
+    ),
 )
 _SENDING_OPTIONS = (
     click.option("--max-budget-usd", type=click.FloatRange(0, min_open=True), help="Most to spend, in USD."),

@@ -75,7 +75,9 @@ def print_outcome(outcome: Any, line: str, *, as_json: bool) -> None:
     print_json(outcome) if as_json else click.echo(make_inert(line), err=True)
 
 
-def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
+def print_table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
+) -> None:
     """Print columns, with the column numbers in `right` aligned to the right.
 
     A pipe gets plain columns without importing rich, which takes 20 ms, unless the cells need
@@ -93,11 +95,16 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: S
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
     for column, head in enumerate(heads):
         table.add_column(
-            head, justify="right" if column in right else "left", no_wrap=column in right, overflow="ellipsis"
+            head,
+            justify="right" if column in right else "left",
+            no_wrap=column in right,
+            overflow="ellipsis",
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
+    console = Console(
+        markup=False, highlight=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS
+    )
     console.print(table)
 
 
@@ -105,7 +112,9 @@ def _is_drawn() -> bool:
     return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
-def _plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int]) -> str | None:
+def _plain_table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int]
+) -> str | None:
     """Return the table as rich draws it into a pipe, or None if that takes more than padding."""
     lines = [heads, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.app.runtime import open_runtime
-from flightlog.cli.output import Progress, format_examples, json_option, print_json, print_story, print_table
+from flightlog.cli.output import (
+    Progress,
+    format_examples,
+    json_option,
+    print_json,
+    print_story,
+    print_table,
+)
 from flightlog.model.text import make_inert, pluralize
 
 if TYPE_CHECKING:
@@ -18,7 +25,9 @@ if TYPE_CHECKING:
     from flightlog.views.overview import Overview
 
 
-@click.group(invoke_without_command=True, epilog=format_examples("flightlog demo", "flightlog demo rewind"))
+@click.group(
+    invoke_without_command=True, epilog=format_examples("flightlog demo", "flightlog demo rewind")
+)
 @json_option("Print the recorded session and its usage as JSON.")
 @click.pass_context
 def demo(context: click.Context, *, as_json: bool) -> None:
@@ -35,7 +44,9 @@ def demo(context: click.Context, *, as_json: bool) -> None:
     from flightlog.views.transcript import RenderOptions, render_session
     from flightlog.views.transcript_formats import short_address
 
-    click.echo("running a scripted agent in a temporary directory; your files are not touched", err=True)
+    click.echo(
+        "running a scripted agent in a temporary directory; your files are not touched", err=True
+    )
     with perform_demo(runtime) as performance:
         session = performance.archive.read_session(performance.session)
         report = performance.archive.usage_report(Breakdown.SESSION, UTC)
@@ -53,7 +64,9 @@ def demo(context: click.Context, *, as_json: bool) -> None:
     click.echo()
     print_usage(report)
     comparison = "identical" if performance.is_same_from_archive else "NOT identical"
-    click.echo(f"\narchived {performance.archived_bytes:,} bytes; the transcript from the archive alone is {comparison}")
+    click.echo(
+        f"\narchived {performance.archived_bytes:,} bytes; the transcript from the archive alone is {comparison}"
+    )
     hits = ", ".join(map(short_address, performance.search_hits)) or "nothing found"
     click.echo(f'search for "{SEARCHED}": {hits}')
     click.echo("\nwhile the agent ran, `flightlog watch` showed:\n")
@@ -76,7 +89,9 @@ def rewind(*, as_json: bool) -> int:
     from flightlog.cli.lab.run import RunProgress
     from flightlog.setup.demo import ASKED, SAID, TURN, perform_rewind
 
-    click.echo("running an agent offline in a temporary directory; your files are not touched", err=True)
+    click.echo(
+        "running an agent offline in a temporary directory; your files are not touched", err=True
+    )
     with perform_rewind(open_runtime(), RunProgress()) as shown:
         result = msgspec.to_builtins(shown)
     certificate = result["replay"]["certificate"] or {}
@@ -88,14 +103,21 @@ def rewind(*, as_json: bool) -> int:
     click.echo(f"prompt: {ASKED}\nbranch before turn {TURN}, with the prompt: {SAID}\n")
     print_side_by_side(result["compared"]["side_by_side"], ["original", "rerun"])
     rows = [
-        [name, "right" if passing else "WRONG", str(session["num_turns"]), f"${session['total_cost_usd'] or 0:.4f}"]
+        [
+            name,
+            "right" if passing else "WRONG",
+            str(session["num_turns"]),
+            f"${session['total_cost_usd'] or 0:.4f}",
+        ]
         for name, passing, session in zip(("original", "rerun"), passed, sessions, strict=True)
     ]
     click.echo()
     print_table(["", "total(…)", "turns", "cost"], rows, right=(2, 3))
     replaced = certificate.get("replaced", [])
     client = "Claude Code" if result["agent"] == "claude_code" else "the scripted agent"
-    click.echo(f"\ncertificate: {certificate.get('verdict', 'none')}, issued before the first request was sent")
+    click.echo(
+        f"\ncertificate: {certificate.get('verdict', 'none')}, issued before the first request was sent"
+    )
     click.echo(f"  {client}, {certificate.get('method', '')}")
     click.echo(f"  parts of the client's context replaced by recorded ones: {len(replaced)}")
     click.echo("\nnext, your own runs: flightlog lab replay RUN --list-turns", err=True)
@@ -119,12 +141,20 @@ def status(*, as_json: bool) -> None:
     lives = watch_here(runtime)
     summary = read_status(runtime)
     if as_json:
-        print_json({**msgspec.to_builtins(summary), "live": [live_json(runtime, live) for live in lives]})
+        print_json(
+            {**msgspec.to_builtins(summary), "live": [live_json(runtime, live) for live in lives]}
+        )
         return
     show_dashboard(runtime, lives)
     click.echo()
-    click.echo(f"{pluralize(summary.source_sessions, 'session')} in the agent's files, {summary.source_bytes:,} bytes")
-    deleted = f" ({summary.archived_only_sessions:,} deleted by the agent)" if summary.archived_only_sessions else ""
+    click.echo(
+        f"{pluralize(summary.source_sessions, 'session')} in the agent's files, {summary.source_bytes:,} bytes"
+    )
+    deleted = (
+        f" ({summary.archived_only_sessions:,} deleted by the agent)"
+        if summary.archived_only_sessions
+        else ""
+    )
     sealed = f"{summary.archived_bytes:,} bytes ({summary.sealed_bytes:,} sealed)"
     click.echo(f"{pluralize(summary.archived_sessions, 'session')} archived{deleted}, {sealed}")
     if summary.unarchived_sessions:
@@ -152,7 +182,9 @@ def print_dashboard(runtime: "Runtime", *, as_json: bool) -> None:
     from flightlog.live.service import watch_here
 
     lives = watch_here(runtime)
-    print_json([live_json(runtime, live) for live in lives]) if as_json else show_dashboard(runtime, lives)
+    print_json([live_json(runtime, live) for live in lives]) if as_json else show_dashboard(
+        runtime, lives
+    )
 
 
 def show_dashboard(runtime: "Runtime", lives: "Sequence[LiveState]") -> None:
@@ -165,7 +197,9 @@ def show_dashboard(runtime: "Runtime", lives: "Sequence[LiveState]") -> None:
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 140
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    for line in paint_lines(dashboard_lines(lives, TerminalSize(width, 0, runtime.zone)), color=color):
+    for line in paint_lines(
+        dashboard_lines(lives, TerminalSize(width, 0, runtime.zone)), color=color
+    ):
         click.echo(line)
 
 
@@ -179,7 +213,11 @@ def live_json(runtime: "Runtime", live: "LiveState") -> dict[str, Any]:
 
 
 @click.command(epilog="Example: flightlog up")
-@click.option("--serve/--no-serve", default=None, help="Open the web pages afterwards (default on a terminal).")
+@click.option(
+    "--serve/--no-serve",
+    default=None,
+    help="Open the web pages afterwards (default on a terminal).",
+)
 @json_option("Print all figures as JSON.")
 @click.pass_context
 def up(context: click.Context, *, serve: bool | None, as_json: bool) -> None:
@@ -216,7 +254,9 @@ def _print_overview(overview: "Overview", zone: "tzinfo") -> None:
     from flightlog.views.overview import iter_facts
 
     if overview.is_sample:
-        click.echo("No sessions on this machine yet. These are samples, recorded with Claude Code.\n")
+        click.echo(
+            "No sessions on this machine yet. These are samples, recorded with Claude Code.\n"
+        )
     for fact in iter_facts(overview, zone):
         click.echo(make_inert(fact.text))
         click.secho(f"    {make_inert(fact.next_command)}", fg="cyan")

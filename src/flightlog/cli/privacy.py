@@ -37,7 +37,9 @@ def privacy() -> None:
 @click.argument("paths", nargs=-1, metavar="[PATHS…|SESSION|-]")
 @json_option("Print each finding as a line of JSON.")
 @click.option("--secrets", is_flag=True, help="Report secrets only, not personal data.")
-@click.option("--sessions", is_flag=True, help="Scan all sessions of the archive, instead of PATHS.")
+@click.option(
+    "--sessions", is_flag=True, help="Scan all sessions of the archive, instead of PATHS."
+)
 @ON
 def scan(paths: tuple[str, ...], *, as_json: bool, secrets: bool, sessions: bool, on: str) -> int:
     """Find private data in files or sessions. Values are masked. Exit 1 if there are secrets."""
@@ -66,7 +68,9 @@ def scan(paths: tuple[str, ...], *, as_json: bool, secrets: bool, sessions: bool
 @privacy.command(epilog="Example: flightlog privacy redact --jsonl session.jsonl > shared.jsonl")
 @click.argument("path", default=_STDIN)
 @click.option("--jsonl", is_flag=True, help="Redact every string of each line of JSON.")
-@click.option("--separate", is_flag=True, help="With --jsonl: treat each line as a separate document.")
+@click.option(
+    "--separate", is_flag=True, help="With --jsonl: treat each line as a separate document."
+)
 def redact(path: str, *, jsonl: bool, separate: bool) -> None:
     """Print PATH or stdin without private data.
 
@@ -79,7 +83,10 @@ def redact(path: str, *, jsonl: bool, separate: bool) -> None:
     from flightlog.privacy.service import make_redactor
 
     if separate and not jsonl:
-        raise Invalid("--separate needs --jsonl", hint="flightlog privacy redact --jsonl --separate session.jsonl")
+        raise Invalid(
+            "--separate needs --jsonl",
+            hint="flightlog privacy redact --jsonl --separate session.jsonl",
+        )
     out, redactor = sys.stdout.buffer, make_redactor(open_runtime())
     records = JsonRedactor(redactor)
     with _open_input(path) as source:
@@ -130,8 +137,12 @@ def preview(paths: tuple[str, ...], *, as_json: bool) -> None:
 @click.argument("repository", default=".", type=click.Path(path_type=Path))
 @json_option("Print each verdict as a line of JSON.")
 @click.option("--quiet", is_flag=True, help="Print only violations.")
-@click.option("--install", is_flag=True, help="Install the guard on commits and pushes; keeps other hooks.")
-@click.option("--push", metavar="REMOTE", help="Check a push; reads git's pre-push lines from stdin.")
+@click.option(
+    "--install", is_flag=True, help="Install the guard on commits and pushes; keeps other hooks."
+)
+@click.option(
+    "--push", metavar="REMOTE", help="Check a push; reads git's pre-push lines from stdin."
+)
 def check(repository: Path, *, as_json: bool, quiet: bool, install: bool, push: str | None) -> int:
     """Check tracked and staged files.
 
@@ -146,7 +157,11 @@ def check(repository: Path, *, as_json: bool, quiet: bool, install: bool, push: 
     if install:
         for hook in git_guard.install_guard(git):
             click.echo(f"guard installed: {hook}", err=True)
-    verdicts = git_guard.check_repository(git) if push is None else git_guard.check_push(git, push, sys.stdin)
+    verdicts = (
+        git_guard.check_repository(git)
+        if push is None
+        else git_guard.check_push(git, push, sys.stdin)
+    )
     for verdict in verdicts:
         if quiet and verdict.is_allowed:
             continue
@@ -179,7 +194,9 @@ def rules(family: str | None, *, as_json: bool) -> None:
             )
 
 
-@privacy.group(epilog="Example: flightlog privacy key export | ssh other flightlog privacy key import")
+@privacy.group(
+    epilog="Example: flightlog privacy key export | ssh other flightlog privacy key import"
+)
 def key() -> None:
     """Move the redaction key to another machine."""
 
@@ -222,13 +239,17 @@ def import_key(*, yes: bool, as_json: bool) -> None:
         raise Invalid("no key on stdin", hint="flightlog privacy key import < key.txt")
     fingerprint = key_fingerprint(import_key(key_path(runtime), sys.stdin.readline(), replace=yes))
     print_outcome(
-        {"fingerprint": fingerprint, "path": str(key_path(runtime))}, f"key {fingerprint} is in use", as_json=as_json
+        {"fingerprint": fingerprint, "path": str(key_path(runtime))},
+        f"key {fingerprint} is in use",
+        as_json=as_json,
     )
 
 
 def _finding_line(fields: dict[str, object]) -> str:
     location = f"{fields['path']}:{fields['line']}:{fields['offset']}"
-    return make_inert(f"{location}\t{fields['kind']}\t{fields['rule']}\t{fields['confidence']}\t{fields['masked']}")
+    return make_inert(
+        f"{location}\t{fields['kind']}\t{fields['rule']}\t{fields['confidence']}\t{fields['masked']}"
+    )
 
 
 def _iter_texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -239,13 +260,16 @@ def _iter_texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         root = Path(path)
         if not root.exists():
             raise NotFound(
-                f"no such file or directory: {path}", hint="name files, directories, or - for standard input"
+                f"no such file or directory: {path}",
+                hint="name files, directories, or - for standard input",
             )
         for file in _iter_text_files(root):
             yield str(file), file.read_text("utf-8", "replace")
 
 
-def _iter_findings(runtime: "Runtime", paths: tuple[str, ...], known: "KnownSecrets") -> Iterator[dict[str, object]]:
+def _iter_findings(
+    runtime: "Runtime", paths: tuple[str, ...], known: "KnownSecrets"
+) -> Iterator[dict[str, object]]:
     from flightlog.archive.sharing import find_private_in_session
     from flightlog.privacy import scanner
     from flightlog.privacy.service import finding_fields
@@ -253,8 +277,12 @@ def _iter_findings(runtime: "Runtime", paths: tuple[str, ...], known: "KnownSecr
     for path in paths:
         if path == _STDIN:
             known.forget_learned()
-            findings = ((_STDIN, finding) for finding in scanner.find_in_stream(sys.stdin.buffer, known))
-            yield from (finding_fields(*located) for located in scanner.learn_while_reading(findings, known))
+            findings = (
+                (_STDIN, finding) for finding in scanner.find_in_stream(sys.stdin.buffer, known)
+            )
+            yield from (
+                finding_fields(*located) for located in scanner.learn_while_reading(findings, known)
+            )
         elif Path(path).exists():
             for file in _iter_text_files(Path(path)):
                 yield from (
@@ -279,7 +307,9 @@ def _find_in_file(file: Path, known: "KnownSecrets") -> "Iterator[tuple[str, Loc
 
 
 def _iter_text_files(root: Path) -> Iterator[Path]:
-    for file in [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.is_file()):
+    for file in (
+        [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.is_file())
+    ):
         if ".git" not in file.parts:
             with file.open("rb") as source:
                 if b"\0" not in source.read(8000):

@@ -45,7 +45,11 @@ def session() -> None:
 @click.option("--project", default="", help="Only sessions whose directory contains this.")
 @click.option("--since", default="", help="Only sessions active since then: 2026-11-01, 7d, 12h.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Sessions to show; 0 shows all."
+    "--limit",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="Sessions to show; 0 shows all.",
 )
 @json_option("Print every field as JSON.")
 def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
@@ -68,13 +72,20 @@ def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
         return
     _print_list(shown, runtime.zone)
     if len(shown) < len(summaries):
-        click.echo(f"{len(summaries) - len(shown)} more: flightlog session list --limit 0", err=True)
+        click.echo(
+            f"{len(summaries) - len(shown)} more: flightlog session list --limit 0", err=True
+        )
     if not summaries:
-        click.echo("no sessions found; to record one: flightlog demo; to see the paths: flightlog doctor", err=True)
+        click.echo(
+            "no sessions found; to record one: flightlog demo; to see the paths: flightlog doctor",
+            err=True,
+        )
 
 
 @session.command(
-    epilog=format_examples("flightlog session show 2123f2df", "flightlog session show '2123f2df#1.2' --full")
+    epilog=format_examples(
+        "flightlog session show 2123f2df", "flightlog session show '2123f2df#1.2' --full"
+    )
 )
 @click.argument("address")
 @click.option("--full", is_flag=True, help="Show everything, without shortening.")
@@ -98,14 +109,20 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
     if as_json:
         print_json(find_part(replace(recorded, title=recorded.heading), parsed))
         return
-    options = RenderOptions(runtime.zone, full, lambda reference: archive.read_spilled_output(recorded.id, reference))
+    options = RenderOptions(
+        runtime.zone, full, lambda reference: archive.read_spilled_output(recorded.id, reference)
+    )
     is_part = parsed.turn or parsed.subagent
-    print_story(render_passage(recorded, parsed, options) if is_part else render_session(recorded, options))
+    print_story(
+        render_passage(recorded, parsed, options) if is_part else render_session(recorded, options)
+    )
 
 
 @session.command(epilog="Example: flightlog session follow 2123f2df")
 @click.argument("session_id", required=False)
-@click.option("--idle", default=0.0, help="Stop after this many seconds without records; 0 never stops.")
+@click.option(
+    "--idle", default=0.0, help="Stop after this many seconds without records; 0 never stops."
+)
 @json_option("Print one JSON object per record.")
 def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
     """Print a session as it grows. Without an id, follow the one that changed last."""
@@ -122,7 +139,9 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
         if as_json:
             click.echo(as_json_line(item))
         elif isinstance(item, Damage):
-            click.echo(f"damaged: {item.length:,} bytes at {item.offset:,}: {item.reason}", err=True)
+            click.echo(
+                f"damaged: {item.length:,} bytes at {item.offset:,}: {item.reason}", err=True
+            )
         else:
             print_story(formatter.render_lines(item))
 
@@ -148,7 +167,9 @@ def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) ->
     print_usage_report(Breakdown(by), zone, only, as_json=as_json)
 
 
-@session.command(epilog='Example: flightlog session search "retry loop" tool:Bash since:7d cost:">1"')
+@session.command(
+    epilog='Example: flightlog session search "retry loop" tool:Bash since:7d cost:">1"'
+)
 @click.argument("words", nargs=-1, required=True)
 @click.option("--limit", default=20, show_default=True, help="Hits to show.")
 @json_option()
@@ -200,13 +221,20 @@ def _restore_quotes(word: str) -> str:
 @click.option("--all", "every", is_flag=True, help="Export every session, as ATIF or Parquet.")
 @click.option("--format", "form", type=click.Choice(["md", "html", "json", "parquet"]), default="md", show_default=True,
               help="Output format.")  # fmt: skip
-@click.option("--atif", "atif", flag_value="1.6", help="Write an ATIF 1.6 trajectory; --output is then a directory.")
+@click.option(
+    "--atif",
+    "atif",
+    flag_value="1.6",
+    help="Write an ATIF 1.6 trajectory; --output is then a directory.",
+)
 @click.option("--atif-1.7", "atif", flag_value="1.7", help="Like --atif, in version 1.7.")
 @click.option("--output", type=click.Path(), help="File or directory, instead of stdout.")
 @click.option("--redact", is_flag=True, help="Remove secrets and personal data.")
 @ON
 @json_option("With --output: print what was written as JSON.")
-def export(session_id: str | None, *, form: str, atif: str | None, output: str | None, **arguments: Any) -> int:
+def export(
+    session_id: str | None, *, form: str, atif: str | None, output: str | None, **arguments: Any
+) -> int:
     """Export a session, or all of them.
 
     The export is complete. Only --redact removes anything. Subagents and pictures of a trajectory
@@ -224,14 +252,20 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: str |
     if session_id is None or form == "parquet":
         raise click.UsageError("name a SESSION_ID, or use --all; Parquet needs --all")
     if arguments["as_json"] and target is None:
-        raise click.UsageError("--json needs --output; to print the session as JSON use --format json")
+        raise click.UsageError(
+            "--json needs --output; to print the session as JSON use --format json"
+        )
     archive = open_archive(runtime)
     recorded = archive.read_session(parse_address(session_id).session)
     if atif:
         write_trajectory(runtime, archive, recorded, atif, output=target, options=arguments)
         return 0
-    options = RenderOptions(runtime.zone, True, lambda reference: archive.read_spilled_output(recorded.id, reference))
-    redacted = _export_redacted(runtime, archive, recorded, form, options) if arguments["redact"] else None
+    options = RenderOptions(
+        runtime.zone, True, lambda reference: archive.read_spilled_output(recorded.id, reference)
+    )
+    redacted = (
+        _export_redacted(runtime, archive, recorded, form, options) if arguments["redact"] else None
+    )
     removed = redaction_fields(redacted)
     body = redacted.value if redacted else export_session(recorded, form, options)
     if target is None:
@@ -289,10 +323,17 @@ def _print_list(summaries: "Sequence[SessionSummary]", zone: tzinfo) -> None:
     rows = []
     for summary in summaries:
         when = format_timestamp(summary.ended_ms or summary.modified_ms, zone, "%Y-%m-%d %H:%M")
-        counts = (str(summary.turns), str(summary.steps), f"{summary.usage.total:,}", format_cost(summary.cost))
+        counts = (
+            str(summary.turns),
+            str(summary.steps),
+            f"{summary.usage.total:,}",
+            format_cost(summary.cost),
+        )
         title = summary.title or ("(warm-up only)" if summary.steps else "(no prompt)")
         damage = "(damaged) " if summary.damage_count else ""
-        rows.append((summary.session[:8], when, *counts, Path(summary.project).name, damage + title))
+        rows.append(
+            (summary.session[:8], when, *counts, Path(summary.project).name, damage + title)
+        )
     heads = ("session", "last active", "turns", "steps", "tokens", "cost", "project", "title")
     print_table(heads, rows, right=(2, 3, 4, 5))
 
@@ -309,14 +350,24 @@ def write_trajectory(  # noqa: PLR0913 - the parts and options of one export
     """Print the trajectory, or write it with its subagents and pictures below `output`."""
     from flightlog.archive.trajectories import build_session_bundle, write_bundle
 
-    bundle, redacted = build_session_bundle(runtime, archive, session, version, redact=options["redact"])
+    bundle, redacted = build_session_bundle(
+        runtime, archive, session, version, redact=options["redact"]
+    )
     removed = redaction_fields(redacted)
     files = len(bundle.documents) + len(bundle.pictures)
     if output is not None:
         if output.exists() and not output.is_dir():
-            raise Conflict(f"not a directory: {output}", hint="a trajectory has several files: name a new directory")
+            raise Conflict(
+                f"not a directory: {output}",
+                hint="a trajectory has several files: name a new directory",
+            )
         write_bundle(output, bundle)
-        outcome = {"session": session.id, "format": f"atif-{version}", "output": str(output), "files": files}
+        outcome = {
+            "session": session.id,
+            "format": f"atif-{version}",
+            "output": str(output),
+            "files": files,
+        }
         line = f"written: {pluralize(files, 'file')} below {output}; check it: flightlog lab lint {output}"
         print_outcome(outcome | removed, line, as_json=options["as_json"])
         print_redaction(removed, session.id)
@@ -344,10 +395,15 @@ def print_redaction(fields: Mapping[str, Any], session: str = "--all") -> None:
         click.echo(f"{summary}; review it before you share it", err=True)
     else:
         command = f"flightlog session export {session} --redact"
-        click.echo(f"not redacted, may contain secrets and personal data; before sharing: {command}", err=True)
+        click.echo(
+            f"not redacted, may contain secrets and personal data; before sharing: {command}",
+            err=True,
+        )
 
 
-def write_all(runtime: "Runtime", atif: str | None, form: str, output: Path | None, options: dict[str, Any]) -> int:
+def write_all(
+    runtime: "Runtime", atif: str | None, form: str, output: Path | None, options: dict[str, Any]
+) -> int:
     """Write every session below `output`; return exit code 1 if one failed."""
     from flightlog.archive.bulk_export import ATIF, PARQUET, BulkExportOptions, export_archive
 

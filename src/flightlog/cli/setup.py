@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.app.runtime import open_runtime
-from flightlog.cli.output import Progress, format_examples, format_value, json_option, print_json, print_table
+from flightlog.cli.output import (
+    Progress,
+    format_examples,
+    format_value,
+    json_option,
+    print_json,
+    print_table,
+)
 from flightlog.model.errors import ConsentNeeded, Invalid
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import make_inert, pluralize
@@ -51,9 +58,14 @@ def show(*, origin: bool, as_json: bool) -> None:
 
 @click.command(epilog=format_examples("flightlog doctor --json", "flightlog doctor --verify"))
 @click.option("--fix", is_flag=True, help="Repair what can be repaired; deletes nothing.")
-@click.option("--formats", "by_format", is_flag=True, help="Compare the agent's files with the known formats.")
 @click.option(
-    "--verify", "by_manifest", is_flag=True, help="Read the archive and restore damaged files from the agent's."
+    "--formats", "by_format", is_flag=True, help="Compare the agent's files with the known formats."
+)
+@click.option(
+    "--verify",
+    "by_manifest",
+    is_flag=True,
+    help="Read the archive and restore damaged files from the agent's.",
 )
 @json_option("Print the findings as JSON.")
 def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> int:
@@ -61,7 +73,12 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
 
     Exit 3 if data is damaged, 1 if events were lost or the disk is full.
     """
-    from flightlog.setup.doctor import CheckLevel, check_formats, examine_installation, repair_installation
+    from flightlog.setup.doctor import (
+        CheckLevel,
+        check_formats,
+        examine_installation,
+        repair_installation,
+    )
 
     runtime = open_runtime()
     if by_manifest:
@@ -70,7 +87,10 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
     findings = (
         check_formats(runtime)
         if by_format
-        else [*(repair_installation(runtime) if fix else []), *examine_installation(runtime, progress)]
+        else [
+            *(repair_installation(runtime) if fix else []),
+            *examine_installation(runtime, progress),
+        ]
     )
     progress.close()
     if as_json:
@@ -108,24 +128,44 @@ def _print_verification(report: "ArchiveVerification", *, as_json: bool) -> int:
         done = f"; {fault.repair}" if fault.repair else ""
         click.echo(f"  {fault.kind:11}{make_inert(f'{fault.file}: {fault.message}{done}')}")
     repaired = pluralize(len(report.faults) - len(unrepaired), "fault")
-    click.echo(f"{pluralize(report.sessions, 'session')} verified, {repaired} repaired, {len(unrepaired):,} left")
+    click.echo(
+        f"{pluralize(report.sessions, 'session')} verified, {repaired} repaired, {len(unrepaired):,} left"
+    )
     for message in report.locked:
         click.echo(f"not verified: {make_inert(message)}", err=True)
     return code
 
 
 @click.command(epilog="Example: flightlog init --dry-run")
-@click.option("--user", "scope", flag_value="user", default="user", help="For all your projects (default).")
-@click.option("--project", "scope", flag_value="project", help="For the project in this directory only.")
+@click.option(
+    "--user", "scope", flag_value="user", default="user", help="For all your projects (default)."
+)
+@click.option(
+    "--project", "scope", flag_value="project", help="For the project in this directory only."
+)
 @click.option("--yes", is_flag=True, help="Write without asking.")
 @click.option("--remove", is_flag=True, help="Remove the hook.")
 @click.option("--dry-run", is_flag=True, help="Show the change without writing it.")
-@click.option("--keep-days", type=click.IntRange(1), help="Days for which the agent keeps transcripts.")
-@click.option("--guard/--no-guard", default=True, help="With --project: block commits and pushes of secrets.")
-@click.option("--statusline/--no-statusline", default=True, help="Install our status line, unless you have another.")
-@click.option("--dataset/--no-dataset", default=None, help="With --project: collect training rows here.")
-@click.option("--words/--no-words", default=None, help="With --dataset: track prompts and answers, redacted.")
-@click.option("--inline", is_flag=True, help="Archive before the agent continues, for short-lived machines.")
+@click.option(
+    "--keep-days", type=click.IntRange(1), help="Days for which the agent keeps transcripts."
+)
+@click.option(
+    "--guard/--no-guard", default=True, help="With --project: block commits and pushes of secrets."
+)
+@click.option(
+    "--statusline/--no-statusline",
+    default=True,
+    help="Install our status line, unless you have another.",
+)
+@click.option(
+    "--dataset/--no-dataset", default=None, help="With --project: collect training rows here."
+)
+@click.option(
+    "--words/--no-words", default=None, help="With --dataset: track prompts and answers, redacted."
+)
+@click.option(
+    "--inline", is_flag=True, help="Archive before the agent continues, for short-lived machines."
+)
 @json_option("Print the change as JSON.")
 def init(  # noqa: PLR0913 - one parameter per option
     *,
@@ -142,28 +182,50 @@ def init(  # noqa: PLR0913 - one parameter per option
     as_json: bool,
 ) -> int:
     """Register the recording hook with Claude Code."""
-    from flightlog.setup.init import InitRequest, change_guard, plan_change, plan_removal, wants_guard
-    from flightlog.setup.install import InstallOptions, apply_change, format_diff, has_other_status_line
+    from flightlog.setup.init import (
+        InitRequest,
+        change_guard,
+        plan_change,
+        plan_removal,
+        wants_guard,
+    )
+    from flightlog.setup.install import (
+        InstallOptions,
+        apply_change,
+        format_diff,
+        has_other_status_line,
+    )
     from flightlog.store.directories import ensure_writable
 
     runtime = open_runtime()
     request = InitRequest(scope=scope, cwd=Path(runtime.cwd))
     if not remove:
         ensure_writable(Path(runtime.data_dir))
-    days = 0 if remove else keep_days or _ask_keep_days(runtime, request, ask=not (yes or dry_run or as_json))
+    days = (
+        0
+        if remove
+        else keep_days or _ask_keep_days(runtime, request, ask=not (yes or dry_run or as_json))
+    )
     options = InstallOptions(days, inline=inline, statusline=statusline)
     change = plan_removal(runtime, request) if remove else plan_change(runtime, request, options)
     if not as_json:
         click.echo(make_inert(format_diff(change)) or f"nothing to change: {change.settings}")
     if statusline and not remove and has_other_status_line(change.before):
-        click.echo("your own status line is kept; to preview ours: flightlog live statusline", err=True)
+        click.echo(
+            "your own status line is kept; to preview ours: flightlog live statusline", err=True
+        )
     guards = guard and wants_guard(runtime, request, remove=remove)
     if guards:
-        click.echo(f"the guard on commits and pushes here will be {'removed' if remove else 'installed'}", err=True)
+        click.echo(
+            f"the guard on commits and pushes here will be {'removed' if remove else 'installed'}",
+            err=True,
+        )
     agreed = yes or dry_run or not (change.is_needed or guards) or _confirm_write(as_json=as_json)
     backup = apply_change(change) if agreed and not dry_run else None
     written = agreed and not dry_run and change.is_needed
-    for hook in change_guard(runtime, request, remove=remove) if guards and agreed and not dry_run else ():
+    for hook in (
+        change_guard(runtime, request, remove=remove) if guards and agreed and not dry_run else ()
+    ):
         click.echo(f"guard {'removed' if remove else 'installed'}: {hook.name}", err=True)
     if scope == "project" and agreed and not (remove or dry_run):
         _offer_dataset(runtime, request.cwd, wanted=dataset, words=words, ask=not (yes or as_json))
@@ -185,11 +247,15 @@ def _ask_keep_days(runtime: Runtime, request: "InitRequest", *, ask: bool) -> in
     return LONG_DAYS if click.confirm(question, default=False, err=True) else 0
 
 
-def _offer_dataset(runtime: Runtime, folder: Path, *, wanted: bool | None, words: bool | None, ask: bool) -> None:
+def _offer_dataset(
+    runtime: Runtime, folder: Path, *, wanted: bool | None, words: bool | None, ask: bool
+) -> None:
     """Start a dataset if wanted. Ask at a terminal, about words only the first time."""
     ask = ask and sys.stdin.isatty()
     if wanted is None and ask:
-        wanted = click.confirm("Collect training rows from sessions here, in .git-ml/tracked?", default=False, err=True)
+        wanted = click.confirm(
+            "Collect training rows from sessions here, in .git-ml/tracked?", default=False, err=True
+        )
     if not wanted:
         return
     from flightlog.setup.init import has_words_setting, init_dataset
@@ -207,7 +273,9 @@ def _confirm_write(*, as_json: bool) -> bool:
     return click.confirm("Write this?", default=True, err=True)
 
 
-def _change_fields(change: "SettingsChange", *, written: bool, backup: Path | None) -> dict[str, object]:
+def _change_fields(
+    change: "SettingsChange", *, written: bool, backup: Path | None
+) -> dict[str, object]:
     from flightlog.setup.install import format_diff
 
     return {
@@ -250,7 +318,9 @@ def settle(session_id: str | None, *, as_json: bool) -> int:
         print_json(report)
     else:
         sealed = f", {pluralize(report.sealed_files, 'file')} sealed" if report.sealed_files else ""
-        click.echo(f"{pluralize(report.sessions, 'session')} archived, {report.adopted_bytes:,} new bytes{sealed}")
+        click.echo(
+            f"{pluralize(report.sessions, 'session')} archived, {report.adopted_bytes:,} new bytes{sealed}"
+        )
     _print_failures(report)
     return 1 if report.failures else 75 if report.locked else 0
 
@@ -284,12 +354,23 @@ def trust(target: str, *, yes: bool, revoke: bool, as_json: bool) -> int:
         raise Invalid("--yes and --revoke exclude each other", hint="use only one of them")
     subject = consent.find_target(runtime, target)
     if revoke:
-        click.echo("consent revoked" if consent.revoke_consent(runtime, subject) else "there was no consent", err=True)
-        click.echo("to remove the words of existing rows: flightlog dataset strip-words --yes", err=True)
+        click.echo(
+            "consent revoked"
+            if consent.revoke_consent(runtime, subject)
+            else "there was no consent",
+            err=True,
+        )
+        click.echo(
+            "to remove the words of existing rows: flightlog dataset strip-words --yes", err=True
+        )
     if yes:
         consent.grant_consent(runtime, subject)
     subject = consent.find_target(runtime, target)
-    report: dict[str, Any] = {subject.kind: subject.name, "allows": subject.allows, "trusted": subject.is_trusted}
+    report: dict[str, Any] = {
+        subject.kind: subject.name,
+        "allows": subject.allows,
+        "trusted": subject.is_trusted,
+    }
     if subject.kind == "repository":
         report["dataset"] = consent.describe_dataset(runtime, Path(subject.name))
     click.echo(json.dumps(report, default=str)) if as_json else _print_report(report)
@@ -325,4 +406,6 @@ def _print_report(report: dict[str, Any]) -> None:
 
 def _print_effects(effects: Any, *, err: bool) -> None:
     for name, value in effects.items():
-        click.echo(make_inert(f"{name} = {json.dumps(value, default=str, ensure_ascii=False)}"), err=err)
+        click.echo(
+            make_inert(f"{name} = {json.dumps(value, default=str, ensure_ascii=False)}"), err=err
+        )

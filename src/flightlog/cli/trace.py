@@ -21,11 +21,15 @@ _PLACE = re.compile(r"(?P<file>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?
 
 @click.command(
     epilog=format_examples(
-        "flightlog trace '2123f2df#1.4'", "flightlog trace HEAD", "flightlog trace task:session-001/T1"
+        "flightlog trace '2123f2df#1.4'",
+        "flightlog trace HEAD",
+        "flightlog trace task:session-001/T1",
     )
 )
 @click.argument("address")
-@click.option("--all", "every", is_flag=True, help="Show all items of a kind, not only the first 8.")
+@click.option(
+    "--all", "every", is_flag=True, help="Show all items of a kind, not only the first 8."
+)
 @json_option()
 def trace(address: str, *, every: bool, as_json: bool) -> int:
     """Follow links between sessions, commits, rows.
@@ -45,7 +49,11 @@ def trace(address: str, *, every: bool, as_json: bool) -> int:
     return 3 if result.broken_links else 0
 
 
-@click.command(epilog=format_examples("flightlog blame src/shop.py:12", "flightlog blame src/shop.py:1-40 --json"))
+@click.command(
+    epilog=format_examples(
+        "flightlog blame src/shop.py:12", "flightlog blame src/shop.py:1-40 --json"
+    )
+)
 @click.argument("place", metavar="FILE[:LINE[-LINE]]")
 @json_option()
 def blame(place: str, *, as_json: bool) -> None:
@@ -63,7 +71,9 @@ def blame(place: str, *, as_json: bool) -> None:
         path,
         first,
         last,
-        TraceContext(open_runtime(), path.resolve().parent if path.exists() else None, progress=progress),
+        TraceContext(
+            open_runtime(), path.resolve().parent if path.exists() else None, progress=progress
+        ),
     )
     progress.close()
     if as_json:
@@ -71,7 +81,11 @@ def blame(place: str, *, as_json: bool) -> None:
     elif len(lines) == 1:
         _print_line(place, lines[0])
     else:
-        print_table(("line", "step", "commit", "prompt", "text"), [_blame_row(line) for line in lines], right=(0,))
+        print_table(
+            ("line", "step", "commit", "prompt", "text"),
+            [_blame_row(line) for line in lines],
+            right=(0,),
+        )
 
 
 def _print_trace(trace_result: "Trace", *, every: bool) -> None:
@@ -93,7 +107,9 @@ def _print_trace(trace_result: "Trace", *, every: bool) -> None:
     click.echo(one_line(f"{trace_result.start.kind} {trace_result.start.address}", 200))
     print_table(("", "address", "where", "what"), rows)
     for item in trace_result.broken_links:
-        click.echo(one_line(f"broken: {item.source} names {item.target}: {item.reason}", 300), err=True)
+        click.echo(
+            one_line(f"broken: {item.source} names {item.target}: {item.reason}", 300), err=True
+        )
 
 
 def _print_line(location: str, line: "BlameLine") -> None:
@@ -117,4 +133,10 @@ def _blame_row(line: "BlameLine") -> tuple[str, ...]:
     from flightlog.model.text import one_line
 
     prompt = one_line(line.prompt, 40) or "-"
-    return str(line.line_number), _shorten_step(line.step), line.commit[:8] or "-", prompt, line.text
+    return (
+        str(line.line_number),
+        _shorten_step(line.step),
+        line.commit[:8] or "-",
+        prompt,
+        line.text,
+    )

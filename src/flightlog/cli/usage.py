@@ -14,7 +14,9 @@ from flightlog.usage.report_json import report_json
 from flightlog.views.json_output import as_json as as_json_text
 
 
-def print_usage_report(by: Breakdown, zone: tzinfo, only: UsageFilter | None = None, *, as_json: bool) -> None:
+def print_usage_report(
+    by: Breakdown, zone: tzinfo, only: UsageFilter | None = None, *, as_json: bool
+) -> None:
     """Print a usage report, then save the index, so that the user does not wait for the disk."""
     from flightlog.app.runtime import open_usage
 
@@ -31,7 +33,11 @@ def print_usage_report(by: Breakdown, zone: tzinfo, only: UsageFilter | None = N
 def print_usage(report: UsageReport) -> None:
     """Print rows, the total, and the differences from the totals that the clients counted."""
     by_session = report.by is Breakdown.SESSION
-    rows = [_usage_cells(row, row.key[:8] if by_session else row.key) for row in report.rows if row.responses]
+    rows = [
+        _usage_cells(row, row.key[:8] if by_session else row.key)
+        for row in report.rows
+        if row.responses
+    ]
     print_table(
         [report.by.value, "input", "output", "cache read", "cache write", "cost"],
         [*rows, _usage_cells(report.total, "total")],
@@ -39,16 +45,26 @@ def print_usage(report: UsageReport) -> None:
     )
     gaps = report.gaps
     if gaps:
-        click.echo("\ncounted by the client, but not recorded (negative: recorded, but not counted):")
+        click.echo(
+            "\ncounted by the client, but not recorded (negative: recorded, but not counted):"
+        )
         print_table(
             ["session", "tokens", "cost", "reason"],
-            [[gap.session[:8], f"{gap.usage.total:,}", f"${gap.cost_usd:,.4f}", gap.reason.value] for gap in gaps],
+            [
+                [gap.session[:8], f"{gap.usage.total:,}", f"${gap.cost_usd:,.4f}", gap.reason.value]
+                for gap in gaps
+            ],
             right=(1, 2),
         )
     if report.damaged_lines:
-        click.echo(f"{pluralize(report.damaged_lines, 'damaged span')} not counted: flightlog doctor", err=True)
+        click.echo(
+            f"{pluralize(report.damaged_lines, 'damaged span')} not counted: flightlog doctor",
+            err=True,
+        )
     if report.total.unpriced_models:
-        click.echo(f"no price known for: {make_inert(', '.join(report.total.unpriced_models))}", err=True)
+        click.echo(
+            f"no price known for: {make_inert(', '.join(report.total.unpriced_models))}", err=True
+        )
     click.echo(f"prices: {PRICES_FROM['source']}, {PRICES_FROM['date']}", err=True)
 
 

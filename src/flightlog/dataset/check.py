@@ -70,7 +70,11 @@ def find_incidents(problems: Iterable[DatasetProblem], now_ms: int) -> Iterator[
     for problem in problems:
         if not problem.is_note:
             # A row id is file content, which an incident must not hold; file names and offsets are safe.
-            evidence = () if problem.kind == "id" else (problem.location.replace(" at ", ":").replace(",", ""),)
+            evidence = (
+                ()
+                if problem.kind == "id"
+                else (problem.location.replace(" at ", ":").replace(",", ""),)
+            )
             yield Incident(problem.kind, now_ms, "dataset", evidence)
 
 
@@ -86,13 +90,17 @@ def fix_dataset(dirs: DatasetDirs, redactor: JsonRedactor) -> list[str]:
         copy = files.set_aside(path, dirs.root / "damaged")
         sound = sorted(version.line for version in content.lines.values())
         if path.parent == dirs.pending_dir:
-            shard = name_shard(shard_session(path.name), indent_lines(sound, len(sound)), path.name[:10])
+            shard = name_shard(
+                shard_session(path.name), indent_lines(sound, len(sound)), path.name[:10]
+            )
             write_bodies(dirs, [shard] if sound else [], redactor)
             files.remove_files([path])
         else:
             clean = redactor.redact_to_clean(base_texts(content).get(path.name, sound))
             write_output_files(dirs.tracked_dir, [OutputFile(path.name, Tier.TRACKED, clean)])
-        done.append(f"rewrote {path.name} with {pluralize(len(sound), 'sound row')}; the original is {copy}")
+        done.append(
+            f"rewrote {path.name} with {pluralize(len(sound), 'sound row')}; the original is {copy}"
+        )
     return done
 
 
@@ -113,7 +121,9 @@ def _check_files(dirs: DatasetDirs) -> Iterator[DatasetProblem]:
             yield DatasetProblem("changed", path.name, text, f"git log -- {path}")
     if not is_generation(dirs):
         text = "the base files changed since the last compaction, as after a merge"
-        yield DatasetProblem("generation", "tracked", text, "flightlog dataset tracked compact", is_note=True)
+        yield DatasetProblem(
+            "generation", "tracked", text, "flightlog dataset tracked compact", is_note=True
+        )
 
 
 def _check_damage(dataset: DatasetReader) -> Iterator[DatasetProblem]:
@@ -123,7 +133,9 @@ def _check_damage(dataset: DatasetReader) -> Iterator[DatasetProblem]:
 
 
 def _check_schema(dataset: DatasetReader) -> Iterator[DatasetProblem]:
-    problems = ((key, text) for key, line in dataset.live_lines().items() if (text := schema_problem(line)))
+    problems = (
+        (key, text) for key, line in dataset.live_lines().items() if (text := schema_problem(line))
+    )
     for key, text in islice(problems, _EACH_MAX):
         name = key.partition(":")[2].partition(":")[0]
         find = f"grep -rn {shlex.quote(name)}" if name else "grep -rnv '\"id\"'"
@@ -144,9 +156,15 @@ def _check_ids(dataset: DatasetReader) -> Iterator[DatasetProblem]:
 
 def _check_links(dataset: DatasetReader) -> Iterator[DatasetProblem]:
     chats = {str(row.get("id")) for row in dataset.rows_of_kind("chat")}
-    lost = [row for row in dataset.rows_of_kind("action") if row.get("chat_id") and str(row["chat_id"]) not in chats]
+    lost = [
+        row
+        for row in dataset.rows_of_kind("action")
+        if row.get("chat_id") and str(row["chat_id"]) not in chats
+    ]
     if lost:
-        text = f"{pluralize(len(lost), 'action')} of missing chats, for example {lost[0]['chat_id']}"
+        text = (
+            f"{pluralize(len(lost), 'action')} of missing chats, for example {lost[0]['chat_id']}"
+        )
         yield DatasetProblem("link", "actions", text, "flightlog dataset pull", is_note=True)
     for row in dataset.rows_of_kind("update"):
         if str(row.get("of")) not in dataset.rows:

@@ -47,7 +47,13 @@ from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.store import files
 from flightlog.store.git import refs
 from flightlog.store.git.history import head_commit
-from flightlog.store.git.repository import current_branch, default_branch, git_output, read_blob_contents, tree_files
+from flightlog.store.git.repository import (
+    current_branch,
+    default_branch,
+    git_output,
+    read_blob_contents,
+    tree_files,
+)
 from flightlog.store.output_files import write_output_files
 
 
@@ -79,7 +85,9 @@ def compact_dataset(
     return _compact_into_shard(dirs, redactor, branch, default, dry_run=dry_run)
 
 
-def compact_and_commit(dirs: DatasetDirs, redactor: JsonRedactor, *, default: str = "") -> Compaction:
+def compact_and_commit(
+    dirs: DatasetDirs, redactor: JsonRedactor, *, default: str = ""
+) -> Compaction:
     """Fold shards and, on the default branch, commit the base files as a merge.
 
     The merge commit keeps git from merging the same rows again elsewhere.
@@ -88,7 +96,11 @@ def compact_and_commit(dirs: DatasetDirs, redactor: JsonRedactor, *, default: st
     if branch != (default or default_branch(dirs.repository)):
         return replace(compact_dataset(dirs, redactor, default=default), commit="")
     committed = tree_files(dirs.repository, "HEAD", TRACKED)
-    new = [path for path in _repository_paths(dirs, shard_files(dirs.tracked_dir)) if path not in committed]
+    new = [
+        path
+        for path in _repository_paths(dirs, shard_files(dirs.tracked_dir))
+        if path not in committed
+    ]
     files.ensure_dir(dirs.state_dir)
     index = dirs.state_dir / f"index-{files.process_tag()}"
     try:
@@ -114,7 +126,9 @@ def base_texts(dataset: DatasetReader) -> dict[str, list[bytes]]:
     for key, line in dataset.live_lines().items():
         row = dataset.rows[key]
         kind = str(row.get("kind", ""))
-        lines[BASES.get(kind, OTHER)].append((_row_time(row), base_line(line, kind) if kind in BASES else line))
+        lines[BASES.get(kind, OTHER)].append(
+            (_row_time(row), base_line(line, kind) if kind in BASES else line)
+        )
     names = [*BASES.values(), *([OTHER] if OTHER in lines else [])]
     return {name: [line for _, line in sorted(lines[name])] for name in names}
 
@@ -125,7 +139,9 @@ def merge_base_files(name: str, versions: Iterable[bytes]) -> bytes:
     return b"".join(line + b"\n" for line in base_texts(dataset).get(name, []))
 
 
-def _compact_into_base(dirs: DatasetDirs, redactor: JsonRedactor, branch: str, *, dry_run: bool) -> Compaction:
+def _compact_into_base(
+    dirs: DatasetDirs, redactor: JsonRedactor, branch: str, *, dry_run: bool
+) -> Compaction:
     shards = shard_files(dirs.tracked_dir)
     before = total_bytes(dirs)
     dataset = read_files([*base_files(dirs.tracked_dir), *shards])
@@ -141,7 +157,9 @@ def _compact_into_base(dirs: DatasetDirs, redactor: JsonRedactor, branch: str, *
         copies = fold_shards(dirs, dataset, clean, redactor, shards)
         _remember_head(dirs)
     report = _compaction_report(dataset, branch, "base", shards=len(shards), sizes=(before, after))
-    return replace(report, restored_rows=restored, quarantined_files=tuple(map(str, copies)), dry_run=dry_run)
+    return replace(
+        report, restored_rows=restored, quarantined_files=tuple(map(str, copies)), dry_run=dry_run
+    )
 
 
 def fold_shards(
@@ -156,7 +174,11 @@ def fold_shards(
     Return copies of damaged base files. Damaged shards stay.
     """
     damaged = sorted({Path(damage.path) for damage in dataset.damage})
-    copies = [files.set_aside(path, dirs.root / "damaged") for path in damaged if path.parent == dirs.tracked_dir]
+    copies = [
+        files.set_aside(path, dirs.root / "damaged")
+        for path in damaged
+        if path.parent == dirs.tracked_dir
+    ]
     pages = [OutputFile(name, Tier.TRACKED, body) for name, body in clean.items()]
     generation = _generation_row({name: body.text.encode() for name, body in clean.items()})
     pages.append(OutputFile(GENERATION, Tier.TRACKED, redactor.redact_to_clean([generation])))
@@ -181,11 +203,15 @@ def _compact_into_shard(
         path.name: path
         for path in shard_files(dirs.tracked_dir)
         # Shards with tombstones keep their name: an extraction finds tombstones by it.
-        if path.name not in theirs and shard_session(path.name) != GONE and not read_files([path]).damage
+        if path.name not in theirs
+        and shard_session(path.name) != GONE
+        and not read_files([path]).damage
     }
     names = choose_foldable((name, path.stat().st_size) for name, path in chosen.items())
     dataset = read_files([chosen[name] for name in names])
-    lines = sorted((_row_time(dataset.rows[key]), version.line) for key, version in dataset.lines.items())
+    lines = sorted(
+        (_row_time(dataset.rows[key]), version.line) for key, version in dataset.lines.items()
+    )
     number = free_number(chosen[name].read_bytes()[:100] for name in names)
     body = indent_lines((line for _, line in lines), number)
     removed = sum(chosen[name].stat().st_size for name in names)
@@ -194,7 +220,8 @@ def _compact_into_shard(
         files.remove_files(chosen[name] for name in names)
     after = before - removed + len(body)
     return replace(
-        _compaction_report(dataset, branch, "shard", shards=len(names), sizes=(before, after)), dry_run=dry_run
+        _compaction_report(dataset, branch, "shard", shards=len(names), sizes=(before, after)),
+        dry_run=dry_run,
     )
 
 
@@ -210,9 +237,15 @@ def purge_shards(dirs: DatasetDirs, redactor: JsonRedactor) -> None:
         if dataset.damage or rows == list(dataset.rows.values()):
             continue
         others = shard_files(dirs.tracked_dir)
-        number = free_number(shard.read_bytes()[:100] for shard in (others if len(others) < COLUMNS else [path]))
+        number = free_number(
+            shard.read_bytes()[:100] for shard in (others if len(others) < COLUMNS else [path])
+        )
         body = indent_lines(sorted(map(encode_row, rows)), number)
-        write_bodies(dirs, [name_shard(shard_session(path.name), body, path.name[:10])] if rows else [], redactor)
+        write_bodies(
+            dirs,
+            [name_shard(shard_session(path.name), body, path.name[:10])] if rows else [],
+            redactor,
+        )
         files.remove_files([path])
 
 
@@ -242,14 +275,30 @@ def _restore_lost_rows(dirs: DatasetDirs, dataset: DatasetReader) -> int:
         last = (dirs.state_dir / "compacted").read_text().strip()
     except OSError:
         last = ""
-    words = ["log", "--full-history", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=D", "--format=", tip]
-    words += ["--not", last] if last and git_output(dirs.repository, "rev-parse", "-q", "--verify", last) else []
+    words = [
+        "log",
+        "--full-history",
+        "--raw",
+        "-z",
+        "--no-abbrev",
+        "--no-renames",
+        "--diff-filter=D",
+        "--format=",
+        tip,
+    ]
+    words += (
+        ["--not", last]
+        if last and git_output(dirs.repository, "rev-parse", "-q", "--verify", last)
+        else []
+    )
     listed = git_output(dirs.repository, *words, "--", PENDING)
     present = {path.name for path in shard_files(dirs.tracked_dir)}
     lost = {
         facts.split()[2]
         for facts, path in itertools.pairwise(listed.replace("\n", "\0").split("\0"))
-        if facts.startswith(":") and path.endswith(".jsonl") and path.rpartition("/")[2] not in present
+        if facts.startswith(":")
+        and path.endswith(".jsonl")
+        and path.rpartition("/")[2] not in present
     }
     before = len(dataset.lines)
     for version in read_blobs(read_blob_contents(dirs.repository, sorted(lost))).lines.values():
@@ -258,7 +307,9 @@ def _restore_lost_rows(dirs: DatasetDirs, dataset: DatasetReader) -> int:
 
 
 def _remember_head(dirs: DatasetDirs) -> None:
-    files.replace_file(dirs.state_dir / "compacted", head_commit(dirs.repository).encode() + b"\n", durable=False)
+    files.replace_file(
+        dirs.state_dir / "compacted", head_commit(dirs.repository).encode() + b"\n", durable=False
+    )
 
 
 def _generation_row(texts: Mapping[str, bytes]) -> bytes:
@@ -267,7 +318,9 @@ def _generation_row(texts: Mapping[str, bytes]) -> bytes:
     for name in sorted(texts):
         digest.update(name.encode() + b"\0" + texts[name] + b"\0")
     rows = {name: text.count(b"\n") for name, text in sorted(texts.items())}
-    return encode_row({"kind": "generation", "id": f"generation-{digest.hexdigest()[:12]}", "rows": rows})
+    return encode_row(
+        {"kind": "generation", "id": f"generation-{digest.hexdigest()[:12]}", "rows": rows}
+    )
 
 
 def is_generation(dirs: DatasetDirs) -> bool:

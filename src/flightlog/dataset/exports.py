@@ -25,7 +25,13 @@ import msgspec
 
 from flightlog.dataset.reader import DatasetReader
 from flightlog.dataset.rows import COUNTED, REDACTED, Row, rev_of
-from flightlog.dataset.stats import agents_by_session, count_by_kind, count_withheld, iter_responses, token_counts
+from flightlog.dataset.stats import (
+    agents_by_session,
+    count_by_kind,
+    count_withheld,
+    iter_responses,
+    token_counts,
+)
 from flightlog.model.errors import Invalid, Unavailable, optional_import
 from flightlog.model.text import REDACTION_TAG, pluralize
 from flightlog.store.files import ensure_dir, remove_files, replace_file, resolve_inside
@@ -81,9 +87,18 @@ def chat_examples(dataset: DatasetReader) -> Iterator[dict[str, Any]]:
     """Yield each answered prompt of a person as a conversation of two messages."""
     commits = _commits_by_hash(dataset)
     for row in _answered_chats(dataset):
-        if row.get("by", "human") == "human" and not row.get("rewound") and answer_score(row, commits) >= 0:
-            messages = [{"role": "user", "content": row["input"]}, {"role": "assistant", "content": row["output"]}]
-            facts = {name: row.get(name) for name in ("id", "session_id", "timestamp", "tools", "files")}
+        if (
+            row.get("by", "human") == "human"
+            and not row.get("rewound")
+            and answer_score(row, commits) >= 0
+        ):
+            messages = [
+                {"role": "user", "content": row["input"]},
+                {"role": "assistant", "content": row["output"]},
+            ]
+            facts = {
+                name: row.get(name) for name in ("id", "session_id", "timestamp", "tools", "files")
+            }
             yield {"messages": messages, **facts}
 
 
@@ -113,7 +128,9 @@ def answer_score(row: Row, commits: Mapping[str, Row]) -> int:
     value = _RATINGS.get(str(rating), 0)
     value -= 1 if row.get("rewound") else 0
     commit = commits.get(str(row.get("related_commit") or "")[:_SHORT], {})
-    value += {"success": 1, "pass": 1, "failure": -1, "fail": -1}.get(str(commit.get("ci_result")), 0)
+    value += {"success": 1, "pass": 1, "failure": -1, "fail": -1}.get(
+        str(commit.get("ci_result")), 0
+    )
     return value - (2 if commit.get("reverted") else 0)
 
 
@@ -166,7 +183,11 @@ def _response_rows(dataset: DatasetReader) -> Iterator[tuple[str, str, Record]]:
             response.timestamp,
             *response.token_counts,
         ]
-        yield response.agent or NO_AGENT, response.timestamp[:10] or "unknown", dict(zip(names, values, strict=True))
+        yield (
+            response.agent or NO_AGENT,
+            response.timestamp[:10] or "unknown",
+            dict(zip(names, values, strict=True)),
+        )
 
 
 def export_dataset(dataset: DatasetReader, form: str, output: Path) -> dict[str, int]:
@@ -174,11 +195,16 @@ def export_dataset(dataset: DatasetReader, form: str, output: Path) -> dict[str,
     if form not in FORMS:
         raise Invalid(f"no such format: {form[:40]!r}", hint=f"one of: {', '.join(FORMS)}")
     if form in _ONE_FILE and output.is_dir():
-        raise Invalid(f"{form} needs a file, not a directory: {output}", hint=f"--output {output / 'rows.jsonl'}")
+        raise Invalid(
+            f"{form} needs a file, not a directory: {output}",
+            hint=f"--output {output / 'rows.jsonl'}",
+        )
     try:
         return FORMS[form](dataset, output)
     except OSError as error:
-        raise Unavailable(f"cannot write {output}: {error.strerror}", hint="choose another --output") from error
+        raise Unavailable(
+            f"cannot write {output}: {error.strerror}", hint="choose another --output"
+        ) from error
 
 
 def _write_jsonl(dataset: DatasetReader, output: Path) -> dict[str, int]:
@@ -209,8 +235,14 @@ def _write_csv(dataset: DatasetReader, output: Path) -> dict[str, int]:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["agent", "day", *columns])
         rows = list(table_rows(dataset, name))
-        writer.writerows([agent, day, *map(_csv_cell, cells.values())] for agent, day, cells in rows)
-        replace_file(inside_of(output, f"{name}.csv"), text.getvalue().encode("utf-8", "replace"), durable=False)
+        writer.writerows(
+            [agent, day, *map(_csv_cell, cells.values())] for agent, day, cells in rows
+        )
+        replace_file(
+            inside_of(output, f"{name}.csv"),
+            text.getvalue().encode("utf-8", "replace"),
+            durable=False,
+        )
         counts[f"{name}.csv"] = len(rows)
     return counts
 
@@ -224,7 +256,11 @@ def _write_parquet(dataset: DatasetReader, output: Path) -> dict[str, int]:
             parts[agent, day].append(cells)
         for (agent, day), rows in sorted(parts.items()):
             folder = f"{name}/agent={_SAFE.sub('-', agent)}/day={_SAFE.sub('-', day)}"
-            replace_file(inside_of(output, f"{folder}/part-0.parquet"), _pack_parquet(name, rows), durable=False)
+            replace_file(
+                inside_of(output, f"{folder}/part-0.parquet"),
+                _pack_parquet(name, rows),
+                durable=False,
+            )
         counts[name] = sum(map(len, parts.values()))
     return counts
 
@@ -233,15 +269,22 @@ def _write_hugging_face(dataset: DatasetReader, output: Path) -> dict[str, int]:
     """Write a folder that `datasets.load_dataset` reads, with a card and a redaction report."""
     counts = {}
     for name in COLUMNS:
-        rows = [{"agent": agent, "day": day, **cells} for agent, day, cells in table_rows(dataset, name)]
+        rows = [
+            {"agent": agent, "day": day, **cells} for agent, day, cells in table_rows(dataset, name)
+        ]
         path = inside_of(output, f"data/{name}-00000-of-00001.parquet")
         counts[name] = len(rows)
         if rows:
             replace_file(path, _pack_parquet(name, rows, whole=True), durable=False)
         else:
-            remove_files([path] if path.exists() else [])  # `load_dataset` refuses a table without rows
+            remove_files(
+                [path] if path.exists() else []
+            )  # `load_dataset` refuses a table without rows
     report = count_redactions(dataset)
-    replace_file(inside_of(output, "redaction_report.json"), msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    replace_file(
+        inside_of(output, "redaction_report.json"),
+        msgspec.json.format(msgspec.json.encode(report)) + b"\n",
+    )
     replace_file(inside_of(output, "README.md"), _dataset_card(dataset, counts, report).encode())
     return counts
 
@@ -279,11 +322,21 @@ def inside_of(output: Path, name: str) -> Path:
 
 def _pack_parquet(name: str, rows: Iterable[Record], *, whole: bool = False) -> bytes:
     arrow, parquet = _import_pyarrow()
-    kinds = {NUMBER: arrow.int64(), REAL: arrow.float64(), FLAG: arrow.bool_(), NAMES: arrow.list_(arrow.string())}
+    kinds = {
+        NUMBER: arrow.int64(),
+        REAL: arrow.float64(),
+        FLAG: arrow.bool_(),
+        NAMES: arrow.list_(arrow.string()),
+    }
     front = {"agent": TEXT, "day": TEXT} if whole else {}
     columns = {**front, **COLUMNS[name]}
-    schema = arrow.schema([(column, kinds.get(kind, arrow.string())) for column, kind in columns.items()])
-    cells = [{column: _convert_value(row.get(column), kind) for column, kind in columns.items()} for row in rows]
+    schema = arrow.schema(
+        [(column, kinds.get(kind, arrow.string())) for column, kind in columns.items()]
+    )
+    cells = [
+        {column: _convert_value(row.get(column), kind) for column, kind in columns.items()}
+        for row in rows
+    ]
     sink = io.BytesIO()
     parquet.write_table(arrow.Table.from_pylist(cells, schema=schema), sink, compression="zstd")
     return sink.getvalue()
@@ -320,7 +373,10 @@ def _dataset_card(dataset: DatasetReader, counts: dict[str, int], report: dict[s
     ).replace("\n\n", "\n")
     rows = "\n".join(f"| {name} | {number:,} |" for name, number in counts.items())
     tokens = token_counts(dataset)
-    private = "\n".join(f"| {rule} | {times:,} |" for rule, times in report["redacted"].items()) or "| none | 0 |"
+    private = (
+        "\n".join(f"| {rule} | {times:,} |" for rule, times in report["redacted"].items())
+        or "| none | 0 |"
+    )
     return f"""---
 pretty_name: Coding agent sessions
 configs:

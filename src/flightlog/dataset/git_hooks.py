@@ -68,7 +68,9 @@ def plan_removal(repository: Repository) -> list[HookFileChange]:
         repository.top / "scripts" / "ml-session-capture-hook.sh",
         _hook_path(repository),
     )
-    changes = [HookFileChange(path, None) for path in ours if MARK.encode() in (_read_hook(path) or b"")]
+    changes = [
+        HookFileChange(path, None) for path in ours if MARK.encode() in (_read_hook(path) or b"")
+    ]
     attributes = _attributes_path(repository)
     body = _read_hook(attributes) or b""
     rest = _without_attributes(body)
@@ -86,7 +88,12 @@ def apply_changes(repository: Repository, changes: list[HookFileChange], command
                 files.rename_file(before, change.path.name)
             continue
         is_hook = change.path == _hook_path(repository)
-        if is_hook and change.path.exists() and MARK.encode() not in change.path.read_bytes() and not before.exists():
+        if (
+            is_hook
+            and change.path.exists()
+            and MARK.encode() not in change.path.read_bytes()
+            and not before.exists()
+        ):
             files.rename_file(change.path, before.name)
         files.replace_file(change.path, change.body, mode=change.mode)
     if removing:
@@ -112,7 +119,9 @@ def _with_attributes(body: bytes) -> bytes:
 
 def _without_attributes(body: bytes) -> bytes:
     lines = body.decode("utf-8", "surrogateescape").splitlines(keepends=True)
-    others = [line for line in lines if MARK not in line and not line.rstrip().endswith(f"merge={DRIVER}")]
+    others = [
+        line for line in lines if MARK not in line and not line.rstrip().endswith(f"merge={DRIVER}")
+    ]
     return "".join(others).encode("utf-8", "surrogateescape")
 
 

@@ -17,7 +17,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.dataset.reader import base_files, day_of, name_shard, read_tombstones, shard_column, shard_session
+from flightlog.dataset.reader import (
+    base_files,
+    day_of,
+    name_shard,
+    read_tombstones,
+    shard_column,
+    shard_session,
+)
 from flightlog.dataset.rows import Row, encode_row
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.privacy import tiers
@@ -76,7 +83,10 @@ def prepare_dataset(dirs: DatasetDirs, redactor: JsonRedactor) -> list[Path]:
         "tracked/pending/.gitkeep": "",
     }
     missing = {name: text for name, text in wanted.items() if not (dirs.root / name).exists()}
-    pages = [OutputFile(name, Tier.TRACKED, redactor.redactor.redact_as_clean(text)) for name, text in missing.items()]
+    pages = [
+        OutputFile(name, Tier.TRACKED, redactor.redactor.redact_as_clean(text))
+        for name, text in missing.items()
+    ]
     return write_output_files(dirs.root, pages)
 
 
@@ -94,11 +104,15 @@ def write_shard(
     clean = redactor.redact_rows(list(rows), shard_column(number, session))
     day = max(map(day_of, rows), default="")
     name = name_shard(session, clean.text.encode("utf-8", "replace"), day).name
-    written = write_output_files(dirs.tracked_dir, [OutputFile(f"pending/{name}", Tier.TRACKED, clean)])
+    written = write_output_files(
+        dirs.tracked_dir, [OutputFile(f"pending/{name}", Tier.TRACKED, clean)]
+    )
     return written[0] if written else None
 
 
-def write_bodies(dirs: DatasetDirs, bodies: Iterable[tuple[str, bytes]], redactor: JsonRedactor) -> list[Path]:
+def write_bodies(
+    dirs: DatasetDirs, bodies: Iterable[tuple[str, bytes]], redactor: JsonRedactor
+) -> list[Path]:
     """Write finished shards; one that still needs redaction gets another name."""
     pages = []
     for name, body in bodies:
@@ -114,7 +128,9 @@ def cache_pages(rows: Iterable[Row]) -> list[OutputFile]:
     pages = []
     for row in rows:
         folder = CACHED.get(row["kind"])
-        name = "".join(char if char.isalnum() or char in "._-" else "-" for char in str(row["id"]))[:120]
+        name = "".join(char if char.isalnum() or char in "._-" else "-" for char in str(row["id"]))[
+            :120
+        ]
         day = "" if folder == "sessions" else f"{str(row.get('timestamp', ''))[:10]}/"
         if folder:
             text = encode_row({**row, "made_by": "flightlog"}).decode() + "\n"

@@ -22,14 +22,22 @@ class DatasetLinks:
     def find_links(self, prefix: str) -> Iterator[TraceLink]:
         """Yield the rows whose id or hash starts with `prefix`, with their session if known."""
         for row in self._rows:
-            if str(row.get("id", "")).startswith(prefix) or str(row.get("hash", "")).startswith(prefix):
+            if str(row.get("id", "")).startswith(prefix) or str(row.get("hash", "")).startswith(
+                prefix
+            ):
                 session = str(row.get("session") or row.get("session_id") or "")
                 yield _row_link(row, (session,) if session else ())
 
     def links_for_session(self, session: Session) -> Iterator[TraceLink]:
         """Yield the rows about `session`, each at its turn or step."""
-        turns = {chat_name(session.id, uuid_of(turn), turn.at_ms): turn.number for turn in session.turns}
-        addresses = {f"action-{call.id}": str(at) for at, step in iter_steps(session) for call in step.tool_calls}
+        turns = {
+            chat_name(session.id, uuid_of(turn), turn.at_ms): turn.number for turn in session.turns
+        }
+        addresses = {
+            f"action-{call.id}": str(at)
+            for at, step in iter_steps(session)
+            for call in step.tool_calls
+        }
         for row in self._rows:
             if row["kind"] in {"session", "orchestration"} and row.get("session") == session.id:
                 yield _row_link(row, (session.id,))
@@ -46,10 +54,14 @@ def _row_address(row: Row, session: str, turns: dict[str, int], addresses: dict[
         case "chat":
             number = turns.get(str(row["id"]), 0)
         case _:
-            number = next((turns[chat] for chat in row.get("related_chats", ()) if chat in turns), 0)
+            number = next(
+                (turns[chat] for chat in row.get("related_chats", ()) if chat in turns), 0
+            )
     return str(Address(session, number)) if number else ""
 
 
 def _row_link(row: Row, at: tuple[str, ...]) -> TraceLink:
     commit = str(row.get("hash") or row.get("related_commit") or "")
-    return TraceLink("row", str(row["id"]), str(row["kind"]), at, (("commit", commit),) if commit else ())
+    return TraceLink(
+        "row", str(row["id"]), str(row["kind"]), at, (("commit", commit),) if commit else ()
+    )

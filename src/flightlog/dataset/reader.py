@@ -31,7 +31,9 @@ from flightlog.model.errors import Damage
 from flightlog.store.jsonl import JsonlLine, read_lines
 
 _FIELD = re.compile(r"at `\$\.(\w+)")
-_NAME = re.compile(r"(?P<day>\d{4}-\d\d-\d\d)-(?P<session>[A-Za-z0-9][A-Za-z0-9._-]*)-(?P<sha>[0-9a-f]{12})\.jsonl")
+_NAME = re.compile(
+    r"(?P<day>\d{4}-\d\d-\d\d)-(?P<session>[A-Za-z0-9][A-Za-z0-9._-]*)-(?P<sha>[0-9a-f]{12})\.jsonl"
+)
 COLUMNS = 62  # below the 64 bytes that git compares at a time
 _STRIDE = 11  # coprime to COLUMNS, so that successive shards of a session use all columns
 _LARGEST_SHARE = 0.45  # of the folded size; git sees a rename at 50 % similarity
@@ -40,7 +42,9 @@ FOLDED = "folded"
 GONE = "gone"  # what shards with tombstones are named after
 _KIND_OF = {name: kind for kind, name in BASES.items()}
 # fields of a row that an update may set
-FIELDS = frozenset({"ci_result", "ci_details", "reverted", "reverted_by", "feedback", "related_commit", "task"})
+FIELDS = frozenset(
+    {"ci_result", "ci_details", "reverted", "reverted_by", "feedback", "related_commit", "task"}
+)
 GENERATION = "generation.jsonl"
 _WHOLE_BYTES_MAX = 64 << 20  # of a file that is decoded at once
 _decode = msgspec.json.Decoder().decode
@@ -89,7 +93,11 @@ def indent_lines(lines: Iterable[bytes], number: int) -> bytes:
 
 def shard_column(number: int, session: str = "") -> int:
     """Return the column at which lines of a session's shard `number` start; 0 is for base files."""
-    offset = int.from_bytes(hashlib.sha256(session.encode("utf-8", "replace")).digest()[:4], "big") if session else 0
+    offset = (
+        int.from_bytes(hashlib.sha256(session.encode("utf-8", "replace")).digest()[:4], "big")
+        if session
+        else 0
+    )
     return 1 + (offset + number * _STRIDE) % COLUMNS
 
 
@@ -102,7 +110,9 @@ def free_number(bodies: Iterable[bytes]) -> int:
 def name_shard(session: str, body: bytes, day: str) -> Shard:
     """Return the shard with this body; the name holds day, session and hash."""
     safe = re.sub(r"[^A-Za-z0-9._-]", "-", session).strip("-.")[:60] or "rows"
-    return Shard(f"{day or '1970-01-01'}-{safe}-{hashlib.sha256(body).hexdigest()[:12]}.jsonl", body)
+    return Shard(
+        f"{day or '1970-01-01'}-{safe}-{hashlib.sha256(body).hexdigest()[:12]}.jsonl", body
+    )
 
 
 def is_whole(name: str, body: bytes) -> bool:
@@ -193,7 +203,9 @@ class DatasetReader:
         """Return the keys that tombstones cover, with or without a row."""
         if self._removed is None:
             rules = self.forgotten
-            self._removed = rules.keys | {key for key, row in self.rows.items() if rules.covers_row(row)}
+            self._removed = rules.keys | {
+                key for key, row in self.rows.items() if rules.covers_row(row)
+            }
         return self._removed
 
     def contains_row(self, row: Row) -> bool:
@@ -223,14 +235,24 @@ class DatasetReader:
 
     def count_rows(self) -> dict[str, int]:
         """Return the number of rows of each kind."""
-        return dict(Counter(str(row.get("kind", "")) for key, row in self.rows.items() if key not in self.removed_keys))
+        return dict(
+            Counter(
+                str(row.get("kind", ""))
+                for key, row in self.rows.items()
+                if key not in self.removed_keys
+            )
+        )
 
     def _judgments_by_key(self) -> dict[str, Row]:
-        updates = sorted((row for row in self.rows.values() if row.get("kind") == "update"), key=_sort_key)
+        updates = sorted(
+            (row for row in self.rows.values() if row.get("kind") == "update"), key=_sort_key
+        )
         judgments: dict[str, Row] = {}
         for row in updates:
             if str(row.get("field")) in FIELDS:
-                judgments.setdefault(str(row.get("of", "")), {})[str(row["field"])] = row.get("value")
+                judgments.setdefault(str(row.get("of", "")), {})[str(row["field"])] = row.get(
+                    "value"
+                )
         return judgments
 
 
@@ -241,7 +263,9 @@ def read_dataset(tracked: Path) -> DatasetReader:
 
 def read_tombstones(tracked: Path) -> TombstoneRules:
     """Read only tombstones: their base file and the shards named after them."""
-    return read_files([tracked / BASES["tombstone"], *(tracked / "pending").glob(f"*-{GONE}-*.jsonl")]).forgotten
+    return read_files(
+        [tracked / BASES["tombstone"], *(tracked / "pending").glob(f"*-{GONE}-*.jsonl")]
+    ).forgotten
 
 
 def read_files(paths: Iterable[Path]) -> DatasetReader:

@@ -29,7 +29,13 @@ from flightlog.store import files
 from flightlog.store.git import refs
 from flightlog.store.git.command import GitError
 from flightlog.store.git.refs import fetch_refs
-from flightlog.store.git.repository import Repository, current_branch, git_output, read_blob_contents, tree_files
+from flightlog.store.git.repository import (
+    Repository,
+    current_branch,
+    git_output,
+    read_blob_contents,
+    tree_files,
+)
 
 REFS = "refs/flightlog/dataset"
 GATHERED = "refs/flightlog/gathered"
@@ -71,10 +77,15 @@ def push_shards(dirs: DatasetDirs, remote: str, now_ms: int) -> PushResult:
         commit = refs.push_ref(dirs.repository, remote, ref)
     clone = recall_clone(dirs.state_dir)
     # Shards added to the ref while the remote was unreachable count as pushed only now.
-    pushed, before = (tree_files(dirs.repository, tip, PENDING) if tip else {} for tip in (commit, clone.pushed_commit))
+    pushed, before = (
+        tree_files(dirs.repository, tip, PENDING) if tip else {}
+        for tip in (commit, clone.pushed_commit)
+    )
     sent = {path: blob for path, blob in pushed.items() if path not in before}
     last = max(_last_ms(read_blobs(_read_bodies(dirs.repository, sent))), clone.pushed_rev)
-    remember_clone(dirs.state_dir, replace(clone, pushed_ms=now_ms, pushed_rev=last, pushed_commit=commit))
+    remember_clone(
+        dirs.state_dir, replace(clone, pushed_ms=now_ms, pushed_rev=last, pushed_commit=commit)
+    )
     return PushResult(ref, remote, commit, len(pushed))
 
 
@@ -108,14 +119,24 @@ def pull_rows(dirs: DatasetDirs, remote: str, redactor: JsonRedactor) -> PullRes
     for row in ours.rows.values():
         if row.get("kind") == "tombstone":
             theirs.forgotten.add_tombstone(row)
-    lines = sorted(line for line in theirs.live_lines().values() if not ours.contains_row(msgspec.json.decode(line)))
+    lines = sorted(
+        line
+        for line in theirs.live_lines().values()
+        if not ours.contains_row(msgspec.json.decode(line))
+    )
     if not lines:
         return PullResult(len(refs), 0, "")
     number = free_number(path.read_bytes()[:100] for path in shard_files(dirs.tracked_dir))
-    day = max(str(row.get("timestamp") or row.get("ended_at") or "")[:10] for row in theirs.rows.values())
+    day = max(
+        str(row.get("timestamp") or row.get("ended_at") or "")[:10] for row in theirs.rows.values()
+    )
     # An extraction reads tombstones only from shards with this prefix.
-    prefix = f"{GONE}-" if any(row.get("kind") == "tombstone" for row in theirs.rows.values()) else ""
-    shard = name_shard(f"{prefix}pulled-{writer_name(dirs.state_dir)}", indent_lines(lines, number), day)
+    prefix = (
+        f"{GONE}-" if any(row.get("kind") == "tombstone" for row in theirs.rows.values()) else ""
+    )
+    shard = name_shard(
+        f"{prefix}pulled-{writer_name(dirs.state_dir)}", indent_lines(lines, number), day
+    )
     write_bodies(dirs, [shard], redactor)
     return PullResult(len(refs), len(lines), shard.name)
 
@@ -123,7 +144,9 @@ def pull_rows(dirs: DatasetDirs, remote: str, redactor: JsonRedactor) -> PullRes
 def measure_safety(dirs: DatasetDirs) -> RemoteSafety:
     """Return what would be lost with this machine: rows on no remote branch and no pushed ref."""
     clone = recall_clone(dirs.state_dir)
-    upstream = git_output(dirs.repository, "rev-parse", "--abbrev-ref", "--symbolic-full-name", "@{upstream}")
+    upstream = git_output(
+        dirs.repository, "rev-parse", "--abbrev-ref", "--symbolic-full-name", "@{upstream}"
+    )
     # A branch may be pushed without being set as upstream.
     branch = upstream or f"refs/remotes/origin/{current_branch(dirs.repository)}"
     tracked = tree_files(dirs.repository, branch, TRACKED)
@@ -145,4 +168,6 @@ def _read_bodies(repository: Repository, files: dict[str, str]) -> dict[str, byt
 
 
 def _last_ms(dataset: DatasetReader) -> int:
-    return max((rev_of(row) for row in dataset.rows.values() if row.get("kind") == "session"), default=0)
+    return max(
+        (rev_of(row) for row in dataset.rows.values() if row.get("kind") == "session"), default=0
+    )

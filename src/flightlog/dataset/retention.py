@@ -18,7 +18,15 @@ from flightlog.dataset.compact import compact_dataset, purge_shards
 from flightlog.dataset.extract.consent import WORDS, withhold_words
 from flightlog.dataset.extract.sync import FOLDERS, is_ours
 from flightlog.dataset.layout import TRACKED, DatasetDirs, write_shard
-from flightlog.dataset.reader import GONE, DatasetReader, base_files, read_blobs, read_dataset, read_files, shard_files
+from flightlog.dataset.reader import (
+    GONE,
+    DatasetReader,
+    base_files,
+    read_blobs,
+    read_dataset,
+    read_files,
+    shard_files,
+)
 from flightlog.dataset.rows import COUNTED, WITHHELD, Row, format_row_time, short_session_id
 from flightlog.dataset.state import recall_clone, writer_name
 from flightlog.dataset.tombstones import TombstoneRules, make_tombstone, short_session_of
@@ -33,7 +41,12 @@ from flightlog.model.retention import (
 )
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.store import files
-from flightlog.store.git.repository import current_branch, default_branch, git_output, read_blob_contents
+from flightlog.store.git.repository import (
+    current_branch,
+    default_branch,
+    git_output,
+    read_blob_contents,
+)
 
 WHY = "older than the project keeps rows"
 ASKED = "asked for"
@@ -64,13 +77,19 @@ def rows_due(dataset: DatasetReader, keep_days: int, now_ms: int) -> tuple[Reten
         if key not in dataset.removed_keys and (at_ms := _row_time_ms(row))
     ]
     rules = tuple(RetentionRule(kind, keep_days, RetentionAction.DELETE) for kind in COUNTED)
-    return plan_retention(RetentionPolicy("dataset", rules, excluded_names=("chats", "sessions", "actions")), items, now_ms)
+    return plan_retention(
+        RetentionPolicy("dataset", rules, excluded_names=("chats", "sessions", "actions")),
+        items,
+        now_ms,
+    )
 
 
 def tombstones_for_rows(dataset: DatasetReader, names: Iterable[str], now_ms: int) -> list[Row]:
     """Return tombstones for sessions and rows, each named by a unique prefix of its id."""
     return [
-        tombstone for name in names for tombstone in _tombstones_for_row(dataset, find_row_key(dataset, name), now_ms)
+        tombstone
+        for name in names
+        for tombstone in _tombstones_for_row(dataset, find_row_key(dataset, name), now_ms)
     ]
 
 
@@ -80,7 +99,9 @@ def tombstones_for_text(dataset: DatasetReader, text: str, now_ms: int) -> list[
     A session whose summary contains it loses only the summary.
     """
     if not (wanted := _normalize_text(text)):
-        raise Invalid("the text to search for is empty", hint='flightlog dataset forget --text "…" --dry-run')
+        raise Invalid(
+            "the text to search for is empty", hint='flightlog dataset forget --text "…" --dry-run'
+        )
     tombstones = []
     for key, row in _live_rows(dataset):
         if row.get("kind") == "session":
@@ -98,10 +119,16 @@ def tombstones_for_time(dataset: DatasetReader, since: str, before: str, now_ms:
     rules = TombstoneRules()
     rules.add_tombstone(make_tombstone(ASKED, now_ms, since=since, before=before))
     chats = [
-        str(row.get("id")) for _, row in _live_rows(dataset) if row.get("kind") == "chat" and rules.covers_row(row)
+        str(row.get("id"))
+        for _, row in _live_rows(dataset)
+        if row.get("kind") == "chat" and rules.covers_row(row)
     ]
     subagents = _subagents_of_chats(dataset, chats)
-    return [make_tombstone(ASKED, now_ms, since=since, before=before, chats=sorted(chats), subagents=subagents)]
+    return [
+        make_tombstone(
+            ASKED, now_ms, since=since, before=before, chats=sorted(chats), subagents=subagents
+        )
+    ]
 
 
 def tombstones_for_words(now_ms: int) -> list[Row]:
@@ -110,7 +137,12 @@ def tombstones_for_words(now_ms: int) -> list[Row]:
 
 
 def apply_tombstones(
-    dirs: DatasetDirs, redactor: JsonRedactor, tombstones: Sequence[Row], default: str, *, dry_run: bool
+    dirs: DatasetDirs,
+    redactor: JsonRedactor,
+    tombstones: Sequence[Row],
+    default: str,
+    *,
+    dry_run: bool,
 ) -> RemovalReport:
     """Write tombstones, remove what they cover from the work tree, and report it."""
     dataset = read_dataset(dirs.tracked_dir)
@@ -119,11 +151,17 @@ def apply_tombstones(
     for row in tombstones:
         rules.add_tombstone(row)
     removed = {key: row for key, (row, _) in before.items() if rules.covers_row(row)}
-    stripped = {key: row for key, (row, old) in before.items() if key not in removed and rules.strip_row(row) != old}
+    stripped = {
+        key: row
+        for key, (row, old) in before.items()
+        if key not in removed and rules.strip_row(row) != old
+    }
     is_default = current_branch(dirs.repository) == (default or default_branch(dirs.repository))
     if tombstones and not dry_run:
         write_shard(dirs, GONE, tombstones, max(row["rev"] for row in tombstones), redactor)
-        compact_dataset(dirs, redactor, default=default) if is_default else purge_shards(dirs, redactor)
+        compact_dataset(dirs, redactor, default=default) if is_default else purge_shards(
+            dirs, redactor
+        )
         sessions = {short_session_of(row) for row in (*removed.values(), *stripped.values())}
         states = (dirs.state_dir / "sessions").glob("*.json")
         files.remove_files(path for path in states if short_session_id(path.stem) in sessions)
@@ -153,17 +191,28 @@ def find_row_key(dataset: DatasetReader, name: str) -> str:
     A session is also found by rows that refer to it.
     """
     rows = dict(_live_rows(dataset))
-    names = {key: {key, str(row.get("id") or ""), str(row.get("hash") or "")} for key, row in rows.items()}
-    sessions = {short_session_of(row): key for key, row in rows.items() if row.get("kind") == "session"}
+    names = {
+        key: {key, str(row.get("id") or ""), str(row.get("hash") or "")}
+        for key, row in rows.items()
+    }
+    sessions = {
+        short_session_of(row): key for key, row in rows.items() if row.get("kind") == "session"
+    }
     for row in rows.values():
         if session := str(row.get("session") or row.get("session_id") or ""):
-            names.setdefault(sessions.setdefault(short_session_id(session), f"session:{session}"), set()).add(session)
+            names.setdefault(
+                sessions.setdefault(short_session_id(session), f"session:{session}"), set()
+            ).add(session)
     matches = [key for key in names if name in names[key]]
-    matches = matches or [key for key in names if name and any(own.startswith(name) for own in names[key])]
+    matches = matches or [
+        key for key in names if name and any(own.startswith(name) for own in names[key])
+    ]
     if not matches:
         raise NotFound(f"no row id starts with {name[:60]!r}", hint="flightlog dataset stats")
     if len(matches) > 1:
-        raise Invalid(f"{len(matches)} row ids start with {name[:60]!r}", hint="use a longer prefix")
+        raise Invalid(
+            f"{len(matches)} row ids start with {name[:60]!r}", hint="use a longer prefix"
+        )
     return matches[0]
 
 
@@ -172,26 +221,40 @@ def _tombstones_for_row(dataset: DatasetReader, key: str, now_ms: int) -> list[R
     kind, _, rest = key.partition(":")
     row = dataset.rows.get(key, {})
     if kind == "session":
-        own = [other for _, other in _live_rows(dataset) if short_session_of(other) == short_session_id(rest)]
+        own = [
+            other
+            for _, other in _live_rows(dataset)
+            if short_session_of(other) == short_session_id(rest)
+        ]
         chats = sorted(str(other.get("id")) for other in own if other.get("kind") == "chat")
         return [make_tombstone(ASKED, now_ms, session=rest, whole=True, chats=chats)]
     if kind == "chat":
         chats = [str(row.get("id"))]
         subagents = _subagents_of_chats(dataset, chats)
-        return [make_tombstone(ASKED, now_ms, session=short_session_of(row), chats=chats, subagents=subagents)]
+        return [
+            make_tombstone(
+                ASKED, now_ms, session=short_session_of(row), chats=chats, subagents=subagents
+            )
+        ]
     return [make_tombstone(ASKED, now_ms, of=key)]
 
 
 def _subagents_of_chats(dataset: DatasetReader, chats: Iterable[str]) -> list[str]:
     """Return the subagents that these chats started; their actions name no chat."""
     wanted = set(chats)
-    agents = [agent for row in dataset.rows_of_kind("orchestration") for agent in row.get("agents", ())]
+    agents = [
+        agent for row in dataset.rows_of_kind("orchestration") for agent in row.get("agents", ())
+    ]
     return sorted(str(agent.get("id")) for agent in agents if str(agent.get("chat_id")) in wanted)
 
 
 def _live_rows(dataset: DatasetReader) -> Iterator[tuple[str, Row]]:
     gone = dataset.removed_keys
-    return ((key, row) for key, row in dataset.rows.items() if key not in gone and row.get("kind") != "tombstone")
+    return (
+        (key, row)
+        for key, row in dataset.rows.items()
+        if key not in gone and row.get("kind") != "tombstone"
+    )
 
 
 def _normalize_text(value: object) -> str:
@@ -202,10 +265,14 @@ def _normalize_text(value: object) -> str:
 
 
 def _is_stale(dataset: DatasetReader, rules: TombstoneRules) -> bool:
-    return any(rules.covers_row(row) or rules.strip_row(row) is not row for row in dataset.rows.values())
+    return any(
+        rules.covers_row(row) or rules.strip_row(row) is not row for row in dataset.rows.values()
+    )
 
 
-def _find_copies(dirs: DatasetDirs, gone: Iterable[Row], stripped: Iterable[Row]) -> tuple[list[Path], list[Path]]:
+def _find_copies(
+    dirs: DatasetDirs, gone: Iterable[Row], stripped: Iterable[Row]
+) -> tuple[list[Path], list[Path]]:
     """Return untracked files with ids or words of these rows: flightlog's, and the user's."""
     removed = list(gone)
     rows = (*removed, *stripped)
@@ -229,13 +296,23 @@ def _find_copies(dirs: DatasetDirs, gone: Iterable[Row], stripped: Iterable[Row]
 
 def _find_stale_blobs(dirs: DatasetDirs, rules: TombstoneRules) -> list[str]:
     """Return the blobs, in any ref, with a row that is removed or lost its words."""
-    listed = git_output(dirs.repository, "rev-list", "--objects", "--all", "--", TRACKED).splitlines()
-    blobs = [(line[:at], line[at + 1 :]) for line in listed if (at := line.find(" ")) > 0 and line.endswith(".jsonl")]
+    listed = git_output(
+        dirs.repository, "rev-list", "--objects", "--all", "--", TRACKED
+    ).splitlines()
+    blobs = [
+        (line[:at], line[at + 1 :])
+        for line in listed
+        if (at := line.find(" ")) > 0 and line.endswith(".jsonl")
+    ]
     stale = []
     for start in range(0, len(blobs), _AT_ONCE):
         paths = dict(blobs[start : start + _AT_ONCE])
         bodies = read_blob_contents(dirs.repository, paths)
-        stale += [blob for blob, body in bodies.items() if _is_stale(read_blobs({paths[blob]: body}), rules)]
+        stale += [
+            blob
+            for blob, body in bodies.items()
+            if _is_stale(read_blobs({paths[blob]: body}), rules)
+        ]
     return stale
 
 

@@ -44,7 +44,9 @@ class StepUsage(Struct, frozen=True, array_like=True):
     model: str = ""
 
 
-class SessionRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="session"):
+class SessionRow(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="session"
+):
     """A session; `id` is the source document's, `session` the recording's."""
 
     id: str
@@ -96,7 +98,9 @@ class ChatRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     is_rewound: bool = False
 
 
-class ActionRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="action"):
+class ActionRow(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="action"
+):
     """A tool call. It has no `rev`: the version with the result is longer, and wins."""
 
     id: str
@@ -141,7 +145,9 @@ class AgentBatch(Struct, frozen=True, kw_only=True):
     agent_ids: list[str]
 
 
-class OrchestrationRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="orchestration"):
+class OrchestrationRow(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="orchestration"
+):
     """The subagents of one session."""
 
     id: str
@@ -160,7 +166,9 @@ class OrchestrationRow(Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     agents: list[SubagentUsage]
 
 
-class CommitRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="commit"):
+class CommitRow(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="commit"
+):
     """A commit, without its author."""
 
     id: str
@@ -186,7 +194,9 @@ class CommitRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field
     reverted: bool = False
 
 
-class UpdateRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="update"):
+class UpdateRow(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="update"
+):
     """A later judgment: sets `field` of the row with key `of` to `value`."""
 
     id: str
@@ -197,7 +207,9 @@ class UpdateRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field
     rev: int
 
 
-class TombstoneRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="tombstone"):
+class TombstoneRow(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="tombstone"
+):
     """A permanent removal of the row with key `of`, or of all rows that its rule names."""
 
     id: str
@@ -259,7 +271,10 @@ def key_of(row: Mapping[str, Any]) -> str:
     kind, more = row.get("kind", ""), ""
     match kind:
         case "action":
-            first, more = row.get("id"), f":{row.get('session_id') or ''}:{row.get('timestamp') or ''}"
+            first, more = (
+                row.get("id"),
+                f":{row.get('session_id') or ''}:{row.get('timestamp') or ''}",
+            )
         case "chat":
             first, more = row.get("id"), f":{row.get('uuid') or ''}"
         case "session":

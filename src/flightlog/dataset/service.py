@@ -15,11 +15,23 @@ from flightlog.dataset.compact import Compaction, compact_and_commit, compact_da
 from flightlog.dataset.extract.commits import judgment_rows
 from flightlog.dataset.extract.consent import permitted_rows, values_of
 from flightlog.dataset.extract.extract import ExtractContext, ExtractOptions, capture_session
-from flightlog.dataset.extract.sync import SyncReport, is_inside, iter_own_sessions, sync_commits, sync_dataset
+from flightlog.dataset.extract.sync import (
+    SyncReport,
+    is_inside,
+    iter_own_sessions,
+    sync_commits,
+    sync_dataset,
+)
 from flightlog.dataset.layout import ROOT, DatasetDirs, total_bytes, write_shard
 from flightlog.dataset.reader import FIELDS, GONE, read_dataset, shard_files
 from flightlog.dataset.rows import NAMES, Row, format_row_time
-from flightlog.dataset.state import find_collecting_root, is_off, report_if_off, row_sources, writer_name
+from flightlog.dataset.state import (
+    find_collecting_root,
+    is_off,
+    report_if_off,
+    row_sources,
+    writer_name,
+)
 from flightlog.dataset.tombstones import make_tombstone
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
 from flightlog.model.retention import RetentionMove
@@ -33,7 +45,9 @@ from flightlog.store.git.history import head_commit, iter_commits
 from flightlog.store.git.repository import Repository, find_common_dir, find_repository
 from flightlog.store.recordings.adoption import session_dir
 
-OWN_HOOK = "own-hook"  # the file in which the recorder stores the directory of a repository's own hook
+OWN_HOOK = (
+    "own-hook"  # the file in which the recorder stores the directory of a repository's own hook
+)
 PERSON = frozenset({"rows", "words", "push"})  # what a person's own command may write if configured
 __all__ = [
     "PERSON",
@@ -46,7 +60,9 @@ __all__ = [
 ]
 
 
-def extract_session_rows(runtime: Runtime, archive: Archive, recording: SessionFiles, cwd: str) -> int:
+def extract_session_rows(
+    runtime: Runtime, archive: Archive, recording: SessionFiles, cwd: str
+) -> int:
     """Extract a settled session if its repository collects rows; then push if enabled."""
     top = None if is_off(runtime) else find_collecting_root(Path(cwd))
     if top is None or not is_inside(cwd, top):
@@ -106,22 +122,31 @@ def load_project_settings(runtime: Runtime, dirs: DatasetDirs) -> Mapping[str, C
 def load_options(runtime: Runtime, dirs: DatasetDirs) -> ExtractOptions:
     """Return what the project allows."""
     values = load_project_settings(runtime, dirs)
-    words, cache = (values[f"dataset.{name}"].value is True for name in ("track_words", "local_cache"))
+    words, cache = (
+        values[f"dataset.{name}"].value is True for name in ("track_words", "local_cache")
+    )
     return ExtractOptions(words=words, local_cache=cache)
 
 
 def make_row_redactor(runtime: Runtime, dirs: DatasetDirs) -> JsonRedactor:
     """Return the redactor for rows of a repository, whose directory becomes `.`."""
-    return JsonRedactor(make_redactor(runtime, dirs.repository.top, {str(dirs.repository.top): "."}), NAMES)
+    return JsonRedactor(
+        make_redactor(runtime, dirs.repository.top, {str(dirs.repository.top): "."}), NAMES
+    )
 
 
 def make_extract_context(
-    runtime: Runtime, dirs: DatasetDirs, archive: Archive | None = None, allowed: frozenset[str] = PERSON
+    runtime: Runtime,
+    dirs: DatasetDirs,
+    archive: Archive | None = None,
+    allowed: frozenset[str] = PERSON,
 ) -> ExtractContext:
     """Return an extraction context; words are written if configured and `allowed`."""
     options = load_options(runtime, dirs)
     options = msgspec.structs.replace(options, words=options.words and "words" in allowed)
-    return ExtractContext(dirs, archive or open_archive(runtime), make_row_redactor(runtime, dirs), options)
+    return ExtractContext(
+        dirs, archive or open_archive(runtime), make_row_redactor(runtime, dirs), options
+    )
 
 
 def require_dataset(runtime: Runtime, folder: Path | None = None) -> DatasetDirs:
@@ -133,7 +158,9 @@ def require_dataset(runtime: Runtime, folder: Path | None = None) -> DatasetDirs
     return dirs
 
 
-def sync_repository(runtime: Runtime, dirs: DatasetDirs, allowed: frozenset[str] = PERSON) -> SyncReport:
+def sync_repository(
+    runtime: Runtime, dirs: DatasetDirs, allowed: frozenset[str] = PERSON
+) -> SyncReport:
     """Write every missing row; a person who starts a dataset here allows rows from now on."""
     if is_off(runtime):
         return SyncReport(0, 0, (), 0, load_options(runtime, dirs).words)
@@ -157,7 +184,11 @@ def sync_new_commits(runtime: Runtime, dirs: DatasetDirs) -> int:
     context = make_extract_context(runtime, dirs, None, allowed)
     # A session of the last day may have made the commit and hold the secrets in its message.
     recent = runtime.clock.now_ms() - DAY_MS
-    sessions = (session for session in iter_own_sessions(context.archive, dirs) if session.changed_ms >= recent)
+    sessions = (
+        session
+        for session in iter_own_sessions(context.archive, dirs)
+        if session.changed_ms >= recent
+    )
     return sync_commits(context, sessions)
 
 
@@ -178,7 +209,10 @@ def compact_repository(runtime: Runtime, dirs: DatasetDirs, mode: CompactMode) -
         if mode is CompactMode.COMMIT:
             return compact_and_commit(dirs, make_row_redactor(runtime, dirs), default=default)
         return compact_dataset(
-            dirs, make_row_redactor(runtime, dirs), default=default, dry_run=mode is CompactMode.DRY_RUN
+            dirs,
+            make_row_redactor(runtime, dirs),
+            default=default,
+            dry_run=mode is CompactMode.DRY_RUN,
         )
     finally:
         if was_enabled:
@@ -201,7 +235,10 @@ def dataset_stats(runtime: Runtime, dirs: DatasetDirs) -> dict[str, Any]:
         "counts": counts,
         "bytes": total_bytes(dirs),
         "pending": len(shard_files(dirs.tracked_dir)),
-        "words": {"tracked": load_options(runtime, dirs).words, "chats_without_words": stats.count_withheld(dataset)},
+        "words": {
+            "tracked": load_options(runtime, dirs).words,
+            "chats_without_words": stats.count_withheld(dataset),
+        },
         "tokens": stats.token_counts(dataset),
         "milestones": stats.milestone_progress(counts),
         "growth": stats.chats_by_month(dataset),
@@ -216,12 +253,16 @@ def dataset_stats(runtime: Runtime, dirs: DatasetDirs) -> dict[str, Any]:
     }
 
 
-def record_judgment(runtime: Runtime, dirs: DatasetDirs, name: str, field: str, value: object) -> str:
+def record_judgment(
+    runtime: Runtime, dirs: DatasetDirs, name: str, field: str, value: object
+) -> str:
     """Write a judgment of the row whose id starts with `name`; return its key."""
     dataset = read_dataset(dirs.tracked_dir)
     key = retention.find_row_key(dataset, name)
     if field not in FIELDS:
-        raise Invalid(f"no such judgment: {field[:40]!r}", hint=f"one of: {', '.join(sorted(FIELDS))}")
+        raise Invalid(
+            f"no such judgment: {field[:40]!r}", hint=f"one of: {', '.join(sorted(FIELDS))}"
+        )
     redactor, now = make_row_redactor(runtime, dirs), runtime.clock.now_ms()
     rows = permitted_rows(judgment_rows(key, {field: value}, now), redactor, words=True)
     write_shard(dirs, "judged", values_of(rows), now, redactor)
@@ -244,27 +285,38 @@ def forget_rows(  # noqa: PLR0913 - one parameter per way to name rows
     if text:
         tombstones += retention.tombstones_for_text(dataset, text, now)
     if since or before:
-        tombstones += retention.tombstones_for_time(dataset, since, before or format_row_time(now + 1000), now)
+        tombstones += retention.tombstones_for_time(
+            dataset, since, before or format_row_time(now + 1000), now
+        )
     return _remove_marked_rows(runtime, dirs, tombstones, dry_run=dry_run)
 
 
 def strip_words(runtime: Runtime, dirs: DatasetDirs, *, dry_run: bool) -> retention.RemovalReport:
     """Remove the words of all rows until now; report which rows lost them."""
-    return _remove_marked_rows(runtime, dirs, retention.tombstones_for_words(runtime.clock.now_ms()), dry_run=dry_run)
+    return _remove_marked_rows(
+        runtime, dirs, retention.tombstones_for_words(runtime.clock.now_ms()), dry_run=dry_run
+    )
 
 
 def _remove_marked_rows(
     runtime: Runtime, dirs: DatasetDirs, tombstones: list[Row], *, dry_run: bool
 ) -> retention.RemovalReport:
     default = str(load_project_settings(runtime, dirs)["dataset.default_branch"].value)
-    return retention.apply_tombstones(dirs, make_row_redactor(runtime, dirs), tombstones, default, dry_run=dry_run)
+    return retention.apply_tombstones(
+        dirs, make_row_redactor(runtime, dirs), tombstones, default, dry_run=dry_run
+    )
 
 
-def retain_dataset(runtime: Runtime, dirs: DatasetDirs, *, dry_run: bool) -> tuple[RetentionMove, ...]:
+def retain_dataset(
+    runtime: Runtime, dirs: DatasetDirs, *, dry_run: bool
+) -> tuple[RetentionMove, ...]:
     """Add tombstones for rows that are too old; a dry run returns the same plan."""
     days = load_project_settings(runtime, dirs)["dataset.keep_days"].value
     moves = retention.rows_due(read_dataset(dirs.tracked_dir), int(days), runtime.clock.now_ms())
     if moves and not dry_run:
-        rows = [make_tombstone(retention.WHY, runtime.clock.now_ms(), of=move.item.name) for move in moves]
+        rows = [
+            make_tombstone(retention.WHY, runtime.clock.now_ms(), of=move.item.name)
+            for move in moves
+        ]
         write_shard(dirs, GONE, rows, runtime.clock.now_ms(), make_row_redactor(runtime, dirs))
     return moves

@@ -33,7 +33,9 @@ def is_off(runtime: Runtime) -> bool:
 def report_if_off(runtime: Runtime) -> bool:
     """Return whether collection is off, and notify the person if it is."""
     if is_off(runtime):
-        runtime.notify(f"collection is off ({SWITCH}={runtime.environ[SWITCH]}): no row was written")
+        runtime.notify(
+            f"collection is off ({SWITCH}={runtime.environ[SWITCH]}): no row was written"
+        )
     return is_off(runtime)
 
 
@@ -41,19 +43,25 @@ def find_collecting_root(folder: Path) -> Path | None:
     """Return the top of the work tree around `folder` if it collects rows."""
     for directory in (folder, *folder.parents):
         if (directory / ".git").exists():
-            collects = (directory / ".git-ml" / "tracked").is_dir() or (find_common_dir(directory) / MARK).exists()
+            collects = (directory / ".git-ml" / "tracked").is_dir() or (
+                find_common_dir(directory) / MARK
+            ).exists()
             return directory if collects else None
     return None
 
 
-def row_sources(runtime: Runtime, top: Path, *, own_hook: bool = False) -> dict[str, frozenset[str]]:
+def row_sources(
+    runtime: Runtime, top: Path, *, own_hook: bool = False
+) -> dict[str, frozenset[str]]:
     """Return what each source of consent allows to write without a person's command.
 
     `trust` on this machine, `environment` (FLIGHTLOG_TRUST), and `hook`: the repository's own,
     which an agent runs only after its own trust dialog.
     """
     sources = {
-        "trust": frozenset(GRANTS) if open_trust(runtime).consent_for(top).allows_rows else frozenset(),
+        "trust": frozenset(GRANTS)
+        if open_trust(runtime).consent_for(top).allows_rows
+        else frozenset(),
         "environment": environment_grants(runtime.environ),
         "hook": frozenset({"rows"}) if own_hook else frozenset(),
     }

@@ -77,7 +77,13 @@ def milestone_progress(counts: dict[str, int]) -> dict[str, dict[str, Any]]:
 
 def chats_by_month(dataset: DatasetReader) -> dict[str, int]:
     """Return the number of chats by month."""
-    return dict(sorted(Counter(str(row.get("timestamp", ""))[:7] for row in dataset.rows_of_kind("chat")).items()))
+    return dict(
+        sorted(
+            Counter(
+                str(row.get("timestamp", ""))[:7] for row in dataset.rows_of_kind("chat")
+            ).items()
+        )
+    )
 
 
 def projected_bytes(dataset: DatasetReader) -> dict[str, int]:
@@ -104,7 +110,12 @@ def quality_score(dataset: DatasetReader) -> dict[str, float]:
     diversity = 100 * (0.5 * min(len(tools) / 5, 1) + 0.5 * min(len(files) / 50, 1))
     anomalies = max(100 - anomalous * 200, 0.0)
     score = 0.4 * completeness + 0.3 * anomalies + 0.3 * diversity if chats else 0.0
-    parts = {"score": score, "completeness": completeness, "anomalies": anomalies, "diversity": diversity}
+    parts = {
+        "score": score,
+        "completeness": completeness,
+        "anomalies": anomalies,
+        "diversity": diversity,
+    }
     return {name: round(value, 1) for name, value in parts.items()}
 
 
@@ -126,7 +137,12 @@ def _agent_steps(dataset: DatasetReader) -> Iterator[RowResponse]:
     for row in dataset.rows_of_kind("orchestration"):
         session = str(row.get("session_id", ""))
         for agent in row.get("agents", ()):
-            thread = (agents.get(session, ""), session, str(agent.get("chat_id", "")), str(agent["id"]))
+            thread = (
+                agents.get(session, ""),
+                session,
+                str(agent.get("chat_id", "")),
+                str(agent["id"]),
+            )
             yield from _row_responses(agent, thread, str(agent.get("started_at", "")))
 
 

@@ -22,7 +22,9 @@ from flightlog.dataset.rows import (
 )
 
 _NEVER = frozenset({"tombstone", "generation"})
-_FILE_ACTIONS = frozenset({"read", "edit"})  # their target is a file name, which does not count as words
+_FILE_ACTIONS = frozenset(
+    {"read", "edit"}
+)  # their target is a file name, which does not count as words
 
 
 class TombstoneRules:
@@ -62,10 +64,16 @@ class TombstoneRules:
             return True
         return (
             key_of(row) in self.keys
-            or (kind != "commit" and short_session_of(row) in self._sessions)  # commits belong to the repository
+            or (
+                kind != "commit" and short_session_of(row) in self._sessions
+            )  # commits belong to the repository
             or (kind == "chat" and str(row.get("id")) in self._chats)
             or (
-                kind == "action" and (str(row.get("chat_id")) in self._chats or str(row.get("subagent")) in self._lanes)
+                kind == "action"
+                and (
+                    str(row.get("chat_id")) in self._chats
+                    or str(row.get("subagent")) in self._lanes
+                )
             )
             or all(map(self._is_in_time, _times_of(row)))
         )
@@ -73,7 +81,9 @@ class TombstoneRules:
     def strip_row(self, row: Row) -> Row:
         """Return a row without its removed words; the same object if it lost none."""
         times = _times_of(row)
-        is_silent = bool(self._silent_until) and times[0] <= self._silent_until  # also a row without a time
+        is_silent = (
+            bool(self._silent_until) and times[0] <= self._silent_until
+        )  # also a row without a time
         is_partly_removed = row.get("kind") == "session" and (
             short_session_of(row) in self._untitled or any(map(self._is_in_time, times))
         )
@@ -92,9 +102,13 @@ class TombstoneRules:
     def _covers_key(self, key: str) -> bool:
         kind, _, rest = key.partition(":")
         name, _, more = rest.partition(":")
-        session = {"action": more.partition(":")[0], "session": name, "orchestration": name}.get(kind, "")
+        session = {"action": more.partition(":")[0], "session": name, "orchestration": name}.get(
+            kind, ""
+        )
         return (
-            key in self.keys or name in self._chats or (bool(session) and short_session_id(session) in self._sessions)
+            key in self.keys
+            or name in self._chats
+            or (bool(session) and short_session_id(session) in self._sessions)
         )
 
     def _is_in_time(self, time: str) -> bool:
@@ -108,7 +122,11 @@ def make_tombstone(why: str, now_ms: int, **rule: Any) -> Row:
     Equal rules have equal ids.
     """
     name = hashlib.sha256(encode_row(rule)).hexdigest()[:12]
-    return to_dict(TombstoneRow(id=f"forget-{name}", timestamp=format_row_time(now_ms), reason=why, rev=now_ms, **rule))
+    return to_dict(
+        TombstoneRow(
+            id=f"forget-{name}", timestamp=format_row_time(now_ms), reason=why, rev=now_ms, **rule
+        )
+    )
 
 
 def short_session_of(row: Row) -> str:
@@ -119,7 +137,10 @@ def short_session_of(row: Row) -> str:
 def _times_of(row: Row) -> list[str]:
     """Return the start of a row's event and, for a session, its end; "" if unknown."""
     if row.get("kind") == "session":
-        return [str(row.get("started_at") or ""), str(row.get("ended_at") or row.get("started_at") or "")]
+        return [
+            str(row.get("started_at") or ""),
+            str(row.get("ended_at") or row.get("started_at") or ""),
+        ]
     return [str(row.get("timestamp") or "")]
 
 

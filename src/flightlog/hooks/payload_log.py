@@ -83,15 +83,22 @@ def _comparable_fields(payload: dict[str, object]) -> list[object]:
     """Return the logged fields without the durations, which change with the clock."""
     fields = (payload.get(name) for name in _LOGGED)
     return [
-        {key: field[key] for key in field if key not in _TICKING} if isinstance(field, dict) else field
+        {key: field[key] for key in field if key not in _TICKING}
+        if isinstance(field, dict)
+        else field
         for field in fields
     ]
 
 
 def _launch_facts(config_dir: str) -> dict[str, object]:
-    facts: dict[str, object] = {"config_dir": config_dir, "account": _account_fingerprint(config_dir)}
+    facts: dict[str, object] = {
+        "config_dir": config_dir,
+        "account": _account_fingerprint(config_dir),
+    }
     for name, variables in _NAMED.items():
-        value = next((os.environ[variable] for variable in variables if os.environ.get(variable)), "")
+        value = next(
+            (os.environ[variable] for variable in variables if os.environ.get(variable)), ""
+        )
         if recorder.is_safe(value) or name.startswith("tmux"):
             facts[name] = value[: 200 if name == "tmux" else 64]
     pid = os.environ.get("CLAUDE_PID", "")
@@ -110,7 +117,9 @@ def _account_fingerprint(config_dir: str) -> str:
             return "key-" + _fingerprint_secret(os.environ[variable])
     for folder in (config_dir, os.path.dirname(config_dir)):
         try:
-            file = os.open(os.path.join(folder, ".claude.json"), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            file = os.open(
+                os.path.join(folder, ".claude.json"), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+            )
         except OSError:
             continue
         try:
@@ -132,7 +141,11 @@ def _find_string(data: bytes, key: bytes) -> str:
 def _fingerprint_secret(secret: str) -> str:
     import _blake2  # noqa: PLC0415 - `hashlib` loads ten times as much
 
-    return str(_blake2.blake2b(secret.encode("utf-8", "replace"), digest_size=6, person=b"flightlog").hexdigest())
+    return str(
+        _blake2.blake2b(
+            secret.encode("utf-8", "replace"), digest_size=6, person=b"flightlog"
+        ).hexdigest()
+    )
 
 
 def _process_start_ticks(pid: str) -> int:
@@ -163,7 +176,11 @@ def _to_json(value: object) -> str:
     if isinstance(value, str):
         return str(_json.encode_basestring_ascii(value))
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_to_json(str(key))}:{_to_json(item)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ",".join(f"{_to_json(str(key))}:{_to_json(item)}" for key, item in value.items())
+            + "}"
+        )
     if isinstance(value, list):
         return "[" + ",".join(map(_to_json, value)) + "]"
     if isinstance(value, bool) or value is None:

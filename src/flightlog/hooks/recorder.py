@@ -67,7 +67,9 @@ def main(arguments: list[str]) -> None:
         from flightlog.hooks import settle_gate  # noqa: PLC0415 - most events settle nothing
 
         waits = "--inline" in arguments and event in SETTLE
-        patience_s = settle_gate.PATIENCE_S.get(event, settle_gate.PATIENCE_OTHERS_S) if waits else 0.0
+        patience_s = (
+            settle_gate.PATIENCE_S.get(event, settle_gate.PATIENCE_OTHERS_S) if waits else 0.0
+        )
         _stop_after(HARD_STOP_S + patience_s)
         settle_gate.run_settle_once(directory, settle_gate.settle_command(session), patience_s)
 
@@ -101,7 +103,9 @@ def record_event(home: str, agent: str, at_ms: int) -> tuple[str, str, str, str,
     if spool:
         _spool_payload(os.path.join(home, "spool"), spool, data)
     values = [names.get(key) for key in ("cwd", "tool_use_id", "agent_id")]
-    cwd, call, subagent = (text if isinstance(text, str) and "\0" not in text else "" for text in values)
+    cwd, call, subagent = (
+        text if isinstance(text, str) and "\0" not in text else "" for text in values
+    )
     return session, event, cwd, call[:200], subagent[:200]
 
 
@@ -120,7 +124,9 @@ def collects_rows(folder: str) -> bool:
     while folder and os.path.isabs(folder):
         if os.path.exists(os.path.join(folder, ".git")):
             marker = os.path.join(folder, ".git", "flightlog", "dataset", "collecting")
-            return os.path.isdir(os.path.join(folder, ".git-ml", "tracked")) or os.path.exists(marker)
+            return os.path.isdir(os.path.join(folder, ".git-ml", "tracked")) or os.path.exists(
+                marker
+            )
         above = os.path.dirname(folder)
         folder = above if above != folder else ""
     return False

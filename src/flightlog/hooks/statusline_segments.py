@@ -49,7 +49,9 @@ def render_widths(payload: JsonObject, page: JsonObject, styles: list[StatusStyl
     return [_fit_to_width(parts, segments, style) for style in styles]
 
 
-def _fit_to_width(parts: list[tuple[str, str]], segments: dict[str, StatusSegment], style: StatusStyle) -> str:
+def _fit_to_width(
+    parts: list[tuple[str, str]], segments: dict[str, StatusSegment], style: StatusStyle
+) -> str:
     shown = {name: 0 for name, _ in parts if name in segments}
     plain = _join_segments(parts, segments, shown, color=False)
     for form in (1, 2):
@@ -80,7 +82,11 @@ def _parse_template(template: str) -> list[tuple[str, str]]:
 
 
 def _join_segments(
-    parts: list[tuple[str, str]], segments: dict[str, StatusSegment], shown: dict[str, int], *, color: bool
+    parts: list[tuple[str, str]],
+    segments: dict[str, StatusSegment],
+    shown: dict[str, int],
+    *,
+    color: bool,
 ) -> str:
     line = ""
     for name, before in parts:
@@ -93,14 +99,18 @@ def _join_segments(
 
 
 def _profile_segment(_: JsonObject, page: JsonObject, __: StatusStyle) -> StatusSegment | None:
-    label = _text(_value_at(page, "launch", "label")) or _text(_value_at(page, "launch", "authProfile"))
+    label = _text(_value_at(page, "launch", "label")) or _text(
+        _value_at(page, "launch", "authProfile")
+    )
     if not label:
         return None
     return StatusSegment(_clean_text(label, _LABEL_CHARS_MAX), _clean_text(label, 8), _DIM)
 
 
 def _model_segment(payload: JsonObject, page: JsonObject, __: StatusStyle) -> StatusSegment | None:
-    name = _text(_value_at(payload, "model", "display_name")) or _text(_value_at(payload, "model", "id"))
+    name = _text(_value_at(payload, "model", "display_name")) or _text(
+        _value_at(payload, "model", "id")
+    )
     name = _clean_text(name or _text(_value_at(page, "model", "value")), 40)
     return StatusSegment(name, name[:12]) if name else None
 
@@ -109,7 +119,12 @@ def _context_segment(payload: JsonObject, page: JsonObject, _: StatusStyle) -> S
     size = _number(_value_at(payload, "context_window", "context_window_size"))
     use = _value_at(payload, "context_window", "current_usage")
     if size and isinstance(use, dict):
-        names = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+        names = (
+            "input_tokens",
+            "output_tokens",
+            "cache_creation_input_tokens",
+            "cache_read_input_tokens",
+        )
         share = _number(_value_at(page, "thresholds", "compactionPercent")) or COMPACTION_PERCENT
         percent = 100 * sum(_number(use.get(name)) for name in names) / (size * share / 100)
     elif _value_at(page, "context", "percentUsed") is not None:
@@ -119,7 +134,9 @@ def _context_segment(payload: JsonObject, page: JsonObject, _: StatusStyle) -> S
     near = _number(_value_at(page, "thresholds", "contextWarningPercent")) or NEAR_PERCENT
     text = f"ctx {percent:.0f}%"
     if percent >= near:
-        return StatusSegment(f"{text} near compaction", f"{text}!", _RED if percent >= 90 else _YELLOW)
+        return StatusSegment(
+            f"{text} near compaction", f"{text}!", _RED if percent >= 90 else _YELLOW
+        )
     return StatusSegment(text, color=_GREEN)
 
 
@@ -147,11 +164,15 @@ def _forecast_segment(_: JsonObject, page: JsonObject, style: StatusStyle) -> St
     return StatusSegment(f"out at {at}", color=_YELLOW)
 
 
-def _five_hour_segment(payload: JsonObject, page: JsonObject, style: StatusStyle) -> StatusSegment | None:
+def _five_hour_segment(
+    payload: JsonObject, page: JsonObject, style: StatusStyle
+) -> StatusSegment | None:
     return _limit_segment("5h", "%H:%M", ("five_hour", "fiveHour"), (payload, page, style))
 
 
-def _seven_day_segment(payload: JsonObject, page: JsonObject, style: StatusStyle) -> StatusSegment | None:
+def _seven_day_segment(
+    payload: JsonObject, page: JsonObject, style: StatusStyle
+) -> StatusSegment | None:
     return _limit_segment("7d", "%a %H:%M", ("seven_day", "sevenDay"), (payload, page, style))
 
 
@@ -171,7 +192,9 @@ def _limit_segment(
         if not isinstance(percent, int | float) or reset_s <= style.now_s:
             return None
     color = _RED if percent >= 90 else _YELLOW if percent >= 70 else _DIM
-    until = f" until {time.strftime(clock, time.localtime(reset_s))}" if reset_s > style.now_s else ""
+    until = (
+        f" until {time.strftime(clock, time.localtime(reset_s))}" if reset_s > style.now_s else ""
+    )
     return StatusSegment(f"{name} {percent:.0f}%{until}", f"{name} {percent:.0f}%", color)
 
 
@@ -217,11 +240,17 @@ def _read_file(path: str) -> str:
 
 def _alerts_segment(_: JsonObject, page: JsonObject, __: StatusStyle) -> StatusSegment | None:
     listed = _value_at(page, "health", "issues")
-    issues = [_clean_text(_text(issue), 40) for issue in listed if issue] if isinstance(listed, list) else []
+    issues = (
+        [_clean_text(_text(issue), 40) for issue in listed if issue]
+        if isinstance(listed, list)
+        else []
+    )
     if not issues:
         return None
     critical = _value_at(page, "health", "status") == "critical"
-    return StatusSegment("! " + ", ".join(issues[:3]), f"!{len(issues)}", _RED if critical else _YELLOW)
+    return StatusSegment(
+        "! " + ", ".join(issues[:3]), f"!{len(issues)}", _RED if critical else _YELLOW
+    )
 
 
 def _project_segment(payload: JsonObject, _: JsonObject, __: StatusStyle) -> StatusSegment | None:

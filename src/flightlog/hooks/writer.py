@@ -24,7 +24,11 @@ def find_data_dir(environ: "os._Environ[str] | dict[str, str]") -> str:
     A `FLIGHTLOG_HOME` that is not an absolute path is ignored: a hook cannot report it.
     """
     home = os.path.expanduser(environ.get("FLIGHTLOG_HOME", ""))
-    return home if os.path.isabs(home) else find_own_dir(environ.get("XDG_DATA_HOME", ""), "~/.local/share")
+    return (
+        home
+        if os.path.isabs(home)
+        else find_own_dir(environ.get("XDG_DATA_HOME", ""), "~/.local/share")
+    )
 
 
 def find_own_dir(given: str, usual: str) -> str:
@@ -45,7 +49,9 @@ def append_line(path: str, line: bytes, *, durable: bool) -> None:
                 return _append_to_file(file, os.path.dirname(path), line, durable=durable)
         finally:
             os.close(file)
-    file = os.open(f"{path}.{os.getpid()}-{time.time_ns():x}.shard.jsonl", _FLAGS | os.O_EXCL, 0o600)
+    file = os.open(
+        f"{path}.{os.getpid()}-{time.time_ns():x}.shard.jsonl", _FLAGS | os.O_EXCL, 0o600
+    )
     try:
         return _append_to_file(file, os.path.dirname(path), line, durable=durable)
     finally:
@@ -67,7 +73,10 @@ def make_dir(path: str) -> None:
 def count_lost(home: str) -> None:
     """Count one lost record, in the data directory or else in the temporary directory."""
     temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - opened with O_NOFOLLOW, holds one number
-    for path in (os.path.join(home, "lost"), os.path.join(temporary, f"flightlog-lost-{os.getuid()}")):
+    for path in (
+        os.path.join(home, "lost"),
+        os.path.join(temporary, f"flightlog-lost-{os.getuid()}"),
+    ):
         try:
             add_lost(path, 1)
         except (OSError, ValueError):

@@ -65,12 +65,18 @@ def _owner_fields(interval: ChangeInterval) -> dict[str, Any]:
     if owner is None:
         return {"message_id": None, "tool_call_ids": []}
     subagent = {"subagent": owner.subagent} if owner.subagent else {}
-    return {"message_id": owner.step.message_id, "tool_call_ids": [call.id for call in owner.step.tool_calls], **subagent}
+    return {
+        "message_id": owner.step.message_id,
+        "tool_call_ids": [call.id for call in owner.step.tool_calls],
+        **subagent,
+    }
 
 
 def _patch_fields(patch: bytes, change: TreeChange) -> dict[str, str]:
     """Return the patch without `a/` and `b/`, and without header lines that add nothing."""
-    patch = b"".join(_without_prefix(b"diff --git " + part, change) for part in _PART.split(patch)[1:])
+    patch = b"".join(
+        _without_prefix(b"diff --git " + part, change) for part in _PART.split(patch)[1:]
+    )
     try:
         return {"diff": patch.decode("utf-8")}
     except UnicodeDecodeError:
@@ -97,7 +103,11 @@ def _quote_git_path(path: str) -> bytes:
     raw = os.fsencode(path)
     escapes = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
     quoted = "".join(
-        f"\\{escapes[byte]}" if byte in escapes else f"\\{byte:03o}" if byte < 32 or byte == 127 else chr(byte)
+        f"\\{escapes[byte]}"
+        if byte in escapes
+        else f"\\{byte:03o}"
+        if byte < 32 or byte == 127
+        else chr(byte)
         for byte in raw
     ).encode("latin-1")
     return raw if quoted == raw else b'"' + quoted + b'"'
@@ -113,7 +123,12 @@ def _without_prefix(part: bytes, change: TreeChange) -> bytes:
         old = change.old_path if change.kind == "renamed" else change.path
         head[0] = b"diff --git " + os.fsencode(old) + b" " + os.fsencode(change.path) + b"\n"
     names = [line for line in head if line.startswith((b"--- ", b"+++ "))]
-    if change.kind == "modified" and change.mode == change.old_mode and len(names) == 2 and plain_names:
+    if (
+        change.kind == "modified"
+        and change.mode == change.old_mode
+        and len(names) == 2
+        and plain_names
+    ):
         head = names
     return b"".join(head + lines[body:])
 
@@ -133,13 +148,17 @@ class StepJoin:
         saved: Sequence[SnapshotSaved],
     ) -> None:
         self._session = session
-        self._files = {"": MAIN} | {subagent.id: subagent_file(subagent) for subagent in session.subagents}
+        self._files = {"": MAIN} | {
+            subagent.id: subagent_file(subagent) for subagent in session.subagents
+        }
         self._ids = {name: step_ids(documents[name]) for name in documents}
         self._calls = {call.message_id: call for call in calls if call.message_id}
         self._by_request = {_request_id(call): call for call in calls if _request_id(call)}
         self._every = list(calls)
         self._after = _trees_after_requests(calls, saved)
-        self._after_call = {snapshot.tool_call_id: snapshot.tree for snapshot in saved if snapshot.tool_call_id}
+        self._after_call = {
+            snapshot.tool_call_id: snapshot.tree for snapshot in saved if snapshot.tool_call_id
+        }
 
     def step_id(self, subagent: str, step: Step) -> int | None:
         return self._ids.get(self._files.get(subagent, ""), {}).get(step.message_id)
@@ -151,24 +170,36 @@ class StepJoin:
         """Return the whole map; responses copied from a parent are only counted."""
         subagents = steps_by_thread(self._session)
         own = {
-            subagent: [step for step in steps if step.message_id not in copied] for subagent, steps in subagents.items()
+            subagent: [step for step in steps if step.message_id not in copied]
+            for subagent, steps in subagents.items()
         }
-        joined = {call.index for steps in own.values() for step in steps if (call := self.find_request(step))}
+        joined = {
+            call.index
+            for steps in own.values()
+            for step in steps
+            if (call := self.find_request(step))
+        }
         return {
             "session_id": self._session.id,
             "turns": [self._build_turn(number, "", step) for number, step in enumerate(own[""], 1)],
             "subagents": {
-                subagent: [self._build_turn(number, subagent, step) for number, step in enumerate(steps, 1)]
+                subagent: [
+                    self._build_turn(number, subagent, step) for number, step in enumerate(steps, 1)
+                ]
                 for subagent, steps in own.items()
                 if subagent
             },
-            "other_requests": [_unjoined_request(call) for call in self._every if call.index not in joined],
+            "other_requests": [
+                _unjoined_request(call) for call in self._every if call.index not in joined
+            ],
             "copied_turns": len(subagents[""]) - len(own[""]),
         }
 
     def _last_tree_of_step(self, step: Step) -> str | None:
         """Return the snapshot after the last tool call of a step, for runs without capture."""
-        trees = [self._after_call[call.id] for call in step.tool_calls if call.id in self._after_call]
+        trees = [
+            self._after_call[call.id] for call in step.tool_calls if call.id in self._after_call
+        ]
         return max(trees, default=None)
 
     def _build_turn(self, number: int, subagent: str, step: Step) -> dict[str, Any]:
@@ -187,12 +218,16 @@ class StepJoin:
                 tool_call.result_uuid for tool_call in step.tool_calls if tool_call.result_uuid
             ],
             "tool_call_ids": [tool_call.id for tool_call in step.tool_calls],
-            "shadow_git_tag": self._after.get(call.index) if call else self._last_tree_of_step(step),
+            "shadow_git_tag": self._after.get(call.index)
+            if call
+            else self._last_tree_of_step(step),
             "timestamp": format_timestamp(step.at_ms) if step.at_ms is not None else None,
         }
 
 
-def _trees_after_requests(calls: Sequence[ApiCall], saved: Sequence[SnapshotSaved]) -> dict[int, str]:
+def _trees_after_requests(
+    calls: Sequence[ApiCall], saved: Sequence[SnapshotSaved]
+) -> dict[int, str]:
     """Return the snapshot after each request's tools: at its thread's next request, or the last."""
     trees = {snapshot.request_index: snapshot.tree for snapshot in saved}
     end = trees.get(0)

@@ -54,7 +54,9 @@ class CollectedSession(Struct, frozen=True):
     shadow: Path | None = None
 
 
-def collect_run(path: Path, recorded: CollectedSession, write: Callable[[Path, RunConfig], RunStore]) -> RunStore:
+def collect_run(
+    path: Path, recorded: CollectedSession, write: Callable[[Path, RunConfig], RunStore]
+) -> RunStore:
     """Create the run at `path` from one recorded session."""
     session = recorded.session
     run = write(path, _build_config(path.name, recorded))
@@ -65,8 +67,12 @@ def collect_run(path: Path, recorded: CollectedSession, write: Callable[[Path, R
     for name, data in (*recorded.files.items(), *bundle.iter_files()):
         replace_file(resolve_inside(folder, name), data, durable=False)
     lineage = StepJoin(session, bundle.documents, [], [])
-    uuid_map = OutputFile("uuid_map.json", Tier.PRIVATE, as_json(lineage.build_uuid_map(frozenset())))
-    write_output_files(folder, [uuid_map, *build_rebuilt_files(rebuilt_of(folder, session.id))], durable=False)
+    uuid_map = OutputFile(
+        "uuid_map.json", Tier.PRIVATE, as_json(lineage.build_uuid_map(frozenset()))
+    )
+    write_output_files(
+        folder, [uuid_map, *build_rebuilt_files(rebuilt_of(folder, session.id))], durable=False
+    )
     entries = list_tool_changes(session, lineage)
     lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
     replace_file(run.path / "state_changelog.jsonl", lines, durable=False)
@@ -81,13 +87,18 @@ def list_tool_changes(session: Session, lineage: StepJoin) -> list[dict[str, Any
     return [
         entry
         for subagent, step in steps
-        for entry in file_changes.iter_reported_changes(subagent, step, lineage.step_id(subagent, step), session.cwd)
+        for entry in file_changes.iter_reported_changes(
+            subagent, step, lineage.step_id(subagent, step), session.cwd
+        )
     ]
 
 
 def _build_config(name: str, recorded: CollectedSession) -> RunConfig:
     session = recorded.session
-    prompt = next((turn.text for turn in session.turns if turn.text.strip()), "") or "(no prompt on record)"
+    prompt = (
+        next((turn.text for turn in session.turns if turn.text.strip()), "")
+        or "(no prompt on record)"
+    )
     models = [step.model for step in session.steps if step.model]
     used = [call.name for step in session.steps for call in step.tool_calls]
     return RunConfig(
@@ -103,13 +114,19 @@ def _build_config(name: str, recorded: CollectedSession) -> RunConfig:
     )
 
 
-def _write_journal(run: RunStore, recorded: CollectedSession, bundle: TrajectoryBundle, writes: int) -> None:
+def _write_journal(
+    run: RunStore, recorded: CollectedSession, bundle: TrajectoryBundle, writes: int
+) -> None:
     session, saved = recorded.session, recorded.snapshots
     steps = [step for own in steps_by_thread(session).values() for step in own]
     costs = [step.cost.usd for step in steps if step.cost.usd is not None]
     notes = [item for turn in session.turns for item in turn.items if isinstance(item, Note)]
     name = session_dir_name(1)
-    run.append(events.RunStarted(run.name, "", session.agent, session.version, "", SAVED if saved else NOTE))
+    run.append(
+        events.RunStarted(
+            run.name, "", session.agent, session.version, "", SAVED if saved else NOTE
+        )
+    )
     run.append(events.RunSessionStarted(name, 1, session.id, saved[0].tree if saved else ""))
     for snapshot in saved:
         run.append(snapshot)
@@ -145,7 +162,9 @@ class CollectResult(Struct, frozen=True):
     status: str
 
 
-def collect_sessions(runtime: Runtime, address: str, runs_dir: Path, options: CollectOptions) -> list[CollectResult]:
+def collect_sessions(
+    runtime: Runtime, address: str, runs_dir: Path, options: CollectOptions
+) -> list[CollectResult]:
     """Make runs from recorded sessions, newest first; existing runs stay unchanged."""
     archive = _choose_archive(runtime, options.projects_dir)
     cwd = str(Path(runtime.cwd))
@@ -168,8 +187,15 @@ def _collect_session(
     if (path / "run_meta.json").exists() or not write:
         state = "there already" if (path / "run_meta.json").exists() else "not collected"
         return CollectResult(recording.session, path.name, state)
-    session, threads = archive.read_session(recording.session), archive.thread_contexts(recording.session)
-    collect_run(path, CollectedSession(session, dict(_iter_session_files(recording)), threads), _creator(runtime))
+    session, threads = (
+        archive.read_session(recording.session),
+        archive.thread_contexts(recording.session),
+    )
+    collect_run(
+        path,
+        CollectedSession(session, dict(_iter_session_files(recording)), threads),
+        _creator(runtime),
+    )
     return CollectResult(recording.session, path.name, "collected")
 
 
@@ -183,7 +209,10 @@ def make_run_from_session(runtime: Runtime, address: str, runs_dir: Path) -> Run
     if not saved:
         raise Invalid(f"no files were saved during session {recording.session}", hint=hint)
     if saved[0].root != str(Path(session.cwd).resolve()):
-        raise Invalid(f"the session started in {session.cwd}, but the saved directory is {saved[0].root}", hint=hint)
+        raise Invalid(
+            f"the session started in {session.cwd}, but the saved directory is {saved[0].root}",
+            hint=hint,
+        )
     files = dict(_iter_session_files(recording))
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:8]
     path = (runs_dir / f"recorded_{recording.session}_{digest}").absolute()
@@ -191,17 +220,30 @@ def make_run_from_session(runtime: Runtime, address: str, runs_dir: Path) -> Run
         return RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
     trees = tuple(
         events.SnapshotSaved(
-            "session_01", 1, snapshot.tree, number, snapshot.subagent, snapshot.at_ms, snapshot.tool_call_id
+            "session_01",
+            1,
+            snapshot.tree,
+            number,
+            snapshot.subagent,
+            snapshot.at_ms,
+            snapshot.tool_call_id,
         )
         for number, snapshot in enumerate(saved, 1)
     )
-    threads, shadow = archive.thread_contexts(recording.session), shadow_git_dir(runtime, recording.session)
-    return collect_run(path, CollectedSession(session, files, threads, trees, shadow), _creator(runtime))
+    threads, shadow = (
+        archive.thread_contexts(recording.session),
+        shadow_git_dir(runtime, recording.session),
+    )
+    return collect_run(
+        path, CollectedSession(session, files, threads, trees, shadow), _creator(runtime)
+    )
 
 
 def _creator(runtime: Runtime) -> Callable[[Path, RunConfig], RunStore]:
     remember = partial(remember_run, runtime)
-    return partial(create_run, now=runtime.clock.timestamp, new_id=runtime.new_id, remember=remember)
+    return partial(
+        create_run, now=runtime.clock.timestamp, new_id=runtime.new_id, remember=remember
+    )
 
 
 def _choose_archive(runtime: Runtime, projects_dir: Path | None) -> Archive:

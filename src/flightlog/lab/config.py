@@ -55,7 +55,9 @@ class SessionConfig(Struct, frozen=True, forbid_unknown_fields=True):
         if not self.prompt.strip():
             raise ValueError("a session needs a prompt")
         if self.fork_from is not None and not 1 <= self.fork_from < self.session_index:
-            raise ValueError(f"fork_from of session {self.session_index} names a session before it, from 1")
+            raise ValueError(
+                f"fork_from of session {self.session_index} names a session before it, from 1"
+            )
 
 
 class AgentConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -126,7 +128,9 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError for wrong session numbers or an engine without its settings."""
-        if [session.session_index for session in self.sessions] != list(range(1, len(self.sessions) + 1)):
+        if [session.session_index for session in self.sessions] != list(
+            range(1, len(self.sessions) + 1)
+        ):
             raise ValueError("session_index counts from 1 without a gap, in order")
         if not self.sessions:
             raise ValueError("a run needs at least one session")
@@ -139,8 +143,12 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
         if self.engine == "scripted" and self.scenario is None:
             raise ValueError("engine `scripted` needs a `scenario`")
         if self.run_name and not is_safe(self.run_name):
-            raise ValueError("run_name is letters, digits, '.', '_' and '-', and begins with a letter or digit")
-        if self.memory_file and (self.memory_file.startswith("/") or ".." in self.memory_file.split("/")):
+            raise ValueError(
+                "run_name is letters, digits, '.', '_' and '-', and begins with a letter or digit"
+            )
+        if self.memory_file and (
+            self.memory_file.startswith("/") or ".." in self.memory_file.split("/")
+        ):
             raise ValueError("memory_file is a path inside work_dir")
 
 
@@ -148,7 +156,9 @@ _KINDS = (RunConfig, SessionConfig, AgentConfig, CommandConfig, VerifierConfig)
 
 
 def parse_run_config(
-    text: str, overrides: Mapping[str, Any] | None = None, scenario: Callable[[str], Scenario] | None = None
+    text: str,
+    overrides: Mapping[str, Any] | None = None,
+    scenario: Callable[[str], Scenario] | None = None,
 ) -> RunConfig:
     """Parse a configuration; `overrides` replace its fields, `scenario` loads a named scenario."""
     data = _load_mapping(text) | dict(overrides or {})
@@ -170,9 +180,13 @@ def _load_mapping(text: str) -> dict[str, Any]:
     try:
         data = read_yaml(text)
     except YAMLError as error:
-        raise Misconfigured(f"the run configuration is not YAML: {error}", hint="correct the line it names") from error
+        raise Misconfigured(
+            f"the run configuration is not YAML: {error}", hint="correct the line it names"
+        ) from error
     if not isinstance(data, dict):
-        raise Misconfigured("the run configuration is not a mapping", hint="it needs model, work_dir and sessions")
+        raise Misconfigured(
+            "the run configuration is not a mapping", hint="it needs model, work_dir and sessions"
+        )
     return data
 
 
@@ -201,12 +215,16 @@ def _unknown_field_hint(message: str) -> str:
     unknown = re.search(r"unknown field `(.+?)`", message)
     if unknown is None:
         return "every field: docs/reference/run-config.md"
-    section = re.search(r"`\$\.(sessions|agents|verifiers|pre_run_commands|post_run_commands)", message)
+    section = re.search(
+        r"`\$\.(sessions|agents|verifiers|pre_run_commands|post_run_commands)", message
+    )
     sections = {"sessions": SessionConfig, "agents": AgentConfig, "verifiers": VerifierConfig}
     kind = RunConfig if section is None else sections.get(section[1], CommandConfig)
     fields = sorted({name for struct in _KINDS for name in struct.__struct_fields__})
     return suggest_name(
-        unknown[1], kind.__struct_fields__, suggest_name(unknown[1], fields, suggest_name("", kind.__struct_fields__))
+        unknown[1],
+        kind.__struct_fields__,
+        suggest_name(unknown[1], fields, suggest_name("", kind.__struct_fields__)),
     )
 
 

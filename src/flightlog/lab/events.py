@@ -229,6 +229,12 @@ class RunEnded(RunEventBase, frozen=True, tag="run_ended"):
 AttemptEvent = (RunSessionStarted | AgentStarted | SnapshotSaved | CostRecorded) | (
     RunSessionEnded | RunSessionSummarized | BranchCertified | SessionVerified
 )
-RunEvent = (RunStarted | RunResumed | RunEnded | CommandRan | BaselineSaved | BranchCreated | WorkTreeRestored) | (
-    RunSessionSkipped | ReplicatesAdded | SamplesUpdated | AttemptEvent
-)
+RunEvent = (
+    RunStarted
+    | RunResumed
+    | RunEnded
+    | CommandRan
+    | BaselineSaved
+    | BranchCreated
+    | WorkTreeRestored
+) | (RunSessionSkipped | ReplicatesAdded | SamplesUpdated | AttemptEvent)

@@ -23,7 +23,9 @@ from flightlog.views.session.edits import changed_file, diff_of_call
 
 Attribution = Literal["exact", "shared", "background"]
 _DELEGATES = frozenset({"Agent", "Task"})
-_READERS = frozenset({"Read", "Grep", "Glob", "LS", "WebFetch", "WebSearch", "ToolSearch", "ListAgents"})
+_READERS = frozenset(
+    {"Read", "Grep", "Glob", "LS", "WebFetch", "WebSearch", "ToolSearch", "ListAgents"}
+)
 PATCH = "the client's patch"
 WORDS = "the words of the call"
 
@@ -59,7 +61,9 @@ def iter_intervals(
     timeline = _Timeline(calls, session, hooked=any(snapshot.tool_call_id for snapshot in saved))
     before = start
     last = 0
-    for snapshot in sorted(saved, key=lambda snapshot: (snapshot.request_index == 0, snapshot.request_index)):
+    for snapshot in sorted(
+        saved, key=lambda snapshot: (snapshot.request_index == 0, snapshot.request_index)
+    ):
         yield timeline.interval_between(before, snapshot, last)
         before = snapshot.tree
         last = snapshot.request_index or last
@@ -70,7 +74,11 @@ class _Timeline:
 
     def __init__(self, calls: Sequence[ApiCall], session: Session | None, *, hooked: bool) -> None:
         steps = steps_by_thread(session) if session else {}
-        owners = {step.message_id: ChangeOwner(subagent, step) for subagent, own in steps.items() for step in own}
+        owners = {
+            step.message_id: ChangeOwner(subagent, step)
+            for subagent, own in steps.items()
+            for step in own
+        }
         self._captured = bool(calls)
         self._hooked = hooked
         self._all = sorted(owners.values(), key=lambda owner: owner.step.at_ms or 0)
@@ -96,31 +104,52 @@ class _Timeline:
             if began <= last and ended <= last
             for call in owner.step.tool_calls
         )
-        latest = max((entry for entry in self._open if entry[0] <= last), key=lambda entry: entry[0], default=None)
+        latest = max(
+            (entry for entry in self._open if entry[0] <= last),
+            key=lambda entry: entry[0],
+            default=None,
+        )
         # Of several, the owner whose thread sends the next request; else the first.
         nearest = [owner for owner in writing if owner.subagent == saved.subagent] or writing
         owner = nearest[0] if nearest else (latest[2] if latest else None)
         if has_background or not writing:
-            return ChangeInterval(before, saved.tree, owner, "background", saved.at_ms, has_background=has_background)
-        return ChangeInterval(before, saved.tree, owner, "exact" if len(writing) == 1 else "shared", saved.at_ms)
+            return ChangeInterval(
+                before, saved.tree, owner, "background", saved.at_ms, has_background=has_background
+            )
+        return ChangeInterval(
+            before, saved.tree, owner, "exact" if len(writing) == 1 else "shared", saved.at_ms
+        )
 
     def _after_call(self, before: str, saved: SnapshotSaved) -> ChangeInterval:
         """Attribute a snapshot saved after a tool call to its step, unless others ran meanwhile."""
-        owners = [(owner, call) for owner in self._all for call in owner.step.tool_calls if call.id == saved.tool_call_id]
+        owners = [
+            (owner, call)
+            for owner in self._all
+            for call in owner.step.tool_calls
+            if call.id == saved.tool_call_id
+        ]
         if not saved.tool_call_id or not owners:
             last = self._all[-1] if self._all else None
-            return ChangeInterval(before, saved.tree, last, "background" if self._hooked else "shared", saved.at_ms)
+            return ChangeInterval(
+                before, saved.tree, last, "background" if self._hooked else "shared", saved.at_ms
+            )
         owner, call = owners[0]
         earlier = self._all[: self._all.index(owner)]
-        if any(_leaves_running(other) for step_owner in earlier for other in step_owner.step.tool_calls):
-            return ChangeInterval(before, saved.tree, owner, "background", saved.at_ms, has_background=True)
+        if any(
+            _leaves_running(other) for step_owner in earlier for other in step_owner.step.tool_calls
+        ):
+            return ChangeInterval(
+                before, saved.tree, owner, "background", saved.at_ms, has_background=True
+            )
         concurrent = any(
             _may_write(other) and _calls_overlap(call, other)
             for step_owner in self._all
             for other in step_owner.step.tool_calls
             if step_owner is not owner
         )
-        return ChangeInterval(before, saved.tree, owner, "shared" if concurrent else "exact", saved.at_ms)
+        return ChangeInterval(
+            before, saved.tree, owner, "shared" if concurrent else "exact", saved.at_ms
+        )
 
 
 def _may_write(call: ToolCall) -> bool:
@@ -143,7 +172,9 @@ def _calls_overlap(call: ToolCall, other: ToolCall) -> bool:
     return began < other_ended and other_began < ended
 
 
-def iter_reported_changes(subagent: str, step: Step, step_id: int | None, cwd: str) -> Iterator[dict[str, Any]]:
+def iter_reported_changes(
+    subagent: str, step: Step, step_id: int | None, cwd: str
+) -> Iterator[dict[str, Any]]:
     """Yield the changes that the tool calls of one step report."""
     for call in step.tool_calls:
         path = changed_file(call)
@@ -182,7 +213,9 @@ def _diff_and_source(call: ToolCall, name: str) -> tuple[str, str]:
         return f"--- {name}\n+++ {name}\n{body}", PATCH
     call_diff = diff_of_call(call)
     lines = (
-        [f"{line.sign.value}{line.text}\n" for line in call_diff.lines if line.sign.value in "+-"] if call_diff else []
+        [f"{line.sign.value}{line.text}\n" for line in call_diff.lines if line.sign.value in "+-"]
+        if call_diff
+        else []
     )
     return f"--- {name}\n+++ {name}\n" + "".join(lines), WORDS
 
@@ -200,7 +233,9 @@ def _is_whole(hunk: Any) -> bool:
     numbers = ("oldStart", "oldLines", "newStart", "newLines")
     if not isinstance(hunk, dict) or not all(isinstance(hunk.get(name), int) for name in numbers):
         return False
-    return isinstance(hunk.get("lines"), list) and all(isinstance(line, str) for line in hunk["lines"])
+    return isinstance(hunk.get("lines"), list) and all(
+        isinstance(line, str) for line in hunk["lines"]
+    )
 
 
 def _render_hunk(hunk: dict[str, Any]) -> str:

@@ -32,7 +32,14 @@ from flightlog.model.text import one_line
 
 _SAID_CHARS_MAX = 160
 PAIR = 2
-_NUMBERS = ("step_count", "num_turns", "tool_call_count", "total_cost_usd", "file_writes", "subagent_count")
+_NUMBERS = (
+    "step_count",
+    "num_turns",
+    "tool_call_count",
+    "total_cost_usd",
+    "file_writes",
+    "subagent_count",
+)
 _FORM = re.compile(
     r"(?P<run>[^#]+)(?:#(?P<session>[1-9]\d{0,5})(?:r(?P<replicate>[1-9]\d{0,3}))?"
     r"(?:@(?P<subagent>[A-Za-z0-9_-]{1,80}))?(?:\.(?P<turn>[1-9]\d{0,6}))?)?",
@@ -47,7 +54,12 @@ def align_steps(left: Sequence[Step], right: Sequence[Step], *, first: int = 1) 
     other_results: int | None = None
     for turn, (one, other) in enumerate(zip_longest(left, right), first):
         same = one is not None and other is not None and _step_actions(one) == _step_actions(other)
-        same_results = same and one is not None and other is not None and _step_results(one) == _step_results(other)
+        same_results = (
+            same
+            and one is not None
+            and other is not None
+            and _step_results(one) == _step_results(other)
+        )
         if divergence is None and not same:
             divergence = turn
         if divergence is None and other_results is None and not same_results:
@@ -76,13 +88,21 @@ def _step_results(step: Step) -> tuple[Any, ...]:
 def _describe_step(step: Step | None) -> str:
     if step is None:
         return ""
-    calls = [f"{call.name} {_input_summary(call.input)}{' (failed)' if call.is_error else ''}" for call in step.tool_calls]
+    calls = [
+        f"{call.name} {_input_summary(call.input)}{' (failed)' if call.is_error else ''}"
+        for call in step.tool_calls
+    ]
     texts = [block.text for block in step.content if isinstance(block, Text)]
     return one_line(" · ".join([*texts, *calls]), _SAID_CHARS_MAX)
 
 
 def _input_summary(arguments: dict[str, Any]) -> str:
-    return str(arguments.get("command") or arguments.get("file_path") or arguments.get("prompt") or arguments)
+    return str(
+        arguments.get("command")
+        or arguments.get("file_path")
+        or arguments.get("prompt")
+        or arguments
+    )
 
 
 def compare_runs(runs: Sequence[RunStore], programs: str) -> dict[str, Any]:
@@ -90,11 +110,23 @@ def compare_runs(runs: Sequence[RunStore], programs: str) -> dict[str, Any]:
     last = max(len(run.config.sessions) for run in runs)
     return {
         "runs": [
-            {key: meta[key] for key in ("run_name", "model", "session_mode", "stop_reason", "total_cost_usd", "tags")}
+            {
+                key: meta[key]
+                for key in (
+                    "run_name",
+                    "model",
+                    "session_mode",
+                    "stop_reason",
+                    "total_cost_usd",
+                    "tags",
+                )
+            }
             for meta in metas
         ],
         "config": _differing_settings(runs),
-        "sessions": [_compare_session(runs, metas, index, programs) for index in range(1, last + 1)],
+        "sessions": [
+            _compare_session(runs, metas, index, programs) for index in range(1, last + 1)
+        ],
         "side_by_side": _side_by_side(runs, programs) if len(runs) == PAIR else None,
     }
 
@@ -107,9 +139,18 @@ def _side_by_side(runs: Sequence[RunStore], programs: str) -> dict[str, Any] | N
     first = 1
     for run, other in ((left, right), (right, left)):
         origin = other.state.branch
-        is_source = origin is not None and origin.source_run == run.name and run.state.branch is None
-        name = origin.source_session_dir if origin is not None and is_source else run.planned_sessions()[0].session_dir
-        planned = next((candidate for candidate in run.planned_sessions() if candidate.session_dir == name), None)
+        is_source = (
+            origin is not None and origin.source_run == run.name and run.state.branch is None
+        )
+        name = (
+            origin.source_session_dir
+            if origin is not None and is_source
+            else run.planned_sessions()[0].session_dir
+        )
+        planned = next(
+            (candidate for candidate in run.planned_sessions() if candidate.session_dir == name),
+            None,
+        )
         if planned is None or run.state.last_attempt(planned.session_dir) is None:
             return None
         steps = RunSession(run, planned, trees_of(run, programs)).own_steps()
@@ -122,9 +163,17 @@ def _side_by_side(runs: Sequence[RunStore], programs: str) -> dict[str, Any] | N
 
 
 def _differing_settings(runs: Sequence[RunStore]) -> dict[str, list[Any]]:
-    names = [name for name in runs[0].config.__struct_fields__ if name not in {"run_name", "sessions", "work_dir"}]
+    names = [
+        name
+        for name in runs[0].config.__struct_fields__
+        if name not in {"run_name", "sessions", "work_dir"}
+    ]
     values = {name: [getattr(run.config, name) for run in runs] for name in names}
-    return {name: settings for name, settings in values.items() if any(value != settings[0] for value in settings)}
+    return {
+        name: settings
+        for name, settings in values.items()
+        if any(value != settings[0] for value in settings)
+    }
 
 
 def _compare_session(
@@ -153,13 +202,18 @@ def _summarize_replicates(run: str, rows: Sequence[dict[str, Any]]) -> dict[str,
     results = [result for row in rows for result in row["verifiers"]]
     names = dict.fromkeys(result["name"] for result in results)
     summary["verifiers"] = {
-        name: {"passed": sum(result["passed"] for result in results if result["name"] == name), "of": len(rows)}
+        name: {
+            "passed": sum(result["passed"] for result in results if result["name"] == name),
+            "of": len(rows),
+        }
         for name in names
     }
     summary["stop_reasons"] = dict(Counter(row["stop_reason"] for row in rows))
     for name in _NUMBERS:
         values = [row[name] for row in rows if row["finished_at"] and row[name] is not None]
-        summary[name] = {"mean": mean(values), "sd": pstdev(values), "n": len(values)} if values else None
+        summary[name] = (
+            {"mean": mean(values), "sd": pstdev(values), "n": len(values)} if values else None
+        )
     return summary
 
 
@@ -168,7 +222,9 @@ def _changed_files(run: RunStore, session: str, programs: str) -> dict[str, str]
     last, trees = run.state.last_attempt(session), trees_of(run, programs)
     if last is None or last.end is None or trees is None:
         return None
-    return {change.path: change.id for change in trees.diff_snapshots(last.tree or None, last.end.tree)}
+    return {
+        change.path: change.id for change in trees.diff_snapshots(last.tree or None, last.end.tree)
+    }
 
 
 class RunAddress(Struct, frozen=True):
@@ -184,7 +240,10 @@ class RunAddress(Struct, frozen=True):
 def parse_run_address(written: str) -> RunAddress:
     match = _FORM.fullmatch(written)
     if match is None:
-        raise Invalid(f"not an address in a run: {written[:80]!r}", hint="write RUN, RUN#SESSION or RUN#SESSION.TURN")
+        raise Invalid(
+            f"not an address in a run: {written[:80]!r}",
+            hint="write RUN, RUN#SESSION or RUN#SESSION.TURN",
+        )
     session, replicate, turn = (int(match[name] or 0) for name in ("session", "replicate", "turn"))
     return RunAddress(match["run"], session, replicate, match["subagent"] or "", turn)
 
@@ -192,8 +251,14 @@ def parse_run_address(written: str) -> RunAddress:
 def inspect_address(run: RunStore, address: RunAddress, programs: str) -> dict[str, Any]:
     if not address.session:
         return _inspect_run(run, programs)
-    session = RunSession(run, find_planned_session(run, address.session, address.replicate), trees_of(run, programs))
-    return _inspect_step(session, address) if address.turn else _inspect_session(session, address.subagent)
+    session = RunSession(
+        run, find_planned_session(run, address.session, address.replicate), trees_of(run, programs)
+    )
+    return (
+        _inspect_step(session, address)
+        if address.turn
+        else _inspect_session(session, address.subagent)
+    )
 
 
 def _inspect_run(run: RunStore, programs: str) -> dict[str, Any]:
@@ -208,12 +273,21 @@ def _inspect_run(run: RunStore, programs: str) -> dict[str, Any]:
         {"path": change.path, "kind": change.kind, "added": change.added, "removed": change.removed}
         for change in changes
     ]
-    return {"what": "run", **meta, "file_changes": files, "unrecognised_events": state.unrecognized_events}
+    return {
+        "what": "run",
+        **meta,
+        "file_changes": files,
+        "unrecognised_events": state.unrecognized_events,
+    }
 
 
 def _inspect_session(session: RunSession, subagent: str) -> dict[str, Any]:
     meta = run_meta(session.run.name, session.run.config, session.run.state)
-    session_meta = next(meta_row for meta_row in meta["sessions"] if meta_row["session_dir"] == session.planned.session_dir)
+    session_meta = next(
+        meta_row
+        for meta_row in meta["sessions"]
+        if meta_row["session_dir"] == session.planned.session_dir
+    )
     change_counts: dict[str | None, int] = {}
     for entry in session.iter_changes():
         change_counts[entry["message_id"]] = change_counts.get(entry["message_id"], 0) + 1
@@ -252,7 +326,9 @@ def _inspect_step(session: RunSession, address: RunAddress) -> dict[str, Any]:
         if session.lineage
         else {"turns": [], "subagents": {}}
     )
-    rows = uuid_map["subagents"].get(address.subagent, []) if address.subagent else uuid_map["turns"]
+    rows = (
+        uuid_map["subagents"].get(address.subagent, []) if address.subagent else uuid_map["turns"]
+    )
     return {
         "what": "step",
         "run": session.run.name,
@@ -260,7 +336,9 @@ def _inspect_step(session: RunSession, address: RunAddress) -> dict[str, Any]:
         "turn": address.turn,
         "subagent": address.subagent,
         "model": step.model,
-        "thinking": [block.text for block in step.content if isinstance(block, Thinking) and block.text],
+        "thinking": [
+            block.text for block in step.content if isinstance(block, Thinking) and block.text
+        ],
         "text": [block.text for block in step.content if isinstance(block, Text)],
         "tools": [_tool_call_fields(call) for call in step.tool_calls],
         "stop_reason": step.stop_reason,
@@ -312,8 +390,15 @@ def _system_and_tools(session: RunSession, index: int) -> dict[str, Any]:
     except (ValueError, NotFound):
         return {}
     tools = body.get("tools") if isinstance(body, dict) else None
-    names = [str(tool.get("name")) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
-    return {"tools": names, "system_chars": len(json.dumps(body.get("system"))) if isinstance(body, dict) else 0}
+    names = (
+        [str(tool.get("name")) for tool in tools if isinstance(tool, dict)]
+        if isinstance(tools, list)
+        else []
+    )
+    return {
+        "tools": names,
+        "system_chars": len(json.dumps(body.get("system"))) if isinstance(body, dict) else 0,
+    }
 
 
 def iter_run_tree(metas: Sequence[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -13,17 +13,34 @@ from flightlog.lab.state import RunState, SessionAttempt
 from flightlog.lab.store import PlannedSession, plan_sessions
 from flightlog.model.output_files import OutputFile, Tier
 
-_EARLY = frozenset({"max_turns", "budget_exhausted", "rate_limited", "auth_error", "timeout", "interrupted", "error"})
+_EARLY = frozenset(
+    {
+        "max_turns",
+        "budget_exhausted",
+        "rate_limited",
+        "auth_error",
+        "timeout",
+        "interrupted",
+        "error",
+    }
+)
 _VERIFIER_KEYS = ("name", "passed", "exit_code", "seconds", "output")
 
 
 def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
     """Return all facts about a run, under the keys of the source document."""
-    sessions = [_session_meta(config, session, state) for session in plan_sessions(config, state.added_replicates)]
+    sessions = [
+        _session_meta(config, session, state)
+        for session in plan_sessions(config, state.added_replicates)
+    ]
     started_sessions = [session for session in sessions if session["started_at"]]
     started, batches = state.start, state.resample_batches.values()
     unpriced = any(batch.unpriced_samples for batch in batches)
-    costs = [session["total_cost_usd"] for session in started_sessions if session["total_cost_usd"] is not None]
+    costs = [
+        session["total_cost_usd"]
+        for session in started_sessions
+        if session["total_cost_usd"] is not None
+    ]
     return {
         "run_name": name,
         "hypothesis": config.hypothesis or None,
@@ -53,7 +70,9 @@ def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
         "max_budget_usd": config.max_budget_usd,
         "total_resamples": sum(batch.samples for batch in batches),
         "total_resample_errors": sum(batch.errors for batch in batches),
-        "total_resample_cost_usd": None if unpriced else round(sum(batch.cost_usd for batch in batches), 9),
+        "total_resample_cost_usd": None
+        if unpriced
+        else round(sum(batch.cost_usd for batch in batches), 9),
         "total_file_writes": sum(session["file_writes"] for session in sessions),
         "total_compaction_events": sum(session["compaction_count"] for session in sessions),
         "total_subagent_invocations": sum(session["subagent_count"] for session in sessions),
@@ -68,7 +87,11 @@ def _replay_fields(state: RunState) -> dict[str, Any]:
     if branch is None:
         return {}
     verdict = last.certificate.verdict if last and last.certificate else None
-    return {"replay_source": branch.source_run, "replay_turn": branch.turn, "replay_verdict": verdict}
+    return {
+        "replay_source": branch.source_run,
+        "replay_turn": branch.turn,
+        "replay_verdict": verdict,
+    }
 
 
 def meta_page(name: str, config: RunConfig, state: RunState) -> OutputFile:
@@ -82,7 +105,11 @@ def as_json(value: Any) -> str:
 def _session_meta(config: RunConfig, planned: PlannedSession, state: RunState) -> dict[str, Any]:
     last = state.last_attempt(planned.session_dir)
     session = config.sessions[planned.session_index - 1]
-    replicas = {"replicate": planned.replicate, "replicate_count": planned.replicate_count} if planned.replicate else {}
+    replicas = (
+        {"replicate": planned.replicate, "replicate_count": planned.replicate_count}
+        if planned.replicate
+        else {}
+    )
     return {
         "session_index": planned.session_index,
         "session_dir": planned.session_dir,
@@ -92,11 +119,14 @@ def _session_meta(config: RunConfig, planned: PlannedSession, state: RunState) -
         "fork_from": session.fork_from,
         **_session_counts(last),
         "verifiers": [
-            {key: getattr(verified, key) for key in _VERIFIER_KEYS} for verified in (last.verifications if last else ())
+            {key: getattr(verified, key) for key in _VERIFIER_KEYS}
+            for verified in (last.verifications if last else ())
         ],
         "stop_reason": _stop_reason(planned, state),
         "ended_early": last.stop_reason in _EARLY if last and last.end else None,
-        "error": (last.end.error or None) if last and last.end else state.skipped.get(planned.session_dir),
+        "error": (last.end.error or None)
+        if last and last.end
+        else state.skipped.get(planned.session_dir),
         "exit_code": last.end.exit_code if last and last.end else None,
         "attempts": len(state.attempts.get(planned.session_dir, [])),
         "own_tree": last.has_private_tree if last else None,
@@ -132,12 +162,19 @@ def _stop_reason(planned: PlannedSession, state: RunState) -> str:
 
 def _list_errors(sessions: list[dict[str, Any]], state: RunState) -> list[dict[str, Any]]:
     errors = [
-        {"session": session["session_dir"], "error": session["error"]} for session in sessions if session["error"]
+        {"session": session["session_dir"], "error": session["error"]}
+        for session in sessions
+        if session["error"]
     ]
     errors += [
-        {"session": None, "error": f"the {command.phase}-run command {command.number} ended with {command.exit_code}"}
+        {
+            "session": None,
+            "error": f"the {command.phase}-run command {command.number} ended with {command.exit_code}",
+        }
         for command in state.commands
         if command.exit_code
     ]
-    lost = [{"session": None, "error": f"damaged journal: {damage.reason}"} for damage in state.damage]
+    lost = [
+        {"session": None, "error": f"damaged journal: {damage.reason}"} for damage in state.damage
+    ]
     return errors + lost

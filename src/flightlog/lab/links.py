@@ -29,16 +29,27 @@ def find_incidents(run: str, state: RunState) -> Iterator[Incident]:
         for attempt in attempts:
             if attempt.end is not None and attempt.stop_reason in WRONG:
                 yield Incident(
-                    "failed run", _parse_ms(attempt.finished_at), ROOM, (f"{run}/{session}", attempt.session_id)
+                    "failed run",
+                    _parse_ms(attempt.finished_at),
+                    ROOM,
+                    (f"{run}/{session}", attempt.session_id),
                 )
     for command in state.commands:
         if command.exit_code != 0:
             at_ms = _parse_ms(state.finished_at or state.started_at)
             address = f"{run}/{command.phase}-{command.number}"
-            yield Incident("failed command", at_ms, ROOM, (address,), {"exit code": command.exit_code})
+            yield Incident(
+                "failed command", at_ms, ROOM, (address,), {"exit code": command.exit_code}
+            )
     for damage in state.damage:
         address = f"{run}:{damage.offset}"
-        yield Incident("damaged journal", _parse_ms(state.started_at), ROOM, (address,), {"bytes": damage.length})
+        yield Incident(
+            "damaged journal",
+            _parse_ms(state.started_at),
+            ROOM,
+            (address,),
+            {"bytes": damage.length},
+        )
 
 
 def _parse_ms(timestamp: str) -> int:
@@ -67,7 +78,9 @@ class RunLinks:
             if written.startswith((f"{name}/", "req_")):
                 transcript = self.read_session(session)
                 links = self.links_for_session(transcript) if transcript else ()
-                yield from (link for link in links if link.kind != "run" and _matches_address(link, written))
+                yield from (
+                    link for link in links if link.kind != "run" and _matches_address(link, written)
+                )
             elif name.startswith(written):
                 yield _run_link(run, planned, session)
 
@@ -97,14 +110,22 @@ class RunLinks:
     def edits_of_session(self, session: Session) -> tuple[LineEdit, ...] | None:
         """Return the edits that a run's snapshots show for a session; None outside of runs."""
         entry = self._sessions.get(session.id)
-        return tuple(_iter_edits(RunSession(*entry, trees_of(entry[0], self._programs)), session)) if entry else None
+        return (
+            tuple(_iter_edits(RunSession(*entry, trees_of(entry[0], self._programs)), session))
+            if entry
+            else None
+        )
 
 
 def _matches_address(link: TraceLink, written: str) -> bool:
-    return written in {link.address, link.title} or (link.kind == "sample" and link.address.startswith(written))
+    return written in {link.address, link.title} or (
+        link.kind == "sample" and link.address.startswith(written)
+    )
 
 
-def _sample_links(run: RunStore, planned: PlannedSession, request: int, at: str) -> Iterator[TraceLink]:
+def _sample_links(
+    run: RunStore, planned: PlannedSession, request: int, at: str
+) -> Iterator[TraceLink]:
     base = f"request_{request:03d}"
     for folder in sorted((run.path / planned.session_dir / RESAMPLES).glob(f"{base}*")):
         if folder.name != base and not folder.name.startswith(f"{base}_v"):
@@ -116,9 +137,19 @@ def _sample_links(run: RunStore, planned: PlannedSession, request: int, at: str)
 
 def _run_link(run: RunStore, planned: PlannedSession, session: str) -> TraceLink:
     branch = run.state.branch
-    names = (("run", f"{branch.source_run}/{branch.source_session_dir}"),) if branch is not None and planned.session_index == 1 else ()
+    names = (
+        (("run", f"{branch.source_run}/{branch.source_session_dir}"),)
+        if branch is not None and planned.session_index == 1
+        else ()
+    )
     last = run.state.last_attempt(planned.session_dir)
-    return TraceLink("run", f"{run.name}/{planned.session_dir}", last.stop_reason if last else "", (session,), names)
+    return TraceLink(
+        "run",
+        f"{run.name}/{planned.session_dir}",
+        last.stop_reason if last else "",
+        (session,),
+        names,
+    )
 
 
 def _iter_edits(reading: RunSession, session: Session) -> Iterator[LineEdit]:
@@ -131,7 +162,11 @@ def _iter_edits(reading: RunSession, session: Session) -> Iterator[LineEdit]:
             path = f"{top}/{change['file_path']}"
             for line, added in _added_lines(str(change.get("diff", ""))):
                 yield LineEdit(
-                    address, _parse_ms(str(change.get("timestamp", ""))), path, line, fingerprint_lines(added)
+                    address,
+                    _parse_ms(str(change.get("timestamp", ""))),
+                    path,
+                    line,
+                    fingerprint_lines(added),
                 )
 
 

@@ -31,12 +31,15 @@ from flightlog.views.atif.writer import TrajectoryBundle, build_trajectory
 class RunSession:
     """The latest attempt at a session, and everything derived from it."""
 
-    def __init__(self, run: RunStore, planned: PlannedSession, trees: WorkTreeSnapshots | None) -> None:
+    def __init__(
+        self, run: RunStore, planned: PlannedSession, trees: WorkTreeSnapshots | None
+    ) -> None:
         """Read session `planned`; without `trees`, changes come from tool calls."""
         attempt = run.state.last_attempt(planned.session_dir)
         if attempt is None:
             raise NotFound(
-                f"{planned.session_dir} of {run.name} has not run yet", hint=f"flightlog lab run --resume {run.name}"
+                f"{planned.session_dir} of {run.name} has not run yet",
+                hint=f"flightlog lab run --resume {run.name}",
             )
         self.run = run
         self.planned = planned
@@ -70,24 +73,39 @@ class RunSession:
     def _parent_session(self) -> Session | None:
         branch = self.run.state.branch
         if branch is not None and self.planned.session_index == 1:
-            return read_session_folder(self.run.path / SOURCE, branch.source_session_id, self._agent_name)
-        parent = self.run.state.last_attempt(self.planned.parent_session) if self.planned.parent_session else None
+            return read_session_folder(
+                self.run.path / SOURCE, branch.source_session_id, self._agent_name
+            )
+        parent = (
+            self.run.state.last_attempt(self.planned.parent_session)
+            if self.planned.parent_session
+            else None
+        )
         return (
-            read_session_folder(self.run.path / parent.session, parent.session_id, self._agent_name) if parent else None
+            read_session_folder(self.run.path / parent.session, parent.session_id, self._agent_name)
+            if parent
+            else None
         )
 
     @functools.cached_property
     def bundle(self) -> TrajectoryBundle | None:
         if self.session is None:
             return None
-        threads = source_of(AGENT_NAME).thread_contexts(list_session_folder(self.folder, self.attempt.session_id))
+        threads = source_of(AGENT_NAME).thread_contexts(
+            list_session_folder(self.folder, self.attempt.session_id)
+        )
         threads[""] = replace(
             threads.get("", ThreadContext()),
-            copied_message_ids=threads.get("", ThreadContext()).copied_message_ids | self.inherited_message_ids,
+            copied_message_ids=threads.get("", ThreadContext()).copied_message_ids
+            | self.inherited_message_ids,
         )
         bundle = build_trajectory(self.session, contexts=threads)
         branch = self.run.state.branch
-        return trim_to_branch(bundle, branch) if branch is not None and self.planned.session_index == 1 else bundle
+        return (
+            trim_to_branch(bundle, branch)
+            if branch is not None and self.planned.session_index == 1
+            else bundle
+        )
 
     @functools.cached_property
     def lineage(self) -> StepJoin | None:
@@ -99,12 +117,18 @@ class RunSession:
     @functools.cached_property
     def intervals(self) -> list[ChangeInterval]:
         """The intervals between its snapshots, each with the step that owns it."""
-        return list(iter_intervals(self.attempt.tree, self.attempt.snapshots, self.calls, self.session))
+        return list(
+            iter_intervals(self.attempt.tree, self.attempt.snapshots, self.calls, self.session)
+        )
 
     def own_steps(self, subagent: str = "") -> list[Step]:
         """Return the responses of a thread that are not inherited."""
         threads = steps_by_thread(self.session) if self.session else {}
-        return [step for step in threads.get(subagent, ()) if step.message_id not in self.inherited_message_ids]
+        return [
+            step
+            for step in threads.get(subagent, ())
+            if step.message_id not in self.inherited_message_ids
+        ]
 
     def list_threads(self) -> list[str]:
         """Return its threads, the main one first."""
@@ -121,15 +145,24 @@ class RunSession:
             owner = interval.owner
             if step is not None and (owner is None or owner.step.message_id != step.message_id):
                 continue
-            number = self.lineage.step_id(owner.subagent, owner.step) if self.lineage and owner else None
+            number = (
+                self.lineage.step_id(owner.subagent, owner.step) if self.lineage and owner else None
+            )
             yield from changelog.iter_changelog_entries(self._trees, interval, head, number)
 
     def _iter_reported_changes(self, step: Step | None) -> Iterator[dict[str, Any]]:
         for subagent in self.list_threads():
             for own_step in self.own_steps(subagent):
-                if (step is None or own_step.message_id == step.message_id) and self.lineage and self.session:
+                if (
+                    (step is None or own_step.message_id == step.message_id)
+                    and self.lineage
+                    and self.session
+                ):
                     yield from file_changes.iter_reported_changes(
-                        subagent, own_step, self.lineage.step_id(subagent, own_step), self.session.cwd
+                        subagent,
+                        own_step,
+                        self.lineage.step_id(subagent, own_step),
+                        self.session.cwd,
                     )
 
     @property
@@ -148,5 +181,7 @@ def trees_of(run: RunStore, programs: str) -> WorkTreeSnapshots | None:
         return None
     # Only reads, so the work directory need not exist and home needs no exclusion.
     return open_trees(
-        SnapshotDirs(run.shadow_dir, run.path, Path("/nonexistent"), programs), now=lambda: 0.0, line="reading"
+        SnapshotDirs(run.shadow_dir, run.path, Path("/nonexistent"), programs),
+        now=lambda: 0.0,
+        line="reading",
     )

@@ -69,14 +69,17 @@ def _read_records(path: Path) -> Iterator[dict[str, Any]]:
 def steps_by_thread(session: Session) -> dict[str, tuple[Step, ...]]:
     """Return the steps of each thread; the main thread has the empty name."""
     return {"": session.steps} | {
-        subagent.id: tuple(step for turn in subagent.turns for step in turn.steps) for subagent in session.subagents
+        subagent.id: tuple(step for turn in subagent.turns for step in turn.steps)
+        for subagent in session.subagents
     }
 
 
 def message_ids(session: Session | None) -> frozenset[str]:
     if session is None:
         return frozenset()
-    return frozenset(step.message_id for steps in steps_by_thread(session).values() for step in steps)
+    return frozenset(
+        step.message_id for steps in steps_by_thread(session).values() for step in steps
+    )
 
 
 def _thread_name(exchange: Exchange) -> str:

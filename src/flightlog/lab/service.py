@@ -23,7 +23,13 @@ from flightlog.lab.store import RunStore
 from flightlog.model.errors import FlightlogError, NotFound
 from flightlog.model.exchange import is_loopback
 from flightlog.model.runtime import Runtime
-from flightlog.privacy.trust import ADDRESS, ConsentTarget, address_target, consent_needed, open_trust
+from flightlog.privacy.trust import (
+    ADDRESS,
+    ConsentTarget,
+    address_target,
+    consent_needed,
+    open_trust,
+)
 from flightlog.store.files import contained_in_project
 
 RUNS = "runs"
@@ -59,13 +65,19 @@ def permit_run(runtime: Runtime, config: RunConfig, path: Path, digest: str) -> 
     address = run.allows[ADDRESS]
     if digest and not run.is_trusted:
         raise consent_needed(
-            run, f"this run was not started here; its key would go to {address[:100]}: {path.name[:60]}"
+            run,
+            f"this run was not started here; its key would go to {address[:100]}: {path.name[:60]}",
         )
     if config.scenario is None:
         resolve_upstream(config, runtime.environ)  # raises for a key of another address
     allowed_address = open_trust(runtime).consent_for(run.subject).address
     target = address_target(runtime, address)
-    if address.startswith("http://") and not is_loopback(address) and allowed_address != address and not target.is_trusted:
+    if (
+        address.startswith("http://")
+        and not is_loopback(address)
+        and allowed_address != address
+        and not target.is_trusted
+    ):
         raise consent_needed(target, f"the key would be sent without encryption to {address[:100]}")
 
 
@@ -86,19 +98,28 @@ def read_config(path: Path, overrides: Mapping[str, Any]) -> RunConfig:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         raise NotFound(
-            f"no such configuration: {path}", hint="write one as in docs/how-to/run-an-experiment.md"
+            f"no such configuration: {path}",
+            hint="write one as in docs/how-to/run-an-experiment.md",
         ) from None
-    config = parse_run_config(text, overrides, scenario=lambda name: load_scenario(path.parent / name))
+    config = parse_run_config(
+        text, overrides, scenario=lambda name: load_scenario(path.parent / name)
+    )
     work_dir = Path(config.work_dir).expanduser()
     if not work_dir.is_dir():
-        raise NotFound(f"work_dir is not a directory: {work_dir}", hint="name the directory the agent is to work in")
+        raise NotFound(
+            f"work_dir is not a directory: {work_dir}",
+            hint="name the directory the agent is to work in",
+        )
     return replace(config, work_dir=str(work_dir.resolve()))
 
 
 def run_name(runtime: Runtime, config: RunConfig) -> str:
     """Return the configured name of a run, else one made of the time and the model."""
     slug = re.sub(r"[^a-z0-9]+", "-", config.model.lower()).strip("-")[:40]
-    return config.run_name or f"{datetime.fromtimestamp(runtime.clock.now_s(), tz=UTC):%Y%m%dT%H%M%SZ}_{slug}"
+    return (
+        config.run_name
+        or f"{datetime.fromtimestamp(runtime.clock.now_s(), tz=UTC):%Y%m%dT%H%M%SZ}_{slug}"
+    )
 
 
 def check_permission(runtime: Runtime, run: RunStore) -> None:
@@ -108,12 +129,15 @@ def check_permission(runtime: Runtime, run: RunStore) -> None:
 
 def open_run(runtime: Runtime, runs_dir: Path, name: str) -> RunStore:
     """Open a run by path, name or unique prefix."""
-    return RunStore(store.find_run(runs_dir, name), now=runtime.clock.timestamp, new_id=runtime.new_id)
+    return RunStore(
+        store.find_run(runs_dir, name), now=runtime.clock.timestamp, new_id=runtime.new_id
+    )
 
 
 def open_runs(runtime: Runtime, runs_dir: Path) -> list[RunStore]:
     return [
-        RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id) for path in store.list_run_paths(runs_dir)
+        RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
+        for path in store.list_run_paths(runs_dir)
     ]
 
 
@@ -131,7 +155,9 @@ def open_readable_runs(runtime: Runtime, runs_dir: Path) -> tuple[list[RunStore]
 def run_target(runtime: Runtime, path: Path, config: RunConfig, digest: str) -> ConsentTarget:
     subject = f"run {digest}"
     trusted = bool(open_trust(runtime).consent_for(subject).digest)
-    return ConsentTarget("run", str(path.resolve()), subject, _run_effects(runtime, config), trusted)
+    return ConsentTarget(
+        "run", str(path.resolve()), subject, _run_effects(runtime, config), trusted
+    )
 
 
 def _run_effects(runtime: Runtime, config: RunConfig) -> dict[str, Any]:
@@ -144,12 +170,20 @@ def _run_effects(runtime: Runtime, config: RunConfig) -> dict[str, Any]:
     effects["agent"] = list(config.command) if config.engine == "command" else agent
     if config.load_project_settings:
         effects["project settings"] = "hooks and servers of the work directory are started"
-    for name, commands in (("before", config.pre_run_commands), ("after", config.post_run_commands)):
-        effects |= {f"{name} {number}": command.command for number, command in enumerate(commands, 1)}
+    for name, commands in (
+        ("before", config.pre_run_commands),
+        ("after", config.post_run_commands),
+    ):
+        effects |= {
+            f"{name} {number}": command.command for number, command in enumerate(commands, 1)
+        }
     effects |= {
-        f"verifier {number}": command.command or command.python for number, command in enumerate(config.verifiers, 1)
+        f"verifier {number}": command.command or command.python
+        for number, command in enumerate(config.verifiers, 1)
     }
-    return effects | {f"prompt {session.session_index}": session.prompt for session in config.sessions}
+    return effects | {
+        f"prompt {session.session_index}": session.prompt for session in config.sessions
+    }
 
 
 class ReplayRequest(Struct, frozen=True):
@@ -185,7 +219,15 @@ def start_replay(runtime: Runtime, request: ReplayRequest) -> "subprocess.Popen[
     The process has its own session, so Ctrl-C in the server's terminal reaches only the server,
     which passes it on once. If the server is killed, the process dies with it.
     """
-    arguments = ["lab", "replay", request.run, "--session", str(request.session), "--turn", str(request.turn)]
+    arguments = [
+        "lab",
+        "replay",
+        request.run,
+        "--session",
+        str(request.session),
+        "--turn",
+        str(request.turn),
+    ]
     arguments += ["--replicate", str(request.replicate)] if request.replicate else []
     arguments += [
         "--count",

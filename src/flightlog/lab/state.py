@@ -93,7 +93,12 @@ def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None: 
         case events.RunStarted():
             state.start, state.started_at = event, record.ts
         case events.RunResumed():
-            state.takeover_count, state.process, state.end, state.finished_at = state.takeover_count + 1, event.process, None, ""
+            state.takeover_count, state.process, state.end, state.finished_at = (
+                state.takeover_count + 1,
+                event.process,
+                None,
+                "",
+            )
         case events.BaselineSaved():
             state.baseline, state.tree = event, event.tree
         case events.BranchCreated():
@@ -107,7 +112,9 @@ def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None: 
         case events.RunSessionSkipped():
             state.skipped[event.session] = event.reason
         case events.ReplicatesAdded():
-            state.added_replicates[event.session_index] = state.added_replicates.get(event.session_index, 0) + event.count
+            state.added_replicates[event.session_index] = (
+                state.added_replicates.get(event.session_index, 0) + event.count
+            )
         case events.SamplesUpdated():
             state.resample_batches[event.batch] = event
         case _:
@@ -118,10 +125,19 @@ def _add_attempt_event(state: RunState, event: events.AttemptEvent, at: str) -> 
     attempts = state.attempts.setdefault(event.session, [])
     if isinstance(event, events.RunSessionStarted):
         state.skipped.pop(event.session, None)
-        fields = (event.session_id, event.tree, at, event.parent, event.parent_id, event.has_private_tree)
+        fields = (
+            event.session_id,
+            event.tree,
+            at,
+            event.parent,
+            event.parent_id,
+            event.has_private_tree,
+        )
         attempts.append(SessionAttempt(event.session, event.attempt, *fields))
         return
-    attempt = next((candidate for candidate in reversed(attempts) if candidate.number == event.attempt), None)
+    attempt = next(
+        (candidate for candidate in reversed(attempts) if candidate.number == event.attempt), None
+    )
     if attempt is None:
         return  # Its start was on a damaged line, which `damage` counts; its files remain.
     match event:

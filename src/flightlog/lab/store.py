@@ -62,7 +62,9 @@ class PlannedSession(Struct, frozen=True):
         return frozenset({self.parent_session, self.tree_session} - {""})
 
 
-def plan_sessions(config: RunConfig, added: Mapping[int, int] | None = None) -> tuple[PlannedSession, ...]:
+def plan_sessions(
+    config: RunConfig, added: Mapping[int, int] | None = None
+) -> tuple[PlannedSession, ...]:
     """Return every session of a run in order; `added` counts more replicates by session index."""
     counts = added or {}
     return tuple(
@@ -76,7 +78,11 @@ def ready_sessions(
     planned: Collection[PlannedSession], done: Collection[str], left: Collection[str]
 ) -> list[PlannedSession]:
     """Return the sessions among `left` whose required sessions are all done."""
-    return [session for session in planned if session.session_dir in left and session.required_sessions <= set(done)]
+    return [
+        session
+        for session in planned
+        if session.session_dir in left and session.required_sessions <= set(done)
+    ]
 
 
 def session_dir_name(index: int, replicate: int = 0) -> str:
@@ -90,7 +96,9 @@ def final_session(planned: Collection[PlannedSession]) -> PlannedSession:
     return next(session for session in planned if session.session_index == last)
 
 
-def _plan_replicates(config: RunConfig, session: SessionConfig, added: int) -> Iterator[PlannedSession]:
+def _plan_replicates(
+    config: RunConfig, session: SessionConfig, added: int
+) -> Iterator[PlannedSession]:
     previous = session.session_index - 1
     fork_from = session.fork_from or (1 if config.session_mode == "forked" and previous else None)
     chained_to = previous if config.session_mode == "chained" else 0
@@ -99,16 +107,28 @@ def _plan_replicates(config: RunConfig, session: SessionConfig, added: int) -> I
     for number in range(1, session.count + 1):
         replicate = number if session.count > 1 else 0
         name = session_dir_name(session.session_index, replicate)
-        yield PlannedSession(name, session.session_index, replicate, session.count + added, parent, tree_of)
+        yield PlannedSession(
+            name, session.session_index, replicate, session.count + added, parent, tree_of
+        )
     last = session.count if session.count > 1 else 0
     for number in range(last + 1, last + added + 1):
         name = session_dir_name(session.session_index, number)
-        yield PlannedSession(name, session.session_index, number, session.count + added, parent, tree_of, is_added=True)
+        yield PlannedSession(
+            name,
+            session.session_index,
+            number,
+            session.count + added,
+            parent,
+            tree_of,
+            is_added=True,
+        )
 
 
 def _first_dir_name(config: RunConfig, index: int) -> str:
     """Return the directory of the session that others follow; "" for session 0."""
-    return session_dir_name(index, 1 if config.sessions[index - 1].count > 1 else 0) if index else ""
+    return (
+        session_dir_name(index, 1 if config.sessions[index - 1].count > 1 else 0) if index else ""
+    )
 
 
 class RunStore:
@@ -120,7 +140,9 @@ class RunStore:
         self.config, self.config_digest = read_config(path)
         self._journal: Journal[RunEvent] = Journal(path / JOURNAL, RunEvent, now=now, new_id=new_id)
         self._lock = threading.Lock()
-        self.state: RunState = fold_run(self._journal.read_records()) if (path / JOURNAL).exists() else RunState()
+        self.state: RunState = (
+            fold_run(self._journal.read_records()) if (path / JOURNAL).exists() else RunState()
+        )
 
     @property
     def name(self) -> str:
@@ -140,7 +162,10 @@ class RunStore:
         return plan_sessions(self.config, self.state.added_replicates)
 
     def ended_sessions(self) -> list[PlannedSession]:
-        attempts = ((planned, self.state.last_attempt(planned.session_dir)) for planned in self.planned_sessions())
+        attempts = (
+            (planned, self.state.last_attempt(planned.session_dir))
+            for planned in self.planned_sessions()
+        )
         return [planned for planned, last in attempts if last is not None and last.end is not None]
 
     @property
@@ -164,18 +189,27 @@ class RunStore:
 
 
 def create_run(
-    path: Path, config: RunConfig, *, now: Callable[[], str], new_id: Callable[[], str], remember: Callable[[str], None]
+    path: Path,
+    config: RunConfig,
+    *,
+    now: Callable[[], str],
+    new_id: Callable[[], str],
+    remember: Callable[[str], None],
 ) -> RunStore:
     """Create a run's directory with its configuration; raise Conflict if the run exists.
 
     `remember` gets the digest of the configuration, which identifies the run as the person's own.
     """
-    if not create_dir(path) and any(entry.name[:1] != "." or entry.suffix != ".tmp" for entry in path.iterdir()):
+    if not create_dir(path) and any(
+        entry.name[:1] != "." or entry.suffix != ".tmp" for entry in path.iterdir()
+    ):
         # A process that died before it wrote the configuration leaves nothing, or a temporary file.
         hint = f"choose another --run-name, or continue it: flightlog lab run --resume {path.name}"
         raise Conflict(f"a run of this name exists: {path}", hint=hint)
     # Runs hold private text, so git ignores them unless a person decides otherwise.
-    files.create_file(path.parent / ".gitignore", render_gitignore(layout_of("lab"), root="").encode())
+    files.create_file(
+        path.parent / ".gitignore", render_gitignore(layout_of("lab"), root="").encode()
+    )
     # The id makes the digest unique to this run: consent for one must not cover a copy.
     text = f"# run {new_id()}\n{dump_run_config(config)}".encode()
     remember(_hash_config(text))
@@ -232,5 +266,9 @@ def list_run_paths(runs_dir: Path) -> list[Path]:
     if not runs_dir.is_dir():
         return []
     top = runs_dir.resolve()
-    paths = [path.resolve() for path in top.iterdir() if path.name[:1] != "." and (path / CONFIG).is_file()]
+    paths = [
+        path.resolve()
+        for path in top.iterdir()
+        if path.name[:1] != "." and (path / CONFIG).is_file()
+    ]
     return sorted(path for path in paths if path.is_relative_to(top))  # no symlinks out

@@ -47,7 +47,9 @@ class ProfileLimits(NamedTuple):
     budget_usd: float | None = None
 
 
-def divide_bucket(bucket: UsageBucket, cuts: Sequence[int], rows: Iterable[UsageLine]) -> list[Payment]:
+def divide_bucket(
+    bucket: UsageBucket, cuts: Sequence[int], rows: Iterable[UsageLine]
+) -> list[Payment]:
     """Divide a bucket at `cuts`; the parts add up to the bucket even if `rows` are incomplete."""
     first, last = bucket.first_ms, bucket.last_ms
     edges = [0, *(cut for cut in sorted(cuts) if first < cut <= last), 1 << 62]
@@ -67,7 +69,9 @@ def divide_bucket(bucket: UsageBucket, cuts: Sequence[int], rows: Iterable[Usage
     return parts
 
 
-def compute_billing(payments: Sequence[Payment], profile: ProfileLimits, now_ms: int, zone: tzinfo) -> Billing:
+def compute_billing(
+    payments: Sequence[Payment], profile: ProfileLimits, now_ms: int, zone: tzinfo
+) -> Billing:
     """Return the billing of one profile; `split_cost` rounds day and week over all profiles."""
     start, end, official = _running_block(payments, profile.limits, now_ms)
     block = [payment for payment in payments if start <= payment.last_ms < end]
@@ -110,7 +114,9 @@ def forecast_exhaustion(
     `span` is the start and end of the block, `spent` its cost and its cost per hour.
     """
     (_, end), (cost, burn) = span, spent
-    line = _fit_line([sample for sample in profile.samples if abs(sample.resets_ms - end) <= SAME_WINDOW_MS])
+    line = _fit_line(
+        [sample for sample in profile.samples if abs(sample.resets_ms - end) <= SAME_WINDOW_MS]
+    )
     if line is not None:
         level, slope = line[0] + line[1] * now_ms, line[1]
         source = "statusline"
@@ -121,7 +127,9 @@ def forecast_exhaustion(
     else:
         return None
     at = int(now_ms + max(100 - level, 0) / slope)
-    return Forecast(at if at < end else None, round(level + slope * max(end - now_ms, 0), 1), source)
+    return Forecast(
+        at if at < end else None, round(level + slope * max(end - now_ms, 0), 1), source
+    )
 
 
 def round_cents(usd: float) -> float:
@@ -139,7 +147,9 @@ def split_cost(amounts: Sequence[float]) -> list[float]:
     return [amount / 100 for amount in cents]
 
 
-def _running_block(payments: Sequence[Payment], limits: VendorLimits | None, now_ms: int) -> tuple[int, int, bool]:
+def _running_block(
+    payments: Sequence[Payment], limits: VendorLimits | None, now_ms: int
+) -> tuple[int, int, bool]:
     """Return start and end of the running block, and whether the vendor stated them.
 
     Without the vendor's window a block begins at the full hour of its first response, as in the

@@ -23,7 +23,9 @@ ARCHIVE = "archive"
 _TEMP_AGE_S = 3600.0  # no write of ours takes an hour, so an older temporary file is abandoned
 
 
-def archive_removed(folder: Path, journal: Journal[Event], removed: Sequence[tuple[str, str]], now_ms: int) -> None:
+def archive_removed(
+    folder: Path, journal: Journal[Event], removed: Sequence[tuple[str, str]], now_ms: int
+) -> None:
     """Append the text of sessions that left the state file to the archive."""
     for session, text in removed:
         line = msgspec.json.encode({"sessionId": session, "archivedAt": now_ms, "yaml": text})

@@ -99,7 +99,9 @@ class LiveState(Struct):
     changed_count: int = 0
 
 
-def collect_live_state(where: LiveDirectory, archive: Archive, effort: CollectDepth | None = None) -> LiveState:
+def collect_live_state(
+    where: LiveDirectory, archive: Archive, effort: CollectDepth | None = None
+) -> LiveState:
     """Collect the live state and write what changed."""
     effort = effort or CollectDepth()
     with exclusive_lock(where.folder / runtime_state.OWN / LOCK, limit_s=effort.wait_s):
@@ -110,7 +112,9 @@ def open_journal(where: LiveDirectory) -> Journal[Event]:
     """Open the journal beside the state file."""
     moment = datetime.fromtimestamp(where.now_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
     path = where.folder / runtime_state.OWN / "journal.jsonl"
-    return Journal(path, Event, now=lambda: moment.replace("+00:00", "Z"), new_id=where.runtime.new_id)
+    return Journal(
+        path, Event, now=lambda: moment.replace("+00:00", "Z"), new_id=where.runtime.new_id
+    )
 
 
 class LiveCollector:
@@ -146,9 +150,14 @@ class LiveCollector:
         observed = self._observe_sessions(ledger)
         for event in ledger.events:
             self.journal.append(event)
-        profiles = ledger.bill_profiles(digests, self.archive.usage_pipeline.session_responses, self.where.runtime.zone)
+        profiles = ledger.bill_profiles(
+            digests, self.archive.usage_pipeline.session_responses, self.where.runtime.zone
+        )
         thresholds = before.state.thresholds
-        sessions = [self._build_session(memo, ledger, thresholds, broken=bool(before.error)) for memo in observed]
+        sessions = [
+            self._build_session(memo, ledger, thresholds, broken=bool(before.error))
+            for memo in observed
+        ]
         launches = {memo.session: self._launch_info(memo, ledger) for memo in observed}
         self._draw_status_lines(RuntimeState(profiles, sessions, thresholds), launches)
         update = self._write_state(profiles, sessions)
@@ -193,7 +202,10 @@ class LiveCollector:
         observe.observe_git(projects, self.now_ms, partial(is_trusted, self.where.runtime))
         for memo in sessions if self.effort.secrets else ():
             recording = self.recordings.get(memo.session)
-            due = not self.effort.only or self.now_ms - memo.secrets_scanned_ms > observe.SECRETS_EVERY_MS
+            due = (
+                not self.effort.only
+                or self.now_ms - memo.secrets_scanned_ms > observe.SECRETS_EVERY_MS
+            )
             if recording is not None and due:
                 observe.search_secrets(memo, recording, self.now_ms)
 
@@ -272,14 +284,18 @@ class LiveCollector:
                 _restore_unchanged_times(before.get(name), session)
             state.auth_profiles = _merge_profiles(state.auth_profiles, profiles)
             # Sessions keep their order in the file; new ones follow.
-            order = [name for name in before if name in now] + [name for name in now if name not in before]
+            order = [name for name in before if name in now] + [
+                name for name in now if name not in before
+            ]
             state.sessions = [now[name] for name in order]
             state.thresholds = state.thresholds or health.default_thresholds()
             state.metadata = True
             return state
 
         folder = self.where.folder
-        update = runtime_state.update_state(folder, self.now_ms, change, durable=self.effort.durable)
+        update = runtime_state.update_state(
+            folder, self.now_ms, change, durable=self.effort.durable
+        )
         archive_removed(folder, self.journal, update.removed, self.now_ms)
         return update
 
@@ -297,7 +313,9 @@ class LiveCollector:
             cli_version=(memo.status.payload.version or "") if memo.status else "",
         )
 
-    def _draw_status_lines(self, state: RuntimeState, launches: dict[str, layout.LaunchInfo]) -> None:
+    def _draw_status_lines(
+        self, state: RuntimeState, launches: dict[str, layout.LaunchInfo]
+    ) -> None:
         """Find the sessions whose output file is due and render their status lines."""
         for session in state.sessions:
             name = session.session_id
@@ -315,7 +333,9 @@ class LiveCollector:
 
     def _write_output(self, live: LiveState) -> int:
         due = [
-            layout.session_file(session, live.launches[session.session_id], live.state, self.template)
+            layout.session_file(
+                session, live.launches[session.session_id], live.state, self.template
+            )
             for session in live.state.sessions
             if session.session_id in self.due
         ]
@@ -328,7 +348,9 @@ def record_manual_switch(where: LiveDirectory, session: str, profile: str, since
     state = runtime_state.load_state(where.folder, where.now_ms).state
     if state.find_profile(profile) is None:
         names = ", ".join(item.profile_id for item in state.auth_profiles) or "none yet"
-        raise NotFound(f"no such profile: {profile!r}; known are: {names}", hint="flightlog live profiles")
+        raise NotFound(
+            f"no such profile: {profile!r}; known are: {names}", hint="flightlog live profiles"
+        )
     open_journal(where).append(ProfileBilled(session, profile, since_ms, "manual"), durable=True)
 
 
@@ -360,7 +382,11 @@ def _model_info(memo: ObservedSession) -> ModelInfo:
     model = memo.status.payload.model if memo.status else None
     if model is not None and (model.display_name or model.id):
         return ModelInfo(str(model.display_name or model.id), "jsonInput", 80)
-    return ModelInfo(memo.model, "transcript", 90) if memo.model else ModelInfo("unknown", "default", 10)
+    return (
+        ModelInfo(memo.model, "transcript", 90)
+        if memo.model
+        else ModelInfo("unknown", "default", 10)
+    )
 
 
 def _context_usage(memo: ObservedSession, thresholds: Thresholds) -> ContextUsage:
@@ -375,7 +401,9 @@ def _context_usage(memo: ObservedSession, thresholds: Thresholds) -> ContextUsag
     return ContextUsage(used, max(usable - used, 0), percent, size, near)
 
 
-def _transcript_info(memo: ObservedSession, recording: SessionFiles | None, now_ms: int) -> TranscriptInfo:
+def _transcript_info(
+    memo: ObservedSession, recording: SessionFiles | None, now_ms: int
+) -> TranscriptInfo:
     main = recording.main if recording else None
     if recording is None or main is None:
         return TranscriptInfo()

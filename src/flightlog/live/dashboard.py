@@ -12,7 +12,13 @@ from typing import NamedTuple
 from flightlog.live.collector import LiveState
 from flightlog.live.layout import format_age
 from flightlog.live.profiles import LEAVE_AT, URGENT_AT, profile_urgency, rank_profiles
-from flightlog.live.state import AuthProfile, RuntimeSession, SessionCost, VendorLimits, VendorWindow
+from flightlog.live.state import (
+    AuthProfile,
+    RuntimeSession,
+    SessionCost,
+    VendorLimits,
+    VendorWindow,
+)
 from flightlog.model.text import one_line
 
 WIDTH_LEAST = 40  # below this width the tables are cut instead of narrowed
@@ -49,7 +55,9 @@ def dashboard_lines(lives: Sequence[LiveState], screen: TerminalSize) -> list[Da
     """Return the lines of the dashboard, with the sessions in worst health first."""
     profiles = [profile for live in lives for profile in live.state.auth_profiles]
     sessions = [session for live in lives for session in live.state.sessions]
-    sessions.sort(key=lambda item: (_ORDER.get(item.health.status, 2), -_last_activity(item), item.session_id))
+    sessions.sort(
+        key=lambda item: (_ORDER.get(item.health.status, 2), -_last_activity(item), item.session_id)
+    )
     labels = {profile.profile_id: profile.label for profile in profiles}
     now_ms = max((live.now_ms for live in lives), default=0)
     lines = [_title_line(sessions, profiles, now_ms, screen), DashboardLine("")]
@@ -76,7 +84,10 @@ def switch_advice(profiles: Sequence[AuthProfile]) -> str:
 
 
 def _title_line(
-    sessions: Sequence[RuntimeSession], profiles: Sequence[AuthProfile], now_ms: int, screen: TerminalSize
+    sessions: Sequence[RuntimeSession],
+    profiles: Sequence[AuthProfile],
+    now_ms: int,
+    screen: TerminalSize,
 ) -> DashboardLine:
     clock = _format_clock(now_ms, "%H:%M:%S", screen.zone)
     today = sum(profile.billing.cost_today for profile in profiles)
@@ -85,7 +96,9 @@ def _title_line(
     return DashboardLine(f"flightlog {clock}  {count}  today ${today:,.2f}  ${burn:,.2f}/h", "bold")
 
 
-def _profile_lines(profiles: Sequence[AuthProfile], now_ms: int, screen: TerminalSize) -> list[DashboardLine]:
+def _profile_lines(
+    profiles: Sequence[AuthProfile], now_ms: int, screen: TerminalSize
+) -> list[DashboardLine]:
     zone = screen.zone
     head = ("PROFILE", "TODAY", "BLOCK", "WEEK", "PER HOUR", "5-HOUR LIMIT", "7-DAY LIMIT")
     rows: list[tuple[str, ...]] = [head]
@@ -97,7 +110,12 @@ def _profile_lines(profiles: Sequence[AuthProfile], now_ms: int, screen: Termina
             five_hour += f" out {_format_clock(bill.forecast.exhausted_at, '%H:%M', zone)}"
         reset = f"resets {_format_clock(bill.block_end or 0, '%H:%M', zone)} by our count"
         seven_day = _format_limit(limits.seven_day, now_ms, "%a %H:%M", zone)
-        amounts = (bill.cost_today, bill.block_cost_usd, bill.week_cost_usd, bill.burn_rate_per_hour)
+        amounts = (
+            bill.cost_today,
+            bill.block_cost_usd,
+            bill.week_cost_usd,
+            bill.burn_rate_per_hour,
+        )
         costs = (f"${usd or 0:,.2f}" for usd in amounts)
         rows.append((profile.label, *costs, five_hour or reset, seven_day or "-"))
     return _table_lines(rows, ColumnLayout(right=(1, 2, 3, 4), dropped=(2, 3, 4, 6)), screen, {})
@@ -114,7 +132,9 @@ def _session_lines(
         cost = session.cost or SessionCost()
         usd = cost.client_cost_usd if cost.recorded_cost_usd is None else cost.recorded_cost_usd
         near = "!" if session.context.near_compaction else ""
-        swapped = f" (swapped {len(session.profile_switches) - 1}x)" if session.profile_switches else ""
+        swapped = (
+            f" (swapped {len(session.profile_switches) - 1}x)" if session.profile_switches else ""
+        )
         colors[len(rows)] = _COLORS.get(session.health.status, "")
         rows.append(
             (
@@ -129,7 +149,9 @@ def _session_lines(
                 ", ".join(session.health.issues) or session.health.status,
             )
         )
-    return _table_lines(rows, ColumnLayout(right=(4, 5, 7), dropped=(7, 3, 6, 2, 5)), screen, colors)
+    return _table_lines(
+        rows, ColumnLayout(right=(4, 5, 7), dropped=(7, 3, 6, 2, 5)), screen, colors
+    )
 
 
 def _table_lines(
@@ -179,7 +201,9 @@ def _format_limit(window: VendorWindow | None, now_ms: int, form: str, zone: tzi
         return ""
     age = now_ms - window.as_of if window.as_of else 0
     aged = f" ({format_age(age)} old)" if age > _OLD_LIMIT_MS else ""
-    return f"{window.used_percent:.0f}% until {_format_clock(window.resets_at or 0, form, zone)}{aged}"
+    return (
+        f"{window.used_percent:.0f}% until {_format_clock(window.resets_at or 0, form, zone)}{aged}"
+    )
 
 
 def _format_clock(at_ms: int, form: str, zone: tzinfo) -> str:

@@ -121,7 +121,9 @@ def judge_health(signs: HealthSignals, thresholds: Thresholds) -> SessionHealth:
     return SessionHealth(status, [*critical, *warning], signs.now_ms, lifecycle_of(signs))
 
 
-def find_incidents(sessions: Sequence[RuntimeSession], broken: str, now_ms: int) -> Iterator[Incident]:
+def find_incidents(
+    sessions: Sequence[RuntimeSession], broken: str, now_ms: int
+) -> Iterator[Incident]:
     """Yield each session whose health is critical, and a state file that cannot be read."""
     for session in sessions:
         issues = session.health.issues

@@ -41,12 +41,16 @@ class LaunchInfo(Struct, rename="camel"):
     cli_version: str
 
 
-def session_file(session: RuntimeSession, launch: LaunchInfo, state: RuntimeState, template: str) -> OutputFile:
+def session_file(
+    session: RuntimeSession, launch: LaunchInfo, state: RuntimeState, template: str
+) -> OutputFile:
     """Return the health file of one session, which the status line reads."""
     return _json_file(f"{session.session_id}.json", session_body(session, launch, state, template))
 
 
-def session_body(session: RuntimeSession, launch: LaunchInfo, state: RuntimeState, template: str) -> dict[str, Any]:
+def session_body(
+    session: RuntimeSession, launch: LaunchInfo, state: RuntimeState, template: str
+) -> dict[str, Any]:
     """Return the content of a session's health file."""
     profile = state.find_profile(session.auth_profile)
     fields = to_wire(session)
@@ -133,7 +137,11 @@ def _read_marker(path: Path) -> str:
 def _shared_billing(state: RuntimeState, used: AuthProfile | None, template: str) -> dict[str, Any]:
     if used is None:
         return {}
-    launch = {"label": used.label, "authProfile": used.profile_id} if len(state.auth_profiles) == 1 else {}
+    launch = (
+        {"label": used.label, "authProfile": used.profile_id}
+        if len(state.auth_profiles) == 1
+        else {}
+    )
     billing: dict[str, Any] = to_wire(used.billing)
     thresholds = to_wire(health.effective_thresholds(state.thresholds, used.thresholds))
     more = {"billing": billing, "launch": launch, "thresholds": thresholds}
@@ -168,7 +176,9 @@ def _summarize_state(state: RuntimeState, used: AuthProfile | None, now_ms: int)
         "alerts": {
             "sessionsWithSecrets": sum(alert.secrets_detected for alert in alerts),
             "sessionsAtRisk": sum(alert.data_loss_risk for alert in alerts),
-            "sessionsNearCompaction": sum(bool(session.context.near_compaction) for session in sessions),
+            "sessionsNearCompaction": sum(
+                bool(session.context.near_compaction) for session in sessions
+            ),
         },
     }
 

@@ -72,7 +72,9 @@ class ObserverState(Struct):
     cleanup_ms: int = 0
 
 
-def update_observation(memo: ObservedSession, folder: str, recording: SessionFiles | None) -> list[ClientStatus]:
+def update_observation(
+    memo: ObservedSession, folder: str, recording: SessionFiles | None
+) -> list[ClientStatus]:
     """Bring an observation up to date; return the new status payloads."""
     records, memo.hooks_offset = read_new_hook_records(folder, memo.hooks_offset)
     for record in records:
@@ -123,7 +125,9 @@ def _accepts_signal(pid: int) -> bool:
     return True
 
 
-def observe_git(projects: Iterable[tuple[ObservedSession, str]], now_ms: int, trusts: Callable[[Path], bool]) -> None:
+def observe_git(
+    projects: Iterable[tuple[ObservedSession, str]], now_ms: int, trusts: Callable[[Path], bool]
+) -> None:
     """Run `git status` in work trees that are due, in parallel; a slow one keeps its old status.
 
     `trusts` says whether the person allowed the project's configuration; an old git version runs
@@ -190,7 +194,11 @@ def observe_panes(memos: Iterable[ObservedSession], now_ms: int) -> None:
         if launch is None or not launch.tmux_pane:
             memo.tmux = None
             continue
-        if memo.tmux is None or memo.tmux.pane != launch.tmux_pane or now_ms - memo.tmux_checked_ms > PANES_EVERY_MS:
+        if (
+            memo.tmux is None
+            or memo.tmux.pane != launch.tmux_pane
+            or now_ms - memo.tmux_checked_ms > PANES_EVERY_MS
+        ):
             memo.tmux, memo.tmux_checked_ms = TmuxPane(launch.tmux_pane), now_ms
             due.setdefault(launch.tmux.partition(",")[0], []).append(memo)
     for socket, sessions in due.items():
@@ -207,7 +215,9 @@ def _list_panes(socket: str) -> dict[str, TmuxPane]:
     command = ["tmux", "-S", socket, "list-panes", "-a", "-F", _FORMAT]
     env = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
     try:
-        done = subprocess.run(command, env=env, capture_output=True, timeout=GIT_LIMIT_S, check=False)
+        done = subprocess.run(
+            command, env=env, capture_output=True, timeout=GIT_LIMIT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return {}
     lines = done.stdout.decode("utf-8", "replace").splitlines()

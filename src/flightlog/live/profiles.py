@@ -67,7 +67,9 @@ class ProfileHints(NamedTuple):
     now_ms: int = 0
 
 
-def match_profile(hints: ProfileHints, profiles: Sequence[AuthProfile], current: str = "") -> ProfileMatch:
+def match_profile(
+    hints: ProfileHints, profiles: Sequence[AuthProfile], current: str = ""
+) -> ProfileMatch:
     """Return the profile that pays; `current` is the one that paid until now."""
     account = hints.launch.account
     for profile in profiles:
@@ -90,7 +92,8 @@ def profile_urgency(profile: AuthProfile) -> float:
     """Return how urgent it is to leave a profile, 0 to 100; unknown limits count as unused."""
     limits = profile.billing.limits or VendorLimits()
     week, block = (
-        min((window.used_percent or 0.0) if window else 0.0, 100.0) for window in (limits.seven_day, limits.five_hour)
+        min((window.used_percent or 0.0) if window else 0.0, 100.0)
+        for window in (limits.seven_day, limits.five_hour)
     )
     burn = min(profile.billing.burn_rate_per_hour / BURN_FULL_USD, 1.0) * 100
     return WEEK_SHARE * week + BLOCK_SHARE * block + BURN_SHARE * burn
@@ -120,7 +123,9 @@ def _matches_pattern(path: str, pattern: str) -> bool:
     return fnmatch(path, pattern) or path == bare or path.startswith(bare + "/")
 
 
-def _assign_account(account: str, claim: ProfileMatch | None, profiles: Sequence[AuthProfile]) -> ProfileMatch:
+def _assign_account(
+    account: str, claim: ProfileMatch | None, profiles: Sequence[AuthProfile]
+) -> ProfileMatch:
     """Assign a new fingerprint to the profile that claims the session, or to a new profile."""
     name = claim.profile if claim else DEFAULT_PROFILE
     owner = next((profile for profile in profiles if profile.profile_id == name), None)
@@ -130,7 +135,9 @@ def _assign_account(account: str, claim: ProfileMatch | None, profiles: Sequence
     return ProfileMatch(f"account-{account.rpartition('-')[2][:4]}", "fingerprint", account)
 
 
-def _match_by_window(hints: ProfileHints, profiles: Sequence[AuthProfile], current: str) -> ProfileMatch | None:
+def _match_by_window(
+    hints: ProfileHints, profiles: Sequence[AuthProfile], current: str
+) -> ProfileMatch | None:
     """Tell accounts without a fingerprint apart by the end of their week, which does not move."""
     ends = {profile.profile_id: _week_end(profile) for profile in profiles}
     for name, end in ends.items():
@@ -152,7 +159,9 @@ def _week_end(profile: AuthProfile) -> int:
 class ProfileLedger:
     """The profiles of one configuration directory."""
 
-    def __init__(self, state: RuntimeState, history: BillingHistory, observer: ObserverState, now_ms: int) -> None:
+    def __init__(
+        self, state: RuntimeState, history: BillingHistory, observer: ObserverState, now_ms: int
+    ) -> None:
         """Start from the state file, the folded journal and the last observations."""
         self.history, self.observer, self.now_ms = history, observer, now_ms
         self.thresholds = state.thresholds
@@ -180,7 +189,9 @@ class ProfileLedger:
             if name in self.profiles and not self.profiles[name].billing_fingerprint:
                 self.profiles[name].billing_fingerprint = fingerprint
 
-    def observe_session(self, session: str, statuses: Sequence[ClientStatus], project: str, config_dir: str) -> None:
+    def observe_session(
+        self, session: str, statuses: Sequence[ClientStatus], project: str, config_dir: str
+    ) -> None:
         """Apply new payloads of a session: who pays, and how full the vendor's windows are."""
         self._config_dir = config_dir
         for status in statuses:
@@ -202,7 +213,9 @@ class ProfileLedger:
             match = self._match_by_path(project)
             self._ensure_profile(match.profile, match.method)
 
-    def bill_profiles(self, digests: Iterable[UsageDigest], load_rows: LoadRows, zone: tzinfo) -> list[AuthProfile]:
+    def bill_profiles(
+        self, digests: Iterable[UsageDigest], load_rows: LoadRows, zone: tzinfo
+    ) -> list[AuthProfile]:
         """Compute the billing of each profile; `load_rows` returns the responses of a session."""
         payments: dict[str, list[Payment]] = defaultdict(list)
         sessions: dict[str, set[str]] = defaultdict(set)
@@ -247,7 +260,10 @@ class ProfileLedger:
         if len(parts) < 2:
             return None
         costs = split_cost([self._segment_usd[session, since] for since, _, _ in parts])
-        return [ProfileSwitch(profile, since, cost) for (since, profile, _), cost in zip(parts, costs, strict=True)]
+        return [
+            ProfileSwitch(profile, since, cost)
+            for (since, profile, _), cost in zip(parts, costs, strict=True)
+        ]
 
     def cost_issues(self, profile: AuthProfile, thresholds: Thresholds) -> list[str]:
         """Return budgets and vendor limits that are nearly used up."""
@@ -268,7 +284,9 @@ class ProfileLedger:
                 issues.append(f"{name} limit {window.used_percent:.0f}% used")
         return issues
 
-    def _iter_payments(self, digest: UsageDigest, load_rows: LoadRows) -> Iterable[tuple[str, Payment]]:
+    def _iter_payments(
+        self, digest: UsageDigest, load_rows: LoadRows
+    ) -> Iterable[tuple[str, Payment]]:
         parts = self.history.segments.get(digest.session, [])
         cuts = [since for since, _, _ in parts[1:]]
         # Without a recorded payer one profile pays for the whole session.
@@ -327,10 +345,14 @@ class ProfileLedger:
 
 def _profile_edit(profile: AuthProfile) -> ProfileEdited:
     lists = (profile.aliases, profile.path_patterns, profile.config_dirs)
-    return ProfileEdited(profile.profile_id, profile.label, *(tuple(names or ()) for names in lists))
+    return ProfileEdited(
+        profile.profile_id, profile.label, *(tuple(names or ()) for names in lists)
+    )
 
 
 def _vendor_window(limit: StatusLimit | None, at_ms: int) -> VendorWindow | None:
     if limit is None or limit.used_percentage is None:
         return None
-    return VendorWindow(round(limit.used_percentage, 1), limit.resets_ms or None, "statusline", at_ms)
+    return VendorWindow(
+        round(limit.used_percentage, 1), limit.resets_ms or None, "statusline", at_ms
+    )

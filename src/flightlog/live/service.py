@@ -25,7 +25,14 @@ from flightlog.live.layout import NOT_SESSIONS
 from flightlog.live.profiles import rank_profiles
 from flightlog.live.state import AuthProfile, RuntimeState
 from flightlog.live.state_file import runtime_state
-from flightlog.model.errors import UNREADABLE, Conflict, FlightlogError, Invalid, NotFound, Unreadable
+from flightlog.model.errors import (
+    UNREADABLE,
+    Conflict,
+    FlightlogError,
+    Invalid,
+    NotFound,
+    Unreadable,
+)
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import one_line
 
@@ -97,7 +104,9 @@ def _used_directories(runtime: Runtime) -> list[LiveDirectory]:
     return [
         live
         for live in list_live_runtimes(runtime)
-        if live.config_dir != SAMPLES and has_sessions(live.config_dir) and os.access(live.config_dir, os.W_OK)
+        if live.config_dir != SAMPLES
+        and has_sessions(live.config_dir)
+        and os.access(live.config_dir, os.W_OK)
     ]
 
 
@@ -146,14 +155,18 @@ def redact_for_output(runtime: Runtime, document: dict[str, Any]) -> dict[str, A
             if _LINES in value:
                 return redact_session(value)
             return {name: redact_sessions(member) for name, member in value.items()}
-        return [redact_sessions(item) for item in value] if isinstance(value, list | tuple) else value
+        return (
+            [redact_sessions(item) for item in value] if isinstance(value, list | tuple) else value
+        )
 
     clean = JsonRedactor(make_redactor(runtime)).redact_document(redact_sessions(document)).value
     assert isinstance(clean, dict)
     return clean
 
 
-def label_profile(runtime: Runtime, profile_id: str, text: str, *, dry_run: bool) -> tuple[str, AuthProfile]:
+def label_profile(
+    runtime: Runtime, profile_id: str, text: str, *, dry_run: bool
+) -> tuple[str, AuthProfile]:
     """Change the label of a profile; return the old label and the profile."""
     for live in list_live_runtimes(runtime):
         profile = runtime_state.read_state(live.folder, live.now_ms).find_profile(profile_id)
@@ -183,7 +196,9 @@ def advise_profile(runtime: Runtime) -> dict[str, Any]:
     return {"profiles": ranked, "advice": switch_advice(profiles)}
 
 
-def record_profile_switch(runtime: Runtime, session_id: str, profile: str, at: str, *, dry_run: bool) -> dict[str, str]:
+def record_profile_switch(
+    runtime: Runtime, session_id: str, profile: str, at: str, *, dry_run: bool
+) -> dict[str, str]:
     """Record that `profile` pays for a session from the time `at` on; now if it is empty."""
     recording = open_archive(runtime).find_recording(session_id)
     since_ms = _parse_time(runtime, at) if at else runtime.clock.now_ms()
@@ -194,7 +209,9 @@ def record_profile_switch(runtime: Runtime, session_id: str, profile: str, at: s
             since = datetime.fromtimestamp(since_ms / 1000, tz=UTC).astimezone(runtime.zone)
             text = since.isoformat("T", "seconds")
             return {"session": recording.session, "profile": profile, "since": text}
-    raise NotFound(f"no agent directory contains the files of {recording.session}", hint="flightlog doctor")
+    raise NotFound(
+        f"no agent directory contains the files of {recording.session}", hint="flightlog doctor"
+    )
 
 
 def archive_old_sessions(runtime: Runtime, days: int, *, dry_run: bool) -> list[str]:

@@ -231,7 +231,9 @@ def create_default_runtime_state() -> RuntimeState:
     return RuntimeState([], [])
 
 
-def create_default_auth_profile(profile_id: str, now_ms: int = 0, *, method: str = "auto") -> AuthProfile:
+def create_default_auth_profile(
+    profile_id: str, now_ms: int = 0, *, method: str = "auto"
+) -> AuthProfile:
     """Return a new profile with a label made from its id."""
     label = DEFAULT_LABEL if profile_id == DEFAULT_PROFILE else profile_id.replace("-", " ").title()
     return AuthProfile(profile_id, label, metadata=ProfileMetadata(method, now_ms, now_ms))

@@ -22,9 +22,9 @@ BINS = 10
 _PRIOR = 5.0  # weight of the raw confidence, in decisions, against few observed outcomes
 _PAIRS_MIN = 10  # with fewer decisions there is no correction
 _FAILED = ("failure", "timeout")
-_TASK_EVENTS = (events.TaskStarted | events.AttemptEnded | events.TaskVerified | events.TaskEnded) | (
-    events.RecoveryStarted | events.UsageRecorded | events.TaskReported
-)
+_TASK_EVENTS = (
+    events.TaskStarted | events.AttemptEnded | events.TaskVerified | events.TaskEnded
+) | (events.RecoveryStarted | events.UsageRecorded | events.TaskReported)
 
 
 class ConfidenceOutcome(Struct, frozen=True):
@@ -63,7 +63,9 @@ def pair_outcomes(records: Iterable[LoopEvent]) -> list[ConfidenceOutcome]:
     def settle(task: str, *, right: bool) -> None:
         if task in waiting:
             seq, decision = waiting.pop(task)
-            pairs.append(ConfidenceOutcome(decision.raw_confidence, decision.confidence, right, seq))
+            pairs.append(
+                ConfidenceOutcome(decision.raw_confidence, decision.confidence, right, seq)
+            )
 
     for record in records:
         match record.event:
@@ -116,7 +118,9 @@ def _fill_bins(
     for number in range(BINS):
         low, high = number / BINS, (number + 1) / BINS
         last = number == BINS - 1
-        inside = [pair for pair in pairs if low <= value_of(pair) < high or (last and value_of(pair) == 1)]
+        inside = [
+            pair for pair in pairs if low <= value_of(pair) < high or (last and value_of(pair) == 1)
+        ]
         if inside:
             yield number, inside
 
@@ -258,7 +262,9 @@ def analyze_session(records: Iterable[LoopEvent]) -> LoopAnalysis:
         status=state.status,
         performance=layout.performance_figures(state, state.last_at),
         tasks=tuple(
-            _task_figures(task_id, state, account.tasks[task_id]) for task_id in state.tasks if task_id in account.tasks
+            _task_figures(task_id, state, account.tasks[task_id])
+            for task_id in state.tasks
+            if task_id in account.tasks
         ),
         errors_by_type=dict(failures),
         recoveries=dict(recoveries),
@@ -305,8 +311,12 @@ def render_text(analysis: LoopAnalysis) -> str:
     if score.brier_score is None:
         return "\n".join([*lines, "calibration: no decision has an outcome yet"])
     decisions = pluralize(score.decisions, "decision")
-    lines += [f"calibration: Brier score {score.brier_score:.3f} over {decisions}, mean gap {score.calibration_gap:.3f}"]
+    lines += [
+        f"calibration: Brier score {score.brier_score:.3f} over {decisions}, mean gap {score.calibration_gap:.3f}"
+    ]
     for part in score.curve:
         span = f"{part.low:.1f}-{part.high:.1f}"
-        lines += [f"  {span}: said {part.mean_confidence:.2f}, right {part.accuracy:.2f} ({part.count})"]
+        lines += [
+            f"  {span}: said {part.mean_confidence:.2f}, right {part.accuracy:.2f} ({part.count})"
+        ]
     return "\n".join(lines)

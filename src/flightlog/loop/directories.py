@@ -75,7 +75,9 @@ def find_session_dir(root: Path, name: str) -> Path:
         return matches[0]
     if matches:
         names = ", ".join(path.name for path in matches)
-        raise Invalid(f"two directories have the number of {name}", hint=f"name one of them: {names}")
+        raise Invalid(
+            f"two directories have the number of {name}", hint=f"name one of them: {names}"
+        )
     names = ", ".join(path.name for path in sessions[-5:]) or "there are none yet"
     raise NotFound(f"no session is called {name!r} below {root.name}", hint=f"one of: {names}")
 
@@ -123,7 +125,9 @@ def open_loop_session(directory: Path) -> LoopSession:
     """Return a session, reading only the events after its last checkpoint."""
     path = directory / JOURNAL
     if not path.is_file():
-        raise NotFound(f"no session has begun in {directory.name}", hint="flightlog loop run --plan FILE")
+        raise NotFound(
+            f"no session has begun in {directory.name}", hint="flightlog loop run --plan FILE"
+        )
     state, offset = _load_checkpoint(directory, path)
     decoder = json.Decoder(events.Event)
     skip = offset is not None  # the checkpoint includes the event at its offset
@@ -172,7 +176,11 @@ def prepare_root(root: Path) -> None:
         if not (root / name).exists():
             create_file(root / name, data)
     templates = {f"templates/{name}": body for name, body in build_templates().items()}
-    missing = [OutputFile(name, Tier.PRIVATE, body) for name, body in templates.items() if not (root / name).exists()]
+    missing = [
+        OutputFile(name, Tier.PRIVATE, body)
+        for name, body in templates.items()
+        if not (root / name).exists()
+    ]
     write_output_files(root, missing)
     remove_abandoned_dirs(root)
     for folder in (root, root / "templates"):

@@ -223,5 +223,7 @@ class LoopEnded(Struct, frozen=True, tag_field="kind", tag="execution_complete")
 
 SessionEvent = LoopStarted | RunnerAcquired | LoopPaused | LoopStopped | LoopResumed | LoopEnded
 TaskEvent = DecisionMade | TaskStarted | AttemptEnded | TaskVerified | TaskEnded | RecoveryStarted
-NoteEvent = UsageRecorded | TaskReported | GateChecked | MilestoneReached | WaitStarted | AlertRaised
+NoteEvent = (
+    UsageRecorded | TaskReported | GateChecked | MilestoneReached | WaitStarted | AlertRaised
+)
 Event = SessionEvent | TaskEvent | NoteEvent | BreakerChanged | QuestionAsked | QuestionAnswered

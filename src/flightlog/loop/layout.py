@@ -115,7 +115,9 @@ def feature_docs(state: LoopState) -> dict[str, Any]:
     """Return the content of `feature-docs-generated.json`: reported documents, and what lacks one."""
     named = {str(document.get("feature_id")) for document in state.docs}
     lacking = sorted(
-        name for name, feature in state.features.items() if name not in named and not feature.get("documented")
+        name
+        for name, feature in state.features.items()
+        if name not in named and not feature.get("documented")
     )
     return {
         "session_id": state.session_id,
@@ -138,7 +140,8 @@ def quality_metrics(state: LoopState, plan: Plan) -> dict[str, Any]:
         "generated_at": format_utc_time(state.last_at),
         "metrics": dict(sorted(state.metrics.items())),
         "quality_gates": [
-            {**_gate_fields(state, gate), "value": metric_value(state, gate.metric)} for gate in plan.quality_gates
+            {**_gate_fields(state, gate), "value": metric_value(state, gate.metric)}
+            for gate in plan.quality_gates
         ],
         "verification": {
             "tasks_verified": len(done),
@@ -156,7 +159,9 @@ def current_phase(state: LoopState, plan: Plan) -> int:
         return plan.find_task(state.current_task).phase
     phases = [task.phase for task in plan.tasks]
     unfinished = [
-        task.phase for task in plan.tasks if state.task_state(task.task_id).status in {"pending", "in_progress"}
+        task.phase
+        for task in plan.tasks
+        if state.task_state(task.task_id).status in {"pending", "in_progress"}
     ]
     return min(unfinished, default=max(phases))
 

@@ -28,12 +28,16 @@ class TaskLinks:
             name = directory.name
             if loop in {name, session_id(directory)} or name.startswith(address):
                 full = f"{name}/{task}" if slash else name
-                yield from (link for link in _task_links(directory) if link.address.startswith(full))
+                yield from (
+                    link for link in _task_links(directory) if link.address.startswith(full)
+                )
 
     def links_for_session(self, session: Session) -> Iterator[TraceLink]:
         """Yield the tasks an agent worked on in `session`."""
         for directory in self._directories:
-            yield from (link for link in _task_links(directory) if session.id in link.session_addresses)
+            yield from (
+                link for link in _task_links(directory) if session.id in link.session_addresses
+            )
 
 
 def _task_links(directory: Path) -> Iterator[TraceLink]:

@@ -47,7 +47,9 @@ class DecisionLog:
                 self._record_outcome(event.task, "success" if event.passed else "failure")
             case events.TaskEnded():
                 self._record_outcome(event.task, event.result)
-            case events.QuestionAnswered() if self.pending and self.pending[-1]["decision"]["action"] == "escalate":
+            case events.QuestionAnswered() if (
+                self.pending and self.pending[-1]["decision"]["action"] == "escalate"
+            ):
                 self._record_outcome(self.pending[-1]["task_id"], event.answer)
             case _:
                 pass
@@ -116,7 +118,11 @@ class ErrorLog:
 
     def build_page(self, session_id: str) -> dict[str, Any]:
         """Return the content of `errors-and-retries.json`."""
-        return {"session_id": session_id, "errors": self.errors, "circuit_breaker_trips": self.trips}
+        return {
+            "session_id": session_id,
+            "errors": self.errors,
+            "circuit_breaker_trips": self.trips,
+        }
 
     def _add_error(
         self,
@@ -179,6 +185,8 @@ def build_log_entry(seq: int, at: float, event: Event, names: dict[str, str]) ->
     if "duration_s" in fields:
         entry["duration_seconds"] = round(fields["duration_s"], 3)
     details = {
-        name: value for name, value in fields.items() if name not in _OWN_KEYS and value not in ("", None, [], {})
+        name: value
+        for name, value in fields.items()
+        if name not in _OWN_KEYS and value not in ("", None, [], {})
     }
     return {**entry, "details": {"event": f"e{seq}", **details}}

@@ -78,11 +78,17 @@ def _error_insights(whole: LoopAccount) -> Iterator[Insight]:
     failures = [(failure, task) for task in whole.tasks.values() for failure in task.failures]
     for kind, count in Counter(failure[1] for failure, _ in failures).most_common(3):
         numbers = [failure[0] for failure, _ in failures if failure[1] == kind]
-        hit = [task for task in whole.tasks.values() if kind in [other for _, other, _ in task.failures]]
+        hit = [
+            task
+            for task in whole.tasks.values()
+            if kind in [other for _, other, _ in task.failures]
+        ]
         saved = sum(_is_completed(task) for task in hit)
         times = "once" if count == 1 else f"{count} times"
         result = f"{saved} of {len(hit)} affected tasks were completed"
-        yield _make_insight("errors", f"An error of kind {kind} occurred {times}; {result}.", numbers)
+        yield _make_insight(
+            "errors", f"An error of kind {kind} occurred {times}; {result}.", numbers
+        )
     wasted_s = sum(task.wasted_s for task in whole.tasks.values())
     if wasted_s > 0:
         numbers = [failure[0] for failure, _ in failures]
@@ -123,7 +129,9 @@ def _confidence_insights(whole: LoopAccount) -> Iterator[Insight]:
     right = sum(pair.is_correct for pair in whole.pairs) / len(whole.pairs)
     biased = "overconfident" if mean > right else "underconfident"
     verdict = "well calibrated" if score.calibration_gap < _GAP_NOTABLE else biased
-    figures = f"{mean:.0%} confidence on average, {right:.0%} right, Brier score {score.brier_score:.3f}"
+    figures = (
+        f"{mean:.0%} confidence on average, {right:.0%} right, Brier score {score.brier_score:.3f}"
+    )
     numbers = [pair.event for pair in whole.pairs]
     yield _make_insight("confidence", f"Decisions were {verdict}: {figures}.", numbers)
 
@@ -132,10 +140,14 @@ def _cost_insights(whole: LoopAccount) -> Iterator[Insight]:
     totals = whole.state.totals
     if not totals.calls:
         return
-    name, task = max(whole.tasks.items(), key=lambda item: item[1].cost_usd, default=("", TaskHistory()))
+    name, task = max(
+        whole.tasks.items(), key=lambda item: item[1].cost_usd, default=("", TaskHistory())
+    )
     cost = "an amount that is not known" if totals.unpriced_calls else f"{totals.cost_usd:.4f} USD"
     most = f"; most of it in task {name}" if task.cost_usd and len(whole.tasks) > 1 else ""
-    numbers = [task.start_events[0] for task in whole.tasks.values() if task.calls and task.start_events]
+    numbers = [
+        task.start_events[0] for task in whole.tasks.values() if task.calls and task.start_events
+    ]
     calls = pluralize(totals.calls, "model call")
     yield _make_insight("cost", f"{calls} cost {cost}{most}.", numbers)
 
@@ -156,7 +168,10 @@ def _shorten_sentence(text: str) -> str:
 def write_report(directory: Path, redactor: Redactor) -> str:
     """Write the redacted report of the session in `directory` and return its text."""
     plan, json_redactor = open_loop_session(directory).read_plan(redactor), JsonRedactor(redactor)
-    records = (record._replace(event=redact_event(record.event, json_redactor)) for record in iter_events(directory))
+    records = (
+        record._replace(event=redact_event(record.event, json_redactor))
+        for record in iter_events(directory)
+    )
     clean = redactor.redact_as_clean(render_report(build_account(records), plan))
     write_output_files(directory, [OutputFile(REPORT, Tier.SHAREABLE, clean)])
     return clean.text
@@ -180,13 +195,18 @@ def render_report(whole: LoopAccount, plan: Plan) -> str:
         "Next Steps": _next_step_lines(whole, plan),
         "Raw Data": iter(_RAW_DATA),
     }
-    parts = [f"## {title}\n\n" + "\n".join(_limit_lines(list(lines))) for title, lines in sections.items()]
+    parts = [
+        f"## {title}\n\n" + "\n".join(_limit_lines(list(lines)))
+        for title, lines in sections.items()
+    ]
     return "\n\n".join([*head, *parts]) + "\n"
 
 
 def _limit_lines(lines: list[str]) -> list[str]:
     left = len(lines) - _ROWS_MAX
-    return [*lines[:_ROWS_MAX], f"- … and {left} more, in `execution-log.json`"] if left > 0 else lines
+    return (
+        [*lines[:_ROWS_MAX], f"- … and {left} more, in `execution-log.json`"] if left > 0 else lines
+    )
 
 
 def _summary_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
@@ -206,7 +226,9 @@ def _summary_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
 
 def _progress_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
     progress = layout.build_progress(whole.state, plan)["progress"]
-    done = [f"e{task.ended[0]}" for task in whole.tasks.values() if task.ended and _is_completed(task)]
+    done = [
+        f"e{task.ended[0]}" for task in whole.tasks.values() if task.ended and _is_completed(task)
+    ]
     more = ["…"] if len(done) > _EVIDENCE_MAX else []
     evidence = f" [{', '.join([*done[:_EVIDENCE_MAX], *more] or [f'e{whole.last}'])}]"
     yield f"- Tasks completed: {whole.state.completed_count}/{len(plan.tasks)}{evidence}"
@@ -224,7 +246,9 @@ def _progress_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
 
 def _artifact_lines(whole: LoopAccount) -> Iterator[str]:
     lines = [
-        f"- `{one_line(name, 200)}` [e{seq}]" for task in whole.tasks.values() for name, seq in task.artifacts.items()
+        f"- `{one_line(name, 200)}` [e{seq}]"
+        for task in whole.tasks.values()
+        for name, seq in task.artifacts.items()
     ]
     for task_id, task in whole.state.tasks.items():
         ended = whole.tasks[task_id].ended if task_id in whole.tasks else None
@@ -284,7 +308,11 @@ def _next_step_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
     for task in plan.tasks:
         at = state.task_state(task.task_id)
         if at.status != "completed":
-            why = f": {one_line(at.reason or at.error_message, 160)}" if at.reason or at.error_message else ""
+            why = (
+                f": {one_line(at.reason or at.error_message, 160)}"
+                if at.reason or at.error_message
+                else ""
+            )
             history = whole.tasks.get(task.task_id, TaskHistory())
             seq = (history.start_events or [whole.last])[-1]
             yield f"- Task {task.task_id} ({one_line(task.name, 80)}) is {at.status}{why} [e{seq}]"

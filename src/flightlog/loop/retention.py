@@ -11,7 +11,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.loop.analysis import analyze_session
-from flightlog.loop.directories import ARCHIVE, JOURNAL, iter_events, iter_session_dirs, open_loop_session
+from flightlog.loop.directories import (
+    ARCHIVE,
+    JOURNAL,
+    iter_events,
+    iter_session_dirs,
+    open_loop_session,
+)
 from flightlog.loop.service import loops_dir
 from flightlog.model.retention import (
     RetentionAction,
@@ -61,7 +67,9 @@ def list_retention_items(root: Path) -> list[RetentionItem]:
     return items
 
 
-def summarize_quarter(root: Path, name: str, moves: Sequence[RetentionMove], before: bytes | None) -> bytes:
+def summarize_quarter(
+    root: Path, name: str, moves: Sequence[RetentionMove], before: bytes | None
+) -> bytes:
     """Return the summary of a quarter, with a row for each session; existing rows stay."""
     lines = before.decode("utf-8", "replace").splitlines() if before else []
     rows = {line.split("|")[1].strip(): line for line in lines if line.startswith("| session-")}
@@ -101,7 +109,10 @@ class RetentionReport(Struct, frozen=True):
             for move in self.planned_actions
         ]
         rows += [("waits for --yes", move) for move in self.unconfirmed_actions]
-        lines = [f"{word}\t{move.action.value}\t{move.item.name}\t{move.age_days} days" for word, move in rows]
+        lines = [
+            f"{word}\t{move.action.value}\t{move.item.name}\t{move.age_days} days"
+            for word, move in rows
+        ]
         return lines or ["nothing is old enough"]
 
 

@@ -15,7 +15,13 @@ from flightlog.agents.claude_code.files import find_config_dirs, session_files
 from flightlog.agents.recordings import adopt_session_files
 from flightlog.loop import directories
 from flightlog.loop.analysis import calibration_table
-from flightlog.loop.directories import LoopEvent, find_session_dir, iter_events, iter_session_dirs, open_loop_session
+from flightlog.loop.directories import (
+    LoopEvent,
+    find_session_dir,
+    iter_events,
+    iter_session_dirs,
+    open_loop_session,
+)
 from flightlog.loop.events import Event, QuestionAsked
 from flightlog.loop.logs import build_log_entry
 from flightlog.loop.plan.load import hash_plan, load_plan
@@ -79,7 +85,9 @@ class LogFilter(NamedTuple):
     task: str | None = None
 
 
-def log_entries(runtime: Runtime, directory: Path, wanted: LogFilter, *, follow: bool) -> Iterator[dict[str, Any]]:
+def log_entries(
+    runtime: Runtime, directory: Path, wanted: LogFilter, *, follow: bool
+) -> Iterator[dict[str, Any]]:
     """Yield the log entries of a session; with `follow` also new ones, until its runner ends."""
     plan = open_loop_session(directory).read_plan(make_redactor(runtime))
     names = {task.task_id: task.name for task in plan.tasks}
@@ -163,7 +171,9 @@ def _trust_plan(runtime: Runtime, start: session.LoopStart) -> None:
     open_trust(runtime).grant(_plan_subject(start.data, start.project), {})
 
 
-def _open_at(runtime: Runtime, directory: Path, start: session.LoopStart, plan: str) -> tuple[Path, bool]:
+def _open_at(
+    runtime: Runtime, directory: Path, start: session.LoopStart, plan: str
+) -> tuple[Path, bool]:
     contained_in_project(runtime, directory)
     if not (directory / JOURNAL).exists():
         return session.create_session_at(directory, start, runtime, make_redactor(runtime)), False
@@ -247,7 +257,9 @@ def write_example(folder: Path) -> list[Path]:
     return new
 
 
-def _event_printer(directory: Path, terminal: Terminal, redactor: Redactor) -> Callable[[Event], None]:
+def _event_printer(
+    directory: Path, terminal: Terminal, redactor: Redactor
+) -> Callable[[Event], None]:
     """Return a function that prints events, apart from questions that the terminal asks itself."""
     tell = terminal.tell
     if tell is None:
@@ -292,7 +304,9 @@ def _catch_signals() -> Iterator[Callable[[], str]]:
     before = {}
     with suppress(ValueError):  # only the main thread may handle signals
         for number in _SIGNALS:
-            before[number] = signal.signal(number, lambda got, _: names.append(signal.Signals(got).name))
+            before[number] = signal.signal(
+                number, lambda got, _: names.append(signal.Signals(got).name)
+            )
     try:
         yield lambda: names[0] if names else ""
     finally:

@@ -68,7 +68,10 @@ def compare_sessions(sessions: Iterable[tuple[str, Iterable[LoopEvent]]]) -> lis
 def comparison_rows(columns: Sequence[LoopColumn]) -> list[tuple[str, list[str]]]:
     """Return the rows of a comparison: a name, and a cell for each session."""
     names = [name for name in LoopColumn.__struct_fields__ if name != "session"]
-    return [(name.replace("_", " "), [_format_cell(getattr(column, name)) for column in columns]) for name in names]
+    return [
+        (name.replace("_", " "), [_format_cell(getattr(column, name)) for column in columns])
+        for name in names
+    ]
 
 
 def _format_cell(value: object) -> str:

@@ -18,7 +18,8 @@ from flightlog.model.session import Session
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _FORM = re.compile(
-    r"(?P<session>[^#@]*)(?:@(?P<subagent>[^#@]+))?(?:#(?P<turn>[1-9]\d{0,8})(?:\.(?P<step>[1-9]\d{0,8}))?)?", re.ASCII
+    r"(?P<session>[^#@]*)(?:@(?P<subagent>[^#@]+))?(?:#(?P<turn>[1-9]\d{0,8})(?:\.(?P<step>[1-9]\d{0,8}))?)?",
+    re.ASCII,
 )
 # The form of an address by kind.
 KINDS = {
@@ -73,7 +74,9 @@ def parse_address(text: str) -> Address:
         hint = "write SESSION, SESSION#turn or SESSION#turn.step; see: flightlog session list"
         raise Invalid(f"not an address: {text[:60]!r}", hint=hint)
     subagent = check_id(match["subagent"]) if match["subagent"] else ""
-    return Address(check_id(match["session"]), int(match["turn"] or 0), int(match["step"] or 0), subagent)
+    return Address(
+        check_id(match["session"]), int(match["turn"] or 0), int(match["step"] or 0), subagent
+    )
 
 
 class TraceLink(Struct, frozen=True):

@@ -186,7 +186,9 @@ class ConsentNeeded(Misconfigured):
     `effects` is what it would do, by name, to be shown; `subject` is what consent is recorded for.
     """
 
-    def __init__(self, message: str, *, hint: str, subject: str, effects: Mapping[str, object]) -> None:
+    def __init__(
+        self, message: str, *, hint: str, subject: str, effects: Mapping[str, object]
+    ) -> None:
         super().__init__(message, hint=hint)
         self.subject = subject
         self.effects = effects

@@ -70,15 +70,21 @@ class RetentionResult(Struct, frozen=True):
     summaries: tuple[str, ...] = ()
 
 
-def plan_retention(policy: RetentionPolicy, items: Iterable[RetentionItem], now_ms: int) -> tuple[RetentionMove, ...]:
+def plan_retention(
+    policy: RetentionPolicy, items: Iterable[RetentionItem], now_ms: int
+) -> tuple[RetentionMove, ...]:
     """Return the actions, oldest item first; if several rules apply to an item, deletion wins."""
     moves = []
     for item in items:
         age_days = (now_ms - item.at_ms) // DAY_MS
         rule = _applicable_rule(policy, item, age_days)
         if rule is not None:
-            target = f"{policy.archive}/{item.name}" if rule.action is RetentionAction.ARCHIVE else ""
-            moves.append(RetentionMove(item, rule.action, age_days, target, _summary_name(rule, item)))
+            target = (
+                f"{policy.archive}/{item.name}" if rule.action is RetentionAction.ARCHIVE else ""
+            )
+            moves.append(
+                RetentionMove(item, rule.action, age_days, target, _summary_name(rule, item))
+            )
     return tuple(sorted(moves, key=lambda move: (move.item.at_ms, move.item.name)))
 
 
@@ -87,7 +93,9 @@ def is_untouched(policy: RetentionPolicy, name: str) -> bool:
     return any(name == own or name.startswith(f"{own}/") for own in policy.excluded_names)
 
 
-def _applicable_rule(policy: RetentionPolicy, item: RetentionItem, age_days: int) -> RetentionRule | None:
+def _applicable_rule(
+    policy: RetentionPolicy, item: RetentionItem, age_days: int
+) -> RetentionRule | None:
     if is_untouched(policy, item.name):
         return None
     archived = item.name.startswith(f"{policy.archive}/")
@@ -98,7 +106,9 @@ def _applicable_rule(policy: RetentionPolicy, item: RetentionItem, age_days: int
         and age_days >= rule.after_days
         and not (archived and rule.action is RetentionAction.ARCHIVE)
     ]
-    return max(due, key=lambda rule: (rule.action is RetentionAction.DELETE, rule.after_days), default=None)
+    return max(
+        due, key=lambda rule: (rule.action is RetentionAction.DELETE, rule.after_days), default=None
+    )
 
 
 def _summary_name(rule: RetentionRule, item: RetentionItem) -> str:

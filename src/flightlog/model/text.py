@@ -54,7 +54,9 @@ def one_line(text: str, width: int) -> str:
     return line if len(line) <= width else line[: _outside_tag(line, max(width - 1, 0)).start] + "…"
 
 
-def shorten_text(text: "Redacted[str]", limit: int, keep: Literal["start", "end"] = "start") -> "Redacted[str]":
+def shorten_text(
+    text: "Redacted[str]", limit: int, keep: Literal["start", "end"] = "start"
+) -> "Redacted[str]":
     """Return the start or the end of redacted text: at most `limit` characters with the ellipsis.
 
     Every short text of a shareable or tracked output is made here: text that is cut before it is

@@ -166,7 +166,12 @@ class UsageLine(NamedTuple):
     @property
     def prompt(self) -> int:
         """All tokens the model read."""
-        return self.input_tokens + self.cache_read_tokens + self.cache_write_5m_tokens + self.cache_write_1h_tokens
+        return (
+            self.input_tokens
+            + self.cache_read_tokens
+            + self.cache_write_5m_tokens
+            + self.cache_write_1h_tokens
+        )
 
 
 def row_to_response(row: UsageLine) -> ModelResponse:

@@ -88,10 +88,25 @@ def check_push(git: PersonGit, remote: str, lines: Iterable[str]) -> list[GuardV
     glob = [] if re.search(r"[][*?\\]", remote) else [f"--remotes={remote}"]
     new = [*tips, "--not", *known, *glob]
     commits = git.start_git("rev-list", *new, "--", limit_s=_LIMIT_S).finish_command()
-    words = ("diff-tree", "--stdin", "--no-commit-id", "-r", "-c", "--root", "-z", "--no-renames", "--diff-filter=A")
+    words = (
+        "diff-tree",
+        "--stdin",
+        "--no-commit-id",
+        "-r",
+        "-c",
+        "--root",
+        "-z",
+        "--no-renames",
+        "--diff-filter=A",
+    )
     added = git.start_git(*words, "--name-only", limit_s=_LIMIT_S).finish_command(commits)
     names = sorted({*added.decode("utf-8", "surrogateescape").split("\0")} - {""})
-    kinds = (verdict for path in names for verdict in _check_kind(path, "pushed") if not verdict.is_allowed)
+    kinds = (
+        verdict
+        for path in names
+        for verdict in _check_kind(path, "pushed")
+        if not verdict.is_allowed
+    )
     by_name = islice(chain(kinds, _check_names(names, "pushed")), _VERDICTS_MAX)
     return [*by_name, *_check_objects(git, _iter_new_objects(git, new), "pushed")]
 
@@ -143,18 +158,26 @@ def _check_names(paths: Iterable[str], state: str) -> Iterator[GuardVerdict]:
     """Search file names, all at once: no detector crosses a NUL."""
     data = "\0".join(paths).encode("utf-8", "surrogateescape")
     for secret in filter(_blocks_commit, engine.find_private_values(data)):
-        path = data[data.rfind(b"\0", 0, secret.start) + 1 :].partition(b"\0")[0].decode("utf-8", "replace")
+        path = (
+            data[data.rfind(b"\0", 0, secret.start) + 1 :]
+            .partition(b"\0")[0]
+            .decode("utf-8", "replace")
+        )
         masked = mask_value(secret.value)
         shown = path.replace(secret.value.decode("utf-8", "replace"), masked)
         why = f"the file name holds what looks like a secret: {masked}"
         yield GuardVerdict(shown, state, "", secret.rule, is_allowed=False, reason=why)
 
 
-def _check_content(source: "_GitObject | IO[bytes]", path: str, state: str) -> Iterator[GuardVerdict]:
+def _check_content(
+    source: "_GitObject | IO[bytes]", path: str, state: str
+) -> Iterator[GuardVerdict]:
     for finding in find_in_stream(cast("BinaryIO", _DecodedText(source)), KnownSecrets()):
         if _blocks_commit(finding.detection):
             why = f"line {finding.line} holds what looks like a secret: {mask_value(finding.detection.value)}"
-            yield GuardVerdict(path, state, "", finding.detection.rule, is_allowed=False, reason=why)
+            yield GuardVerdict(
+                path, state, "", finding.detection.rule, is_allowed=False, reason=why
+            )
 
 
 def _blocks_commit(detection: engine.Detection) -> bool:
@@ -178,7 +201,9 @@ class _DecodedText:
         if self._is_wide:
             data = data.lstrip(b"\0")  # the rest of a letter that began in the piece before
         self._is_wide = _WIDE_END.search(data[-_WIDE_TAIL_BYTES:]) is not None
-        zeros = data.translate(_NUL_OR_NOT)  # a search for bytes is a hundred times faster than `_WIDE`
+        zeros = data.translate(
+            _NUL_OR_NOT
+        )  # a search for bytes is a hundred times faster than `_WIDE`
         if any(letters in zeros for letters in (b"x\0" * 8, b"x\0\0\0" * 8)):
             data = _WIDE.sub(lambda run: run[0].replace(b"\0", b""), data)
         return data.translate(_ASCII_ALONE) or b"\0"
@@ -200,7 +225,9 @@ class _GitObject:
         return data
 
 
-def _check_objects(git: PersonGit, wanted: Iterator[tuple[str, str]], state: str) -> list[GuardVerdict]:
+def _check_objects(
+    git: PersonGit, wanted: Iterator[tuple[str, str]], state: str
+) -> list[GuardVerdict]:
     """Search blobs and the messages of commits and tags; `wanted` are ids and paths."""
     verdicts: list[GuardVerdict] = []
     running = git.start_git("cat-file", "--batch", limit_s=_LIMIT_S)
@@ -226,7 +253,9 @@ def _check_objects(git: PersonGit, wanted: Iterator[tuple[str, str]], state: str
     return verdicts
 
 
-def _check_object(content: _GitObject, kind: bytes, path: str, state: str) -> Iterator[GuardVerdict]:
+def _check_object(
+    content: _GitObject, kind: bytes, path: str, state: str
+) -> Iterator[GuardVerdict]:
     if kind == b"blob":
         yield from _check_content(content, path, state)
     elif kind != b"tree":
@@ -237,7 +266,9 @@ def _check_object(content: _GitObject, kind: bytes, path: str, state: str) -> It
 
 def _iter_new_objects(git: PersonGit, new: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield id and path of every object in the revisions `new` of `git rev-list`."""
-    running = git.start_git("rev-list", "--objects", "--missing=allow-promisor", *new, "--", limit_s=_LIMIT_S)
+    running = git.start_git(
+        "rev-list", "--objects", "--missing=allow-promisor", *new, "--", limit_s=_LIMIT_S
+    )
     for line in running.open_streams()[1]:
         name, _, path = line.rstrip(b"\n").decode("utf-8", "surrogateescape").partition(" ")
         yield name, path
@@ -250,18 +281,24 @@ def _read_pushed_refs(git: PersonGit, lines: Iterable[str]) -> tuple[list[str], 
     for line in filter(str.strip, lines):
         fields = _PUSHED.fullmatch(line.strip())
         if fields is None:
-            raise Invalid(f"not a line of a pre-push hook: {line.strip()[:80]}", hint="git help githooks")
+            raise Invalid(
+                f"not a line of a pre-push hook: {line.strip()[:80]}", hint="git help githooks"
+            )
         tips += [fields[1]] if fields[1].strip("0") else []  # zeros: the ref is deleted
         remote += [fields[2]] if fields[2].strip("0") else []
     names = "".join(f"{name}\n" for name in remote).encode()
     listed = git.run_git("cat-file", "--batch-check", given=names).require_success()
-    missing = {line.split()[0].decode() for line in listed.splitlines() if line.endswith(b" missing")}
+    missing = {
+        line.split()[0].decode() for line in listed.splitlines() if line.endswith(b" missing")
+    }
     return tips, [name for name in remote if name not in missing]
 
 
 def _list_staged_blobs(git: PersonGit) -> dict[str, str]:
     """Return path and blob of each staged file; a submodule's commit is no blob of this repository."""
-    fields = _list_git_names(git, "diff", "--cached", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=d")
+    fields = _list_git_names(
+        git, "diff", "--cached", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=d"
+    )
     pairs = zip(fields[::2], fields[1::2], strict=True)
     return {path: facts.split()[3] for facts, path in pairs if facts.split()[1] != "160000"}
 
@@ -269,7 +306,10 @@ def _list_staged_blobs(git: PersonGit) -> dict[str, str]:
 def _list_git_names(git: PersonGit, *words: str) -> list[str]:
     answer = git.run_git(*words)
     if answer.exit_code:
-        raise NotFound(f"not a git repository: {git.folder}", hint="run it inside one, or make one with: git init")
+        raise NotFound(
+            f"not a git repository: {git.folder}",
+            hint="run it inside one, or make one with: git init",
+        )
     return [name for name in answer.stdout.decode("utf-8", "surrogateescape").split("\0") if name]
 
 

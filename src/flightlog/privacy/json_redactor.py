@@ -20,7 +20,13 @@ from flightlog.model.output_files import Clean, Redacted
 from flightlog.privacy.detect import decodings, engine, named_values
 from flightlog.privacy.detect.candidates import contains_needle
 from flightlog.privacy.detect.personal_data import HOME
-from flightlog.privacy.redactor import ROUNDS_MAX, Redactor, count_removed, keeps_growing, was_truncated
+from flightlog.privacy.redactor import (
+    ROUNDS_MAX,
+    Redactor,
+    count_removed,
+    keeps_growing,
+    was_truncated,
+)
 from flightlog.privacy.scanner import iter_batches
 
 # Cached strings, and the length up to which a string is cached: short strings repeat.
@@ -74,7 +80,9 @@ class JsonRedactor:
 
     def redact_value(self, value: Any) -> Any:
         """Return the JSON value with every string redacted; a list of records may split values in deltas."""
-        return self._redact_json_value(self.redactor.without_split_values(value) if isinstance(value, list) else value)
+        return self._redact_json_value(
+            self.redactor.without_split_values(value) if isinstance(value, list) else value
+        )
 
     def redact_lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Yield each line of JSON redacted; a line that is not JSON is redacted as text.
@@ -95,12 +103,18 @@ class JsonRedactor:
         """Return redacted lines of JSON as text that may be published."""
         document = list(lines)
         self.collect_values(document)
-        return Clean(b"".join(line + b"\n" for line in self.redact_lines(document)).decode("utf-8", "replace"))
+        return Clean(
+            b"".join(line + b"\n" for line in self.redact_lines(document)).decode(
+                "utf-8", "replace"
+            )
+        )
 
     def redact_rows(self, rows: list[Any], indent: int = 0) -> Clean:
         """Return redacted values as sorted lines of JSON that may be published."""
         lines = sorted(_encode_value(row) for row in self.redact_value(rows))
-        return Clean("".join(" " * indent + line.decode("utf-8", "replace") + "\n" for line in lines))
+        return Clean(
+            "".join(" " * indent + line.decode("utf-8", "replace") + "\n" for line in lines)
+        )
 
     def _redact_json_value(self, value: Any) -> Any:
         known = self.redactor.known
@@ -120,7 +134,10 @@ class JsonRedactor:
         """Redact lines; one search shows that most of them have no private value."""
         if (plain := decodings.decode_unicode_escapes(lines)) != lines:
             after = self._redact_batch(plain, first_reading=first_reading)
-            return [old if new == text else new for old, text, new in zip(lines, plain, after, strict=True)]
+            return [
+                old if new == text else new
+                for old, text, new in zip(lines, plain, after, strict=True)
+            ]
         digest = hash(raw := b"\0".join(lines))
         if contains_needle(raw, b'"delta"'):
             lines = self._redact_split_values(lines)
@@ -141,7 +158,9 @@ class JsonRedactor:
                 self._suspects[digest] = array("I", detections)
             self._replace_lines(done, list(detections), list(detections.values()))
         else:
-            self._replace_lines(done, sorted({*suspects, *engine.lines_with_known_values(done, known)}))
+            self._replace_lines(
+                done, sorted({*suspects, *engine.lines_with_known_values(done, known)})
+            )
         for _ in range(ROUNDS_MAX):
             if known.growth == growth:
                 break
@@ -162,13 +181,19 @@ class JsonRedactor:
             for line, head, old, new in zip(lines, heads, values, joined, strict=True)
         ]
 
-    def _find_suspect_lines(self, data: bytes, lines: list[bytes]) -> dict[int, list[engine.Detection]]:
+    def _find_suspect_lines(
+        self, data: bytes, lines: list[bytes]
+    ) -> dict[int, list[engine.Detection]]:
         """Return the numbers of suspect lines, with the detections in them."""
-        suspects = engine.find_suspect_records(data, self.redactor.known, self.redactor.make_work_budget())
+        suspects = engine.find_suspect_records(
+            data, self.redactor.known, self.redactor.make_work_budget()
+        )
         starts = engine.line_starts(lines) if suspects else []
         return {bisect_right(starts, suspect.begin) - 1: suspect.detections for suspect in suspects}
 
-    def _replace_lines(self, lines: list[bytes], picked: list[int], detections: _LineDetections = None) -> None:
+    def _replace_lines(
+        self, lines: list[bytes], picked: list[int], detections: _LineDetections = None
+    ) -> None:
         """Redact the lines at `picked` in place until nothing changes: a tag can reveal another value.
 
         `detections` are those already made in each of them.
@@ -179,7 +204,11 @@ class JsonRedactor:
         pending = [index for index in decoded if done[index] != before[index]]
         for _ in range(ROUNDS_MAX):
             again, _ = self._redact_carefully([done[index] for index in pending])
-            changed = [(index, line) for index, line in zip(pending, again, strict=True) if line != done[index]]
+            changed = [
+                (index, line)
+                for index, line in zip(pending, again, strict=True)
+                if line != done[index]
+            ]
             for index, line in changed:
                 done[index] = line
             pending = [index for index, _ in changed]
@@ -188,7 +217,9 @@ class JsonRedactor:
         for index, line in zip(picked, done, strict=True):
             lines[index] = line
 
-    def _redact_carefully(self, lines: list[bytes], detections: _LineDetections = None) -> tuple[list[bytes], set[int]]:
+    def _redact_carefully(
+        self, lines: list[bytes], detections: _LineDetections = None
+    ) -> tuple[list[bytes], set[int]]:
         """Redact raw lines where that is safe, else string by string; return also the numbers of the latter."""
         if any(b"\0" in line for line in lines):
             return self._redact_by_string(lines), set(range(len(lines)))
@@ -196,7 +227,9 @@ class JsonRedactor:
         pending = list(range(len(lines)))
         decoded: set[int] = set()
         for _ in range(ROUNDS_MAX):
-            changed, unsafe, final = self._run_round_in_place([done[index] for index in pending], detections)
+            changed, unsafe, final = self._run_round_in_place(
+                [done[index] for index in pending], detections
+            )
             detections = None
             decoded |= {pending[at] for at in unsafe}
             for at, new in changed.items():
@@ -205,7 +238,9 @@ class JsonRedactor:
             if not pending:
                 break
         decoded |= set(pending)
-        for index, new in zip(decoded, self._redact_by_string([lines[index] for index in decoded]), strict=True):
+        for index, new in zip(
+            decoded, self._redact_by_string([lines[index] for index in decoded]), strict=True
+        ):
             done[index] = new
         return done, decoded
 
@@ -221,7 +256,9 @@ class JsonRedactor:
             detections = self.redactor.detect(joined)
         else:
             by_start = zip(starts, known, strict=False)
-            detections = [detection.shift_by(start) for start, of_line in by_start for detection in of_line]
+            detections = [
+                detection.shift_by(start) for start, of_line in by_start for detection in of_line
+            ]
         for detection in detections:
             at = bisect_right(starts, detection.start) - 1
             by_line.setdefault(at, []).append(detection)
@@ -252,16 +289,22 @@ class JsonRedactor:
                 done.append(line if value == new else _encode_value(new))
         return done
 
-    def _collect_leaves(self, value: Any, key: str, leaves: list[JsonString], names: set[JsonString]) -> None:
+    def _collect_leaves(
+        self, value: Any, key: str, leaves: list[JsonString], names: set[JsonString]
+    ) -> None:
         if isinstance(value, str):
-            if len(value) >= _SHORT_CHARS and (key or not _is_plain(value) or value in self.redactor.known):
+            if len(value) >= _SHORT_CHARS and (
+                key or not _is_plain(value) or value in self.redactor.known
+            ):
                 leaves.append(JsonString(key, value))
         elif isinstance(value, dict):
             for name, member in value.items():
                 if len(name) > _SHORT_CHARS:
                     names.add(JsonString("", name))
                 if isinstance(member, str | dict | list | tuple):
-                    self._collect_leaves(member, name if self._is_secret_key(name) else "", leaves, names)
+                    self._collect_leaves(
+                        member, name if self._is_secret_key(name) else "", leaves, names
+                    )
         elif isinstance(value, list | tuple):
             for member in value:
                 self._collect_leaves(member, key, leaves, names)
@@ -269,7 +312,9 @@ class JsonRedactor:
     def _is_secret_key(self, key: str) -> bool:
         is_secret = self._secret_keys.get(key)
         if is_secret is None:
-            is_secret = 0 < len(key) < _KEY_CHARS_MAX and named_values.is_secret_name(key.encode("utf-8", "replace"))
+            is_secret = 0 < len(key) < _KEY_CHARS_MAX and named_values.is_secret_name(
+                key.encode("utf-8", "replace")
+            )
             self._secret_keys[key] = is_secret
         return is_secret
 
@@ -280,14 +325,18 @@ class JsonRedactor:
         known, unique = self.redactor.known, dict.fromkeys(leaves)
         results: dict[JsonString, str] = {}
         for _ in range(ROUNDS_MAX):
-            if self._growth != known.growth:  # a cached string may contain a value that is now known
+            if (
+                self._growth != known.growth
+            ):  # a cached string may contain a value that is now known
                 self._cache.clear()
                 self._growth = known.growth
             fresh = [leaf for leaf in unique if leaf not in self._cache and leaf not in results]
             results |= zip(fresh, self._redact_leaves(fresh), strict=True)
             if self._growth == known.growth:
                 break
-        self._cache |= {leaf: text for leaf, text in results.items() if len(leaf.text) <= _CACHED_CHARS}
+        self._cache |= {
+            leaf: text for leaf, text in results.items() if len(leaf.text) <= _CACHED_CHARS
+        }
         results |= {leaf: self._cache[leaf] for leaf in unique if leaf not in results}
         return {leaf: text for leaf, text in results.items() if text != leaf.text}
 
@@ -298,7 +347,11 @@ class JsonRedactor:
         known, growth = self.redactor.known, self.redactor.known.growth
         for _ in range(ROUNDS_MAX):
             after = self._redact_documents([documents[index] for index in pending])
-            changed = [(index, new) for index, new in zip(pending, after, strict=True) if new != documents[index]]
+            changed = [
+                (index, new)
+                for index, new in zip(pending, after, strict=True)
+                if new != documents[index]
+            ]
             hopeless += [index for index, new in changed if keeps_growing(documents[index], new)]
             cut = any(was_truncated(documents[index], new) for index, new in changed)
             if cut:
@@ -310,19 +363,29 @@ class JsonRedactor:
             pending = [index for index in again if index not in hopeless]
             if known.growth != growth:
                 growth = known.growth
-                pending = sorted({*pending, *engine.lines_with_known_values(documents, known)}.difference(hopeless))
+                pending = sorted(
+                    {*pending, *engine.lines_with_known_values(documents, known)}.difference(
+                        hopeless
+                    )
+                )
             if not pending:
                 break
         for index in (*pending, *hopeless):
             tag = self.redactor.tag_whole_text(documents[index]).decode()
             documents[index] = _leaf_document(JsonString(leaves[index].key, tag))
-        return [self._leaf_text(document, leaf) for document, leaf in zip(documents, leaves, strict=True)]
+        return [
+            self._leaf_text(document, leaf)
+            for document, leaf in zip(documents, leaves, strict=True)
+        ]
 
     def _redact_documents(self, documents: list[bytes]) -> list[bytes]:
         # A string that contains a NUL cannot be searched among others.
         together = [document for document in documents if b"\0" not in document]
         after = iter(self.redactor.redact_once(b"\0".join(together)).split(b"\0"))
-        return [self.redactor.redact_once(document) if b"\0" in document else next(after) for document in documents]
+        return [
+            self.redactor.redact_once(document) if b"\0" in document else next(after)
+            for document in documents
+        ]
 
     def _leaf_text(self, document: bytes, leaf: JsonString) -> str:
         prefix = _leaf_prefix(leaf.key)
@@ -343,7 +406,9 @@ class JsonRedactor:
             new = answers.get(JsonString("", name)) or str(name)
             while new in rebuilt:
                 new += "_"
-            rebuilt[new] = self._rebuild_value(member, name if self._is_secret_key(name) else "", answers)
+            rebuilt[new] = self._rebuild_value(
+                member, name if self._is_secret_key(name) else "", answers
+            )
         return rebuilt
 
 
@@ -353,7 +418,11 @@ def _is_in_one_string(data: bytes, detection: engine.Detection) -> bool:
     if len(detection.spans) > 1 or data[start - 1 : start] == b"\\":
         return False
     text = data[start:end]
-    return b'"' not in text and (b"\\" not in text or detection.rule == "private-key") and not text.endswith(b"\\")
+    return (
+        b'"' not in text
+        and (b"\\" not in text or detection.rule == "private-key")
+        and not text.endswith(b"\\")
+    )
 
 
 def _is_json(line: bytes) -> bool:

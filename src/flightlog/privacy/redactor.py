@@ -19,7 +19,15 @@ from msgspec import Struct
 from flightlog.model.errors import Conflict, Invalid, Unreadable
 from flightlog.model.output_files import Clean, Redacted
 from flightlog.privacy.detect import decodings, engine, rules
-from flightlog.privacy.detect.candidates import HIGH, LOW, SECRET, UNJUDGED, Memory, WorkBudget, contains_needle
+from flightlog.privacy.detect.candidates import (
+    HIGH,
+    LOW,
+    SECRET,
+    UNJUDGED,
+    Memory,
+    WorkBudget,
+    contains_needle,
+)
 from flightlog.privacy.detect.known_values import KnownSecrets
 from flightlog.privacy.detect.personal_data import HOME, anonymous_home, strip_owner
 from flightlog.store import files
@@ -31,7 +39,9 @@ _TAG_HEX = 6  # enough to distinguish the values of one document, too little to 
 _UNJUDGED_TAG = f"<{SECRET}:{UNJUDGED}:".encode()
 _HOMES_MAX = 16  # each remembered home directory costs a pass over every text
 # A home directory with its owner, in plain paths, slugs and Windows paths.
-_HOME = rules.linear_pattern(rb"(?:/(?:home|Users)/|-(?:home|Users)-|[A-Za-z]:(?:\\+|/)Users(?:\\+|/))[A-Za-z0-9]")
+_HOME = rules.linear_pattern(
+    rb"(?:/(?:home|Users)/|-(?:home|Users)-|[A-Za-z]:(?:\\+|/)Users(?:\\+|/))[A-Za-z0-9]"
+)
 # A tag changes the text beside it, and a recognized value is replaced elsewhere one round later. No
 # text was ever seen to need this many rounds.
 ROUNDS_MAX = 8
@@ -64,7 +74,9 @@ def import_key(path: Path, line: str, *, replace: bool = False) -> bytes:
     except ValueError:
         key = b""
     if prefix != _KEY_PREFIX or len(key) != _KEY_BYTES or check != _key_checksum(key):
-        raise Invalid("not an exported key, or cut short", hint="make one with: flightlog privacy key export")
+        raise Invalid(
+            "not an exported key, or cut short", hint="make one with: flightlog privacy key export"
+        )
     if path.exists() and not replace and _read_key(path) != key:
         raise Conflict(
             "another key is here; tags made with it would no longer match",
@@ -132,7 +144,9 @@ class Redactor:
         """Return the redacted `text`, and how much was removed."""
         before = text.encode("utf-8", "surrogatepass")
         after = self.redact_bytes(before)
-        return Redacted(Clean(after.decode("utf-8", "surrogatepass")), *count_removed(before, after))
+        return Redacted(
+            Clean(after.decode("utf-8", "surrogatepass")), *count_removed(before, after)
+        )
 
     def redact_as_clean(self, text: str) -> Clean:
         """Return the redacted `text` as text that may be published."""
@@ -140,7 +154,9 @@ class Redactor:
 
     def redact_string(self, text: str) -> str:
         """Return the redacted `text`."""
-        return self.redact_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+        return self.redact_bytes(text.encode("utf-8", "surrogatepass")).decode(
+            "utf-8", "surrogatepass"
+        )
 
     def redact_bytes(self, data: bytes) -> bytes:
         """Return the redacted UTF-8 text `data`."""
@@ -213,7 +229,9 @@ class Redactor:
             for delta, old, new in zip(block, pieces, self.redact_pieces(pieces), strict=True):
                 if new != old:
                     text = new.decode("utf-8", "surrogatepass")
-                    done[delta.record] = decodings.replace_text_at(done[delta.record], delta.path, text)
+                    done[delta.record] = decodings.replace_text_at(
+                        done[delta.record], delta.path, text
+                    )
         return done
 
     def redact_pieces(self, pieces: list[bytes]) -> list[bytes]:
@@ -225,7 +243,9 @@ class Redactor:
             pieces = self._replace_in_pieces(pieces, detections)
         return pieces
 
-    def _replace_in_pieces(self, pieces: list[bytes], detections: list[engine.Detection]) -> list[bytes]:
+    def _replace_in_pieces(
+        self, pieces: list[bytes], detections: list[engine.Detection]
+    ) -> list[bytes]:
         """Remove each detection from the pieces of a text, and put its tag where it begins."""
         cuts = sorted(
             (span, self._replacement_for(detection) if index == 0 else b"")
@@ -262,14 +282,19 @@ class Redactor:
 def count_each(before: Iterable[Any], after: Iterable[Any]) -> list[Redacted[Any]]:
     """Return each redacted JSON value of `after` with how much was removed from the one of `before`."""
     pairs = zip(before, after, strict=True)
-    return [Redacted(new, *count_removed(json.dumps(old).encode(), json.dumps(new).encode())) for old, new in pairs]
+    return [
+        Redacted(new, *count_removed(json.dumps(old).encode(), json.dumps(new).encode()))
+        for old, new in pairs
+    ]
 
 
 def count_removed(before: bytes, after: bytes) -> tuple[int, int]:
     """Return how many secrets and personal details of `before` are no longer in `after`."""
     if before == after:
         return 0, 0
-    secrets, persons = (after.count(head) - before.count(head) for head in (b"<secret:", b"<person:"))
+    secrets, persons = (
+        after.count(head) - before.count(head) for head in (b"<secret:", b"<person:")
+    )
     homes = len(_HOME.findall(before)) - len(_HOME.findall(after))
     return max(0, secrets), max(0, persons) + max(0, homes)
 

@@ -47,7 +47,9 @@ class _TextWindow(NamedTuple):
 def redact_stream(redactor: Redactor, source: BinaryIO) -> Iterator[bytes]:
     """Yield the redacted text of `source`; a value is replaced from the piece that reveals it on."""
     for piece in _iter_pieces(source, redactor.known):
-        clean = redactor.replace_detections(piece.window[: piece.end], piece.detections)[piece.begin :]
+        clean = redactor.replace_detections(piece.window[: piece.end], piece.detections)[
+            piece.begin :
+        ]
         yield redactor.redact_bytes(clean) if piece.detections else clean
 
 
@@ -58,8 +60,13 @@ def find_in_stream(source: BinaryIO, known: KnownSecrets) -> Iterator[LocatedFin
         at = piece.begin
         for detection in piece.detections:
             line += piece.window.count(b"\n", at, detection.start)
-            chars, at = chars + _count_characters(piece.window[at : detection.start]), detection.start
-            yield LocatedFinding(line, chars, chars + _count_characters(piece.window[at : detection.end]), detection)
+            chars, at = (
+                chars + _count_characters(piece.window[at : detection.start]),
+                detection.start,
+            )
+            yield LocatedFinding(
+                line, chars, chars + _count_characters(piece.window[at : detection.end]), detection
+            )
         line += piece.window.count(b"\n", at, piece.end)
         chars += _count_characters(piece.window[at : piece.end])
 
@@ -89,7 +96,9 @@ def learn_while_reading(
     """Yield `findings` by file, and add each value to `known` for the rest of the document."""
     for name, finding in findings:
         if finding.detection.rule not in (HOME, UNJUDGED):
-            known.learn_value(finding.detection.value, finding.detection.kind, finding.detection.rule)
+            known.learn_value(
+                finding.detection.value, finding.detection.kind, finding.detection.rule
+            )
         yield name, finding
 
 
@@ -110,7 +119,9 @@ def iter_batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 def secret_counts(lines: Iterable[bytes]) -> dict[str, int]:
     """Return how many secrets each rule found in lines of JSON."""
     detections = (finding.detection for finding in find_in_lines(lines, KnownSecrets()))
-    return dict(Counter(one.rule for one in detections if one.kind == SECRET and one.weight >= MEDIUM))
+    return dict(
+        Counter(one.rule for one in detections if one.kind == SECRET and one.weight >= MEDIUM)
+    )
 
 
 def _iter_pieces(source: BinaryIO, known: KnownSecrets) -> Iterator[_TextWindow]:
@@ -125,7 +136,9 @@ def _iter_pieces(source: BinaryIO, known: KnownSecrets) -> Iterator[_TextWindow]
         if end <= begin:
             continue
         detections = [
-            detection for detection in engine.find_private_values(window, known) if begin <= detection.start < end
+            detection
+            for detection in engine.find_private_values(window, known)
+            if begin <= detection.start < end
         ]
         end = max([end, *(detection.end for detection in detections)])
         yield _TextWindow(window, begin, end, detections)
@@ -151,7 +164,10 @@ def _find_in_batch(
                 homes.add(detection.value)
             low = chars + _count_characters(line[: detection.start])
             yield LocatedFinding(
-                number + index + 1, low, low + _count_characters(line[detection.start : detection.end]), detection
+                number + index + 1,
+                low,
+                low + _count_characters(line[detection.start : detection.end]),
+                detection,
             )
 
 
@@ -171,7 +187,9 @@ def _find_in_line(line: bytes, known: KnownSecrets) -> list[engine.Detection]:
     whole_line = ((0, len(line)),)  # a value of a decoded string has no offsets in the line
     for text in strings:
         decoded = engine.find_private_values(text.encode("utf-8", "surrogatepass"), known)
-        detections += [one._replace(spans=whole_line) for one in decoded if one.value not in raw_values]
+        detections += [
+            one._replace(spans=whole_line) for one in decoded if one.value not in raw_values
+        ]
     return detections
 
 

@@ -28,10 +28,13 @@ _SETTINGS_BYTES_MAX = 1 << 20  # a larger file is no settings file
 # A `.env` file has many short values that are no secrets: ports, modes, names.
 _DOTENV_CHARS_MIN = 8
 _SECRET_NAME = re.compile(
-    r"pass|pwd|secret|token|key|auth|cred|session|cookie|private|dsn|salt|webhook|signature", re.IGNORECASE
+    r"pass|pwd|secret|token|key|auth|cred|session|cookie|private|dsn|salt|webhook|signature",
+    re.IGNORECASE,
 )
 _GIT_USER = re.compile(r"^\[user\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL | re.IGNORECASE)
-_GIT_NAME = re.compile(r"^[ \t]*(?:name|email)[ \t]*=[ \t]*\"?(.*?)\"?[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_GIT_NAME = re.compile(
+    r"^[ \t]*(?:name|email)[ \t]*=[ \t]*\"?(.*?)\"?[ \t]*$", re.MULTILINE | re.IGNORECASE
+)
 # Names that identify no person and no machine.
 _NAMELESS = frozenset(("", "root", "localhost"))
 
@@ -41,7 +44,9 @@ def key_path(runtime: Runtime) -> Path:
     return Path(runtime.data_dir) / "privacy.key"
 
 
-def make_redactor(runtime: Runtime, folder: Path | None = None, homes: Mapping[str, str] | None = None) -> Redactor:
+def make_redactor(
+    runtime: Runtime, folder: Path | None = None, homes: Mapping[str, str] | None = None
+) -> Redactor:
     """Return a redactor for one document of the project at `folder` (the directory of a session).
 
     It knows the secrets of the environment and of the project's `.env` files, and the names of
@@ -65,7 +70,9 @@ def project_secret_values(runtime: Runtime, folder: Path) -> frozenset[str]:
         for path in {folder / name, find_project(folder) / name}:
             values |= dotenv_values(_read_settings(path))
     return frozenset(
-        value for value in values if requires_whole_word(value.encode("utf-8", "surrogatepass")) is not None
+        value
+        for value in values
+        if requires_whole_word(value.encode("utf-8", "surrogatepass")) is not None
     )
 
 
@@ -74,7 +81,9 @@ def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
     return frozenset(
         value
         for name, value in environment.items()
-        if _SECRET_NAME.search(name) and is_usable(value) and not value.startswith(("/", "~/", "./"))
+        if _SECRET_NAME.search(name)
+        and is_usable(value)
+        and not value.startswith(("/", "~/", "./"))
     )
 
 
@@ -85,11 +94,19 @@ def dotenv_values(text: str) -> frozenset[str]:
         name, mark, value = line.strip().removeprefix("export ").partition("=")
         if mark and not name.startswith("#"):
             pairs[name.strip()] = value.strip().strip("\"'")
-    random = {value for value in pairs.values() if randomness.is_random(value.encode("utf-8", "surrogatepass"))}
-    return frozenset(value for value in secret_values(pairs) | random if len(value) >= _DOTENV_CHARS_MIN)
+    random = {
+        value
+        for value in pairs.values()
+        if randomness.is_random(value.encode("utf-8", "surrogatepass"))
+    }
+    return frozenset(
+        value for value in secret_values(pairs) | random if len(value) >= _DOTENV_CHARS_MIN
+    )
 
 
-@functools.lru_cache(maxsize=64)  # a redactor is made for each page, but files are read once per project
+@functools.lru_cache(
+    maxsize=64
+)  # a redactor is made for each page, but files are read once per project
 def personal_names(project: Path, home: Path) -> frozenset[str]:
     """Return the names of the user, the host, and the git identities of the user and the project."""
     host = os.uname().nodename
@@ -99,7 +116,9 @@ def personal_names(project: Path, home: Path) -> frozenset[str]:
     # Read git's files instead of running git: a settle starts no process, above all in a foreign clone.
     settings = [home / ".gitconfig", home / ".config/git/config"]
     root = find_project(project)
-    if (root / ".git").exists():  # a transcript may name any directory, also one that does not exist
+    if (
+        root / ".git"
+    ).exists():  # a transcript may name any directory, also one that does not exist
         settings.append(find_common_dir(root) / "config")
     for path in settings:
         for section in _GIT_USER.findall(_read_settings(path)):
@@ -121,7 +140,9 @@ def find_private_in_files(paths: Iterable[str], known: Values) -> Iterator[dict[
 
     def search() -> Iterator[tuple[str, scanner.LocatedFinding]]:
         for path in files:
-            yield from ((path, finding) for finding in scanner.find_in_lines(raw_lines(path, 0), known))
+            yield from (
+                (path, finding) for finding in scanner.find_in_lines(raw_lines(path, 0), known)
+            )
 
     return (finding_fields(path, finding) for path, finding in scanner.read_twice(search, known))
 
@@ -161,4 +182,6 @@ def repository_settings(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError) as error:
-        raise Misconfigured(f"{SETTINGS} cannot be read: {error}", hint=f"correct {path}") from error
+        raise Misconfigured(
+            f"{SETTINGS} cannot be read: {error}", hint=f"correct {path}"
+        ) from error

@@ -93,12 +93,18 @@ def render_gitignore(layout: TierLayout, *, root: str | None = None) -> str:
     base = f"{layout.root if root is None else root}/"
     tracked = [kind.path for kind in layout.kinds if kind.tier is _TRACKED]
     folders = sorted(
-        {path.rsplit("/", depth)[0] for path in tracked if "/" in path for depth in range(1, path.count("/") + 1)}
+        {
+            path.rsplit("/", depth)[0]
+            for path in tracked
+            if "/" in path
+            for depth in range(1, path.count("/") + 1)
+        }
     )
     folders = [folder for folder in folders if not folder.startswith("*")]
     named = sorted({kind.path.split("/")[0] for kind in layout.kinds if "/" in kind.path} - {"*"})
     open_folders = sorted(
-        {*folders, *(named if _KEEP in layout.kinds else ())}, key=lambda folder: (folder.count("/"), folder)
+        {*folders, *(named if _KEEP in layout.kinds else ())},
+        key=lambda folder: (folder.count("/"), folder),
     )
     own = [] if root is None else [f"!{base}.gitignore", f"!{base}.gitattributes"]
     lines = ["# Everything here is private unless it is named below.", f"{base}*", *own]

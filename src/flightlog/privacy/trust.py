@@ -71,7 +71,9 @@ def environment_grants(environ: Mapping[str, str]) -> frozenset[str]:
     """Return what `FLIGHTLOG_TRUST` allows on this machine; words and push include rows."""
     words = {word.strip() for word in environ.get(VARIABLE, "").split(",")} - {""}
     for word in sorted(words - GRANTS.keys()):
-        raise Misconfigured(f"{VARIABLE} cannot allow {word[:40]!r}", hint=f"one or more of: {', '.join(GRANTS)}")
+        raise Misconfigured(
+            f"{VARIABLE} cannot allow {word[:40]!r}", hint=f"one or more of: {', '.join(GRANTS)}"
+        )
     return frozenset(words | {"rows"} if words else ())
 
 
@@ -112,11 +114,15 @@ class TrustStore:
     def grant(self, subject: Path | str, allows: Mapping[str, Any], *, rows: bool = False) -> None:
         """Allow what was shown of `subject`, and training rows if `rows`; `allows` is empty for our own."""
         address = _subject_name(str(allows.get(ADDRESS, "")))
-        self._append_consent(lambda: Consent(_subject_name(subject), _hash_settings(allows), address, rows))
+        self._append_consent(
+            lambda: Consent(_subject_name(subject), _hash_settings(allows), address, rows)
+        )
 
     def allow_rows(self, repository: Path) -> None:
         """Allow training rows in `repository`, in addition to what is already allowed."""
-        self._append_consent(lambda: msgspec.structs.replace(self.consent_for(repository), allows_rows=True))
+        self._append_consent(
+            lambda: msgspec.structs.replace(self.consent_for(repository), allows_rows=True)
+        )
 
     def revoke(self, subject: Path | str) -> bool:
         """Withdraw consent; return whether there was any."""

@@ -21,7 +21,12 @@ from flightlog.sources.hook_log import count_lost_records
 from flightlog.store.git.command import GitError
 from flightlog.store.git.repository import Repository, find_common_dir
 from flightlog.store.recordings.adoption import list_damaged_sessions, list_recorded_sessions
-from flightlog.views.overview import Overview, find_expiring_sessions, most_expensive_prompt, rank_projects
+from flightlog.views.overview import (
+    Overview,
+    find_expiring_sessions,
+    most_expensive_prompt,
+    rank_projects,
+)
 
 SOON_DAYS = 7  # sessions that the agent deletes within it are listed
 PROJECTS_SHOWN = 3
@@ -48,11 +53,19 @@ def build_overview(runtime: Runtime, progress: Progress | None = None) -> Overvi
         usage=report.total.usage,
         cost=report.total.cost,
         unrecorded_cost_usd=sum(gap.cost_usd for gap in report.gaps),
-        first_timestamp_ms=min((summary.started_ms for summary in summaries if summary.started_ms is not None), default=None),
-        last_timestamp_ms=max((summary.ended_ms for summary in summaries if summary.ended_ms is not None), default=None),
+        first_timestamp_ms=min(
+            (summary.started_ms for summary in summaries if summary.started_ms is not None),
+            default=None,
+        ),
+        last_timestamp_ms=max(
+            (summary.ended_ms for summary in summaries if summary.ended_ms is not None),
+            default=None,
+        ),
         most_expensive_prompt=most_expensive_prompt(summaries),
         top_projects=rank_projects(summaries, PROJECTS_SHOWN),
-        expiring_sessions=() if sample else find_expiring_sessions(current, days, runtime.clock.now_ms(), SOON_DAYS),
+        expiring_sessions=()
+        if sample
+        else find_expiring_sessions(current, days, runtime.clock.now_ms(), SOON_DAYS),
         keep_days=days,
         unknown_records=sum(summary.unknown_records for summary in summaries),
         damage_count=sum(summary.damage_count for summary in summaries) + len(archive.damage),
@@ -117,7 +130,11 @@ def read_status(runtime: Runtime) -> RecordingStatus:
         last_record_ms=max(changed, default=None),
         first_deletion_ms=min(changed) + days * DAY_MS if changed else None,
         lost_hook_events=count_lost_records(data_dir, Path(tempfile.gettempdir())),
-        index_bytes=sum(size for path, size in _iter_file_sizes(data_dir) if Path(path).name.startswith("index.db")),
+        index_bytes=sum(
+            size
+            for path, size in _iter_file_sizes(data_dir)
+            if Path(path).name.startswith("index.db")
+        ),
         data_dir=str(data_dir),
         damaged_sessions=len(list_damaged_sessions(data_dir, AGENT_NAME)),
         dataset=_dataset_safety(runtime),
@@ -133,15 +150,26 @@ def _dataset_safety(runtime: Runtime) -> DatasetSafety | None:
     from flightlog.dataset.remote import measure_safety  # noqa: PLC0415 - as above
 
     try:
-        safety = measure_safety(DatasetDirs(Repository(top, find_common_dir(top), is_trusted(runtime, top))))
-    except (GitError, Invalid):  # git cannot run, or a link leads out; the dataset commands report it
+        safety = measure_safety(
+            DatasetDirs(Repository(top, find_common_dir(top), is_trusted(runtime, top)))
+        )
+    except (
+        GitError,
+        Invalid,
+    ):  # git cannot run, or a link leads out; the dataset commands report it
         return None
-    return DatasetSafety(safety.last_row_ms, safety.last_pushed_ms, safety.shards, safety.unpushed_shards)
+    return DatasetSafety(
+        safety.last_row_ms, safety.last_pushed_ms, safety.shards, safety.unpushed_shards
+    )
 
 
 def age_ms(runtime: Runtime, status: RecordingStatus) -> int | None:
     """Return how long ago the last record was written."""
-    return None if status.last_record_ms is None else max(runtime.clock.now_ms() - status.last_record_ms, 0)
+    return (
+        None
+        if status.last_record_ms is None
+        else max(runtime.clock.now_ms() - status.last_record_ms, 0)
+    )
 
 
 def _iter_file_sizes(folder: Path) -> Iterator[tuple[str, int]]:

@@ -22,7 +22,12 @@ from flightlog.model.usage import DAY_MS
 from flightlog.sources.hook_log import read_hook_records
 from flightlog.store.directories import ensure_writable
 from flightlog.store.recordings.adoption import session_dir
-from flightlog.store.recordings.sessions import RecordingFault, SessionAdoption, seal_session, verify_sample
+from flightlog.store.recordings.sessions import (
+    RecordingFault,
+    SessionAdoption,
+    seal_session,
+    verify_sample,
+)
 
 
 class SettleReport(Struct, frozen=True):
@@ -48,10 +53,14 @@ def settle_one(runtime: Runtime, prefix: str) -> SettleReport:
     return _settle_recordings(runtime, archive, [recording], seal=False)
 
 
-def settle_all(runtime: Runtime, progress: Callable[[int, int], None] | None = None) -> SettleReport:
+def settle_all(
+    runtime: Runtime, progress: Callable[[int, int], None] | None = None
+) -> SettleReport:
     """Settle every session, and seal those that have not changed for long."""
     archive = open_archive(runtime)
-    return _settle_recordings(runtime, archive, list(archive.recordings.values()), seal=True, progress=progress)
+    return _settle_recordings(
+        runtime, archive, list(archive.recordings.values()), seal=True, progress=progress
+    )
 
 
 def _settle_recordings(
@@ -78,7 +87,9 @@ def _settle_recordings(
             if is_live:
                 result = adopt_session_files(runtime.data_dir, recording.session, recording.files)
             adopted += sum(span.end - span.start for span in result.adopted)
-            failed += [f"{recording.session}/{name}: {error.message}" for name, error in result.failed]
+            failed += [
+                f"{recording.session}/{name}: {error.message}" for name, error in result.failed
+            ]
             damage += result.faults
             if recording.changed_ms < quiet_ms:
                 sealed += len(seal_session(Path(runtime.data_dir), AGENT_NAME, recording.session))
@@ -87,14 +98,18 @@ def _settle_recordings(
         except Conflict as error:
             busy.append(f"{recording.session}: {error.message}")
         except FlightlogError as error:
-            if is_live:  # otherwise nothing was to be copied, and `verify_sample` reports archive faults
+            if (
+                is_live
+            ):  # otherwise nothing was to be copied, and `verify_sample` reports archive faults
                 failed.append(f"{recording.session}: {error.message}")
     damage += verify_sample(Path(runtime.data_dir), AGENT_NAME)
     notes = _update_index(runtime, archive, "" if seal else recordings[0].session)
     if seal:
         # Not after each turn: the hook's settle has a time budget, and `up` searches the rest.
         archive.count_secrets()
-    return SettleReport(len(recordings), adopted, sealed, tuple(failed), tuple(busy), notes, rows, tuple(damage))
+    return SettleReport(
+        len(recordings), adopted, sealed, tuple(failed), tuple(busy), notes, rows, tuple(damage)
+    )
 
 
 def _extract_rows(runtime: Runtime, archive: Archive, recording: SessionFiles) -> int:
@@ -119,9 +134,15 @@ def _update_index(runtime: Runtime, archive: Archive, only: str) -> tuple[str, .
 
 def _find_by_hook_log(runtime: Runtime, session: str) -> SessionFiles:
     """Find a session's files by the paths in its hook log."""
-    paths = find_transcript_paths(read_hook_records(session_dir(Path(runtime.data_dir), AGENT_NAME, session)))
+    paths = find_transcript_paths(
+        read_hook_records(session_dir(Path(runtime.data_dir), AGENT_NAME, session))
+    )
     config_dirs = find_config_dirs(runtime)
-    files = [file for path in sorted(paths) for file in session_files(str(Path(path).parent), session)]
+    files = [
+        file for path in sorted(paths) for file in session_files(str(Path(path).parent), session)
+    ]
     if not files:
-        raise NotFound(f"no session {session!r} below {', '.join(config_dirs)}", hint="flightlog session list")
+        raise NotFound(
+            f"no session {session!r} below {', '.join(config_dirs)}", hint="flightlog session list"
+        )
     return SessionFiles(session, AGENT_NAME, tuple(files))

@@ -20,7 +20,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.agents.claude_code.stream import ResultRecord, has_reply, read_result, read_tool_calls
+from flightlog.agents.claude_code.stream import (
+    ResultRecord,
+    has_reply,
+    read_result,
+    read_tool_calls,
+)
 from flightlog.agents.protocol import AgentOutcome, AgentPrompt, Driver
 from flightlog.model.errors import UNREADABLE, Unavailable
 from flightlog.model.output_files import OutputFile, Tier
@@ -60,7 +65,11 @@ def decode_reply(text: str, analysis: RetroAnalysis) -> events.AnalystRan:
         return events.AnalystRan()
     ids = {pattern.id for pattern in analysis.patterns}
     shown = {evidence.address for pattern in analysis.patterns for evidence in pattern.evidence}
-    names = {key: one_line(name, _CHARS) for key, name in reply.names.items() if key in ids and name.strip()}
+    names = {
+        key: one_line(name, _CHARS)
+        for key, name in reply.names.items()
+        if key in ids and name.strip()
+    }
     new = [
         events.AnalystFinding(
             one_line(finding.label, _CHARS),
@@ -73,14 +82,19 @@ def decode_reply(text: str, analysis: RetroAnalysis) -> events.AnalystRan:
     return events.AnalystRan(names, tuple(new))
 
 
-def extend_findings(patterns: Iterable[Pattern], history: Iterable[events.Event]) -> tuple[Pattern, ...]:
+def extend_findings(
+    patterns: Iterable[Pattern], history: Iterable[events.Event]
+) -> tuple[Pattern, ...]:
     """Return the patterns with the names and findings of analysts; the last one wins."""
     names: dict[str, str] = {}
     new: dict[str, events.AnalystFinding] = {}
     for event in history:
         if isinstance(event, events.AnalystRan):
             names |= event.labels
-            new |= {f"{KIND}-{hashlib.sha256(one.label.encode()).hexdigest()[:10]}": one for one in event.findings}
+            new |= {
+                f"{KIND}-{hashlib.sha256(one.label.encode()).hexdigest()[:10]}": one
+                for one in event.findings
+            }
     added = (
         Pattern(
             key, finding.label, "other", _SURE, kind=KIND, detail=finding.detail, count=len(finding.evidence),
@@ -123,7 +137,9 @@ class _AnalystStarted(Struct, frozen=True):
 
 def build_prompt(analysis: RetroAnalysis) -> str:
     """Return the first prompt: the findings as JSON inside a frame that they cannot close."""
-    patterns = [replace(pattern, conversation_ids=()) for pattern in analysis.patterns[:PATTERNS_MAX]]
+    patterns = [
+        replace(pattern, conversation_ids=()) for pattern in analysis.patterns[:PATTERNS_MAX]
+    ]
     data = msgspec.json.encode(patterns).decode().replace("<", "\\u003c")
     return f"{_ORDER}\n{ORDER_END}\n\n<{_FRAME}>\n{make_inert(data)}\n</{_FRAME}>"
 
@@ -131,9 +147,16 @@ def build_prompt(analysis: RetroAnalysis) -> str:
 class Analyst:
     """A conversation about an analysis; an interrupted one continues, even in its first turn."""
 
-    def __init__(self, store: RetroStore, driver: Driver, session: str, environment: AnalystEnvironment) -> None:
+    def __init__(
+        self, store: RetroStore, driver: Driver, session: str, environment: AnalystEnvironment
+    ) -> None:
         """Talk to the agent of `driver` in our session `session`."""
-        self._store, self._driver, self._session, self._environment = store, driver, session, environment
+        self._store, self._driver, self._session, self._environment = (
+            store,
+            driver,
+            session,
+            environment,
+        )
         in_full = environment.environment.get("CHAT_RETRO_DEBUG", "").lower() in logs.SWITCH
         self._log = logs.ToolLog(store.root, session, in_full=in_full)
         self._page = f"outputs/analyst_{format_utc_timestamp(store.now_ms())[:19].replace(':', '').replace('-', '')}.md"
@@ -155,21 +178,32 @@ class Analyst:
         result = read_result(outcome.records)
         failed = outcome.timed_out or outcome.exit_code != 0 or bool(result and result.is_error)
         name = logs.pseudonymize_session(self._session, self._environment.key)
-        error: logs.ErrorKind | None = "timeout" if outcome.timed_out else "agent" if failed else None
+        error: logs.ErrorKind | None = (
+            "timeout" if outcome.timed_out else "agent" if failed else None
+        )
         logs.append_metrics(self._store.root, _build_metrics(result, name, error))
         if failed:
             reason = "timeout" if outcome.timed_out else f"exit code {outcome.exit_code}"
             hint = f"flightlog retro --resume --analyst {self._driver.agent}"
             raise Unavailable(f"the analyst did not answer: {reason}", hint=hint)
-        return self._record_turn((result.text if result else "") or outcome.plain.strip(), result, analysis)
+        return self._record_turn(
+            (result.text if result else "") or outcome.plain.strip(), result, analysis
+        )
 
     def _run_prompt(self, prompt: str) -> AgentOutcome:
         start = self._load_start()
         self._save_start(start.session if start else self._session)
         outcome = (
-            self._run_driver(prompt, resume=start.session) if start else self._run_driver(prompt, session=self._session)
+            self._run_driver(prompt, resume=start.session)
+            if start
+            else self._run_driver(prompt, session=self._session)
         )
-        if start and outcome.exit_code != 0 and not outcome.timed_out and not has_reply(outcome.records):
+        if (
+            start
+            and outcome.exit_code != 0
+            and not outcome.timed_out
+            and not has_reply(outcome.records)
+        ):
             # Claude Code refuses to resume a transcript without a message, and refuses to reuse its id if the
             # file exists already. Only a new id works in both cases.
             new_session = str(uuid.uuid4())
@@ -198,37 +232,53 @@ class Analyst:
             running.stop()
             raise
 
-    def _record_turn(self, text: str, result: ResultRecord | None, analysis: RetroAnalysis) -> AnalystTurn:
+    def _record_turn(
+        self, text: str, result: ResultRecord | None, analysis: RetroAnalysis
+    ) -> AnalystTurn:
         self._replies.append(text)
         body = "\n\n---\n\n".join(self._replies) + "\n"
-        output_files.write_output_files(self._store.root, [OutputFile(self._page, Tier.PRIVATE, body)])
+        output_files.write_output_files(
+            self._store.root, [OutputFile(self._page, Tier.PRIVATE, body)]
+        )
         reply = decode_reply(text, analysis)
         if reply != events.AnalystRan():
             self._store.journal.append(reply, durable=True)
-        return AnalystTurn(text, self._store.root / self._page, (result and result.cost_usd) or 0.0, self._session)
+        return AnalystTurn(
+            text, self._store.root / self._page, (result and result.cost_usd) or 0.0, self._session
+        )
 
     def _load_start(self) -> _AnalystStarted | None:
         try:
-            start = msgspec.json.decode((self._store.root / self._marker_path).read_bytes(), type=_AnalystStarted)
+            start = msgspec.json.decode(
+                (self._store.root / self._marker_path).read_bytes(), type=_AnalystStarted
+            )
         except (FileNotFoundError, msgspec.DecodeError):
             return None
         return start if start.agent == self._driver.agent else None
 
     def _save_start(self, session: str) -> None:
         body = msgspec.json.encode(_AnalystStarted(self._driver.agent, session)).decode() + "\n"
-        output_files.write_output_files(self._store.root, [OutputFile(self._marker_path, Tier.PRIVATE, body)])
+        output_files.write_output_files(
+            self._store.root, [OutputFile(self._marker_path, Tier.PRIVATE, body)]
+        )
 
     @property
     def _marker_path(self) -> str:
         return f"state/analyst-{self._session}"
 
 
-def _build_metrics(result: ResultRecord | None, session: str, error: logs.ErrorKind | None) -> logs.SessionMetrics:
+def _build_metrics(
+    result: ResultRecord | None, session: str, error: logs.ErrorKind | None
+) -> logs.SessionMetrics:
     errors: dict[logs.ErrorKind, int] = {error: 1} if error else {}
     if result is None:
         return logs.SessionMetrics(session, 0.0, logs.SessionTokens(), errors=errors)
     usage, seconds = result.usage, result.duration_ms / 1000
     total = usage.input_tokens + usage.output_tokens + usage.cache_read_tokens
-    tokens = logs.SessionTokens(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, total)
+    tokens = logs.SessionTokens(
+        usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, total
+    )
     timing = logs.Timing(seconds, seconds, seconds)
-    return logs.SessionMetrics(session, result.cost_usd or 0.0, tokens, result.num_turns, timing, errors)
+    return logs.SessionMetrics(
+        session, result.cost_usd or 0.0, tokens, result.num_turns, timing, errors
+    )

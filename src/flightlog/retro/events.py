@@ -13,7 +13,16 @@ from flightlog.model.errors import Incident
 
 Severity = Literal["critical", "high", "medium", "low"]
 Complexity = Literal["trivial", "small", "medium", "large"]
-Status = Literal["draft", "triaged", "clustered", "prioritized", "in_progress", "resolved", "wont_fix", "deferred"]
+Status = Literal[
+    "draft",
+    "triaged",
+    "clustered",
+    "prioritized",
+    "in_progress",
+    "resolved",
+    "wont_fix",
+    "deferred",
+]
 
 
 class IssueDrafted(Struct, frozen=True, tag="Drafted"):

@@ -38,7 +38,9 @@ FOLDERS = ("state", "logs", "issue-drafts", "issues", "feedback", "outputs", "tm
 CHANGELOG = "issues/CHANGELOG.md"
 
 
-def render_artifact(analysis: RetroAnalysis, digests: Sequence[ConversationDigest], zone: tzinfo, name: str) -> str:
+def render_artifact(
+    analysis: RetroAnalysis, digests: Sequence[ConversationDigest], zone: tzinfo, name: str
+) -> str:
     """Return the HTML page; `name` separates its annotations from other artifacts'."""
     here = files("flightlog.retro") / "artifact"
     script = (here / "artifact.js").read_text("utf-8")
@@ -48,7 +50,10 @@ def render_artifact(analysis: RetroAnalysis, digests: Sequence[ConversationDiges
         f"default-src 'none'; script-src {_csp_hash(script)}; style-src {_csp_hash(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    fallback, data = _render_fallback(analysis), embed_json(_artifact_data(analysis, digests, zone, name))
+    fallback, data = (
+        _render_fallback(analysis),
+        embed_json(_artifact_data(analysis, digests, zone, name)),
+    )
     parts = {"POLICY": policy, "STYLE": style, "SCRIPT": script, "FALLBACK": fallback, "DATA": data}
     # One pass from left to right, so that inserted text is never searched for placeholders.
     return "".join(parts.get(piece, piece) for piece in shell.split("@@"))
@@ -73,7 +78,11 @@ def _artifact_data(
     shown.sort(key=lambda digest: (-digest.started_ms, digest.id))
     activity = count_activity(shown, zone)
     topics = [pattern for pattern in analysis.patterns if pattern.kind == "topic"]
-    topic_of = {conversation: index for index, topic in enumerate(topics) for conversation in topic.conversation_ids}
+    topic_of = {
+        conversation: index
+        for index, topic in enumerate(topics)
+        for conversation in topic.conversation_ids
+    }
     return {
         "name": name,
         "meta": analysis.meta,
@@ -104,7 +113,9 @@ def _artifact_data(
 
 
 def _digest_title(digest: ConversationDigest) -> str:
-    return make_inert(digest.title or (digest.prompts[0].text if digest.prompts else ""))[:_LABEL_CHARS]
+    return make_inert(digest.title or (digest.prompts[0].text if digest.prompts else ""))[
+        :_LABEL_CHARS
+    ]
 
 
 def _build_graph(analysis: RetroAnalysis) -> dict[str, Any]:
@@ -136,7 +147,10 @@ def _length_histogram(counts: Sequence[int]) -> dict[str, Any]:
         "mean": round(fmean(ordered), 1) if ordered else 0,
         "median": float(median(ordered)) if ordered else 0,
     }
-    return {"bins": [{"from": start, "count": count} for start, count in bins.items()], "stats": stats}
+    return {
+        "bins": [{"from": start, "count": count} for start, count in bins.items()],
+        "stats": stats,
+    }
 
 
 def _cost_histogram(amounts: Sequence[float]) -> dict[str, Any]:
@@ -159,28 +173,46 @@ def _render_fallback(analysis: RetroAnalysis) -> str:
 def render_markdown(analysis: RetroAnalysis) -> str:
     """Return the analysis as Markdown with front matter; foreign text is in code spans."""
     meta = analysis.meta
-    lines = ["---", f"created: {meta.last_updated}", f"conversations: {meta.conversation_count}", "---", ""]
+    lines = [
+        "---",
+        f"created: {meta.last_updated}",
+        f"conversations: {meta.conversation_count}",
+        "---",
+        "",
+    ]
     lines += ["# Retro", ""]
     for pattern in analysis.patterns:
         lines += [f"## {pattern.kind}: {_code_span(pattern.title)}", ""]
         lines += [f"{pattern.detail} (confidence {pattern.confidence:.2f})", ""]
-        lines += [f"- {_code_span(place.address)} {_code_span(place.text)}" for place in pattern.evidence]
+        lines += [
+            f"- {_code_span(place.address)} {_code_span(place.text)}" for place in pattern.evidence
+        ]
         lines.append("")
     return "\n".join(lines)
 
 
 def _code_span(text: str) -> str:
     plain = " ".join(make_inert(text).split())
-    fence = "`" * (max((len(run) for run in plain.split() if set(run) == {"`"}), default=0) + 1 + plain.count("`"))
+    fence = "`" * (
+        max((len(run) for run in plain.split() if set(run) == {"`"}), default=0)
+        + 1
+        + plain.count("`")
+    )
     return f"{fence} {plain} {fence}" if plain else "` `"
 
 
 def guard_pages(redactor: Redactor) -> list[OutputFile]:
     """Return the files that make git keep the directories and ignore private content."""
     layout = layout_of("retro")
-    bodies = {".gitignore": render_gitignore(layout, root=""), ".gitattributes": render_gitattributes(layout, root="")}
+    bodies = {
+        ".gitignore": render_gitignore(layout, root=""),
+        ".gitattributes": render_gitattributes(layout, root=""),
+    }
     bodies |= {f"{folder}/.gitkeep": "" for folder in FOLDERS}
-    return [OutputFile(path, Tier.TRACKED, redactor.redact_as_clean(body)) for path, body in bodies.items()]
+    return [
+        OutputFile(path, Tier.TRACKED, redactor.redact_as_clean(body))
+        for path, body in bodies.items()
+    ]
 
 
 def analysis_page(analysis: RetroAnalysis) -> OutputFile:
@@ -193,7 +225,9 @@ def board_page(board: Board) -> OutputFile:
     document = {
         "schema_version": VERSION,
         "issues": {name: _issue_state(issue) for name, issue in board.issues.items()},
-        "clusters": {name: msgspec.to_builtins(cluster) for name, cluster in board.clusters.items()},
+        "clusters": {
+            name: msgspec.to_builtins(cluster) for name, cluster in board.clusters.items()
+        },
         "last_triage_run": _format_timestamp(board.last_triage_ms),
         "last_cluster_run": _format_timestamp(board.last_cluster_ms),
         "last_prioritize_run": _format_timestamp(board.last_prioritize_ms),
@@ -221,7 +255,9 @@ def issue_page(issue: Issue, redactor: Redactor) -> OutputFile:
         "created": _format_timestamp(issue.created_ms),
         "removed": {"secrets": issue.secrets, "personal": issue.personal},
     }
-    return OutputFile(issue_name(issue), Tier.TRACKED, JsonRedactor(redactor).redact_rows([document]))
+    return OutputFile(
+        issue_name(issue), Tier.TRACKED, JsonRedactor(redactor).redact_rows([document])
+    )
 
 
 def changelog_page(resolutions: tuple[IssueResolved, ...], redactor: Redactor) -> OutputFile:
@@ -252,7 +288,11 @@ def _issue_state(issue: Issue) -> dict[str, Any]:
 
 
 def _format_timestamp(at_ms: int) -> str | None:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat().replace("+00:00", "Z") if at_ms else None
+    return (
+        datetime.fromtimestamp(at_ms / 1000, UTC).isoformat().replace("+00:00", "Z")
+        if at_ms
+        else None
+    )
 
 
 def _pretty_json(value: Any) -> str:

@@ -25,11 +25,17 @@ class RetroLinks:
 
     def links_for_session(self, session: Session) -> Iterator[TraceLink]:
         """Yield the findings and issues with evidence in `session`."""
-        return (link for link in self._links if any(_session_id(at) == session.id for at in link.session_addresses))
+        return (
+            link
+            for link in self._links
+            if any(_session_id(at) == session.id for at in link.session_addresses)
+        )
 
 
 def _finding_link(pattern: Pattern) -> TraceLink:
-    return TraceLink("finding", pattern.id, pattern.label, tuple(place.address for place in pattern.evidence))
+    return TraceLink(
+        "finding", pattern.id, pattern.label, tuple(place.address for place in pattern.evidence)
+    )
 
 
 def _issue_link(issue: Issue) -> TraceLink:

@@ -86,7 +86,9 @@ class ToolLog:
         files.remove_files([root / DEBUG])
         _rotate_log(root / AUDIT)
 
-    def append_call(self, at: str, tool: str, arguments: Mapping[str, Any], response: Any = None) -> None:
+    def append_call(
+        self, at: str, tool: str, arguments: Mapping[str, Any], response: Any = None
+    ) -> None:
         """Append one call: the path as a short hash, other text only to the full log."""
         path = str(arguments.get("file_path") or arguments.get("path") or "")
         record = {"timestamp": at, "tool": tool, "session": self._session}
@@ -94,8 +96,16 @@ class ToolLog:
             record["file_hash"] = hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()[:8]
         jsonl.append_line(self._root / AUDIT, msgspec.json.encode(record))
         if self._in_full:
-            full = {"timestamp": at, "tool": tool, "tool_input": dict(arguments), "tool_response": response}
-            jsonl.append_line(self._root / DEBUG, msgspec.json.encode(full | {"session": self._session}, enc_hook=str))
+            full = {
+                "timestamp": at,
+                "tool": tool,
+                "tool_input": dict(arguments),
+                "tool_response": response,
+            }
+            jsonl.append_line(
+                self._root / DEBUG,
+                msgspec.json.encode(full | {"session": self._session}, enc_hook=str),
+            )
 
 
 def logs_due(root: Path, now_ms: int) -> tuple[RetentionMove, ...]:
@@ -103,19 +113,26 @@ def logs_due(root: Path, now_ms: int) -> tuple[RetentionMove, ...]:
     items = []
     for path in sorted((root / "logs").glob("debug*.jsonl")):
         stat = path.stat()
-        items.append(RetentionItem(f"logs/{path.name}", "log", int(stat.st_mtime * 1000), stat.st_size))
+        items.append(
+            RetentionItem(f"logs/{path.name}", "log", int(stat.st_mtime * 1000), stat.st_size)
+        )
     return plan_retention(POLICY, items, now_ms)
 
 
 def remove_old_logs(root: Path, now_ms: int) -> RetentionResult:
     """Delete the logs that are old enough."""
-    return carry_out_moves(root, logs_due(root, now_ms), lambda _name, _moves, before: before or b"")
+    return carry_out_moves(
+        root, logs_due(root, now_ms), lambda _name, _moves, before: before or b""
+    )
 
 
 def empty_tmp(root: Path) -> None:
     """Empty `tmp/` at the end of a session."""
     paths = sorted(path for path in (root / "tmp").glob("*") if path.name != ".gitkeep")
-    moves = [RetentionMove(RetentionItem(f"tmp/{path.name}", "script", 0), RetentionAction.DELETE, 0) for path in paths]
+    moves = [
+        RetentionMove(RetentionItem(f"tmp/{path.name}", "script", 0), RetentionAction.DELETE, 0)
+        for path in paths
+    ]
     carry_out_moves(root, moves, lambda _name, _moves, before: before or b"")
 
 

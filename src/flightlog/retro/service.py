@@ -17,7 +17,12 @@ from flightlog import __version__
 from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find
 from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.process import CommandDriver, scripted_driver
-from flightlog.agents.sandbox import IsolationMode, parent_death_prefix, probe_isolation, read_only_prefix
+from flightlog.agents.sandbox import (
+    IsolationMode,
+    parent_death_prefix,
+    probe_isolation,
+    read_only_prefix,
+)
 from flightlog.archive.archive import open_archive
 from flightlog.archive.sharing import redact_session
 from flightlog.model.addresses import check_id, parse_address
@@ -54,7 +59,11 @@ class NewConversations(Struct, frozen=True):
 def start_session(runtime: Runtime, store: RetroStore, resume: str = "") -> str:
     """Start a session or resume one, and store its id before anything else."""
     session = (
-        check_id(resume) if resume and resume != LATEST else current_session(store) if resume else runtime.new_id()
+        check_id(resume)
+        if resume and resume != LATEST
+        else current_session(store)
+        if resume
+        else runtime.new_id()
     )
     body = msgspec.json.encode({"session_id": session}).decode() + "\n"
     output_files.write_output_files(store.root, [OutputFile(RESUME, Tier.PRIVATE, body)])
@@ -71,7 +80,12 @@ def current_session(store: RetroStore) -> str:
 
 
 def read_new_input(
-    runtime: Runtime, store: RetroStore, export: Path | None, progress: analyze.Progress, *, sessions: bool
+    runtime: Runtime,
+    store: RetroStore,
+    export: Path | None,
+    progress: analyze.Progress,
+    *,
+    sessions: bool,
 ) -> NewConversations:
     """Read new conversations of an export and, if `sessions`, of the archive."""
     read = analyze.ReadCounts()
@@ -81,7 +95,9 @@ def read_new_input(
         archive = open_archive(runtime)
 
         def redact(session: Session) -> Redacted[Session]:
-            return redact_session(runtime, archive, session)[0].map(lambda document: document.session)
+            return redact_session(runtime, archive, session)[0].map(
+                lambda document: document.session
+            )
 
         read += analyze.read_archive(store, archive, redact, progress)
     return NewConversations(read, bool(read.new) or _is_stale(store))
@@ -89,7 +105,10 @@ def read_new_input(
 
 def _is_stale(store: RetroStore) -> bool:
     """Return whether the journal has input to the analysis and grew after it was written."""
-    analysis, journal = store.root / "state" / "analysis.json", store.root / "state" / "journal.jsonl"
+    analysis, journal = (
+        store.root / "state" / "analysis.json",
+        store.root / "state" / "journal.jsonl",
+    )
     if not analysis.is_file():
         return True
     inputs = events.PreferenceSet | events.FeedbackGiven | events.AnalystRan
@@ -97,7 +116,9 @@ def _is_stale(store: RetroStore) -> bool:
     return has_input and journal.stat().st_mtime_ns > analysis.stat().st_mtime_ns
 
 
-def draw_artifact(store: RetroStore, analysis: RetroAnalysis, zone: tzinfo, form: str = "html") -> Path:
+def draw_artifact(
+    store: RetroStore, analysis: RetroAnalysis, zone: tzinfo, form: str = "html"
+) -> Path:
     """Write the analysis into `outputs/` as HTML with charts, or as Markdown."""
     now = format_utc_timestamp(store.now_ms())
     name = f"{OUTPUTS}/retro_{now[:19].replace(':', '').replace('-', '')}.{form}"
@@ -105,7 +126,9 @@ def draw_artifact(store: RetroStore, analysis: RetroAnalysis, zone: tzinfo, form
         body = render_markdown(analysis)
     else:
         body = render_artifact(analysis, list(analyze.load_digests(store).values()), zone, name)
-    output_files.write_output_files(store.root, [OutputFile(name, Tier.PRIVATE, body)], durable=False)
+    output_files.write_output_files(
+        store.root, [OutputFile(name, Tier.PRIVATE, body)], durable=False
+    )
     store.journal.append(events.ArtifactDrawn(now[:10], name))
     return store.root / name
 
@@ -117,7 +140,9 @@ def make_analyst(runtime: Runtime, store: RetroStore, name: str, session: str) -
     key = load_tag_key(runtime)
     if name == AGENT_NAME:
         client = ClaudeCode(find(runtime.environ.get("FLIGHTLOG_CLAUDE", ""), path))
-        sandbox = AnalystEnvironment(environment, key, store.root / "tmp", parent_death_prefix(path))
+        sandbox = AnalystEnvironment(
+            environment, key, store.root / "tmp", parent_death_prefix(path)
+        )
         return Analyst(store, client, session, sandbox)
     words = shlex.split(name)
     if name != "scripted" and (not words or shutil.which(words[0], path=path) is None):
@@ -127,7 +152,11 @@ def make_analyst(runtime: Runtime, store: RetroStore, name: str, session: str) -
     if isolation is IsolationMode.NONE:
         problem = "cannot run the analyst read-only: this system has no mount namespaces"
         raise Unavailable(problem, hint="--analyst claude-code")
-    driver = scripted_driver("claude-opus-5-5", __version__) if name == "scripted" else CommandDriver(tuple(words))
+    driver = (
+        scripted_driver("claude-opus-5-5", __version__)
+        if name == "scripted"
+        else CommandDriver(tuple(words))
+    )
     scratch = store.root / "state" / "agent"
     files.ensure_dir(scratch)
     environment |= {"TMPDIR": str(scratch), "CLAUDE_CONFIG_DIR": str(scratch)}
@@ -156,7 +185,9 @@ def end_session(runtime: Runtime, store: RetroStore) -> None:
     logs.append_metrics(store.root, logs.SessionMetrics(session, 0.0, logs.SessionTokens()))
 
 
-def read_evidence(runtime: Runtime, store: RetroStore, prefix: str, folder: Path) -> list[tuple[str, str, str]]:
+def read_evidence(
+    runtime: Runtime, store: RetroStore, prefix: str, folder: Path
+) -> list[tuple[str, str, str]]:
     """Return address, role and text of the messages at an address."""
     address = parse_address(prefix)
     digest = find_digest(store, prefix)
@@ -167,15 +198,24 @@ def read_evidence(runtime: Runtime, store: RetroStore, prefix: str, folder: Path
         rows = list(analyze.iter_conversation(digest, folder))
     wanted = str(msgspec.structs.replace(address, session=digest.id))
     exact = [row for row in rows if row[0] == wanted or row[0].startswith(f"{wanted}.")]
-    return exact or (rows if address.turn == 0 else [row for row in rows if wanted.startswith(f"{row[0]}.")])
+    return exact or (
+        rows if address.turn == 0 else [row for row in rows if wanted.startswith(f"{row[0]}.")]
+    )
 
 
 def find_digest(store: RetroStore, prefix: str) -> ConversationDigest:
     """Return the only conversation whose id starts with the session in the address `prefix`."""
     session = parse_address(prefix).session
-    matches = [digest for key, digest in analyze.load_digests(store).items() if session and key.startswith(session)]
+    matches = [
+        digest
+        for key, digest in analyze.load_digests(store).items()
+        if session and key.startswith(session)
+    ]
     if len(matches) != 1:
-        raise NotFound(f"no finding or conversation starts with {prefix[:60]!r}", hint="flightlog retro patterns")
+        raise NotFound(
+            f"no finding or conversation starts with {prefix[:60]!r}",
+            hint="flightlog retro patterns",
+        )
     return matches[0]
 
 
@@ -185,7 +225,9 @@ def record_rating(store: RetroStore, pattern: str, rating: str, comment: str) ->
     if analysis is None or pattern not in {known.id for known in analysis.patterns}:
         raise NotFound(f"no such finding: {pattern[:60]}", hint="flightlog retro patterns")
     now = format_utc_timestamp(store.now_ms())
-    return _store_feedback(store, now, ratings=(events.Rating(pattern, parse_rating(rating), now, comment),))
+    return _store_feedback(
+        store, now, ratings=(events.Rating(pattern, parse_rating(rating), now, comment),)
+    )
 
 
 def record_answer(store: RetroStore, question: str, response: str, rating: int | None) -> Path:
@@ -202,7 +244,12 @@ def record_gap(store: RetroStore, description: str, category: str, priority: str
     if category not in GAPS:
         raise Invalid(f"no such category: {category[:40]}", hint=f"one of: {', '.join(GAPS)}")
     now = format_utc_timestamp(store.now_ms())
-    fields = {"description": description, "category": category, "priority": priority, "timestamp": now}
+    fields = {
+        "description": description,
+        "category": category,
+        "priority": priority,
+        "timestamp": now,
+    }
     return _store_feedback(store, now, gaps=(msgspec.convert(fields, events.CoverageGap),))
 
 
@@ -211,9 +258,13 @@ def import_ratings(store: RetroStore, path: Path) -> Path:
     try:
         scores = msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, int]])["ratings"]
     except (msgspec.DecodeError, KeyError):
-        raise Invalid(f"not the feedback of an artifact: {path.name}", hint="save it again from the artifact") from None
+        raise Invalid(
+            f"not the feedback of an artifact: {path.name}", hint="save it again from the artifact"
+        ) from None
     now = format_utc_timestamp(store.now_ms())
-    ratings = tuple(events.Rating(name, parse_rating(str(score)), now) for name, score in sorted(scores.items()))
+    ratings = tuple(
+        events.Rating(name, parse_rating(str(score)), now) for name, score in sorted(scores.items())
+    )
     return _store_feedback(store, now, ratings=ratings)
 
 

@@ -21,7 +21,14 @@ QUESTIONS = {
     "most_useful": "What was most useful?",
     "overall_value": "What is it worth to you?",
 }
-GAPS = ("topic_detection", "sentiment_analysis", "temporal_patterns", "prompt_suggestions", "visualization", "other")
+GAPS = (
+    "topic_detection",
+    "sentiment_analysis",
+    "temporal_patterns",
+    "prompt_suggestions",
+    "visualization",
+    "other",
+)
 LOW_RATED = 2.5  # of 5; an average up to this is low, as in the source document's tool
 THUMBS = {"up": 5, "down": 1}  # the artifact's thumbs as ratings
 VERSION = 1  # schema of `state/analysis.json`
@@ -53,7 +60,10 @@ def average_ratings(feedback: Iterable[FeedbackGiven]) -> dict[str, float]:
     for sitting in feedback:
         for rating in sitting.ratings:
             scores[rating.pattern_id].append(rating.rating)
-    return {pattern: round(sum(ratings) / len(ratings), 2) for pattern, ratings in sorted(scores.items())}
+    return {
+        pattern: round(sum(ratings) / len(ratings), 2)
+        for pattern, ratings in sorted(scores.items())
+    }
 
 
 def summarize_feedback(feedback: Iterable[FeedbackGiven]) -> FeedbackSummary:
@@ -65,7 +75,11 @@ def summarize_feedback(feedback: Iterable[FeedbackGiven]) -> FeedbackSummary:
         len(scores),
         round(sum(scores) / len(scores), 2) if scores else None,
         {str(score): scores.count(score) for score in range(1, 6)},
-        {pattern: average for pattern, average in average_ratings(feedback).items() if average <= LOW_RATED},
+        {
+            pattern: average
+            for pattern, average in average_ratings(feedback).items()
+            if average <= LOW_RATED
+        },
         sum(len(sitting.quality_responses) for sitting in feedback),
         dict(sorted(Counter(gap.category for sitting in feedback for gap in sitting.gaps).items())),
     )

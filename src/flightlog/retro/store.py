@@ -53,7 +53,10 @@ class RetroStore:
         self.redactor = redactor
         self.now_ms = now_ms
         self.journal: Journal[events.Event] = Journal(
-            root / "state" / "journal.jsonl", events.Event, now=lambda: format_utc_timestamp(now_ms()), new_id=new_id
+            root / "state" / "journal.jsonl",
+            events.Event,
+            now=lambda: format_utc_timestamp(now_ms()),
+            new_id=new_id,
         )
 
     def prepare_directory(self) -> None:
@@ -66,7 +69,9 @@ class RetroStore:
 
     def iter_events(self) -> Iterator[events.Event]:
         """Yield every event, oldest first."""
-        return (item.event for item in self.journal.read_records() if isinstance(item, JournalRecord))
+        return (
+            item.event for item in self.journal.read_records() if isinstance(item, JournalRecord)
+        )
 
     def load_board(self) -> board.Board:
         """Fold the journal into the issue board."""
@@ -74,7 +79,12 @@ class RetroStore:
 
     def collect_names(self) -> frozenset[str]:
         """Return known names: the person's, those in exports, owners of home directories."""
-        names = {name for event in self.iter_events() if isinstance(event, events.ExportRead) for name in event.conversation_names}
+        names = {
+            name
+            for event in self.iter_events()
+            if isinstance(event, events.ExportRead)
+            for name in event.conversation_names
+        }
         with suppress(FileNotFoundError):
             owners = _OWNER.findall((self.root / DIGESTS).read_bytes())
             names |= {owner.decode("utf-8", "replace") for owner in owners}
@@ -117,12 +127,20 @@ def read_preferences(history: Iterable[events.Event]) -> Preferences:
         if isinstance(event, events.PreferenceSet):
             values[event.name] = event.values
     charts = values.get("preferred_viz", ())
-    return Preferences(values.get("focus_areas", ()), values.get("excluded_topics", ()), charts[0] if charts else None)
+    return Preferences(
+        values.get("focus_areas", ()),
+        values.get("excluded_topics", ()),
+        charts[0] if charts else None,
+    )
 
 
 def format_utc_timestamp(at_ms: int) -> str:
     """Return a time as ISO 8601 in UTC with milliseconds."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(at_ms / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 def open_retro_store(runtime: Runtime, folder: Path | None = None) -> RetroStore:
@@ -141,7 +159,9 @@ def find_retro_store(runtime: Runtime, folder: Path | None = None) -> RetroStore
     return RetroStore(root, redactor, runtime.clock.now_ms, runtime.new_id, names)
 
 
-def read_analysis_and_board(runtime: Runtime, folder: Path | None = None) -> tuple[RetroAnalysis | None, Board]:
+def read_analysis_and_board(
+    runtime: Runtime, folder: Path | None = None
+) -> tuple[RetroAnalysis | None, Board]:
     """Return the last analysis, if readable, and the board, without writing."""
     project = project_of(folder or Path(runtime.cwd))
     store = RetroStore(project / ROOT, Redactor(b""), runtime.clock.now_ms, lambda: "")

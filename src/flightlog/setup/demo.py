@@ -62,10 +62,14 @@ def perform_demo(runtime: Runtime, scenario: Path = DEMO_SCENARIO) -> Iterator[D
         same = archived.read_session(session).turns == archive.read_session(session).turns
         size = sum(span.end - span.start for span in adoption.adopted)
         found = tuple(address for _, address in hits)
-        yield DemoResult(archive, session, size, found, same, _dashboard_lines(runtime, archive, config, home))
+        yield DemoResult(
+            archive, session, size, found, same, _dashboard_lines(runtime, archive, config, home)
+        )
 
 
-def _dashboard_lines(runtime: Runtime, archive: Archive, config: Path, home: str) -> tuple[str, ...]:
+def _dashboard_lines(
+    runtime: Runtime, archive: Archive, config: Path, home: str
+) -> tuple[str, ...]:
     """Return what `flightlog watch` would show now."""
     demo_runtime = replace(runtime, data_dir=home, read_config=lambda _: {})
     directory = LiveDirectory(demo_runtime, config, runtime.clock.now_ms())
@@ -77,7 +81,9 @@ def _run_scripted_agent(runtime: Runtime, scenario: Path, project: Path, config:
     project.mkdir()
     session = runtime.new_id()
     with serve_scenario(load_scenario(scenario)) as model:
-        environment = ScriptedEnvironment(model.url, project, config, runtime.clock.now_ms, runtime.new_id)
+        environment = ScriptedEnvironment(
+            model.url, project, config, runtime.clock.now_ms, runtime.new_id
+        )
         agent = ScriptedAgent(environment, session)
         for prompt in PROMPTS:
             agent.run_prompt(prompt)
@@ -125,7 +131,9 @@ def perform_rewind(runtime: Runtime, tell: "Tell") -> Iterator[RewindResult]:
         options = ReplayOptions(prompt=SAID)
         branch = prepare_branch(store, source.build_branch_point(TURN), options, target, context)
         branch = continue_run(branch, context, again=False)
-        source_meta, branch_meta = (run_meta(side.name, side.config, side.state) for side in (run, branch))
+        source_meta, branch_meta = (
+            run_meta(side.name, side.config, side.state) for side in (run, branch)
+        )
         comparison = compare_runs([store, branch], path)
         yield RewindResult(engine, source_meta, branch_meta, replay_meta(branch.state), comparison)
 

@@ -26,14 +26,25 @@ from flightlog.privacy.trust import is_trusted
 from flightlog.setup.format_drift import compare_formats, load_known_format, read_json_objects
 from flightlog.setup.hook_check import hook_findings, is_registered, status_line_findings
 from flightlog.sources.hook_log import list_loss_counts
-from flightlog.store.directories import LayoutMigration, ensure_writable, layout_of, migrate_layout, newest_layout
+from flightlog.store.directories import (
+    LayoutMigration,
+    ensure_writable,
+    layout_of,
+    migrate_layout,
+    newest_layout,
+)
 from flightlog.store.files import quarantine_file, rename_file
 from flightlog.store.git.command import GitError
 from flightlog.store.git.repository import Repository, find_common_dir, is_ignored
 from flightlog.store.index.database import is_sound
 from flightlog.store.locks import find_holder
 from flightlog.store.recordings.adoption import list_recorded_sessions, lost_sessions
-from flightlog.store.recordings.sessions import RecordingFault, read_faults, restore_session, verify_session
+from flightlog.store.recordings.sessions import (
+    RecordingFault,
+    read_faults,
+    restore_session,
+    verify_session,
+)
 from flightlog.usage.prices import PRICES_FROM
 
 YEAR_MS = 365 * DAY_MS  # prices older than this are reported
@@ -81,13 +92,22 @@ def examine_installation(
     archive = Archive([str(path) for path in dirs], str(data_dir))
     return [
         *(finding for path in dirs for finding in _check_config_dir(path)),
-        *(finding for path in dirs if has_sessions(path) for finding in _check_hooks(runtime, path, data_dir)),
+        *(
+            finding
+            for path in dirs
+            if has_sessions(path)
+            for finding in _check_hooks(runtime, path, data_dir)
+        ),
         *(finding for path in dirs for finding in _check_live(runtime, path)),
         _check_data_dir(data_dir),
         _check_layout(data_dir, newest_layout(steps)),
         *_check_permissions(data_dir),
         _check_disk(data_dir),
-        *(finding for root in (data_dir, *(path / FOLDER for path in dirs)) for finding in _check_stuck_locks(root)),
+        *(
+            finding
+            for root in (data_dir, *(path / FOLDER for path in dirs))
+            for finding in _check_stuck_locks(root)
+        ),
         *_recorded_faults(data_dir),
         *_check_dataset(runtime),
         *_check_recordings(runtime, archive, progress),
@@ -97,17 +117,26 @@ def examine_installation(
 
 def check_formats(runtime: Runtime) -> list[CheckResult]:
     """Compare the records of this machine with the known format, field by field."""
-    files = [file.path for file in list_recorded_files(find_config_dirs(runtime), runtime.data_dir).files]
+    files = [
+        file.path for file in list_recorded_files(find_config_dirs(runtime), runtime.data_dir).files
+    ]
     drift = compare_formats((read_json_objects(Path(path)) for path in files), load_known_format())
     added = [*drift.added_types, *map(".".join, drift.added_fields)]
     dropped = [*drift.dropped_types, *map(".".join, drift.dropped_fields)] if files else []
-    results = [CheckResult(CheckLevel.NOTE, "format", f"new: {name}", "flightlog session list") for name in added]
-    results += [CheckResult(CheckLevel.NOTE, "format", f"not used here: {name}") for name in dropped]
+    results = [
+        CheckResult(CheckLevel.NOTE, "format", f"new: {name}", "flightlog session list")
+        for name in added
+    ]
+    results += [
+        CheckResult(CheckLevel.NOTE, "format", f"not used here: {name}") for name in dropped
+    ]
     known = f"only known fields in {pluralize(len(files), 'transcript')}"
     return results or [CheckResult(CheckLevel.OK, "format", known)]
 
 
-def repair_installation(runtime: Runtime, steps: Sequence[LayoutMigration] = STEPS) -> list[CheckResult]:
+def repair_installation(
+    runtime: Runtime, steps: Sequence[LayoutMigration] = STEPS
+) -> list[CheckResult]:
     """Repair what can be repaired without losing anything; return what was done. Idempotent."""
     data_dir = Path(runtime.data_dir)
     done: list[str] = []
@@ -121,17 +150,23 @@ def repair_installation(runtime: Runtime, steps: Sequence[LayoutMigration] = STE
         path = rename_file(lost, f"acknowledged-{lost.name}-{runtime.clock.now_ms()}")
         done.append(f"lost hook events acknowledged, their number is in {path}")
     if data_dir.is_dir() and layout_of(data_dir) < newest_layout(steps):
-        done += [f"{step.reason}; a copy is in {copy}" for step, copy in migrate_layout(data_dir, steps)]
+        done += [
+            f"{step.reason}; a copy is in {copy}" for step, copy in migrate_layout(data_dir, steps)
+        ]
     index = data_dir / "index.db"
     if index.exists() and not is_sound(index):
         parts = [Path(f"{index}{side}") for side in ("", "-wal", "-shm")]
-        done += [f"damaged index moved to {quarantine_file(part)}" for part in parts if part.exists()]
+        done += [
+            f"damaged index moved to {quarantine_file(part)}" for part in parts if part.exists()
+        ]
     return [CheckResult(CheckLevel.OK, "repaired", text) for text in done]
 
 
 def _check_config_dir(path: Path) -> Iterator[CheckResult]:
     if not has_sessions(path):
-        yield CheckResult(CheckLevel.NOTE, "sessions", f"no Claude Code sessions below {path}", "flightlog demo")
+        yield CheckResult(
+            CheckLevel.NOTE, "sessions", f"no Claude Code sessions below {path}", "flightlog demo"
+        )
         return
     days = keep_days(path)
     if days <= KEEP_DAYS_DEFAULT:
@@ -139,7 +174,9 @@ def _check_config_dir(path: Path) -> Iterator[CheckResult]:
         setting = f'set "cleanupPeriodDays": 365 in {path / "settings.json"}'
         yield CheckResult(CheckLevel.WARNING, "retention", text, setting)
     else:
-        yield CheckResult(CheckLevel.OK, "retention", f"Claude Code keeps transcripts for {days} days: {path}")
+        yield CheckResult(
+            CheckLevel.OK, "retention", f"Claude Code keeps transcripts for {days} days: {path}"
+        )
 
 
 def _check_data_dir(path: Path) -> CheckResult:
@@ -147,9 +184,13 @@ def _check_data_dir(path: Path) -> CheckResult:
     if not path.exists():
         return CheckResult(CheckLevel.OK, "home", f"not created yet: {path}")
     if not os.access(path, os.W_OK | os.X_OK):
-        return CheckResult(CheckLevel.WARNING, "home", f"not writable: {path}", f"chmod u+rwx {path}")
+        return CheckResult(
+            CheckLevel.WARNING, "home", f"not writable: {path}", f"chmod u+rwx {path}"
+        )
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        return CheckResult(CheckLevel.WARNING, "home", f"open to other users: {path}", f"chmod 700 {path}")
+        return CheckResult(
+            CheckLevel.WARNING, "home", f"open to other users: {path}", f"chmod 700 {path}"
+        )
     return CheckResult(CheckLevel.OK, "home", f"private and writable: {path}")
 
 
@@ -184,11 +225,17 @@ def _check_hooks(runtime: Runtime, config: Path, data_dir: Path) -> Iterator[Che
 def _check_live(runtime: Runtime, config: Path) -> Iterator[CheckResult]:
     """Check the status line, and the state file of running sessions, which people edit."""
     for problem in status_line_findings(config / "settings.json"):
-        yield CheckResult(CheckLevel.WARNING, "status line", f"{problem.kind}: {problem.subject}", problem.fix)
+        yield CheckResult(
+            CheckLevel.WARNING, "status line", f"{problem.kind}: {problem.subject}", problem.fix
+        )
     file = config / FOLDER / runtime_state.NAME
-    broken = runtime_state.load_state(file.parent, runtime.clock.now_ms()).error if file.exists() else ""
+    broken = (
+        runtime_state.load_state(file.parent, runtime.clock.now_ms()).error if file.exists() else ""
+    )
     if broken:
-        yield CheckResult(CheckLevel.WARNING, "live", f"unreadable, {broken}: {file}", f"correct it: {file}")
+        yield CheckResult(
+            CheckLevel.WARNING, "live", f"unreadable, {broken}: {file}", f"correct it: {file}"
+        )
 
 
 def _iter_own_files(data_dir: Path) -> Iterator[Path]:
@@ -212,9 +259,13 @@ def _check_disk(data_dir: Path) -> CheckResult:
     free, inodes = disk.f_bavail * disk.f_frsize, disk.f_favail if disk.f_files else FREE_INODES_MIN
     level = CheckLevel.FAILURE if free < FULL_BYTES or inodes < FULL_INODES else CheckLevel.WARNING
     if inodes < FREE_INODES_MIN:
-        return CheckResult(level, "disk", f"{pluralize(inodes, 'inode')} free: {existing}", f"df -i {existing}")
+        return CheckResult(
+            level, "disk", f"{pluralize(inodes, 'inode')} free: {existing}", f"df -i {existing}"
+        )
     if free < FREE_BYTES_MIN:
-        return CheckResult(level, "disk", f"{free // 1_000_000:,} MB free: {existing}", f"df -h {existing}")
+        return CheckResult(
+            level, "disk", f"{free // 1_000_000:,} MB free: {existing}", f"df -h {existing}"
+        )
     return CheckResult(CheckLevel.OK, "disk", f"{free // 1_000_000_000:,} GB free: {existing}")
 
 
@@ -224,8 +275,12 @@ def _check_stuck_locks(directory: Path) -> Iterator[CheckResult]:
     for path in filter(lambda path: names.fullmatch(path.name), _iter_own_files(directory)):
         holder = find_holder(path)
         if holder is not None and holder.state != "running":
-            command = f"kill -CONT {holder.pid}" if holder.state == "stopped" else f"fuser -v {path}"
-            yield CheckResult(CheckLevel.FAILURE, "lock", f"held by {holder.describe_holder()}: {path}", command)
+            command = (
+                f"kill -CONT {holder.pid}" if holder.state == "stopped" else f"fuser -v {path}"
+            )
+            yield CheckResult(
+                CheckLevel.FAILURE, "lock", f"held by {holder.describe_holder()}: {path}", command
+            )
 
 
 def _recorded_faults(data_dir: Path) -> Iterator[CheckResult]:
@@ -237,7 +292,9 @@ def _recorded_faults(data_dir: Path) -> Iterator[CheckResult]:
         yield CheckResult(CheckLevel.DAMAGE, "archive", text, "flightlog doctor --verify")
 
 
-def verify_archive(runtime: Runtime, progress: Progress | None = None, *, accept: bool = False) -> ArchiveVerification:
+def verify_archive(
+    runtime: Runtime, progress: Progress | None = None, *, accept: bool = False
+) -> ArchiveVerification:
     """Read every archived session back, and restore damaged ones from the agent's files."""
     data_dir = Path(runtime.data_dir)
     ensure_writable(data_dir)
@@ -253,7 +310,9 @@ def verify_archive(runtime: Runtime, progress: Progress | None = None, *, accept
         sources = agent_files(str(data_dir), recording.files if recording else ())
         try:
             if session in lost:
-                faults.append(restore_session(data_dir, AGENT_NAME, session, sources, accept=accept))
+                faults.append(
+                    restore_session(data_dir, AGENT_NAME, session, sources, accept=accept)
+                )
             else:
                 faults += verify_session(data_dir, AGENT_NAME, session, sources, accept=accept)
         except Conflict as error:
@@ -268,18 +327,25 @@ def _check_dataset(runtime: Runtime) -> Iterator[CheckResult]:
         return
     pending = top / ".git-ml" / "tracked" / "pending"
     try:
-        ignored = is_ignored(Repository(top, find_common_dir(top), is_trusted(runtime, top)), pending / "rows.jsonl")
+        ignored = is_ignored(
+            Repository(top, find_common_dir(top), is_trusted(runtime, top)), pending / "rows.jsonl"
+        )
     except GitError as error:
         yield CheckResult(CheckLevel.WARNING, "dataset", error.message, error.hint)
         return
     if ignored:
-        text, check = f"git ignores the training rows: {pending}", f"git check-ignore -v {pending / 'rows.jsonl'}"
+        text, check = (
+            f"git ignores the training rows: {pending}",
+            f"git check-ignore -v {pending / 'rows.jsonl'}",
+        )
         yield CheckResult(CheckLevel.WARNING, "dataset", text, check)
     else:
         yield CheckResult(CheckLevel.OK, "dataset", f"training rows are collected: {pending}")
 
 
-def _check_recordings(runtime: Runtime, archive: Archive, progress: Progress | None) -> Iterator[CheckResult]:
+def _check_recordings(
+    runtime: Runtime, archive: Archive, progress: Progress | None
+) -> Iterator[CheckResult]:
     sessions = records = 0
     unknown: dict[str, int] = {}
     late = ""
@@ -301,7 +367,9 @@ def _check_recordings(runtime: Runtime, archive: Archive, progress: Progress | N
         text = "a session ends in the future: a clock is wrong"
         yield CheckResult(CheckLevel.WARNING, "clock", text, f"flightlog session show {late}")
     for span in damage:
-        size = f"{pluralize(span.length, 'byte')} at {span.offset:,} of" if span.length else "all of"
+        size = (
+            f"{pluralize(span.length, 'byte')} at {span.offset:,} of" if span.length else "all of"
+        )
         text = f"{span.reason}: {size} {span.path}"
         yield CheckResult(CheckLevel.DAMAGE, "damage", text, "the sound records around it are read")
 

@@ -19,8 +19,23 @@ _DEPTH_MAX = 4  # deeper levels are data of tools
 # Below these, keys are data (tool inputs, file names, model names), not format.
 _OPAQUE = frozenset(
     {
-        *("input", "tool_input", "tool_response", "toolUseResult", "updatedInput", "trackedFileBackups"),
-        *("modelUsage", "params", "shape", "tool_calls", "permission_suggestions", "cacheControl", "stdin"),
+        *(
+            "input",
+            "tool_input",
+            "tool_response",
+            "toolUseResult",
+            "updatedInput",
+            "trackedFileBackups",
+        ),
+        *(
+            "modelUsage",
+            "params",
+            "shape",
+            "tool_calls",
+            "permission_suggestions",
+            "cacheControl",
+            "stdin",
+        ),
     }
 )
 
@@ -52,7 +67,9 @@ class FormatDrift(Struct, frozen=True):
 
     def __bool__(self) -> bool:
         """Return whether anything differs."""
-        return bool(self.added_types or self.dropped_types or self.added_fields or self.dropped_fields)
+        return bool(
+            self.added_types or self.dropped_types or self.added_fields or self.dropped_fields
+        )
 
 
 def load_known_format() -> Format:
@@ -69,10 +86,22 @@ def compare_formats(sessions: Iterable[Iterable[Mapping[str, Any]]], known: Form
     """
     seen = learn_types(sessions)
     both = seen.keys() & known.types.keys()
-    added = [(kind, field) for kind in both for field in _field_names(seen[kind]) - _field_names(known.types[kind])]
-    dropped = [(kind, field) for kind in both for field in set(known.types[kind].always) - _field_names(seen[kind])]
+    added = [
+        (kind, field)
+        for kind in both
+        for field in _field_names(seen[kind]) - _field_names(known.types[kind])
+    ]
+    dropped = [
+        (kind, field)
+        for kind in both
+        for field in set(known.types[kind].always) - _field_names(seen[kind])
+    ]
     sources = {_is_hook(kind) for kind in seen}
-    expected = {kind for kind, shape in known.types.items() if shape.every_session and _is_hook(kind) in sources}
+    expected = {
+        kind
+        for kind, shape in known.types.items()
+        if shape.every_session and _is_hook(kind) in sources
+    }
     return FormatDrift(
         added_types=tuple(sorted(seen.keys() - known.types.keys())),
         dropped_types=tuple(sorted(expected - seen.keys())),
@@ -134,7 +163,9 @@ def record_type(record: Mapping[str, Any]) -> str:
         return f"hook/{record['hook_event_name']}"
     kind = str(record.get("type", "without a type"))
     attachment = record.get("attachment")
-    subtype = record.get("subtype") or (attachment.get("type") if isinstance(attachment, dict) else None)
+    subtype = record.get("subtype") or (
+        attachment.get("type") if isinstance(attachment, dict) else None
+    )
     return f"{kind}/{subtype}" if isinstance(subtype, str) else kind
 
 

@@ -29,9 +29,15 @@ class HookProblem(Struct, frozen=True):
     is_loss: bool = False
 
 
-def hook_findings(settings: Path, home: Path, versions: Collection[str], temporary: Path) -> list[HookProblem]:
+def hook_findings(
+    settings: Path, home: Path, versions: Collection[str], temporary: Path
+) -> list[HookProblem]:
     """Return the problems of one settings file and of what the hook left in `home`."""
-    return [*_check_registration(settings, versions), *_check_spool(home), *_check_lost_events(home, temporary)]
+    return [
+        *_check_registration(settings, versions),
+        *_check_spool(home),
+        *_check_lost_events(home, temporary),
+    ]
 
 
 def is_registered(settings: Path) -> bool:
@@ -48,15 +54,25 @@ def _check_registration(settings: Path, versions: Collection[str]) -> Iterator[H
     try:
         groups = find_own_groups(data.decode("utf-8", "replace")) if data and data.strip() else {}
     except FlightlogError as error:
-        yield HookProblem("the agent's settings cannot be read", error.message, f"edit {shlex.quote(str(settings))}")
+        yield HookProblem(
+            "the agent's settings cannot be read",
+            error.message,
+            f"edit {shlex.quote(str(settings))}",
+        )
         return
     if not groups:
-        yield HookProblem("sessions are not recorded live: no hook is registered", str(settings), _INIT)
+        yield HookProblem(
+            "sessions are not recorded live: no hook is registered", str(settings), _INIT
+        )
         return
     missing = [event for event in events_for(versions) if event not in groups]
     if missing:
-        yield HookProblem("the hook is not registered for all events of this client", ", ".join(missing), _INIT)
-    commands = {hook["command"] for group in groups.values() for hook in group["hooks"] if is_ours(hook)}
+        yield HookProblem(
+            "the hook is not registered for all events of this client", ", ".join(missing), _INIT
+        )
+    commands = {
+        hook["command"] for group in groups.values() for hook in group["hooks"] if is_ours(hook)
+    }
     for command in sorted(commands):
         yield from _check_command_target(command, "hook", "nothing is recorded")
 
@@ -65,10 +81,16 @@ def status_line_findings(settings: Path) -> list[HookProblem]:
     """Return the problems of our status line in one settings file."""
     data = shared_files.read_if_exists(settings)
     try:
-        line = find_own_status_line(data.decode("utf-8", "replace")) if data and data.strip() else None
+        line = (
+            find_own_status_line(data.decode("utf-8", "replace")) if data and data.strip() else None
+        )
     except FlightlogError:
         return []
-    return list(_check_command_target(line["command"], "status line", "it shows only its name")) if line else []
+    return (
+        list(_check_command_target(line["command"], "status line", "it shows only its name"))
+        if line
+        else []
+    )
 
 
 def _check_command_target(command: str, name: str, consequence: str) -> Iterator[HookProblem]:
@@ -82,7 +104,11 @@ def _check_command_target(command: str, name: str, consequence: str) -> Iterator
 
 def _check_spool(home: Path) -> Iterator[HookProblem]:
     for path in sorted(home.glob("spool/*.part")):
-        yield HookProblem("a very long hook payload was cut off at the hook's time limit", str(path), f"less {path}")
+        yield HookProblem(
+            "a very long hook payload was cut off at the hook's time limit",
+            str(path),
+            f"less {path}",
+        )
 
 
 def _check_lost_events(home: Path, temporary: Path) -> Iterator[HookProblem]:

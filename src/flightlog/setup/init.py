@@ -52,7 +52,10 @@ def init_dataset(runtime: Runtime, folder: Path, *, words: bool | None) -> list[
     """Start a dataset, store the answer about words, instruct agents; return what was done."""
     dirs = service.locate_dataset(runtime, folder)
     top = dirs.repository.top
-    done = [f"created {path}" for path in prepare_dataset(dirs, service.make_row_redactor(runtime, dirs))]
+    done = [
+        f"created {path}"
+        for path in prepare_dataset(dirs, service.make_row_redactor(runtime, dirs))
+    ]
     open_trust(runtime).allow_rows(top)
     if words is not None:
         done += _write_words_setting(runtime, top, words=words)
@@ -67,7 +70,11 @@ def _write_words_setting(runtime: Runtime, top: Path, *, words: bool) -> list[st
     if has_words_setting(top):
         return [f"{path} already sets track_words"]
     head, table, rest = before.partition("[dataset]\n")
-    after = f"{head}{table}{line}\n{rest}" if table else f"{before}{chr(10) if before else ''}[dataset]\n{line}\n"
+    after = (
+        f"{head}{table}{line}\n{rest}"
+        if table
+        else f"{before}{chr(10) if before else ''}[dataset]\n{line}\n"
+    )
     tomllib.loads(after)
     files.replace_file(path, after.encode(), mode=0o644)
     if words:
@@ -91,7 +98,9 @@ class InitRequest(Struct, frozen=True):
     cwd: Path
 
 
-def plan_change(runtime: Runtime, location: InitRequest, options: install.InstallOptions) -> install.SettingsChange:
+def plan_change(
+    runtime: Runtime, location: InitRequest, options: install.InstallOptions
+) -> install.SettingsChange:
     """Plan the registration of the hook on this machine."""
     if runtime.config["hook.inline"].value is True:
         options = replace(options, inline=True)
@@ -139,7 +148,9 @@ def settings_path(runtime: Runtime, location: InitRequest) -> Path:
     The hook exists on this machine only, so it must not go into settings that are committed.
     """
     if location.scope == "project":
-        return files.ensure_contained(files.find_project(location.cwd), project_settings(location.cwd))
+        return files.ensure_contained(
+            files.find_project(location.cwd), project_settings(location.cwd)
+        )
     return Path(find_config_dirs(runtime)[0]) / "settings.json"
 
 
@@ -153,7 +164,11 @@ def list_clients(runtime: Runtime) -> tuple[Path, ...]:
     if configured := runtime.environ.get("FLIGHTLOG_CLAUDE", ""):
         return (Path(configured),)
     paths = [Path(folder) / "claude" for folder in runtime.program_path.split(os.pathsep)]
-    real = {path.resolve(): path for path in reversed(paths) if path.is_file() and os.access(path, os.X_OK)}
+    real = {
+        path.resolve(): path
+        for path in reversed(paths)
+        if path.is_file() and os.access(path, os.X_OK)
+    }
     return tuple(sorted(real.values()))
 
 
@@ -163,5 +178,7 @@ def current_keep_days(runtime: Runtime, location: InitRequest) -> int:
     data = shared_files.read_if_exists(settings)
     if data is None or not data.strip():
         return _DEFAULT_DAYS
-    days = json_editor.parse_object(data.decode("utf-8", "replace"), str(settings)).get(install.DAYS_KEY)
+    days = json_editor.parse_object(data.decode("utf-8", "replace"), str(settings)).get(
+        install.DAYS_KEY
+    )
     return days if isinstance(days, int) else _DEFAULT_DAYS

@@ -94,13 +94,19 @@ def plan_install(
     flags = ["--project"] if settings.name == project_settings(settings).name else []
     flags += ["--inline"] if options.inline else []
     timeout_s = TIMEOUT_INLINE_S if options.inline else TIMEOUT_S
-    hook = {"type": "command", "command": build_hook_command(python, flags=flags), "timeout": timeout_s}
+    hook = {
+        "type": "command",
+        "command": build_hook_command(python, flags=flags),
+        "timeout": timeout_s,
+    }
     events = events_for(versions)
     groups = {event: {"matcher": "", "hooks": [hook]} for event in events}
     line = {"type": "command", "command": status_line_command(python), "padding": 0}
     after = add_hooks(text, groups, options.keep_days, str(settings))
     after = add_status_line(after, line) if options.statusline else after
-    return SettingsChange(settings, before, before if before is not None and after == text else after.encode(), events)
+    return SettingsChange(
+        settings, before, before if before is not None and after == text else after.encode(), events
+    )
 
 
 def plan_removal(settings: Path) -> SettingsChange:
@@ -127,7 +133,14 @@ def plan_removal(settings: Path) -> SettingsChange:
         for copy in copies
         if copy.read_bytes() == after or find_own_groups(_decode_settings(copy, copy.read_bytes()))
     ]
-    return SettingsChange(settings, before, after, tuple(groups), is_removal=True, superseded_scripts=tuple(superseded))
+    return SettingsChange(
+        settings,
+        before,
+        after,
+        tuple(groups),
+        is_removal=True,
+        superseded_scripts=tuple(superseded),
+    )
 
 
 def apply_change(change: SettingsChange) -> Path | None:
@@ -148,8 +161,15 @@ def apply_change(change: SettingsChange) -> Path | None:
 
 def format_diff(change: SettingsChange) -> str:
     """Return the plan as a unified diff."""
-    old, new = ((data or b"").decode("utf-8", "replace").splitlines() for data in (change.before, change.after))
-    return "\n".join(difflib.unified_diff(old, new, str(change.settings), str(change.settings), "now", "then", 2, ""))
+    old, new = (
+        (data or b"").decode("utf-8", "replace").splitlines()
+        for data in (change.before, change.after)
+    )
+    return "\n".join(
+        difflib.unified_diff(
+            old, new, str(change.settings), str(change.settings), "now", "then", 2, ""
+        )
+    )
 
 
 def add_hooks(text: str, groups: Mapping[str, Group], keep_days: int, name: str) -> str:
@@ -188,7 +208,11 @@ def remove_status_line(text: str) -> str:
     """Return settings without our status line."""
     start = json_editor.root_offset(text)
     members = json_editor.list_parts(text, start)
-    ours = [index for index, part in enumerate(members) if part.key == LINE_KEY and _is_our_line(part.value)]
+    ours = [
+        index
+        for index, part in enumerate(members)
+        if part.key == LINE_KEY and _is_our_line(part.value)
+    ]
     return json_editor.remove_part(text, start, ours[0]) if ours else text
 
 
@@ -237,11 +261,16 @@ def _decode_settings(settings: Path, data: bytes | None) -> str:
 def _check_shape(settings: dict[str, Any], name: str) -> None:
     hooks = settings.get("hooks", {})
     if isinstance(hooks, dict):
-        invalid = next((f"hooks.{event}" for event, groups in hooks.items() if not isinstance(groups, list)), "")
+        invalid = next(
+            (f"hooks.{event}" for event, groups in hooks.items() if not isinstance(groups, list)),
+            "",
+        )
     else:
         invalid = "hooks"
     if invalid:
-        raise Misconfigured(f"`{invalid}` is not what the agent expects: {name}", hint=json_editor.CORRECT)
+        raise Misconfigured(
+            f"`{invalid}` is not what the agent expects: {name}", hint=json_editor.CORRECT
+        )
 
 
 def _with_group(text: str, event: str, group: Group, style: json_editor.JsonStyle) -> str:
@@ -252,7 +281,11 @@ def _with_group(text: str, event: str, group: Group, style: json_editor.JsonStyl
     groups = json_editor.find_part(text, hooks.value_start, event)
     if groups is None:
         return json_editor.add_member(text, hooks.value_start, (event, [group]), style)
-    return text if group in groups.value else json_editor.add_member(text, groups.value_start, ("", group), style)
+    return (
+        text
+        if group in groups.value
+        else json_editor.add_member(text, groups.value_start, ("", group), style)
+    )
 
 
 def _remove_stale_hooks(text: str, keep: Mapping[str, Group]) -> str:
@@ -282,7 +315,11 @@ def _remove_hook(text: str, location: HookLocation) -> str:
     events = members[top].value_start
     groups = json_editor.list_parts(text, events)[location.event].value_start
     group = json_editor.list_parts(text, groups)[location.group].value_start
-    hooks = next(member.value_start for member in json_editor.list_parts(text, group) if member.key == "hooks")
+    hooks = next(
+        member.value_start
+        for member in json_editor.list_parts(text, group)
+        if member.key == "hooks"
+    )
     for at, index in ((hooks, location.hook), (groups, location.group), (events, location.event)):
         if len(json_editor.list_parts(text, at)) > 1:
             return json_editor.remove_part(text, at, index)

@@ -44,7 +44,9 @@ def parse_object(text: str, name: str) -> dict[str, Any]:
     try:
         value = json.loads(text, object_pairs_hook=_reject_duplicate_keys)
     except json.JSONDecodeError as error:
-        problem = f"not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}: {name}"
+        problem = (
+            f"not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}: {name}"
+        )
         raise Misconfigured(problem, hint=CORRECT) from error
     except ValueError as error:
         raise Misconfigured(f"{error}: {name}", hint=CORRECT) from error
@@ -101,7 +103,11 @@ def _nesting_depth(text: str, at: int) -> int:
     """Return how many objects and arrays enclose the one that starts at `at`."""
     depth, offset = 0, root_offset(text)
     while offset != at:
-        offset = next(part.value_start for part in list_parts(text, offset) if part.value_start <= at < part.end)
+        offset = next(
+            part.value_start
+            for part in list_parts(text, offset)
+            if part.value_start <= at < part.end
+        )
         depth += 1
     return depth
 

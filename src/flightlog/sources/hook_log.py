@@ -58,7 +58,9 @@ def read_new_hook_records(folder: str, start: int) -> tuple[list[HookRecord], in
     return read_new_records(f"{folder}/{HOOKS}", start, _decode_hook)
 
 
-def read_new_records(path: str, start: int, decode: Callable[[bytes], Decoded]) -> tuple[list[Decoded], int]:
+def read_new_records(
+    path: str, start: int, decode: Callable[[bytes], Decoded]
+) -> tuple[list[Decoded], int]:
     """Return the records added to a log since byte `start`, and where the next read starts."""
     lines, end = read_new_lines(path, start)
     return list(_decode_lines(lines, decode)), end
@@ -71,7 +73,9 @@ def count_lost_records(home: Path, temporary: Path) -> int:
 
 def list_loss_counts(home: Path, temporary: Path) -> list[Path]:
     """Return the files with a positive count of events that the hook could not record."""
-    return [path for path in (home / "lost", *temporary.glob("flightlog-lost-*")) if _read_count(path)]
+    return [
+        path for path in (home / "lost", *temporary.glob("flightlog-lost-*")) if _read_count(path)
+    ]
 
 
 def _decode_lines(lines: Iterable[bytes], decode: Callable[[bytes], Decoded]) -> Iterator[Decoded]:

@@ -90,7 +90,9 @@ class Source(Protocol):
     def session_files(self, file: SessionFile) -> tuple[SessionFile, ...]:
         """List the current files of a session, given one; subagents' files appear as it runs."""
 
-    def entries(self, file: SessionFile, start: int = 0) -> "Iterator[Entry | Damage | SubagentInfo]":
+    def entries(
+        self, file: SessionFile, start: int = 0
+    ) -> "Iterator[Entry | Damage | SubagentInfo]":
         """Yield the records from byte `start`, and last the notes beside a subagent's file."""
 
     def entries_at(self, path: str, spans: Iterable[tuple[int, int]]) -> "Iterator[Entry]":

@@ -18,7 +18,9 @@ _NO_ROWS = ((),) * len(UsageLine._fields)
 _encode = msgspec.msgpack.Encoder().encode
 _Text = list[str]
 _Int = list[int]
-_Columns = tuple[_Text, _Text, _Text, _Int, _Int, _Int, _Int, _Int, _Int, _Int, _Text, _Text, _Text, list[bool]]
+_Columns = tuple[
+    _Text, _Text, _Text, _Int, _Int, _Int, _Int, _Int, _Int, _Int, _Text, _Text, _Text, list[bool]
+]
 _decode = msgspec.msgpack.Decoder(tuple[_Columns, list[ClientTotals]]).decode
 
 
@@ -27,7 +29,9 @@ def pack_rows(rows: Sequence[UsageLine], totals: Sequence[ClientTotals]) -> byte
     if not rows:
         return _encode((_NO_ROWS, totals))
     ids, *others = zip(*rows, strict=True)
-    return _encode(((ids, *(column[:1] if _is_constant(column) else column for column in others)), totals))
+    return _encode(
+        ((ids, *(column[:1] if _is_constant(column) else column for column in others)), totals)
+    )
 
 
 def _is_constant(column: tuple[object, ...]) -> bool:
@@ -44,7 +48,9 @@ def unpack_rows(packed: bytes) -> tuple[list[UsageLine], list[ClientTotals]]:
 
 def response_keys(rows: Iterable[UsageLine]) -> bytes:
     """Return a 32-bit key for each response, to find the sessions that may share it."""
-    return array("I", [zlib.crc32(row.message_id.encode("utf-8", "surrogatepass")) for row in rows]).tobytes()
+    return array(
+        "I", [zlib.crc32(row.message_id.encode("utf-8", "surrogatepass")) for row in rows]
+    ).tobytes()
 
 
 def unpack_keys(packed: bytes) -> "array[int]":

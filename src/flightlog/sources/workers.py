@@ -53,13 +53,17 @@ def run_forked(
     Each worker delivers its results in the order of their numbers.
     """
     tickets, writing_end = os.pipe()
-    os.write(writing_end, b"".join(number.to_bytes(_TICKET_BYTES, "big") for number in range(count)))
+    os.write(
+        writing_end, b"".join(number.to_bytes(_TICKET_BYTES, "big") for number in range(count))
+    )
     os.close(writing_end)
 
     def parcels() -> Iterator[bytearray]:
         parcel = bytearray()
         while ticket := os.read(tickets, _TICKET_BYTES):
-            result = _encode(work(int.from_bytes(ticket, "big")))  # at once, to keep the child small
+            result = _encode(
+                work(int.from_bytes(ticket, "big"))
+            )  # at once, to keep the child small
             parcel += len(result).to_bytes(_LENGTH_BYTES, "big") + result
             if len(parcel) > _PARCEL_BYTES:
                 yield parcel
@@ -96,7 +100,9 @@ def _start_worker(parcels: Callable[[], Iterable[bytearray]]) -> tuple[int, int]
         os._exit(status)
 
 
-def _receive(children: Sequence[tuple[int, int]], decode: Callable[[bytes | bytearray], T]) -> Iterator[T]:
+def _receive(
+    children: Sequence[tuple[int, int]], decode: Callable[[bytes | bytearray], T]
+) -> Iterator[T]:
     """Yield results as they arrive; an incomplete one of a dead child is dropped."""
     import select  # noqa: PLC0415 - as above
 
@@ -185,7 +191,9 @@ def _batch_files(pending: Sequence[PendingRead], sizes: Sequence[int]) -> list[l
         sessions[read.file.session].append(position)
     batches: list[list[int]] = []
     room = 0
-    total_bytes = {session: sum(sizes[at] for at in positions) for session, positions in sessions.items()}
+    total_bytes = {
+        session: sum(sizes[at] for at in positions) for session, positions in sessions.items()
+    }
     for session in sorted(sessions, key=total_bytes.__getitem__, reverse=True):
         if room <= 0:
             batches.append([])
@@ -206,11 +214,16 @@ def _scan_packed(read: PendingRead, scan: ScanFile) -> UsageScan:
 def read_all(pending: Sequence[PendingRead], read_records: ReadRecords) -> Iterator[RecordBatch]:
     """Yield the records of each file, in order; for large files a child process reads ahead."""
     done = 0
-    if sum(max(read.file.size - read.start, 0) for read in pending) >= FORK_ABOVE_BYTES and may_fork():
+    if (
+        sum(max(read.file.size - read.start, 0) for read in pending) >= FORK_ABOVE_BYTES
+        and may_fork()
+    ):
         for start in range(0, len(pending), TICKETS_MAX):
             part = pending[start : start + TICKETS_MAX]
 
-            def read_part(number: int, part: Sequence[PendingRead] = part) -> tuple[int, RecordBatch]:
+            def read_part(
+                number: int, part: Sequence[PendingRead] = part
+            ) -> tuple[int, RecordBatch]:
                 return number, read_records(part[number].file.path, part[number].start)
 
             for number, batch in run_forked(len(part), read_part, _decode_batch, workers=1):

@@ -136,7 +136,8 @@ class BodyStore:
     def load_body(self, body: BodyRef, chunks: Iterable[str]) -> bytes:
         """Return the bytes of a body; raise `Unreadable` if they do not match its digest."""
         data = b"".join(
-            name[1:].encode() if name.startswith(_INLINE) else load_blob(self.root, name) for name in chunks
+            name[1:].encode() if name.startswith(_INLINE) else load_blob(self.root, name)
+            for name in chunks
         )
         if hashlib.sha256(data).hexdigest() != body.digest:
             raise Unreadable(f"a body is damaged: {body.digest}", hint="flightlog doctor")

@@ -64,13 +64,18 @@ def copy_tree(source: Path, into: Path) -> None:
             import subprocess  # noqa: PLC0415 - a settle copies nothing
 
             # `cp` clones blocks if the file system can; Python's own copy does not.
-            done = subprocess.run(["cp", "-a", str(source), str(into)], capture_output=True, check=False)
+            done = subprocess.run(
+                ["cp", "-a", str(source), str(into)], capture_output=True, check=False
+            )
         except FileNotFoundError:
             shutil.copytree(source, into, symlinks=True)
             return
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise Unavailable(f"the directory cannot be copied: {lines[0] if lines else source}", hint="free some space")
+        raise Unavailable(
+            f"the directory cannot be copied: {lines[0] if lines else source}",
+            hint="free some space",
+        )
 
 
 def set_aside(path: Path, into: Path) -> Path:
@@ -157,7 +162,9 @@ def layout_of(root: Path) -> int:
     except FileNotFoundError:
         return FIRST
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Unreadable(f"{MARK} cannot be read: {root / MARK}", hint="flightlog doctor") from error
+        raise Unreadable(
+            f"{MARK} cannot be read: {root / MARK}", hint="flightlog doctor"
+        ) from error
     if not isinstance(layout, int) or layout < FIRST:
         raise Unreadable(f"{MARK} names no layout: {root / MARK}", hint="flightlog doctor")
     return layout
@@ -168,7 +175,9 @@ def ensure_writable(root: Path, known: int = FIRST) -> None:
     try:
         have = layout_of(root)
     except Unreadable as error:
-        raise Misconfigured(f"{error.message}; nothing is written", hint="flightlog doctor") from error
+        raise Misconfigured(
+            f"{error.message}; nothing is written", hint="flightlog doctor"
+        ) from error
     if have > known:
         message = f"layout {have} needs a later flightlog, this one writes layout {known}; nothing is written"
         raise Misconfigured(f"{message}: {root}", hint="pip install --upgrade flightlog")
@@ -179,7 +188,9 @@ def newest_layout(steps: Iterable[LayoutMigration]) -> int:
     return max((step.to for step in steps), default=FIRST)
 
 
-def migrate_layout(root: Path, steps: Sequence[LayoutMigration]) -> list[tuple[LayoutMigration, Path]]:
+def migrate_layout(
+    root: Path, steps: Sequence[LayoutMigration]
+) -> list[tuple[LayoutMigration, Path]]:
     """Apply the missing steps in order; return each with the path of its backup."""
     with exclusive_lock(root / ".layout.lock", "another flightlog doctor"):
         ensure_writable(root, newest_layout(steps))
@@ -202,13 +213,17 @@ def _migrate_step(root: Path, step: LayoutMigration) -> Path:
         # A file that differs from its backup was converted before a crash; one without is newer.
         if backup.is_file() and backup.read_bytes() == before:
             after = step.convert(before)
-            assert step.convert(after) == after, f"layout {step.to}: the conversion is not idempotent"
+            assert step.convert(after) == after, (
+                f"layout {step.to}: the conversion is not idempotent"
+            )
             replace_file(path, after)
     replace_file(root / MARK, json.dumps({"layout": step.to}).encode() + b"\n")
     return copy
 
 
-def carry_out_moves(root: Path, moves: Iterable[RetentionMove], summarise: Summarise) -> RetentionResult:
+def carry_out_moves(
+    root: Path, moves: Iterable[RetentionMove], summarise: Summarise
+) -> RetentionResult:
     """Execute a retention plan and return what was done.
 
     `summarise(name, moves, before)` returns the file `name` that mentions `moves`; `before` is its
@@ -247,12 +262,16 @@ def finish_deletions(root: Path) -> None:
             _remove_path(path)
 
 
-def _write_summary(root: Path, name: str, group: Sequence[RetentionMove], summarise: Summarise) -> None:
+def _write_summary(
+    root: Path, name: str, group: Sequence[RetentionMove], summarise: Summarise
+) -> None:
     path = resolve_inside(root, name)
     before = path.read_bytes() if path.is_file() else None
     body = summarise(name, group, before)
     if not body.strip():
-        raise Invalid(f"an empty summary: {name}", hint="items are deleted only after they are summarized")
+        raise Invalid(
+            f"an empty summary: {name}", hint="items are deleted only after they are summarized"
+        )
     if body != before:
         replace_file(path, body)
 

@@ -32,7 +32,12 @@ class ExchangeStore:
     """The exchanges of one session, in one folder."""
 
     def __init__(
-        self, folder: Path, *, now: Callable[[], str], new_id: Callable[[], str], blobs: Path | None = None
+        self,
+        folder: Path,
+        *,
+        now: Callable[[], str],
+        new_id: Callable[[], str],
+        blobs: Path | None = None,
     ) -> None:
         """Use `folder`, which need not exist yet."""
         self.folder = folder
@@ -44,7 +49,9 @@ class ExchangeStore:
         self._resolved: dict[str, tuple[str, ...]] = {}
         self._requests: dict[int, ApiRequest] = {}
 
-    def record_request(self, request: ApiRequest, sent: bytes, given: bytes | None = None) -> ApiRequest:
+    def record_request(
+        self, request: ApiRequest, sent: bytes, given: bytes | None = None
+    ) -> ApiRequest:
         """Record a request with the body sent upstream, and the client's own if that differs."""
         thread = request.session_id + "/" + request.agent_id
         base, length, before = self._last.get(thread, (0, 0, NOTHING))
@@ -52,8 +59,16 @@ class ExchangeStore:
         # A chain of bodies starts again now and then, so that damage costs little.
         is_first = length >= CHAIN_MAX or not base
         self._last[thread] = (request.index, 0 if is_first else length + 1, stored)
-        body = BodyRef(stored.digest, len(sent), stored.names) if is_first else _make_ref(sent, stored, base)
-        own = None if given is None else _make_ref(given, self._bodies.store_body(given, stored), request.index)
+        body = (
+            BodyRef(stored.digest, len(sent), stored.names)
+            if is_first
+            else _make_ref(sent, stored, base)
+        )
+        own = (
+            None
+            if given is None
+            else _make_ref(given, self._bodies.store_body(given, stored), request.index)
+        )
         request = msgspec.structs.replace(request, sent_body=body, client_body=own)
         self._journal.append(request)
         return request
@@ -147,7 +162,9 @@ class ExchangeStore:
         if index not in self._requests:
             list(self.read_all())
         if index not in self._requests:
-            raise NotFound(f"the record of exchange {index} is gone: {self.folder}", hint="flightlog doctor")
+            raise NotFound(
+                f"the record of exchange {index} is gone: {self.folder}", hint="flightlog doctor"
+            )
         return self._requests[index]
 
     def _open_response_path(self, index: int) -> Path:
@@ -155,4 +172,11 @@ class ExchangeStore:
 
 
 def _make_ref(data: bytes, stored: StoredBody, base: int) -> BodyRef:
-    return BodyRef(stored.digest, len(data), stored.own_chunks, base, stored.prefix_chunks, stored.suffix_chunks)
+    return BodyRef(
+        stored.digest,
+        len(data),
+        stored.own_chunks,
+        base,
+        stored.prefix_chunks,
+        stored.suffix_chunks,
+    )

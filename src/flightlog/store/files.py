@@ -169,11 +169,15 @@ def resolve_inside(root: Path, name: str) -> Path:
     """Return the path of `name` under `root`; raise `Invalid` if dots or a link lead out of it."""
     parts = name.split("/")
     if not all(map(_is_plain, parts)):
-        raise Invalid(f"not a usable file name: {name[:60]!r}", hint="use a relative path without '..'")
+        raise Invalid(
+            f"not a usable file name: {name[:60]!r}", hint="use a relative path without '..'"
+        )
     top = root.resolve()
     path = top.joinpath(*parts)
     if not path.parent.resolve().is_relative_to(top) or not path.resolve().is_relative_to(top):
-        raise Invalid(f"a symbolic link leads out of the directory: {name[:60]!r}", hint="remove the link")
+        raise Invalid(
+            f"a symbolic link leads out of the directory: {name[:60]!r}", hint="remove the link"
+        )
     return path
 
 
@@ -208,7 +212,9 @@ def os_errors_as_unavailable(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        hint = "free some space" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "flightlog doctor"
+        hint = (
+            "free some space" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "flightlog doctor"
+        )
         raise Unavailable(f"file system error: {error.strerror}: {path}", hint=hint) from error
 
 
@@ -244,7 +250,11 @@ def process_name(pid: int) -> str:
 def is_running(name: str) -> bool:
     """Return whether the process with this name still runs on this machine."""
     pid, started, boot = name.split("-")
-    return boot == _read_boot_id() and started != "0" and _process_start_ticks(int(pid)) == int(started)
+    return (
+        boot == _read_boot_id()
+        and started != "0"
+        and _process_start_ticks(int(pid)) == int(started)
+    )
 
 
 def _is_plain(part: str) -> bool:

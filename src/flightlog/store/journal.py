@@ -89,12 +89,16 @@ class Journal(Generic[E]):
 
         def make_line(last: Last) -> bytes:
             self._allowed()
-            headers.append(_Header(VERSION, self._new_id(), _last_seq(last, self.path) + 1, self._now()))
+            headers.append(
+                _Header(VERSION, self._new_id(), _last_seq(last, self.path) + 1, self._now())
+            )
             return _join_header(headers[-1], body)
 
         location = append_built_line(self.path, make_line, durable=durable)
         header = headers[-1]
-        return JournalRecord(header.id, header.seq, header.ts, event, str(location.path), location.offset)
+        return JournalRecord(
+            header.id, header.seq, header.ts, event, str(location.path), location.offset
+        )
 
     def read_records(self) -> Iterator[JournalRecord[E] | UnknownEvent | Damage]:
         """Yield every record once, and the damage between."""
@@ -131,13 +135,19 @@ class Journal(Generic[E]):
     def _decode_record(self, line: JsonlLine) -> JournalRecord[E] | UnknownEvent | Damage:
         try:
             header = json.decode(line.data, type=_Header)
-            kind = json.decode(line.data, type=dict[str, msgspec.Raw]).get(self._tag, msgspec.Raw(b'""'))
+            kind = json.decode(line.data, type=dict[str, msgspec.Raw]).get(
+                self._tag, msgspec.Raw(b'""')
+            )
             name = str(json.decode(kind))
             if header.v != VERSION or name not in self._known:
-                return UnknownEvent(header.id, header.seq, header.ts, name, line.data, line.path, line.offset)
+                return UnknownEvent(
+                    header.id, header.seq, header.ts, name, line.data, line.path, line.offset
+                )
             event = self._decoder.decode(line.data)
         except UNREADABLE as error:
-            return Damage(line.path, line.offset, line.length, f"not a record of this journal: {error}")
+            return Damage(
+                line.path, line.offset, line.length, f"not a record of this journal: {error}"
+            )
         return JournalRecord(header.id, header.seq, header.ts, event, line.path, line.offset)
 
 

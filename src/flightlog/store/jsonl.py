@@ -16,7 +16,13 @@ from msgspec import Struct
 
 from flightlog.model.errors import Damage, Invalid
 from flightlog.store import salvage
-from flightlog.store.files import ensure_dir, os_errors_as_unavailable, process_tag, sync_data, sync_dir
+from flightlog.store.files import (
+    ensure_dir,
+    os_errors_as_unavailable,
+    process_tag,
+    sync_data,
+    sync_dir,
+)
 from flightlog.store.locks import WAIT_S, LocksUnavailable, lock_file
 
 LINE_BYTES_MAX = 16 << 20  # of our own lines; larger content belongs in a blob
@@ -52,7 +58,9 @@ def append_line(path: Path, line: bytes, *, durable: bool = False) -> LineLocati
     return append_built_line(path, lambda _: line, durable=durable)
 
 
-def append_built_line(path: Path, make: Callable[[Last], bytes], *, durable: bool = False) -> LineLocation:
+def append_built_line(
+    path: Path, make: Callable[[Last], bytes], *, durable: bool = False
+) -> LineLocation:
     """Append the line `make(last)` returns; it is called with the file locked."""
     while True:
         try:
@@ -117,7 +125,9 @@ def scan_lines(
         at += length + has_end
 
 
-def _append_under_lock(path: Path, make: Callable[[Last], bytes], *, durable: bool) -> LineLocation | None:
+def _append_under_lock(
+    path: Path, make: Callable[[Last], bytes], *, durable: bool
+) -> LineLocation | None:
     """Append under the file's lock; return None if the file was moved while we waited."""
     with _open_for_append(path) as file:
         try:
@@ -133,7 +143,9 @@ def _append_under_lock(path: Path, make: Callable[[Last], bytes], *, durable: bo
         return _append_to_file(file, path, make, durable=durable)
 
 
-def _append_to_file(file: int, path: Path, make: Callable[[Last], bytes], *, durable: bool) -> LineLocation:
+def _append_to_file(
+    file: int, path: Path, make: Callable[[Last], bytes], *, durable: bool
+) -> LineLocation:
     size = os.fstat(file).st_size
     if size == 0:
         # Before the first byte, so that the name of a file with content survives a power cut.
@@ -142,7 +154,9 @@ def _append_to_file(file: int, path: Path, make: Callable[[Last], bytes], *, dur
     assert line, "a record is not empty"
     assert b"\n" not in line, "a record is one line"
     if len(line) > LINE_BYTES_MAX:
-        raise Invalid(f"a line of {len(line)} bytes: {path}", hint="large content belongs in a blob")
+        raise Invalid(
+            f"a line of {len(line)} bytes: {path}", hint="large content belongs in a blob"
+        )
     is_torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
     _write_or_undo(file, size, (b"\n" if is_torn else b"") + line + b"\n", durable=durable)
     return LineLocation(path, size + is_torn, len(line))
@@ -184,7 +198,9 @@ def _measure_line(read_at: ReadAt, start: int) -> tuple[int, bool]:
     return at - start, False
 
 
-def _examine_line(name: str, offset: int, line: bytes, *, is_tail: bool = False) -> Iterator[JsonlLine | Damage]:
+def _examine_line(
+    name: str, offset: int, line: bytes, *, is_tail: bool = False
+) -> Iterator[JsonlLine | Damage]:
     if not line.strip(b" \t\r"):
         return
     if salvage.is_sound(line):

@@ -71,13 +71,19 @@ def lock_file(file: int, path: "Path | str", *, limit_s: float = 0.0, shared: bo
         except BlockingIOError as error:
             if time.monotonic() >= end:
                 holder = _read_holder(file)
-                hint = f"kill -CONT {holder.pid}" if holder.state == "stopped" else "wait until it is done"
+                hint = (
+                    f"kill -CONT {holder.pid}"
+                    if holder.state == "stopped"
+                    else "wait until it is done"
+                )
                 raise Conflict(f"held by {holder.describe_holder()}: {path}", hint=hint) from error
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _RETRY_MAX_S)
         except OSError as error:
             kind = LocksUnavailable if error.errno in _NO_LOCKS else Unavailable
-            raise kind(f"cannot lock: {error.strerror}: {path}", hint="use a file system with locks") from error
+            raise kind(
+                f"cannot lock: {error.strerror}: {path}", hint="use a file system with locks"
+            ) from error
 
 
 @contextmanager
@@ -172,7 +178,9 @@ def _locking_pid(inode: int) -> int:
     """Return the process that the kernel lists for a lock on `inode`; 0 if there is no list."""
     with suppress(OSError, ValueError, IndexError):
         locks = [line.split() for line in _read_text("/proc/locks").splitlines()]
-        pids = (int(lock[4]) for lock in locks if lock[1] == "FLOCK" and lock[5].endswith(f":{inode}"))
+        pids = (
+            int(lock[4]) for lock in locks if lock[1] == "FLOCK" and lock[5].endswith(f":{inode}")
+        )
         return max(pids, default=0)
     return 0
 
@@ -223,7 +231,9 @@ def _acquire_lease(path: "Path", who: str) -> int:
                 return file
         except Conflict as error:
             os.close(file)
-            raise Conflict(error.message, hint="wait until it is done, or take over with --steal") from error
+            raise Conflict(
+                error.message, hint="wait until it is done, or take over with --steal"
+            ) from error
         except BaseException:
             os.close(file)
             raise

@@ -26,7 +26,9 @@ _ROOM_BYTES = 4096  # spaces for a few more entries; an eighth of the document c
 class AppendableJsonFile:
     """A document `{HEAD, "NAME": [entries]}` on disk; an entry may change until it is settled."""
 
-    def __init__(self, path: Path, head: bytes, name: str, settled: Sequence[bytes], pending: Sequence[bytes]) -> None:
+    def __init__(
+        self, path: Path, head: bytes, name: str, settled: Sequence[bytes], pending: Sequence[bytes]
+    ) -> None:
         """Write the document; `head` is a JSON object with the members before the list."""
         self.path = path
         self._count = 0
@@ -61,7 +63,9 @@ class AppendableJsonFile:
             os.ftruncate(self._file, self._end)
         os.close(self._file)
 
-    def _format_entries(self, settled: Sequence[bytes], pending: Sequence[bytes]) -> tuple[bytes, int]:
+    def _format_entries(
+        self, settled: Sequence[bytes], pending: Sequence[bytes]
+    ) -> tuple[bytes, int]:
         texts = [
             (b",\n    " if self._count + number else b"\n    ") + entry
             for number, entry in enumerate([*settled, *pending])
@@ -69,9 +73,13 @@ class AppendableJsonFile:
         return b"".join(texts), sum(map(len, texts[: len(settled)]))
 
 
-def write_output_files(root: Path, outputs: Iterable[OutputFile], *, durable: bool = True) -> list[Path]:
+def write_output_files(
+    root: Path, outputs: Iterable[OutputFile], *, durable: bool = True
+) -> list[Path]:
     """Write the files whose content changed and return their paths; remove nothing."""
-    return [path for output in outputs if (path := _write_output_file(root, output, durable=durable))]
+    return [
+        path for output in outputs if (path := _write_output_file(root, output, durable=durable))
+    ]
 
 
 def _write_output_file(root: Path, output: OutputFile, *, durable: bool) -> Path | None:

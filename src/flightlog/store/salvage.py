@@ -49,7 +49,13 @@ _STEPS: dict[str, dict[str, str]] = {
     "first key": {"string": "colon", "}": "close"},
     "key": {"string": "colon"},
     "colon": {":": "value"},
-    "first item": {"string": "more", "plain": "more", "{": "first key", "[": "first item", "]": "close"},
+    "first item": {
+        "string": "more",
+        "plain": "more",
+        "{": "first key",
+        "[": "first item",
+        "]": "close",
+    },
     "more": {",": "next", "}": "close", "]": "close"},
 }
 _OPENER = {"}": ord("{"), "]": ord("[")}

@@ -53,7 +53,9 @@ def replace_or_conflict(path: Path, old: bytes | None, new: bytes) -> None:
         _write_new_file(temporary, new, mode)
         try:
             if read_if_exists(path) != old:
-                raise Conflict(f"changed by another program just now: {path}", hint="run the command again")
+                raise Conflict(
+                    f"changed by another program just now: {path}", hint="run the command again"
+                )
             temporary.rename(target)
         finally:
             temporary.unlink(missing_ok=True)
@@ -102,7 +104,9 @@ def _write_new_file(path: Path, data: bytes, mode: int) -> None:
         os.close(file)
 
 
-def replace_if_unchanged(path: Path, before: bytes | None, after: bytes, aside: Path, *, durable: bool = True) -> bool:
+def replace_if_unchanged(
+    path: Path, before: bytes | None, after: bytes, aside: Path, *, durable: bool = True
+) -> bool:
     """Write `after` to `path` if it holds `before`, and return whether it did.
 
     The old file is moved to `aside`.
@@ -140,7 +144,9 @@ def _swap_files(one: Path, two: Path) -> bool:
     if sys.platform == "darwin":
         failed = library.renamex_np(*names, ctypes.c_uint(_RENAME_SWAP))
     elif hasattr(library, "renameat2"):
-        failed = library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], ctypes.c_uint(_RENAME_EXCHANGE))
+        failed = library.renameat2(
+            _AT_FDCWD, names[0], _AT_FDCWD, names[1], ctypes.c_uint(_RENAME_EXCHANGE)
+        )
     else:
         return False
     if failed:

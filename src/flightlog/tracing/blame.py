@@ -28,7 +28,12 @@ from flightlog.store.git.history import (
 )
 from flightlog.store.git.repository import Repository
 from flightlog.tracing.providers import TraceContext
-from flightlog.views.session.edits import LineEdit, count_matching_lines, find_commits, fingerprint_lines
+from flightlog.views.session.edits import (
+    LineEdit,
+    count_matching_lines,
+    find_commits,
+    fingerprint_lines,
+)
 from flightlog.views.session.timeline import iter_turns
 
 _SLACK_MS = 5_000  # git stores whole seconds, and a recorded edit may end after the commit started
@@ -63,10 +68,20 @@ def attribute_lines(file: Path, first: int, last: int, context: TraceContext) ->
         raise Invalid(f"{file.name} has {count}", hint=f"flightlog blame {file}:1-{len(lines)}")
     path = context.relative_path(file)
     fingerprints = fingerprint_lines(lines)
-    edits = [edit for _, own in context.all_edits for edit in own if edit.path in {path, str(file.resolve())}]
+    edits = [
+        edit
+        for _, own in context.all_edits
+        for edit in own
+        if edit.path in {path, str(file.resolve())}
+    ]
     committed = {line.number: line for line in _blame_with_git(context, path, first, last)}
-    uncommitted = (CommittedLine(number, lines[number - 1], "", 0) for number in range(first, last + 1))
-    return [_attribute_line(committed.get(line.number, line), fingerprints, edits, context) for line in uncommitted]
+    uncommitted = (
+        CommittedLine(number, lines[number - 1], "", 0) for number in range(first, last + 1)
+    )
+    return [
+        _attribute_line(committed.get(line.number, line), fingerprints, edits, context)
+        for line in uncommitted
+    ]
 
 
 def _blame_with_git(context: TraceContext, path: str, first: int, last: int) -> list[CommittedLine]:
@@ -80,20 +95,26 @@ def _blame_with_git(context: TraceContext, path: str, first: int, last: int) -> 
 
 
 def _attribute_line(
-    line: CommittedLine, fingerprints: Sequence[str], edits: Sequence[LineEdit], context: TraceContext
+    line: CommittedLine,
+    fingerprints: Sequence[str],
+    edits: Sequence[LineEdit],
+    context: TraceContext,
 ) -> BlameLine:
     before = line.at_ms + _SLACK_MS if line.commit else float("inf")
     candidates = [
         (count, edit.at_ms, edit)
         for edit in edits
-        if edit.at_ms <= before and (count := count_matching_lines(edit, fingerprints, line.number - 1))
+        if edit.at_ms <= before
+        and (count := count_matching_lines(edit, fingerprints, line.number - 1))
     ]
     if not candidates:
         return _attribute_to_commit(line, context)
     _, _, edit = max(candidates, key=lambda candidate: candidate[:2])
     how = "the recorded edit that holds this line"
     prompt = _turn_prompt(context, parse_address(edit.at))
-    return BlameLine(line.number, line.text, line.commit, edit.at, edit.address, prompt, edit.at_ms, how)
+    return BlameLine(
+        line.number, line.text, line.commit, edit.at, edit.address, prompt, edit.at_ms, how
+    )
 
 
 def _attribute_to_commit(line: CommittedLine, context: TraceContext) -> BlameLine:
@@ -118,10 +139,19 @@ def _sessions_mentioning(context: TraceContext, commit: str) -> Iterator[str]:
 def _turn_prompt(context: TraceContext, at: Address) -> str:
     session = context.find_session(at.session)
     turns = iter_turns(session) if session else ()
-    return next((turn.text for subagent, turn in turns if (subagent, turn.number) == (at.subagent, at.turn)), "")
+    return next(
+        (
+            turn.text
+            for subagent, turn in turns
+            if (subagent, turn.number) == (at.subagent, at.turn)
+        ),
+        "",
+    )
 
 
-def commit_links(context: TraceContext, session: Session, edits: Sequence[LineEdit]) -> Iterator[TraceLink]:
+def commit_links(
+    context: TraceContext, session: Session, edits: Sequence[LineEdit]
+) -> Iterator[TraceLink]:
     """Yield the commits that hold lines of a session, or that its tool output names."""
     repository = context.repository
     if repository is None:
@@ -135,10 +165,14 @@ def commit_links(context: TraceContext, session: Session, edits: Sequence[LineEd
             steps[full].append(step)
     for commit, own in steps.items():
         if own:
-            yield TraceLink("commit", commit, commit_subject(repository, commit), tuple(dict.fromkeys(own)))
+            yield TraceLink(
+                "commit", commit, commit_subject(repository, commit), tuple(dict.fromkeys(own))
+            )
 
 
-def steps_in_commit(repository: Repository, commit: str, at_ms: int, edits: Iterable[LineEdit]) -> list[str]:
+def steps_in_commit(
+    repository: Repository, commit: str, at_ms: int, edits: Iterable[LineEdit]
+) -> list[str]:
     """Return the steps whose lines are among those that a commit added."""
     lines: dict[str, set[str]] = defaultdict(set)
     for added in iter_added_lines(repository, commit):
@@ -156,7 +190,11 @@ def steps_behind_commit(context: TraceContext, commit: str) -> list[str]:
     if repository is None:
         return []
     at_ms = commit_times(repository, [commit]).get(commit, 0)
-    steps = [step for _, edits in context.all_edits for step in steps_in_commit(repository, commit, at_ms, edits)]
+    steps = [
+        step
+        for _, edits in context.all_edits
+        for step in steps_in_commit(repository, commit, at_ms, edits)
+    ]
     return steps or list(_sessions_mentioning(context, commit))
 
 

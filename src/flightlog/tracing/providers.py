@@ -77,9 +77,13 @@ def search_project(runtime: Runtime, text: str, folder: Path | None = None) -> P
 
 
 def _matching_hits(candidates: Iterator[ProjectMatch], needle: str) -> list[ProjectMatch]:
-    matches = (hit for hit in candidates if needle in f"{hit.address}\n{hit.title}\n{hit.text}".lower())
+    matches = (
+        hit for hit in candidates if needle in f"{hit.address}\n{hit.title}\n{hit.text}".lower()
+    )
     return [
-        ProjectMatch(hit.kind, hit.address, one_line(hit.title, _WIDTH), _text_around(hit.text, needle))
+        ProjectMatch(
+            hit.kind, hit.address, one_line(hit.title, _WIDTH), _text_around(hit.text, needle)
+        )
         for hit in islice(matches if needle else (), HITS_MAX)
     ]
 
@@ -101,7 +105,12 @@ def _iter_tasks(runtime: Runtime, project: Path) -> Iterator[ProjectMatch]:
     for directory in all_sessions(runtime, project):
         plan = open_loop_session(directory).read_plan(make_redactor(runtime, project))
         for task in plan.tasks:
-            yield ProjectMatch("task", f"{directory.name}/{task.task_id}", f"{directory.name}: {task.name}", plan.plan)
+            yield ProjectMatch(
+                "task",
+                f"{directory.name}/{task.task_id}",
+                f"{directory.name}: {task.name}",
+                plan.plan,
+            )
 
 
 def _iter_findings(runtime: Runtime, project: Path) -> Iterator[ProjectMatch]:
@@ -127,7 +136,12 @@ _ROOMS: dict[str, Callable[[Runtime, Path], Iterator[ProjectMatch]]] = {
 def iter_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:
     """Yield the incidents of loop sessions, lab runs, running sessions and the dataset of a project."""
     features: dict[IncidentFeature, Callable[[Runtime, Path], Iterator[Incident]]]
-    features = {"loop": _loop_incidents, "lab": _lab_incidents, "live": _live_incidents, "dataset": _dataset_incidents}
+    features = {
+        "loop": _loop_incidents,
+        "lab": _lab_incidents,
+        "live": _live_incidents,
+        "dataset": _dataset_incidents,
+    }
     for feature, find in features.items():
         try:
             yield from find(runtime, project)
@@ -149,7 +163,11 @@ def _lab_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:
 
 def _live_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:
     for last in read_last_states(runtime):
-        sessions = [session for session in last.state.sessions if Path(session.project_path).is_relative_to(project)]
+        sessions = [
+            session
+            for session in last.state.sessions
+            if Path(session.project_path).is_relative_to(project)
+        ]
         yield from health.find_incidents(sessions, last.error, last.now_ms)
 
 
@@ -191,7 +209,9 @@ class TraceContext:
     @functools.cached_property
     def runs(self) -> RunLinks:
         """Return links to the runs here."""
-        return RunLinks(service.open_runs(self._runtime, self.folder / service.RUNS), self._runtime.program_path)
+        return RunLinks(
+            service.open_runs(self._runtime, self.folder / service.RUNS), self._runtime.program_path
+        )
 
     @functools.cached_property
     def link_providers(self) -> tuple[LinkProvider, ...]:
@@ -217,7 +237,9 @@ class TraceContext:
         with suppress(NotFound):
             matches.add(self.archive.find_recording(prefix).session)
         if len(matches) > 1:
-            raise Invalid(f"{len(matches)} sessions start with {prefix!r}", hint="use a longer prefix")
+            raise Invalid(
+                f"{len(matches)} sessions start with {prefix!r}", hint="use a longer prefix"
+            )
         if not matches:
             raise NotFound(f"no session starts with {prefix!r}", hint="flightlog session list")
         return matches.pop()
@@ -234,7 +256,10 @@ class TraceContext:
     def all_edits(self) -> tuple[tuple[str, tuple[LineEdit, ...]], ...]:
         """Return the edits of every session; those outside the project keep their path."""
         indexed = self.archive.iter_edits(progress=self._progress)
-        edits = [(session, tuple(self._to_project_path(edit, "") for edit in own)) for session, own in indexed]
+        edits = [
+            (session, tuple(self._to_project_path(edit, "") for edit in own))
+            for session, own in indexed
+        ]
         for name in self.runs.sessions_starting_with(""):
             session = self.find_session(name)
             edits += [(name, self.edits_of_session(session))] if session is not None else []
@@ -266,7 +291,11 @@ class RequestLinks:
         for recording in self._archive.recordings.values():
             if any(any(find_lines(file.path, prefix)) for file in recording.files):
                 session = self._archive.read_session(recording.session)
-                yield from (link for link in self.links_for_session(session) if link.address.startswith(prefix))
+                yield from (
+                    link
+                    for link in self.links_for_session(session)
+                    if link.address.startswith(prefix)
+                )
 
     def links_for_session(self, session: Session) -> Iterator[TraceLink]:
         """Yield the requests of a session, each at the step that it returned."""

@@ -71,10 +71,20 @@ def build_trace(name: str, context: TraceContext) -> Trace:
     links: list[TraceLink] = []
     for session in _iter_sessions(context, start, broken):
         links += _links_of_session(context, session)
-    exact = [link for link in links if (link.kind, link.address) == (start.kind, start.address) and link.session_addresses]
+    exact = [
+        link
+        for link in links
+        if (link.kind, link.address) == (start.kind, start.address) and link.session_addresses
+    ]
     addresses = _resolve_addresses(exact or [start], context)
-    links += [link for kind, address in start.references for link in _find_provider_links(context, kind, address)]
-    links += _find_provider_links(context, start.kind, start.address) if start.kind == "commit" else []
+    links += [
+        link
+        for kind, address in start.references
+        for link in _find_provider_links(context, kind, address)
+    ]
+    links += (
+        _find_provider_links(context, start.kind, start.address) if start.kind == "commit" else []
+    )
     items = _nearest_items(start, addresses, links)
     further = _links_through_commits(context, start, items)
     links += further
@@ -91,7 +101,11 @@ def find_link(name: str, context: TraceContext) -> TraceLink:
     kind, _, rest = name.partition(":")
     if kind not in KINDS or not rest:
         kind, rest = "", name
-    links = {(link.kind, link.address): link for link in _iter_candidates(context, rest) if kind in {"", link.kind}}
+    links = {
+        (link.kind, link.address): link
+        for link in _iter_candidates(context, rest)
+        if kind in {"", link.kind}
+    }
     exact = {key: link for key, link in links.items() if link.address == rest} or links
     if len(exact) > 1 and not kind:  # a commit and its dataset row have the same name
         exact = {key: link for key, link in exact.items() if link.kind != "row"} or exact
@@ -116,7 +130,9 @@ def _iter_candidates(context: TraceContext, name: str) -> Iterator[TraceLink]:
             yield TraceLink("commit", full, commit_subject(context.repository, full))
     try:
         address = parse_address(name)
-        yield _link_for_address(replace(address, session=context.resolve_session_id(address.session)))
+        yield _link_for_address(
+            replace(address, session=context.resolve_session_id(address.session))
+        )
     except NotFound:
         return
     except Invalid:
@@ -135,13 +151,21 @@ def _find_hunks(context: TraceContext, step: str, rest: str) -> Iterator[TraceLi
     session = context.find_session(at.session)
     edits = context.edits_of_session(session) if session else ()
     prefix = f"{at}:{rest}"
-    yield from (TraceLink("hunk", edit.address, session_addresses=(edit.at,)) for edit in edits if edit.address.startswith(prefix))
+    yield from (
+        TraceLink("hunk", edit.address, session_addresses=(edit.at,))
+        for edit in edits
+        if edit.address.startswith(prefix)
+    )
 
 
 def _add_commit_addresses(context: TraceContext, start: TraceLink) -> TraceLink:
     """Return `start` with the addresses of the commits that it names."""
     at = list(start.session_addresses)
-    names = [(start.kind, start.address), *start.references] if start.kind == "commit" or not at else list(start.references)
+    names = (
+        [(start.kind, start.address), *start.references]
+        if start.kind == "commit" or not at
+        else list(start.references)
+    )
     for kind, name in names:
         if kind == "commit" and context.repository is not None:
             full = resolve_commit(context.repository, name)
@@ -151,7 +175,9 @@ def _add_commit_addresses(context: TraceContext, start: TraceLink) -> TraceLink:
     return replace(start, session_addresses=tuple(dict.fromkeys(at)))
 
 
-def _iter_sessions(context: TraceContext, start: TraceLink, broken: list[BrokenLink]) -> Iterator[Session]:
+def _iter_sessions(
+    context: TraceContext, start: TraceLink, broken: list[BrokenLink]
+) -> Iterator[Session]:
     seen: set[str] = set()
     for at in start.session_addresses:
         try:
@@ -183,7 +209,11 @@ def _links_of_session(context: TraceContext, session: Session) -> list[TraceLink
 def _find_provider_links(context: TraceContext, kind: str, address: str) -> list[TraceLink]:
     """Return the links of all providers with this name, or that name it."""
     links = [link for provider in context.link_providers for link in provider.find_links(address)]
-    return [link for link in links if link.kind == kind or any(name == address for _, name in link.references)]
+    return [
+        link
+        for link in links
+        if link.kind == kind or any(name == address for _, name in link.references)
+    ]
 
 
 def _resolve_addresses(links: Iterable[TraceLink], context: TraceContext) -> list[Address]:
@@ -197,7 +227,9 @@ def _resolve_addresses(links: Iterable[TraceLink], context: TraceContext) -> lis
     return addresses
 
 
-def _nearest_items(start: TraceLink, addresses: Sequence[Address], links: Iterable[TraceLink]) -> list[TracedItem]:
+def _nearest_items(
+    start: TraceLink, addresses: Sequence[Address], links: Iterable[TraceLink]
+) -> list[TracedItem]:
     best: dict[tuple[str, str], TracedItem] = {}
     for link in links:
         near = HERE if _names_each_other(start, link) else _nearest_relation(addresses, link)
@@ -205,7 +237,9 @@ def _nearest_items(start: TraceLink, addresses: Sequence[Address], links: Iterab
         if near and key != (start.kind, start.address):
             known = best.get(key)
             if known is None or NEARNESS.index(near) < NEARNESS.index(known.distance):
-                best[key] = TracedItem(link.kind, link.address, one_line(link.title, _TITLE_WIDTH), near)
+                best[key] = TracedItem(
+                    link.kind, link.address, one_line(link.title, _TITLE_WIDTH), near
+                )
     return _order_by_kind(list(best.values()))
 
 
@@ -219,13 +253,19 @@ def _order_by_kind(items: Sequence[TracedItem]) -> list[TracedItem]:
     return ordered
 
 
-def _links_through_commits(context: TraceContext, start: TraceLink, items: Sequence[TracedItem]) -> list[TraceLink]:
+def _links_through_commits(
+    context: TraceContext, start: TraceLink, items: Sequence[TracedItem]
+) -> list[TraceLink]:
     """Return other sessions' links to the same commits, if a kind is still missing."""
     if {item.kind for item in items} | {start.kind} >= KINDS.keys():
         return []
-    seen = {item.address for item in items if item.kind == "session"} | {parse_address(at).session for at in start.session_addresses}
+    seen = {item.address for item in items if item.kind == "session"} | {
+        parse_address(at).session for at in start.session_addresses
+    }
     links: list[TraceLink] = []
-    for commit in [item.address for item in items if item.kind == "commit" and item.distance != SAME_SESSION]:
+    for commit in [
+        item.address for item in items if item.kind == "commit" and item.distance != SAME_SESSION
+    ]:
         steps = [parse_address(at) for at in steps_behind_commit(context, commit)]
         for name in dict.fromkeys(at.session for at in steps if at.session not in seen):
             seen.add(name)
@@ -235,7 +275,9 @@ def _links_through_commits(context: TraceContext, start: TraceLink, items: Seque
     return links
 
 
-def _items_of_same_commit(items: Sequence[TracedItem], further: Iterable[TraceLink]) -> list[TracedItem]:
+def _items_of_same_commit(
+    items: Sequence[TracedItem], further: Iterable[TraceLink]
+) -> list[TracedItem]:
     listed = {(item.kind, item.address) for item in items}
     return [
         TracedItem(link.kind, link.address, one_line(link.title, _TITLE_WIDTH), SAME_COMMIT)
@@ -245,7 +287,10 @@ def _items_of_same_commit(items: Sequence[TracedItem], further: Iterable[TraceLi
 
 
 def _names_each_other(one: TraceLink, other: TraceLink) -> bool:
-    return (other.kind, other.address) in one.references or (one.kind, one.address) in other.references
+    return (other.kind, other.address) in one.references or (
+        one.kind,
+        one.address,
+    ) in other.references
 
 
 def _nearest_relation(addresses: Sequence[Address], link: TraceLink) -> str:
@@ -266,11 +311,17 @@ def _broken_links(context: TraceContext, link: TraceLink) -> Iterator[BrokenLink
             yield BrokenLink(by, at, why)
     for kind, name in link.references:
         if kind == "commit":
-            exists = context.repository is not None and bool(resolve_commit(context.repository, name))
+            exists = context.repository is not None and bool(
+                resolve_commit(context.repository, name)
+            )
         else:
             exists = bool(_find_provider_links(context, kind, name))
         if not exists:
-            yield BrokenLink(by, f"{kind}:{name}", "missing" if kind != "commit" else "no such commit in this clone")
+            yield BrokenLink(
+                by,
+                f"{kind}:{name}",
+                "missing" if kind != "commit" else "no such commit in this clone",
+            )
 
 
 def _describe_missing(context: TraceContext, at: str) -> str:
@@ -283,7 +334,9 @@ def _describe_missing(context: TraceContext, at: str) -> str:
         return "its recording cannot be read"
     if not address.turn:
         return ""
-    if (address.subagent, address.turn) not in {(subagent, turn.number) for subagent, turn in iter_turns(session)}:
+    if (address.subagent, address.turn) not in {
+        (subagent, turn.number) for subagent, turn in iter_turns(session)
+    }:
         return "no such turn in the recording"
     exact = str(replace(address, session=session.id))
     if address.step and exact not in {str(step) for step, _ in iter_steps(session)}:

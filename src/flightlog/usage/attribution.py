@@ -45,7 +45,9 @@ def attribute_responses(lines: Iterable[ModelResponse], first_ms: Mapping[str, i
             if session != owner:
                 copies[session].append(owned)
     responses.sort(key=lambda response: (response.at_ms, response.message_id))
-    return Attribution(tuple(responses), {session: tuple(owned) for session, owned in copies.items()})
+    return Attribution(
+        tuple(responses), {session: tuple(owned) for session, owned in copies.items()}
+    )
 
 
 def is_better_copy(line: ModelResponse, other: ModelResponse) -> bool:
@@ -55,7 +57,15 @@ def is_better_copy(line: ModelResponse, other: ModelResponse) -> bool:
 
 def _copy_order(line: ModelResponse) -> tuple[object, ...]:
     """Return a sort key that puts the best copy first; the rest makes the order total."""
-    rest = (line.session, line.request_id, line.subagent, line.model, line.usage, line.project, line.is_aborted)
+    rest = (
+        line.session,
+        line.request_id,
+        line.subagent,
+        line.model,
+        line.usage,
+        line.project,
+        line.is_aborted,
+    )
     return (-line.usage.output_tokens, bool(line.subagent), line.at_ms, *rest)
 
 
@@ -74,4 +84,7 @@ def _session_ages(
         if len(by_session) == 1:
             ((session, line),) = by_session.items()
             own[session] = min(own.get(session, line.at_ms), line.at_ms)
-    return {session: (first_ms.get(session, 0), own.get(session, _NEVER), session) for session in sessions}
+    return {
+        session: (first_ms.get(session, 0), own.get(session, _NEVER), session)
+        for session in sessions
+    }

@@ -21,7 +21,14 @@ from flightlog.model.usage import (
     row_to_response,
 )
 from flightlog.usage.attribution import attribute_responses, is_better_copy
-from flightlog.usage.prices import PricedResponse, is_priced, long_context_threshold, price, price_at, price_responses
+from flightlog.usage.prices import (
+    PricedResponse,
+    is_priced,
+    long_context_threshold,
+    price,
+    price_at,
+    price_responses,
+)
 from flightlog.usage.reconciliation import (
     FindEvidence,
     SessionTotals,
@@ -80,12 +87,19 @@ PriceOf = Callable[[ModelResponse], float | None]
 
 def digest_sessions(group: Sequence[SessionUsage], evidence: FindEvidence) -> list[UsageDigest]:
     """Digest sessions that share responses with each other and with no other session."""
-    rows: Mapping[str, Sequence[UsageLine]] = {usage.session: best_rows(usage.rows) for usage in group}
+    rows: Mapping[str, Sequence[UsageLine]] = {
+        usage.session: best_rows(usage.rows) for usage in group
+    }
     copies: Mapping[str, Sequence[ModelResponse]] = {}
     if len(group) > 1:
-        rows, copies = _attribute_rows(rows, {usage.session: usage.first_ms for usage in group if usage.first_ms})
+        rows, copies = _attribute_rows(
+            rows, {usage.session: usage.first_ms for usage in group if usage.first_ms}
+        )
     history = {usage.session: usage.totals for usage in group if usage.totals}
-    return [_digest(usage, rows[usage.session], copies.get(usage.session, ()), history, evidence) for usage in group]
+    return [
+        _digest(usage, rows[usage.session], copies.get(usage.session, ()), history, evidence)
+        for usage in group
+    ]
 
 
 def _attribute_rows(
@@ -97,10 +111,13 @@ def _attribute_rows(
     """
     holders = Counter(row.message_id for session_rows in rows.values() for row in session_rows)
     own = {
-        session: [row for row in session_rows if holders[row.message_id] == 1] for session, session_rows in rows.items()
+        session: [row for row in session_rows if holders[row.message_id] == 1]
+        for session, session_rows in rows.items()
     }
     first = [min(session_rows, key=_at_ms) for session_rows in own.values() if session_rows]
-    shared = [row for session_rows in rows.values() for row in session_rows if holders[row.message_id] > 1]
+    shared = [
+        row for session_rows in rows.values() for row in session_rows if holders[row.message_id] > 1
+    ]
     attribution = attribute_responses([row_to_response(row) for row in [*shared, *first]], first_ms)
     for owned in attribution.responses:
         if holders[owned.message_id] > 1:
@@ -160,14 +177,18 @@ def _bucket_by_client_price(
     history: Mapping[str, Sequence[ClientTotals]],
 ) -> tuple[tuple[UsageBucket, ...], PriceOf]:
     """Price every response by itself; models without a table price share the client's amount."""
-    responses = [row_to_response(row) for row in sorted(rows, key=lambda row: (row.at_ms, row.message_id))]
+    responses = [
+        row_to_response(row) for row in sorted(rows, key=lambda row: (row.at_ms, row.message_id))
+    ]
     client = {}
     if session.totals:
         unpriced = _session_totals(session, rows, copies, (), lambda _: None)
         client[session.session] = own_client_totals(unpriced, history)
     priced = price_responses(responses, client)
     costs = {item.response.message_id: item.cost.usd for item in priced}
-    return tuple(_merge_buckets(map(_single_bucket, priced))), lambda response: costs[response.message_id]
+    return tuple(_merge_buckets(map(_single_bucket, priced))), lambda response: costs[
+        response.message_id
+    ]
 
 
 def best_rows(rows: Sequence[UsageLine]) -> Sequence[UsageLine]:
@@ -177,7 +198,11 @@ def best_rows(rows: Sequence[UsageLine]) -> Sequence[UsageLine]:
         return rows
     for row in rows:
         other = best[row.message_id]
-        if other is not row and other != row and is_better_copy(row_to_response(row), row_to_response(other)):
+        if (
+            other is not row
+            and other != row
+            and is_better_copy(row_to_response(row), row_to_response(other))
+        ):
             best[row.message_id] = row
     return list(best.values())
 
@@ -197,7 +222,9 @@ def _price_quarter(model: str, rows: list[UsageLine]) -> Iterator[UsageBucket]:
         yield _bucket(model, rows, long=False)
         return
     short = [row for row in rows if row.prompt <= threshold]
-    yield from _merge_buckets(_bucket(model, part, long=part is long) for part in (short, long) if part)
+    yield from _merge_buckets(
+        _bucket(model, part, long=part is long) for part in (short, long) if part
+    )
 
 
 def _bucket(model: str, rows: list[UsageLine], *, long: bool) -> UsageBucket:
@@ -206,7 +233,9 @@ def _bucket(model: str, rows: list[UsageLine], *, long: bool) -> UsageBucket:
     cost = price_at(model, usage, times[0], long=long)
     usd = None if cost.usd is None else round(cost.usd, USD_DIGITS)
     quarter_ms = times[0] // QUARTER_MS * QUARTER_MS
-    return UsageBucket(model, quarter_ms, cost.source, usd, len(rows), min(times), max(times), usage)
+    return UsageBucket(
+        model, quarter_ms, cost.source, usd, len(rows), min(times), max(times), usage
+    )
 
 
 def _merge_buckets(parts: Iterable[UsageBucket]) -> list[UsageBucket]:
@@ -234,7 +263,9 @@ def _sum_buckets(parts: list[UsageBucket]) -> UsageBucket:
 def _single_bucket(item: PricedResponse) -> UsageBucket:
     model, at_ms = item.response.model, item.response.at_ms
     quarter_ms = at_ms // QUARTER_MS * QUARTER_MS
-    return UsageBucket(model, quarter_ms, item.cost.source, item.cost.usd, 1, at_ms, at_ms, item.response.usage)
+    return UsageBucket(
+        model, quarter_ms, item.cost.source, item.cost.usd, 1, at_ms, at_ms, item.response.usage
+    )
 
 
 def _first_project(rows: Sequence[UsageLine]) -> str:

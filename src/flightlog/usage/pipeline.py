@@ -91,14 +91,18 @@ class UsagePipeline:
         database.execute("BEGIN")
         try:
             update = UsageIndexUpdate(database, self._files, VERSION)
-            update.merge_scans(scan_files(update.plan.pending, scan_usage, scan_usage_mapped, os.cpu_count() or 1))
+            update.merge_scans(
+                scan_files(update.plan.pending, scan_usage, scan_usage_mapped, os.cpu_count() or 1)
+            )
             update.fresh = self._digest_groups(update, update.stale_groups())
             self._digests = update.digests()
         finally:
             database.execute("COMMIT")
         return update
 
-    def _digest_groups(self, update: UsageIndexUpdate, groups: Sequence[SessionGroup]) -> dict[str, bytes]:
+    def _digest_groups(
+        self, update: UsageIndexUpdate, groups: Sequence[SessionGroup]
+    ) -> dict[str, bytes]:
         """Return the digests of all groups; many groups are digested on all processors.
 
         A forked child must not use the database connection, so only a first report forks: all
@@ -118,7 +122,10 @@ class UsagePipeline:
 
     def _digest_group(self, update: UsageIndexUpdate, group: SessionGroup) -> Mapping[str, bytes]:
         usage = update.load_usage(group)
-        return {digest.session: _encode(digest) for digest in digest_sessions(usage, self._find_evidence)}
+        return {
+            digest.session: _encode(digest)
+            for digest in digest_sessions(usage, self._find_evidence)
+        }
 
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - as FindEvidence
         from flightlog.agents.claude_code.scan import find_evidence  # noqa: PLC0415 - few reports need it

@@ -33,7 +33,9 @@ def price_at(model: str, usage: Usage, at_ms: int | None, *, long: bool) -> Cost
         return Cost(0.0, CostSource.TABLE) if not usage else _UNKNOWN
     _, _, below, above, searches = _in_force(lists, at_ms)
     given, output, read, five_minutes, hour = above if long else below
-    tokens = usage.input_tokens * given + usage.output_tokens * output + usage.cache_read_tokens * read
+    tokens = (
+        usage.input_tokens * given + usage.output_tokens * output + usage.cache_read_tokens * read
+    )
     tokens += usage.cache_write_5m_tokens * five_minutes + usage.cache_write_1h_tokens * hour
     return Cost(tokens / 1e6 + usage.web_searches * searches / 1e3, CostSource.TABLE)
 
@@ -56,7 +58,9 @@ class PricedResponse(Struct, frozen=True):
     cost: Cost
 
 
-def price_responses(responses: Iterable[ModelResponse], totals: Mapping[str, ClientTotals]) -> list[PricedResponse]:
+def price_responses(
+    responses: Iterable[ModelResponse], totals: Mapping[str, ClientTotals]
+) -> list[PricedResponse]:
     """Return each response with its cost.
 
     Where the table has no price, share out the client's cost of that model in that session by

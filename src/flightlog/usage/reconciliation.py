@@ -81,12 +81,17 @@ def latest_totals(totals: Iterable[ClientTotals]) -> ClientTotals:
     return max(totals, key=lambda stated: (stated.cost_usd, stated.usage.total, stated.as_of_ms))
 
 
-def own_client_totals(totals: SessionTotals, history: Mapping[str, Sequence[ClientTotals]]) -> ClientTotals:
+def own_client_totals(
+    totals: SessionTotals, history: Mapping[str, Sequence[ClientTotals]]
+) -> ClientTotals:
     """Return what the client counted in this session alone, without what a fork inherited."""
     client = latest_totals(history[totals.session])
     parent = _parent_totals(totals, client, history)
     before = {model.model: model for model in parent.models} if parent else {}
-    models = [_subtract(model, before[model.model]) if model.model in before else model for model in client.models]
+    models = [
+        _subtract(model, before[model.model]) if model.model in before else model
+        for model in client.models
+    ]
     return replace(client, models=tuple(models))
 
 

@@ -12,7 +12,17 @@ from operator import attrgetter
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from flightlog.model.usage import BLOCK_MS, DAY_MS, HOUR_MS, Breakdown, Cost, CostSource, Usage, UsageRow, sum_costs
+from flightlog.model.usage import (
+    BLOCK_MS,
+    DAY_MS,
+    HOUR_MS,
+    Breakdown,
+    Cost,
+    CostSource,
+    Usage,
+    UsageRow,
+    sum_costs,
+)
 from flightlog.usage.digest import USD_DIGITS, UsageBucket, UsageDigest
 from flightlog.usage.reconciliation import Reconciliation, UsageGap, unpack_reconciliation
 
@@ -65,7 +75,9 @@ def filter_digests(digests: Iterable[UsageDigest], only: UsageFilter | None) -> 
     return selected
 
 
-def build_report(digests: Sequence[UsageDigest], by: Breakdown, zone: tzinfo, damaged: int) -> UsageReport:
+def build_report(
+    digests: Sequence[UsageDigest], by: Breakdown, zone: tzinfo, damaged: int
+) -> UsageReport:
     """Return the report; only one by session has rows for sessions without responses."""
     rows = break_down(digests, by, zone)
     total = _add_rows(rows, sum(1 for digest in digests if digest.buckets))

@@ -13,7 +13,10 @@ def report_json(report: UsageReport, zone: str) -> dict[str, Any]:
     by_session = report.by is Breakdown.SESSION
     reconciliations = report.reconciliations if by_session else ()
     clients = {item.session: reconciliation_json(item) for item in reconciliations}
-    rows = [{report.by.value: row.key, **row_json(row), **clients.get(row.key, {})} for row in report.rows]
+    rows = [
+        {report.by.value: row.key, **row_json(row), **clients.get(row.key, {})}
+        for row in report.rows
+    ]
     return {
         "by": report.by.value,
         "total": row_json(report.total),

@@ -46,7 +46,9 @@ def judge_health(summary: SessionSummary) -> HealthSummary:
     if summary.damage_count:
         bad.append(f"{pluralize(summary.damage_count, 'damaged span')} in the recording")
     if summary.failed_tool_calls:
-        is_often = summary.failed_tool_calls >= max(FAILED_CALLS_BAD, FAILED_SHARE_BAD * summary.tool_calls)
+        is_often = summary.failed_tool_calls >= max(
+            FAILED_CALLS_BAD, FAILED_SHARE_BAD * summary.tool_calls
+        )
         reason = f"{summary.failed_tool_calls:,} of {summary.tool_calls:,} tool calls failed"
         (bad if is_often else look).append(reason)
     if summary.compactions:
@@ -123,14 +125,24 @@ def rank_projects(summaries: Sequence[SessionSummary], most: int) -> tuple[Proje
         sessions[summary.project] += 1
         turns[summary.project] += summary.turns
         costs[summary.project] += summary.cost.usd or 0.0
-    shares = [ProjectShare(name, sessions[name], turns[name], costs[name]) for name in sessions if name]
-    return tuple(sorted(shares, key=lambda share: (-share.turns, -share.cost_usd, share.project))[:most])
+    shares = [
+        ProjectShare(name, sessions[name], turns[name], costs[name]) for name in sessions if name
+    ]
+    return tuple(
+        sorted(shares, key=lambda share: (-share.turns, -share.cost_usd, share.project))[:most]
+    )
 
 
 def most_expensive_prompt(summaries: Sequence[SessionSummary]) -> TurnCost | None:
     """Return the prompt that cost most in all sessions."""
-    turns = [summary.most_expensive_prompt for summary in summaries if summary.most_expensive_prompt is not None]
-    return max(turns, key=lambda turn: (turn.cost.usd or 0.0, turn.steps, turn.address), default=None)
+    turns = [
+        summary.most_expensive_prompt
+        for summary in summaries
+        if summary.most_expensive_prompt is not None
+    ]
+    return max(
+        turns, key=lambda turn: (turn.cost.usd or 0.0, turn.steps, turn.address), default=None
+    )
 
 
 class OverviewFact(Struct, frozen=True):
@@ -143,14 +155,19 @@ class OverviewFact(Struct, frozen=True):
 def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
     """Yield the facts of the first screen, the most general one first."""
     flightlog = "flightlog --samples" if overview.is_sample else "flightlog"
-    first, last = (format_timestamp(at_ms, zone, "%Y-%m-%d") for at_ms in (overview.first_timestamp_ms, overview.last_timestamp_ms))
+    first, last = (
+        format_timestamp(at_ms, zone, "%Y-%m-%d")
+        for at_ms in (overview.first_timestamp_ms, overview.last_timestamp_ms)
+    )
     projects, turns = pluralize(overview.projects, "project"), pluralize(overview.turns, "turn")
     yield OverviewFact(
         f"{pluralize(overview.sessions, 'session')} in {projects}, {turns}, {first} to {last}",
         f"{flightlog} session list",
     )
     cost = f"{format_cost(overview.cost)} for {overview.usage.total:,} tokens"
-    yield OverviewFact(f"they cost {cost}, each response counted once", f"{flightlog} session usage")
+    yield OverviewFact(
+        f"they cost {cost}, each response counted once", f"{flightlog} session usage"
+    )
     if abs(overview.unrecorded_cost_usd) >= USD_SHOWN_MIN:
         amount = f"${abs(overview.unrecorded_cost_usd):,.4f} {'more' if overview.unrecorded_cost_usd > 0 else 'less'}"
         yield OverviewFact(
@@ -166,17 +183,24 @@ def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
     for share in overview.top_projects:
         work = f"{pluralize(share.sessions, 'session')}, {pluralize(share.turns, 'turn')}, ${share.cost_usd:,.2f}"
         name = one_line(share.project, PROJECT_WIDTH)
-        yield OverviewFact(f"{name}: {work}", f"{flightlog} session list --project {shlex.quote(name)}")
+        yield OverviewFact(
+            f"{name}: {work}", f"{flightlog} session list --project {shlex.quote(name)}"
+        )
     yield from _recording_facts(overview, zone)
 
 
 def _recording_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
     """Yield what is archived, damaged, about to be deleted, private or unknown."""
     if overview.archived_sessions:
-        yield OverviewFact(f"{pluralize(overview.archived_sessions, 'session')} archived (original deleted)", "flightlog status")
+        yield OverviewFact(
+            f"{pluralize(overview.archived_sessions, 'session')} archived (original deleted)",
+            "flightlog status",
+        )
     if overview.damaged_sessions:
         count = pluralize(len(overview.damaged_sessions), "session")
-        yield OverviewFact(f"{count} damaged, {overview.damaged_sessions[0]} first", "flightlog doctor --verify")
+        yield OverviewFact(
+            f"{count} damaged, {overview.damaged_sessions[0]} first", "flightlog doctor --verify"
+        )
     yield _retention_fact(overview, zone)
     if overview.sessions_with_secrets:
         sessions = overview.sessions_with_secrets

@@ -39,7 +39,9 @@ def format_arguments(arguments: dict[str, Any]) -> str:
     if name is None:
         return _to_json(arguments) if arguments else ""
     body, shown = _format_change(arguments)
-    rest = {key: value for key, value in arguments.items() if key not in {name, "description", *shown}}
+    rest = {
+        key: value for key, value in arguments.items() if key not in {name, "description", *shown}
+    }
     head = f"{arguments[name]} {_to_json(rest)}" if rest else str(arguments[name])
     return f"{head}\n{body}" if body else head
 
@@ -48,7 +50,11 @@ def _format_change(arguments: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
     """Return a change of a file as diff lines, and the arguments it shows."""
     old, new, content = (arguments.get(name) for name in ("old_string", "new_string", "content"))
     if isinstance(old, str) and isinstance(new, str):
-        return f"{_mark_lines('-', old)}\n{_mark_lines('+', new)}", ("old_string", "new_string", "replace_all")
+        return f"{_mark_lines('-', old)}\n{_mark_lines('+', new)}", (
+            "old_string",
+            "new_string",
+            "replace_all",
+        )
     if isinstance(content, str):
         return _mark_lines("+", content), ("content",)
     return "", ()
@@ -108,7 +114,9 @@ def render_session(session: Session, options: RenderOptions) -> Iterator[Transcr
             yield from renderer.render_subagent(subagent, 0)
 
 
-def render_passage(session: Session, at: Address, options: RenderOptions) -> Iterator[TranscriptLine]:
+def render_passage(
+    session: Session, at: Address, options: RenderOptions
+) -> Iterator[TranscriptLine]:
     """Yield the lines of one turn, step or subagent."""
     renderer = _TranscriptRenderer(session, options)
     subagent = find_lane(session, at)
@@ -121,12 +129,18 @@ def render_passage(session: Session, at: Address, options: RenderOptions) -> Ite
         step = find_step(session, at)
         yield from renderer.render_step(step, Address(session.id, at.turn, step.number, thread), 0)
     else:
-        yield from renderer.render_turn(find_turn(session, at), Address(session.id, at.turn, subagent=thread), 0)
+        yield from renderer.render_turn(
+            find_turn(session, at), Address(session.id, at.turn, subagent=thread), 0
+        )
 
 
 def format_timestamp(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     """Return a time as text; `?` if it is unknown."""
-    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(zone).strftime(form) if at_ms is not None else "?"
+    return (
+        datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(zone).strftime(form)
+        if at_ms is not None
+        else "?"
+    )
 
 
 def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
@@ -144,10 +158,19 @@ def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
         f"{format_timestamp(summary.started_ms, zone)} to {format_timestamp(summary.ended_ms, zone)}",
         f"{', '.join(counts)}; {summary.usage.total:,} tokens, {format_cost(summary.cost)}",
     ]
-    facts += [f"the client's own total: ${session.client_totals.cost_usd:.6f}"] if session.client_totals is not None else []
+    facts += (
+        [f"the client's own total: ${session.client_totals.cost_usd:.6f}"]
+        if session.client_totals is not None
+        else []
+    )
     yield from (TranscriptLine(TranscriptLineKind.FACT, 0, fact) for fact in facts)
-    yield from (_note(0, f"unknown record type {kind}, {count} times") for kind, count in session.unknown_record_types)
-    yield from (_note(0, f"unknown field {name}, {count} times") for name, count in session.unknown_fields)
+    yield from (
+        _note(0, f"unknown record type {kind}, {count} times")
+        for kind, count in session.unknown_record_types
+    )
+    yield from (
+        _note(0, f"unknown field {name}, {count} times") for name, count in session.unknown_fields
+    )
     for damage in session.damage:
         yield _note(0, f"damaged: {damage.length} bytes at {damage.offset}: {damage.reason}")
 
@@ -162,13 +185,21 @@ class _TranscriptRenderer:
     def __init__(self, session: Session, options: RenderOptions) -> None:
         self._session = session
         self._options = options
-        self._subagents = {subagent.tool_call_id: subagent for subagent in session.subagents if subagent.tool_call_id}
+        self._subagents = {
+            subagent.tool_call_id: subagent
+            for subagent in session.subagents
+            if subagent.tool_call_id
+        }
         self.rendered: set[str] = set()
 
     def render_turn(self, turn: Turn, at: Address, depth: int) -> Iterator[TranscriptLine]:
         rewound = ", taken back" if turn.is_rewound else ""
         time = format_timestamp(turn.at_ms, self._options.zone, "%H:%M:%S")
-        who = "task" if at.subagent and turn.kind is PromptKind.HUMAN else _WHO.get(turn.kind, "client")
+        who = (
+            "task"
+            if at.subagent and turn.kind is PromptKind.HUMAN
+            else _WHO.get(turn.kind, "client")
+        )
         yield TranscriptLine(TranscriptLineKind.TURN, depth, f"{who}{rewound}, {time}", str(at))
         if turn.prompt:
             yield from self._render_content(turn.prompt, TranscriptLineKind.PROMPT, depth + 1, at)
@@ -177,7 +208,9 @@ class _TranscriptRenderer:
                 text = self._truncate(item.text, at, NOTE_LINES_MAX)
                 yield _note(depth + 1, f"{item.kind.value}: {text}")
             else:
-                yield from self.render_step(item, Address(at.session, at.turn, item.number, at.subagent), depth + 1)
+                yield from self.render_step(
+                    item, Address(at.session, at.turn, item.number, at.subagent), depth + 1
+                )
 
     def render_step(self, step: Step, at: Address, depth: int) -> Iterator[TranscriptLine]:
         tokens = f"{step.usage.prompt:,} + {step.usage.output_tokens:,} tokens"
@@ -196,7 +229,9 @@ class _TranscriptRenderer:
         address = f"{self._session.id}@{subagent.id}"
         yield TranscriptLine(TranscriptLineKind.LANE, depth, f"{kind}{task}", address)
         for turn in subagent.turns:
-            yield from self.render_turn(turn, Address(self._session.id, turn.number, subagent=subagent.id), depth + 1)
+            yield from self.render_turn(
+                turn, Address(self._session.id, turn.number, subagent=subagent.id), depth + 1
+            )
 
     def _render_call(self, call: ToolCall, at: Address, depth: int) -> Iterator[TranscriptLine]:
         arguments = self._truncate(format_arguments(call.input), at)
@@ -218,7 +253,10 @@ class _TranscriptRenderer:
         kind = TranscriptLineKind.FAILURE if call.is_error else TranscriptLineKind.RESULT
         yield from self._render_content(content, kind, depth + 1, at)
         if call.result_file and whole is None:
-            yield _note(depth + 1, f"the whole output is in tool-results/{call.result_file.rsplit('/', 1)[-1]}")
+            yield _note(
+                depth + 1,
+                f"the whole output is in tool-results/{call.result_file.rsplit('/', 1)[-1]}",
+            )
 
     def _render_content(
         self, content: tuple[Block, ...], kind: TranscriptLineKind, depth: int, at: Address
@@ -228,10 +266,16 @@ class _TranscriptRenderer:
                 case Text():
                     yield TranscriptLine(kind, depth, self._truncate(block.text, at) or "(nothing)")
                 case Thinking():
-                    text = "(withheld)" if block.is_withheld else self._truncate(block.text, at) or "(not shown)"
+                    text = (
+                        "(withheld)"
+                        if block.is_withheld
+                        else self._truncate(block.text, at) or "(not shown)"
+                    )
                     yield TranscriptLine(TranscriptLineKind.THINKING, depth, text)
                 case Image():
-                    yield TranscriptLine(kind, depth, f"[{block.media_type or 'image'}, {block.size_bytes:,} bytes]")
+                    yield TranscriptLine(
+                        kind, depth, f"[{block.media_type or 'image'}, {block.size_bytes:,} bytes]"
+                    )
                 case UnknownBlock():
                     text = f"unknown content {block.kind}: {self._truncate(block.text, at)}"
                     yield _note(depth, text.rstrip(": "))
@@ -243,9 +287,15 @@ class _TranscriptRenderer:
         lines = text.split("\n")
         short = [_truncate_line(line) for line in lines[:lines_max]]
         if len(lines) > lines_max:
-            short.append(f"… {len(lines) - lines_max} more lines: flightlog session show '{at}' --full")
+            short.append(
+                f"… {len(lines) - lines_max} more lines: flightlog session show '{at}' --full"
+            )
         return "\n".join(short)
 
 
 def _truncate_line(line: str) -> str:
-    return line if len(line) <= LINE_WIDTH_MAX else f"{line[:LINE_WIDTH_MAX]}… ({len(line):,} characters)"
+    return (
+        line
+        if len(line) <= LINE_WIDTH_MAX
+        else f"{line[:LINE_WIDTH_MAX]}… ({len(line):,} characters)"
+    )

@@ -108,11 +108,15 @@ class FollowFormatter:
                 yield from _render_result(event, depth + 2)
             case ContextCompacted() | ApiError() | ClientNote() | UnknownRecord() as event:
                 kind, text = describe_note(event)
-                yield TranscriptLine(TranscriptLineKind.NOTE, depth + 1, f"{kind.value}: {first_lines(text)}")
+                yield TranscriptLine(
+                    TranscriptLineKind.NOTE, depth + 1, f"{kind.value}: {first_lines(text)}"
+                )
             case _:
                 pass
 
-    def _render_reply(self, entry: Entry, event: AssistantReply, depth: int) -> Iterator[TranscriptLine]:
+    def _render_reply(
+        self, entry: Entry, event: AssistantReply, depth: int
+    ) -> Iterator[TranscriptLine]:
         if event.message_id not in self._announced and not event.is_synthetic:
             self._announced.add(event.message_id)
             subagent = f", subagent {entry.subagent}" if entry.subagent else ""
@@ -131,7 +135,10 @@ def _describe_block(block: Block) -> tuple[TranscriptLineKind, str]:
         case Thinking():
             return TranscriptLineKind.THINKING, first_lines(block.text) or "(not shown)"
         case ToolUse():
-            return TranscriptLineKind.CALL, f"{block.name} {first_lines(format_arguments(block.input))}".rstrip()
+            return (
+                TranscriptLineKind.CALL,
+                f"{block.name} {first_lines(format_arguments(block.input))}".rstrip(),
+            )
         case _:
             return TranscriptLineKind.NOTE, f"content of kind {block.__struct_config__.tag}"
 
@@ -145,8 +152,12 @@ def _render_prompt(entry: Entry, event: UserPrompt, depth: int) -> Iterator[Tran
 
 def _render_result(event: ToolResult, depth: int) -> Iterator[TranscriptLine]:
     images = sum(isinstance(block, Image) for block in event.content)
-    text = first_lines(text_of(event.content)) or (pluralize(images, "image") if images else "(nothing)")
-    yield TranscriptLine(TranscriptLineKind.FAILURE if event.is_error else TranscriptLineKind.RESULT, depth, text)
+    text = first_lines(text_of(event.content)) or (
+        pluralize(images, "image") if images else "(nothing)"
+    )
+    yield TranscriptLine(
+        TranscriptLineKind.FAILURE if event.is_error else TranscriptLineKind.RESULT, depth, text
+    )
 
 
 def first_lines(text: str) -> str:
@@ -209,7 +220,9 @@ def short_address(address: str) -> str:
 
 
 def _shown_address(line: TranscriptLine) -> str:
-    return make_inert(short_address(line.address)) if line.kind is not TranscriptLineKind.TITLE else ""
+    return (
+        make_inert(short_address(line.address)) if line.kind is not TranscriptLineKind.TITLE else ""
+    )
 
 
 def _render_markdown_line(line: TranscriptLine) -> str:

@@ -25,7 +25,12 @@ from flightlog.web.auth import open_browser, web_root
 
 
 @click.command(epilog="Example: flightlog serve --port 8642")
-@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one.")
+@click.option(
+    "--port",
+    default=0,
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0 picks a free one.",
+)
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @click.option("--read-only", is_flag=True, help="Refuse every request that changes something.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as a line of JSON.")
@@ -34,7 +39,9 @@ def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
     runtime = open_runtime()
 
     def ready(address: str) -> None:
-        click.echo(as_json_line({"address": address, "read_only": read_only}) if as_json else address)
+        click.echo(
+            as_json_line({"address": address, "read_only": read_only}) if as_json else address
+        )
         sys.stdout.flush()
         click.echo("stop with Ctrl-C", err=True)
         if sys.stdout.isatty() and not no_open:
@@ -45,8 +52,14 @@ def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
 
 @click.command(epilog="Example: flightlog share 2123f2df --output session.html")
 @click.argument("session_id")
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write, instead of stdout.")
-@click.option("--json", "as_json", is_flag=True, help="Print the page and the redaction counts as JSON.")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write, instead of stdout.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the page and the redaction counts as JSON."
+)
 def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
     """Write a session as one redacted HTML page. It works offline."""
     from flightlog.archive.sharing import redact_session  # noqa: PLC0415 - slow to import
@@ -62,27 +75,43 @@ def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
         write_export(output, page.value)
     if as_json:
         content = {"html": page.value} if output is None else {"output": str(output)}
-        removed = {"removed": page.secrets + page.personal, "secrets": page.secrets, "personal": page.personal}
+        removed = {
+            "removed": page.secrets + page.personal,
+            "secrets": page.secrets,
+            "personal": page.personal,
+        }
         click.echo(to_json({"session": session.id} | removed | content))
         return
     if output is None:
         click.echo(page.value, nl=False)
     else:
         click.echo(f"written: {output}", err=True)
-    click.echo(f"{describe_redaction(page.secrets, page.personal)}; review it before you share it", err=True)
+    click.echo(
+        f"{describe_redaction(page.secrets, page.personal)}; review it before you share it",
+        err=True,
+    )
 
 
-def serve_pages(runtime: Runtime, port: int, ready: Callable[[str], None], *, read_only: bool = False) -> None:
+def serve_pages(
+    runtime: Runtime, port: int, ready: Callable[[str], None], *, read_only: bool = False
+) -> None:
     """Serve this machine's sessions until interrupted; call `ready` with the address."""
     with optional_import():
         from flightlog.web.server import ServerConfig, run_server  # noqa: PLC0415 - an extra
         from flightlog.web.templates import has_vendor  # noqa: PLC0415 - an extra
 
     if not has_vendor():
-        click.echo("charts and live filters are not installed; in a clone run: make install", err=True)
+        click.echo(
+            "charts and live filters are not installed; in a clone run: make install", err=True
+        )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(
-            run_server(ServerConfig(runtime, secrets.token_urlsafe(32), web_root(runtime), port, read_only), ready)
+            run_server(
+                ServerConfig(
+                    runtime, secrets.token_urlsafe(32), web_root(runtime), port, read_only
+                ),
+                ready,
+            )
         )
 
 

@@ -40,7 +40,9 @@ class BackgroundProcess:
         self.about = about
         self.output: deque[str] = deque(maxlen=OUTPUT_LINES_MAX)
         self._process = process
-        self._thread = threading.Thread(target=self._read_stderr, name=f"process-{number}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._read_stderr, name=f"process-{number}", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -79,14 +81,21 @@ class BackgroundProcesses:
         self._all: dict[int, BackgroundProcess] = {}
         self._last = 0
 
-    def start_process(self, about: object, begin: "Callable[[], subprocess.Popen[str]]") -> BackgroundProcess:
+    def start_process(
+        self, about: object, begin: "Callable[[], subprocess.Popen[str]]"
+    ) -> BackgroundProcess:
         """Start a process, or raise `Conflict` if too many run."""
         with self._lock:
             if sum(process.exit_code is None for process in self._all.values()) >= RUNNING_MAX:
-                raise Conflict(f"{RUNNING_MAX} replays are running already", hint="wait until one of them has ended")
+                raise Conflict(
+                    f"{RUNNING_MAX} replays are running already",
+                    hint="wait until one of them has ended",
+                )
             self._last += 1
             started = self._all[self._last] = BackgroundProcess(self._last, about, begin())
-            finished = [number for number, process in self._all.items() if process.exit_code is not None]
+            finished = [
+                number for number, process in self._all.items() if process.exit_code is not None
+            ]
             for number in finished[: max(len(self._all) - FINISHED_MAX, 0)]:
                 del self._all[number]
             return started
@@ -95,7 +104,9 @@ class BackgroundProcesses:
         """Return the process with this number."""
         process = self._all.get(number)
         if process is None:
-            raise NotFound(f"no replay {number} was started by this server", hint="flightlog lab list")
+            raise NotFound(
+                f"no replay {number} was started by this server", hint="flightlog lab list"
+            )
         return process
 
     def list_processes(self) -> list[BackgroundProcess]:
@@ -152,7 +163,9 @@ class WebContext(Struct, frozen=True):
         """Render a template in a thread."""
         return html_response(await run_blocking(self.render_html, template, **values))
 
-    async def answer_with(self, template: str, work: Callable[..., dict[str, Any]], *args: Any) -> web.Response:
+    async def answer_with(
+        self, template: str, work: Callable[..., dict[str, Any]], *args: Any
+    ) -> web.Response:
         """Render a template in a thread, with the values that `work` returns for this runtime."""
         return await self.render_response(template, **await run_blocking(work, self.runtime, *args))
 
@@ -160,7 +173,9 @@ class WebContext(Struct, frozen=True):
 CONTEXT = web.AppKey("context", WebContext)
 
 
-async def run_blocking(work: Callable[Params, Result], *args: Params.args, **options: Params.kwargs) -> Result:
+async def run_blocking(
+    work: Callable[Params, Result], *args: Params.args, **options: Params.kwargs
+) -> Result:
     """Run blocking work in a thread."""
     return await asyncio.to_thread(work, *args, **options)
 

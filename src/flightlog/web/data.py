@@ -40,7 +40,9 @@ class SessionCache:
         self._archive, self._title = archive, title
         self._pages: OrderedDict[str, SessionPage] = OrderedDict()
         self._followers: OrderedDict[str, SessionFollower] = OrderedDict()
-        self._lock = threading.RLock()  # reentrant: a read that ends at once calls back while it is being started
+        self._lock = (
+            threading.RLock()
+        )  # reentrant: a read that ends at once calls back while it is being started
         self._readers = ThreadPoolExecutor(2, "flightlog-read")
         self._reads: dict[str, Future[SessionPage]] = {}
 
@@ -64,9 +66,13 @@ class SessionCache:
                 self._pages.move_to_end(name)
                 return cached
         # The archive's file list may be seconds old; the index is used only if it is current.
-        listed = {(file.path, file.size, file.changed_ns) for file in archive.find_recording(name).files}
+        listed = {
+            (file.path, file.size, file.changed_ns) for file in archive.find_recording(name).files
+        }
         current = set(archive.file_state(name)) == listed
-        outline = load_cached_outline(archive, name) if current and name not in self._followers else None
+        outline = (
+            load_cached_outline(archive, name) if current and name not in self._followers else None
+        )
         if outline is None:
             is_new = name not in self._followers
             outline = self.follower(name).refresh()
@@ -126,7 +132,9 @@ class WebData:
         self._lock = threading.Lock()
         self._watcher = SessionListWatcher(self._reopen_archive)
         self._searcher = SearchWorker(self._listed_archive)
-        self.cache = SessionCache(self.current_archive, lambda name: self._watcher.session_titles().get(name, ""))
+        self.cache = SessionCache(
+            self.current_archive, lambda name: self._watcher.session_titles().get(name, "")
+        )
         self.listing = self._watcher.current_list
         self.titles = self._watcher.session_titles
         self.search = self._searcher.search_sessions
@@ -143,7 +151,9 @@ class WebData:
 
     def find_in_session(self, session: str, words: str, limit: int) -> list[RowMatch]:
         """Return the rows of a session that contain the words."""
-        return find_in_page(self.current_archive(session), self.load_session_page(session), words, limit)
+        return find_in_page(
+            self.current_archive(session), self.load_session_page(session), words, limit
+        )
 
     def current_archive(self, session: str = "") -> Archive:
         """Return the archive, at most a few seconds old; an unknown session is looked up again."""
@@ -162,7 +172,10 @@ class WebData:
         fingerprints = fingerprint_sessions(self.current_archive())
         if self._usage[0] != fingerprints:
             pipeline = open_archive(self.runtime).usage_pipeline
-            self._usage = (fingerprints, {by: pipeline.report(by, self.runtime.zone) for by in breakdowns})
+            self._usage = (
+                fingerprints,
+                {by: pipeline.report(by, self.runtime.zone) for by in breakdowns},
+            )
             pipeline.save()
         return self._usage[1]
 

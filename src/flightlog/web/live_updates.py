@@ -44,7 +44,9 @@ class UpdateHub:
         queue: MessageQueue = asyncio.Queue(QUEUE_MAX)
         reader = self._readers.get(session)
         if reader is None:
-            reader = self._readers[session] = _SessionReaderThread(archive, session, self._make, self._cache)
+            reader = self._readers[session] = _SessionReaderThread(
+                archive, session, self._make, self._cache
+            )
             reader.pages.add(queue)
             reader.start(have)
             return queue
@@ -87,7 +89,9 @@ class UpdateHub:
 class _SessionReaderThread:
     """A thread that reads one session."""
 
-    def __init__(self, archive: Archive, session: str, make: RenderMessage, cache: SessionCache) -> None:
+    def __init__(
+        self, archive: Archive, session: str, make: RenderMessage, cache: SessionCache
+    ) -> None:
         self.pages: set[MessageQueue] = set()
         self._archive, self._cache = archive, cache
         self._follower = cache.follower(session)
@@ -104,7 +108,9 @@ class _SessionReaderThread:
 
     def start(self, have: str) -> None:
         self.waits_for = have
-        threading.Thread(target=self._run_reader, name=f"flightlog-follow-{self._session[:8]}", daemon=True).start()
+        threading.Thread(
+            target=self._run_reader, name=f"flightlog-follow-{self._session[:8]}", daemon=True
+        ).start()
 
     def stop(self) -> None:
         self._stopped.set()
@@ -122,7 +128,10 @@ class _SessionReaderThread:
         self._woken.set()
 
     def _run_reader(self) -> None:
-        while self.waits_for == session_stamp(self._archive, self._session) and not self._woken.is_set():
+        while (
+            self.waits_for == session_stamp(self._archive, self._session)
+            and not self._woken.is_set()
+        ):
             if self._stopped.wait(LOOK_EVERY_S):
                 return
         while True:
@@ -177,7 +186,11 @@ def render_changes(templates: Environment) -> Callable[[SessionPage | None, Sess
             "facts": _render_facts(templates, new),
             "strip": _render_strip(templates, new),
         }
-        return b"event: news\ndata: " + json.dumps(message, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"
+        return (
+            b"event: news\ndata: "
+            + json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
+            + b"\n\n"
+        )
 
     return make
 
@@ -192,7 +205,11 @@ def _welcome_rows(new: SessionPage) -> list[int]:
 def _changed_rows(old: SessionPage, new: SessionPage) -> list[int]:
     """Return the rows that differ; unchanged chunks are not decoded."""
     pairs = list(zip_longest(old.thread_of().chunks, new.thread_of().chunks, fillvalue=b"\x90"))
-    touched = [number for number, (before, after) in enumerate(pairs) if before is not after and before != after]
+    touched = [
+        number
+        for number, (before, after) in enumerate(pairs)
+        if before is not after and before != after
+    ]
     changed = []
     for number in touched[-CHUNKS_MAX:]:
         before, after = (unpack_records(chunk) for chunk in pairs[number])
@@ -219,12 +236,26 @@ def _chunk_row_ids(number: int, new: SessionPage) -> dict[str, object]:
 
 
 def _render_row(templates: Environment, page: SessionPage, row: PageRow) -> dict[str, str]:
-    values = {"session": page.session, "subagent": None, "whole": False, "spilled": "", "offline": False, "prefix": ""}
-    return {"print": row_fingerprint(row), "html": templates.get_template("row.html").render(row=row, **values)}
+    values = {
+        "session": page.session,
+        "subagent": None,
+        "whole": False,
+        "spilled": "",
+        "offline": False,
+        "prefix": "",
+    }
+    return {
+        "print": row_fingerprint(row),
+        "html": templates.get_template("row.html").render(row=row, **values),
+    }
 
 
 def _render_facts(templates: Environment, page: SessionPage) -> str:
-    values = {"session": page.session, "summary": page.outline.summary, "files": page.changed_files()}
+    values = {
+        "session": page.session,
+        "summary": page.outline.summary,
+        "files": page.changed_files(),
+    }
     return templates.get_template("facts.html").render(**values)
 
 

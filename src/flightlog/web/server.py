@@ -71,7 +71,10 @@ def build_application(config: ServerConfig) -> web.Application:
     app.on_cleanup.append(_close_services)
     static = web.get("/static/{name:(?:vendor/)?[a-z0-9]+[.](?:css|js|svg)}", _serve_static)
     routes = [static, *(route for section in SECTIONS for route in section.routes)]
-    app.add_routes(web.RouteDef(route.method, root + route.path, route.handler, route.kwargs) for route in routes)
+    app.add_routes(
+        web.RouteDef(route.method, root + route.path, route.handler, route.kwargs)
+        for route in routes
+    )
     return app
 
 
@@ -126,7 +129,9 @@ def _bind_socket(family: socket.AddressFamily, host: str, port: int) -> socket.s
         sock.close()
         if error.errno == errno.EADDRINUSE:
             raise Conflict(f"port {port} is in use", hint="flightlog serve --port 0") from error
-        raise Unavailable(f"cannot listen: {error.strerror}", hint="flightlog serve --port 0") from error
+        raise Unavailable(
+            f"cannot listen: {error.strerror}", hint="flightlog serve --port 0"
+        ) from error
     return sock
 
 
@@ -136,7 +141,12 @@ async def _serve_static(request: web.Request) -> web.StreamResponse:
         raise NotFound("no such file", hint="make install")
     caching = "private, max-age=31536000, immutable" if "v" in request.query else "no-cache"
     body = await asyncio.to_thread(path.read_bytes)
-    return web.Response(body=body, content_type=KINDS[path.suffix], charset="utf-8", headers={"Cache-Control": caching})
+    return web.Response(
+        body=body,
+        content_type=KINDS[path.suffix],
+        charset="utf-8",
+        headers={"Cache-Control": caching},
+    )
 
 
 @web.middleware
@@ -146,7 +156,9 @@ async def _error_middleware(request: web.Request, handler: Handler) -> web.Strea
         return await handler(request)
     except FlightlogError as error:
         status = next(code for kind, code in STATUS if isinstance(error, kind))
-        html = request.app[CONTEXT].render_html("error.html", status=status, message=error.message, hint=error.hint)
+        html = request.app[CONTEXT].render_html(
+            "error.html", status=status, message=error.message, hint=error.hint
+        )
         return html_response(html, status)
 
 

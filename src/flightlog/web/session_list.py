@@ -55,7 +55,9 @@ class SessionListWatcher:
         self._requested.set()
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run_watcher, name="flightlog-list", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run_watcher, name="flightlog-list", daemon=True
+                )
                 self._thread.start()
         self._ready.wait(FIRST_WAIT_S)
         return self._listing
@@ -64,7 +66,10 @@ class SessionListWatcher:
         """Return the title of each session."""
         listing = self._listing
         if self._titles[0] != listing.version:
-            self._titles = (listing.version, {summary.session: summary.title for summary in listing.sessions})
+            self._titles = (
+                listing.version,
+                {summary.session: summary.title for summary in listing.sessions},
+            )
         return self._titles[1]
 
     def close(self) -> None:
@@ -107,13 +112,19 @@ class SessionListWatcher:
 
     def _replace_list(self, summaries: list[SessionSummary], pending: int) -> None:
         old = self._listing
-        if len(summaries) != len(old.sessions) or pending != old.pending or tuple(summaries) != old.sessions:
+        if (
+            len(summaries) != len(old.sessions)
+            or pending != old.pending
+            or tuple(summaries) != old.sessions
+        ):
             self._listing = SessionListing(tuple(summaries), pending, old.version + 1)
 
 
 def fingerprint_sessions(archive: Archive) -> dict[str, Fingerprint]:
     """Return the path, size and change time of every session's files."""
-    return {name: _fingerprint_recording(recording) for name, recording in archive.recordings.items()}
+    return {
+        name: _fingerprint_recording(recording) for name, recording in archive.recordings.items()
+    }
 
 
 def _fingerprint_recording(recording: SessionFiles) -> Fingerprint:
@@ -201,7 +212,9 @@ def find_in_page(archive: Archive, page: SessionPage, words: str, limit: int) ->
     return [hit for _, _, hit in sorted(hits, key=lambda ranked: ranked[:2])]
 
 
-def _iter_matches(archive: Archive, page: SessionPage, words: str) -> Iterator[tuple[str, int, RowMatch]]:
+def _iter_matches(
+    archive: Archive, page: SessionPage, words: str
+) -> Iterator[tuple[str, int, RowMatch]]:
     matched: set[tuple[str, int]] = set()
     for entry in archive.find_entries(page.session.id, words):
         row_key = page.rows_by_location.get((entry.path, entry.offset))
@@ -209,7 +222,11 @@ def _iter_matches(archive: Archive, page: SessionPage, words: str) -> Iterator[t
         if row_key is not None and row_key not in matched and snippet is not None:
             matched.add(row_key)
             subagent, row = row_key
-            yield subagent, row, RowMatch(page.session.id, subagent, page.thread_of(subagent).id_at(row), *snippet)
+            yield (
+                subagent,
+                row,
+                RowMatch(page.session.id, subagent, page.thread_of(subagent).id_at(row), *snippet),
+            )
 
 
 def _cut_snippet(text: str, words: str) -> tuple[str, str, str] | None:
@@ -217,7 +234,11 @@ def _cut_snippet(text: str, words: str) -> tuple[str, str, str] | None:
     if start < 0:
         return None
     end = start + len(words)
-    return text[max(start - SNIPPET_CHARS, 0) : start], text[start:end], text[end : end + SNIPPET_CHARS]
+    return (
+        text[max(start - SNIPPET_CHARS, 0) : start],
+        text[start:end],
+        text[end : end + SNIPPET_CHARS],
+    )
 
 
 def _split_around_match(snippet: str, words: Iterable[str]) -> tuple[str, str, str]:
@@ -227,4 +248,7 @@ def _split_around_match(snippet: str, words: Iterable[str]) -> tuple[str, str, s
 
 
 def _refuse_time(text: str) -> int:
-    raise Invalid(f'a time filter is not supported here: "{one_line(text, 40)}"', hint="flightlog session search")
+    raise Invalid(
+        f'a time filter is not supported here: "{one_line(text, 40)}"',
+        hint="flightlog session search",
+    )

@@ -58,7 +58,9 @@ class PageRow(Struct, frozen=True):
 class SessionPage:
     """One session at one point in time."""
 
-    def __init__(self, archive: Archive, outline: SessionOutline, version: str = "", title: str = "") -> None:
+    def __init__(
+        self, archive: Archive, outline: SessionOutline, version: str = "", title: str = ""
+    ) -> None:
         """Take an outline; `title` overrides the title of the session."""
         self._archive = archive
         self._bars: dict[str, list[TimelineBar]] = {}
@@ -71,13 +73,19 @@ class SessionPage:
     @property
     def size(self) -> int:
         """Return the approximate size in bytes."""
-        return sum(len(chunk) + 40 for thread in self.outline.threads.values() for chunk in thread.chunks)
+        return sum(
+            len(chunk) + 40 for thread in self.outline.threads.values() for chunk in thread.chunks
+        )
 
     def find_subagent(self, name: str) -> SubagentSummary:
         """Return the subagent with this id."""
-        subagent = next((candidate for candidate in self.outline.subagents if candidate.id == name), None)
+        subagent = next(
+            (candidate for candidate in self.outline.subagents if candidate.id == name), None
+        )
         if subagent is None:
-            raise NotFound(f'no subagent "{one_line(name, 40)}" in this session', hint="flightlog session show")
+            raise NotFound(
+                f'no subagent "{one_line(name, 40)}" in this session', hint="flightlog session show"
+            )
         return subagent
 
     def thread_of(self, subagent: str = "") -> ThreadOutline:
@@ -94,7 +102,9 @@ class SessionPage:
         """Return the files a thread changed, each with the last row that changed it."""
         if subagent not in self._files:
             thread = self.thread_of(subagent)
-            self._files[subagent] = [(path, thread.id_at(row)) for path, row in list(thread.files.items())[:FILES_MAX]]
+            self._files[subagent] = [
+                (path, thread.id_at(row)) for path, row in list(thread.files.items())[:FILES_MAX]
+            ]
         return self._files[subagent]
 
     def first_row_ids(self, subagent: str = "") -> list[str]:
@@ -106,7 +116,9 @@ class SessionPage:
     def load_chunk(self, number: int, subagent: str = "") -> list[PageRow]:
         """Return the rows of one chunk."""
         total = self.thread_of(subagent).total
-        return self.load_rows(range(number * CHUNK_ROWS, min((number + 1) * CHUNK_ROWS, total)), subagent)
+        return self.load_rows(
+            range(number * CHUNK_ROWS, min((number + 1) * CHUNK_ROWS, total)), subagent
+        )
 
     def load_rows(self, rows: Sequence[int], subagent: str = "") -> list[PageRow]:
         """Read rows from the recording."""
@@ -117,7 +129,10 @@ class SessionPage:
             records = [thread.read_records(row, row + 1)[0] for row in rows]
         locations = {location for record in records for location in self._record_locations(record)}
         content = _RowContent(self._archive.read_entries_at(sorted(locations)))
-        return [self._build_row(thread, row, record, content) for row, record in zip(rows, records, strict=True)]
+        return [
+            self._build_row(thread, row, record, content)
+            for row, record in zip(rows, records, strict=True)
+        ]
 
     @functools.cached_property
     def rows_by_location(self) -> dict[tuple[str, int], tuple[str, int]]:
@@ -125,9 +140,13 @@ class SessionPage:
         return dict(self.outline.rows_by_location())
 
     def _record_locations(self, record: RowRecord) -> list[tuple[str, int, int]]:
-        return [(self.outline.files[file], offset, length) for file, offset, length in record.locations]
+        return [
+            (self.outline.files[file], offset, length) for file, offset, length in record.locations
+        ]
 
-    def _build_row(self, thread: ThreadOutline, row: int, record: RowRecord, content: "_RowContent") -> PageRow:
+    def _build_row(
+        self, thread: ThreadOutline, row: int, record: RowRecord, content: "_RowContent"
+    ) -> PageRow:
         name, mark = thread.id_at(row), thread.row_kinds[row]
         item: Turn | Step | Note
         if mark == RowMark.TURN:
@@ -139,24 +158,42 @@ class SessionPage:
             item = replace(step, number=int(name.partition(".")[2])) if step else GONE
         if isinstance(item, Note):
             mark = RowMark.NOTE if mark == RowMark.STEP else mark
-        return PageRow(name, KINDS.get(RowMark(mark), RowKind.NOTE), item, self._subagents_of_row(item, record))
+        return PageRow(
+            name, KINDS.get(RowMark(mark), RowKind.NOTE), item, self._subagents_of_row(item, record)
+        )
 
-    def _subagents_of_row(self, item: Turn | Step | Note, record: RowRecord) -> tuple[SubagentSummary, ...]:
+    def _subagents_of_row(
+        self, item: Turn | Step | Note, record: RowRecord
+    ) -> tuple[SubagentSummary, ...]:
         if record.subagent:
             return (self.find_subagent(record.subagent),)
         calls = [call.id for call in item.tool_calls] if isinstance(item, Step) else []
-        return tuple(self._subagents_by_call[call] for call in calls if call in self._subagents_by_call)
+        return tuple(
+            self._subagents_by_call[call] for call in calls if call in self._subagents_by_call
+        )
 
     @functools.cached_property
     def _subagents_by_call(self) -> dict[str, SubagentSummary]:
-        return {subagent.tool_call_id: subagent for subagent in self.outline.subagents if subagent.tool_call_id}
+        return {
+            subagent.tool_call_id: subagent
+            for subagent in self.outline.subagents
+            if subagent.tool_call_id
+        }
 
 
 def _build_turn(number: int, record: RowRecord, content: "_RowContent") -> Turn:
     header = record.turn
     assert header is not None, "the row of a turn has a header"
     prompt = content.prompts.get(header.uuid, header.prompt) if record.locations else header.prompt
-    return Turn(number, header.kind, prompt, header.at_ms, (), is_rewound=header.is_rewound, uuid=header.uuid)
+    return Turn(
+        number,
+        header.kind,
+        prompt,
+        header.at_ms,
+        (),
+        is_rewound=header.is_rewound,
+        uuid=header.uuid,
+    )
 
 
 class _RowContent:
@@ -168,7 +205,9 @@ class _RowContent:
         session = fold_session("", "", price, read)
         self._steps = {uuid: step for step in session.steps for uuid in step.record_uuids}
         self._uuids = {
-            (entry.path, entry.offset): entry.uuid for entry in read if isinstance(entry.event, AssistantReply)
+            (entry.path, entry.offset): entry.uuid
+            for entry in read
+            if isinstance(entry.event, AssistantReply)
         }
         self.prompts = {turn.uuid: turn.prompt for turn in session.turns}
 

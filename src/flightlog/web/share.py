@@ -25,7 +25,9 @@ STYLES = ("base.css", "timeline.css", "share.css")
 SCRIPT = "share.js"
 
 
-def render_share_page(document: Redacted[SessionDocument], redactor: Redactor, templates: Environment) -> Redacted[str]:
+def render_share_page(
+    document: Redacted[SessionDocument], redactor: Redactor, templates: Environment
+) -> Redacted[str]:
     """Return the page of a redacted session; `redactor`, which knows its values, scans it again."""
     session = document.value.session
     outline = outline_session(session)
@@ -49,10 +51,14 @@ def render_share_page(document: Redacted[SessionDocument], redactor: Redactor, t
         **_inline_assets(),
     )
     page = rescan_page(document.map(lambda _: html), redactor, html=True)
-    return replace(page, value=page.value.replace(removed, describe_redaction(page.secrets, page.personal), 1))
+    return replace(
+        page, value=page.value.replace(removed, describe_redaction(page.secrets, page.personal), 1)
+    )
 
 
-def _rows_of_each_subagent(session: Session) -> tuple[list[TimelineRow], dict[str, list[TimelineRow]]]:
+def _rows_of_each_subagent(
+    session: Session,
+) -> tuple[list[TimelineRow], dict[str, list[TimelineRow]]]:
     """Return the rows of every thread. Each subagent appears once, even in a cycle of subagents."""
     seen: set[str] = set()
     subagent_rows: dict[str, list[TimelineRow]] = {}

@@ -30,7 +30,22 @@ from flightlog.web.session_page import PageRow
 
 CHARS_MAX = 60_000  # longer text is shown as plain text, because Markdown takes too long
 _TAGS = frozenset(
-    {"p", "br", "hr", "em", "strong", "s", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a"}
+    {
+        "p",
+        "br",
+        "hr",
+        "em",
+        "strong",
+        "s",
+        "del",
+        "code",
+        "pre",
+        "blockquote",
+        "ul",
+        "ol",
+        "li",
+        "a",
+    }
     | {"h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"}
 )
 HERE = Path(__file__).parent
@@ -112,7 +127,10 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         when=lambda at_ms, form="%Y-%m-%d %H:%M": format_timestamp(at_ms, zone, form),
     )
     env.globals.update(
-        asset=lambda name: root + asset_address(name), has_vendor=has_vendor, root=root, took=format_tool_duration
+        asset=lambda name: root + asset_address(name),
+        has_vendor=has_vendor,
+        root=root,
+        took=format_tool_duration,
     )
     return env
 
@@ -195,7 +213,11 @@ def make_excerpt(text: str, lines: int = OUTPUT_LINES) -> Excerpt:
 def data_uri(image: Image) -> str:
     """Return a raster image as a data URI, or "" if it is too large or of another type."""
     plain = image.media_type in IMAGE_TYPES and len(image.data) <= IMAGE_CHARS_MAX
-    return f"data:{image.media_type};base64,{image.data}" if plain and _BASE64.fullmatch(image.data) else ""
+    return (
+        f"data:{image.media_type};base64,{image.data}"
+        if plain and _BASE64.fullmatch(image.data)
+        else ""
+    )
 
 
 def short_model(name: str) -> str:
@@ -213,7 +235,11 @@ def row_fingerprint(row: TimelineRow | PageRow) -> str:
 
 def count_subagent_steps(subagent: Subagent | SubagentSummary) -> int:
     """Return the number of steps of a subagent."""
-    return subagent.steps if isinstance(subagent, SubagentSummary) else sum(len(turn.steps) for turn in subagent.turns)
+    return (
+        subagent.steps
+        if isinstance(subagent, SubagentSummary)
+        else sum(len(turn.steps) for turn in subagent.turns)
+    )
 
 
 def _render_cost(cost: Cost) -> Markup:

@@ -13,7 +13,10 @@ import brotli
 import pytest
 import zstandard
 
-from captures import (
+from flightlog.agents.capture.recorder import RewrittenRequest
+from flightlog.model.errors import Invalid
+from flightlog.model.exchange import RequestOrigin, ResponseOutcome
+from support.captures import (
     BODY,
     EVENTS,
     TOKEN,
@@ -24,11 +27,8 @@ from captures import (
     proxied,
     said_once,
 )
-from flightlog.agents.capture.recorder import RewrittenRequest
-from flightlog.model.errors import Invalid
-from flightlog.model.exchange import RequestOrigin, ResponseOutcome
-from upstream import answering, call, parts, reset
-from waiting import until
+from support.upstream import answering, call, parts, reset
+from support.waiting import until
 
 BIG = os.urandom(1 << 20) * 100
 
@@ -36,9 +36,17 @@ BIG = os.urandom(1 << 20) * 100
 @pytest.mark.parametrize(
     ("answer", "copy"),
     [
-        (plain(b'{"type":"message"}', headers="content-type: application/json\r\n"), b'{"type":"message"}'),
+        (
+            plain(b'{"type":"message"}', headers="content-type: application/json\r\n"),
+            b'{"type":"message"}',
+        ),
         (plain(b""), b""),
-        (plain(b'{"type":"error"}', status="429 Too Many Requests", headers="retry-after: 3\r\n"), b'{"type":"error"}'),
+        (
+            plain(
+                b'{"type":"error"}', status="429 Too Many Requests", headers="retry-after: 3\r\n"
+            ),
+            b'{"type":"error"}',
+        ),
         (plain(b"oops", status="529 Overloaded"), b"oops"),
         (chunked(EVENTS, headers="content-type: text/event-stream\r\n"), EVENTS),
         (chunked(EVENTS, size=7), EVENTS),
@@ -66,21 +74,26 @@ BIG = os.urandom(1 << 20) * 100
         "100MB",
     ],
 )
-def test_r15_the_client_gets_the_upstreams_bytes_and_the_copy_is_free_of_compression(tmp_path, answer, copy):
+def test_r15_the_client_gets_the_upstreams_bytes_and_the_copy_is_free_of_compression(
+    tmp_path, answer, copy
+):
     direct, through, store, exchange = said_once(answer, tmp_path)
 
     assert (through[0], through[2], through[3]) == (direct[0], direct[2], direct[3])
     assert {name: through[1].get(name) for name in direct[1]} == direct[1]
     assert store.response_body(exchange) == copy
-    assert (exchange.response.status, exchange.response.ending) == (direct[0], ResponseOutcome.COMPLETE)
+    assert (exchange.response.status, exchange.response.ending) == (
+        direct[0],
+        ResponseOutcome.COMPLETE,
+    )
 
 
 @pytest.mark.parametrize("ends", ["cut", "reset"])
 def test_r15_a_broken_answer_is_broken_for_the_client_too(tmp_path, ends):
     def answer(connection, asked):
-        chunked(EVENTS, end=b"")(connection, asked) if ends == "cut" else chunked(EVENTS, end=b"ff\r\nx")(
-            connection, asked
-        )
+        chunked(EVENTS, end=b"")(connection, asked) if ends == "cut" else chunked(
+            EVENTS, end=b"ff\r\nx"
+        )(connection, asked)
         if ends == "reset":
             time.sleep(0.1)
             reset(connection)
@@ -97,10 +110,15 @@ def test_r15_a_broken_answer_is_broken_for_the_client_too(tmp_path, ends):
 def test_r15_when_nothing_can_be_kept_the_call_goes_on(tmp_path):
     (tmp_path / "x").write_text("a file where the folder should be")
 
-    with answering(chunked(EVENTS)) as upstream, proxied(upstream, tmp_path / "x") as (url, recorder):
+    with (
+        answering(chunked(EVENTS)) as upstream,
+        proxied(upstream, tmp_path / "x") as (url, recorder),
+    ):
         answers = [parts(call(url, BODY)) for _ in range(3)]
 
-    assert [(status, body, whole) for status, _, body, whole in answers] == [(200, EVENTS, True)] * 3
+    assert [(status, body, whole) for status, _, body, whole in answers] == [
+        (200, EVENTS, True)
+    ] * 3
     assert recorder.losses
 
 
@@ -109,7 +127,10 @@ def test_r15_a_full_disk_costs_the_copy_not_the_call(tmp_path):
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=True)
     try:
-        with answering(plain(os.urandom(300_000))) as upstream, proxied(upstream, disk / "x") as (url, recorder):
+        with (
+            answering(plain(os.urandom(300_000))) as upstream,
+            proxied(upstream, disk / "x") as (url, recorder),
+        ):
             first = parts(call(url, BODY))
             second = parts(call(url, BODY))
     finally:
@@ -140,13 +161,18 @@ def test_only_who_knows_the_word_gets_through_and_only_to_the_upstream(tmp_path)
 
     with answering(answer) as upstream, proxied(upstream + "/base", tmp_path / "x") as (url, _):
         root = url.removesuffix(TOKEN).rstrip("/")
-        refused = [parts(call(root, path=path))[0] for path in ("/v1/messages", f"/{TOKEN}", f"/{TOKEN}x/v1/messages")]
+        refused = [
+            parts(call(root, path=path))[0]
+            for path in ("/v1/messages", f"/{TOKEN}", f"/{TOKEN}x/v1/messages")
+        ]
         other = parts(call(url, method="GET", path="/api/hello?x=%2F"))[0]
         parts(call(url, BODY, path="/v1/messages?beta=true"))
 
     assert (refused, other) == ([404] * 3, 200)
     assert asked == [b"GET /base/api/hello?x=%2F", b"POST /base/v1/messages?beta=true"]
-    assert [each.request.path for each in exchanges(tmp_path / "x").read_exchanges()] == ["/v1/messages?beta=true"]
+    assert [each.request.path for each in exchanges(tmp_path / "x").read_exchanges()] == [
+        "/v1/messages?beta=true"
+    ]
     assert TOKEN.encode() not in bytes_on_disk(tmp_path / "x")
 
 
@@ -158,11 +184,16 @@ def test_a_request_is_on_record_and_the_barrier_passed_before_the_first_byte(tmp
         plain(b"{}")(connection, asked)
 
     async def barrier(request):
-        order.append(f"barrier {request.index}: {len(exchanges(tmp_path / 'x').read_exchanges())} on record")
+        order.append(
+            f"barrier {request.index}: {len(exchanges(tmp_path / 'x').read_exchanges())} on record"
+        )
         await asyncio.sleep(0.3)
         order.append("passed")
 
-    with answering(answer) as upstream, proxied(upstream, tmp_path / "x", barrier=barrier) as (url, _):
+    with (
+        answering(answer) as upstream,
+        proxied(upstream, tmp_path / "x", barrier=barrier) as (url, _),
+    ):
         call(url, BODY)
         order.append("answered")
 
@@ -224,7 +255,10 @@ def test_a_rewrite_takes_the_place_of_the_clients_body_and_both_are_kept(tmp_pat
             else None
         )
 
-    with answering(answer) as upstream, proxied(upstream, tmp_path / "x", rewrite=rewrite) as (url, _):
+    with (
+        answering(answer) as upstream,
+        proxied(upstream, tmp_path / "x", rewrite=rewrite) as (url, _),
+    ):
         call(url, BODY)
         call(url, b'{"model":"m"}')
 

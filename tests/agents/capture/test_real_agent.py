@@ -2,7 +2,6 @@
 
 import json
 
-from captures import bytes_on_disk, exchanges, proxied
 from flightlog.agents.capture.dumps import build_dump_files
 from flightlog.agents.capture.rebuild import RebuildFidelity, hash_request, rebuild_requests
 from flightlog.agents.dialects import anthropic_messages
@@ -11,7 +10,8 @@ from flightlog.agents.scripted.scenario import parse_scenario
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.model.exchange import RequestOrigin
 from flightlog.store.output_files import write_output_files
-from real_agent import ALLOWED, make_bench, new_session
+from support.captures import bytes_on_disk, exchanges, proxied
+from support.real_agent import ALLOWED, make_bench, new_session
 
 SUBAGENT = {
     "description": "d",
@@ -24,7 +24,14 @@ SCRIPT = {
         {"when": {"prompt": "SUBTASK"}, "replies": [{"text": "sub done"}]},
         {
             "replies": [
-                {"blocks": [{"tool": "Bash", "input": {"command": "env | grep API_KEY; echo x > made.txt"}}]},
+                {
+                    "blocks": [
+                        {
+                            "tool": "Bash",
+                            "input": {"command": "env | grep API_KEY; echo x > made.txt"},
+                        }
+                    ]
+                },
                 {"blocks": [{"tool": "Agent", "input": SUBAGENT}]},
                 {"text": "done"},
             ]
@@ -36,10 +43,19 @@ SCRIPT = {
 def test_the_real_agent_through_the_proxy_is_captured_as_it_spoke_and_its_key_nowhere(tmp_path):
     bench = make_bench(tmp_path / "bench")
     session = new_session()
-    with serve_scenario(parse_scenario(SCRIPT)) as model, proxied(model.url, tmp_path / "x") as (url, recorder):
+    with (
+        serve_scenario(parse_scenario(SCRIPT)) as model,
+        proxied(model.url, tmp_path / "x") as (url, recorder),
+    ):
         environment = bench.environment(url)
         running = bench.client.start(
-            AgentPrompt("Go on.", arguments=ALLOWED, cwd=bench.project, environment=environment, session=session)
+            AgentPrompt(
+                "Go on.",
+                arguments=ALLOWED,
+                cwd=bench.project,
+                environment=environment,
+                session=session,
+            )
         )
         outcome = running.wait(60)
         running.stop()
@@ -47,7 +63,12 @@ def test_the_real_agent_through_the_proxy_is_captured_as_it_spoke_and_its_key_no
     store = exchanges(tmp_path / "x")
     found = store.read_exchanges()
     assert (outcome.exit_code, recorder.losses) == (0, [])
-    assert [each.request.agent_context.value for each in found] == ["main", "main", "subagent", "main"]
+    assert [each.request.agent_context.value for each in found] == [
+        "main",
+        "main",
+        "subagent",
+        "main",
+    ]
     assert {each.request.session_id for each in found} == {session}
     assert [bool(each.request.agent_id) for each in found] == [False, False, True, False]
     key = environment["ANTHROPIC_API_KEY"]
@@ -55,7 +76,8 @@ def test_the_real_agent_through_the_proxy_is_captured_as_it_spoke_and_its_key_no
         asked = json.loads(json.dumps(seen.body).replace(key, "[scrubbed]"))
         assert json.loads(store.sent_body(each)) == {**asked, "metadata": {"user_id": "[scrubbed]"}}
     answers = {
-        each.response.request_id: anthropic_messages.decode_response(store.response_body(each)) for each in found
+        each.response.request_id: anthropic_messages.decode_response(store.response_body(each))
+        for each in found
     }
     assert all(answer.is_whole for answer in answers.values())
     records = bench.transcripts()[session]
@@ -69,13 +91,21 @@ def test_the_real_agent_through_the_proxy_is_captured_as_it_spoke_and_its_key_no
             and b"[scrubbed]" not in store.sent_body(each).partition(b'"metadata"')[0]
         ):
             betas = each.request.headers["anthropic-beta"].split(",")
-            assert told[hash_request(json.loads(store.sent_body(each)), betas)].fidelity is RebuildFidelity.EXACT
+            assert (
+                told[hash_request(json.loads(store.sent_body(each)), betas)].fidelity
+                is RebuildFidelity.EXACT
+            )
 
 
 def test_the_real_agents_compaction_is_known_by_what_it_says(tmp_path):
     bench = make_bench(tmp_path / "bench")
     session = new_session()
-    replies = [{"when": {"prompt": "TEXT ONLY"}, "replies": [{"text": "<analysis>a</analysis><summary>s</summary>"}]}]
+    replies = [
+        {
+            "when": {"prompt": "TEXT ONLY"},
+            "replies": [{"text": "<analysis>a</analysis><summary>s</summary>"}],
+        }
+    ]
     script = parse_scenario({"rules": [*replies, {"replies": [{"text": "ok"}]}]})
     with serve_scenario(script) as model, proxied(model.url, tmp_path / "x") as (url, _):
         for prompt, more in (("Begin.", {"session": session}), ("/compact", {"resume": session})):

@@ -4,22 +4,28 @@ import json
 
 import pytest
 
-from captures import TOKEN, captured_requests, exchanges
 from flightlog.agents.capture.proxy import ProxySettings
 from flightlog.agents.capture.rebuild import RebuildFidelity, hash_request, rebuild_requests
 from flightlog.agents.capture.recorder import ExchangeRecorder
 from flightlog.agents.capture.server import capture_in_thread
 from flightlog.agents.dialects import anthropic_messages
 from flightlog.agents.dialects.anthropic_messages import RequestClassifier
-from recordings import ROOT
+from support.captures import TOKEN, captured_requests, exchanges
+from support.recordings import ROOT
 
 
 def normal(body):
     """A request without what a transcript does not tell."""
-    kept = {key: value for key, value in body.items() if key not in {"metadata", "stream", "safeguards"}}
-    kept["system"] = [each for each in body["system"] if not each["text"].startswith("x-anthropic-billing-header")]
+    kept = {
+        key: value for key, value in body.items() if key not in {"metadata", "stream", "safeguards"}
+    }
+    kept["system"] = [
+        each for each in body["system"] if not each["text"].startswith("x-anthropic-billing-header")
+    ]
     texts = [
-        {**m, "content": [{"type": "text", "text": m["content"]}]} if isinstance(m["content"], str) else m
+        {**m, "content": [{"type": "text", "text": m["content"]}]}
+        if isinstance(m["content"], str)
+        else m
         for m in body["messages"]
     ]
     return {**kept, "messages": texts}
@@ -34,7 +40,10 @@ def test_every_rebuilt_request_equals_the_captured_one():
     grades, told = [], []
     for path in sorted((ROOT / "2.1.325").rglob("*.jsonl")):
         for request in rebuild_requests(sound(path)):
-            raw = next((by_id[name] for name in request.request_ids if name in by_id), by_digest.get(request.digest))
+            raw = next(
+                (by_id[name] for name in request.request_ids if name in by_id),
+                by_digest.get(request.digest),
+            )
             assert raw is not None, (path.name, request.id)
             assert normal(request.body) == normal(raw["body"])
             assert request.missing_parts == ()
@@ -44,7 +53,10 @@ def test_every_rebuilt_request_equals_the_captured_one():
     assert (len(grades), grades.count(RebuildFidelity.EXACT)) == (104, 88)
     untold = [each for each in captured if normal(each["body"]) not in told]
     assert len(untold) == 3
-    assert all("[compaction prompt" in each["body"]["messages"][-1]["content"][-1]["text"] for each in untold)
+    assert all(
+        "[compaction prompt" in each["body"]["messages"][-1]["content"][-1]["text"]
+        for each in untold
+    )
 
 
 def sound(path):
@@ -69,20 +81,33 @@ def test_an_edited_transcript_is_no_longer_vouched_for():
         .missing_parts[-1]
         .startswith("system")
     )
-    assert rebuild_requests([record for record in records if record["type"] in {"user", "assistant"}]) == []
+    assert (
+        rebuild_requests([record for record in records if record["type"] in {"user", "assistant"}])
+        == []
+    )
 
 
 @pytest.mark.parametrize("version", ["1.0.128", "2.0.76", "2.1.100", "2.1.325"])
 def test_subagents_are_told_apart_in_every_client_version(version):
     case = "subagent-foreground" if version == "2.1.325" else "subagent"
     recogniser = RequestClassifier()
-    ours = [each for each in captured_requests() if (each["version"], each["case"]) == (version, case)]
-
-    found = [
-        recogniser.classify_request(each["headers"], json.dumps(each["body"]).encode()).agent_context.value for each in ours
+    ours = [
+        each for each in captured_requests() if (each["version"], each["case"]) == (version, case)
     ]
 
-    assert [context for context in found if context != "side"] == ["main", "subagent", "subagent", "main"]
+    found = [
+        recogniser.classify_request(
+            each["headers"], json.dumps(each["body"]).encode()
+        ).agent_context.value
+        for each in ours
+    ]
+
+    assert [context for context in found if context != "side"] == [
+        "main",
+        "subagent",
+        "subagent",
+        "main",
+    ]
 
 
 def test_a_stream_cut_anywhere_gives_the_message_so_far():
@@ -93,16 +118,42 @@ def test_a_stream_cut_anywhere_gives_the_message_so_far():
             "message": {"id": "m", "content": [], "usage": {"input_tokens": 3, "output_tokens": 1}},
         },
         {"type": "ping"},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "sig"}},
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "thinking", "thinking": ""},
+        },
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "thinking_delta", "thinking": "hm"},
+        },
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "signature_delta", "signature": "sig"},
+        },
         {"type": "content_block_start", "index": 1, "content_block": block},
-        {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"a":'}},
-        {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "1}"}},
-        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}},
+        {
+            "type": "content_block_delta",
+            "index": 1,
+            "delta": {"type": "input_json_delta", "partial_json": '{"a":'},
+        },
+        {
+            "type": "content_block_delta",
+            "index": 1,
+            "delta": {"type": "input_json_delta", "partial_json": "1}"},
+        },
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "tool_use"},
+            "usage": {"output_tokens": 9},
+        },
         {"type": "message_stop"},
     ]
-    data = b"".join(b"event: x\r\ndata: " + json.dumps(each).encode() + b"\r\n\r\n" for each in told)
+    data = b"".join(
+        b"event: x\r\ndata: " + json.dumps(each).encode() + b"\r\n\r\n" for each in told
+    )
 
     whole = anthropic_messages.decode_response(data)
     parts_of = [anthropic_messages.decode_response(data[:at]) for at in range(len(data))]
@@ -115,11 +166,18 @@ def test_a_stream_cut_anywhere_gives_the_message_so_far():
     ]
     assert not any(part.is_whole for part in parts_of[: len(data) - 2])
     assert any(
-        p.message and p.message["content"][-1:] == [{**block, "input": {"partial_json": '{"a":'}}] for p in parts_of
+        p.message and p.message["content"][-1:] == [{**block, "input": {"partial_json": '{"a":'}}]
+        for p in parts_of
     )
     assert anthropic_messages.decode_response(anthropic_messages.render_events(whole)) == whole
-    assert anthropic_messages.decode_response(b'{"type":"error","error":{}}').error == {"type": "error", "error": {}}
-    assert anthropic_messages.decode_response(b'{"id":"m","usage":{}}').message == {"id": "m", "usage": {}}
+    assert anthropic_messages.decode_response(b'{"type":"error","error":{}}').error == {
+        "type": "error",
+        "error": {},
+    }
+    assert anthropic_messages.decode_response(b'{"id":"m","usage":{}}').message == {
+        "id": "m",
+        "usage": {},
+    }
 
 
 def test_capturing_stops_with_nothing_left_running(tmp_path):

@@ -4,11 +4,21 @@ import json
 
 import pytest
 
-from captures import BODY, EVENTS, KEY, bytes_on_disk, chunked, exchanges, plain, proxied, said_once
 from flightlog.agents.capture.dumps import build_dump_files
 from flightlog.agents.dialects import anthropic_messages
 from flightlog.store.output_files import write_output_files
-from upstream import answering, call
+from support.captures import (
+    BODY,
+    EVENTS,
+    KEY,
+    bytes_on_disk,
+    chunked,
+    exchanges,
+    plain,
+    proxied,
+    said_once,
+)
+from support.upstream import answering, call
 
 
 def test_a_missing_request_id_is_made_up_and_one_that_is_there_passed_on(tmp_path):
@@ -21,14 +31,26 @@ def test_a_missing_request_id_is_made_up_and_one_that_is_there_passed_on(tmp_pat
 
 def test_the_key_and_the_device_are_in_no_byte_on_disk(tmp_path):
     told = [{"type": "message_start", "message": {"id": "m", "content": [], "usage": {}}}]
-    told += [{"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}]
+    told += [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    ]
     for at in range(0, len(KEY), 5):
         delta = {"type": "text_delta", "text": KEY[at : at + 5]}
         told.append({"type": "content_block_delta", "index": 0, "delta": delta})
     told += [{"type": "message_stop"}]
-    stream = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in told) + f"data: {KEY}\n\n".encode()
-    body = json.dumps({"messages": [{"role": "user", "content": f"env: {KEY}"}], "metadata": {"user_id": "device-1"}})
-    answer = chunked(stream, size=11, headers=f"set-cookie: {KEY}\r\nanthropic-ratelimit-x: {KEY}\r\n")
+    stream = (
+        b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in told)
+        + f"data: {KEY}\n\n".encode()
+    )
+    body = json.dumps(
+        {
+            "messages": [{"role": "user", "content": f"env: {KEY}"}],
+            "metadata": {"user_id": "device-1"},
+        }
+    )
+    answer = chunked(
+        stream, size=11, headers=f"set-cookie: {KEY}\r\nanthropic-ratelimit-x: {KEY}\r\n"
+    )
 
     _, through, store, exchange = said_once(answer, tmp_path, body.encode())
     write_output_files(tmp_path / "x", build_dump_files(store))
@@ -58,12 +80,18 @@ def test_the_capture_files_are_views_and_stay_small(tmp_path):
             call(url, BODY)
 
     write_output_files(tmp_path / "full", build_dump_files(store))
-    write_output_files(tmp_path / "small", build_dump_files(store, full_bytes=len(BODY) + len(EVENTS)))
+    write_output_files(
+        tmp_path / "small", build_dump_files(store, full_bytes=len(BODY) + len(EVENTS))
+    )
 
-    rows = [json.loads(line) for line in (tmp_path / "full/api_captures.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (tmp_path / "full/api_captures.jsonl").read_text().splitlines()
+    ]
     assert [row["request_index"] for row in rows] == [1, 2, 3]
     dumps = tmp_path / "full/raw_dumps"
-    assert json.loads((dumps / "request_002.json").read_text())["messages"] == [{"role": "user", "content": "hi"}]
+    assert json.loads((dumps / "request_002.json").read_text())["messages"] == [
+        {"role": "user", "content": "hi"}
+    ]
     assert (dumps / "response_003.txt").read_bytes() == EVENTS
     assert json.loads((dumps / "request_001_headers.json").read_text())["path"] == "/v1/messages"
     assert json.loads((dumps / "response_001_headers.json").read_text())["status"] == 200

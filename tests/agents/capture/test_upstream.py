@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from captures import BODY, exchanges, plain, proxied
 from flightlog.agents.capture.proxy import proxy_for
 from flightlog.model.exchange import ResponseOutcome
-from upstream import answering, call, parts
+from support.captures import BODY, exchanges, plain, proxied
+from support.upstream import answering, call, parts
 
 CALL = """
 import socket, ssl, sys, threading
 from pathlib import Path
-from captures import BODY, exchanges, proxied
-from upstream import call, parts
+from support.captures import BODY, exchanges, proxied
+from support.upstream import call, parts
 
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain("cert.pem", "key.pem")
@@ -41,12 +41,29 @@ print(status, body.decode(), exchanges(Path("x")).read_exchanges()[0].response.e
 
 def over_tls(folder, *, trusted):
     """Call an upstream with a certificate of its own, in a process that trusts it or does not."""
-    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "cert.pem"]
+    words = [
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-keyout",
+        "key.pem",
+        "-out",
+        "cert.pem",
+    ]
     words += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
     subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])}
     env |= {"SSL_CERT_FILE": "cert.pem"} if trusted else {}
-    ran = subprocess.run([sys.executable, "-c", CALL], cwd=folder, env=env, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", CALL],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr[-2000:]
     return ran.stdout.strip()
 
@@ -70,7 +87,10 @@ def test_a_path_of_the_upstream_stands_before_the_clients(tmp_path):
         seen.append(request.partition(b" HTTP")[0])
         plain(b"{}")(connection, request)
 
-    with answering(answer) as upstream, proxied(f"{upstream}/gate/way/", tmp_path / "x") as (url, _):
+    with (
+        answering(answer) as upstream,
+        proxied(f"{upstream}/gate/way/", tmp_path / "x") as (url, _),
+    ):
         call(url, BODY, path="/v1/messages?beta=true&x=%2F")
         call(url, b"", method="HEAD", path="/")
 
@@ -82,7 +102,9 @@ def test_calls_one_after_the_other_share_a_connection_and_one_that_was_closed_is
 
     def answer(connection, request):
         ports.append(connection.getpeername()[1])
-        plain(b"{}", headers="connection: close\r\n" if len(ports) == 2 else "")(connection, request)
+        plain(b"{}", headers="connection: close\r\n" if len(ports) == 2 else "")(
+            connection, request
+        )
 
     with answering(answer) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
         for _ in range(3):
@@ -99,7 +121,9 @@ def test_what_is_no_http_is_no_answer(tmp_path):
         status = parts(call(url, BODY))[0]
 
     assert status == 502
-    assert exchanges(tmp_path / "x").read_exchanges()[0].response.ending is ResponseOutcome.UNANSWERED
+    assert (
+        exchanges(tmp_path / "x").read_exchanges()[0].response.ending is ResponseOutcome.UNANSWERED
+    )
 
 
 def test_upstream_with_tls_is_reached_through_the_machines_proxy(tmp_path):
@@ -109,7 +133,10 @@ def test_upstream_with_tls_is_reached_through_the_machines_proxy(tmp_path):
         seen.append(request)
         connection.sendall(b"HTTP/1.1 502 no\r\ncontent-length: 0\r\n\r\n")
 
-    with answering(refuse) as proxy, proxied("https://api.example.invalid", tmp_path, proxy=proxy) as (url, _):
+    with (
+        answering(refuse) as proxy,
+        proxied("https://api.example.invalid", tmp_path, proxy=proxy) as (url, _),
+    ):
         status, *_ = parts(call(url, BODY, "x-api-key: hidden\r\n"))
 
     assert status == 502
@@ -124,7 +151,11 @@ def test_upstream_with_tls_is_reached_through_the_machines_proxy(tmp_path):
         ("https://api.example", {"https_proxy": "proxy:1"}, "http://proxy:1"),
         ("https://api.example", {"HTTPS_PROXY": "http://proxy:1", "NO_PROXY": "x, .example"}, ""),
         ("https://api.example", {"HTTPS_PROXY": "http://proxy:1", "no_proxy": "*"}, ""),
-        ("http://api.example", {"HTTPS_PROXY": "http://proxy:1", "HTTP_PROXY": "http://proxy:1"}, ""),
+        (
+            "http://api.example",
+            {"HTTPS_PROXY": "http://proxy:1", "HTTP_PROXY": "http://proxy:1"},
+            "",
+        ),
         ("https://127.0.0.1:8", {"HTTPS_PROXY": "http://proxy:1"}, ""),
         ("https://localhost", {"HTTPS_PROXY": "http://proxy:1"}, ""),
         ("https://api.example", {}, ""),

@@ -8,7 +8,9 @@ from flightlog.app.runtime import open_runtime
 
 def test_the_agent_gives_its_roots_hooks_and_dialect(tmp_path):
     agent = find_agent("claude-code")
-    runtime = open_runtime({"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": f"{tmp_path}/a,{tmp_path}/b"})
+    runtime = open_runtime(
+        {"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": f"{tmp_path}/a,{tmp_path}/b"}
+    )
 
     assert agent.roots(runtime) == (f"{tmp_path}/a", f"{tmp_path}/b")
     assert agent.hooks().project_settings(Path("/p")) == Path("/p/.claude/settings.local.json")
@@ -23,17 +25,33 @@ def test_a_session_is_found_in_the_directories_of_its_projects(tmp_path):
         (tmp_path / "projects" / project / "s.jsonl").touch()
 
     assert has_sessions(tmp_path)
-    assert find_session_dirs(str(tmp_path), "s") == [f"{tmp_path}/projects/{name}" for name in ("one", "three")]
+    assert find_session_dirs(str(tmp_path), "s") == [
+        f"{tmp_path}/projects/{name}" for name in ("one", "three")
+    ]
     assert config_dir_of(f"{tmp_path}/projects") == config_dir_of(str(tmp_path)) == str(tmp_path)
 
 
 def test_options_of_a_session_become_the_words_of_the_client():
     plain = SessionOptions("opus", 3, "acceptEdits", ("Read", "Bash(ls:*)"))
-    full = SessionOptions("opus", 3, "default", ("default",), 0.5, "Be brief", {"a": {"prompt": "p"}}, True)
+    full = SessionOptions(
+        "opus", 3, "default", ("default",), 0.5, "Be brief", {"a": {"prompt": "p"}}, True
+    )
 
     words = "--model opus --max-turns 3 --permission-mode acceptEdits --allowedTools Read Bash(ls:*) --tools Read,Bash"
-    assert session_arguments(plain, resumes=False) == [*words.split(), "--setting-sources", "", "--strict-mcp-config"]
+    assert session_arguments(plain, resumes=False) == [
+        *words.split(),
+        "--setting-sources",
+        "",
+        "--strict-mcp-config",
+    ]
     assert session_arguments(full, resumes=True)[6:] == [
         *("--allowedTools", "--tools", "default", "--max-budget-usd", "0.500000"),
-        *("--system-prompt", "Be brief", "--system-prompt-snapshot", "off", "--agents", '{"a": {"prompt": "p"}}'),
+        *(
+            "--system-prompt",
+            "Be brief",
+            "--system-prompt-snapshot",
+            "off",
+            "--agents",
+            '{"a": {"prompt": "p"}}',
+        ),
     ]

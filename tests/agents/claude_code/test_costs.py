@@ -17,7 +17,10 @@ def test_a_clients_total_is_read_model_by_model():
     totals = client_totals(record)
 
     assert totals.cost_usd == 1.5
-    assert totals.models == (ModelTotal("a", Usage(output_tokens=2), 1.0), ModelTotal("b", Usage(1), 0.5))
+    assert totals.models == (
+        ModelTotal("a", Usage(output_tokens=2), 1.0),
+        ModelTotal("b", Usage(1), 0.5),
+    )
 
 
 def test_an_amount_that_cannot_be_is_zero():

@@ -5,16 +5,27 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flightlog.agents.claude_code.decode import ATTACHMENT_KINDS, FIELDS, SYSTEM_KINDS, decode_record
+from flightlog.agents.claude_code.decode import (
+    ATTACHMENT_KINDS,
+    FIELDS,
+    SYSTEM_KINDS,
+    decode_record,
+)
 from flightlog.model import entries
 from flightlog.model.entries import ToolResult, UnknownRecord, UserPrompt
-from recordings import ROOT
-from transcripts import assistant, user
+from support.recordings import ROOT
+from support.transcripts import assistant, user
 
-LINES = [line for path in sorted(ROOT.glob("*/*/transcripts/**/*.jsonl")) for line in path.read_bytes().splitlines()]
+LINES = [
+    line
+    for path in sorted(ROOT.glob("*/*/transcripts/**/*.jsonl"))
+    for line in path.read_bytes().splitlines()
+]
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -37,7 +48,13 @@ def kinds():
 
 def paths(value, at=()):
     yield at
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in items:
         yield from paths(item, (*at, key))
 
@@ -74,7 +91,9 @@ def test_a_record_with_nothing_or_nonsense_in_its_fields_is_still_an_entry(kind,
 @given(data=st.data())
 def test_no_change_to_a_recorded_line_makes_it_raise_or_vanish(data):
     record = data.draw(st.sampled_from(kinds()))
-    at = data.draw(st.sampled_from([place for place in paths(record) if place and place != ("type",)]))
+    at = data.draw(
+        st.sampled_from([place for place in paths(record) if place and place != ("type",)])
+    )
 
     odd = changed(record, at, data.draw(VALUES))
     entries = decode_record(json.dumps(odd).encode())
@@ -84,7 +103,8 @@ def test_no_change_to_a_recorded_line_makes_it_raise_or_vanish(data):
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"{}", b"[]", b"null", b'{"type":1}', b'{"type":null}', b'{"type":["user"]}', b"\xff"]
+    "line",
+    [b"", b"{}", b"[]", b"null", b'{"type":1}', b'{"type":null}', b'{"type":["user"]}', b"\xff"],
 )
 def test_what_is_no_record_is_none(line):
     assert decode_record(line) is None
@@ -94,10 +114,12 @@ def test_a_type_nobody_has_met_is_kept_by_name_and_fields():
     assert told({"type": "hologram", "beam": 1, "uuid": "x"}) == entries.UnknownRecord(
         "hologram", ("beam", "type", "uuid")
     )
-    assert told({"type": "system", "subtype": "new"}) == entries.UnknownRecord("system/new", ("subtype", "type"))
-    assert told({"type": "attachment", "attachment": {"type": "new", "a": 1}}) == entries.UnknownRecord(
-        "attachment/new", ("a", "type")
+    assert told({"type": "system", "subtype": "new"}) == entries.UnknownRecord(
+        "system/new", ("subtype", "type")
     )
+    assert told(
+        {"type": "attachment", "attachment": {"type": "new", "a": 1}}
+    ) == entries.UnknownRecord("attachment/new", ("a", "type"))
 
 
 def test_a_field_nobody_has_met_is_named():
@@ -117,7 +139,9 @@ def test_the_key_is_the_records_own_wherever_it_stands():
 def test_several_results_in_one_record_are_several_entries_with_keys_of_their_own():
     results = [{"type": "tool_result", "tool_use_id": name, "content": name} for name in "ab"]
 
-    entries = decode_record(json.dumps(user([*results, {"type": "text", "text": "and words"}])).encode())
+    entries = decode_record(
+        json.dumps(user([*results, {"type": "text", "text": "and words"}])).encode()
+    )
 
     assert [type(entry.event) for entry in entries] == [ToolResult, ToolResult, UserPrompt]
     assert len({entry.key for entry in entries}) == 3
@@ -131,9 +155,16 @@ def test_a_subagents_id_that_could_not_be_typed_is_not_taken_over(agent):
 
 
 def test_a_reply_carries_what_a_ledger_needs():
-    event = told(assistant("m1", 2, {"type": "text", "text": "hi"}, isAbortedMidStream=True, apiBlockIndex=3))
+    event = told(
+        assistant("m1", 2, {"type": "text", "text": "hi"}, isAbortedMidStream=True, apiBlockIndex=3)
+    )
 
-    assert (event.message_id, event.request_id, event.block_index, event.is_aborted) == ("m1", "req_m1", 3, True)
+    assert (event.message_id, event.request_id, event.block_index, event.is_aborted) == (
+        "m1",
+        "req_m1",
+        3,
+        True,
+    )
     assert (event.usage.input_tokens, event.usage.output_tokens) == (10, 5)
 
 
@@ -149,7 +180,11 @@ def test_a_synthetic_reply_is_typed_as_such_and_so_is_an_error():
 
 
 def test_remarks_of_the_client_without_words_are_kept_without_a_note():
-    empty = {"type": "system", "subtype": "local_command", "content": "<local-command-stdout></local-command-stdout>"}
+    empty = {
+        "type": "system",
+        "subtype": "local_command",
+        "content": "<local-command-stdout></local-command-stdout>",
+    }
 
     assert told(empty) == entries.Ignored("system/local_command")
     assert told({**empty, "content": "done"}) == entries.ClientNote("local_command", "done")
@@ -166,8 +201,16 @@ def test_an_input_a_hook_rewrote_is_found_in_what_the_hook_printed():
     said = json.dumps({"hookSpecificOutput": {"updatedInput": {"command": "ls"}}})
     attached = {"type": "hook_success", "toolUseID": "t1", "stdout": said}
 
-    assert told({"type": "attachment", "attachment": attached}) == entries.ToolInputRewritten("t1", {"command": "ls"})
-    for printed in ("", "not json", "[]", '{"hookSpecificOutput":1}', '{"hookSpecificOutput":{"updatedInput":"x"}}'):
+    assert told({"type": "attachment", "attachment": attached}) == entries.ToolInputRewritten(
+        "t1", {"command": "ls"}
+    )
+    for printed in (
+        "",
+        "not json",
+        "[]",
+        '{"hookSpecificOutput":1}',
+        '{"hookSpecificOutput":{"updatedInput":"x"}}',
+    ):
         event = told({"type": "attachment", "attachment": {**attached, "stdout": printed}})
         assert event == entries.ContextInjected("hook_success")
 
@@ -180,9 +223,15 @@ def test_a_blocking_hook_is_a_note():
 
 def test_titles_are_read_however_a_version_wrote_them():
     assert told({"type": "ai-title", "aiTitle": "A"}) == entries.SessionTitled("A")
-    assert told({"type": "custom-title", "customTitle": "B"}) == entries.SessionTitled("B", is_user_title=True)
-    assert told({"type": "summary", "leafUuid": "u", "summary": '{"title":"C"}'}) == entries.SessionSummarized("u", "C")
-    assert told({"type": "summary", "leafUuid": "u", "summary": "{broken"}) == entries.SessionSummarized("u", "{broken")
+    assert told({"type": "custom-title", "customTitle": "B"}) == entries.SessionTitled(
+        "B", is_user_title=True
+    )
+    assert told(
+        {"type": "summary", "leafUuid": "u", "summary": '{"title":"C"}'}
+    ) == entries.SessionSummarized("u", "C")
+    assert told(
+        {"type": "summary", "leafUuid": "u", "summary": "{broken"}
+    ) == entries.SessionSummarized("u", "{broken")
 
 
 def test_a_cut_stream_is_told_from_other_failures():
@@ -194,7 +243,10 @@ def test_a_cut_stream_is_told_from_other_failures():
 
 
 def test_the_shapes_name_only_what_was_met():
-    met = {(record["type"], record.get("subtype"), (record.get("attachment") or {}).get("type")) for record in kinds()}
+    met = {
+        (record["type"], record.get("subtype"), (record.get("attachment") or {}).get("type"))
+        for record in kinds()
+    }
 
     assert {kind for kind, _, _ in met} <= FIELDS.keys()
     assert {kind for _, kind, _ in met if kind} <= SYSTEM_KINDS

@@ -7,12 +7,19 @@ from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, f
 from flightlog.agents.claude_code.stream import read_session_id
 from flightlog.agents.process import AgentProcess, find_descendants
 from flightlog.model.errors import NotFound
-from real_agent import VERSIONS, agent_program, make_bench, new_session, types
-from waiting import alive, command_line, until
+from support.real_agent import VERSIONS, agent_program, make_bench, new_session, types
+from support.waiting import alive, command_line, until
 
 HELLO = {"rules": [{"replies": [{"text": "Hello."}]}]}
 FOREVER = {
-    "rules": [{"replies": [{"blocks": [{"tool": "Bash", "input": {"command": "tail -f /dev/null"}}]}, {"text": "?"}]}]
+    "rules": [
+        {
+            "replies": [
+                {"blocks": [{"tool": "Bash", "input": {"command": "tail -f /dev/null"}}]},
+                {"text": "?"},
+            ]
+        }
+    ]
 }
 
 
@@ -21,7 +28,11 @@ def test_a_real_session_runs_offline_and_leaves_a_transcript(bench):
 
     told = bench.run(HELLO, "Say hello.", session=session)
 
-    assert (told.outcome.exit_code, told.outcome.session, told.result["result"]) == (0, session, "Hello.")
+    assert (told.outcome.exit_code, told.outcome.session, told.result["result"]) == (
+        0,
+        session,
+        "Hello.",
+    )
     assert len(told.requests) == 1
     assert types(bench.transcripts()[session])["assistant"] == 1
 
@@ -86,7 +97,9 @@ def test_the_named_client_is_found_first_then_the_path(tmp_path):
 def started(script, cwd):
     """A shell script in the place of an agent."""
     environment = {"PATH": os.environ["PATH"]}
-    return AgentProcess(["sh", "-c", script], cwd=cwd, environment=environment, session_of=read_session_id)
+    return AgentProcess(
+        ["sh", "-c", script], cwd=cwd, environment=environment, session_of=read_session_id
+    )
 
 
 def test_output_that_is_not_json_is_passed_over(tmp_path):
@@ -118,7 +131,8 @@ def family_with(pid, words):
 
 
 @pytest.mark.parametrize(
-    "name", ["plain", "with space.and-dots_", "ünïcode 漢字 😀", "long-" + "x" * 120 + "/" + "y" * 120]
+    "name",
+    ["plain", "with space.and-dots_", "ünïcode 漢字 😀", "long-" + "x" * 120 + "/" + "y" * 120],
 )
 def test_a_projects_folder_is_named_as_the_client_names_it(tmp_path, name):
     bench = make_bench(tmp_path / "bench")
@@ -127,7 +141,9 @@ def test_a_projects_folder_is_named_as_the_client_names_it(tmp_path, name):
 
     bench.run(HELLO, "Say hello.", cwd=place)
 
-    assert [path.name for path in (bench.config / "projects").iterdir()] == [project_folder(str(place))]
+    assert [path.name for path in (bench.config / "projects").iterdir()] == [
+        project_folder(str(place))
+    ]
 
 
 def test_what_a_surrounding_agent_leaves_is_not_passed_on():

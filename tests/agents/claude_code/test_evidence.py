@@ -13,8 +13,16 @@ def write(tmp_path, *records):
 
 
 def test_compactions_and_cuts_are_counted(tmp_path):
-    cut = {"type": "system", "subtype": "api_error", "error": {"connection": {"code": "StreamTruncated"}}}
-    quoted = {"type": "user", "message": {"content": "compact_boundary"}, "note": "compact_boundary"}
+    cut = {
+        "type": "system",
+        "subtype": "api_error",
+        "error": {"connection": {"code": "StreamTruncated"}},
+    }
+    quoted = {
+        "type": "user",
+        "message": {"content": "compact_boundary"},
+        "note": "compact_boundary",
+    }
 
     paths = write(tmp_path, {"type": "system", "subtype": "compact_boundary"}, cut, quoted)
 

@@ -5,11 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.agents.claude_code.files import find_transcripts, session_files, spilled_output_path, subagent_info_path
+from flightlog.agents.claude_code.files import (
+    find_transcripts,
+    session_files,
+    spilled_output_path,
+    subagent_info_path,
+)
 from flightlog.model.session import SessionFile
-from recordings import config_dir
-from transcripts import SESSION, user, write
-from unprivileged import as_nobody
+from support.recordings import config_dir
+from support.transcripts import SESSION, user, write
+from support.unprivileged import as_nobody
 
 
 def found(root):
@@ -39,7 +44,11 @@ def test_subagents_are_found_in_each_layout(tmp_path):
     assert [subagent for _, subagent in old] == [""]
     assert len(beside) == 8
     # Warm-up agents name sessions that left no file of their own.
-    assert {session[:8] for session, subagent in beside if subagent} == {"c8efdde1", "1c06a166", "da11e55c"}
+    assert {session[:8] for session, subagent in beside if subagent} == {
+        "c8efdde1",
+        "1c06a166",
+        "da11e55c",
+    }
     assert sorted(subagent for _, subagent in below) == ["", "a18a8ad043c6ab8dd"]
 
 
@@ -56,7 +65,19 @@ def test_a_file_where_the_projects_should_be_is_damage(tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    [b"\xff", b"a b", b"-rf", b"..x", b"a\nb", b"\x1b[31mred", b"a\x07", b"$(id)", b"x" * 140, "é".encode(), b""],
+    [
+        b"\xff",
+        b"a b",
+        b"-rf",
+        b"..x",
+        b"a\nb",
+        b"\x1b[31mred",
+        b"a\x07",
+        b"$(id)",
+        b"x" * 140,
+        "é".encode(),
+        b"",
+    ],
 )
 def test_a_file_whose_name_is_no_id_is_told_and_left_alone(tmp_path, name):
     write(tmp_path, SESSION, user("hello"))
@@ -136,7 +157,10 @@ def test_a_project_reached_by_a_link_is_found(tmp_path):
 
 
 def test_a_directory_that_may_not_be_read_is_told_and_hides_no_other(open_dir):
-    for path in (write(open_dir, "a", user("x")), write(open_dir, "b", user("x"), project="closed")):
+    for path in (
+        write(open_dir, "a", user("x")),
+        write(open_dir, "b", user("x"), project="closed"),
+    ):
         path.parent.chmod(0o755)
     (open_dir / "projects").chmod(0o755)
     (open_dir / "projects/closed").chmod(0)
@@ -144,7 +168,9 @@ def test_a_directory_that_may_not_be_read_is_told_and_hides_no_other(open_dir):
     told = as_nobody(lambda: find_transcripts(str(open_dir)))
 
     assert [item.session for item in told.files] == ["a"]
-    assert [(span.path, span.why) for span in told.damage] == [(str(open_dir / "projects/closed"), "Permission denied")]
+    assert [(span.path, span.why) for span in told.damage] == [
+        (str(open_dir / "projects/closed"), "Permission denied")
+    ]
 
 
 def test_the_files_of_one_session_are_the_same_as_in_the_whole_list(tmp_path):
@@ -153,7 +179,9 @@ def test_the_files_of_one_session_are_the_same_as_in_the_whole_list(tmp_path):
 
     for item in {file.session: file for file in everything if not file.subagent}.values():
         alone = session_files(str(Path(item.path).parent), item.session)
-        assert {file.path for file in alone} == {file.path for file in everything if file.session == item.session}
+        assert {file.path for file in alone} == {
+            file.path for file in everything if file.session == item.session
+        }
 
 
 def test_a_spilled_output_is_looked_for_beside_its_transcript_by_name_alone():

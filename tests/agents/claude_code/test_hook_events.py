@@ -5,7 +5,7 @@ import pytest
 
 from flightlog.agents.claude_code.hooks import COMMON, LEFT_OUT, events_for
 from flightlog.model.errors import Invalid
-from real_agent import VERSIONS, agent_program
+from support.real_agent import VERSIONS, agent_program
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -19,7 +19,9 @@ def test_every_event_registered_is_one_the_client_itself_lists(version):
     assert known - set(events_for([version])) <= set(LEFT_OUT)
 
 
-@pytest.mark.parametrize("versions", [[], [""], ["2.1.325", "1.0.128"], ["2.1.325", ""], ["nightly"], ["2.x.1"]])
+@pytest.mark.parametrize(
+    "versions", [[], [""], ["2.1.325", "1.0.128"], ["2.1.325", ""], ["nightly"], ["2.x.1"]]
+)
 def test_in_doubt_only_what_all_versions_know_is_registered(versions):
     assert events_for(versions) == COMMON
 

@@ -4,8 +4,17 @@ import time
 import pytest
 
 from flightlog.agents.claude_code.messages import decode_blocks, user_events
-from flightlog.model.entries import Image, PromptKind, Text, Thinking, ToolResult, ToolUse, UnknownBlock, UserPrompt
-from transcripts import user
+from flightlog.model.entries import (
+    Image,
+    PromptKind,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    UnknownBlock,
+    UserPrompt,
+)
+from support.transcripts import user
 
 
 def prompt(said, **fields):
@@ -54,7 +63,9 @@ def test_commands_are_written_as_they_were_typed():
     assert prompt(typed).content == (Text("/review 7"),)
     assert prompt("<bash-input>ls -l</bash-input>").content == (Text("! ls -l"),)
     assert prompt("<command-name>unclosed").content == (Text("! <command-name>unclosed"),)
-    assert prompt("<bash-stdout>a</bash-stdout><bash-stderr>b</bash-stderr>").content == (Text("ab"),)
+    assert prompt("<bash-stdout>a</bash-stdout><bash-stderr>b</bash-stderr>").content == (
+        Text("ab"),
+    )
 
 
 def test_a_prompt_made_of_open_tags_takes_no_time():
@@ -67,7 +78,9 @@ def test_a_prompt_made_of_open_tags_takes_no_time():
 
 def test_a_tool_result_is_no_prompt_unless_words_stand_beside_it():
     assert [type(event) for event in user_events(returned())] == [ToolResult]
-    beside = user([{"type": "tool_result", "tool_use_id": "t"}, {"type": "text", "text": "and this"}])
+    beside = user(
+        [{"type": "tool_result", "tool_use_id": "t"}, {"type": "text", "text": "and this"}]
+    )
     assert [type(event) for event in user_events(beside)] == [ToolResult, UserPrompt]
 
 
@@ -78,10 +91,15 @@ def test_results_that_are_equal_are_both_told():
 
 
 def test_a_record_with_thousands_of_parts_takes_no_time():
-    parts = [{"type": "tool_result", "tool_use_id": f"t{place}", "content": "x"} for place in range(20_000)]
+    parts = [
+        {"type": "tool_result", "tool_use_id": f"t{place}", "content": "x"}
+        for place in range(20_000)
+    ]
     began = time.process_time()
 
-    events = user_events(user([*parts, *({"type": "text", "text": str(place)} for place in range(20_000))]))
+    events = user_events(
+        user([*parts, *({"type": "text", "text": str(place)} for place in range(20_000))])
+    )
 
     assert len(events) == 20_001
     assert time.process_time() - began < 3
@@ -104,9 +122,15 @@ def test_a_spilled_output_says_where_it_lies():
 
 
 def test_a_denied_call_says_by_whom():
-    assert result(returned(permissionDecision={"decision": "reject", "source": "user"})).denial_reason == "user"
+    assert (
+        result(returned(permissionDecision={"decision": "reject", "source": "user"})).denial_reason
+        == "user"
+    )
     assert result(returned(permissionDecision={"decision": "reject"})).denial_reason == "rejected"
-    assert result(returned(permissionDecision={"decision": "allow", "source": "user"})).denial_reason == ""
+    assert (
+        result(returned(permissionDecision={"decision": "allow", "source": "user"})).denial_reason
+        == ""
+    )
     assert result(returned(toolDenialKind="mode")).denial_reason == "mode"
 
 
@@ -138,6 +162,10 @@ def test_every_kind_of_block_is_read_and_an_unknown_one_is_kept():
     assert decode_blocks(None) == decode_blocks(7) == decode_blocks({}) == ()
 
 
-@pytest.mark.parametrize("message", [None, 7, "x", [], {}, {"content": None}, {"content": [None, 1, "x", []]}])
+@pytest.mark.parametrize(
+    "message", [None, 7, "x", [], {}, {"content": None}, {"content": [None, 1, "x", []]}]
+)
 def test_a_user_record_without_sense_is_an_empty_prompt(message):
-    assert [type(event) for event in user_events({"type": "user", "message": message})] == [UserPrompt]
+    assert [type(event) for event in user_events({"type": "user", "message": message})] == [
+        UserPrompt
+    ]

@@ -38,7 +38,11 @@ def test_after_a_tool_before_a_prompt_and_at_the_very_start():
 
 
 def test_after_a_compaction_the_summary_is_the_last_word():
-    told = lines(record("user", "sum", isCompactSummary=True), record("user", "go on"), record("assistant", "one"))
+    told = lines(
+        record("user", "sum", isCompactSummary=True),
+        record("user", "go on"),
+        record("assistant", "one"),
+    )
 
     assert cut_transcript_before(told, {"one"}) == TranscriptCut(1)
 

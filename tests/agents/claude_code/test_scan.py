@@ -20,7 +20,12 @@ def line(name="msg_1", output=5, **fields):
     usage = fields.pop("usage", {"input_tokens": 3, "output_tokens": output})
     record = {
         "type": "assistant",
-        "message": {"id": name, "model": fields.pop("model", "claude-x"), "content": [], "usage": usage},
+        "message": {
+            "id": name,
+            "model": fields.pop("model", "claude-x"),
+            "content": [],
+            "usage": usage,
+        },
         "timestamp": "2026-06-01T10:00:00.250Z",
         "requestId": "req_1",
         "cwd": "/srv/app",
@@ -39,7 +44,9 @@ def scanned(tmp_path, *lines, end=b"\n"):
 
 
 def winners(*scans):
-    return attribute_responses([row_to_response(row) for one in scans for row in one.rows], {}).responses
+    return attribute_responses(
+        [row_to_response(row) for one in scans for row in one.rows], {}
+    ).responses
 
 
 def test_a_line_becomes_a_response(tmp_path):
@@ -52,11 +59,21 @@ def test_a_line_becomes_a_response(tmp_path):
         "server_tool_use": {"web_search_requests": 2},
     }
 
-    found = scanned(tmp_path, line(usage=usage, agentId="a1", isSidechain=True, isAbortedMidStream=True))
+    found = scanned(
+        tmp_path, line(usage=usage, agentId="a1", isSidechain=True, isAbortedMidStream=True)
+    )
 
     assert [row_to_response(row) for row in found.rows] == [
         ModelResponse(
-            "msg_1", "s", "claude-x", Usage(3, 5, 7, 10, 20, 2), 1780308000250, "/srv/app", "req_1", "a1", True
+            "msg_1",
+            "s",
+            "claude-x",
+            Usage(3, 5, 7, 10, 20, 2),
+            1780308000250,
+            "/srv/app",
+            "req_1",
+            "a1",
+            True,
         )
     ]
     assert found.first_ms == 1780308000250
@@ -65,7 +82,9 @@ def test_a_line_becomes_a_response(tmp_path):
 def test_the_line_with_most_output_counts_and_then_the_earlier(tmp_path):
     late = "2026-06-01T11:00:00.000Z"
 
-    found = scanned(tmp_path, line(output=1), line(output=9, timestamp=late), line(output=9), line(output=2))
+    found = scanned(
+        tmp_path, line(output=1), line(output=9, timestamp=late), line(output=9), line(output=2)
+    )
 
     assert [(row.output_tokens, row.at_ms) for row in found.rows] == [(9, 1780308000250)]
 
@@ -77,9 +96,13 @@ def test_a_replay_under_another_request_stays_apart(tmp_path):
 
 
 def test_what_is_not_a_paid_response_is_passed_over(tmp_path):
-    user = json.dumps({"type": "user", "toolUseResult": {"usage": {"input_tokens": 5}}}, separators=(",", ":"))
+    user = json.dumps(
+        {"type": "user", "toolUseResult": {"usage": {"input_tokens": 5}}}, separators=(",", ":")
+    )
 
-    found = scanned(tmp_path, user.encode(), line(model="<synthetic>"), b'{"type":"assistant"}', line(usage={}))
+    found = scanned(
+        tmp_path, user.encode(), line(model="<synthetic>"), b'{"type":"assistant"}', line(usage={})
+    )
 
     assert (len(found.rows), found.damaged_lines) == (1, 0)
 
@@ -87,7 +110,11 @@ def test_what_is_not_a_paid_response_is_passed_over(tmp_path):
 @pytest.mark.parametrize(
     ("odd", "name", "output"),
     [
-        (line(usage={"input_tokens": -1, "output_tokens": 4.0, "cache_creation": None}), "msg_1", 4),
+        (
+            line(usage={"input_tokens": -1, "output_tokens": 4.0, "cache_creation": None}),
+            "msg_1",
+            4,
+        ),
         (line(usage={"input_tokens": "x", "output_tokens": 4}), "msg_1", 4),
         (line(name=None, uuid="u1", requestId=None), "u1", 5),
         (line(name="", requestId="req_7"), "req_7", 5),
@@ -103,7 +130,12 @@ def test_odd_values_cost_a_field_not_the_line(tmp_path, odd, name, output):
 
 
 def test_odd_lines_that_are_no_responses_are_not_counted(tmp_path):
-    found = scanned(tmp_path, line(name=3, type="user"), line(usage=[], name=3), line(name=3, model="<synthetic>"))
+    found = scanned(
+        tmp_path,
+        line(name=3, type="user"),
+        line(usage=[], name=3),
+        line(name=3, model="<synthetic>"),
+    )
 
     assert (found.rows, found.damaged_lines) == ([], 0)
 
@@ -131,7 +163,9 @@ def test_a_line_longer_than_a_block_is_read_whole(tmp_path):
 
 
 def test_the_clients_own_totals_are_found(tmp_path):
-    state = b'{"type":"cost-state","sessionId":"s","totalCostUSD":0.5,"startTime":9,"modelUsage":{}}'
+    state = (
+        b'{"type":"cost-state","sessionId":"s","totalCostUSD":0.5,"startTime":9,"modelUsage":{}}'
+    )
     quoted = b'{"x":{"type":"cost-state"}}'
 
     found = scanned(tmp_path, line(), state, quoted)
@@ -140,7 +174,9 @@ def test_the_clients_own_totals_are_found(tmp_path):
 
 
 def test_a_missing_or_unreadable_file_says_so(tmp_path):
-    assert scan_usage(session_file(tmp_path / "none"), 7) == UsageScan([], [], 7, error="No such file or directory")
+    assert scan_usage(session_file(tmp_path / "none"), 7) == UsageScan(
+        [], [], 7, error="No such file or directory"
+    )
     assert scan_usage(session_file(tmp_path)).error == "Is a directory"
 
 
@@ -151,7 +187,10 @@ def test_a_file_without_times_has_no_birth(tmp_path):
 @given(data=st.data())
 def test_cuts_between_scans_change_nothing(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("cut") / "s.jsonl"
-    lines = [line(f"msg_{n % 4}", output=n * 7 % 5, timestamp=f"2026-06-01T10:00:{n:02d}.000Z") for n in range(12)]
+    lines = [
+        line(f"msg_{n % 4}", output=n * 7 % 5, timestamp=f"2026-06-01T10:00:{n:02d}.000Z")
+        for n in range(12)
+    ]
     whole = b"\n".join(lines) + b"\n"
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=4)))
 
@@ -168,7 +207,9 @@ def test_cuts_between_scans_change_nothing(tmp_path_factory, data):
 def test_the_scan_says_what_the_decoder_says(path):
     found = scan_usage(session_file(path))
 
-    entries = [entry for text in path.read_bytes().splitlines() for entry in decode_record(text, "s") or []]
+    entries = [
+        entry for text in path.read_bytes().splitlines() for entry in decode_record(text, "s") or []
+    ]
     slow = [
         ModelResponse(
             reply.message_id,
@@ -185,7 +226,11 @@ def test_the_scan_says_what_the_decoder_says(path):
         if isinstance(reply := entry.event, AssistantReply) and not reply.is_synthetic
     ]
     assert winners(found) == attribute_responses(slow, {}).responses
-    stated = [entry.event.client_totals for entry in entries if isinstance(entry.event, ClientTotalReported)]
+    stated = [
+        entry.event.client_totals
+        for entry in entries
+        if isinstance(entry.event, ClientTotalReported)
+    ]
     assert [(said.cost_usd, said.started_ms, said.models) for said in found.totals] == [
         (said.cost_usd, said.started_ms, said.models) for said in stated
     ]

@@ -13,7 +13,9 @@ from flightlog.sources.foreign_json import parse_timestamp_ms
 def said(output: int = 5, stamp: str = "2026-01-02T03:04:05.678Z", more: str = ""):
     usage = f'{{"input_tokens":1,"output_tokens":{output},"cache_creation_input_tokens":9}}'
     message = f'{{"id":"m","model":"x","content":[{{"text":"…"}}],"usage":{usage}}}'
-    return decode(f'{{"type":"assistant","timestamp":"{stamp}","message":{message}{more}}}'.encode())
+    return decode(
+        f'{{"type":"assistant","timestamp":"{stamp}","message":{message}{more}}}'.encode()
+    )
 
 
 @given(
@@ -22,7 +24,9 @@ def said(output: int = 5, stamp: str = "2026-01-02T03:04:05.678Z", more: str = "
     st.sampled_from(["auto", "milliseconds", "microseconds"]),
 )
 def test_a_time_is_cut_to_the_millisecond_as_everywhere_else(moment, minutes, precision):
-    stamp = moment.replace(tzinfo=timezone(timedelta(minutes=minutes))).isoformat(timespec=precision)
+    stamp = moment.replace(tzinfo=timezone(timedelta(minutes=minutes))).isoformat(
+        timespec=precision
+    )
     assert to_row(said(stamp=stamp), "s", "").at_ms == (parse_timestamp_ms(stamp) or 0)
 
 

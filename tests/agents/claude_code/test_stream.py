@@ -20,7 +20,9 @@ def test_only_an_explicit_flag_and_status_count_as_done():
         return read_stream([{"type": "result", "result": text, "is_error": False}])
 
     block = told("All good.\nSTATUS: COMPLETE\nTESTS_STATUS: PASSING\nEXIT_SIGNAL: true")
-    fenced = told('```json\n{"exit_signal": true, "status": "COMPLETE", "tests_status": "PASSING"}\n```')
+    fenced = told(
+        '```json\n{"exit_signal": true, "status": "COMPLETE", "tests_status": "PASSING"}\n```'
+    )
     passing = told("I will set EXIT_SIGNAL: true when the status is COMPLETE, but I am not done.")
 
     assert (block.exit_signal, len(block.indicators)) == (True, 2)
@@ -29,9 +31,15 @@ def test_only_an_explicit_flag_and_status_count_as_done():
 
 
 def test_a_limit_is_told_from_a_time_out_and_from_a_benign_error_flag():
-    limited = read_stream([{"type": "result", "result": "Claude AI usage limit reached|1768816800", "is_error": True}])
-    rejected = read_stream([{"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 99.0}}])
-    fine = read_stream([{"type": "result", "result": "the request timed out once, then worked", "is_error": False}])
+    limited = read_stream(
+        [{"type": "result", "result": "Claude AI usage limit reached|1768816800", "is_error": True}]
+    )
+    rejected = read_stream(
+        [{"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 99.0}}]
+    )
+    fine = read_stream(
+        [{"type": "result", "result": "the request timed out once, then worked", "is_error": False}]
+    )
 
     assert (limited.is_rate_limited, limited.resets_at) == (True, 1768816800.0)
     assert (rejected.is_rate_limited, rejected.resets_at) == (True, 99.0)
@@ -39,18 +47,32 @@ def test_a_limit_is_told_from_a_time_out_and_from_a_benign_error_flag():
 
 
 def test_a_call_is_counted_by_its_message():
-    record = {"type": "assistant", "message": {"id": "m1", "model": "claude-opus-5-5", "usage": {"input_tokens": 10}}}
+    record = {
+        "type": "assistant",
+        "message": {"id": "m1", "model": "claude-opus-5-5", "usage": {"input_tokens": 10}},
+    }
 
     assert read_model_call(record).usage == Usage(input_tokens=10)
-    assert read_model_call({"type": "assistant", "message": {"id": "m2", "model": "<synthetic>"}}) is None
+    assert (
+        read_model_call({"type": "assistant", "message": {"id": "m2", "model": "<synthetic>"}})
+        is None
+    )
     assert read_model_call({"type": "user"}) is None
 
 
 def test_cache_writes_for_an_hour_are_counted_apart():
-    usage = {"cache_creation_input_tokens": 100, "cache_creation": {"ephemeral_1h_input_tokens": 60}}
-    record = {"type": "assistant", "message": {"id": "m1", "model": "claude-opus-5-5", "usage": usage}}
+    usage = {
+        "cache_creation_input_tokens": 100,
+        "cache_creation": {"ephemeral_1h_input_tokens": 60},
+    }
+    record = {
+        "type": "assistant",
+        "message": {"id": "m1", "model": "claude-opus-5-5", "usage": usage},
+    }
 
-    assert read_model_call(record).usage == Usage(cache_write_5m_tokens=40, cache_write_1h_tokens=60)
+    assert read_model_call(record).usage == Usage(
+        cache_write_5m_tokens=40, cache_write_1h_tokens=60
+    )
 
 
 def test_the_stop_reason_comes_from_the_last_result():
@@ -70,7 +92,10 @@ def test_without_a_result_the_exit_code_decides():
 def test_tool_calls_are_joined_with_their_results():
     use = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a"}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": "text"}
-    records = [{"type": "assistant", "message": {"content": [use]}}, {"type": "user", "message": {"content": [result]}}]
+    records = [
+        {"type": "assistant", "message": {"content": [use]}},
+        {"type": "user", "message": {"content": [result]}},
+    ]
 
     assert read_tool_calls(records) == [StreamToolCall("Read", {"file_path": "a"}, "text")]
 

@@ -2,8 +2,8 @@
 
 from flightlog.agents.claude_code.files import find_transcripts
 from flightlog.agents.claude_code.source import ClaudeCodeSource
-from recordings import config_dir
-from transcripts import SESSION, assistant, user, write
+from support.recordings import config_dir
+from support.transcripts import SESSION, assistant, user, write
 
 
 def read(root, session=SESSION):
@@ -53,7 +53,11 @@ def test_of_a_client_that_notes_nothing_nothing_is_claimed(tmp_path):
 
 
 def test_shapes_that_are_not_what_they_should_be_are_passed_over(tmp_path):
-    shape = {"type": "api-request-shape", "shapeHash": "s", "shape": {"system": "Be kind.", "tools": [1, {"a": 2}]}}
+    shape = {
+        "type": "api-request-shape",
+        "shapeHash": "s",
+        "shape": {"system": "Be kind.", "tools": [1, {"a": 2}]},
+    }
     request = {"type": "api-request", "id": "r1", "shapeHash": "s"}
     write(tmp_path, SESSION, shape, request, user("go", 1), assistant("m1", 2, requestRef="r1"))
 

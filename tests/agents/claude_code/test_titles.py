@@ -4,7 +4,7 @@ from pathlib import Path
 from flightlog.agents.claude_code.source import ClaudeCodeSource
 from flightlog.archive.archive import Archive
 from flightlog.model.session import SessionFile
-from transcripts import SESSION, user, write
+from support.transcripts import SESSION, user, write
 
 OTHER = "22222222-2222-4222-8222-222222222222"
 SUMMARY = {"type": "summary", "summary": "The shop opens", "leafUuid": "u1"}
@@ -12,24 +12,34 @@ SUMMARY = {"type": "summary", "summary": "The shop opens", "leafUuid": "u1"}
 
 def noted(*paths):
     return [
-        entry.event.text for entry in ClaudeCodeSource().titles(SessionFile(str(path), "s", 0, 0) for path in paths)
+        entry.event.text
+        for entry in ClaudeCodeSource().titles(SessionFile(str(path), "s", 0, 0) for path in paths)
     ]
 
 
 def test_titles_are_found_wherever_they_stand(tmp_path):
-    path = write(tmp_path, OTHER, SUMMARY, user('say "summary" twice', 2), {**SUMMARY, "summary": "Second"})
+    path = write(
+        tmp_path, OTHER, SUMMARY, user('say "summary" twice', 2), {**SUMMARY, "summary": "Second"}
+    )
 
     assert noted(path) == ["The shop opens", "Second"]
 
 
 def test_a_title_is_found_however_the_json_is_spaced(tmp_path):
-    path = write(tmp_path, OTHER, json.dumps(SUMMARY), json.dumps(SUMMARY, indent=None, separators=(" , ", " : ")))
+    path = write(
+        tmp_path,
+        OTHER,
+        json.dumps(SUMMARY),
+        json.dumps(SUMMARY, indent=None, separators=(" , ", " : ")),
+    )
 
     assert noted(path) == ["The shop opens"] * 2
 
 
 def test_a_file_that_is_gone_or_broken_has_no_titles(tmp_path):
-    broken = write(tmp_path, OTHER, b'{"type":"summary","summary":', b'"summary"', b'"type":"summary"', b"\x00")
+    broken = write(
+        tmp_path, OTHER, b'{"type":"summary","summary":', b'"summary"', b'"type":"summary"', b"\x00"
+    )
 
     assert noted(tmp_path / "gone.jsonl", broken) == []
 

@@ -10,9 +10,9 @@ from flightlog.agents.claude_code.source import entries, read_subagent_info
 from flightlog.model.entries import Entry, SubagentInfo, UserPrompt, text_of
 from flightlog.model.errors import Damage
 from flightlog.model.session import SessionFile
-from recordings import ROOT
-from transcripts import SESSION, assistant, user, write
-from unprivileged import as_nobody
+from support.recordings import ROOT
+from support.transcripts import SESSION, assistant, user, write
+from support.unprivileged import as_nobody
 
 
 def read(path, subagent="", start=0):
@@ -21,7 +21,9 @@ def read(path, subagent="", start=0):
 
 def said(items):
     return [
-        text_of(item.event.content) for item in items if isinstance(item, Entry) and isinstance(item.event, UserPrompt)
+        text_of(item.event.content)
+        for item in items
+        if isinstance(item, Entry) and isinstance(item.event, UserPrompt)
     ]
 
 
@@ -45,13 +47,20 @@ def test_damage_between_records_is_told_and_hides_none(tmp_path, broken):
 
     assert said(items) == ["one", "two"]
     (damage,) = [item for item in items if isinstance(item, Damage)]
-    assert path.read_bytes()[damage.offset : damage.offset + damage.length].strip() == broken.strip()
+    assert (
+        path.read_bytes()[damage.offset : damage.offset + damage.length].strip() == broken.strip()
+    )
 
 
 def test_two_records_on_one_line_and_a_torn_end_are_all_told(tmp_path):
     path = write(tmp_path, SESSION, user("one", 1))
     text = path.read_bytes().strip()
-    path.write_bytes(b"\xef\xbb\xbf" + text + text.replace(b'"one"', b'"two"').replace(b"u1", b"u2") + b'\n{"type":"us')
+    path.write_bytes(
+        b"\xef\xbb\xbf"
+        + text
+        + text.replace(b'"one"', b'"two"').replace(b"u1", b"u2")
+        + b'\n{"type":"us'
+    )
 
     items = read(path)
 
@@ -59,7 +68,9 @@ def test_two_records_on_one_line_and_a_torn_end_are_all_told(tmp_path):
     assert sum(isinstance(item, Damage) for item in items) == 2
 
 
-@pytest.mark.parametrize("odd", ['"\\ud83d"', '"\\u0000"', "1e999", "1" + "0" * 400, '"\\u001b]0;x\\u0007"'])
+@pytest.mark.parametrize(
+    "odd", ['"\\ud83d"', '"\\u0000"', "1e999", "1" + "0" * 400, '"\\u001b]0;x\\u0007"']
+)
 def test_odd_values_cost_no_record(tmp_path, odd):
     path = write(tmp_path, SESSION, '{"type":"user","message":{"content":"one"},"odd":' + odd + "}")
 
@@ -68,7 +79,12 @@ def test_odd_values_cost_no_record(tmp_path, odd):
 
 def test_records_without_a_time_take_the_one_before(tmp_path):
     path = write(
-        tmp_path, SESSION, {"type": "mode"}, user("a", 1), {"type": "last-prompt"}, user("b", 2, timestamp="nonsense")
+        tmp_path,
+        SESSION,
+        {"type": "mode"},
+        user("a", 1),
+        {"type": "last-prompt"},
+        user("b", 2, timestamp="nonsense"),
     )
 
     times = [item.order_ms for item in read(path)]
@@ -128,18 +144,24 @@ def test_broken_facts_beside_a_subagent_are_no_facts(tmp_path, body):
     (tmp_path / "agent-a1.meta.json").write_bytes(body.encode("utf-8", "surrogateescape"))
 
     assert read_subagent_info(file) == SubagentInfo("a1")
-    assert read_subagent_info(SessionFile(str(tmp_path / "agent-a2.jsonl"), SESSION, 0, 0, "a2")) == SubagentInfo("a2")
+    assert read_subagent_info(
+        SessionFile(str(tmp_path / "agent-a2.jsonl"), SESSION, 0, 0, "a2")
+    ) == SubagentInfo("a2")
 
 
 def test_the_facts_beside_a_subagent_link_it_to_its_call(tmp_path):
-    (tmp_path / "agent-a1.meta.json").write_text('{"agentType":"Explore","description":"look","toolUseId":"t1"}')
+    (tmp_path / "agent-a1.meta.json").write_text(
+        '{"agentType":"Explore","description":"look","toolUseId":"t1"}'
+    )
 
     told = read_subagent_info(SessionFile(str(tmp_path / "agent-a1.jsonl"), SESSION, 0, 0, "a1"))
 
     assert told == SubagentInfo("a1", "Explore", "look", "t1")
 
 
-SMALL = [path for path in sorted(ROOT.glob("*/*/transcripts/**/*.jsonl")) if path.stat().st_size < 60_000]
+SMALL = [
+    path for path in sorted(ROOT.glob("*/*/transcripts/**/*.jsonl")) if path.stat().st_size < 60_000
+]
 
 
 @settings(max_examples=60)

@@ -38,12 +38,21 @@ def test_cache_writes_are_told_apart_by_life_time():
 
 
 def test_more_hour_writes_than_writes_do_not_go_below_zero():
-    assert decode_usage({"cache_creation": {"ephemeral_1h_input_tokens": 30}}) == Usage(cache_write_1h_tokens=30)
+    assert decode_usage({"cache_creation": {"ephemeral_1h_input_tokens": 30}}) == Usage(
+        cache_write_1h_tokens=30
+    )
 
 
 def test_searches_are_counted_and_nonsense_is_nothing():
     assert decode_usage({"server_tool_use": {"web_search_requests": 3}}) == Usage(web_searches=3)
     assert (
-        decode_usage({"input_tokens": "many", "output_tokens": None, "cache_creation": [], "server_tool_use": 1})
+        decode_usage(
+            {
+                "input_tokens": "many",
+                "output_tokens": None,
+                "cache_creation": [],
+                "server_tool_use": 1,
+            }
+        )
         == Usage()
     )

@@ -25,7 +25,9 @@ def worked(where, *replies):
     project.mkdir()
     times, ids = itertools.count(1_793_620_800_000, 1000), itertools.count()
     with serve_scenario(scenario(*replies, {"text": "done"})) as model:
-        desk = ScriptedEnvironment(model.url, project, where / "config", lambda: next(times), lambda: f"id-{next(ids)}")
+        desk = ScriptedEnvironment(
+            model.url, project, where / "config", lambda: next(times), lambda: f"id-{next(ids)}"
+        )
         words = ScriptedAgent(desk, "s1").run_prompt("go")
     return words, Archive([str(where / "config")]).read_session("s1")
 
@@ -58,7 +60,11 @@ def test_tools_are_run_for_real_and_recorded_as_the_client_does(tmp_path):
         ("Edit", {"file_path": "a", "old_string": "x", "new_string": "y"}, "No such file"),
         ("Read", {"file_path": "."}, "Is a directory"),
         ("Read", {"file_path": "binary"}, "can't decode"),
-        ("Edit", {"file_path": "text", "old_string": "absent", "new_string": "y"}, "String to replace not found"),
+        (
+            "Edit",
+            {"file_path": "text", "old_string": "absent", "new_string": "y"},
+            "String to replace not found",
+        ),
         ("Write", {"file_path": "text/x", "content": "y"}, "not a directory"),
         ("Bash", {"command": "kill -9 $$"}, "Exit code -9"),
     ],
@@ -77,7 +83,9 @@ def test_a_model_that_is_not_there_is_unavailable(tmp_path):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-    agent = ScriptedAgent(ScriptedEnvironment(url, tmp_path, tmp_path / "config", lambda: 0, lambda: "x"), "s1")
+    agent = ScriptedAgent(
+        ScriptedEnvironment(url, tmp_path, tmp_path / "config", lambda: 0, lambda: "x"), "s1"
+    )
 
     with pytest.raises(Unavailable):
         agent.run_prompt("go")

@@ -4,9 +4,21 @@ CLI = {"user-agent": "claude-cli/2.1.325 (external, sdk-cli)"}
 SCENARIO = parse_scenario(
     {
         "rules": [
-            {"name": "sub", "when": {"subagent": True}, "replies": [{"text": "s0"}, {"text": "s1"}]},
-            {"name": "greet", "when": {"prompt": "greet"}, "replies": [{"text": "g0"}, {"text": "g1"}]},
-            {"name": "commit", "when": {"prompt": "commit"}, "replies": [{"text": "c0"}, {"text": "c1"}]},
+            {
+                "name": "sub",
+                "when": {"subagent": True},
+                "replies": [{"text": "s0"}, {"text": "s1"}],
+            },
+            {
+                "name": "greet",
+                "when": {"prompt": "greet"},
+                "replies": [{"text": "g0"}, {"text": "g1"}],
+            },
+            {
+                "name": "commit",
+                "when": {"prompt": "commit"},
+                "replies": [{"text": "c0"}, {"text": "c1"}],
+            },
             {"name": "rest", "replies": [{"text": "r0"}, {"text": "r1"}]},
         ]
     }
@@ -17,7 +29,9 @@ def ask(*messages, headers=CLI, **body):
     roles = {"u": "user", "a": "assistant", "s": "system"}
     said = [{"role": roles[role], "content": content} for role, content in messages]
     request = decode_request(
-        "/v1/messages", headers, {"model": "m", "tools": [{"name": "Bash"}], "messages": said} | body
+        "/v1/messages",
+        headers,
+        {"model": "m", "tools": [{"name": "Bash"}], "messages": said} | body,
     )
     chosen = choose_reply(SCENARIO, request)
     return None if chosen is None else (chosen.rule, chosen.reply.text)
@@ -33,7 +47,10 @@ def test_the_number_of_replies_since_the_prompt_says_which_comes_next():
 
 
 def test_past_the_end_the_last_reply_repeats():
-    assert ask(("u", "greet"), ("a", "g0"), ("u", result()), ("a", "g1"), ("u", result())) == ("greet", "g1")
+    assert ask(("u", "greet"), ("a", "g0"), ("u", result()), ("a", "g1"), ("u", result())) == (
+        "greet",
+        "g1",
+    )
 
 
 def test_the_latest_prompt_decides_however_long_the_history():
@@ -69,11 +86,17 @@ def test_reminders_of_the_client_are_not_prompts():
 
 def test_a_subagent_is_known_by_header_or_system_prompt():
     assert ask(("u", "hm"), headers={**CLI, "x-claude-code-agent-id": "a1"}) == ("sub", "s0")
-    assert ask(("u", "hm"), system=[{"type": "text", "text": "cc_is_subagent=true;"}]) == ("sub", "s0")
+    assert ask(("u", "hm"), system=[{"type": "text", "text": "cc_is_subagent=true;"}]) == (
+        "sub",
+        "s0",
+    )
 
 
 def test_compaction_and_side_calls_have_answers_of_their_own():
-    compaction = [{"type": "text", "text": "greet"}, {"type": "text", "text": "CRITICAL: Respond with TEXT ONLY. Do"}]
+    compaction = [
+        {"type": "text", "text": "greet"},
+        {"type": "text", "text": "CRITICAL: Respond with TEXT ONLY. Do"},
+    ]
 
     assert "<summary>" in ask(("u", compaction))[1]
     assert ask(("u", "title please"), tools=[])[0] == "side call"
@@ -95,8 +118,14 @@ def test_rules_may_take_compaction_and_side_calls_over():
     said = [{"role": "user", "content": "CRITICAL: Respond with TEXT ONLY"}]
 
     assert choose_reply(own, decode_request("/v1/messages", CLI, {"messages": said})).rule == "mine"
-    assert choose_reply(own, decode_request("/v1/messages", CLI, {"messages": said[:0]})).rule == "title"
-    assert choose_reply(own, decode_request("/v1/messages", CLI, {"messages": said[:0], "tools": [1]})) is None
+    assert (
+        choose_reply(own, decode_request("/v1/messages", CLI, {"messages": said[:0]})).rule
+        == "title"
+    )
+    assert (
+        choose_reply(own, decode_request("/v1/messages", CLI, {"messages": said[:0], "tools": [1]}))
+        is None
+    )
 
 
 def test_conditions_on_model_system_path_and_first_prompt_must_all_hold():
@@ -107,4 +136,6 @@ def test_conditions_on_model_system_path_and_first_prompt_must_all_hold():
 
     assert choose_reply(own, decode_request("/run/v1/messages", {}, body)).rule == "rule 1"
     assert choose_reply(own, decode_request("/v1/messages", {}, body)) is None
-    assert choose_reply(own, decode_request("/run/v1/messages", {}, body | {"model": "haiku"})) is None
+    assert (
+        choose_reply(own, decode_request("/run/v1/messages", {}, body | {"model": "haiku"})) is None
+    )

@@ -12,7 +12,11 @@ def test_a_yaml_file_and_a_json_file_say_the_same(tmp_path):
     (tmp_path / "hello.json").write_text(json.dumps(HELLO))
     (tmp_path / "hello.yaml").write_text("rules:\n  - replies:\n      - text: Hello.\n")
 
-    assert load_scenario(tmp_path / "hello.json") == load_scenario(tmp_path / "hello.yaml") == parse_scenario(HELLO)
+    assert (
+        load_scenario(tmp_path / "hello.json")
+        == load_scenario(tmp_path / "hello.yaml")
+        == parse_scenario(HELLO)
+    )
 
 
 def test_a_missing_file_is_not_found(tmp_path):

@@ -19,7 +19,9 @@ def scenario(*replies):
 def call(model, method="POST", path="/v1/messages?beta=true", body=None, **headers):
     connection = http.client.HTTPConnection(urlsplit(model.url).netloc, timeout=10)
     try:
-        connection.request(method, path, json.dumps(body) if isinstance(body, dict) else body, headers)
+        connection.request(
+            method, path, json.dumps(body) if isinstance(body, dict) else body, headers
+        )
         response = connection.getresponse()
         return response.status, dict(response.getheaders()), response.read()
     finally:
@@ -32,7 +34,9 @@ def ask(model, *, stream=True, messages=(), **more):
 
 
 def events(data):
-    return [json.loads(line[6:]) for line in data.decode().splitlines() if line.startswith("data: ")]
+    return [
+        json.loads(line[6:]) for line in data.decode().splitlines() if line.startswith("data: ")
+    ]
 
 
 def rebuilt(data):
@@ -86,7 +90,11 @@ def test_a_stream_has_the_events_of_the_messages_api_in_order():
     kinds = [event["type"] for event in events(data)]
     assert (status, headers["content-type"]) == (200, "text/event-stream")
     assert kinds[:3] == ["message_start", "ping", "content_block_start"]
-    assert kinds[3:] == ["content_block_delta"] * 2 + ["content_block_stop", "message_delta", "message_stop"]
+    assert kinds[3:] == ["content_block_delta"] * 2 + [
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+    ]
 
 
 def test_the_stop_reason_follows_from_the_blocks_or_the_script():
@@ -113,7 +121,9 @@ def test_usage_comes_from_the_size_of_the_request_and_is_the_same_each_time():
 
 
 def test_a_scripted_usage_wins():
-    with serve_scenario(scenario({"text": "Hello.", "usage": {"input_tokens": 130000, "output_tokens": 7}})) as model:
+    with serve_scenario(
+        scenario({"text": "Hello.", "usage": {"input_tokens": 130000, "output_tokens": 7}})
+    ) as model:
         usage = json.loads(ask(model, stream=False)[2])["usage"]
 
     assert (usage["input_tokens"], usage["output_tokens"]) == (130000, 7)
@@ -147,7 +157,9 @@ def test_an_error_is_told_as_the_api_tells_it(status, kind):
 
 
 def test_a_reply_succeeds_after_its_errors():
-    with serve_scenario(scenario({"text": "Hello.", "errors": [{"status": 529}, {"status": 429}]})) as model:
+    with serve_scenario(
+        scenario({"text": "Hello.", "errors": [{"status": 529}, {"status": 429}]})
+    ) as model:
         assert [ask(model)[0] for _ in range(4)] == [529, 429, 200, 200]
 
 
@@ -189,13 +201,18 @@ def test_probes_and_counts_are_answered():
         assert call(model, "GET", "/api/hello")[0] == 200
         assert call(model, "GET", "/elsewhere")[0] == 404
         status, _, data = call(
-            model, "POST", "/v1/messages/count_tokens", {"messages": [{"role": "user", "content": "x"}]}
+            model,
+            "POST",
+            "/v1/messages/count_tokens",
+            {"messages": [{"role": "user", "content": "x"}]},
         )
 
     assert (status, json.loads(data)["input_tokens"] > 0) == (200, True)
 
 
-@pytest.mark.parametrize(("path", "body"), [("/v1/messages", b"{"), ("/v1/messages", b"[]"), ("/v1/other", {})])
+@pytest.mark.parametrize(
+    ("path", "body"), [("/v1/messages", b"{"), ("/v1/messages", b"[]"), ("/v1/other", {})]
+)
 def test_what_is_not_a_request_gets_an_error(path, body):
     with serve_scenario(scenario({"text": "Hello."})) as model:
         assert call(model, "POST", path, body)[0] in {400, 404}
@@ -212,7 +229,9 @@ def test_a_request_no_rule_knows_is_refused():
 
 def test_requests_are_kept_without_the_key():
     with serve_scenario(scenario({"text": "Hello."})) as model:
-        call(model, body={"messages": []}, **{"x-api-key": KEY, "authorization": KEY, "x-app": "cli"})
+        call(
+            model, body={"messages": []}, **{"x-api-key": KEY, "authorization": KEY, "x-app": "cli"}
+        )
         (seen,) = model.requests
 
     assert (seen.method, seen.status, seen.headers) == ("POST", 200, {"x-app": "cli"})

@@ -9,8 +9,6 @@ import time
 
 import pytest
 
-import labs
-from cluster import cluster
 from flightlog.app.jobs import open_executor
 from flightlog.app.jobs.executors import connect_cluster as dask
 from flightlog.app.jobs.executors import open_job_queue
@@ -25,9 +23,11 @@ from flightlog.lab.runner.run import start_run
 from flightlog.lab.service import attach_executor, open_run, prepare_run
 from flightlog.model.errors import Invalid, Unavailable
 from flightlog.model.runtime import Job
-from paying import Said, message, paying
-from sampled import KEY, SCRIPT, copied, finished, holds
-from waiting import below, command_line, until
+from support import labs
+from support.cluster import cluster
+from support.paying import Said, message, paying
+from support.sampled import KEY, SCRIPT, copied, finished, holds
+from support.waiting import below, command_line, until
 
 GRID = Sweep(
     requests=(2, 3),
@@ -57,7 +57,12 @@ def doomed(tmp_path_factory):
 
 
 def _cluster(folder):
-    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "ANTHROPIC_API_KEY": KEY, "LANG": "C.UTF-8"}
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "ANTHROPIC_API_KEY": KEY,
+        "LANG": "C.UTF-8",
+    }
     return cluster(folder, env)
 
 
@@ -68,9 +73,15 @@ def said_by_body(asked):
 
 
 def ask(run, url, on, sweep=GRID, **limits):
-    sent = SamplingOptions(BatchLimits(**({"parallel": 4, "wait_s": 0.01} | limits)), lambda *_: None, url)
+    sent = SamplingOptions(
+        BatchLimits(**({"parallel": 4, "wait_s": 0.01} | limits)), lambda *_: None, url
+    )
     return service.resample_grid(
-        open_runtime(on=on), open_run(open_runtime(), run.parent, run.name), sweep, sent, dry_run=False
+        open_runtime(on=on),
+        open_run(open_runtime(), run.parent, run.name),
+        sweep,
+        sent,
+        dry_run=False,
     )
 
 
@@ -92,7 +103,9 @@ def test_a_rate_holds_for_all_machines_together(made, machines, tmp_path):
     assert all(at - began >= 0.1 * number for number, at in enumerate(sorted(till.at)))
 
 
-def test_a_cluster_leaves_the_same_files_as_this_machine_also_when_a_worker_dies(made, doomed, tmp_path, monkeypatch):
+def test_a_cluster_leaves_the_same_files_as_this_machine_also_when_a_worker_dies(
+    made, doomed, tmp_path, monkeypatch
+):
     here, there = copied(made, tmp_path / "here"), copied(made, tmp_path / "there")
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     with paying(said_by_body) as till:
@@ -147,7 +160,10 @@ def test_a_worker_that_knows_no_such_work_says_so(machines):
 
 
 def ended(book):
-    return [(each.name, book.state.last_attempt(each.name).stop_reason) for each in book.planned_sessions()]
+    return [
+        (each.name, book.state.last_attempt(each.name).stop_reason)
+        for each in book.planned_sessions()
+    ]
 
 
 def test_replicates_of_a_run_are_carried_out_by_workers(tmp_path, machines):
@@ -156,7 +172,9 @@ def test_replicates_of_a_run_are_carried_out_by_workers(tmp_path, machines):
     with attach_executor(prepare_run(runtime, lambda *_: None)) as setting:
         book = start_run(tmp_path / "runs" / "spread", given, setting)
     (tmp_path / "again").mkdir()
-    same = labs.config(tmp_path / "again", SCRIPT, {"prompt": "do it", "count": 3}, engine="scripted")
+    same = labs.config(
+        tmp_path / "again", SCRIPT, {"prompt": "do it", "count": 3}, engine="scripted"
+    )
     here = labs.run(tmp_path / "again", same)
 
     assert ended(book) == ended(here)
@@ -164,7 +182,9 @@ def test_replicates_of_a_run_are_carried_out_by_workers(tmp_path, machines):
         f"session_01_r0{number}" for number in (1, 2, 3)
     ]
     mine, theirs = labs.meta(book), labs.meta(here)
-    assert [mine[key] for key in ("total_steps", "total_cost_usd", "total_file_writes", "stop_reason")] == [
+    assert [
+        mine[key] for key in ("total_steps", "total_cost_usd", "total_file_writes", "stop_reason")
+    ] == [
         theirs[key] for key in ("total_steps", "total_cost_usd", "total_file_writes", "stop_reason")
     ]
     assert (tmp_path / "work" / "x").read_text() == "hi\n"
@@ -172,24 +192,33 @@ def test_replicates_of_a_run_are_carried_out_by_workers(tmp_path, machines):
 
 
 def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path, doomed):
-    slow = {"rules": [{"replies": [{"blocks": [labs.bash("ls")]}, {"text": "done", "delay_s": 1.5}]}]}
+    slow = {
+        "rules": [{"replies": [{"blocks": [labs.bash("ls")]}, {"text": "done", "delay_s": 1.5}]}]
+    }
     labs.run(tmp_path, labs.config(tmp_path, slow, "do it", engine="scripted"))
     found = open_replay_source(open_runtime(), tmp_path / "runs", "run", 1, 0)
     before = doomed.workers[0].poll()
 
     def strike():
         worker = doomed.workers[0]
-        until(lambda: [each for each in below(worker.pid) if "scripted" in command_line(each)], limit_s=60)
+        until(
+            lambda: [each for each in below(worker.pid) if "scripted" in command_line(each)],
+            limit_s=60,
+        )
         worker.kill()
 
     striking = threading.Thread(target=strike)
     striking.start()
-    books = replay_session(open_runtime(on=doomed.address), found, 2, ReplayOptions(count=4), lambda *_: None)
+    books = replay_session(
+        open_runtime(on=doomed.address), found, 2, ReplayOptions(count=4), lambda *_: None
+    )
     striking.join()
 
     assert before is None
     assert [each.state.end.stop_reason for each in books] == ["completed"] * 4
-    assert [each.state.last_attempt("session_01").stop_reason for each in books] == ["completed"] * 4
+    assert [each.state.last_attempt("session_01").stop_reason for each in books] == [
+        "completed"
+    ] * 4
     tries = [len(each.state.attempts["session_01"]) for each in books]
     assert max(tries) <= 2
     assert sum(tries) > 4, "a worker died with a branch on its hands"

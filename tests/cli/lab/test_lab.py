@@ -5,10 +5,10 @@ import subprocess
 
 import pytest
 
-from cli_runs import FLIGHTLOG, within
-from labs import apply, environment, lines
-from recordings import config_dir
-from sampled import finished
+from support.cli_runs import FLIGHTLOG, within
+from support.labs import apply, environment, lines
+from support.recordings import config_dir
+from support.sampled import finished
 
 CONFIG = """
 model: claude-opus-5-5
@@ -51,7 +51,9 @@ def harness(root, *words):
 
 
 def test_a_run_from_its_configuration_to_a_look_at_one_step(place):
-    code, out, err = harness(place, "run", "run.yaml", "--run-name", "try", "--tag", "second", "--json")
+    code, out, err = harness(
+        place, "run", "run.yaml", "--run-name", "try", "--tag", "second", "--json"
+    )
 
     meta = json.loads(out)
     assert (code, meta["stop_reason"], meta["tags"]) == (0, "completed", ["first", "second"])
@@ -68,11 +70,15 @@ def test_a_run_from_its_configuration_to_a_look_at_one_step(place):
     code, _, err = harness(place, "inspect", "try#99")
     assert (code, "has no session 99" in err) == (1, True)
     changed = json.loads(harness(place, "inspect", "tr", "--json")[1])["file_changes"]
-    assert [each["path"] for each in changed] == ["made.txt"], "the memory file was seeded before the baseline"
+    assert [each["path"] for each in changed] == ["made.txt"], (
+        "the memory file was seeded before the baseline"
+    )
 
 
 def test_a_dry_run_says_what_would_be_run_and_makes_nothing(place):
-    code, out, err = harness(place, "run", "run.yaml", "--run-name", "dry", "--dry-run", "--session-mode", "chained")
+    code, out, err = harness(
+        place, "run", "run.yaml", "--run-name", "dry", "--dry-run", "--session-mode", "chained"
+    )
 
     assert code == 0
     assert "session_02_r01" in out
@@ -134,17 +140,32 @@ def test_asking_again_from_the_command_line(tmp_path):
     def harness(*words, stdin=""):
         command = [str(FLIGHTLOG), "lab", *words, "--runs-dir", str(tmp_path / "runs")]
         env = environment(tmp_path)
-        return subprocess.run(command, env=env, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(
+            command, env=env, input=stdin, capture_output=True, text=True, timeout=60, check=False
+        )
 
     listed = json.loads(harness("resample", "run", "--list-requests", "--json").stdout)
     asked = harness("resample", "run", "--session", "1", "--request", "2", "--count", "2")
     dumped = json.loads(harness("resample-edit", "run", "--request", "2", "--dump").stdout)
     dumped["messages"][1]["content"][0]["thinking"] = "Something else."
-    refused = harness("resample-edit", "run", "--request", "2", "--input", "-", stdin=json.dumps(dumped))
+    refused = harness(
+        "resample-edit", "run", "--request", "2", "--input", "-", stdin=json.dumps(dumped)
+    )
     dumped["messages"][1]["content"].pop(0)
-    edited = harness("resample-edit", "run", "--request", "2", "--input", "-", "--json", stdin=json.dumps(dumped))
+    edited = harness(
+        "resample-edit", "run", "--request", "2", "--input", "-", "--json", stdin=json.dumps(dumped)
+    )
     cold = harness(
-        "resample-edit", "run", "--request", "2", "--set", "temperature=0", "--label", "cold", "--count", "1"
+        "resample-edit",
+        "run",
+        "--request",
+        "2",
+        "--set",
+        "temperature=0",
+        "--label",
+        "cold",
+        "--count",
+        "1",
     )
     nothing = harness("resample-edit", "run", "--request", "2")
     shown = harness("resample", "run", "--list-requests")
@@ -160,5 +181,9 @@ def test_asking_again_from_the_command_line(tmp_path):
     assert nothing.returncode == 2
     assert "request" in shown.stdout
     folder = run / "session_01" / "resamples"
-    assert sorted(path.name for path in folder.iterdir()) == ["request_002", "request_002_v01", "request_002_v02"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "request_002",
+        "request_002_v01",
+        "request_002_v02",
+    ]
     assert json.loads((folder / "request_002_v02" / "request.json").read_text())["temperature"] == 0

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from atif_documents import changed, embedded, sound
-from cli_runs import FLIGHTLOG, environment, within
-from recordings import config_dir
+from support.atif_documents import changed, embedded, sound
+from support.cli_runs import FLIGHTLOG, environment, within
+from support.recordings import config_dir
 
 
 def put(path, document):
@@ -34,7 +34,9 @@ def test_errors_are_told_with_rule_and_place_and_fail(tmp_path):
 
 
 def test_warnings_fail_only_when_asked_to(tmp_path):
-    path = str(put(tmp_path / "t.json", changed(sound(), "steps.2.timestamp", "2026-11-02T11:00:00Z")))
+    path = str(
+        put(tmp_path / "t.json", changed(sound(), "steps.2.timestamp", "2026-11-02T11:00:00Z"))
+    )
 
     assert within(tmp_path, "lab", "lint", path).code == 0
     assert within(tmp_path, "lab", "lint", path, "--strict").code == 1
@@ -70,7 +72,9 @@ def test_a_name_no_file_can_have_is_a_file_that_is_not_there(tmp_path):
 
 
 def test_what_a_file_says_cannot_act_on_the_terminal(tmp_path):
-    ran = within(tmp_path, "lab", "lint", str(put(tmp_path / "t.json", sound(**{"\x1b[2Jgone": 1}))))
+    ran = within(
+        tmp_path, "lab", "lint", str(put(tmp_path / "t.json", sound(**{"\x1b[2Jgone": 1})))
+    )
 
     assert "\x1b" not in ran.out
 
@@ -122,7 +126,10 @@ def test_a_trajectory_of_another_origin_is_compared_when_its_session_is_named(tm
 def test_the_same_command_is_installed_as_harness(tmp_path):
     path = put(tmp_path / "t.json", sound())
     done = subprocess.run(
-        [FLIGHTLOG.with_name("harness"), "lint", path], env=environment(tmp_path), capture_output=True, check=False
+        [FLIGHTLOG.with_name("harness"), "lint", path],
+        env=environment(tmp_path),
+        capture_output=True,
+        check=False,
     )
 
     assert done.returncode == 0, done.stderr

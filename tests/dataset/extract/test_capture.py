@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataset_ground import Ground, turn
 from flightlog.dataset.extract.extract import capture_session, capture_whole_session
 from flightlog.dataset.extract.sync import sync_dataset
 from flightlog.dataset.rows import NAMES
@@ -14,7 +13,8 @@ from flightlog.dataset.state import recall_session
 from flightlog.dataset.stats import token_counts
 from flightlog.privacy.detect import named_values
 from flightlog.views.session.timeline import all_steps
-from transcripts import assistant, user
+from support.dataset_ground import Ground, turn
+from support.transcripts import assistant, user
 
 SESSION = "13a84f73-1111-4111-8111-111111111111"
 READ = ("Read", {"file_path": "{top}/src/a.py"}, "text")
@@ -25,7 +25,11 @@ def read(ground, name="src/a.py"):
 
 
 def edit(ground, name="src/b.py"):
-    return ("Edit", {"file_path": f"{ground.top}/{name}", "old_string": "a", "new_string": "b"}, "ok")
+    return (
+        "Edit",
+        {"file_path": f"{ground.top}/{name}", "old_string": "a", "new_string": "b"},
+        "ok",
+    )
 
 
 def test_a_turn_becomes_a_chat_and_its_calls_actions_under_the_documents_names(ground):
@@ -36,7 +40,10 @@ def test_a_turn_becomes_a_chat_and_its_calls_actions_under_the_documents_names(g
     (chat,), (session,) = ground.rows("chat"), ground.rows("session")
     assert work.rows == 4
     assert chat["id"].startswith("chat-20261102-120140-")
-    assert {name: chat[name] for name in ("timestamp", "session_id", "input", "output", "tools", "files")} == {
+    assert {
+        name: chat[name]
+        for name in ("timestamp", "session_id", "input", "output", "tools", "files")
+    } == {
         "timestamp": "2026-11-02T12:01:40Z",
         "session_id": "13a84f73",
         "input": "Fix the bug.",
@@ -45,20 +52,33 @@ def test_a_turn_becomes_a_chat_and_its_calls_actions_under_the_documents_names(g
         "files": ["src/a.py", "src/b.py"],
     }
     assert session["id"] == "2026-11-02_13a84f73"
-    assert (session["chat_count"], session["summary"], session["files_modified"]) == (1, "Fix the bug.", ["src/b.py"])
-    assert {(row["action_type"], row["target"], row["success"]) for row in ground.rows("action")} == {
+    assert (session["chat_count"], session["summary"], session["files_modified"]) == (
+        1,
+        "Fix the bug.",
+        ["src/b.py"],
+    )
+    assert {
+        (row["action_type"], row["target"], row["success"]) for row in ground.rows("action")
+    } == {
         ("read", "src/a.py", True),
         ("edit", "src/b.py", True),
     }
 
 
 def test_without_consent_no_word_is_written_but_how_many_there_were(ground):
-    ground.on().write(SESSION, *turn(1, "Our plan is zebra.", "I like zebra.", ("Bash", {"command": "zebra"}, "zebra")))
+    ground.on().write(
+        SESSION,
+        *turn(1, "Our plan is zebra.", "I like zebra.", ("Bash", {"command": "zebra"}, "zebra")),
+    )
 
     capture_session(ground.kit(words=False), ground.recording(SESSION))
 
     assert not any("zebra" in shard.read_text() for shard in ground.shards)
-    (chat,), (session,), (action,) = ground.rows("chat"), ground.rows("session"), ground.rows("action")
+    (chat,), (session,), (action,) = (
+        ground.rows("chat"),
+        ground.rows("session"),
+        ground.rows("action"),
+    )
     assert (chat["input"], chat["output"], chat["words"]) == (None, None, "withheld")
     assert (chat["input_chars"], chat["output_chars"]) == (18, 13)
     assert (session["summary"], session["words"], action["target"], action["target_chars"]) == (
@@ -68,7 +88,9 @@ def test_without_consent_no_word_is_written_but_how_many_there_were(ground):
         5,
     )
     lines = ground.shards[0].read_text().splitlines()
-    assert [line.count('"input":null') for line in lines if json.loads(line)["kind"] == "chat"] == [1]
+    assert [line.count('"input":null') for line in lines if json.loads(line)["kind"] == "chat"] == [
+        1
+    ]
 
 
 def test_a_second_capture_writes_nothing_and_a_third_neither(ground):
@@ -141,7 +163,11 @@ def test_a_rewritten_transcript_is_told_from_its_beginning(ground):
 
 
 def test_subagents_are_an_orchestration_row_and_their_calls_actions(ground):
-    call = ("Task", {"description": "Count", "prompt": "SUB", "subagent_type": "general-purpose"}, "3")
+    call = (
+        "Task",
+        {"description": "Count", "prompt": "SUB", "subagent_type": "general-purpose"},
+        "3",
+    )
     subagent = [user("SUB", 1, uuid="l1", isSidechain=True, agentId="aa"),
             assistant("subagent-1", 2,
                       {"type": "tool_use", "id": "subagent-call", "name": "Bash", "input": {"command": "ls"}},
@@ -153,7 +179,11 @@ def test_subagents_are_an_orchestration_row_and_their_calls_actions(ground):
     capture_session(ground.kit(), ground.recording(SESSION))
 
     (row,) = ground.rows("orchestration")
-    assert (row["total_sub_agents"], row["batch_count"], row["batches"][0]["agent_ids"]) == (1, 1, ["aa"])
+    assert (row["total_sub_agents"], row["batch_count"], row["batches"][0]["agent_ids"]) == (
+        1,
+        1,
+        ["aa"],
+    )
     assert row["agents"][0]["chat_id"] == ground.rows("chat")[0]["id"]
     assert {row["id"]: row.get("subagent", "") for row in ground.rows("action")} == {
         "action-call-1-1": "", "action-subagent-call": "aa",
@@ -164,14 +194,22 @@ def test_subagents_are_an_orchestration_row_and_their_calls_actions(ground):
 
 def test_a_commit_is_linked_to_the_turn_that_made_it(ground):
     made = ground.commit("Fix it")
-    said = ("Bash", {"command": "git commit -m 'Fix it'"}, f"[main {made[:7]}] Fix it\n 1 file changed")
+    said = (
+        "Bash",
+        {"command": "git commit -m 'Fix it'"},
+        f"[main {made[:7]}] Fix it\n 1 file changed",
+    )
     ground.on().write(SESSION, *turn(1, "Fix.", "Fixed.", said), *turn(2))
 
     capture_session(ground.kit(), ground.recording(SESSION))
 
     (commit,) = ground.rows("commit")
     chat = next(row for row in ground.rows("chat") if row["uuid"] == "p1")
-    assert (commit["hash"], commit["session_id"], commit["related_chats"]) == (made, "13a84f73", [chat["id"]])
+    assert (commit["hash"], commit["session_id"], commit["related_chats"]) == (
+        made,
+        "13a84f73",
+        [chat["id"]],
+    )
     assert (chat["resulted_in_commit"], chat["related_commit"]) == (True, made[:12])
     assert ground.rows("session")[0]["commits"] == [made[:12]]
     assert not any("x@example.com" in shard.read_text() for shard in ground.shards)
@@ -182,7 +220,10 @@ def test_telling_all_of_it_writes_only_what_the_files_lack(ground):
     capture_session(ground.kit(), ground.recording(SESSION))
     ground.shards[0].unlink()
 
-    found = [capture_whole_session(ground.kit(), ground.recording(SESSION), ground.book).rows for _ in range(2)]
+    found = [
+        capture_whole_session(ground.kit(), ground.recording(SESSION), ground.book).rows
+        for _ in range(2)
+    ]
 
     assert found == [4, 0]
     assert len(ground.rows("chat")) == 3
@@ -193,7 +234,10 @@ def test_the_older_files_are_written_too_where_the_project_wants_them_and_git_ig
 
     capture_session(ground.kit(local_cache=True), ground.recording(SESSION))
 
-    files = sorted(str(path.relative_to(ground.place.root)) for path in ground.place.root.glob("[cas]*s/**/*.json"))
+    files = sorted(
+        str(path.relative_to(ground.place.root))
+        for path in ground.place.root.glob("[cas]*s/**/*.json")
+    )
     assert len(files) == 3
     assert files[0].startswith("actions/2026-11-02/action-call-1-1")
     ground.git("add", "-A")
@@ -204,7 +248,9 @@ def test_the_older_files_are_written_too_where_the_project_wants_them_and_git_ig
 def test_a_secret_is_in_no_row(ground, words):
     token = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
     long = "x" * 49_980 + " " + token
-    ground.on().write(SESSION, *turn(1, f"use {token}", long, ("Bash", {"command": f"echo {token}"}, token)))
+    ground.on().write(
+        SESSION, *turn(1, f"use {token}", long, ("Bash", {"command": f"echo {token}"}, token))
+    )
 
     capture_session(ground.kit(words=words), ground.recording(SESSION))
 
@@ -220,7 +266,11 @@ VALUE = "9fQ2xL7vKp3WzR8tYb6N"
 
 
 def test_value_recognized_in_an_earlier_turn_is_in_no_later_row(ground):
-    records = [record for number in range(2, 8) for record in turn(number, f"send {VALUE}", "Sent.", read(ground))]
+    records = [
+        record
+        for number in range(2, 8)
+        for record in turn(number, f"send {VALUE}", "Sent.", read(ground))
+    ]
     ground.on()
     for count in (4, 12, 24):  # the later captures tell only the last turns
         ground.write(SESSION, *turn(1, f"export ACME_TOKEN={VALUE}", "Yes."), *records[:count])
@@ -244,7 +294,9 @@ def test_commit_message_with_a_value_of_a_session_is_redacted_by_sync(ground):
     ground.on().write(SESSION, *turn(1, f"export ACME_TOKEN={VALUE}", "Yes."))
     ground.commit(f"login with {VALUE}")
 
-    reports = [sync_dataset(kit, kit.archive.recordings.values()) for kit in (ground.kit(), ground.kit())]
+    reports = [
+        sync_dataset(kit, kit.archive.recordings.values()) for kit in (ground.kit(), ground.kit())
+    ]
 
     assert [report.rows > 0 for report in reports] == [True, False]
     assert reports[0].secrets >= 2

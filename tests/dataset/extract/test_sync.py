@@ -5,8 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from dataset_ground import Ground, turn
-from flightlog.dataset.extract.sync import is_inside, iter_own_sessions, may_prepare, sync_commits, sync_dataset
+from flightlog.dataset.extract.sync import (
+    is_inside,
+    iter_own_sessions,
+    may_prepare,
+    sync_commits,
+    sync_dataset,
+)
+from support.dataset_ground import Ground, turn
 
 ONE, TWO = "13a84f73-1111-4111-8111-111111111111", "24b95084-1111-4111-8111-111111111111"
 OLD_CHAT = {
@@ -22,7 +28,11 @@ def run(ground, **more):
 
 
 def tracked(ground):
-    return {path.relative_to(ground.top): path.read_bytes() for path in ground.place.root.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(ground.top): path.read_bytes()
+        for path in ground.place.root.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_three_runs_are_byte_equal(ground):
@@ -68,9 +78,17 @@ def test_the_older_layout_is_taken_in_once_under_todays_names(ground):
     found = [run(ground).imported_rows for _ in range(2)]
 
     assert found == [3, 0]
-    (chat,), (session,), (action,) = ground.rows("chat"), ground.rows("session"), ground.rows("action")
+    (chat,), (session,), (action,) = (
+        ground.rows("chat"),
+        ground.rows("session"),
+        ground.rows("action"),
+    )
     assert (chat["id"], chat["input"], chat["output"]) == (OLD_CHAT["id"], "why?", "because")
-    assert (chat["tools"], chat["files"], chat["timestamp"]) == (["Read"], ["a.py", "b.py"], "2025-12-16T15:03:32Z")
+    assert (chat["tools"], chat["files"], chat["timestamp"]) == (
+        ["Read"],
+        ["a.py", "b.py"],
+        "2025-12-16T15:03:32Z",
+    )
     assert (session["chat_count"], action["target"], action["success"]) == (2, "a.py", True)
 
 
@@ -139,10 +157,18 @@ def test_a_cache_switched_on_later_holds_every_row_and_takes_no_file_of_others(g
 
     run(ground, local_cache=True)
 
-    made = {name: len(list((ground.place.root / name).rglob("*.json"))) for name in ("chats", "sessions", "actions")}
+    made = {
+        name: len(list((ground.place.root / name).rglob("*.json")))
+        for name in ("chats", "sessions", "actions")
+    }
     assert made == {"chats": 3, "sessions": 1, "actions": 1}
     assert json.loads(theirs.read_text()) == OLD_CHAT
-    assert ground.git("status", "--porcelain", "--", ".git-ml/chats", ".git-ml/sessions", ".git-ml/actions") == ""
+    assert (
+        ground.git(
+            "status", "--porcelain", "--", ".git-ml/chats", ".git-ml/sessions", ".git-ml/actions"
+        )
+        == ""
+    )
     assert run(ground, local_cache=True).rows == 0
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from replays import recorded
+from support.replays import recorded
 
 
 @pytest.fixture(scope="package")

@@ -10,8 +10,8 @@ from flightlog.app.runtime import open_runtime
 from flightlog.archive.trajectories import lint_path
 from flightlog.lab.replay.recorded_context import canonical_value
 from flightlog.lab.store import RunStore
-from labs import laid_out, tree
-from replays import fingerprint
+from support.labs import laid_out, tree
+from support.replays import fingerprint
 
 EVERY = [(1, turn) for turn in range(1, 8)] + [(3, turn) for turn in range(1, 6)]
 SOME = [(1, 1), (1, 4), (3, 2)]
@@ -28,7 +28,12 @@ def branched(ground, places, **asked):
     """Branch at each place, some at once."""
     word = "_".join(asked) or "plain"
     with ThreadPoolExecutor(3) as pool:
-        return list(pool.map(lambda place: ground.branch(f"{word}_{place[0]}_{place[1]}", *place, **asked), places))
+        return list(
+            pool.map(
+                lambda place: ground.branch(f"{word}_{place[0]}_{place[1]}", *place, **asked),
+                places,
+            )
+        )
 
 
 def source_tree(ground, tree_name, name):
@@ -51,8 +56,14 @@ def prove(ground, places, word):
     for (session, turn), book in zip(places, books, strict=True):
         source = ground.source(session)
         last = book.state.last_attempt("session_01")
-        assert (last.stop_reason, meta(book)["certificate"]["verdict"]) == ("completed", "exact"), (session, turn)
-        assert ground.asked(last.session_id) == ground.asked(source.read.attempt.session_id)[turn - 1 :]
+        assert (last.stop_reason, meta(book)["certificate"]["verdict"]) == ("completed", "exact"), (
+            session,
+            turn,
+        )
+        assert (
+            ground.asked(last.session_id)
+            == ground.asked(source.read.attempt.session_id)[turn - 1 :]
+        )
         name = f"{word}_{session}_{turn}"
         begins = tree(laid_out(book, "baseline", ground.root / "begins" / name))
         assert begins == source_tree(ground, source.build_branch_point(turn).tree, name)
@@ -74,7 +85,9 @@ def test_every_turn_of_a_session_can_be_gone_back_to_exactly(ground):
 
 @pytest.mark.soak
 def test_every_turn_can_be_gone_back_to_with_a_prompt(ground):
-    for (session, turn), book in zip(EVERY, branched(ground, EVERY, prompt="and mind the gap"), strict=True):
+    for (session, turn), book in zip(
+        EVERY, branched(ground, EVERY, prompt="and mind the gap"), strict=True
+    ):
         recorded = ground.asked(ground.source(session).read.attempt.session_id)[turn - 1]
         first = ground.asked(book.state.last_attempt("session_01").session_id)[0]
         assert meta(book)["certificate"]["verdict"] == "exact+prompt", (session, turn)
@@ -90,7 +103,9 @@ def test_every_turn_can_be_gone_back_to_with_a_prompt(ground):
         }
 
 
-def test_a_prompt_is_said_after_the_recorded_context_and_in_every_request_from_then_on(ground, prompted):
+def test_a_prompt_is_said_after_the_recorded_context_and_in_every_request_from_then_on(
+    ground, prompted
+):
     book = prompted
     recorded = ground.asked(ground.source(1).read.attempt.session_id)[4]
     asked = ground.asked(book.state.last_attempt("session_01").session_id)
@@ -112,11 +127,18 @@ def test_its_pages_tell_only_what_is_new_and_where_it_comes_from(ground, prompte
     steps = json.loads((book.path / "session_01/trajectory.json").read_bytes())["steps"]
     told = meta(book)
     run_meta = json.loads((book.path / "run_meta.json").read_bytes())
-    assert [step["source"] for step in steps if step["source"] != "system"] == ["user", *["agent"] * 3]
+    assert [step["source"] for step in steps if step["source"] != "system"] == [
+        "user",
+        *["agent"] * 3,
+    ]
     assert [step["message"] for step in steps if step["source"] == "user"] == [PROMPT]
     assert "flightlog branch point" not in json.dumps(steps)
     assert [each.findings for each in lint_path(open_runtime(), book.path) if each.findings] == []
-    assert (told["source_run"], told["source_session_index"], told["replay_turn_index"]) == ("run", 1, 5)
+    assert (told["source_run"], told["source_session_index"], told["replay_turn_index"]) == (
+        "run",
+        1,
+        5,
+    )
     assert told["shadow_git_reset_tag"].startswith("_step_01")
     assert str(ground.root) not in json.dumps({**told, "side_effects_not_restored": []})
     assert run_meta["replay_source"] == "run"
@@ -140,5 +162,7 @@ def test_sessions_that_followed_go_on_from_the_branch_without_its_mark(ground):
         own = (
             1 if at == 3 else 0
         )  # The summary of a compaction says where the transcript is, which is the session's own.
-        assert canonical_value(asked[0]["messages"][own:]) == canonical_value(recorded[0]["messages"][own:])
+        assert canonical_value(asked[0]["messages"][own:]) == canonical_value(
+            recorded[0]["messages"][own:]
+        )
     assert not list((ground.root / "runs").glob(".work-*"))

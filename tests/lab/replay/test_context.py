@@ -36,7 +36,9 @@ def client(*messages, **more):
 def test_everything_up_to_the_mark_is_what_was_recorded_and_the_asker_stays_himself():
     context = RecordedContext(RECORDED, MARK)
 
-    first = context.splice_context(client(user(text("hello!")), user(text("result"), text(MARK, **CACHED)), system=[]))
+    first = context.splice_context(
+        client(user(text("hello!")), user(text("result"), text(MARK, **CACHED)), system=[])
+    )
 
     assert first.body == {**RECORDED, "metadata": {"user_id": "me"}}
     assert "messages[0].content[0].text" in first.replacements
@@ -47,12 +49,20 @@ def test_what_follows_the_mark_is_the_clients_own_and_the_cache_mark_moves_on():
     context = RecordedContext(RECORDED, MARK)
     mine = user(text("result"), text(MARK))
     context.splice_context(
-        client(user(text("hello")), said("hi"), mine, {"role": "system", "content": "added with it"})
+        client(
+            user(text("hello")), said("hi"), mine, {"role": "system", "content": "added with it"}
+        )
     )
     more = [said("more"), user(text("done", **CACHED))]
 
     later = context.splice_context(
-        client(user(text("hello")), said("hi"), mine, {"role": "system", "content": "added with it"}, *more)
+        client(
+            user(text("hello")),
+            said("hi"),
+            mine,
+            {"role": "system", "content": "added with it"},
+            *more,
+        )
     )
 
     plain = [*RECORDED["messages"][:2], user(text("result"))]
@@ -61,9 +71,13 @@ def test_what_follows_the_mark_is_the_clients_own_and_the_cache_mark_moves_on():
 
 def test_a_client_that_compacted_goes_on_from_its_own_summary():
     context = RecordedContext(RECORDED, MARK)
-    context.splice_context(client(user(text("hello")), said("hi"), user(text("result"), text(MARK))))
+    context.splice_context(
+        client(user(text("hello")), said("hi"), user(text("result"), text(MARK)))
+    )
 
-    later = context.splice_context(client(user(text("summary"), text(MARK)), said("more"), user(text("x"))))
+    later = context.splice_context(
+        client(user(text("summary"), text(MARK)), said("more"), user(text("x")))
+    )
 
     assert later.body["messages"] == [user(text("summary")), said("more"), user(text("x"))]
     assert later.replacements == ("sentinel",)
@@ -88,6 +102,9 @@ def test_what_the_proxy_cannot_put_right_is_a_difference():
         return found.verdict, found.first_difference
 
     assert verdict(tools=frozenset({"Bash", "Read"})) == ("exact+prompt", "")
-    assert verdict(tools=frozenset({"Read"})) == ("differs", "tools.Bash (the client does not have it)")
+    assert verdict(tools=frozenset({"Read"})) == (
+        "differs",
+        "tools.Bash (the client does not have it)",
+    )
     assert verdict(betas="a", recorded_betas="a,b") == ("differs", "header anthropic-beta")
     assert verdict(scrubbed=("a credential",))[0] == "differs"

@@ -4,15 +4,19 @@ import json
 
 from flightlog.lab.replay.branch import ReplayOptions, prepare_branch
 from flightlog.lab.runner.run import continue_run
-from labs import laid_out, tree
-from replays import fingerprint
+from support.labs import laid_out, tree
+from support.replays import fingerprint
 
 
 def branched(ground, name, turn, **asked):
     source = ground.source(1)
     where = (ground.root / "runs" / name, 1)
     book = prepare_branch(
-        source.run, source.build_cursor_point(turn), ReplayOptions(uses_cursor=True, **asked), where, ground.setting
+        source.run,
+        source.build_cursor_point(turn),
+        ReplayOptions(uses_cursor=True, **asked),
+        where,
+        ground.setting,
     )
     return continue_run(book, ground.setting, again=False)
 
@@ -46,7 +50,9 @@ def test_a_prompt_stands_in_every_request_from_the_turn_on(ground):
     told = ground.asked(last.session_id)
     assert last.certificate.verdict == "exact+prompt"
     assert len(told) > 1
-    assert [json.dumps(each["messages"]).count("mind the licence") for each in told] == [1] * len(told)
+    assert [json.dumps(each["messages"]).count("mind the licence") for each in told] == [1] * len(
+        told
+    )
 
 
 def test_what_cannot_come_out_the_same_is_named_and_refused_before_anything_is_asked(ground):

@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 
-from labs import reconfigured
+from support.labs import reconfigured
 
 
 def planted(ground, name, edit):
@@ -48,7 +48,11 @@ def test_a_tool_the_client_no_longer_has_is_refused_before_anything_is_asked(gro
 
 
 def test_another_system_prompt_is_named_and_the_recorded_one_is_sent(ground):
-    run = planted(ground, "system", changed("config.yaml", r"(?m)^system_prompt: .*$", "system_prompt: Be rude."))
+    run = planted(
+        ground,
+        "system",
+        changed("config.yaml", r"(?m)^system_prompt: .*$", "system_prompt: Be rude."),
+    )
 
     book = ground.branch("system-b", 1, 7, run=run)
 
@@ -65,7 +69,9 @@ def test_an_edited_message_is_named_and_the_recorded_one_is_sent(ground):
 
     assert certificate(book)["verdict"] == "exact"
     recorded = ground.asked(ground.source(1).read.attempt.session_id)[6:]
-    at = next(at for at, each in enumerate(recorded[0]["messages"]) if "looking" in str(each["content"]))
+    at = next(
+        at for at, each in enumerate(recorded[0]["messages"]) if "looking" in str(each["content"])
+    )
     assert certificate(book)["replaced"] == [f"messages[{at}].content[0].text"]
     asked = ground.asked(book.state.last_attempt("session_01").session_id)
     assert asked == recorded

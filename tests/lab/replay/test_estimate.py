@@ -5,7 +5,7 @@ from flightlog.lab.replay.branch_points import estimate_branch
 from flightlog.lab.replay.source import ReplaySource
 from flightlog.model.usage import Cost, CostSource, Usage
 from flightlog.usage.prices import price
-from labs import bash, config, run, script
+from support.labs import bash, config, run, script
 
 MODEL = "claude-opus-5-5"
 
@@ -24,7 +24,9 @@ def test_a_branch_costs_what_its_source_cost_from_there_or_more_where_the_cache_
     assert told.steps == 2
     assert told.cached_cost_usd == pytest.approx(sum(each.cost.usd for each in steps[1:]))
     first = steps[1]
-    anew = price(MODEL, Usage(cache_write_5m_tokens=first.usage.prompt, output_tokens=first.usage.output)).usd
+    anew = price(
+        MODEL, Usage(cache_write_5m_tokens=first.usage.prompt, output_tokens=first.usage.output)
+    ).usd
     assert told.uncached_cost_usd - told.cached_cost_usd == pytest.approx(anew - first.cost.usd)
     assert told.context_tokens == first.usage.prompt > 0
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from judges import HARBORS, imported, validated
-from labs import lines
+from support.judges import HARBORS, imported, validated
+from support.labs import lines
 
 
 def trajectories(ground):
@@ -23,7 +23,10 @@ def test_harbor_finds_every_trajectory_of_a_run_valid(ground, version):
 
 
 def test_scout_counts_the_messages_and_tokens_of_a_run(ground):
-    said = {Path(uri).parent.name: counts for uri, counts in imported(ground.root / "runs" / "run").items()}
+    said = {
+        Path(uri).parent.name: counts
+        for uri, counts in imported(ground.root / "runs" / "run").items()
+    }
 
     assert set(said) == {"session_01", "session_02", "session_03"}
     for name, counts in said.items():
@@ -52,6 +55,8 @@ def test_a_subagents_requests_between_two_of_the_main_thread_shift_nothing(groun
     turns = json.loads((folder / "uuid_map.json").read_bytes())["turns"]
 
     assert len(turns) == between.count("main")
-    for turn, row in zip(turns, (row for row in rows.values() if row["agent_context"] == "main"), strict=True):
+    for turn, row in zip(
+        turns, (row for row in rows.values() if row["agent_context"] == "main"), strict=True
+    ):
         assert turn["message_id"] == row["message_id"]
         assert turn["request_file"].endswith(f"request_{row['request_index']:03d}.json")

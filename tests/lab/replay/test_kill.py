@@ -8,20 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from cli_runs import FLIGHTLOG
-from replays import fingerprint
-from waiting import processes, until
+from support.cli_runs import FLIGHTLOG
+from support.replays import fingerprint
+from support.waiting import processes, until
 
 
 def harness(ground, *words):
     command = [str(FLIGHTLOG), "lab", *words, "--runs-dir", str(ground.root / "runs"), "--json"]
-    return subprocess.Popen(command, env=ground.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=ground.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def at_work(ground):
     """Processes whose environment or command says that they belong to a branch."""
     word = str(ground.root / "runs" / ".work-replay")
-    return [pid for pid in processes() if word in said(pid, "environ") or word in said(pid, "cmdline")]
+    return [
+        pid for pid in processes() if word in said(pid, "environ") or word in said(pid, "cmdline")
+    ]
 
 
 def said(pid, name):
@@ -35,7 +39,9 @@ def killed_and_taken_up(ground, count, after_s):
     before = fingerprint(ground.work), fingerprint(ground.root / "runs" / "run")
     runs = ground.root / "runs"
     known = set(runs.glob("replay_*"))
-    running = harness(ground, "replay", "run", "--session", "3", "--turn", "4", "--count", str(count))
+    running = harness(
+        ground, "replay", "run", "--session", "3", "--turn", "4", "--count", str(count)
+    )
     until(lambda: len(at_work(ground)) > 0 or running.poll() is not None, 30)
     try:
         running.wait(after_s)

@@ -9,7 +9,9 @@ from flightlog.model.usage import Cost, CostSource, Usage
 
 def step(*calls, text=""):
     content = (Text(text),) if text else ()
-    return Step(1, "m", None, "model", content, tuple(calls), Usage(), Cost(None, CostSource.UNKNOWN))
+    return Step(
+        1, "m", None, "model", content, tuple(calls), Usage(), Cost(None, CostSource.UNKNOWN)
+    )
 
 
 def bash(command, **more):
@@ -28,9 +30,9 @@ def test_what_is_outside_the_tree_is_listed_and_what_is_inside_is_not():
     assert effects(bash("make serve", run_in_background=True)) == [(1, "background process")]
     assert effects(bash("sleep 100 &")) == [(1, "background process")]
     assert effects(ToolCall("t", "Write", {"file_path": "/elsewhere/x"})) == [(1, "file outside")]
-    assert effects(ToolCall("t", "Write", {"file_path": "/srv/shop/x"}), ToolCall("t", "mcp__shop__buy", {})) == [
-        (1, "network")
-    ]
+    assert effects(
+        ToolCall("t", "Write", {"file_path": "/srv/shop/x"}), ToolCall("t", "mcp__shop__buy", {})
+    ) == [(1, "network")]
 
 
 def test_errors_circles_and_work_taken_back_are_worth_a_branch():

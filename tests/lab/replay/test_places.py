@@ -9,7 +9,6 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from cli_runs import FLIGHTLOG
 from flightlog.agents.sandbox import IsolationMode
 from flightlog.agents.scripted.scenario import parse_scenario
 from flightlog.agents.scripted.server import serve_scenario
@@ -20,9 +19,10 @@ from flightlog.lab.replay.branch import ReplayOptions, prepare_branch
 from flightlog.lab.replay.source import ReplaySource
 from flightlog.lab.runner.run import continue_run
 from flightlog.model.errors import Invalid
-from labs import bash, config, environment, reconfigured, run, script
-from replays import fingerprint
-from waiting import command_line, environ, processes, until
+from support.cli_runs import FLIGHTLOG
+from support.labs import bash, config, environment, reconfigured, run, script
+from support.replays import fingerprint
+from support.waiting import command_line, environ, processes, until
 
 SCENARIO = script([bash("echo one > a")], [bash("cp a b; echo two > a")], "done")
 
@@ -30,7 +30,9 @@ SCENARIO = script([bash("echo one > a")], [bash("cp a b; echo two > a")], "done"
 def test_without_a_room_it_works_in_the_directory_and_puts_it_back(tmp_path):
     book = run(tmp_path, config(tmp_path, SCENARIO, "do it", engine="scripted"))
     setting = replace(
-        service.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None), isolation_mode=IsolationMode.NONE, parent_death_prefix=()
+        service.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None),
+        isolation_mode=IsolationMode.NONE,
+        parent_death_prefix=(),
     )
     (tmp_path / "work" / "mine").write_text("since then\n")
     before = fingerprint(tmp_path / "work")
@@ -52,7 +54,9 @@ def test_without_a_room_it_works_in_the_directory_and_puts_it_back(tmp_path):
 def test_a_store_that_is_the_persons_own_is_as_it_was(tmp_path):
     home = tmp_path / "home" / ".claude"
     home.mkdir(parents=True)
-    (home / "settings.json").write_text(json.dumps({"apiKeyHelper": "echo sk-" + "fake-" + "0" * 12}))
+    (home / "settings.json").write_text(
+        json.dumps({"apiKeyHelper": "echo sk-" + "fake-" + "0" * 12})
+    )
     with serve_scenario(parse_scenario(SCENARIO)) as model:
         given = config(tmp_path, None, "do it", base_url=model.url, load_project_settings=True)
         book = run(tmp_path, given)
@@ -88,26 +92,43 @@ def test_a_directory_a_killed_branch_worked_in_is_put_back_by_the_next_command(t
     quick = script([bash("echo one > a")], [bash("echo two > a")], "done")
     env = environment(tmp_path)
     book = run(tmp_path, config(tmp_path, quick, "do it", engine="scripted"))
-    setting = replace(service.prepare_run(open_runtime(env), lambda *_: None), isolation_mode=IsolationMode.NONE, parent_death_prefix=())
+    setting = replace(
+        service.prepare_run(open_runtime(env), lambda *_: None),
+        isolation_mode=IsolationMode.NONE,
+        parent_death_prefix=(),
+    )
     (tmp_path / "work" / "mine").write_text("since then\n")
     before = fingerprint(tmp_path / "work")
     point = ReplaySource(book, 1, 0, os.environ["PATH"]).build_branch_point(2)
     branch = prepare_branch(book, point, ReplayOptions(), (tmp_path / "runs" / "b", 1), setting)
-    reconfigured(branch.path, dump_run_config(replace(branch.config, scenario=parse_scenario(slow))))
-    running = subprocess.Popen([sys.executable, "-c", KILLED, str(branch.path)], env=env, start_new_session=True)
+    reconfigured(
+        branch.path, dump_run_config(replace(branch.config, scenario=parse_scenario(slow)))
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(branch.path)], env=env, start_new_session=True
+    )
     until((tmp_path / "wrote").exists, 30)
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     assert fingerprint(tmp_path / "work") != before
 
     looked = subprocess.run(
-        [FLIGHTLOG, "lab", "list"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+        [FLIGHTLOG, "lab", "list"],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
     assert fingerprint(tmp_path / "work") == before
     assert not [
-        pid for pid in processes() if "sleep 60" in command_line(pid) and str(tmp_path) in environ(pid).decode()
+        pid
+        for pid in processes()
+        if "sleep 60" in command_line(pid) and str(tmp_path) in environ(pid).decode()
     ]
     assert "to its state before b" in looked.stderr
     assert not (branch.path / ".in_place").exists()
-    assert not subprocess.run([FLIGHTLOG, "lab", "list"], cwd=tmp_path, env=env, capture_output=True, check=True).stderr
+    assert not subprocess.run(
+        [FLIGHTLOG, "lab", "list"], cwd=tmp_path, env=env, capture_output=True, check=True
+    ).stderr

@@ -5,14 +5,14 @@ import subprocess
 
 import pytest
 
-from cli_runs import FLIGHTLOG
 from flightlog.agents.protocol import AgentPrompt
 from flightlog.agents.scripted.scenario import parse_scenario
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.lab.replay.recorded_context import find_differences, is_billing
-from labs import bash, script
-from real_agent import ALLOWED, PINNED, agent_program, make_bench, new_session
-from replays import normal
+from support.cli_runs import FLIGHTLOG
+from support.labs import bash, script
+from support.real_agent import ALLOWED, PINNED, agent_program, make_bench, new_session
+from support.replays import normal
 
 TOLD = script(
     [bash("printf '\\000\\377' > new.bin; rm old.txt") | {"id": "toolu_one"}],
@@ -30,23 +30,35 @@ class Recorded:
     def ask(self):
         env = self.bench.environment(self.model.url)
         ask = AgentPrompt(
-            "do it", cwd=self.bench.project, environment=env, arguments=("--session-id", self.session, *ALLOWED)
+            "do it",
+            cwd=self.bench.project,
+            environment=env,
+            arguments=("--session-id", self.session, *ALLOWED),
         )
         assert not self.bench.client.start(ask).wait(60).timed_out
 
     def flightlog(self, *words, code=0):
-        env = self.bench.environment(self.model.url) | {"FLIGHTLOG_CLAUDE": str(agent_program(PINNED))}
+        env = self.bench.environment(self.model.url) | {
+            "FLIGHTLOG_CLAUDE": str(agent_program(PINNED))
+        }
         command = [FLIGHTLOG, *words]
-        done = subprocess.run(command, env=env, cwd=self.bench.root, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=env, cwd=self.bench.root, capture_output=True, text=True, check=False
+        )
         assert done.returncode == code, done.stderr[-2000:]
         return done
 
     def asked(self, session):
         """What a session asked, but for who asks and who pays."""
         own = [
-            normal(seen.body) for seen in self.model.requests if seen.headers.get("x-claude-code-session-id") == session
+            normal(seen.body)
+            for seen in self.model.requests
+            if seen.headers.get("x-claude-code-session-id") == session
         ]
-        return [body | {"system": [each for each in body["system"] if not is_billing(each)]} for body in own]
+        return [
+            body | {"system": [each for each in body["system"] if not is_billing(each)]}
+            for body in own
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +75,9 @@ def recorded(tmp_path_factory):
 
 
 def test_every_turn_can_be_gone_back_to(recorded):
-    turns = json.loads(recorded.flightlog("lab", "replay", recorded.session, "--list-turns", "--json").stdout)
+    turns = json.loads(
+        recorded.flightlog("lab", "replay", recorded.session, "--list-turns", "--json").stdout
+    )
 
     assert [each["why_not"] for each in turns] == ["", "", ""]
     assert len({each["tree"] for each in turns}) == 3
@@ -79,10 +93,17 @@ def test_a_branch_has_the_files_and_the_context_of_then_and_says_how_it_knows(re
     assert (certificate["verdict"], certificate["first_difference"]) == ("exact", None)
     assert "rebuilt from the transcript" in certificate["method"]
     assert [each["passed"] for each in told["sessions"][0]["verifiers"]] == [True]
-    then, now = recorded.asked(recorded.session)[1:], recorded.asked(told["sessions"][0]["session_id"])
+    then, now = (
+        recorded.asked(recorded.session)[1:],
+        recorded.asked(told["sessions"][0]["session_id"]),
+    )
     assert len(now) == len(then) == 2
     assert [list(find_differences(*pair)) for pair in zip(now, then, strict=True)] == [[], []]
-    assert sorted(path.name for path in recorded.bench.project.iterdir()) == ["later", "new.bin", "two"]
+    assert sorted(path.name for path in recorded.bench.project.iterdir()) == [
+        "later",
+        "new.bin",
+        "two",
+    ]
 
 
 def test_a_session_whose_files_were_not_saved_is_refused_with_the_way_to_have_them(recorded):
@@ -93,4 +114,7 @@ def test_a_session_whose_files_were_not_saved_is_refused_with_the_way_to_have_th
     done = untracked.flightlog("lab", "replay", untracked.session, "--turn", "1", code=2)
 
     assert "lab track" in done.stderr
-    assert "no such run" in untracked.flightlog("lab", "replay", "nothing-of-the-kind", "--turn", "1", code=1).stderr
+    assert (
+        "no such run"
+        in untracked.flightlog("lab", "replay", "nothing-of-the-kind", "--turn", "1", code=1).stderr
+    )

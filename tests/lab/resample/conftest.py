@@ -2,7 +2,7 @@
 
 import pytest
 
-from sampled import KEY, copied, finished
+from support.sampled import KEY, copied, finished
 
 
 @pytest.fixture(scope="session")

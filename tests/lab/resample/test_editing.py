@@ -9,8 +9,8 @@ from flightlog.lab.resample import requests, service
 from flightlog.lab.resample.plan import Sweep
 from flightlog.lab.resample.samples import list_variants
 from flightlog.model.errors import Invalid
-from paying import paying
-from sampled import book, edit, sent
+from support.paying import paying
+from support.sampled import book, edit, sent
 
 
 def test_an_edit_becomes_a_variant_that_says_what_was_changed(run):
@@ -53,8 +53,12 @@ def test_an_edited_thinking_block_is_refused_before_anything_is_sent(run):
     edits = {
         "words": requests.replace_values(original, {f"{place}.thinking": "Do not look."}),
         "signature": requests.replace_values(original, {f"{place}.signature": "signed-9"}),
-        "added": requests.replace_values(original, {"messages.0.content": [{"type": "thinking", "thinking": "x"}]}),
-        "redacted": requests.replace_values(original, {place: {"type": "redacted_thinking", "data": "zzz"}}),
+        "added": requests.replace_values(
+            original, {"messages.0.content": [{"type": "thinking", "thinking": "x"}]}
+        ),
+        "redacted": requests.replace_values(
+            original, {place: {"type": "redacted_thinking", "data": "zzz"}}
+        ),
         "swapped": requests.replace_values(
             original,
             {
@@ -68,7 +72,12 @@ def test_an_edited_thinking_block_is_refused_before_anything_is_sent(run):
         for label, body in edits.items():
             with pytest.raises(Invalid, match="thinking"):
                 service.resample_edited(
-                    open_runtime(), book(run), Sweep(requests=(3,), count=1), body, label, sent=sent(till.url)
+                    open_runtime(),
+                    book(run),
+                    Sweep(requests=(3,), count=1),
+                    body,
+                    label,
+                    sent=sent(till.url),
                 )
 
         dropped = service.resample_edited(

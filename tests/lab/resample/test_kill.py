@@ -8,21 +8,32 @@ import time
 
 import pytest
 
-from cli_runs import FLIGHTLOG
 from flightlog.lab.resample.samples import journal_events
 from flightlog.lab.resample.state import SampleSent
-from labs import environment
-from paying import Said, message, paying
-from sampled import KEY, answers, copied, finished, holds
+from support.cli_runs import FLIGHTLOG
+from support.labs import environment
+from support.paying import Said, message, paying
+from support.sampled import KEY, answers, copied, finished, holds
 
 COUNT = 50
 PARALLEL = 4
 
 
 def asking(root, url, *words):
-    command = [str(FLIGHTLOG), "lab", "resample", "run", *words, "--runs-dir", str(root / "runs"), "--json"]
+    command = [
+        str(FLIGHTLOG),
+        "lab",
+        "resample",
+        "run",
+        *words,
+        "--runs-dir",
+        str(root / "runs"),
+        "--json",
+    ]
     env = environment(root, ANTHROPIC_API_KEY=KEY)
-    return subprocess.Popen([*command, "--base-url", url], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        [*command, "--base-url", url], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
 
 
 def struck(process, till, before, chance):
@@ -61,7 +72,9 @@ def judged(run, killed, told, till):
     found = answers(run)
     assert list(found) == [f"sample_{number:02d}.json" for number in range(1, COUNT + 1)]
     # Each file holds the answer to its own request, which the server tells by its key.
-    assert sorted(each["id"] for each in found.values()) == sorted({message(each)["id"] for each in till.came})
+    assert sorted(each["id"] for each in found.values()) == sorted(
+        {message(each)["id"] for each in till.came}
+    )
     assert len(till.paid) == COUNT
     assert sum(till.paid.values()) - COUNT <= killed * PARALLEL
     assert max(till.paid.values()) <= killed + 1

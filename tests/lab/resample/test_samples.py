@@ -12,7 +12,10 @@ ANSWER = {
     "id": "msg_1",
     "type": "message",
     "model": "claude-opus-5-5-20260101",
-    "content": [{"type": "text", "text": "ls first"}, {"type": "tool_use", "name": "Bash", "input": {"command": "ls"}}],
+    "content": [
+        {"type": "text", "text": "ls first"},
+        {"type": "tool_use", "name": "Bash", "input": {"command": "ls"}},
+    ],
     "stop_reason": "tool_use",
     "usage": {"input_tokens": 1000, "output_tokens": 10},
 }
@@ -43,7 +46,9 @@ def test_samples_are_read_with_what_was_asked_and_what_came(tmp_path):
         },
     )  # fmt: skip
     journal = Journal(run / JOURNAL, SampleEvent, now=lambda: "t", new_id=iter("abc").__next__)
-    journal.append(SampleAnswered("b1", SampleItem("session_01", 5, 1, 9), "claude-opus-5-5", 0.1, "msg_1"))
+    journal.append(
+        SampleAnswered("b1", SampleItem("session_01", 5, 1, 9), "claude-opus-5-5", 0.1, "msg_1")
+    )
 
     found = list_samples(run)
     [variant] = list_variants(run)
@@ -61,7 +66,10 @@ def test_samples_are_read_with_what_was_asked_and_what_came(tmp_path):
     assert (found[0].model, found[2].model) == ("claude-opus-5-5-20260101", "claude-opus-5-5")
     assert found[1].status == 529
     assert found[1].cost_usd is None
-    assert (variant.label, variant.edits[0].path) == ("no notes", ("messages", 0, "content", 1, "text"))
+    assert (variant.label, variant.edits[0].path) == (
+        "no notes",
+        ("messages", 0, "content", 1, "text"),
+    )
     assert variant.path == "session_01/resamples/request_005_v01"
 
 
@@ -70,8 +78,15 @@ def test_a_file_that_is_no_answer_is_told_as_an_error_and_hides_no_other(tmp_pat
         tmp_path,
         {
             "session_01/resamples/request_001/sample_01.json": "{half",
-            "session_01/resamples/request_001/sample_02.json": {**ANSWER, "content": ["?", {"type": "text"}]},
-            "session_01/resamples/request_001/sample_03.json": {**ANSWER, "usage": None, "model": 7},
+            "session_01/resamples/request_001/sample_02.json": {
+                **ANSWER,
+                "content": ["?", {"type": "text"}],
+            },
+            "session_01/resamples/request_001/sample_03.json": {
+                **ANSWER,
+                "usage": None,
+                "model": 7,
+            },
             "session_01/resamples/request_001_v02/variant.json": "[]",
         },
     )
@@ -93,4 +108,6 @@ def test_an_answer_that_came_after_an_error_stands_for_its_number(tmp_path):
         },
     )
 
-    assert [(each.session, each.number, each.error) for each in list_samples(run)] == [("session_02_r01", 1, "")]
+    assert [(each.session, each.number, each.error) for each in list_samples(run)] == [
+        ("session_02_r01", 1, "")
+    ]

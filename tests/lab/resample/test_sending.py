@@ -13,8 +13,8 @@ from flightlog.lab.resample.plan import Sweep, SweepVariant
 from flightlog.lab.resample.samples import list_samples
 from flightlog.model.errors import Conflict, Invalid, Misconfigured, NotFound
 from flightlog.store.locks import exclusive_lock
-from paying import Said, message, paying
-from sampled import KEY, SONNET, answers, ask, book, edit, holds, sent
+from support.paying import Said, message, paying
+from support.sampled import KEY, SONNET, answers, ask, book, edit, holds, sent
 
 
 def test_a_request_is_sent_as_it_was_recorded_but_for_what_only_its_client_needs(run):
@@ -26,16 +26,24 @@ def test_a_request_is_sent_as_it_was_recorded_but_for_what_only_its_client_needs
     assert (told["stop_reason"], told["samples"], told["left"]) == ("completed", 5, 0)
     assert len(till.came) == 5
     dropped = {"stream", "metadata", "context_management"}
-    assert till.came[0].body == {name: value for name, value in recorded.items() if name not in dropped}
+    assert till.came[0].body == {
+        name: value for name, value in recorded.items() if name not in dropped
+    }
     assert till.came[0].body["messages"][1]["content"][0] == {
         "type": "thinking", "thinking": "Look first.", "signature": "signed-1",
     }  # fmt: skip
     assert till.came[0].headers["x-api-key"] == KEY
     assert till.came[0].headers["anthropic-version"]
-    assert not [name for name in till.came[0].headers if name.startswith(("x-stainless", "x-claude", "x-app"))]
+    assert not [
+        name
+        for name in till.came[0].headers
+        if name.startswith(("x-stainless", "x-claude", "x-app"))
+    ]
     assert till.came[0].path.startswith("/v1/messages")
     assert list(answers(run)) == [f"sample_0{number}.json" for number in range(1, 6)]
-    assert {each["id"] for each in answers(run).values()} == {message(each)["id"] for each in till.came}
+    assert {each["id"] for each in answers(run).values()} == {
+        message(each)["id"] for each in till.came
+    }
 
 
 def test_new_samples_get_numbers_after_those_there_are_and_totals_stay_true(run):
@@ -46,24 +54,36 @@ def test_new_samples_get_numbers_after_those_there_are_and_totals_stay_true(run)
         ask(run, till.url, sweep=Sweep(requests=(2,), count=1, models=(SONNET,)))
 
     assert list(answers(run)) == ["sample_01.json", "sample_02.json", "sample_03.json"]
-    assert [each.model for each in list_samples(run)] == ["claude-opus-5-5", "claude-opus-5-5", SONNET]
+    assert [each.model for each in list_samples(run)] == [
+        "claude-opus-5-5",
+        "claude-opus-5-5",
+        SONNET,
+    ]
     meta = json.loads((run / "run_meta.json").read_text())
     assert meta["total_resamples"] == 3
-    assert meta["total_resample_cost_usd"] == pytest.approx(sum(each.cost_usd for each in list_samples(run)))
+    assert meta["total_resample_cost_usd"] == pytest.approx(
+        sum(each.cost_usd for each in list_samples(run))
+    )
     assert meta["total_cost_usd"] == before["total_cost_usd"]
     assert len({each.key for each in till.came}) == 3
 
 
 def test_the_key_stands_in_no_byte_of_the_run_even_when_the_model_says_it(run):
-    with paying(lambda asked: Said(body=message(asked, f"your key is {asked.headers['x-api-key']}"))) as till:
+    with paying(
+        lambda asked: Said(body=message(asked, f"your key is {asked.headers['x-api-key']}"))
+    ) as till:
         ask(run, till.url)
-    with paying(lambda asked: Said(401, {"error": {"message": f"bad key {asked.headers['x-api-key']}"}})) as till:
+    with paying(
+        lambda asked: Said(401, {"error": {"message": f"bad key {asked.headers['x-api-key']}"}})
+    ) as till:
         told = ask(run, till.url)
     with paying() as till:
         edit(
             run,
             till.url,
-            requests.replace_values(service.dump_request(book(run), 1, 0, 2), {"system": f"use {KEY}"}),
+            requests.replace_values(
+                service.dump_request(book(run), 1, 0, 2), {"system": f"use {KEY}"}
+            ),
         )
 
     assert told["stop_reason"] == "auth_error"
@@ -97,7 +117,11 @@ def test_a_key_goes_to_no_address_that_only_the_run_names(run):
 
 def test_a_key_goes_to_no_host_that_a_recorded_path_names(run):
     journal = run / "session_01" / ".exchanges" / "exchanges.jsonl"
-    journal.write_text(journal.read_text().replace('"path":"/v1/messages', '"path":"@elsewhere.example/v1/messages'))
+    journal.write_text(
+        journal.read_text().replace(
+            '"path":"/v1/messages', '"path":"@elsewhere.example/v1/messages'
+        )
+    )
 
     with paying() as till, pytest.raises(Invalid, match="elsewhere"):
         ask(run, till.url)
@@ -108,7 +132,11 @@ def test_a_key_goes_to_no_host_that_a_recorded_path_names(run):
 
 def test_a_busy_api_is_asked_again_after_the_time_it_says(run):
     def say(asked):
-        return Said(429, {"error": {"message": "slow down"}}, {"retry-after": "0.2"}) if asked.time < 3 else Said()
+        return (
+            Said(429, {"error": {"message": "slow down"}}, {"retry-after": "0.2"})
+            if asked.time < 3
+            else Said()
+        )
 
     with paying(say) as till:
         told = ask(run, till.url, sweep=Sweep(requests=(2,), count=2), parallel=1)
@@ -131,14 +159,21 @@ def test_an_api_that_stays_busy_ends_the_batch_which_goes_on_later(run):
 
 
 def test_what_the_api_refuses_is_beside_the_samples_and_the_rest_of_it_is_not_sent(run):
-    refused = {"type": "error", "error": {"type": "invalid_request_error", "message": "temperature: too hot"}}
+    refused = {
+        "type": "error",
+        "error": {"type": "invalid_request_error", "message": "temperature: too hot"},
+    }
     sweep = Sweep(requests=(2, 3), count=4)
 
-    with paying(lambda asked: Said(400, refused) if len(asked.body["messages"]) == 3 else Said()) as till:
+    with paying(
+        lambda asked: Said(400, refused) if len(asked.body["messages"]) == 3 else Said()
+    ) as till:
         told = ask(run, till.url, sweep=sweep, parallel=1)
 
     assert (told["stop_reason"], told["samples"], told["errors"]) == ("refused", 4, 1)
-    assert answers(run) == {"sample_01_error.json": {"error": "temperature: too hot", "status": 400, "body": refused}}
+    assert answers(run) == {
+        "sample_01_error.json": {"error": "temperature: too hot", "status": 400, "body": refused}
+    }
     assert len(answers(run, "request_003")) == 4
     assert len(till.came) == 5
 
@@ -148,20 +183,34 @@ def test_a_server_error_costs_one_sample_not_the_batch(run):
         return Said(500, b"<html>oops") if message(asked)["id"] == broken[0] else Said()
 
     broken: list[str] = []
-    with paying(lambda asked: (broken.append(message(asked)["id"]) if not broken else None, say(asked))[1]) as till:
+    with paying(
+        lambda asked: (broken.append(message(asked)["id"]) if not broken else None, say(asked))[1]
+    ) as till:
         told = ask(run, till.url, retries=1, parallel=1)
 
     assert (told["stop_reason"], told["samples"], told["errors"]) == ("completed", 4, 1)
-    assert answers(run)["sample_01_error.json"] == {"error": "status 500", "status": 500, "body": "<html>oops"}
+    assert answers(run)["sample_01_error.json"] == {
+        "error": "status 500",
+        "status": 500,
+        "body": "<html>oops",
+    }
     assert till.paid[""] == 0
 
 
 def test_no_more_is_spent_than_the_budget(run):
     with paying() as till:
         one = ask(run, till.url, sweep=Sweep(requests=(2,), count=1))["cost_usd"]
-        told = ask(run, till.url, sweep=Sweep(requests=(2,), count=20), max_budget_usd=one * 5.5, parallel=3)
+        told = ask(
+            run,
+            till.url,
+            sweep=Sweep(requests=(2,), count=20),
+            max_budget_usd=one * 5.5,
+            parallel=3,
+        )
         more = service.resume_batch(open_runtime(), book(run), "", sent(till.url), {})
-        all_of_it = service.resume_batch(open_runtime(), book(run), "", sent(till.url), {"max_budget_usd": one * 21})
+        all_of_it = service.resume_batch(
+            open_runtime(), book(run), "", sent(till.url), {"max_budget_usd": one * 21}
+        )
 
     assert told["stop_reason"] == "budget_exhausted"
     # The first of them were expected to cost what the recorded answer did, which was less.

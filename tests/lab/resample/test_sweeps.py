@@ -11,9 +11,9 @@ from flightlog.lab.resample.layout import JOURNAL
 from flightlog.lab.resample.plan import Sweep, SweepVariant, parse_sweep
 from flightlog.lab.resample.samples import list_samples
 from flightlog.model.errors import Misconfigured, NotFound
-from labs import reconfigured
-from paying import paying
-from sampled import SONNET, ask, book
+from support.labs import reconfigured
+from support.paying import paying
+from support.sampled import SONNET, ask, book
 
 
 def test_a_grid_is_one_batch_with_one_budget(run):
@@ -85,7 +85,9 @@ def test_a_whole_session_is_run_again_as_more_replicates_and_the_totals_tell(run
     before = json.loads((run / "run_meta.json").read_text())
 
     service.rerun_session(open_runtime(), book(run), 1, 2, budget_usd=None, tell=lambda *_: None)
-    again = service.rerun_session(open_runtime(), book(run), 1, 1, budget_usd=None, tell=lambda *_: None)
+    again = service.rerun_session(
+        open_runtime(), book(run), 1, 1, budget_usd=None, tell=lambda *_: None
+    )
 
     meta = json.loads((run / "run_meta.json").read_text())
     names = ["session_01", "session_01_r01", "session_01_r02", "session_01_r03"]
@@ -95,9 +97,9 @@ def test_a_whole_session_is_run_again_as_more_replicates_and_the_totals_tell(run
     assert meta["total_file_writes"] == 4 * before["total_file_writes"]
     assert meta["total_cost_usd"] == pytest.approx(4 * before["total_cost_usd"], rel=0.01)
     assert [path.name for path in work.iterdir()] == ["mine"], "the directory is the person's again"
-    assert {name: (run / name / "session_diff.patch").read_bytes() for name in names[1:]} == dict.fromkeys(
-        names[1:], (run / "session_01/session_diff.patch").read_bytes()
-    )
+    assert {
+        name: (run / name / "session_diff.patch").read_bytes() for name in names[1:]
+    } == dict.fromkeys(names[1:], (run / "session_01/session_diff.patch").read_bytes())
     assert again.state.end.stop_reason == "completed"
 
 
@@ -107,8 +109,14 @@ def test_more_of_a_session_cost_no_more_than_is_said(run, tmp_path):
     config = run / "config.yaml"
     reconfigured(run, re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
 
-    again = service.rerun_session(open_runtime(), book(run), 1, 3, budget_usd=0.000001, tell=lambda *_: None)
+    again = service.rerun_session(
+        open_runtime(), book(run), 1, 3, budget_usd=0.000001, tell=lambda *_: None
+    )
 
-    assert "budget_exhausted" in {attempt.stop_reason for tries in again.state.attempts.values() for attempt in tries}
+    assert "budget_exhausted" in {
+        attempt.stop_reason for tries in again.state.attempts.values() for attempt in tries
+    }
     with pytest.raises(NotFound, match="no session 9"):
-        service.rerun_session(open_runtime(), book(run), 9, 1, budget_usd=None, tell=lambda *_: None)
+        service.rerun_session(
+            open_runtime(), book(run), 9, 1, budget_usd=None, tell=lambda *_: None
+        )

@@ -5,7 +5,6 @@ import threading
 
 import pytest
 
-import sampled
 from flightlog.app.runtime import open_runtime
 from flightlog.lab.resample import service
 from flightlog.lab.resample.layout import SampleItem
@@ -15,7 +14,8 @@ from flightlog.lab.resample.state import BatchLimits, SampleTarget
 from flightlog.lab.service import open_run
 from flightlog.lab.statistics.service import analyze_runs
 from flightlog.model.errors import NotFound
-from paying import Said, message, paying
+from support import sampled
+from support.paying import Said, message, paying
 
 HABITS = {"ls": 0.6, "pwd": 0.25, "": 0.15}
 
@@ -32,9 +32,13 @@ def model(seed):
     def say(asked):
         with lock:
             (command,) = draw.choices(list(HABITS), HABITS.values())
-        tool = [{"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": command}}]
+        tool = [
+            {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": command}}
+        ]
         words = [{"type": "text", "text": "done"}]
-        return Said(body=message(asked) | {"content": tool if command else words, "stop_reason": "end_turn"})
+        return Said(
+            body=message(asked) | {"content": tool if command else words, "stop_reason": "end_turn"}
+        )
 
     return say
 
@@ -47,7 +51,11 @@ def asked(book, url, count, **limits):
 
 
 def shares(book):
-    (group,) = analyze_runs(open_runtime(), [open_run(open_runtime(), book.path.parent, "run")]).questions[0].groups
+    (group,) = (
+        analyze_runs(open_runtime(), [open_run(open_runtime(), book.path.parent, "run")])
+        .questions[0]
+        .groups
+    )
     return group, {each.label.removeprefix("Bash "): each for each in group.actions}
 
 

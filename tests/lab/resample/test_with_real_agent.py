@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-import labs
 from flightlog.app.runtime import open_runtime
 from flightlog.lab import service
 from flightlog.lab.resample import requests
@@ -19,8 +18,9 @@ from flightlog.lab.resample.service import (
     resample_grid,
 )
 from flightlog.lab.resample.state import BatchLimits
-from paying import paying
-from sampled import KEY, holds
+from support import labs
+from support.paying import paying
+from support.sampled import KEY, holds
 
 SCRIPT = {
     "rules": [
@@ -30,7 +30,12 @@ SCRIPT = {
         },
         {
             "replies": [
-                {"blocks": [{"thinking": "First look.", "signature": "signed"}, labs.bash("echo one >> log")]},
+                {
+                    "blocks": [
+                        {"thinking": "First look.", "signature": "signed"},
+                        labs.bash("echo one >> log"),
+                    ]
+                },
                 {"text": "one is done"},
             ]
         },
@@ -57,25 +62,46 @@ def book(ran, monkeypatch):
 def test_a_request_of_the_real_client_is_asked_again(book):
     listed = list_requests(open_runtime(), book, 1, 0)
     wanted = next(each for each in listed if each.turn == 2)
-    recorded = json.loads((book.path / f"session_01/raw_dumps/request_{wanted.request_index:03d}.json").read_text())
-    heads = json.loads((book.path / f"session_01/raw_dumps/request_{wanted.request_index:03d}_headers.json").read_text())
+    recorded = json.loads(
+        (book.path / f"session_01/raw_dumps/request_{wanted.request_index:03d}.json").read_text()
+    )
+    heads = json.loads(
+        (
+            book.path / f"session_01/raw_dumps/request_{wanted.request_index:03d}_headers.json"
+        ).read_text()
+    )
 
     with paying() as till:
         sent = SamplingOptions(BatchLimits(), lambda *_: None, base_url=till.url)
         resample_grid(open_runtime(), book, Sweep(turns=(2,), count=3), sent, dry_run=False)
         body = dump_request(book, 1, 0, wanted.request_index)
         edited = requests.replace_values(body, {"tools": body["tools"][:1], "max_tokens": 100})
-        resample_edited(open_runtime(), book, Sweep(requests=(wanted.request_index,), count=1), edited, "one tool", sent=sent)
+        resample_edited(
+            open_runtime(),
+            book,
+            Sweep(requests=(wanted.request_index,), count=1),
+            edited,
+            "one tool",
+            sent=sent,
+        )
 
     assert {"stream", "metadata"} <= set(recorded)
     gone = {"stream", "metadata", "context_management"}
-    assert till.came[0].body == {name: value for name, value in recorded.items() if name not in gone}
+    assert till.came[0].body == {
+        name: value for name, value in recorded.items() if name not in gone
+    }
     assert "signed" in json.dumps(till.came[0].body["messages"])
     assert till.came[0].headers["anthropic-beta"] == heads["headers"]["anthropic-beta"]
     assert till.came[0].path == heads["path"]
-    assert not [name for name in till.came[0].headers if name.startswith(("x-stainless", "x-claude", "x-app"))]
+    assert not [
+        name
+        for name in till.came[0].headers
+        if name.startswith(("x-stainless", "x-claude", "x-app"))
+    ]
     assert len(till.came[3].body["tools"]) == 1
-    assert [(each.variant, each.error) for each in list_samples(book.path)] == [(0, "")] * 3 + [(1, "")]
+    assert [(each.variant, each.error) for each in list_samples(book.path)] == [(0, "")] * 3 + [
+        (1, "")
+    ]
     assert {each.path[0] for each in list_variants(book.path)[0].edits} == {"max_tokens", "tools"}
     assert holds(book.path, KEY) == []
 

@@ -7,7 +7,7 @@ import pytest
 from flightlog.app.runtime import open_runtime
 from flightlog.archive.trajectories import lint_path
 from flightlog.views.atif.lint import is_sound
-from labs import bash, config, lines, meta, proven, replies, run, script, tree
+from support.labs import bash, config, lines, meta, proven, replies, run, script, tree
 
 BYTES = r"printf '\000\001\377\n\r\n' "
 
@@ -31,26 +31,43 @@ def both(own):
 def scenarios(work):
     """One script for each way files come to change."""
     return {
-        "two tools in one step": script([bash("echo one > one; echo two > two"), write(work / "b.txt", "b\n")], "done"),
+        "two tools in one step": script(
+            [bash("echo one > one; echo two > two"), write(work / "b.txt", "b\n")], "done"
+        ),
         "deleted, binary, renamed": script(
             [bash(f"rm old.txt; {BYTES} > new.bin")],
             [bash(f"{BYTES} >> data.bin; mv long.txt moved.txt")],
             "done",
         ),
         "modes, links, odd names": script(
-            [bash("chmod +x run.sh; ln -s old.txt link; mkdir -p 'a dir/ü'; echo x > 'a dir/ü/sp ace.txt'")],
+            [
+                bash(
+                    "chmod +x run.sh; ln -s old.txt link; mkdir -p 'a dir/ü'; echo x > 'a dir/ü/sp ace.txt'"
+                )
+            ],
             [
                 bash(
                     "rm link; echo now-a-file > link; : > empty; printf 'no end' > bare; printf '\\351\\n' > latin1.txt"
                 )
             ],
-            [bash("""echo q > 'quo"te'; echo t > "$(printf 'tab\\there')"; rm empty; echo more >> latin1.txt""")],
+            [
+                bash(
+                    """echo q > 'quo"te'; echo t > "$(printf 'tab\\there')"; rm empty; echo more >> latin1.txt"""
+                )
+            ],
             "done",
         ),
-        "a tool that fails": script([bash("echo before > before; exit 3")], [bash("echo after > after")], "done"),
+        "a tool that fails": script(
+            [bash("echo before > before; exit 3")], [bash("echo after > after")], "done"
+        ),
         "words only": script("nothing to do"),
         "an ignored file and a repository inside": script(
-            [bash("echo build > ignored.log; git init -q inner; echo i > inner/i; echo more > .gitignore")], "done"
+            [
+                bash(
+                    "echo build > ignored.log; git init -q inner; echo i > inner/i; echo more > .gitignore"
+                )
+            ],
+            "done",
         ),
     }
 
@@ -62,7 +79,10 @@ def asked_again_and_delegated():
             "rules": [
                 {
                     "replies": [
-                        {"blocks": [bash("echo a > a")], "errors": [{"status": 529, "retry_after_s": 0}]},
+                        {
+                            "blocks": [bash("echo a > a")],
+                            "errors": [{"status": 529, "retry_after_s": 0}],
+                        },
                         {"text": "done", "errors": [{"cut_after": 3}]},
                     ]
                 }
@@ -74,7 +94,11 @@ def asked_again_and_delegated():
                     "when": {"subagent": True, "prompt": "write a file"},
                     "replies": replies([bash("echo sub > sub.txt")], "sub done"),
                 },
-                {"replies": replies([agent("write a file")], [bash("echo main > main.txt")], "done")},
+                {
+                    "replies": replies(
+                        [agent("write a file")], [bash("echo main > main.txt")], "done"
+                    )
+                },
             ]
         },
         "subagents side by side": {
@@ -87,7 +111,11 @@ def asked_again_and_delegated():
                     "when": {"subagent": True, "prompt": "the second"},
                     "replies": replies([bash(both(2))], [bash(both(2))], "ok"),
                 },
-                {"replies": replies([agent("the first"), agent("the second")], [bash("echo m > m")], "done")},
+                {
+                    "replies": replies(
+                        [agent("the first"), agent("the second")], [bash("echo m > m")], "done"
+                    )
+                },
             ]
         },
     }
@@ -123,28 +151,46 @@ def test_the_changes_of_each_step_in_order_give_the_final_tree(place):
 
     entries = proven(book, place)
     told = meta(book)
-    assert [each["stop_reason"] for each in told["sessions"]] == ["completed"] * len(every), told["errors"]
+    assert [each["stop_reason"] for each in told["sessions"]] == ["completed"] * len(every), told[
+        "errors"
+    ]
     final = tree(place / "work")
-    assert tree(place / "final") == {path: what for path, what in final.items() if "/.git/" not in f"/{path}"}
+    assert tree(place / "final") == {
+        path: what for path, what in final.items() if "/.git/" not in f"/{path}"
+    }
     wrote = {list(every)[entry["session_index"] - 1] for entry in entries}
     assert set(every) - wrote == {"words only"}
-    assert {entry["kind"] for entry in entries} >= {"added", "deleted", "modified", "renamed", "retyped"}
+    assert {entry["kind"] for entry in entries} >= {
+        "added",
+        "deleted",
+        "modified",
+        "renamed",
+        "retyped",
+    }
     assert all(is_sound(each.findings) for each in lint_path(open_runtime(), book.path))
 
 
 def attributed(book, place):
-    return {entry["file_path"]: (entry["attribution"], entry["step_id"]) for entry in proven(book, place)}
+    return {
+        entry["file_path"]: (entry["attribution"], entry["step_id"])
+        for entry in proven(book, place)
+    }
 
 
 def test_two_tools_in_one_step_are_both_that_steps_and_what_follows_is_the_next_ones(place):
     work = place / "work"
-    scenario = script([bash("rm old.txt"), write(work / "b.txt", "b\n")], [bash(f"{BYTES} > c.bin")], "done")
+    scenario = script(
+        [bash("rm old.txt"), write(work / "b.txt", "b\n")], [bash(f"{BYTES} > c.bin")], "done"
+    )
 
     book = run(place, config(place, scenario, "do it"))
 
     told = attributed(book, place)
     steps = json.loads((book.path / "session_01" / "trajectory.json").read_bytes())["steps"]
-    tools = {step["step_id"]: [call["function_name"] for call in step.get("tool_calls", [])] for step in steps}
+    tools = {
+        step["step_id"]: [call["function_name"] for call in step.get("tool_calls", [])]
+        for step in steps
+    }
     assert {path: (how, tools[step]) for path, (how, step) in told.items()} == {
         "old.txt": ("exact", ["Bash", "Write"]),
         "b.txt": ("exact", ["Bash", "Write"]),
@@ -164,11 +210,17 @@ def test_a_shell_left_running_is_named_as_the_one_that_may_have_written(place):
 
 
 def test_a_subagents_change_is_its_own_and_two_at_once_share_theirs(place):
-    alone = run(place, config(place, asked_again_and_delegated()["a subagent that writes"], "do it"), "alone")
+    alone = run(
+        place,
+        config(place, asked_again_and_delegated()["a subagent that writes"], "do it"),
+        "alone",
+    )
     (place / "one").mkdir()
     one = {entry["file_path"]: entry for entry in proven(alone, place / "one")}
 
-    both = run(place, config(place, asked_again_and_delegated()["subagents side by side"], "do it"), "both")
+    both = run(
+        place, config(place, asked_again_and_delegated()["subagents side by side"], "do it"), "both"
+    )
     (place / "two").mkdir()
     two = {entry["file_path"]: entry for entry in proven(both, place / "two")}
 
@@ -183,7 +235,12 @@ def test_without_capture_the_tree_is_saved_after_each_tool_call(place):
     failing = bash("echo failed > failed; exit 3")
     late = bash("sleep 0.5; echo late > late", run_in_background=True)
     scenario = script(
-        [bash("echo one > one")], [failing], [late], [bash("sleep 0.9")], [bash("echo end > end")], "done"
+        [bash("echo one > one")],
+        [failing],
+        [late],
+        [bash("sleep 0.9")],
+        [bash("echo end > end")],
+        "done",
     )
 
     book = run(place, config(place, scenario, "do it", capture_api_requests=False))
@@ -229,8 +286,14 @@ def test_a_compacted_conversation_keeps_its_changes_and_is_counted(place):
 
     told = meta(book)
     assert [each["stop_reason"] for each in told["sessions"]] == ["completed"] * 3, told["errors"]
-    assert {entry["file_path"]: entry["attribution"] for entry in proven(book, place)} == {"a": "exact", "b": "exact"}
-    rows = [json.loads(line) for line in (book.path / "session_02/api_captures.jsonl").read_bytes().splitlines()]
+    assert {entry["file_path"]: entry["attribution"] for entry in proven(book, place)} == {
+        "a": "exact",
+        "b": "exact",
+    }
+    rows = [
+        json.loads(line)
+        for line in (book.path / "session_02/api_captures.jsonl").read_bytes().splitlines()
+    ]
     assert [row["is_compaction"] for row in rows] == [True]
     assert [each["compaction_count"] for each in told["sessions"]] == [0, 1, 0]
     assert all(is_sound(each.findings) for each in lint_path(open_runtime(), book.path))

@@ -4,14 +4,14 @@ import shutil
 
 import pytest
 
-import strace_points
 from flightlog.app.runtime import open_runtime
 from flightlog.lab import service
 from flightlog.lab.runner.run import continue_run
 from flightlog.lab.store import RunStore
 from flightlog.model.errors import Damage
 from flightlog.store.jsonl import read_together
-from labs import config, environment, meta, run
+from support import strace_points
+from support.labs import config, environment, meta, run
 
 FINISH = """
 from flightlog.app.runtime import open_runtime
@@ -30,9 +30,15 @@ end()
 def unfinished(tmp_path):
     """A run whose sessions ended and that was never told to be over."""
     plain = {"engine": "command", "command": ("sh", "-c", "echo one > a"), "track_changes": False}
-    path = run(tmp_path, config(tmp_path, None, "do it", "and more", capture_api_requests=False, **plain)).path
+    path = run(
+        tmp_path, config(tmp_path, None, "do it", "and more", capture_api_requests=False, **plain)
+    ).path
     journal = path / ".journal.jsonl"
-    kept = [line for line in journal.read_bytes().splitlines(keepends=True) if b'"run_ended"' not in line]
+    kept = [
+        line
+        for line in journal.read_bytes().splitlines(keepends=True)
+        if b'"run_ended"' not in line
+    ]
     assert len(kept) < len(journal.read_bytes().splitlines())
     journal.write_bytes(b"".join(kept))
     (path / "run_meta.json").unlink()
@@ -45,13 +51,20 @@ def died_at(unfinished, every):
 
     def check(root, _):
         path = root / "runs" / "run"
-        assert not [each for each in read_together(path / ".journal.jsonl") if isinstance(each, Damage)]
+        assert not [
+            each for each in read_together(path / ".journal.jsonl") if isinstance(each, Damage)
+        ]
         setting = service.prepare_run(open_runtime(environment(root)), lambda *_: None)
         book = continue_run(
-            RunStore(path, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id), setting, again=False
+            RunStore(path, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id),
+            setting,
+            again=False,
         )
         told = meta(book)
-        assert (told["stop_reason"], [each["attempts"] for each in told["sessions"]]) == ("completed", [1, 1])
+        assert (told["stop_reason"], [each["attempts"] for each in told["sessions"]]) == (
+            "completed",
+            [1, 1],
+        )
         assert not list(path.parent.glob(".work-*"))
 
     return strace_points.kill_everywhere(FINISH, unfinished / "points", prepare, check, every=every)

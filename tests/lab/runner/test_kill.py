@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cli_runs import FLIGHTLOG
-from labs import again, environment, reconfigured
-from waiting import command_line, processes, until
+from support.cli_runs import FLIGHTLOG
+from support.labs import again, environment, reconfigured
+from support.waiting import command_line, processes, until
 
 SCENARIO = """
   rules:
@@ -26,10 +26,10 @@ SCENARIO = """
 def configured(root: Path, sessions: int) -> Path:
     (root / "work").mkdir(parents=True)
     (root / "work" / "next").write_text("1\n")
-    listed = "\n".join(f"  - {{session_index: {n}, prompt: number {n}}}" for n in range(1, sessions + 1))
-    text = (
-        f"model: claude-opus-5-5\nengine: scripted\nwork_dir: {root / 'work'}\nscenario:{SCENARIO}sessions:\n{listed}\n"
+    listed = "\n".join(
+        f"  - {{session_index: {n}, prompt: number {n}}}" for n in range(1, sessions + 1)
     )
+    text = f"model: claude-opus-5-5\nengine: scripted\nwork_dir: {root / 'work'}\nscenario:{SCENARIO}sessions:\n{listed}\n"
     (root / "run.yaml").write_text(text + "memory_file: null\n")
     return root / "run.yaml"
 
@@ -63,7 +63,11 @@ def finished(root, meta):
 
 def players(root):
     """The agents of this run that are alive."""
-    return [pid for pid in processes() if "scripted.play" in command_line(pid) and str(root) in environ_of(pid)]
+    return [
+        pid
+        for pid in processes()
+        if "scripted.play" in command_line(pid) and str(root) in environ_of(pid)
+    ]
 
 
 def environ_of(pid):
@@ -81,7 +85,9 @@ def killed_until_done(root, sessions, kills, chance):
     killed = 0
     while True:
         try:
-            _, err = running.communicate(timeout=chance.uniform(0.5, 3.0) if killed < kills else 600)
+            _, err = running.communicate(
+                timeout=chance.uniform(0.5, 3.0) if killed < kills else 600
+            )
         except subprocess.TimeoutExpired:
             running.send_signal(signal.SIGKILL)
             running.communicate()
@@ -92,7 +98,9 @@ def killed_until_done(root, sessions, kills, chance):
                 continue
             meta = inspected(root)
             now = finished(root, meta)
-            assert {name: now.get(name) for name in kept} == kept, "what was finished stays as it was"
+            assert {name: now.get(name) for name in kept} == kept, (
+                "what was finished stays as it was"
+            )
             kept = now
             running = harness(root, "run", "--resume", "run", "--again")
             continue
@@ -133,12 +141,16 @@ def test_fifty_sessions_killed_a_hundred_times_lose_nothing(tmp_path):
         root.mkdir()
         killed += killed_until_done(root, 50, 100 - killed, chance)
         interrupted += judged(root, 50)
-        print(f"{killed} kills, {interrupted} in the middle of a session, {rounds} runs of 50 sessions")
+        print(
+            f"{killed} kills, {interrupted} in the middle of a session, {rounds} runs of 50 sessions"
+        )
 
 
 def test_what_was_in_flight_is_marked_and_not_run_again_unless_asked(tmp_path):
     config = configured(tmp_path, 3)
-    config.write_text(config.read_text().replace("cat next >> log;", "touch began; sleep 30; cat next >> log;", 1))
+    config.write_text(
+        config.read_text().replace("cat next >> log;", "touch began; sleep 30; cat next >> log;", 1)
+    )
     running = harness(tmp_path, "run", str(config), "--run-name", "run")
     until((tmp_path / "work" / "began").exists)
     running.send_signal(signal.SIGKILL)
@@ -151,7 +163,11 @@ def test_what_was_in_flight_is_marked_and_not_run_again_unless_asked(tmp_path):
     meta = inspected(tmp_path)
 
     assert resumed.returncode == 1, said
-    assert [each["stop_reason"] for each in meta["sessions"]] == ["interrupted", "completed", "completed"]
+    assert [each["stop_reason"] for each in meta["sessions"]] == [
+        "interrupted",
+        "completed",
+        "completed",
+    ]
     assert (tmp_path / "work" / "log").read_text().split() == ["1", "2"]
 
     asked = harness(tmp_path, "run", "--resume", "run", "--again")
@@ -191,7 +207,9 @@ def test_a_death_in_the_middle_of_parallel_sessions_leaves_the_directory_as_it_w
     running.communicate()
     until(lambda: not players(tmp_path))
 
-    assert (tmp_path / "work" / "log").read_text().split() == ["1"], "only what was finished is in the directory"
+    assert (tmp_path / "work" / "log").read_text().split() == ["1"], (
+        "only what was finished is in the directory"
+    )
 
     (tmp_path / "go").touch()
     resumed = harness(tmp_path, "run", "--resume", "run", "--again")

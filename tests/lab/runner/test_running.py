@@ -15,7 +15,20 @@ from flightlog.lab.inspect import RunAddress, inspect_address
 from flightlog.lab.runner import agent_setup
 from flightlog.lab.runner.run import start_run
 from flightlog.model.errors import Conflict, Invalid, Unavailable
-from labs import again, bash, changelog, config, environment, lines, meta, proven, replies, run, script, tree
+from support.labs import (
+    again,
+    bash,
+    changelog,
+    config,
+    environment,
+    lines,
+    meta,
+    proven,
+    replies,
+    run,
+    script,
+    tree,
+)
 
 CANARY = "sk-" + "canary-" + "7Qm2Zx9LwB4rVn8YcD3s"
 WHO = {
@@ -31,7 +44,9 @@ FOREVER = script([bash("echo again >> log")])
 
 
 def request(book, session, index):
-    return json.loads((book.path / session / "raw_dumps" / f"request_{index:03d}.json").read_bytes())
+    return json.loads(
+        (book.path / session / "raw_dumps" / f"request_{index:03d}.json").read_bytes()
+    )
 
 
 def test_chained_sessions_go_on_with_what_was_said_and_their_copies_are_marked(tmp_path):
@@ -47,7 +62,9 @@ def test_chained_sessions_go_on_with_what_was_said_and_their_copies_are_marked(t
     mapped = json.loads((book.path / "session_02" / "uuid_map.json").read_bytes())
     assert (len(mapped["turns"]), mapped["copied_turns"]) == (2, 2)
     told = meta(book)
-    as_root = ("acceptEdits", agent_setup.AS_ROOT) if os.geteuid() == 0 else ("bypassPermissions", None)
+    as_root = (
+        ("acceptEdits", agent_setup.AS_ROOT) if os.geteuid() == 0 else ("bypassPermissions", None)
+    )
     assert (told["permission_mode"], told["permission_note"]) == as_root
     rows = told["sessions"]
     assert rows[1]["resumed_from"] == rows[0]["session_id"] != rows[1]["session_id"]
@@ -62,7 +79,9 @@ def test_isolated_sessions_know_nothing_of_each_other_but_the_files(tmp_path):
 
     assert "did one" not in json.dumps(request(book, "session_02", 1)["messages"])
     assert (tmp_path / "work" / "MEMORY.md").read_text() == "# Mine\n"
-    assert not any(entry["file_path"] == "MEMORY.md" for entry in proven(book, tmp_path)), "seeded before the baseline"
+    assert not any(entry["file_path"] == "MEMORY.md" for entry in proven(book, tmp_path)), (
+        "seeded before the baseline"
+    )
 
 
 def test_four_at_once_each_see_their_own_tree_at_the_configured_path(tmp_path):
@@ -74,9 +93,13 @@ def test_four_at_once_each_see_their_own_tree_at_the_configured_path(tmp_path):
     rows = {each["session_dir"]: each for each in meta(book)["sessions"]}
     assert {each["stop_reason"] for each in rows.values()} == {"completed"}
     wave = [rows[name] for name in ("session_02", "session_03", "session_04_r01", "session_04_r02")]
-    assert max(each["started_at"] for each in wave) < min(each["finished_at"] for each in wave), "all at the same time"
+    assert max(each["started_at"] for each in wave) < min(each["finished_at"] for each in wave), (
+        "all at the same time"
+    )
     for name, who in (("session_02", "two"), ("session_03", "three"), ("session_04_r02", "four")):
-        changed = {entry["file_path"]: entry for entry in lines(book.path / name / ".changes.jsonl")}
+        changed = {
+            entry["file_path"]: entry for entry in lines(book.path / name / ".changes.jsonl")
+        }
         assert f"+{who}\n" in changed["who"]["diff"]
         assert changed["who"]["attribution"] == "exact"
         assert "where" not in changed, "the same path as session 1 saw"
@@ -89,7 +112,9 @@ def test_without_namespaces_they_run_one_after_the_other_and_the_run_says_so(tmp
     sessions = ("make one", {"prompt": "make two", "count": 2})
     given = config(tmp_path, WHO, *sessions, session_mode="forked", engine="scripted")
     setting = replace(
-        service.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None), isolation_mode=IsolationMode.NONE, parent_death_prefix=()
+        service.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None),
+        isolation_mode=IsolationMode.NONE,
+        parent_death_prefix=(),
     )
 
     book = start_run(tmp_path / "runs" / "run", given, setting)
@@ -99,7 +124,10 @@ def test_without_namespaces_they_run_one_after_the_other_and_the_run_says_so(tmp
     first, second = told["sessions"][1:]
     assert first["finished_at"] <= second["started_at"]
     for name in ("session_02_r01", "session_02_r02"):
-        changed = {entry["file_path"]: entry["diff"] for entry in lines(book.path / name / ".changes.jsonl")}
+        changed = {
+            entry["file_path"]: entry["diff"]
+            for entry in lines(book.path / name / ".changes.jsonl")
+        }
         assert "-one\n+two\n" in changed["who"], "each began where session 1 ended"
 
 
@@ -109,18 +137,29 @@ def calls(book):
 
 @pytest.mark.parametrize("engine", ["claude_code", "scripted"])
 def test_a_run_never_spends_past_its_budget(tmp_path, engine):
-    usage = {"input_tokens": 1000, "output_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
+    usage = {
+        "input_tokens": 1000,
+        "output_tokens": 0,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+    }
     forever = {"rules": [{"replies": [{"blocks": [bash("true")], "usage": usage}]}]}
     probe = run(tmp_path, config(tmp_path, forever, "go", engine=engine, max_turns=1), "probe")
     each = meta(probe)["total_spent_usd"] / calls(probe)
 
-    given = config(tmp_path, forever, "go", "go on", engine=engine, max_turns=500, max_budget_usd=each * 5.5)
+    given = config(
+        tmp_path, forever, "go", "go on", engine=engine, max_turns=500, max_budget_usd=each * 5.5
+    )
     book = run(tmp_path, given)
 
     told = meta(book)
     assert told["stop_reason"] == "budget_exhausted"
     assert [row["stop_reason"] for row in told["sessions"]] == ["budget_exhausted", "pending"]
-    paid = [row for row in lines(book.path / "session_01" / "api_captures.jsonl") if row["status"] == 200]
+    paid = [
+        row
+        for row in lines(book.path / "session_01" / "api_captures.jsonl")
+        if row["status"] == 200
+    ]
     assert 6 <= len(paid) <= 7
     assert told["total_spent_usd"] <= each * 7.01
 
@@ -135,7 +174,9 @@ def test_why_a_session_stopped_is_a_field(tmp_path):
 
     turns = stopped("turns", FOREVER, max_turns=2)
     login = stopped("login", failing(401))
-    slow = stopped("slow", script([bash("sleep 20")], "done"), session_timeout_seconds=0.8, engine="scripted")
+    slow = stopped(
+        "slow", script([bash("sleep 20")], "done"), session_timeout_seconds=0.8, engine="scripted"
+    )
 
     assert [each["stop_reason"] for each in turns["sessions"]] == ["max_turns", "max_turns"]
     assert turns["sessions"][0]["ended_early"]
@@ -153,15 +194,26 @@ def test_a_session_may_have_a_budget_of_its_own_and_the_run_goes_on(tmp_path):
 
 
 def test_commands_run_before_and_after_and_a_failure_that_counts_ends_the_run(tmp_path):
-    before = {"command": 'echo ready > ready; test -d "$HARNESS_RUN_DIR" && test "$PWD" = "$HARNESS_WORK_DIR"'}
+    before = {
+        "command": 'echo ready > ready; test -d "$HARNESS_RUN_DIR" && test "$PWD" = "$HARNESS_WORK_DIR"'
+    }
     after = {"command": "cat who > graded; exit 3", "check": False}
-    given = config(tmp_path, WHO, "make one", engine="scripted", pre_run_commands=[before], post_run_commands=[after])
+    given = config(
+        tmp_path,
+        WHO,
+        "make one",
+        engine="scripted",
+        pre_run_commands=[before],
+        post_run_commands=[after],
+    )
 
     told = meta(run(tmp_path, given))
 
     assert (tmp_path / "work" / "graded").read_text() == "one\n"
     assert "post-run command 1 ended with 3" in told["errors"][0]["error"]
-    failing = config(tmp_path, WHO, "make one", engine="scripted", pre_run_commands=[{"command": "exit 4"}])
+    failing = config(
+        tmp_path, WHO, "make one", engine="scripted", pre_run_commands=[{"command": "exit 4"}]
+    )
     with pytest.raises(Unavailable, match="pre-run command 1 failed with 4"):
         run(tmp_path, failing, "failed")
     assert meta(again(tmp_path, "failed"))["sessions"][0]["stop_reason"] == "pending"
@@ -189,7 +241,13 @@ def test_a_run_can_be_moved_and_says_nothing_of_where_it_was(tmp_path):
 
     assert [change["file_path"] for change in told["changes"]] == ["who"]
     assert told["request"]["status"] == 200
-    ours = ["run_meta.json", "state_changelog.jsonl", ".journal.jsonl", "full_diff.patch", "session_02/uuid_map.json"]
+    ours = [
+        "run_meta.json",
+        "state_changelog.jsonl",
+        ".journal.jsonl",
+        "full_diff.patch",
+        "session_02/uuid_map.json",
+    ]
     for name in ours:
         text = (moved.path / name).read_text()
         assert str(tmp_path) not in text.replace(f"+{tmp_path}/work", ""), name
@@ -224,15 +282,26 @@ def test_a_taken_name_and_a_run_inside_its_work_directory_are_refused(tmp_path):
 
 
 def test_any_command_can_be_the_agent(tmp_path):
-    words = ["sh", "-c", 'echo "$1" > said; echo "{\\"session_id\\": \\"$2\\"}"', "sh", "{prompt}", "{session_id}"]
-    given = config(tmp_path, None, "say {model}", engine="command", command=words, capture_api_requests=False)
+    words = [
+        "sh",
+        "-c",
+        'echo "$1" > said; echo "{\\"session_id\\": \\"$2\\"}"',
+        "sh",
+        "{prompt}",
+        "{session_id}",
+    ]
+    given = config(
+        tmp_path, None, "say {model}", engine="command", command=words, capture_api_requests=False
+    )
 
     book = run(tmp_path, given)
 
     assert (tmp_path / "work" / "said").read_text() == "say {model}\n"
     row = meta(book)["sessions"][0]
     assert (row["stop_reason"], row["file_writes"], row["total_cost_usd"]) == ("completed", 1, None)
-    assert [(entry["file_path"], entry["attribution"]) for entry in proven(book, tmp_path)] == [("said", "shared")]
+    assert [(entry["file_path"], entry["attribution"]) for entry in proven(book, tmp_path)] == [
+        ("said", "shared")
+    ]
 
 
 def test_progress_is_told_while_it_runs(tmp_path):
@@ -241,7 +310,9 @@ def test_progress_is_told_while_it_runs(tmp_path):
         open_runtime(environment(tmp_path)), lambda *words: told.append((time.monotonic(), *words))
     )
 
-    start_run(tmp_path / "runs" / "run", config(tmp_path, WHO, "make one", engine="scripted"), setting)
+    start_run(
+        tmp_path / "runs" / "run", config(tmp_path, WHO, "make one", engine="scripted"), setting
+    )
 
     assert [words for _, _, words, _ in told] == ["started", "", "", "ended: completed"]
     assert [spent > 0 for *_, spent in told] == [False, True, True, True]

@@ -1,4 +1,11 @@
-from flightlog.lab.statistics.groups import CUT, NOTHING, REFUSED, TEXT, action_by_tool, action_of_response
+from flightlog.lab.statistics.groups import (
+    CUT,
+    NOTHING,
+    REFUSED,
+    TEXT,
+    action_by_tool,
+    action_of_response,
+)
 
 
 def used(name, **given):
@@ -15,7 +22,9 @@ def test_what_does_not_change_what_is_done_does_not_change_the_action():
         "/w/shop",
     )
     other = action_of_response(
-        [used("Bash", description="Look at it", command="cat ./a.py\nls .\n")], "tool_use", "/w/shop/"
+        [used("Bash", description="Look at it", command="cat ./a.py\nls .\n")],
+        "tool_use",
+        "/w/shop/",
     )
 
     assert one.key == other.key
@@ -38,7 +47,11 @@ def test_another_argument_another_tool_or_another_order_is_another_action():
 
     assert len(keys) == 7
     assert (
-        action_by_tool(action_of_response([used("Bash", command="ls"), used("Read", file_path="a")], "tool_use")).key
+        action_by_tool(
+            action_of_response(
+                [used("Bash", command="ls"), used("Read", file_path="a")], "tool_use"
+            )
+        ).key
         == "Bash + Read"
     )
 
@@ -49,7 +62,9 @@ def test_words_alone_are_an_action_and_so_are_a_refusal_and_an_end_in_the_middle
     assert action_of_response(said, "end_turn") == action_of_response(
         [{"type": "text", "text": "I am finished"}], "end_turn"
     )
-    assert [action_of_response(said, stop).key for stop in ("end_turn", "max_tokens", "refusal")] == [
+    assert [
+        action_of_response(said, stop).key for stop in ("end_turn", "max_tokens", "refusal")
+    ] == [
         TEXT,
         CUT,
         REFUSED,

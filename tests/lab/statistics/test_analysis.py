@@ -16,7 +16,11 @@ def acted(rng, n, habits=HABITS, **costs):
     keys = rng.choice(list(habits), size=n, p=list(habits.values()))
     money = rng.lognormal(-4, 0.4, n) * costs.get("dearer", 1.0) if costs else [None] * n
     return tuple(
-        Trial(f"sample_{at:02d}.json", Action(key.split()[0], str(key), str(key)), cost_usd=usd and float(usd))
+        Trial(
+            f"sample_{at:02d}.json",
+            Action(key.split()[0], str(key), str(key)),
+            cost_usd=usd and float(usd),
+        )
         for at, (key, usd) in enumerate(zip(keys, money, strict=True), 1)
     )
 
@@ -28,7 +32,11 @@ def test_95_percent_intervals_of_a_distribution_cover_in_more_than_93_of_100_exp
 
     for _ in range(EXPERIMENTS):
         (group,) = (
-            analyze_questions([ComparisonQuestion("q", (TrialGroup("as recorded", acted(rng, n)),))]).questions[0].groups
+            analyze_questions(
+                [ComparisonQuestion("q", (TrialGroup("as recorded", acted(rng, n)),))]
+            )
+            .questions[0]
+            .groups
         )
         told = {each.name: each.interval for each in group.actions}
         for key, share in HABITS.items():
@@ -65,7 +73,12 @@ def test_what_differs_is_found_with_its_size():
     (against,) = told.questions[0].comparisons
     found = {(each.measure, each.name): each for each in against.tests if each.is_finding}
     assert against.verdict == DIFFERS
-    assert {("actions", "all"), ("action", "Read a.py"), ("action", "Bash ls"), ("amount", "cost_usd")} == set(found)
+    assert {
+        ("actions", "all"),
+        ("action", "Read a.py"),
+        ("action", "Bash ls"),
+        ("amount", "cost_usd"),
+    } == set(found)
     read = found["action", "Read a.py"]
     assert read.interval.low <= 0.55 <= read.interval.high
     assert read.effect > 0.3
@@ -79,12 +92,18 @@ def test_below_five_there_is_no_verdict_and_at_five_there_may_be():
             for name, key in (("a", "Bash"), ("b", "Read"))
         )
 
-    few, enough = (analyze_questions([ComparisonQuestion("q", groups(n))]).questions[0].comparisons[0] for n in (4, 5))
+    few, enough = (
+        analyze_questions([ComparisonQuestion("q", groups(n))]).questions[0].comparisons[0]
+        for n in (4, 5)
+    )
 
     assert (few.verdict, few.tests) == (FEW, ())
     assert enough.verdict == DIFFERS
     assert (
-        analyze_questions([ComparisonQuestion("q", (*groups(5)[:1], *groups(5)[:1]))]).questions[0].comparisons[0].verdict
+        analyze_questions([ComparisonQuestion("q", (*groups(5)[:1], *groups(5)[:1]))])
+        .questions[0]
+        .comparisons[0]
+        .verdict
         == NONE
     )
 
@@ -105,7 +124,10 @@ def test_outcomes_are_judged_by_verifier_and_agreement_is_the_chance_that_two_ag
         [ComparisonQuestion("q", (trials("a", 1, 10, "Read"), trials("b", 10, 10, "Bash")))]
     ).questions[0]
 
-    assert [(each.outcomes[0].count, each.outcomes[0].n) for each in told.groups] == [(1, 10), (10, 10)]
+    assert [(each.outcomes[0].count, each.outcomes[0].n) for each in told.groups] == [
+        (1, 10),
+        (10, 10),
+    ]
     assert told.groups[0].agreement == pytest.approx(9 * 8 / 90)
     assert told.groups[1].agreement == 1.0
     outcome = next(each for each in told.comparisons[0].tests if each.measure == "outcome")
@@ -114,7 +136,9 @@ def test_outcomes_are_judged_by_verifier_and_agreement_is_the_chance_that_two_ag
 
 def test_groups_a_rule_stopped_are_tested_by_what_holds_then_and_amounts_are_not():
     rng = np.random.default_rng(4)
-    groups = tuple(TrialGroup(name, acted(rng, 60, dearer=1.0), is_stopped_early=True) for name in "ab")
+    groups = tuple(
+        TrialGroup(name, acted(rng, 60, dearer=1.0), is_stopped_early=True) for name in "ab"
+    )
 
     told = analyze_questions([ComparisonQuestion("q", groups)]).questions[0]
 
@@ -128,7 +152,11 @@ def test_a_request_nobody_asked_again_as_it_was_has_nothing_to_be_compared_with(
     rng = np.random.default_rng(5)
 
     told = analyze_questions(
-        [ComparisonQuestion("q", (TrialGroup("request_005", ()), TrialGroup("request_005_v01", acted(rng, 9))))]
+        [
+            ComparisonQuestion(
+                "q", (TrialGroup("request_005", ()), TrialGroup("request_005_v01", acted(rng, 9)))
+            )
+        ]
     ).questions[0]
 
     assert told.comparisons[0].verdict == FEW

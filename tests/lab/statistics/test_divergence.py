@@ -1,4 +1,9 @@
-from flightlog.lab.statistics.divergence import ActionPath, build_path_tree, iter_forks, list_segments
+from flightlog.lab.statistics.divergence import (
+    ActionPath,
+    build_path_tree,
+    iter_forks,
+    list_segments,
+)
 from flightlog.lab.statistics.groups import Action
 
 
@@ -17,7 +22,9 @@ def test_ways_share_what_they_do_alike_and_a_branch_begins_where_it_went_back_to
         way("run", "abcd"),
     ])  # fmt: skip
 
-    assert shape(root) == {"a": (3, {"b": (3, {"c": (1, {"d": (1, {})}), "x": (2, {"y": (1, {}), "z": (1, {})})})})}
+    assert shape(root) == {
+        "a": (3, {"b": (3, {"c": (1, {"d": (1, {})}), "x": (2, {"y": (1, {}), "z": (1, {})})})})
+    }
     assert [each.action.key for each in iter_forks(root)] == ["b", "x"]
 
 
@@ -38,7 +45,10 @@ def test_a_branch_whose_source_is_gone_or_is_itself_stands_alone():
 def test_the_outline_says_where_ways_part_and_end():
     root = build_path_tree([way("a", "xyz"), way("b", "xyq")])
 
-    told = [(each.depth, each.step_range, each.first.action.key, each.last.ended_addresses) for each in list_segments(root)]
+    told = [
+        (each.depth, each.step_range, each.first.action.key, each.last.ended_addresses)
+        for each in list_segments(root)
+    ]
     assert told == [
         (0, "steps 1 to 2", "x", []),
         (1, "step 3", "z", ["a/session_01"]),

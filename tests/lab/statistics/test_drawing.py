@@ -1,12 +1,19 @@
 from flightlog.lab.statistics.analysis import ShareEstimate
-from flightlog.lab.statistics.divergence import ActionPath, build_path_tree, draw_share_bar, iter_path_lines
+from flightlog.lab.statistics.divergence import (
+    ActionPath,
+    build_path_tree,
+    draw_share_bar,
+    iter_path_lines,
+)
 from flightlog.lab.statistics.groups import Action
 from flightlog.lab.statistics.inference import ConfidenceInterval
 
 
 def test_a_bar_is_as_long_as_the_share_and_shaded_where_it_may_be():
     def drawn(share, low, high):
-        return draw_share_bar(ShareEstimate("a", 1, 2, share, ConfidenceInterval(low, high, "any"), ()), 10)
+        return draw_share_bar(
+            ShareEstimate("a", 1, 2, share, ConfidenceInterval(low, high, "any"), ()), 10
+        )
 
     assert drawn(0.5, 0.2, 0.8) == "██▓▓▓░░░··"
     assert drawn(0.0, 0.0, 0.3) == "░░░·······"
@@ -19,9 +26,22 @@ def test_ways_are_told_by_the_step_they_part_with_and_words_stay_on_their_line()
 
     told = list(
         iter_path_lines(
-            build_path_tree([way("a", "ls", "cat\n# x"), way("b", "ls", "rm", "pwd"), way("c", "ls", "rm", "pwd")])
+            build_path_tree(
+                [
+                    way("a", "ls", "cat\n# x"),
+                    way("b", "ls", "rm", "pwd"),
+                    way("c", "ls", "rm", "pwd"),
+                ]
+            )
         )
     )
 
-    assert told == ["step 1  3 of 3  ls", "  step 2  1 of 3, 1 end  cat # x", "  steps 2 to 3  2 of 3, 2 end  rm"]
-    assert list(iter_path_lines(build_path_tree(way(f"r{n:03d}", str(n)) for n in range(90))))[-1] == "…"
+    assert told == [
+        "step 1  3 of 3  ls",
+        "  step 2  1 of 3, 1 end  cat # x",
+        "  steps 2 to 3  2 of 3, 2 end  rm",
+    ]
+    assert (
+        list(iter_path_lines(build_path_tree(way(f"r{n:03d}", str(n)) for n in range(90))))[-1]
+        == "…"
+    )

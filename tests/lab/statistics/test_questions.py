@@ -3,13 +3,13 @@
 import json
 import re
 
-from cli_runs import within
 from flightlog.app.runtime import open_runtime
 from flightlog.lab.service import open_run
 from flightlog.lab.statistics import service
 from flightlog.lab.statistics.analysis import DIFFERS
-from labs import again, bash, config, run, script
-from samples_made import answered, made
+from support.cli_runs import within
+from support.labs import again, bash, config, run, script
+from support.samples_made import answered, made
 
 LS = ("Bash", {"command": "ls", "description": "List"})
 CAT = ("Bash", {"command": "cat <b>x</b>"})
@@ -31,15 +31,24 @@ def test_samples_are_compared_with_the_recorded_answer_and_variants_with_vanilla
     (answer,) = json.loads(out)["statistics"]["answers"]
     vanilla, variant = answer["groups"]
     assert answer["recorded"] == "Bash ls"
-    assert (vanilla["name"], variant["name"], variant["label"]) == ("request_001", "request_001_v01", "told to read")
+    assert (vanilla["name"], variant["name"], variant["label"]) == (
+        "request_001",
+        "request_001_v01",
+        "told to read",
+    )
     assert (vanilla["as_recorded"]["hits"], variant["as_recorded"]["hits"]) == (9, 0)
-    assert [(each["label"], each["hits"]) for each in vanilla["actions"]] == [("Bash ls", 9), ("(words only)", 1)]
+    assert [(each["label"], each["hits"]) for each in vanilla["actions"]] == [
+        ("Bash ls", 9),
+        ("(words only)", 1),
+    ]
     assert vanilla["amounts"]["output_tokens"]["mean"] == 36.5
     assert vanilla["amounts"]["cost_usd"]["interval"]["low"] > 0
     assert answer["against"][0]["verdict"] == DIFFERS
 
 
-def test_the_analysis_is_written_points_at_files_that_are_there_and_leaves_a_persons_alone(tmp_path):
+def test_the_analysis_is_written_points_at_files_that_are_there_and_leaves_a_persons_alone(
+    tmp_path,
+):
     book = made(tmp_path)
     answered(book, 1, 0, [LS] * 6)
     answered(book, 1, 1, [CAT] * 6)
@@ -47,7 +56,11 @@ def test_the_analysis_is_written_points_at_files_that_are_there_and_leaves_a_per
     code, out, err = harness(tmp_path, "compare", "run", "--write")
 
     page = book.path / "analysis.md"
-    assert (code, "written: " in err, "request_001_v01 against request_001: differs" in out) == (0, True, True)
+    assert (code, "written: " in err, "request_001_v01 against request_001: differs" in out) == (
+        0,
+        True,
+        True,
+    )
     targets = set(re.findall(r"\]\(<([^>]+)>\)", page.read_text()))
     assert len(targets) == 12
     assert all((book.path / each).is_file() for each in targets)
@@ -84,7 +97,9 @@ def test_replicates_are_counted_by_what_their_verifiers_say(tmp_path):
     def ran(name, word):
         given = config(tmp_path, script([bash(f"echo {word} > out")], "done"), {"prompt": "go", "count": 5},
                        engine="scripted", verifiers=[{"name": "good", "command": "grep -q good out"}])  # fmt: skip
-        return run(tmp_path, given, name, env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")})
+        return run(
+            tmp_path, given, name, env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")}
+        )
 
     told = service.analyze_runs(open_runtime(), [ran("a", "good"), ran("b", "bad")])
 
@@ -102,9 +117,9 @@ def test_by_tool_is_coarser_than_by_arguments(tmp_path):
     answered(book, 1, 0, [LS, CAT] * 3)
 
     by = {
-        each: service.analyze_runs(open_runtime(), [open_run(open_runtime(), tmp_path / "runs", "run")], each).questions[
-            0
-        ]
+        each: service.analyze_runs(
+            open_runtime(), [open_run(open_runtime(), tmp_path / "runs", "run")], each
+        ).questions[0]
         for each in service.BY
     }
 

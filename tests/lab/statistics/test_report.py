@@ -5,7 +5,12 @@ import re
 from markdown_it import MarkdownIt
 
 from flightlog.lab.statistics.analysis import analyze_questions
-from flightlog.lab.statistics.groups import ComparisonQuestion, Trial, TrialGroup, action_of_response
+from flightlog.lab.statistics.groups import (
+    ComparisonQuestion,
+    Trial,
+    TrialGroup,
+    action_of_response,
+)
 from flightlog.lab.statistics.report import inline_code, render_analysis
 
 HOSTILE = "`` `<script>alert(1)</script>` ![x](http://example.com/x) \x1b[31m\n# head\n[^1]: ha"
@@ -34,27 +39,34 @@ def question(n=8):
         )
 
     groups = group("request_005", "ls"), group("request_005_v01", HOSTILE)
-    return ComparisonQuestion("session_01 request 5", groups, recorded_action=groups[0].trials[0].action)
+    return ComparisonQuestion(
+        "session_01 request 5", groups, recorded_action=groups[0].trials[0].action
+    )
 
 
 def test_every_sentence_points_at_its_samples_and_every_note_at_files():
     text = render_analysis("my-run", analyze_questions([question()]))
 
     body, _, notes = text.partition("## Samples")
-    sentences = [line for line in body.splitlines() if line and not line.startswith(("#", "<!--", "      "))]
+    sentences = [
+        line for line in body.splitlines() if line and not line.startswith(("#", "<!--", "      "))
+    ]
     defined = dict(re.findall(r"^\[\^(\d+)\]: (.+)$", notes, re.MULTILINE))
     assert len(sentences) > 15
     for sentence in sentences:
         (number,) = re.findall(r"\.\[\^(\d+)\]$", sentence)
         assert re.findall(
-            r"\(<session_01/resamples/request_005(?:_v01)?/sample_\d\d(?:_error)?\.json>\)", defined[number]
+            r"\(<session_01/resamples/request_005(?:_v01)?/sample_\d\d(?:_error)?\.json>\)",
+            defined[number],
         )
     found = next(line for line in sentences if "`Bash ls` in 8 of 8" in line)
     assert defined[re.findall(r"\[\^(\d+)\]$", found)[0]].count("](<") == 8
 
 
 def test_what_a_sample_says_is_words():
-    html = MarkdownIt("commonmark").render(render_analysis("my *run*", analyze_questions([question()])))
+    html = MarkdownIt("commonmark").render(
+        render_analysis("my *run*", analyze_questions([question()]))
+    )
 
     assert "<script" not in html
     assert "<img" not in html

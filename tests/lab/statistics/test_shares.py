@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from flightlog.lab.statistics.inference import ALWAYS, NEWCOMBE, WILSON, HitCount, difference_interval, share_interval
+from flightlog.lab.statistics.inference import (
+    ALWAYS,
+    NEWCOMBE,
+    WILSON,
+    HitCount,
+    difference_interval,
+    share_interval,
+)
 
 SHARES = np.linspace(0.001, 0.999, 999)
 
@@ -17,7 +24,9 @@ def test_the_interval_is_the_one_it_is_called(hits, n):
     ours = share_interval(HitCount(hits, n))
 
     assert ours.method == WILSON
-    assert (ours.low, ours.high) == pytest.approx(tuple(binomtest(hits, n).proportion_ci(method="wilsoncc")))
+    assert (ours.low, ours.high) == pytest.approx(
+        tuple(binomtest(hits, n).proportion_ci(method="wilsoncc"))
+    )
 
 
 @pytest.mark.parametrize("n", [5, 6, 7, 8, 10, 15, 20, 30, 50, 100])
@@ -33,18 +42,27 @@ def test_it_covers_at_its_level_for_every_true_share_not_on_average(n):
 @pytest.mark.parametrize("n", [10, 30])
 def test_the_interval_of_a_difference_covers_too(one, n):
     other = one + 0.2
-    chances = {p: [comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)] for p in (one, other)}
+    chances = {
+        p: [comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)] for p in (one, other)
+    }
 
     covered = 0.0
     for a, b in itertools.product(range(n + 1), repeat=2):
         told = difference_interval(HitCount(a, n), HitCount(b, n))
         assert told.method == NEWCOMBE
-        covered += chances[one][a] * chances[other][b] * (told.low <= 0.2 + 1e-12 and told.high >= 0.2 - 1e-12)
+        covered += (
+            chances[one][a]
+            * chances[other][b]
+            * (told.low <= 0.2 + 1e-12 and told.high >= 0.2 - 1e-12)
+        )
     assert covered >= 0.945
 
 
 def test_where_a_rule_stopped_the_sampling_the_interval_is_another_and_wider():
-    fixed, stopped = share_interval(HitCount(30, 100)), share_interval(HitCount(30, 100, is_stopped_early=True))
+    fixed, stopped = (
+        share_interval(HitCount(30, 100)),
+        share_interval(HitCount(30, 100, is_stopped_early=True)),
+    )
 
     assert stopped.method == ALWAYS
     assert stopped.low < fixed.low

@@ -20,7 +20,9 @@ def stopped(shares, width, rng, most=1_500):
         seen = running[n - 1]
         nearest = min(seen, key=lambda count: abs(2 * count - n))
         if (nearest, n) not in KNOWN:
-            KNOWN[nearest, n] = inference.has_enough_samples([int(nearest), n - int(nearest)], width)
+            KNOWN[nearest, n] = inference.has_enough_samples(
+                [int(nearest), n - int(nearest)], width
+            )
         if KNOWN[nearest, n]:
             assert inference.has_enough_samples([int(each) for each in seen], width)
             return [int(each) for each in seen], drawn[:n]
@@ -87,7 +89,8 @@ def test_two_groups_are_told_apart_wherever_they_were_stopped_and_seldom_in_erro
     for _ in range(400):
         one, other = ((rng.random(200) < 0.4).cumsum() for _ in range(2))
         false += any(
-            inference.sequential_p_value((int(one[n]), n + 1), (int(other[n]), n + 1)) <= 0.05 for n in range(4, 200, 2)
+            inference.sequential_p_value((int(one[n]), n + 1), (int(other[n]), n + 1)) <= 0.05
+            for n in range(4, 200, 2)
         )
 
     assert false <= 0.05 * 400
@@ -101,7 +104,11 @@ def test_five_at_least_and_all_or_nothing_is_known_soonest():
     assert inference.has_enough_samples([5], 1.0)
     assert not inference.has_enough_samples([], 1.0)
     first = {
-        share: next(n for n in range(5, 2_000) if inference.has_enough_samples([n // share, n - n // share], 0.2))
+        share: next(
+            n
+            for n in range(5, 2_000)
+            if inference.has_enough_samples([n // share, n - n // share], 0.2)
+        )
         for share in (2, 10)
     }
     assert first[10] < first[2] < 320

@@ -24,10 +24,10 @@ from flightlog.live.state_file.runtime_state import (
     upsert_auth_profile,
     upsert_session,
 )
-from live_files import EXAMPLE, EXAMPLE_MS
-from strace_points import kill_everywhere
-from strace_points import run as strace
-from waiting import until
+from support.live_files import EXAMPLE, EXAMPLE_MS
+from support.strace_points import kill_everywhere
+from support.strace_points import run as strace
+from support.waiting import until
 
 DAY_MS = 86_400_000
 
@@ -184,13 +184,19 @@ def test_a_broken_edit_is_not_touched_and_the_last_good_state_stands_in(tmp_path
 
 def test_values_of_the_wrong_kind_count_as_unknown_and_are_put_right(tmp_path):
     path = put(
-        tmp_path, EXAMPLE.replace("costToday: 17.03", "costToday: [lots]").replace("percentUsed: 26", "percentUsed: x")
+        tmp_path,
+        EXAMPLE.replace("costToday: 17.03", "costToday: [lots]").replace(
+            "percentUsed: 26", "percentUsed: x"
+        ),
     )
 
     told = read_state(tmp_path, EXAMPLE_MS)
     update_state(tmp_path, EXAMPLE_MS, bumped(5))
 
-    assert (told.auth_profiles[0].billing.cost_today, told.sessions[0].context.percent_used) == (0.0, 0)
+    assert (told.auth_profiles[0].billing.cost_today, told.sessions[0].context.percent_used) == (
+        0.0,
+        0,
+    )
     assert told.auth_profiles[0].billing.total_tokens == 24863398
     assert "costToday: 5.0" in path.read_text()
 
@@ -206,13 +212,19 @@ def test_the_documents_integration_test(tmp_path):
     profile.billing.cost_today, profile.billing.burn_rate_per_hour = 55.75, 12.5
     told = upsert_auth_profile(tmp_path, profile, 2)
 
-    assert [(each.billing.cost_today, each.billing.burn_rate_per_hour) for each in told.auth_profiles] == [
-        (55.75, 12.5)
-    ]
+    assert [
+        (each.billing.cost_today, each.billing.burn_rate_per_hour) for each in told.auth_profiles
+    ] == [(55.75, 12.5)]
 
 
 def test_migration_takes_the_old_billing_once(tmp_path):
-    old = {"costToday": 3.5, "burnRatePerHour": 1.25, "budgetRemaining": "211", "resetTime": "13:00", "odd": [1]}
+    old = {
+        "costToday": 3.5,
+        "burnRatePerHour": 1.25,
+        "budgetRemaining": "211",
+        "resetTime": "13:00",
+        "odd": [1],
+    }
 
     migrate_billing(tmp_path, 7, old)
     migrate_billing(tmp_path, 8, {"costToday": 99})
@@ -265,7 +277,10 @@ def test_sixteen_gatherers_and_a_thousand_updates_lose_none(tmp_path):
     put(tmp_path)
     context = multiprocessing.get_context("fork")
     share = [63] * 8 + [62] * 8
-    crowd = [context.Process(target=_count, args=(str(tmp_path), f"s{at}", n)) for at, n in enumerate(share)]
+    crowd = [
+        context.Process(target=_count, args=(str(tmp_path), f"s{at}", n))
+        for at, n in enumerate(share)
+    ]
 
     for each in crowd:
         each.start()
@@ -328,12 +343,27 @@ def change(state):
 update_state(root, 1, change)
 """
     # The exchange is held up at its door for half a second, once.
-    held = ("-o", "/dev/null", "-e", "trace=renameat2", "-e", "inject=renameat2:delay_enter=500000:when=1")
+    held = (
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=renameat2",
+        "-e",
+        "inject=renameat2:delay_enter=500000:when=1",
+    )
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(strace, code, path.parent, *held)
-        until(lambda: [each for each in path.parent.glob(".*.tmp") if b"tokensUsed: 99" in each.read_bytes()])
+        until(
+            lambda: [
+                each
+                for each in path.parent.glob(".*.tmp")
+                if b"tokensUsed: 99" in each.read_bytes()
+            ]
+        )
         time.sleep(0.2)
-        (tmp_path / "editor").write_text(EXAMPLE.replace("Primary Account", "Another Account"))  # as long as before
+        (tmp_path / "editor").write_text(
+            EXAMPLE.replace("Primary Account", "Another Account")
+        )  # as long as before
         (tmp_path / "editor").rename(path)
         assert done.result(60).returncode == 0, done.result().stderr
 

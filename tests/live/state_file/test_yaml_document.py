@@ -1,7 +1,7 @@
 import pytest
 
 from flightlog.live.state_file.yaml_document import YamlError, parse_chunks, resolve_scalar
-from live_files import EXAMPLE
+from support.live_files import EXAMPLE
 
 
 def keys(text):
@@ -19,7 +19,9 @@ def test_the_documents_example_is_cut_into_its_parts_and_no_byte_is_lost():
         "sessions:a8e855a4-1b42-4793-a1b8-0a533aba93f8",
     ]
     assert "".join(chunk.text for chunk in chunks) == EXAMPLE
-    assert chunks[2].node.to_python()["billing"]["resetTime"] == "13:00"  # 780 to a reader of YAML 1.1
+    assert (
+        chunks[2].node.to_python()["billing"]["resetTime"] == "13:00"
+    )  # 780 to a reader of YAML 1.1
 
 
 def test_every_place_holds_the_value_it_stands_for():
@@ -69,7 +71,10 @@ def test_comments_above_an_item_go_with_it_and_comments_inside_stay_inside():
 
 
 def test_plain_words_mean_what_yaml_1_2_says():
-    told = [resolve_scalar(word) for word in ("13:00", "no", "012", "1e3", "0x1f", "~", "true", "2026-01-31")]
+    told = [
+        resolve_scalar(word)
+        for word in ("13:00", "no", "012", "1e3", "0x1f", "~", "true", "2026-01-31")
+    ]
 
     assert told == ["13:00", "no", 12, 1000.0, 31, None, True, "2026-01-31"]
 
@@ -77,7 +82,11 @@ def test_plain_words_mean_what_yaml_1_2_says():
 def test_an_empty_file_and_a_file_of_comments_are_whole():
     assert keys("") == ["header"]
     assert keys("# nothing yet\n") == ["header"]
-    assert keys("---\n# nothing\nauthProfiles:\nsessions: []\n") == ["header", "r:authProfiles", "r:sessions"]
+    assert keys("---\n# nothing\nauthProfiles:\nsessions: []\n") == [
+        "header",
+        "r:authProfiles",
+        "r:sessions",
+    ]
 
 
 @pytest.mark.parametrize("text", ["a: " + "[" * 5000, "- " * 5000, "a: &a [*a]"])

@@ -6,12 +6,16 @@ from hypothesis import strategies as st
 from flightlog.live.state_file.yaml_document import parse_chunks
 from flightlog.live.state_file.yaml_edit import apply_values, new_item, to_yaml_scalar
 
-words = st.text(st.characters(codec="utf-8", exclude_characters="\x85\u2028\u2029\ufeff"), max_size=20)
+words = st.text(
+    st.characters(codec="utf-8", exclude_characters="\x85\u2028\u2029\ufeff"), max_size=20
+)
 scalars = st.one_of(st.booleans(), st.integers(-(10**12), 10**12), words,
                     st.floats(allow_nan=False, allow_infinity=False, width=32))  # fmt: skip
 leaves = st.one_of(scalars, st.lists(st.one_of(st.none(), scalars), max_size=3))
 names = st.sampled_from(["status", "issues", "cost", "git", "branch", "note"])
-mappings = st.recursive(leaves, lambda inner: st.dictionaries(names, inner, min_size=1, max_size=4), max_leaves=8)
+mappings = st.recursive(
+    leaves, lambda inner: st.dictionaries(names, inner, min_size=1, max_size=4), max_leaves=8
+)
 items = st.dictionaries(names, mappings, min_size=1, max_size=5)
 
 
@@ -23,7 +27,9 @@ def reread(chunk):
 def places(node, text):
     """Every value as written, and every mapping's end."""
     return {
-        key: text[each.start : each.end] if each.keys is None or each.is_flow else (places(each, text), each.end)
+        key: text[each.start : each.end]
+        if each.keys is None or each.is_flow
+        else (places(each, text), each.end)
         for key, each in node.keys.items()
     }
 
@@ -71,9 +77,17 @@ def test_quotes_comments_and_flow_mappings_stay_as_they_are_written():
         "    shared: *anchor\n"
         "    last: 1\n"
     )
-    (chunk,) = (each for each in parse_chunks(text.replace("*anchor", "plain")) if each.key == "sessions:x")
+    (chunk,) = (
+        each for each in parse_chunks(text.replace("*anchor", "plain")) if each.key == "sessions:x"
+    )
 
-    new = {"label": "o'k", "git": {"dirty": 3, "ahead": 1}, "issues": ["two"], "empty": 5, "last": 2}
+    new = {
+        "label": "o'k",
+        "git": {"dirty": 3, "ahead": 1},
+        "issues": ["two"],
+        "empty": 5,
+        "last": 2,
+    }
     done = apply_values(chunk, new, {})
 
     assert done.text == (

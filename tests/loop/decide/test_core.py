@@ -16,7 +16,16 @@ from flightlog.model.text import format_utc_time, parse_utc_time
 
 def session(text, *events, autonomous=True):
     plan = parse_plan(text.encode())
-    start = LoopStarted("session-001", "x", "x", "d", len(plan.tasks), plan.config, plan.budgets, is_autonomous=autonomous)
+    start = LoopStarted(
+        "session-001",
+        "x",
+        "x",
+        "d",
+        len(plan.tasks),
+        plan.config,
+        plan.budgets,
+        is_autonomous=autonomous,
+    )
     state = LoopState()
     for number, event in enumerate([start, *events]):
         apply_event(state, 1000.0 + number, event)
@@ -122,7 +131,12 @@ tasks: [{task_id: a, name: a, run: {command: x}, max_retries: 99}]
 
 
 def failed(number, **more):
-    told = {"error_type": "execution", "error_message": f"m{number}", "signature": f"m{number}", **more}
+    told = {
+        "error_type": "execution",
+        "error_message": f"m{number}",
+        "signature": f"m{number}",
+        **more,
+    }
     return [events.TaskStarted("a", number, "work", "k"), events.AttemptEnded("a", number, "failure", 1.0, 1, **told),
             events.RecoveryStarted("a", number, "retry", "x")]  # fmt: skip
 
@@ -131,11 +145,23 @@ def failed(number, **more):
     ("rule", "events", "sentence"),
     [
         ("failure_threshold: 2", [*failed(1), *failed(2)], "2 failures in a row"),
-        ("same_error: 2", [*failed(1, signature="s"), *failed(2, signature="s")], "the same error 2 times in a row"),
-        ("no_progress: 2", [*failed(1, progress=False), *failed(2, progress=False)], "no progress in 2 attempts"),
+        (
+            "same_error: 2",
+            [*failed(1, signature="s"), *failed(2, signature="s")],
+            "the same error 2 times in a row",
+        ),
+        (
+            "no_progress: 2",
+            [*failed(1, progress=False), *failed(2, progress=False)],
+            "no progress in 2 attempts",
+        ),
         ("permission_denials: 1", failed(1, denials=2), "permission denied in 1 attempt"),
         ("error_rate_over: 2", [*failed(1), *failed(2)], "error_rate > 0.5 (2 of the last 2"),
-        ("low_confidence_times: 1", [events.DecisionMade("a", "execute", 0.1, 0.1, "x")], "confidence < 0.3 1 time"),
+        (
+            "low_confidence_times: 1",
+            [events.DecisionMade("a", "execute", 0.1, 0.1, "x")],
+            "confidence < 0.3 1 time",
+        ),
         ("conditions: [{when: errors >= 1}]", failed(1), "errors >= 1"),
     ],
 )
@@ -149,7 +175,9 @@ def test_the_breaker_opens_on_each_rule_and_says_which(rule, events, sentence):
 
 
 def test_an_agent_that_asks_a_question_is_not_idle():
-    plan, state = session(FAILURES.replace("RULE", "no_progress: 1"), *failed(1, progress=False, asked=True))
+    plan, state = session(
+        FAILURES.replace("RULE", "no_progress: 1"), *failed(1, progress=False, asked=True)
+    )
 
     assert breaker.find_trip(state, plan) is None
 
@@ -224,7 +252,9 @@ def test_learning_moves_what_is_expected_towards_what_happened():
 def test_confidence_falls_with_failures_risks_and_what_the_task_says():
     plan, fresh = session(TWO.replace("SETTING", "never"))
     _, once = session(TWO.replace("SETTING", "never"), *failed(1))
-    _, unsure = session(TWO.replace("SETTING", "never"), events.TaskReported("a", 1, "confidence", "", 0.4))
+    _, unsure = session(
+        TWO.replace("SETTING", "never"), events.TaskReported("a", 1, "confidence", "", 0.4)
+    )
     task = plan.tasks[0]
 
     assert score_actions(once, plan, task).confidence < score_actions(fresh, plan, task).confidence
@@ -234,7 +264,8 @@ def test_confidence_falls_with_failures_risks_and_what_the_task_says():
 
 def test_a_metric_is_reported_or_unknown_never_zero():
     _, state = session(
-        TWO.replace("SETTING", "never"), events.TaskReported("a", 1, "context", "", {"found": ["x", "y"]})
+        TWO.replace("SETTING", "never"),
+        events.TaskReported("a", 1, "context", "", {"found": ["x", "y"]}),
     )
 
     assert metric_value(state, "found") == 2.0

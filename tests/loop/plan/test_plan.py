@@ -63,7 +63,9 @@ def test_a_cycle_is_refused_and_named():
 
 
 def test_a_condition_that_makes_no_sense_is_refused_where_it_stands():
-    error = refused("plan: x\ncircuit_breaker: {conditions: [{when: 'error_rate >'}]}\n" + LEAST.decode()[12:])
+    error = refused(
+        "plan: x\ncircuit_breaker: {conditions: [{when: 'error_rate >'}]}\n" + LEAST.decode()[12:]
+    )
 
     assert error.message.startswith("plan.yaml:2:33: a condition ends too early")
 
@@ -115,7 +117,8 @@ def test_conditions_are_evaluated_or_said_to_be_unknown(text, names, value):
 
 
 @pytest.mark.parametrize(
-    "text", ["__import__('os')", "a; b", "a b", "(a", "a >", "", "x" * 2000, "(" * 100 + "1", "a = 1"]
+    "text",
+    ["__import__('os')", "a; b", "a b", "(a", "a >", "", "x" * 2000, "(" * 100 + "1", "a = 1"],
 )
 def test_a_condition_can_do_nothing_but_compare(text):
     with pytest.raises(Invalid):

@@ -22,7 +22,7 @@ from loop.loops import (
     session_of,
     start,
 )
-from waiting import until
+from support.waiting import until
 
 
 def yaml(path):
@@ -38,12 +38,22 @@ def test_a_plan_is_carried_out_and_every_file_of_the_document_is_there(tmp_path)
     directory = session_of(root)
     assert (root / "two.txt").read_text() == "one\n"
     assert yaml(directory / "session-metadata.yaml")["status"] == "completed"
-    for name in ("execution-log.json", "decision-history.json", "errors-and-retries.json", "feature-inventory.json"):
+    for name in (
+        "execution-log.json",
+        "decision-history.json",
+        "errors-and-retries.json",
+        "feature-inventory.json",
+    ):
         assert json.loads((directory / name).read_text())["session_id"] == "session-001"
     logged = json.loads((directory / "execution-log.json").read_text())["events"]
     assert [entry["event_type"] for entry in logged] == kinds(directory)
     assert "## Lessons Learned" in (directory / "final-report.md").read_text()
-    assert {path.name for path in directory.parent.iterdir()} >= {"README.md", "templates", "archive", "summaries"}
+    assert {path.name for path in directory.parent.iterdir()} >= {
+        "README.md",
+        "templates",
+        "archive",
+        "summaries",
+    }
 
 
 def test_completed_needs_every_task_verified(tmp_path):
@@ -107,10 +117,23 @@ def test_a_gate_without_its_metric_is_not_evaluated_and_blocks(tmp_path):
 
 def test_reports_reach_the_inventory_and_their_statistics_equal_a_recount(tmp_path):
     lines = [
-        {"feature": {"feature_id": f"F{n}", "name": f"f{n}", "category": "core" if n % 2 else "edge"}} for n in range(5)
+        {
+            "feature": {
+                "feature_id": f"F{n}",
+                "name": f"f{n}",
+                "category": "core" if n % 2 else "edge",
+            }
+        }
+        for n in range(5)
     ]
-    lines += [{"feature": {"feature_id": "F1", "documented": True, "status": "documented"}}, {"artifact": "docs/f1.md"}]
-    lines += [{"metric": "coverage", "value": 0.9}, {"context": {"features_discovered": ["F1", "F2"]}}]
+    lines += [
+        {"feature": {"feature_id": "F1", "documented": True, "status": "documented"}},
+        {"artifact": "docs/f1.md"},
+    ]
+    lines += [
+        {"metric": "coverage", "value": 0.9},
+        {"context": {"features_discovered": ["F1", "F2"]}},
+    ]
     root = project(
         tmp_path / "p",
         """
@@ -127,17 +150,23 @@ def test_reports_reach_the_inventory_and_their_statistics_equal_a_recount(tmp_pa
     assert counted["total_features"] == len(features) == 5
     for name, key in (("by_category", "category"), ("by_status", "status")):
         assert counted[name] == {
-            value: sum(each[key] == value for each in features) for value in {each[key] for each in features}
+            value: sum(each[key] == value for each in features)
+            for value in {each[key] for each in features}
         }
-    assert counted["documentation_coverage"] == sum(each["documented"] for each in features) / len(features)
+    assert counted["documentation_coverage"] == sum(each["documented"] for each in features) / len(
+        features
+    )
     assert yaml(directory / "progress-tracking.yaml")["tasks"][0]["artifacts"] == ["docs/f1.md"]
-    assert any(event["kind"] == "alert" and "nonsense" in event["why"] for event in journal(directory))
+    assert any(
+        event["kind"] == "alert" and "nonsense" in event["why"] for event in journal(directory)
+    )
 
 
 def test_a_plan_changed_under_a_session_is_refused(tmp_path):
     root = project(
         tmp_path / "p",
-        TWO.replace("echo one > one.txt", "false") + "config: {human_intervention: never, max_retries: 0}\n",
+        TWO.replace("echo one > one.txt", "false")
+        + "config: {human_intervention: never, max_retries: 0}\n",
     )
     ralph(root, "run", "--plan", "plan.yaml", "--autonomous")
     directory = session_of(root)
@@ -229,7 +258,10 @@ def test_a_failure_that_repeats_is_diagnosed_instead_of_tried_again(tmp_path):
     directory = conduct(root)
 
     events = journal(directory)
-    assert [event["action"] for event in events if event["kind"] == "error_recovery"][:2] == ["retry", "diagnose"]
+    assert [event["action"] for event in events if event["kind"] == "error_recovery"][:2] == [
+        "retry",
+        "diagnose",
+    ]
     modes = [event["mode"] for event in events if event["kind"] == "task_start"]
     assert modes[:3] == ["work", "work", "diagnose"]
     assert (root / "ran.txt").read_text().count("ran") < 6
@@ -238,7 +270,8 @@ def test_a_failure_that_repeats_is_diagnosed_instead_of_tried_again(tmp_path):
 def test_a_page_that_is_torn_is_made_again_from_the_journal(tmp_path):
     root = project(
         tmp_path / "p",
-        TWO.replace("cat one.txt", "cat none.txt") + "config: {human_intervention: never, max_retries: 0}\n",
+        TWO.replace("cat one.txt", "cat none.txt")
+        + "config: {human_intervention: never, max_retries: 0}\n",
     )
     ralph(root, "run", "--plan", "plan.yaml", "--autonomous")
     directory = session_of(root)
@@ -268,10 +301,14 @@ def files(root, *without):
     """Every file of a project but git's, the machine's and those below `without`."""
     apart = [root / name for name in (".git", "home", "config", "flightlog", *without)]
     found = [path for path in root.rglob("*") if path.is_file()]
-    return sorted(path.name for path in found if not any(path.is_relative_to(each) for each in apart))
+    return sorted(
+        path.name for path in found if not any(path.is_relative_to(each) for each in apart)
+    )
 
 
-@pytest.mark.parametrize("name", ["./my-session", "deep/er/session-007-x"], ids=["at the top", "below"])
+@pytest.mark.parametrize(
+    "name", ["./my-session", "deep/er/session-007-x"], ids=["at the top", "below"]
+)
 def test_session_elsewhere_writes_nothing_outside_its_directory(tmp_path, name):
     root = repository(tmp_path / "p")
 
@@ -307,7 +344,9 @@ def test_session_outside_the_project_is_refused(tmp_path):
 
 def test_foreign_session_runs_nothing_until_its_plan_is_allowed(tmp_path):
     plan = TWO.replace("cat one.txt", "touch PWNED; exit 1; cat one.txt")
-    theirs = repository(tmp_path / "theirs", plan + "config: {human_intervention: never, max_retries: 0}\n")
+    theirs = repository(
+        tmp_path / "theirs", plan + "config: {human_intervention: never, max_retries: 0}\n"
+    )
     ralph(theirs, "run", "--plan", "plan.yaml", "--autonomous")
     root = tmp_path / "clone"
     shutil.copytree(theirs, root, ignore=shutil.ignore_patterns("flightlog", "PWNED"))
@@ -321,5 +360,8 @@ def test_foreign_session_runs_nothing_until_its_plan_is_allowed(tmp_path):
     assert f"flightlog trust --yes {session}" in refused.stderr
     allowed = subprocess.run([RALPH.with_name("flightlog"), "trust", "--yes", session.name], cwd=root,
                              env=environment(root), check=False)  # fmt: skip
-    assert (allowed.returncode, ralph(root, "resume", "--session", "session-001").returncode) == (0, 1)
+    assert (allowed.returncode, ralph(root, "resume", "--session", "session-001").returncode) == (
+        0,
+        1,
+    )
     assert (root / "PWNED").exists()

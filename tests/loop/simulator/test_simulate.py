@@ -67,11 +67,15 @@ def test_no_promise_is_broken_in_hundreds_of_sessions(safety):
 
 
 def test_a_seed_reproduces():
-    assert [run_simulation(seed).digest for seed in range(40)] == [run_simulation(seed).digest for seed in range(40)]
+    assert [run_simulation(seed).digest for seed in range(40)] == [
+        run_simulation(seed).digest for seed in range(40)
+    ]
     assert len({run_simulation(seed).digest for seed in range(40)}) == 40
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("safety", [True, False])
 def test_no_promise_is_broken_in_10_000_sessions(safety):
-    assert [game for seed in range(10_000) if (game := run_simulation(seed, safety=safety)).violations] == []
+    assert [
+        game for seed in range(10_000) if (game := run_simulation(seed, safety=safety)).violations
+    ] == []

@@ -7,9 +7,9 @@ import pytest
 from flightlog.archive.archive import Archive
 from flightlog.model.addresses import parse_address
 from flightlog.retro.analysis.session_digests import digest_session
-from fresh import seeds
 from retro.planted_sessions import Scene, planted
-from transcripts import write
+from support.fresh import seeds
+from support.transcripts import write
 
 BAR = 0.9
 
@@ -22,7 +22,9 @@ def test_frictions_are_found_where_they_were_put(tmp_path, seed):
     digests = [digest_session(session, "1") for session in archive.iter_sessions()]
 
     found = {
-        (digest.id, mark.kind, parse_address(mark.address).turn) for digest in digests for mark in digest.frictions
+        (digest.id, mark.kind, parse_address(mark.address).turn)
+        for digest in digests
+        for mark in digest.frictions
     }
     assert len(found & truth) >= BAR * len(truth), sorted(truth - found)
     assert len(found & truth) >= BAR * len(found), sorted(found - truth)
@@ -41,7 +43,9 @@ def test_commits_and_tests_are_told_by_what_the_tools_said(tmp_path):
         scene.call("Bash", {"command": "pytest -q"}, "2 failed, 3 passed")
         scene.call("Bash", {"command": "pytest -q"}, "5 passed in 0.1s")
         scene.call("Bash", {"command": "git commit -m fix"}, "[main 1a2b3c4] fix\n 1 file changed")
-        scene.call("Bash", {"command": "git commit -m nothing"}, "nothing to commit, working tree clean")
+        scene.call(
+            "Bash", {"command": "git commit -m nothing"}, "nothing to commit, working tree clean"
+        )
 
     told = digest(tmp_path, tell)
 
@@ -52,8 +56,18 @@ def test_commits_and_tests_are_told_by_what_the_tools_said(tmp_path):
 def test_a_failure_has_the_same_signature_whatever_the_numbers_and_directories(tmp_path):
     def tell(scene):
         scene.ask("Run it")
-        scene.call("Bash", {"command": "run a"}, "FileNotFoundError: no such file /tmp/a1/x.py line 3", fails=True)
-        scene.call("Bash", {"command": "run b"}, "FileNotFoundError: no such file /var/b/x.py line 77", fails=True)
+        scene.call(
+            "Bash",
+            {"command": "run a"},
+            "FileNotFoundError: no such file /tmp/a1/x.py line 3",
+            fails=True,
+        )
+        scene.call(
+            "Bash",
+            {"command": "run b"},
+            "FileNotFoundError: no such file /var/b/x.py line 77",
+            fails=True,
+        )
         scene.call("Bash", {"command": "run c"}, "ValueError: wrong colour", fails=True)
 
     first, second, third = digest(tmp_path, tell).failures

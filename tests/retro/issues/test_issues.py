@@ -10,9 +10,9 @@ from flightlog.model.errors import Conflict, Incident, Invalid
 from flightlog.retro.issues import triage, workflow
 from flightlog.retro.issues.board import MOVES, STATUSES, Issue, check_move
 from flightlog.retro.state import Pattern
-from fresh import seeds
 from retro.planted import name as invented
 from retro.rooms import DAY_MS, make_room, report, reported
+from support.fresh import seeds
 
 PARTS = {
     "cart": "basket checkout total coupon",
@@ -78,7 +78,12 @@ def test_planted_duplicates_and_clusters_are_found(tmp_path, seed):
     assert doubles >= 0.9 * len(done.duplicate_drafts)
     issues = [each for each in done.board.issues.values() if each.id in truth]
     assert len(issues) >= 0.9 * len(truth)
-    assert adjusted_rand_score([truth[each.id] for each in issues], [each.cluster_id for each in issues]) >= 0.8
+    assert (
+        adjusted_rand_score(
+            [truth[each.id] for each in issues], [each.cluster_id for each in issues]
+        )
+        >= 0.8
+    )
 
 
 def test_an_incident_is_drafted_once_and_a_broken_draft_is_left_alone(tmp_path):
@@ -129,7 +134,11 @@ def test_only_an_unchanged_incident_draft_is_approved_unasked(tmp_path):
     report(room, "Ottilie has Crohn", "data loss", "critical", tags=("retro", "incident"))
     (room.root / "state" / "analysis.json").write_text('{"schema_version": 1, "label": "Ottilie')
     assert room.load_analysis() is None
-    (draft,) = [path for path in (room.root / "issue-drafts").glob("*.json") if "corrupt" in path.read_text()]
+    (draft,) = [
+        path
+        for path in (room.root / "issue-drafts").glob("*.json")
+        if "corrupt" in path.read_text()
+    ]
     forged = draft.with_name("draft_20260101_000000_abcdef123456.json")
     forged.write_text(draft.read_text().replace("retro: corrupt state", "Ottilie was diagnosed"))
 
@@ -142,7 +151,9 @@ def test_only_an_unchanged_incident_draft_is_approved_unasked(tmp_path):
 
 def test_a_finding_is_approved_by_its_name_alone(tmp_path):
     room = make_room(tmp_path)
-    pattern = Pattern("failure-1", "Ottilie: no such file", "behavioral", 0.9, kind="failure again", count=3)
+    pattern = Pattern(
+        "failure-1", "Ottilie: no such file", "behavioral", 0.9, kind="failure again", count=3
+    )
     room.store_draft(triage.draft_from_finding(pattern, room.now_ms()))
     workflow.process_drafts(room)
     (cluster_id,) = room.load_board().clusters

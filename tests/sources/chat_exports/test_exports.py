@@ -13,13 +13,19 @@ from flightlog.model.errors import Damage, Invalid, NotFound, Unreadable
 from flightlog.retro.analysis.digests import digest_chat
 from flightlog.sources.chat_exports import chatgpt, claude_ai
 from flightlog.sources.chat_exports.conversation import iter_addressed_messages
-from flightlog.sources.chat_exports.reader import decode_element, fingerprint_export, iter_elements, split_export
-from sources_exports import claude_conversation, claude_message, gpt_conversation, gpt_node
+from flightlog.sources.chat_exports.reader import (
+    decode_element,
+    fingerprint_export,
+    iter_elements,
+    split_export,
+)
+from support.sources_exports import claude_conversation, claude_message, gpt_conversation, gpt_node
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(alphabet='ab"\\{}[]é\n,: ', max_size=12),
     lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(alphabet='k"\\{]', max_size=4), inner, max_size=4)
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(alphabet='k"\\{]', max_size=4), inner, max_size=4)
     ),
     max_leaves=20,
 )
@@ -33,7 +39,9 @@ def reader(data, size):
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.lists(st.dictionaries(st.text(max_size=3), VALUES, max_size=4), max_size=5), st.integers(1, 40), st.booleans()
+    st.lists(st.dictionaries(st.text(max_size=3), VALUES, max_size=4), max_size=5),
+    st.integers(1, 40),
+    st.booleans(),
 )
 def test_any_array_is_cut_into_its_elements_whatever_the_chunks(elements, size, is_indented):
     data = json.dumps(elements, indent=2 if is_indented else None).encode()
@@ -47,7 +55,10 @@ def test_any_array_is_cut_into_its_elements_whatever_the_chunks(elements, size, 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(VALUES, min_size=2, max_size=12), st.integers(1, 400), st.booleans())
 def test_elements_that_begin_alike_are_cut_where_they_end(values, size, is_damaged):
-    hostile = {"title": 'x"}, {"title": ', "inner": [{"title": 1}, {"title": 2}, {"title": 3}, {"title": 4}]}
+    hostile = {
+        "title": 'x"}, {"title": ',
+        "inner": [{"title": 1}, {"title": 2}, {"title": 3}, {"title": 4}],
+    }
     elements = [{"title": value, "more": [hostile, value]} for value in values]
     data = json.dumps([*elements, hostile, *elements]).encode()
     data = data.replace(b'{"title": 4}', b'{"title": four}', 1) if is_damaged else data
@@ -55,7 +66,9 @@ def test_elements_that_begin_alike_are_cut_where_they_end(values, size, is_damag
     found = list(split_export(reader(data, size)))
 
     assert len(found) == 2 * len(values) + 1
-    assert all(json.loads(piece.data) == want for piece, want in zip(found[1:], elements[1:], strict=False))
+    assert all(
+        json.loads(piece.data) == want for piece, want in zip(found[1:], elements[1:], strict=False)
+    )
     assert b"[" + b", ".join(piece.data for piece in found) + b"]" == data
 
 
@@ -97,7 +110,11 @@ def test_canvases_attachments_pictures_and_speech_survive():
 
     asked, wrote = chatgpt.decode_chat(json.dumps(told).encode()).messages
 
-    assert (asked.files, asked.text, asked.other) == (("data.csv",), "spoken words", ("image_asset_pointer",))
+    assert (asked.files, asked.text, asked.other) == (
+        ("data.csv",),
+        "spoken words",
+        ("image_asset_pointer",),
+    )
     assert wrote.canvas == "Plan"
 
 
@@ -109,13 +126,23 @@ def test_a_circle_of_parents_ends():
 
 def test_a_claude_export_tells_branches_attachments_and_deletions():
     messages = [
-        claude_message("1", "human", "Question", parent_message_uuid="00000000-0000-4000-8000-000000000000"),
+        claude_message(
+            "1", "human", "Question", parent_message_uuid="00000000-0000-4000-8000-000000000000"
+        ),
         claude_message("2", "assistant", "First", parent_message_uuid="1"),
-        claude_message("3", "assistant", "Second", parent_message_uuid="1", attachments=[{"file_name": "a.txt"}]),
+        claude_message(
+            "3",
+            "assistant",
+            "Second",
+            parent_message_uuid="1",
+            attachments=[{"file_name": "a.txt"}],
+        ),
         claude_message("4", "human", "", content=[], parent_message_uuid="3"),
     ]
     chat = claude_ai.decode_chat(json.dumps(claude_conversation(chat_messages=messages)).encode())
-    gone = claude_ai.decode_chat(json.dumps(claude_conversation("c9", chat_messages=[], name="")).encode())
+    gone = claude_ai.decode_chat(
+        json.dumps(claude_conversation("c9", chat_messages=[], name="")).encode()
+    )
 
     assert [(said.text, said.subagent) for said in chat.messages] == [
         ("Question", ""), ("Second", ""), ("", ""), ("First", "branch-1")]  # fmt: skip
@@ -126,7 +153,11 @@ def test_a_claude_export_tells_branches_attachments_and_deletions():
 
 
 def test_a_zip_is_read_without_unpacking_and_damage_costs_one_conversation(tmp_path):
-    chats = [claude_conversation("c1"), {"uuid": "c2", "chat_messages": "none"}, claude_conversation("c3")]
+    chats = [
+        claude_conversation("c1"),
+        {"uuid": "c2", "chat_messages": "none"},
+        claude_conversation("c3"),
+    ]
     path = tmp_path / "export.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as box:
         box.writestr("data/conversations.json", json.dumps(chats))

@@ -13,16 +13,37 @@ from flightlog.store.git.command import GitError, PersonGit, find_hooks_folder
 from flightlog.store.git.history import iter_commits
 from flightlog.store.git.refs import fetch_refs, push_ref
 from flightlog.store.git.repository import Repository as PersonRepository
-from flightlog.store.git.repository import ShadowRepository, find_repository, open_repository, tree_files
-from git_traps import bare, clone, git
+from flightlog.store.git.repository import (
+    ShadowRepository,
+    find_repository,
+    open_repository,
+    tree_files,
+)
+from support.git_traps import bare, clone, git
 
 GIT = shutil.which("git")
 READS = (
-    *(("status", "--porcelain=v2"), ("diff",), ("diff", "HEAD"), ("log", "-p", "-3"), ("show",), ("ls-files", "-m")),
-    *(("blame", "--", "a.txt"), ("diff-tree", "-p", "HEAD"), ("cat-file", "blob", "HEAD:a.txt"), ("rev-parse", "HEAD")),
+    *(
+        ("status", "--porcelain=v2"),
+        ("diff",),
+        ("diff", "HEAD"),
+        ("log", "-p", "-3"),
+        ("show",),
+        ("ls-files", "-m"),
+    ),
+    *(
+        ("blame", "--", "a.txt"),
+        ("diff-tree", "-p", "HEAD"),
+        ("cat-file", "blob", "HEAD:a.txt"),
+        ("rev-parse", "HEAD"),
+    ),
 )
 CHANGES = (
-    *(("fetch", "--", "origin"), ("push", "--", "origin", "main"), ("update-index", "--add", "a.txt")),
+    *(
+        ("fetch", "--", "origin"),
+        ("push", "--", "origin", "main"),
+        ("update-index", "--add", "a.txt"),
+    ),
     *(("update-ref", "refs/x/y", "HEAD"), ("read-tree", "HEAD"), ("hash-object", "-w", "a.txt")),
 )
 
@@ -79,14 +100,25 @@ def test_a_remote_of_the_repository_starts_no_program(home, name):
     (home / "trap").chmod(0o755)
     git(top, "config", f"remote.origin.{name}", str(home / "trap"))
 
-    for words in (("fetch", "--quiet", "--", "origin"), ("push", "--quiet", "--", "origin", "HEAD:refs/heads/new")):
+    for words in (
+        ("fetch", "--quiet", "--", "origin"),
+        ("push", "--quiet", "--", "origin", "HEAD:refs/heads/new"),
+    ):
         assert (PersonGit(top).run_git(*words).exit_code == 0) == (name != "vcs")
         assert not marker.exists()
 
 
 def test_reading_a_partial_clone_fetches_nothing(home):
     git(home / "plain", "config", "uploadpack.allowFilter", "true")
-    git(home, "clone", "-q", "--no-checkout", "--filter=blob:none", f"file://{home}/plain", "partial")
+    git(
+        home,
+        "clone",
+        "-q",
+        "--no-checkout",
+        "--filter=blob:none",
+        f"file://{home}/plain",
+        "partial",
+    )
     (home / "trap").write_text(f"#!/bin/sh\ntouch {home}/PWNED\n")
     (home / "trap").chmod(0o755)
     git(home / "partial", "config", "remote.origin.uploadpack", str(home / "trap"))
@@ -108,7 +140,9 @@ def test_a_trusted_push_runs_the_hooks_and_a_read_runs_none(home):
 
     PersonGit(top).run_git("status").require_success()
     was_run = ran.exists()
-    PersonGit(top, is_trusted=True).run_git("push", "--quiet", "--", "origin", "HEAD:refs/heads/new").require_success()
+    PersonGit(top, is_trusted=True).run_git(
+        "push", "--quiet", "--", "origin", "HEAD:refs/heads/new"
+    ).require_success()
 
     assert not was_run
     assert ran.read_text() == "pre-push\n"
@@ -138,15 +172,24 @@ def test_a_plain_repository_costs_no_second_process(home, monkeypatch):
         PersonGit(home / folder).run_git("status").require_success()
 
     assert [line.split()[-1] for line in calls.read_text().splitlines()] == [
-        *("version", "--ignore-submodules=all", "--ignore-submodules=all", "--ignore-submodules=all")
+        *(
+            "version",
+            "--ignore-submodules=all",
+            "--ignore-submodules=all",
+            "--ignore-submodules=all",
+        )
     ]
 
 
 def test_an_old_git_runs_in_a_trusted_project_alone(home, monkeypatch):
-    calls = fake_git(home, f'[ "$1" = version ] && echo git version 2.30.2 || exec {GIT} "$@"', monkeypatch)
+    calls = fake_git(
+        home, f'[ "$1" = version ] && echo git version 2.30.2 || exec {GIT} "$@"', monkeypatch
+    )
     top = home / "plain"
 
-    with pytest.raises(GitError, match=r"git 2\.30 may run what a repository configures") as refused:
+    with pytest.raises(
+        GitError, match=r"git 2\.30 may run what a repository configures"
+    ) as refused:
         PersonGit(top).run_git("status")
     with pytest.raises(GitError):
         open_repository(top)
@@ -155,7 +198,9 @@ def test_an_old_git_runs_in_a_trusted_project_alone(home, monkeypatch):
     assert "flightlog trust --yes" in refused.value.hint
     assert find_repository(top) is None
     assert before == "version\n"
-    assert open_repository(top, trusted=True) == PersonRepository(top, top / ".git", is_trusted=True)
+    assert open_repository(top, trusted=True) == PersonRepository(
+        top, top / ".git", is_trusted=True
+    )
 
 
 def test_a_git_that_hangs_is_killed_and_a_missing_one_is_reported(home, monkeypatch):
@@ -189,7 +234,12 @@ def test_variables_that_steer_git_are_cleared_and_a_push_keeps_sign_in(home, mon
     monkeypatch.setenv("SSH_AUTH_SOCK", "agent")
 
     def names(*words):
-        listed = PersonGit(home / "plain", variables={"GIT_INDEX_FILE": "i"}).run_git(*words).stdout.decode().splitlines()
+        listed = (
+            PersonGit(home / "plain", variables={"GIT_INDEX_FILE": "i"})
+            .run_git(*words)
+            .stdout.decode()
+            .splitlines()
+        )
         return {line.partition("=")[0] for line in listed}
 
     mine = {"GIT_DIR", "GIT_EXTERNAL_DIFF", "GIT_TRACE", "GIT_SSH_COMMAND", "GIT_ASKPASS"}
@@ -251,7 +301,10 @@ def test_snapshots_whose_settings_were_changed_are_not_read(tmp_path):
 
     config.write_text(config.read_text().partition("[core]\n\tfsmonitor")[0])
     (tmp_path / "shadow" / "commondir").write_text("../other")
-    assert subprocess.run(["cp", "-r", tmp_path / "shadow", tmp_path / "other"], check=True).returncode == 0
+    assert (
+        subprocess.run(["cp", "-r", tmp_path / "shadow", tmp_path / "other"], check=True).returncode
+        == 0
+    )
     (tmp_path / "other" / "config").write_text(f"[core]\n\tfsmonitor = touch {tmp_path}/PWNED\n")
     repository.run_git(["status"], more=place)
     assert not Path(tmp_path / "PWNED").exists()

@@ -2,10 +2,10 @@
 
 import pytest
 
-from dataset_ground import Ground
 from flightlog.store.git import repository
 from flightlog.store.git.history import head_commit
 from flightlog.store.git.repository import current_branch, open_repository, read_branch, read_tip
+from support.dataset_ground import Ground
 
 
 @pytest.fixture
@@ -60,7 +60,9 @@ def test_what_the_files_do_not_say_is_left_to_git(ground, tmp_path):
     assert said(ground.top) == ("unborn", None)
     assert head_commit(ground.place.repository) == ""
 
-    (ground.top / ".git" / "HEAD").write_text("ref: refs/heads/.invalid\n")  # as where refs are kept in tables
+    (ground.top / ".git" / "HEAD").write_text(
+        "ref: refs/heads/.invalid\n"
+    )  # as where refs are kept in tables
     assert said(ground.top) == (None, None)
     assert repository.read_branch(tmp_path / "nowhere") is None
     assert repository.read_tip(tmp_path / "nowhere", tmp_path) is None

@@ -5,13 +5,13 @@ import subprocess
 
 import pytest
 
-from dataset_ground import Ground
 from flightlog.model.errors import NotFound
 from flightlog.store.git import repository
 from flightlog.store.git.command import GitError
 from flightlog.store.git.history import commit_times, head_commit, iter_commits
 from flightlog.store.git.refs import commit_to_ref
 from flightlog.store.git.repository import read_blob_contents, tree_files
+from support.dataset_ground import Ground
 
 
 @pytest.fixture
@@ -66,19 +66,28 @@ def test_commits_say_what_changed_and_those_known_are_left_out(ground):
 
     (found,) = iter_commits(ground.place.repository, [second], [first, "0" * 40])
 
-    assert (found.hash, found.parents, found.insertions, found.deletions) == (second, (first,), 2, 0)
+    assert (found.hash, found.parents, found.insertions, found.deletions) == (
+        second,
+        (first,),
+        2,
+        0,
+    )
     assert (found.files, found.message) == ((name,), "Add two lines\n\nwith a body")
     assert set(commit_times(ground.place.repository, [first, "0" * 40])) == {first}
 
 
 def test_files_and_blobs_of_a_ref_are_read(ground, tmp_path):
     repository = ground.place.repository
-    commit_to_ref(repository, "refs/flightlog/x", {"a/b.txt": b"one\n", "c": b""}, tmp_path / "index")
+    commit_to_ref(
+        repository, "refs/flightlog/x", {"a/b.txt": b"one\n", "c": b""}, tmp_path / "index"
+    )
 
     files = tree_files(repository, "refs/flightlog/x", "a")
 
     assert list(files) == ["a/b.txt"]
-    assert read_blob_contents(repository, [*files.values(), "0" * 40]) == {files["a/b.txt"]: b"one\n"}
+    assert read_blob_contents(repository, [*files.values(), "0" * 40]) == {
+        files["a/b.txt"]: b"one\n"
+    }
     assert tree_files(repository, "refs/nowhere") == {}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from flightlog.model.errors import Conflict, Invalid, NotFound, Unavailable
 from flightlog.store.git.repository import ShadowRepository
-from shadow import PROGRAMS, content, fsck, kinds, opened
+from support.shadow import PROGRAMS, content, fsck, kinds, opened
 
 
 @pytest.fixture
@@ -48,9 +48,17 @@ def test_a_snapshot_holds_every_kind_of_file_and_says_how_two_differ(work):
         "deep/er/a": "added",
     }
     assert (found["deep/er/a"].added, found["deep/er/a"].removed) == (2, 0)
-    assert (found["data.bin"].added, found["run.sh"].mode, found["link"].mode) == (None, "100755", "120000")
+    assert (found["data.bin"].added, found["run.sh"].mode, found["link"].mode) == (
+        None,
+        "100755",
+        "120000",
+    )
     assert found["new\nname é.py"].old_path == "old name.py"
-    assert (before.has_changes, after.has_changes, trees.find_snapshot("_step_1_1")) == (True, True, after)
+    assert (before.has_changes, after.has_changes, trees.find_snapshot("_step_1_1")) == (
+        True,
+        True,
+        after,
+    )
     assert trees.list_names() == ["baseline", "_step_1_1"]
     assert trees.diff_snapshots(None, before)[0].kind == "added"
 
@@ -59,7 +67,9 @@ def test_patches_applied_in_order_give_the_final_tree_byte_for_byte(work, tmp_pa
     chance = random.Random(7)
     trees = opened(work)
     for number in range(12):
-        (work / f"f{number}").write_bytes(chance.randbytes(200) if number % 3 else b"text\r\nlines\n" * number)
+        (work / f"f{number}").write_bytes(
+            chance.randbytes(200) if number % 3 else b"text\r\nlines\n" * number
+        )
     snapshots = [trees.save_snapshot("baseline")]
     for step in range(25):
         for _ in range(chance.randrange(1, 4)):
@@ -70,10 +80,14 @@ def test_patches_applied_in_order_give_the_final_tree_byte_for_byte(work, tmp_pa
     for before, after in pairwise(snapshots):
         patch = trees.patch_between(before, after)
         if patch:
-            subprocess.run(["git", "apply", "--whitespace=nowarn", "-"], cwd=other, input=patch, check=True)
+            subprocess.run(
+                ["git", "apply", "--whitespace=nowarn", "-"], cwd=other, input=patch, check=True
+            )
 
     assert content(other) == content(work)
-    assert content(trees.checkout_into(snapshots[-1], tmp_path / "third", "third").work_tree) == content(work)
+    assert content(
+        trees.checkout_into(snapshots[-1], tmp_path / "third", "third").work_tree
+    ) == content(work)
     fsck(work)
 
 
@@ -106,7 +120,9 @@ def changed_at_random(work, chance):
             new.parent.mkdir(parents=True, exist_ok=True)
             if not new.is_dir():
                 new.unlink(missing_ok=True)
-                new.write_bytes(chance.choice([b"", b"no end of line", b"a\r\nb\n", chance.randbytes(5000)]))
+                new.write_bytes(
+                    chance.choice([b"", b"no end of line", b"a\r\nb\n", chance.randbytes(5000)])
+                )
 
 
 def test_a_tree_that_did_not_change_gets_a_name_and_no_commit(work):
@@ -152,7 +168,9 @@ def test_another_recorder_on_the_same_line_is_followed_not_overwritten(work):
     assert kinds(ours, "ours", theirs.save_snapshot("last")) == {}
 
 
-@pytest.mark.parametrize("name", ["", "a b", "../a", "a..b", "a.lock", "-a", "a/b", "é", "x" * 200, "a.", "a\n"])
+@pytest.mark.parametrize(
+    "name", ["", "a b", "../a", "a..b", "a.lock", "-a", "a/b", "é", "x" * 200, "a.", "a\n"]
+)
 def test_a_name_git_would_trip_over_is_refused(work, name):
     with pytest.raises(Invalid):
         opened(work).save_snapshot(name)
@@ -161,7 +179,11 @@ def test_a_name_git_would_trip_over_is_refused(work, name):
 def test_an_unknown_snapshot_is_not_found(work):
     trees = opened(work)
 
-    for ask in (trees.find_snapshot, trees.restore_snapshot, lambda name: trees.diff_snapshots(None, name)):
+    for ask in (
+        trees.find_snapshot,
+        trees.restore_snapshot,
+        lambda name: trees.diff_snapshots(None, name),
+    ):
         with pytest.raises(NotFound):
             ask("never-taken")
 
@@ -221,7 +243,11 @@ def test_a_message_nobody_can_read_costs_only_what_it_said(work):
     trees = opened(work)
     snapshot = trees.save_snapshot("baseline")
     repository = ShadowRepository(work.parent / ".shadow_git", PROGRAMS)
-    commit = repository.run_git(["commit-tree", snapshot.tree], stdin=b"strange\n{not json").decode().strip()
+    commit = (
+        repository.run_git(["commit-tree", snapshot.tree], stdin=b"strange\n{not json")
+        .decode()
+        .strip()
+    )
     repository.run_git(["update-ref", "refs/tags/strange", commit])
 
     assert trees.find_snapshot("strange").omitted_files == ()

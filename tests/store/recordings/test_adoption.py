@@ -216,10 +216,17 @@ def test_a_sealed_copy_grows_in_a_new_segment(tmp_path):
 
     done = adopt_file(source, dest)
 
-    assert (done.start, done.source_state.line_end_offset) == (len(FIRST + MORE), len(FIRST + MORE) + 3)
+    assert (done.start, done.source_state.line_end_offset) == (
+        len(FIRST + MORE),
+        len(FIRST + MORE) + 3,
+    )
     assert [segment.is_sealed for segment in list_segments(dest)] == [True, False]
     with open_recording(dest) as recording:
-        assert [json.loads(item.data)["n"] for item in recording.read_lines() if isinstance(item, JsonlLine)][-2:] == [
+        assert [
+            json.loads(item.data)["n"]
+            for item in recording.read_lines()
+            if isinstance(item, JsonlLine)
+        ][-2:] == [
             2,
             3,
         ]

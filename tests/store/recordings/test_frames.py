@@ -19,14 +19,20 @@ from flightlog.store.recordings.recording import (
 
 @pytest.fixture
 def sealed_path(tmp_path):
-    (tmp_path / "t.jsonl").write_bytes(b"".join(b'{"n":%d,"fill":"%s"}\n' % (n, b"x" * 900) for n in range(3000)))
+    (tmp_path / "t.jsonl").write_bytes(
+        b"".join(b'{"n":%d,"fill":"%s"}\n' % (n, b"x" * 900) for n in range(3000))
+    )
     (path,) = seal_recording(tmp_path / "t.jsonl")
     return path
 
 
 @given(st.lists(st.integers(0, 900_000), max_size=4), st.booleans())
-def test_pieces_end_at_line_ends_and_are_never_longer_than_a_frame(tmp_path_factory, sizes, ends_torn):
-    content = b"\n".join(b"x" * size for size in [*sizes, 2_500_000]) + (b"" if ends_torn else b"\n")
+def test_pieces_end_at_line_ends_and_are_never_longer_than_a_frame(
+    tmp_path_factory, sizes, ends_torn
+):
+    content = b"\n".join(b"x" * size for size in [*sizes, 2_500_000]) + (
+        b"" if ends_torn else b"\n"
+    )
     path = tmp_path_factory.mktemp("home") / "t"
     path.write_bytes(content)
     file = os.open(path, os.O_RDONLY)
@@ -86,7 +92,9 @@ def test_a_flipped_bit_is_noticed_and_costs_one_frame(sealed_path):
     sealed.close()
 
 
-@pytest.mark.parametrize("harm", [b"", b"short", b"no zstd at all, but long enough", encode_frame_table([])[8:]])
+@pytest.mark.parametrize(
+    "harm", [b"", b"short", b"no zstd at all, but long enough", encode_frame_table([])[8:]]
+)
 def test_a_file_that_is_not_sealed_has_no_frames(tmp_path, harm):
     (tmp_path / "t.zst").write_bytes(harm)
     sealed = SealedFile(tmp_path / "t.zst")
@@ -99,7 +107,9 @@ def test_a_file_that_is_not_sealed_has_no_frames(tmp_path, harm):
 def test_a_table_that_lies_is_not_believed(tmp_path):
     frame = pack_frame(b"abc\n")
     for length in (5, FRAME_BYTES_MAX + 1):
-        (tmp_path / "t.zst").write_bytes(frame + encode_frame_table([SealedFrame(0, length, 0, len(frame))]))
+        (tmp_path / "t.zst").write_bytes(
+            frame + encode_frame_table([SealedFrame(0, length, 0, len(frame))])
+        )
         sealed = SealedFile(tmp_path / "t.zst")
         if length == 5:
             with pytest.raises(Unreadable):

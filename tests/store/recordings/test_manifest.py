@@ -11,11 +11,19 @@ from flightlog.model.errors import Unreadable
 from flightlog.store.recordings.adoption import list_damaged_sessions, session_dir
 from flightlog.store.recordings.manifest import BLOCK_BYTES, META, read_meta
 from flightlog.store.recordings.recording import open_recording
-from flightlog.store.recordings.sessions import adopt_session, read_faults, seal_session, verify_sample, verify_session
-from strace_points import kill_everywhere
+from flightlog.store.recordings.sessions import (
+    adopt_session,
+    read_faults,
+    seal_session,
+    verify_sample,
+    verify_session,
+)
+from support.strace_points import kill_everywhere
 
 AGENT = "claude-code"
-LINES = b"".join(b'{"n":%d,"text":"%s"}\n' % (number, os.urandom(40).hex().encode()) for number in range(9000))
+LINES = b"".join(
+    b'{"n":%d,"text":"%s"}\n' % (number, os.urandom(40).hex().encode()) for number in range(9000)
+)
 
 
 def make(top, session="s1", *, sealed=True, body=LINES):
@@ -69,7 +77,9 @@ def archive(tmp_path_factory):
     return top
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_any_single_corruption_is_reported_or_repaired(archive, tmp_path_factory, data):
     top = tmp_path_factory.mktemp("harmed") / "top"

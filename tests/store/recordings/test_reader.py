@@ -27,7 +27,13 @@ def path(request, tmp_path):
 def test_any_span_reads_the_same(path):
     reader = open_reader(path)
     try:
-        for offset, length in [(0, 10), (5, 100_000), (len(WHOLE) - 3, 50), (len(WHOLE), 1), (77_777, 1)]:
+        for offset, length in [
+            (0, 10),
+            (5, 100_000),
+            (len(WHOLE) - 3, 50),
+            (len(WHOLE), 1),
+            (77_777, 1),
+        ]:
             buffer = bytearray(length)
             filled = reader.fill(memoryview(buffer), offset)
 
@@ -42,7 +48,9 @@ def test_any_span_reads_the_same(path):
 def test_blocks_are_whole_lines_whatever_the_buffer(path, start, size):
     reader = open_reader(path)
     try:
-        found = [bytes(block.view[: block.end]) for block in read_blocks(reader, start, bytearray(size))]
+        found = [
+            bytes(block.view[: block.end]) for block in read_blocks(reader, start, bytearray(size))
+        ]
     finally:
         reader.close()
     assert b"".join(found) == WHOLE[start:]
@@ -53,7 +61,10 @@ def test_what_follows_the_last_newline_is_a_block_of_its_own(tmp_path):
     path = tmp_path / "torn.jsonl"
     path.write_bytes(b"one\ntwo\nthr")
     reader = open_reader(str(path))
-    found = [(bytes(block.view[: block.end]), block.is_complete) for block in read_blocks(reader, 0, bytearray(2))]
+    found = [
+        (bytes(block.view[: block.end]), block.is_complete)
+        for block in read_blocks(reader, 0, bytearray(2))
+    ]
     reader.close()
 
     assert b"".join(part for part, _ in found) == b"one\ntwo\nthr"

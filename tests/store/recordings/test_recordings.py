@@ -19,7 +19,7 @@ from flightlog.store.recordings.recording import (
     open_recording,
     seal_recording,
 )
-from strace_points import fail_everywhere, kill_everywhere
+from support.strace_points import fail_everywhere, kill_everywhere
 
 SEAL = """
 import zstandard
@@ -35,12 +35,18 @@ end()
 
 def content(lines: int, seed: int = 1) -> bytes:
     chance = random.Random(seed)
-    return b"".join(b'{"n":%d,"fill":"%s"}\n' % (n, chance.randbytes(400).hex().encode()) for n in range(lines))
+    return b"".join(
+        b'{"n":%d,"fill":"%s"}\n' % (n, chance.randbytes(400).hex().encode()) for n in range(lines)
+    )
 
 
 def numbers(path: Path) -> list[int]:
     with open_recording(path) as recording:
-        return [json.loads(item.data)["n"] for item in recording.read_lines() if isinstance(item, JsonlLine)]
+        return [
+            json.loads(item.data)["n"]
+            for item in recording.read_lines()
+            if isinstance(item, JsonlLine)
+        ]
 
 
 def whole(path: Path) -> bytes:
@@ -57,7 +63,9 @@ def test_an_address_reads_the_same_sealed_or_not(tmp_path_factory, pieces, data)
     for piece in pieces:
         said += piece
         live = [segment for segment in list_segments(path) if not segment.is_sealed]
-        with (live[-1].path if live else path.with_name(f"t.jsonl.from-{len(said) - len(piece)}")).open("ab") as file:
+        with (
+            live[-1].path if live else path.with_name(f"t.jsonl.from-{len(said) - len(piece)}")
+        ).open("ab") as file:
             file.write(piece)
         if data.draw(st.booleans()):
             seal_recording(path)
@@ -105,7 +113,9 @@ def test_reading_one_line_unpacks_one_frame(tmp_path):
     wanted = sealed.frames[2]
     for frame in sealed.frames:
         if frame != wanted:
-            packed[frame.packed_offset + 9 : frame.packed_offset + frame.packed_length] = bytes(frame.packed_length - 9)
+            packed[frame.packed_offset + 9 : frame.packed_offset + frame.packed_length] = bytes(
+                frame.packed_length - 9
+            )
     segment.path.write_bytes(packed)
     sealed.close()
 
@@ -143,7 +153,9 @@ def test_a_missing_segment_is_reported_and_hides_nothing_else(tmp_path):
 
     assert numbers(path) == [1, 3]
     with open_recording(path) as recording:
-        assert [item.reason for item in recording.read_lines() if isinstance(item, Damage)] == [DAMAGED_FRAME]
+        assert [item.reason for item in recording.read_lines() if isinstance(item, Damage)] == [
+            DAMAGED_FRAME
+        ]
         with pytest.raises(Unreadable, match="missing"):
             recording.read(0, 28)
 
@@ -214,7 +226,10 @@ def test_generations_are_told_apart_from_segments(tmp_path):
         (tmp_path / name).write_bytes(b"")
 
     assert list_generations(tmp_path / "t.jsonl") == [1, 2, 10]
-    assert [generation_path(tmp_path / "t.jsonl", n).name for n in (1, 2)] == ["t.jsonl", "t.g2.jsonl"]
+    assert [generation_path(tmp_path / "t.jsonl", n).name for n in (1, 2)] == [
+        "t.jsonl",
+        "t.g2.jsonl",
+    ]
     assert list_generations(tmp_path / "nowhere" / "t.jsonl") == []
 
 

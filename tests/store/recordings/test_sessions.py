@@ -12,7 +12,7 @@ from flightlog.store.recordings.adoption import session_dir
 from flightlog.store.recordings.manifest import META, read_meta
 from flightlog.store.recordings.recording import generation_path, list_generations, open_recording
 from flightlog.store.recordings.sessions import adopt_session, seal_session, verify_session
-from strace_points import fail_everywhere, kill_everywhere, points, run
+from support.strace_points import fail_everywhere, kill_everywhere, points, run
 
 ADOPT = """
 from flightlog.store.recordings.sessions import adopt_session
@@ -35,7 +35,11 @@ def history(dest: Path) -> list[bytes]:
 
 
 def test_a_whole_session_is_adopted_and_stays_when_the_agent_deletes_it(tmp_path):
-    names = {"transcript.jsonl": b"main\n", "subagents/agent-1.jsonl": b"sub\n", "tool-results/x.txt": b"result"}
+    names = {
+        "transcript.jsonl": b"main\n",
+        "subagents/agent-1.jsonl": b"sub\n",
+        "tool-results/x.txt": b"result",
+    }
     sources = {name: tmp_path / "agent" / name for name in names}
     for name, said in names.items():
         sources[name].parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +77,9 @@ def test_a_session_is_sealed_where_it_is_large_enough(tmp_path):
     assert [path.name for path in made] == ["transcript.jsonl.from-0.zst"]
     with pytest.raises(NotFound):
         seal_session(tmp_path / "home", "claude-code", "never-adopted")
-    assert adopt_session(tmp_path / "home", "claude-code", "s1", sources).adopted[0].start == len(FIRST * 10)
+    assert adopt_session(tmp_path / "home", "claude-code", "s1", sources).adopted[0].start == len(
+        FIRST * 10
+    )
 
 
 @pytest.mark.parametrize("harm", [b"", b'{"v":', b"\xff\xfe", b"[]"])
@@ -105,7 +111,12 @@ def test_what_is_no_plain_file_is_refused_and_the_rest_adopted(tmp_path):
 
     done = adopt_session(tmp_path / "home", "claude-code", "s1", sources)
 
-    assert [name for name, error in done.failed if isinstance(error, Invalid)] == ["a.txt", "b.txt", "c.txt", "../d"]
+    assert [name for name, error in done.failed if isinstance(error, Invalid)] == [
+        "a.txt",
+        "b.txt",
+        "c.txt",
+        "../d",
+    ]
     assert [each.path.name for each in done.adopted] == ["transcript.jsonl"]
 
 
@@ -122,7 +133,9 @@ def test_dying_at_any_system_call_of_an_adoption_repeats_work_and_loses_nothing(
     def prepare(root):
         sources = {name: root / source for name, source in home.items()}
         sources["transcript.jsonl"].write_bytes(FIRST)
-        adopt_session(root / "home", "claude-code", "s1", {"transcript.jsonl": sources["transcript.jsonl"]})
+        adopt_session(
+            root / "home", "claude-code", "s1", {"transcript.jsonl": sources["transcript.jsonl"]}
+        )
         sources["transcript.jsonl"].write_bytes(FIRST + MORE)
         sources["subagents/agent-1.jsonl"].write_bytes(FIRST * 2)
 
@@ -130,7 +143,12 @@ def test_dying_at_any_system_call_of_an_adoption_repeats_work_and_loses_nothing(
         directory = session_dir(root / "home", "claude-code", "s1")
         assert whole(directory / "transcript.jsonl").startswith(FIRST)
         assert verify_session(root / "home", "claude-code", "s1", {}) == []
-        adopt_session(root / "home", "claude-code", "s1", {name: root / source for name, source in home.items()})
+        adopt_session(
+            root / "home",
+            "claude-code",
+            "s1",
+            {name: root / source for name, source in home.items()},
+        )
         assert history(directory / "transcript.jsonl") == [FIRST + MORE]
         assert history(directory / "subagents/agent-1.jsonl") == [FIRST * 2]
         assert set(read_meta(directory).files) == set(home)
@@ -142,32 +160,43 @@ def test_dying_at_any_system_call_of_an_adoption_repeats_work_and_loses_nothing(
 def test_dying_while_a_new_generation_begins_keeps_the_old_one(tmp_path):
     def prepare(root):
         (root / "source.jsonl").write_bytes(FIRST)
-        adopt_session(root / "home", "claude-code", "s1", {"transcript.jsonl": root / "source.jsonl"})
+        adopt_session(
+            root / "home", "claude-code", "s1", {"transcript.jsonl": root / "source.jsonl"}
+        )
         (root / "source.jsonl").write_bytes(MORE)
 
     def check(root, acked):
         directory = session_dir(root / "home", "claude-code", "s1")
         assert whole(directory / "transcript.jsonl") == FIRST
-        adopt_session(root / "home", "claude-code", "s1", {"transcript.jsonl": root / "source.jsonl"})
+        adopt_session(
+            root / "home", "claude-code", "s1", {"transcript.jsonl": root / "source.jsonl"}
+        )
         assert history(directory / "transcript.jsonl") == [FIRST, MORE]
 
     assert len(kill_everywhere(ADOPT, tmp_path, prepare, check)) > 15
 
 
 def test_a_failing_disk_costs_no_byte_already_adopted(tmp_path):
-    guarded = "from flightlog.model.errors import FlightlogError\n" + ADOPT.replace("done =", "try: done =").replace(
-        '"agent.jsonl"})\n', '"agent.jsonl"})\nexcept FlightlogError as error: sys.exit(error.message)\n'
+    guarded = "from flightlog.model.errors import FlightlogError\n" + ADOPT.replace(
+        "done =", "try: done ="
+    ).replace(
+        '"agent.jsonl"})\n',
+        '"agent.jsonl"})\nexcept FlightlogError as error: sys.exit(error.message)\n',
     )
 
     def prepare(root):
         (root / "source.jsonl").write_bytes(FIRST)
-        adopt_session(root / "home", "claude-code", "s1", {"transcript.jsonl": root / "source.jsonl"})
+        adopt_session(
+            root / "home", "claude-code", "s1", {"transcript.jsonl": root / "source.jsonl"}
+        )
         (root / "source.jsonl").write_bytes(FIRST + MORE)
 
     def check(root, acked):
         directory = session_dir(root / "home", "claude-code", "s1")
         assert history(directory / "transcript.jsonl")[0].startswith(FIRST)
-        adopt_session(root / "home", "claude-code", "s1", {"transcript.jsonl": root / "source.jsonl"})
+        adopt_session(
+            root / "home", "claude-code", "s1", {"transcript.jsonl": root / "source.jsonl"}
+        )
         assert history(directory / "transcript.jsonl")[-1] == FIRST + MORE
 
     assert fail_everywhere(guarded, tmp_path, ["EIO", "ENOSPC"], prepare, check) > 15
@@ -188,10 +217,21 @@ def test_a_copy_that_shares_blocks_is_whole(tmp_path):
     shutil.copy(tmp_path / "source.jsonl", baseline)
     ordinal = next(number for call, number in points(ADOPT, baseline) if call == "ioctl")
 
-    done = run(ADOPT, tmp_path, "-o", os.devnull, "-e", "trace=ioctl", "-e", code.replace("when=1", f"when={ordinal}"))
+    done = run(
+        ADOPT,
+        tmp_path,
+        "-o",
+        os.devnull,
+        "-e",
+        "trace=ioctl",
+        "-e",
+        code.replace("when=1", f"when={ordinal}"),
+    )
 
     assert done.stdout.split() == ["transcript.jsonl:0"]
-    again = adopt_session(tmp_path / "home", "claude-code", "s1", {"transcript.jsonl": tmp_path / "source.jsonl"})
+    again = adopt_session(
+        tmp_path / "home", "claude-code", "s1", {"transcript.jsonl": tmp_path / "source.jsonl"}
+    )
     assert (again.adopted[0].start, again.adopted[0].end) == (0, len(FIRST))
 
 
@@ -215,7 +255,18 @@ with open_recording(done.adopted[0].path) as recording: assert recording.read(0,
     (tmp_path / "mount").mkdir()
     script = 'mount -t tmpfs -o size=64k none "$2" && exec "$3" -c "$4" "$1" "$2"'
     done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", script, "sh", str(tmp_path), str(tmp_path / "mount"), sys.executable, code],
+        [
+            "unshare",
+            "-m",
+            "sh",
+            "-c",
+            script,
+            "sh",
+            str(tmp_path),
+            str(tmp_path / "mount"),
+            sys.executable,
+            code,
+        ],
         capture_output=True,
         text=True,
         check=False,

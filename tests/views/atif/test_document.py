@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from atif_documents import changed, embedded, sound
 from flightlog.model.errors import Invalid
 from flightlog.views.atif.document import VERSIONS, encode_trajectory, read_trajectory
+from support.atif_documents import changed, embedded, sound
 
 OLD = {"name": "codex", "version": "1"}
 
@@ -29,7 +29,12 @@ def test_a_document_of_any_version_is_read_and_written_again_equal(version):
         changed(
             sound("1.8"),
             "steps.0.message",
-            [{"type": "audio", "source": {"media_type": "audio/wav", "path": "a.wav", "duration_sec": 1.5}}],
+            [
+                {
+                    "type": "audio",
+                    "source": {"media_type": "audio/wav", "path": "a.wav", "duration_sec": 1.5},
+                }
+            ],
         ),
         changed(sound(), "steps.1.reasoning_effort", 0.5),
         changed(sound(), "steps.1.metrics.logprobs", [-0.5]),

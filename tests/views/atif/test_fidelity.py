@@ -7,7 +7,7 @@ import pytest
 from flightlog.views.atif.document import encode_trajectory
 from flightlog.views.atif.fidelity import measure_fidelity
 from flightlog.views.atif.writer import AtifOptions, build_trajectory
-from recordings import CASES, archive
+from support.recordings import CASES, archive
 
 # What no trajectory of ours carries, with a reason beside each; everything else must be there.
 NOT_CARRIED = {"structured results", "full outputs kept in files", "reasoning the API withheld"}
@@ -18,7 +18,11 @@ def documents(bundle):
 
 
 def lost(session, told, known=None):
-    return {row.element: (row.recorded_count, row.exported_count) for row in measure_fidelity(session, told, known) if row.missing_count}
+    return {
+        row.element: (row.recorded_count, row.exported_count)
+        for row in measure_fidelity(session, told, known)
+        if row.missing_count
+    }
 
 
 @pytest.mark.parametrize("version", ["1.6", "1.7"])
@@ -27,17 +31,23 @@ def test_our_own_trajectories_lose_only_what_has_no_place(tmp_path, case, versio
     recorded = archive(tmp_path, case)
     for session in recorded.iter_sessions():
         known = recorded.thread_contexts(session.id)
-        missing = lost(session, documents(build_trajectory(session, AtifOptions(version), known)), known)
+        missing = lost(
+            session, documents(build_trajectory(session, AtifOptions(version), known)), known
+        )
 
         assert missing.keys() <= NOT_CARRIED
-        assert all(row.reason for row in measure_fidelity(session, [], known) if row.element in NOT_CARRIED)
+        assert all(
+            row.reason for row in measure_fidelity(session, [], known) if row.element in NOT_CARRIED
+        )
 
 
 def test_everything_is_lost_of_a_recording_without_a_trajectory(tmp_path):
     session = archive(tmp_path, "2.1.325/multi-turn-tools").read_session("2123")
 
     assert all(row.exported_count == 0 for row in measure_fidelity(session, []))
-    assert {"prompts", "tool calls", "tool results", "prompt tokens", "request ids"} <= lost(session, []).keys()
+    assert {"prompts", "tool calls", "tool results", "prompt tokens", "request ids"} <= lost(
+        session, []
+    ).keys()
 
 
 SPOILED = {
@@ -64,12 +74,22 @@ def test_what_is_taken_out_is_missed(tmp_path, what):
 @pytest.mark.parametrize("version", ["1.6", "1.7"])
 def test_errors_and_rewritten_inputs_are_missed_call_by_call(tmp_path, version):
     recorded = archive(tmp_path, "2.1.325/hook-decisions", "2.1.325/permission-denied")
-    for beginning, what in (("83c4feb3", "inputs a hook rewrote"), ("83296674", "results marked as errors")):
+    for beginning, what in (
+        ("83c4feb3", "inputs a hook rewrote"),
+        ("83296674", "results marked as errors"),
+    ):
         session = recorded.read_session(beginning)
         (told,) = documents(build_trajectory(session, AtifOptions(version)))
         for step in told["steps"]:
-            step["extra"] = {key: value for key, value in step["extra"].items() if key not in {"results", "ran_inputs"}}
-            for each in [*step.get("tool_calls", []), *step.get("observation", {}).get("results", [])]:
+            step["extra"] = {
+                key: value
+                for key, value in step["extra"].items()
+                if key not in {"results", "ran_inputs"}
+            }
+            for each in [
+                *step.get("tool_calls", []),
+                *step.get("observation", {}).get("results", []),
+            ]:
                 each.pop("extra", None)
 
         assert what in lost(session, [told])
@@ -84,7 +104,9 @@ def test_a_subagent_that_is_not_linked_and_a_picture_that_is_left_out_are_missed
     del main["steps"][1]["observation"]["results"][0]["subagent_trajectory_ref"]
 
     assert lost(alone, [main])["subagents"] == (1, 0)
-    assert lost(shown, documents(build_trajectory(shown, AtifOptions(pictures=False))))["pictures"] == (1, 0)
+    assert lost(shown, documents(build_trajectory(shown, AtifOptions(pictures=False))))[
+        "pictures"
+    ] == (1, 0)
 
 
 def test_what_the_model_was_given_is_missed_where_it_is_not_told(tmp_path):

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-import hostile
 from flightlog.archive.archive import Archive
 from flightlog.model.session import Note, NoteKind
 from flightlog.views.atif.lint import lint_trajectory
 from flightlog.views.atif.writer import MAIN, AtifOptions, build_trajectory
-from judges import HARBORS, STRICT, imported, validated
-from recordings import CASES, archive
+from support import hostile
+from support.judges import HARBORS, STRICT, imported, validated
+from support.recordings import CASES, archive
 
 NOT_SAID = {NoteKind.COMPACTION, NoteKind.SUMMARY, NoteKind.UNKNOWN}
 
@@ -34,7 +34,9 @@ def emitted(tmp_path_factory):
             known = recorded.thread_contexts(session.id)
             name = f"{case.replace('/', '-')}-{session.id[:8]}"
             for version in ("1.6", "1.7"):
-                written(root / version / name, build_trajectory(session, AtifOptions(version), known))
+                written(
+                    root / version / name, build_trajectory(session, AtifOptions(version), known)
+                )
             told[name] = (session, known)
     return root, told
 
@@ -62,7 +64,9 @@ def test_harbor_would_have_minded_a_fault(emitted, tmp_path):
 def test_a_hostile_session_becomes_a_trajectory_like_any_other(tmp_path):
     session = hostile.write(tmp_path / "config")
     recorded = Archive([str(tmp_path / "config")])
-    bundle = build_trajectory(recorded.read_session(session), contexts=recorded.thread_contexts(session))
+    bundle = build_trajectory(
+        recorded.read_session(session), contexts=recorded.thread_contexts(session)
+    )
     written(tmp_path / "out", bundle)
     names = {path.name for path in (tmp_path / "out").iterdir()}
 
@@ -75,7 +79,9 @@ def test_our_own_lint_finds_no_error_and_only_what_was_so(emitted):
     root, _ = emitted
     found = Counter()
     for path in root.rglob("*.json"):
-        for finding in lint_trajectory(path.read_bytes(), lambda name, folder=path.parent: (folder / name).is_file()):
+        for finding in lint_trajectory(
+            path.read_bytes(), lambda name, folder=path.parent: (folder / name).is_file()
+        ):
             found[finding.rule] += 1
 
     # The scripted model called a tool of a server that its request did not define; that is what happened.
@@ -96,7 +102,9 @@ def expected(session, known):
     """What anybody who reads the recording would count."""
     copied = known[""].copied if "" in known else frozenset()
     main = [step for step in session.steps if step.message_id not in copied]
-    all_steps = main + [step for subagent in session.subagents for turn in subagent.turns for step in turn.steps]
+    all_steps = main + [
+        step for subagent in session.subagents for turn in subagent.turns for step in turn.steps
+    ]
     return {
         "messages": messages(session, known),
         "prompt": sum(step.usage.prompt for step in all_steps),
@@ -104,7 +112,9 @@ def expected(session, known):
         "cached": sum(step.usage.cache_read for step in all_steps),
         "own tokens": sum(step.usage.total for step in main),
         "responses": len(all_steps),
-        "compactions": sum(is_note(item, NoteKind.COMPACTION) for turn in session.turns for item in turn.items)
+        "compactions": sum(
+            is_note(item, NoteKind.COMPACTION) for turn in session.turns for item in turn.items
+        )
         + bool(sum(turn.rewound for turn in session.turns)),
         "subagents": len(session.subagents),
     }

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from atif_documents import DROP, call, changed, embedded, metrics, result, sound
 from flightlog.views.atif.findings import RULES, Severity
 from flightlog.views.atif.lint import is_sound, is_trajectory, lint_trajectory
-from judges import HARBORS, validated
+from support.atif_documents import DROP, call, changed, embedded, metrics, result, sound
+from support.judges import HARBORS, validated
 
 NAN = float("nan")
 PICTURE = [{"type": "image", "source": {"media_type": "image/png", "path": "images/a.png"}}]
@@ -21,9 +21,15 @@ CASES = {
     "A session missing in 1.6": ("missing", changed(sound(), "session_id", DROP)),
     "A 1.6 with an id of its own": ("newer-feature", sound(trajectory_id="x")),
     "A 1.6 with a count of calls": ("newer-feature", changed(sound(), "steps.1.llm_call_count", 1)),
-    "A 1.6 with data on a call": ("newer-feature", changed(sound(), "steps.1.tool_calls.0.extra", {"a": 1})),
+    "A 1.6 with data on a call": (
+        "newer-feature",
+        changed(sound(), "steps.1.tool_calls.0.extra", {"a": 1}),
+    ),
     "A 1.4 with definitions": ("newer-feature", sound("1.4")),
-    "A 1.5 with parts": ("newer-feature", changed(sound("1.5"), "steps.0.message", [{"type": "text", "text": "a"}])),
+    "A 1.5 with parts": (
+        "newer-feature",
+        changed(sound("1.5"), "steps.0.message", [{"type": "text", "text": "a"}]),
+    ),
     "A 1.7 with sound": (
         "newer-feature",
         changed(
@@ -36,8 +42,14 @@ CASES = {
     "A step id as a fraction": ("type", changed(sound(), "steps.1.step_id", 2.0)),
     "A cost as text": ("type", changed(sound(), "steps.1.metrics.cost_usd", "0.01")),
     "A date alone": ("vague-time", changed(sound(), "steps.1.timestamp", "2026-11-02")),
-    "A time without a zone": ("vague-time", changed(sound(), "steps.1.timestamp", "2026-11-02T12:00:01")),
-    "A time backwards": ("time-backwards", changed(sound(), "steps.2.timestamp", "2026-11-02T11:00:00Z")),
+    "A time without a zone": (
+        "vague-time",
+        changed(sound(), "steps.1.timestamp", "2026-11-02T12:00:01"),
+    ),
+    "A time backwards": (
+        "time-backwards",
+        changed(sound(), "steps.2.timestamp", "2026-11-02T11:00:00Z"),
+    ),
     "A empty list for a message": ("empty-message", changed(sound(), "steps.0.message", [])),
     "A call twice in a step": (
         "repeated-call",
@@ -50,7 +62,9 @@ CASES = {
     "A call again in a later step": (
         "repeated-call",
         changed(
-            changed(sound(), "steps.2.tool_calls", [call("c1")]), "steps.2.observation", {"results": [result("c1")]}
+            changed(sound(), "steps.2.tool_calls", [call("c1")]),
+            "steps.2.observation",
+            {"results": [result("c1")]},
         ),
     ),
     "A two results for a call": (
@@ -65,9 +79,15 @@ CASES = {
             [result(""), result("c2")],
         ),
     ),
-    "A call without a result": ("unanswered-call", changed(sound(), "steps.1.observation.results", [result("c1")])),
+    "A call without a result": (
+        "unanswered-call",
+        changed(sound(), "steps.1.observation.results", [result("c1")]),
+    ),
     "A tokens below zero": ("negative", changed(sound(), "steps.1.metrics.completion_tokens", -1)),
-    "A more cached than read": ("cached-above-prompt", changed(sound(), "steps.1.metrics.cached_tokens", 101)),
+    "A more cached than read": (
+        "cached-above-prompt",
+        changed(sound(), "steps.1.metrics.cached_tokens", 101),
+    ),
     "A cost not a number": ("not-a-number", changed(sound(), "steps.1.metrics.cost_usd", NAN)),
     "A cost below zero": ("negative", changed(sound(), "steps.1.metrics.cost_usd", -0.01)),
     "A total of steps wrong": ("step-count", changed(sound(), "final_metrics.total_steps", 4)),
@@ -85,21 +105,42 @@ CASES = {
     "A continuation missing": ("missing-file", sound(continued_trajectory_ref="gone.json")),
     "A id leads nowhere": (
         "dangling-id",
-        changed(sound("1.7"), "steps.1.observation.results.0.subagent_trajectory_ref", [{"trajectory_id": "gone"}]),
+        changed(
+            sound("1.7"),
+            "steps.1.observation.results.0.subagent_trajectory_ref",
+            [{"trajectory_id": "gone"}],
+        ),
     ),
     "A embedded and never named": (
         "unreferenced",
         changed(embedded(), "steps.1.observation.results.0.subagent_trajectory_ref", DROP),
     ),
     "A embedded under the parent's id": ("repeated-id", embedded(trajectory_id="sub")),
-    "A probabilities not as many": ("lengths", changed(sound(), "steps.1.metrics.logprobs", [-0.1])),
-    "A token ids not as many": ("lengths", changed(sound(), "steps.1.metrics.completion_token_ids", [1, 2])),
-    "A prompt's token ids not as many": ("lengths", changed(sound(), "steps.1.metrics.prompt_token_ids", [1])),
-    "A definition of another form": ("tool-definition", changed(sound(), "agent.tool_definitions", [{"do": "x"}])),
-    "A tool nobody defined": ("undefined-tool", changed(sound(), "steps.1.tool_calls.0.function_name", "Other")),
+    "A probabilities not as many": (
+        "lengths",
+        changed(sound(), "steps.1.metrics.logprobs", [-0.1]),
+    ),
+    "A token ids not as many": (
+        "lengths",
+        changed(sound(), "steps.1.metrics.completion_token_ids", [1, 2]),
+    ),
+    "A prompt's token ids not as many": (
+        "lengths",
+        changed(sound(), "steps.1.metrics.prompt_token_ids", [1]),
+    ),
+    "A definition of another form": (
+        "tool-definition",
+        changed(sound(), "agent.tool_definitions", [{"do": "x"}]),
+    ),
+    "A tool nobody defined": (
+        "undefined-tool",
+        changed(sound(), "steps.1.tool_calls.0.function_name", "Other"),
+    ),
     "A agent speaks first": (
         "agent-first",
-        changed(sound(), "steps.0", {"step_id": 1, "source": "agent", "message": "", "metrics": None}),
+        changed(
+            sound(), "steps.0", {"step_id": 1, "source": "agent", "message": "", "metrics": None}
+        ),
     ),
     "A half a character": ("half-character", changed(sound(), "steps.0.message", "x\ud83d")),
     "A picture missing in an embedded subagent": (
@@ -121,13 +162,20 @@ CASES = {
     "A boundary on a user step": ("boundary", changed(sound(), "steps.0.extra", BOUNDARY)),
     "A text twice": (
         "doubled-text",
-        changed(sound(), "steps.1.observation.results.0.content", "one line of output\n\n[stdout]\none line of output"),
+        changed(
+            sound(),
+            "steps.1.observation.results.0.content",
+            "one line of output\n\n[stdout]\none line of output",
+        ),
     ),
     "A block as JSON": (
         "block-as-text",
         changed(sound(), "steps.1.observation.results.0.content", '{"type": "text", "text": "a"}'),
     ),
-    "A picture as text": ("picture-as-text", changed(sound(), "steps.1.observation.results.0.content", BYTES)),
+    "A picture as text": (
+        "picture-as-text",
+        changed(sound(), "steps.1.observation.results.0.content", BYTES),
+    ),
     "A made up by the client": ("synthetic", changed(sound(), "steps.1.model_name", "<synthetic>")),
     "A path that leaves": (
         "outside",
@@ -139,10 +187,17 @@ CASES = {
     ),
     "A reference without a session in 1.6": (
         "unlinked",
-        changed(sound(), "steps.1.observation.results.0.subagent_trajectory_ref", [{"trajectory_path": "https://x/a"}]),
+        changed(
+            sound(),
+            "steps.1.observation.results.0.subagent_trajectory_ref",
+            [{"trajectory_path": "https://x/a"}],
+        ),
     ),
     "R calls as an object": ("type", changed(sound(), "steps.2.tool_calls", {})),
-    "R a mark of copies as text": ("type", changed(sound(), "steps.2.is_copied_context", "perhaps")),
+    "R a mark of copies as text": (
+        "type",
+        changed(sound(), "steps.2.is_copied_context", "perhaps"),
+    ),
     "R call id as a number": ("type", changed(sound(), "steps.1.tool_calls.0.tool_call_id", 1)),
     "R version as a number": ("version", sound(schema_version=1.6)),
     "R no such version": ("version", sound("9.9")),
@@ -166,11 +221,20 @@ CASES = {
     ),
     "R reference by session alone": (
         "unlinked",
-        changed(sound("1.7"), "steps.1.observation.results.0.subagent_trajectory_ref", [{"session_id": "s"}]),
+        changed(
+            sound("1.7"),
+            "steps.1.observation.results.0.subagent_trajectory_ref",
+            [{"session_id": "s"}],
+        ),
     ),
     "R two embedded of one id": (
         "repeated-id",
-        embedded(subagent_trajectories=[sound("1.7", trajectory_id="sub"), sound("1.7", trajectory_id="sub")]),
+        embedded(
+            subagent_trajectories=[
+                sound("1.7", trajectory_id="sub"),
+                sound("1.7", trajectory_id="sub"),
+            ]
+        ),
     ),
     "R embedded without an id": ("missing", embedded(subagent_trajectories=[sound("1.7")])),
     "R picture of a type": (
@@ -178,10 +242,18 @@ CASES = {
         changed(
             sound(),
             "steps.0.message",
-            [{"type": "image", "source": {"media_type": "image/svg+xml", "path": "https://x/a.svg"}}],
+            [
+                {
+                    "type": "image",
+                    "source": {"media_type": "image/svg+xml", "path": "https://x/a.svg"},
+                }
+            ],
         ),
     ),
-    "R text part without text": ("missing", changed(sound(), "steps.0.message", [{"type": "text"}])),
+    "R text part without text": (
+        "missing",
+        changed(sound(), "steps.0.message", [{"type": "text"}]),
+    ),
     "R picture missing": ("missing-file", changed(sound(), "steps.0.message", PICTURE)),
 }
 
@@ -247,7 +319,9 @@ def test_the_public_validator_accepts_what_the_names_of_the_cases_say(tmp_path):
         path.write_text(json.dumps(document))
         paths[str(path)] = name
 
-    said = validated(HARBORS[0], [*map(tmp_path.joinpath, [f"{number}.json" for number in range(len(paths))])])
+    said = validated(
+        HARBORS[0], [*map(tmp_path.joinpath, [f"{number}.json" for number in range(len(paths))])]
+    )
 
     assert {paths[path]: bool(errors) for path, errors in said.items()} == {
         name: name.startswith("R ") for name in CASES
@@ -261,14 +335,20 @@ def test_a_file_that_is_no_json_says_so():
     assert finding.severity is Severity.ERROR
 
 
-@pytest.mark.parametrize("body", [b"[]", b"1", b'{"steps": [1, {"tool_calls": [2]}, {"observation": 3}], "agent": []}'])
+@pytest.mark.parametrize(
+    "body", [b"[]", b"1", b'{"steps": [1, {"tool_calls": [2]}, {"observation": 3}], "agent": []}']
+)
 def test_whatever_stands_in_a_document_the_linter_goes_on(body):
     assert not is_sound(lint_trajectory(body, nowhere))
 
 
 def test_steps_put_back_after_a_compaction_may_be_older():
-    document = changed(sound(), "steps.0", {**sound()["steps"][0], "source": "system", "extra": BOUNDARY})
-    document["steps"].insert(1, {"step_id": 2, "source": "user", "message": "", "timestamp": "2026-11-02T11:00:00Z"})
+    document = changed(
+        sound(), "steps.0", {**sound()["steps"][0], "source": "system", "extra": BOUNDARY}
+    )
+    document["steps"].insert(
+        1, {"step_id": 2, "source": "user", "message": "", "timestamp": "2026-11-02T11:00:00Z"}
+    )
     document["steps"][2]["step_id"], document["steps"][3]["step_id"] = 3, 4
     document["final_metrics"]["total_steps"] = 4
 
@@ -284,7 +364,9 @@ def test_a_call_that_is_told_as_unanswered_is_no_finding():
 
 def test_warnings_alone_leave_a_document_sound():
     assert is_sound(lint_trajectory(json.dumps(CASES["A time backwards"][1]).encode(), nowhere))
-    assert not is_sound(lint_trajectory(json.dumps(CASES["A tokens below zero"][1]).encode(), nowhere))
+    assert not is_sound(
+        lint_trajectory(json.dumps(CASES["A tokens below zero"][1]).encode(), nowhere)
+    )
 
 
 def test_a_tool_of_the_models_own_side_counts_as_defined():

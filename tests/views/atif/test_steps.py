@@ -6,7 +6,17 @@ from msgspec.structs import replace
 
 from flightlog.model.entries import Image, PromptKind, Text, Thinking, ToolUse, UnknownBlock
 from flightlog.model.errors import Damage
-from flightlog.model.session import ContextItem, Note, NoteKind, Session, Step, Subagent, ThreadContext, ToolCall, Turn
+from flightlog.model.session import (
+    ContextItem,
+    Note,
+    NoteKind,
+    Session,
+    Step,
+    Subagent,
+    ThreadContext,
+    ToolCall,
+    Turn,
+)
 from flightlog.model.usage import Cost, CostSource, Usage
 from flightlog.views.atif.fidelity import measure_fidelity
 from flightlog.views.atif.lint import iter_findings, parse_json
@@ -18,7 +28,9 @@ GO = (Text("go"),)
 
 def spoke(number, *content, calls=(), **fields):
     usage = Usage(input_tokens=10, output_tokens=5)
-    return Step(number, f"m{number}", number * 1000, "m", content, tuple(calls), usage, NO_LIMITS, **fields)
+    return Step(
+        number, f"m{number}", number * 1000, "m", content, tuple(calls), usage, NO_LIMITS, **fields
+    )
 
 
 def thread(*items, number=1, kind=PromptKind.HUMAN, prompt=GO, **fields):
@@ -39,13 +51,17 @@ def note(kind, text, at_ms=500):
 
 
 def test_a_summary_is_a_boundary_also_where_no_compaction_is_on_record():
-    told = steps(thread(spoke(1, Text("a")), note(NoteKind.SUMMARY, "so far", 2000), spoke(2, Text("b"))))
+    told = steps(
+        thread(spoke(1, Text("a")), note(NoteKind.SUMMARY, "so far", 2000), spoke(2, Text("b")))
+    )
 
     assert told[2].extra["context_management"]["type"] == "compaction"
     assert told[2].observation.results[0].content == "so far"
 
 
-@pytest.mark.parametrize("after", [(), (spoke(1, Text("a")),), (note(NoteKind.COMPACTION, "again"),)])
+@pytest.mark.parametrize(
+    "after", [(), (spoke(1, Text("a")),), (note(NoteKind.COMPACTION, "again"),)]
+)
 def test_a_compaction_without_a_summary_carries_none(after):
     told = steps(thread(note(NoteKind.COMPACTION, "compacted"), *after))
 
@@ -54,9 +70,18 @@ def test_a_compaction_without_a_summary_carries_none(after):
 
 
 def test_a_summary_that_comes_after_other_notes_is_found_and_said_once():
-    told = steps(thread(note(NoteKind.COMPACTION, "c"), note(NoteKind.HOOK, "h"), note(NoteKind.SUMMARY, "so far")))
+    told = steps(
+        thread(
+            note(NoteKind.COMPACTION, "c"),
+            note(NoteKind.HOOK, "h"),
+            note(NoteKind.SUMMARY, "so far"),
+        )
+    )
 
-    assert [(step.message, step.extra["kind"]) for step in told[1:]] == [("c", "compaction"), ("h", "hook")]
+    assert [(step.message, step.extra["kind"]) for step in told[1:]] == [
+        ("c", "compaction"),
+        ("h", "hook"),
+    ]
 
 
 def test_records_nobody_knows_are_named_in_the_notes_and_are_no_steps():
@@ -77,7 +102,16 @@ def test_one_turn_taken_back_is_told_as_one():
 
 def test_words_of_an_agent_beside_other_content_stay_in_their_order():
     told = steps(
-        thread(spoke(1, Text("see"), UnknownBlock("canvas"), Thinking("hm"), ToolUse("t", "x", {}), Text("so")))
+        thread(
+            spoke(
+                1,
+                Text("see"),
+                UnknownBlock("canvas"),
+                Thinking("hm"),
+                ToolUse("t", "x", {}),
+                Text("so"),
+            )
+        )
     )
 
     assert [part.text for part in told[1].message] == ["see", "[canvas left out]", "so"]
@@ -107,9 +141,22 @@ def test_a_subagent_that_never_answered_is_still_linked():
 
 def test_a_subagent_started_by_a_subagent_is_linked_there_and_paid_for_by_all_above():
     inner = Subagent("a2", "../Plan x", "", "t2", (thread(spoke(4, Text("y"))),))
-    outer = Subagent("a1", "", "", "t1", (thread(spoke(3, calls=[ToolCall("t2", "Agent", {}, result=(Text("r"),))])),))
-    bundle = build_trajectory(session(thread(spoke(1, calls=[ToolCall("t1", "Agent", {})])), subagents=(outer, inner)))
-    ref = bundle.documents["subagent_agent_a1.json"].steps[1].observation.results[0].subagent_trajectory_ref[0]
+    outer = Subagent(
+        "a1",
+        "",
+        "",
+        "t1",
+        (thread(spoke(3, calls=[ToolCall("t2", "Agent", {}, result=(Text("r"),))])),),
+    )
+    bundle = build_trajectory(
+        session(thread(spoke(1, calls=[ToolCall("t1", "Agent", {})])), subagents=(outer, inner))
+    )
+    ref = (
+        bundle.documents["subagent_agent_a1.json"]
+        .steps[1]
+        .observation.results[0]
+        .subagent_trajectory_ref[0]
+    )
     below = {name: each.final_metrics.extra for name, each in bundle.documents.items()}
 
     assert ref.trajectory_path == "subagent_Plan-x_a2.json"
@@ -123,37 +170,62 @@ def test_a_subagent_whose_call_nobody_recorded_is_linked_where_its_time_is():
     told = steps(thread(spoke(1, Text("a")), spoke(2, Text("b"))), subagents=(subagent,))
 
     assert [step.extra.get("kind") for step in told] == ["human", None, "subagent", None]
-    assert told[2].observation.results[0].subagent_trajectory_ref[0].trajectory_path == "subagent_agent_a1.json"
+    assert (
+        told[2].observation.results[0].subagent_trajectory_ref[0].trajectory_path
+        == "subagent_agent_a1.json"
+    )
 
 
 def test_what_the_client_added_stands_at_its_time_and_what_has_no_time_comes_first():
     known = ThreadContext(
-        system="Be kind.", context=(ContextItem("date", "today", 1500), ContextItem("old", "long ago"))
+        system="Be kind.",
+        context=(ContextItem("date", "today", 1500), ContextItem("old", "long ago")),
     )
-    document = build_trajectory(session(thread(spoke(1, Text("a")), spoke(2, Text("b")))), contexts={"": known}).main
+    document = build_trajectory(
+        session(thread(spoke(1, Text("a")), spoke(2, Text("b")))), contexts={"": known}
+    ).main
 
-    assert [step.message for step in document.steps] == ["Be kind.", "long ago", "go", "a", "today", "b"]
+    assert [step.message for step in document.steps] == [
+        "Be kind.",
+        "long ago",
+        "go",
+        "a",
+        "today",
+        "b",
+    ]
 
 
 def test_a_tool_of_the_models_own_side_is_defined_as_it_is():
     known = ThreadContext(tools=({"type": "web_search_20250305", "name": "web_search"},))
     document = build_trajectory(session(thread()), contexts={"": known}).main
 
-    assert document.agent.tool_definitions == [{"type": "web_search_20250305", "name": "web_search"}]
+    assert document.agent.tool_definitions == [
+        {"type": "web_search_20250305", "name": "web_search"}
+    ]
 
 
 @pytest.mark.parametrize("version", ["1.6", "1.7"])
 def test_whatever_a_session_holds_nothing_is_wrong_with_its_trajectory(version):
     call = ToolCall(
-        "t", "x", {}, result=(Text("r"), UnknownBlock("o")), is_error=True, denial_reason="no", result_file="C:\\a\\b.txt"
+        "t",
+        "x",
+        {},
+        result=(Text("r"), UnknownBlock("o")),
+        is_error=True,
+        denial_reason="no",
+        result_file="C:\\a\\b.txt",
     )
     subagent = Subagent("a1", "T", "d", "t", (thread(spoke(3, Text("x"))),), is_warmup=True)
-    turn = thread(spoke(1, calls=[call], aborted=True, stop_reason="end"), note(NoteKind.REMARK, "r", 2000))
+    turn = thread(
+        spoke(1, calls=[call], aborted=True, stop_reason="end"), note(NoteKind.REMARK, "r", 2000)
+    )
     told = session(turn, thread(number=2, kind=None, prompt=()), subagents=(subagent,))
     bundle = build_trajectory(told, AtifOptions(version))
     files = dict(bundle.iter_files())
     documents = [parse_json(files[name]) for name in bundle.documents]
 
-    assert [each for document in documents for each in iter_findings(document, files.__contains__)] == []
+    assert [
+        each for document in documents for each in iter_findings(document, files.__contains__)
+    ] == []
     lost = {row.element for row in measure_fidelity(told, documents) if row.missing_count}
     assert lost <= {"full outputs kept in files", "other content"}

@@ -12,8 +12,8 @@ from flightlog.views.atif.fidelity import measure_fidelity
 from flightlog.views.atif.lint import lint_trajectory
 from flightlog.views.atif.writer import MAIN, AtifOptions, build_trajectory
 from flightlog.views.session.timeline import all_steps
-from judges import HARBORS, STRICT, imported, validated
-from real_agent import make_bench, new_session
+from support.judges import HARBORS, STRICT, imported, validated
+from support.real_agent import make_bench, new_session
 
 NOT_CARRIED = {"structured results", "reasoning the API withheld", "full outputs kept in files"}
 
@@ -27,7 +27,10 @@ def agent(prompt, *, background):
     return {"tool": "Agent", "input": {**asked, "run_in_background": background}}
 
 
-SUBAGENT = {"when": {"first": "SUBTASK"}, "replies": [{"blocks": [tool("ls | wc -l")]}, {"text": "REPORT: 0 files."}]}
+SUBAGENT = {
+    "when": {"first": "SUBTASK"},
+    "replies": [{"blocks": [tool("ls | wc -l")]}, {"text": "REPORT: 0 files."}],
+}
 BOTH = [agent("SUBTASK A: count.", background=True), agent("SUBTASK B: count.", background=True)]
 ALONE = agent("SUBTASK: count.", background=False)
 PARALLEL = [tool("echo a"), tool("echo b"), tool("false")]
@@ -36,9 +39,19 @@ SCENARIOS = {
     "single turn": [{"replies": [{"text": "Hello, \u4e16\u754c."}]}],
     "parallel tools": [{"replies": [{"blocks": PARALLEL}, {"text": "Done."}]}],
     "thinking": [{"replies": [{"blocks": THINKING}, {"text": "Done."}]}],
-    "picture": [{"replies": [{"blocks": [{"tool": "Read", "input": {"file_path": "PICTURE"}}]}, {"text": "Red."}]}],
+    "picture": [
+        {
+            "replies": [
+                {"blocks": [{"tool": "Read", "input": {"file_path": "PICTURE"}}]},
+                {"text": "Red."},
+            ]
+        }
+    ],
     "subagent": [SUBAGENT, {"replies": [{"blocks": [ALONE]}, {"text": "Done."}]}],
-    "background subagents": [SUBAGENT, {"replies": [{"blocks": BOTH}, {"text": "Running."}, {"text": "Noted."}]}],
+    "background subagents": [
+        SUBAGENT,
+        {"replies": [{"blocks": BOTH}, {"text": "Running."}, {"text": "Noted."}]},
+    ],
     "retry": [{"replies": [{"text": "Late.", "errors": [{"status": 529, "retry_after_s": 0}]}]}],
     "fatal error": [{"replies": [{"errors": [{"status": 401}]}]}],
 }
@@ -48,10 +61,17 @@ def png():
     """A red picture of one point."""
 
     def chunk(kind, body):
-        return len(body).to_bytes(4, "big") + kind + body + zlib.crc32(kind + body).to_bytes(4, "big")
+        return (
+            len(body).to_bytes(4, "big") + kind + body + zlib.crc32(kind + body).to_bytes(4, "big")
+        )
 
     head = chunk(b"IHDR", b"\0\0\0\1\0\0\0\1\x08\2\0\0\0")
-    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0\xff\0\0")) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + head
+        + chunk(b"IDAT", zlib.compress(b"\0\xff\0\0"))
+        + chunk(b"IEND", b"")
+    )
 
 
 def ran(root, name):
@@ -59,14 +79,18 @@ def ran(root, name):
     bench = make_bench(root)
     (bench.project / "red.png").write_bytes(png())
     if name == "compaction and fork":
-        rules = [{"when": {"prompt": "summary"}, "replies": [{"text": "<summary>So far.</summary>"}]}]
+        rules = [
+            {"when": {"prompt": "summary"}, "replies": [{"text": "<summary>So far.</summary>"}]}
+        ]
         rules.append({"replies": [{"blocks": [tool("ls")]}, {"text": "Done."}]})
         session = new_session()
         bench.run({"rules": rules}, "first", session=session)
         bench.run({"rules": rules}, "/compact keep the words", resume=session)
         bench.run({"rules": rules}, "third", "--fork-session", resume=session)
     else:
-        rules = json.loads(json.dumps(SCENARIOS[name]).replace("PICTURE", str(bench.project / "red.png")))
+        rules = json.loads(
+            json.dumps(SCENARIOS[name]).replace("PICTURE", str(bench.project / "red.png"))
+        )
         bench.run({"rules": rules}, "Say it.")
     return Archive([str(bench.config)])
 
@@ -82,7 +106,9 @@ def sessions(tmp_path_factory):
             known = recorded.thread_contexts(session.id)
             where = f"{name} {session.id[:8]}"
             for version in ("1.6", "1.7"):
-                for path, body in build_trajectory(session, AtifOptions(version), known).iter_files():
+                for path, body in build_trajectory(
+                    session, AtifOptions(version), known
+                ).iter_files():
                     (root / version / where / path).parent.mkdir(parents=True, exist_ok=True)
                     (root / version / where / path).write_bytes(body)
             told[where] = (session, known)
@@ -107,7 +133,9 @@ def test_our_lint_finds_nothing(sessions):
     found = {
         f"{path.relative_to(root)}: {finding.rule} {finding.location}"
         for path in root.rglob("*.json")
-        for finding in lint_trajectory(path.read_bytes(), lambda name, folder=path.parent: (folder / name).is_file())
+        for finding in lint_trajectory(
+            path.read_bytes(), lambda name, folder=path.parent: (folder / name).is_file()
+        )
     }
 
     assert found == set()
@@ -134,7 +162,9 @@ def test_nothing_that_has_a_place_is_lost(sessions):
 
         assert {row.element for row in rows if row.missing_count} <= NOT_CARRIED, where
         if "fatal" not in where:
-            assert {"prompts", "system prompts", "tool definitions"} <= {row.element for row in rows}
+            assert {"prompts", "system prompts", "tool definitions"} <= {
+                row.element for row in rows
+            }
 
 
 def test_the_scenarios_are_what_they_say(sessions):
@@ -143,8 +173,12 @@ def test_the_scenarios_are_what_they_say(sessions):
     (picture,) = [image for step in shown.steps for call in step.calls for image in call.images]
 
     assert [len(session.subagents) for session, _ in named(told, "background")] == [2]
-    assert base64.b64decode(picture.data) in {path.read_bytes() for path in (root / "1.6").rglob("images/*.png")}
+    assert base64.b64decode(picture.data) in {
+        path.read_bytes() for path in (root / "1.6").rglob("images/*.png")
+    }
     assert any(known[""].copied for _, known in named(told, "compaction and fork"))
-    documents = [json.loads(path.read_bytes()) for path in (root / "1.6").glob(f"compaction*/{MAIN}")]
+    documents = [
+        json.loads(path.read_bytes()) for path in (root / "1.6").glob(f"compaction*/{MAIN}")
+    ]
     extras = [step.get("extra", {}) for document in documents for step in document["steps"]]
     assert any("context_management" in extra for extra in extras)

@@ -9,9 +9,9 @@ from flightlog.model.session import Subagent, ToolCall, Turn
 from flightlog.model.usage import Cost, CostSource, Usage
 from flightlog.views.atif.document import encode_trajectory
 from flightlog.views.atif.writer import AtifOptions, build_trajectory, step_ids, subagent_file
-from recordings import CASES, archive
-from transcripts import SESSION, assistant, user
-from transcripts import archive as made
+from support.recordings import CASES, archive
+from support.transcripts import SESSION, assistant, user
+from support.transcripts import archive as made
 
 TOOL = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a.txt"}}
 
@@ -29,19 +29,29 @@ def test_every_response_is_one_step_and_counted_once(tmp_path, case):
         for document, turns in zip(bundle.documents.values(), threads, strict=True):
             responses = [step for turn in turns for step in turn.steps]
             assert list(step_ids(document)) == [step.message_id for step in responses]
-            assert document.final_metrics.total_prompt_tokens == sum(step.usage.prompt for step in responses)
-            assert document.final_metrics.total_completion_tokens == sum(step.usage.output_tokens for step in responses)
-            assert [step.step_id for step in document.steps] == list(range(1, len(document.steps) + 1))
+            assert document.final_metrics.total_prompt_tokens == sum(
+                step.usage.prompt for step in responses
+            )
+            assert document.final_metrics.total_completion_tokens == sum(
+                step.usage.output_tokens for step in responses
+            )
+            assert [step.step_id for step in document.steps] == list(
+                range(1, len(document.steps) + 1)
+            )
 
 
 def steps_of(tmp_path, case, beginning, version="1.6"):
     recorded = archive(tmp_path, case)
     session = recorded.read_session(beginning)
-    return build_trajectory(session, AtifOptions(version), recorded.thread_contexts(session.id)).main.steps
+    return build_trajectory(
+        session, AtifOptions(version), recorded.thread_contexts(session.id)
+    ).main.steps
 
 
 def extras(steps, kind):
-    return [step for step in steps if isinstance(step.extra, dict) and step.extra.get("kind") == kind]
+    return [
+        step for step in steps if isinstance(step.extra, dict) and step.extra.get("kind") == kind
+    ]
 
 
 def test_a_compaction_is_a_boundary_that_carries_its_summary_and_says_it_once(tmp_path):
@@ -70,7 +80,11 @@ def test_what_a_fork_copied_is_marked_and_counted_elsewhere(tmp_path):
     recorded = archive(tmp_path, "2.1.325/forked-session")
     session = recorded.read_session("cceeb00c")
     document = build_trajectory(session, contexts=recorded.thread_contexts(session.id)).main
-    fresh = [step for step in document.steps if step.source == "agent" and step.is_copied_context is not True]
+    fresh = [
+        step
+        for step in document.steps
+        if step.source == "agent" and step.is_copied_context is not True
+    ]
 
     assert [step.message for step in fresh] == ["t9"]
     assert document.final_metrics.total_prompt_tokens == fresh[0].metrics.prompt_tokens
@@ -101,11 +115,18 @@ def test_a_subagent_is_a_document_of_its_own_that_its_call_refers_to(tmp_path):
         if result.subagent_trajectory_ref is not UNSET
     }
 
-    assert refs == {subagent.tool_call_id: subagent_file(subagent) for subagent in session.subagents}
+    assert refs == {
+        subagent.tool_call_id: subagent_file(subagent) for subagent in session.subagents
+    }
     assert set(refs.values()) == bundle.documents.keys() - {"trajectory.json"}
     own, all_threads = bundle.main.final_metrics, bundle.documents.values()
     assert own.total_cost_usd == pytest.approx(
-        sum(step.metrics.cost_usd for each in all_threads for step in each.steps if step.metrics is not UNSET)
+        sum(
+            step.metrics.cost_usd
+            for each in all_threads
+            for step in each.steps
+            if step.metrics is not UNSET
+        )
     )
 
 
@@ -134,20 +155,34 @@ def test_version_1_6_keeps_the_same_beside_the_step(tmp_path):
 
 def test_a_call_without_an_answer_is_told_as_such(tmp_path):
     recorded = made(tmp_path, user("go", 1), assistant("m1", 2, TOOL))
-    (step,) = [each for each in build_trajectory(recorded.read_session(SESSION)).main.steps if each.source == "agent"]
+    (step,) = [
+        each
+        for each in build_trajectory(recorded.read_session(SESSION)).main.steps
+        if each.source == "agent"
+    ]
 
     assert step.observation is UNSET
     assert step.extra["unanswered"] == ["t1"]
 
 
 def test_content_the_format_has_no_place_for_leaves_a_mark(tmp_path):
-    svg = {"type": "image", "source": {"type": "base64", "media_type": "image/svg+xml", "data": "PHN2Zy8+"}}
-    answer = {"type": "tool_result", "tool_use_id": "t1", "content": [svg, {"type": "tool_reference"}]}
+    svg = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/svg+xml", "data": "PHN2Zy8+"},
+    }
+    answer = {
+        "type": "tool_result",
+        "tool_use_id": "t1",
+        "content": [svg, {"type": "tool_reference"}],
+    }
     recorded = made(tmp_path, user("go", 1), assistant("m1", 2, TOOL), user([answer], 3))
     bundle = build_trajectory(recorded.read_session(SESSION))
     parts = bundle.main.steps[1].observation.results[0].content
 
-    assert [part.text for part in parts] == ["[image/svg+xml left out]", "[tool_reference left out]"]
+    assert [part.text for part in parts] == [
+        "[image/svg+xml left out]",
+        "[tool_reference left out]",
+    ]
     assert bundle.pictures == {}
 
 
@@ -170,14 +205,33 @@ def test_a_session_without_any_step_is_still_a_document(tmp_path):
 
 def test_subagents_that_seem_to_have_started_each_other_are_told_once_each(tmp_path):
     subagents = tuple(
-        Subagent(name, "", "", f"of-{other}", (Turn(1, None, (), None, (spoken(f"m-{name}", f"of-{name}"),)),))
+        Subagent(
+            name,
+            "",
+            "",
+            f"of-{other}",
+            (Turn(1, None, (), None, (spoken(f"m-{name}", f"of-{name}"),)),),
+        )
         for name, other in (("a", "b"), ("b", "a"))
     )
     base = made(tmp_path, user("go", 1)).read_session(SESSION)
     bundle = build_trajectory(replace(base, subagents=subagents))
 
-    assert bundle.documents.keys() == {"trajectory.json", "subagent_agent_a.json", "subagent_agent_b.json"}
+    assert bundle.documents.keys() == {
+        "trajectory.json",
+        "subagent_agent_a.json",
+        "subagent_agent_b.json",
+    }
 
 
 def spoken(message, call):
-    return Told(1, message, None, "m", (), (ToolCall(call, "Agent", {}),), Usage(), Cost(None, CostSource.UNKNOWN))
+    return Told(
+        1,
+        message,
+        None,
+        "m",
+        (),
+        (ToolCall(call, "Agent", {}),),
+        Usage(),
+        Cost(None, CostSource.UNKNOWN),
+    )

@@ -26,14 +26,18 @@ def signed(change):
 def test_the_clients_own_patch_is_taken_where_there_is_one():
     patch = {"structuredPatch": [{"newStart": 3, "lines": [" same", "-old", "+new"]}]}
 
-    change = diff_of_call(call("Edit", {"file_path": "/a", "old_string": "x", "new_string": "y"}, detail=patch))
+    change = diff_of_call(
+        call("Edit", {"file_path": "/a", "old_string": "x", "new_string": "y"}, detail=patch)
+    )
 
     assert signed(change) == ["@line 3", " same", "-old", "+new"]
     assert (change.path, change.added, change.removed) == ("/a", 1, 1)
 
 
 def test_without_a_patch_old_and_new_words_are_compared():
-    change = diff_of_call(call("Edit", {"file_path": "/a", "old_string": "a\nb\n", "new_string": "a\nc\n"}))
+    change = diff_of_call(
+        call("Edit", {"file_path": "/a", "old_string": "a\nb\n", "new_string": "a\nc\n"})
+    )
 
     assert signed(change) == [" a", "-b", "+c"]
 
@@ -41,14 +45,23 @@ def test_without_a_patch_old_and_new_words_are_compared():
 def test_several_edits_and_whole_files_are_changes_too():
     edits = [{"old_string": "a", "new_string": "b"}, {"old_string": "c", "new_string": ""}, "odd"]
 
-    assert signed(diff_of_call(call("MultiEdit", {"file_path": "/a", "edits": edits}))) == ["-a", "+b", "-c"]
-    assert signed(diff_of_call(call("Write", {"file_path": "/a", "content": "x\ny"}))) == ["+x", "+y"]
+    assert signed(diff_of_call(call("MultiEdit", {"file_path": "/a", "edits": edits}))) == [
+        "-a",
+        "+b",
+        "-c",
+    ]
+    assert signed(diff_of_call(call("Write", {"file_path": "/a", "content": "x\ny"}))) == [
+        "+x",
+        "+y",
+    ]
 
 
 def test_what_a_hook_made_of_it_counts():
     ran = {"file_path": "/b", "content": "z"}
 
-    assert diff_of_call(call("Write", {"file_path": "/a", "content": "x"}, ran_input=ran)).path == "/b"
+    assert (
+        diff_of_call(call("Write", {"file_path": "/a", "content": "x"}, ran_input=ran)).path == "/b"
+    )
 
 
 @pytest.mark.parametrize("given", [{}, {"file_path": 5}, {"command": "rm"}])
@@ -64,13 +77,22 @@ def test_a_long_change_says_how_much_is_left_out():
 
 
 def test_a_very_long_edit_is_not_compared_line_by_line():
-    change = diff_of_call(call("Edit", {"file_path": "/a", "old_string": "o\n" * 40_000, "new_string": "n\n" * 40_000}))
+    change = diff_of_call(
+        call(
+            "Edit", {"file_path": "/a", "old_string": "o\n" * 40_000, "new_string": "n\n" * 40_000}
+        )
+    )
 
     assert (change.added, change.removed) == (40_000, 40_000)
 
 
 def test_odd_patches_are_no_patches():
-    for detail in ("text", {"structuredPatch": 5}, {"structuredPatch": [5, {"lines": 5}]}, {"structuredPatch": []}):
+    for detail in (
+        "text",
+        {"structuredPatch": 5},
+        {"structuredPatch": [5, {"lines": 5}]},
+        {"structuredPatch": []},
+    ):
         given = {"file_path": "/a", "content": "x"}
         assert signed(diff_of_call(call("Write", given, detail=detail))) == ["+x"]
 
@@ -117,7 +139,11 @@ def test_a_print_does_not_mind_the_indent_and_holds_no_words():
 def test_how_near_two_places_are():
     step = parse_address("s#2.3")
 
-    assert relation_between(step, parse_address("s")) == relation_between(parse_address("s"), step) == "here"
+    assert (
+        relation_between(step, parse_address("s"))
+        == relation_between(parse_address("s"), step)
+        == "here"
+    )
     assert relation_between(step, parse_address("s#2")) == "here"
     assert relation_between(step, parse_address("s#2.4")) == "same turn"
     assert (

@@ -14,8 +14,8 @@ from flightlog.model.session import SessionFile
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import Retain, SessionFold, fold_session
 from flightlog.views.session.thread import EVICTION, Eviction, OutOfOrder, shorten_texts
-from folding import entries_of, fold_items, random_entries, session_lines
-from recordings import CASES, ROOT
+from support.folding import entries_of, fold_items, random_entries, session_lines
+from support.recordings import CASES, ROOT
 
 TRANSCRIPTS = sorted((ROOT).glob("*/*/transcripts/**/*.jsonl"))
 MAIN = [path for path in TRANSCRIPTS if not path.name.startswith("agent-")]
@@ -29,8 +29,14 @@ def recorded(path):
     session = path.stem
     subagents = sorted(path.with_suffix("").glob("subagents/*.jsonl"))
     files = [SessionFile(str(path), session, 0, 0)]
-    files += [SessionFile(str(subagent), session, 0, 0, subagent.stem.removeprefix("agent-")) for subagent in subagents]
-    return tuple((tuple(entries(file)), (read_subagent_info(file),) if file.subagent else ()) for file in files)
+    files += [
+        SessionFile(str(subagent), session, 0, 0, subagent.stem.removeprefix("agent-"))
+        for subagent in subagents
+    ]
+    return tuple(
+        (tuple(entries(file)), (read_subagent_info(file),) if file.subagent else ())
+        for file in files
+    )
 
 
 def whole(path):
@@ -62,12 +68,16 @@ def test_split_and_repeated_files_give_the_same_session(data):
     pieces = []
     for items, facts in recorded(path):
         cuts = sorted(data.draw(st.lists(st.integers(0, len(items)), max_size=4)))
-        pieces += [items[start:end] for start, end in zip([0, *cuts], [*cuts, len(items)], strict=True)]
+        pieces += [
+            items[start:end] for start, end in zip([0, *cuts], [*cuts, len(items)], strict=True)
+        ]
         pieces.append(facts)
     again = data.draw(st.lists(st.sampled_from(pieces), max_size=3))
     order = data.draw(st.permutations([*pieces, *again]))
 
-    assert session_of(path, [item for piece in order for item in piece]) == session_of(path, whole(path))
+    assert session_of(path, [item for piece in order for item in piece]) == session_of(
+        path, whole(path)
+    )
 
 
 @settings(deadline=None, max_examples=40)
@@ -111,7 +121,13 @@ def test_tail_outline_of_random_entries_equals_all_outline(items, eviction):
 def test_outline_at_any_cut_equals_one_read(seed, turns, data):
     items = entries_of(session_lines(seed, turns))
     cut = data.draw(st.integers(1, len(items)))
-    fold = SessionFold("s", "claude-code", price, Retain.TAIL, data.draw(st.sampled_from([EVICTION, Eviction(60, 24)])))
+    fold = SessionFold(
+        "s",
+        "claude-code",
+        price,
+        Retain.TAIL,
+        data.draw(st.sampled_from([EVICTION, Eviction(60, 24)])),
+    )
 
     for item in items[:cut]:
         fold.add(item)

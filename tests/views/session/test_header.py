@@ -48,7 +48,11 @@ def test_title_given_again_is_the_last_one():
 
 
 def test_first_directory_last_branch_and_highest_version_count():
-    scenes = [RecordContext("/a", "main", "2.0.9"), RecordContext("/b", "fix", "2.0.10"), RecordContext()]
+    scenes = [
+        RecordContext("/a", "main", "2.0.9"),
+        RecordContext("/b", "fix", "2.0.10"),
+        RecordContext(),
+    ]
     entries = [entry(UnknownRecord("x"), at, scene=scene) for at, scene in enumerate(scenes)]
 
     session = header_of(*reversed(entries)).to_session({}, bool)
@@ -68,6 +72,8 @@ def test_times_are_those_of_work_and_the_largest_total_counts():
 
 
 def test_last_result_that_names_a_subagent_links_it():
-    results = [entry(ToolResult(call, (), subagent="a1"), at) for at, call in ((2, "late"), (1, "early"))]
+    results = [
+        entry(ToolResult(call, (), subagent="a1"), at) for at, call in ((2, "late"), (1, "early"))
+    ]
 
     assert header_of(*results).calls_by_subagent() == {"a1": "late"}

@@ -3,7 +3,7 @@
 from flightlog.views.session.outline import CHUNK_ROWS
 from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import build_rows
-from recordings import CASES, archive
+from support.recordings import CASES, archive
 
 
 def test_outline_of_every_recording_has_the_ids_and_bars_of_its_timeline(tmp_path):
@@ -14,13 +14,18 @@ def test_outline_of_every_recording_has_the_ids_and_bars_of_its_timeline(tmp_pat
             outline = outline_session(session)
 
             for subagent in (None, *session.subagents):
-                thread, rows = outline.threads[subagent.id if subagent else ""], build_rows(session, subagent)
+                thread, rows = (
+                    outline.threads[subagent.id if subagent else ""],
+                    build_rows(session, subagent),
+                )
                 ids = [row.id for row in rows]
                 assert [thread.id_at(row) for row in range(thread.total)] == ids, case
                 assert [thread.find_row(each) for each in ids] == list(range(len(ids)))
                 assert thread.first_ids() == ids[::CHUNK_ROWS]
                 assert sum(bar.count for bar in thread.sum_bars()) == len(rows)
-                assert sum(bar.failure_count for bar in thread.sum_bars()) == sum(row.failure_count for row in rows)
+                assert sum(bar.failure_count for bar in thread.sum_bars()) == sum(
+                    row.failure_count for row in rows
+                )
 
 
 def test_an_id_that_is_not_there_has_no_row(tmp_path):

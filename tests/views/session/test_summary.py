@@ -1,19 +1,39 @@
-from transcripts import SESSION, archive, assistant, user, write
+from support.transcripts import SESSION, archive, assistant, user, write
 
-CALL = {"type": "tool_use", "id": "t1", "name": "Task", "input": {"prompt": "look", "subagent_type": "Explore"}}
+CALL = {
+    "type": "tool_use",
+    "id": "t1",
+    "name": "Task",
+    "input": {"prompt": "look", "subagent_type": "Explore"},
+}
 
 
 def test_a_session_is_reduced_to_what_happened(tmp_path):
     result = {"type": "tool_result", "tool_use_id": "t1", "content": "no", "is_error": True}
-    records = [user("first", 1), assistant("m1", 2, CALL), user([result], 3), user("second", 4), assistant("m2", 5)]
+    records = [
+        user("first", 1),
+        assistant("m1", 2, CALL),
+        user([result], 3),
+        user("second", 4),
+        assistant("m2", 5),
+    ]
     boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "u6", "parentUuid": "u5"}
     told = archive(tmp_path, *records, boundary, {"type": "hologram"}, b"{torn", user("x", 7))
 
     (summary,) = told.iter_summaries()
 
-    assert (summary.turns, summary.steps, summary.tool_calls, summary.failed_tool_calls) == (3, 2, 1, 1)
+    assert (summary.turns, summary.steps, summary.tool_calls, summary.failed_tool_calls) == (
+        3,
+        2,
+        1,
+        1,
+    )
     assert (summary.compactions, summary.unknown_records, summary.damage_count) == (1, 1, 1)
-    assert (summary.title, summary.project, summary.models) == ("first", "/home/ada/shop", ("claude-opus-5-5",))
+    assert (summary.title, summary.project, summary.models) == (
+        "first",
+        "/home/ada/shop",
+        ("claude-opus-5-5",),
+    )
     assert summary.usage.output_tokens == 10
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from flightlog.model.entries import ToolResult, UserPrompt
 from flightlog.views.session.fold import Retain
 from flightlog.views.session.thread import EVICTION, Eviction, OutOfOrder
-from folding import entries_of, fold_items, session_lines
+from support.folding import entries_of, fold_items, session_lines
 
 EVICTIONS = (EVICTION, Eviction(40, 8), Eviction(3, 1))
 
@@ -35,8 +35,13 @@ def test_one_moved_entry_gives_the_same_outline_or_out_of_order(seed, data):
 @pytest.mark.parametrize("eviction", EVICTIONS, ids=str)
 def test_late_result_is_attached_to_its_row(eviction, failed):
     entries = entries_of(session_lines(3, 60))
-    first = entries.pop(next(place for place, each in enumerate(entries) if isinstance(each.event, ToolResult)))
-    entries = [replace(each, parent_uuid=first.parent) if each.parent == first.uuid else each for each in entries]
+    first = entries.pop(
+        next(place for place, each in enumerate(entries) if isinstance(each.event, ToolResult))
+    )
+    entries = [
+        replace(each, parent_uuid=first.parent) if each.parent == first.uuid else each
+        for each in entries
+    ]
     late = later(replace(first, uuid="late", key="late:0", parent_uuid=entries[-2].uuid), entries)
     late = replace(late, event=replace(late.event, is_error=failed))
 
@@ -55,7 +60,9 @@ def test_late_result_is_attached_to_its_row(eviction, failed):
 def test_rewound_prompt_is_out_of_order():
     entries = entries_of(session_lines(4, 400))
     prompts = [each for each in entries if isinstance(each.event, UserPrompt)]
-    again = later(replace(prompts[-1], uuid="again", key="again:0", parent_uuid=prompts[2].parent), entries)
+    again = later(
+        replace(prompts[-1], uuid="again", key="again:0", parent_uuid=prompts[2].parent), entries
+    )
 
     with pytest.raises(OutOfOrder):
         fold_items([*entries, again], Retain.TAIL)

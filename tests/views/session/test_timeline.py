@@ -6,8 +6,15 @@ from flightlog.model.session import Session, Step, Subagent, Turn
 from flightlog.model.usage import Cost, CostSource, Usage
 from flightlog.views.session.outline import ThreadOutline
 from flightlog.views.session.summary import outline_session
-from flightlog.views.session.timeline import RowKind, RowMark, build_rows, find_part, map_addresses, mark_of
-from recordings import CASES, archive
+from flightlog.views.session.timeline import (
+    RowKind,
+    RowMark,
+    build_rows,
+    find_part,
+    map_addresses,
+    mark_of,
+)
+from support.recordings import CASES, archive
 
 
 def laid(tmp_path, case, subagent=None):
@@ -33,8 +40,13 @@ def test_a_step_knows_the_subagents_it_started(tmp_path):
     session, told = laid(tmp_path, "2.1.325/subagents-background")
 
     started = [(subagent, row) for row in told for subagent in row.subagents]
-    assert {subagent.id for subagent, _ in started} == {subagent.id for subagent in session.subagents}
-    assert all(subagent.tool_call_id in {call.id for call in row.item.tool_calls} for subagent, row in started)
+    assert {subagent.id for subagent, _ in started} == {
+        subagent.id for subagent in session.subagents
+    }
+    assert all(
+        subagent.tool_call_id in {call.id for call in row.item.tool_calls}
+        for subagent, row in started
+    )
 
 
 def test_a_subagents_thread_has_rows_of_its_own(tmp_path):
@@ -58,7 +70,9 @@ def test_the_strip_sums_up_to_the_whole(tmp_path):
         bars = outline_session(session).threads[""].sum_bars(most)
         assert len(bars) <= most
         assert sum(bar.count for bar in bars) == len(told)
-        assert sum(bar.total_tokens for bar in bars) == sum(step.usage.total for step in session.steps)
+        assert sum(bar.total_tokens for bar in bars) == sum(
+            step.usage.total for step in session.steps
+        )
         assert sum(bar.turns for bar in bars) == len(session.turns)
 
 
@@ -66,7 +80,9 @@ def test_nothing_recorded_is_an_empty_strip():
     assert ThreadOutline().sum_bars() == []
 
 
-@pytest.mark.parametrize("case", ["2.1.325/multi-turn-tools", "2.1.325/subagents-background", "1.0.128/subagent"])
+@pytest.mark.parametrize(
+    "case", ["2.1.325/multi-turn-tools", "2.1.325/subagents-background", "1.0.128/subagent"]
+)
 def test_every_record_of_the_story_has_an_address_that_opens(tmp_path, case):
     for session in archive(tmp_path, case).iter_sessions():
         found = map_addresses(session)

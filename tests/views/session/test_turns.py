@@ -43,13 +43,19 @@ def test_a_turn_goes_from_a_prompt_to_the_next():
     first, second = told(asked("a"), replied("m1"), replied("m2"), asked("b"), replied("m3"))
 
     assert (first.number, first.text, [step.number for step in first.steps]) == (1, "a", [1, 2])
-    assert (second.number, second.text, [step.message_id for step in second.steps]) == (2, "b", ["m3"])
+    assert (second.number, second.text, [step.message_id for step in second.steps]) == (
+        2,
+        "b",
+        ["m3"],
+    )
 
 
 def test_lines_of_one_response_are_one_step_in_the_order_of_its_blocks():
     lines = [
         replied("m1", ToolUse("t", "Bash", {}), block_index=2, at=3),
-        replied("m1", Text("two"), block_index=1, at=2, usage=Usage(10, 50), stop_reason="tool_use"),
+        replied(
+            "m1", Text("two"), block_index=1, at=2, usage=Usage(10, 50), stop_reason="tool_use"
+        ),
         replied("m1", Text("one"), block_index=0, at=1, usage=Usage(10, 1)),
     ]
 
@@ -231,7 +237,12 @@ def test_between_free_choices_the_earlier_then_the_smaller_key_comes_first():
 
 
 def test_a_missing_parent_makes_a_root_and_a_circle_goes_to_the_end_by_time():
-    said = [plain("x", "y", 1), plain("y", "x", 0), plain("self", "self", 3), plain("child", "gone", 4)]
+    said = [
+        plain("x", "y", 1),
+        plain("y", "x", 0),
+        plain("self", "self", 3),
+        plain("child", "gone", 4),
+    ]
 
     assert [each.uuid for each in sort_entries(said)] == ["self", "child", "y", "x"]
 

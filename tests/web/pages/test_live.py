@@ -2,8 +2,8 @@
 
 import time
 
-from live_files import MINUTE_MS, Desk, limits, session_id
-from pages import running
+from support.live_files import MINUTE_MS, Desk, limits, session_id
+from support.pages import running
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J"
 
@@ -13,7 +13,10 @@ def desk_with_two(tmp_path):
     desk = Desk(tmp_path, now)
     desk.responses(session_id(1), (now - 2 * MINUTE_MS, 150_000, 100))
     desk.tell(
-        session_id(1), now - MINUTE_MS, rate_limits=limits(91, now + 60 * MINUTE_MS), model={"display_name": HOSTILE}
+        session_id(1),
+        now - MINUTE_MS,
+        rate_limits=limits(91, now + 60 * MINUTE_MS),
+        model={"display_name": HOSTILE},
     )
     desk.responses(session_id(2), (now - 2 * MINUTE_MS, 1_000, 100))
     return desk

@@ -2,9 +2,9 @@
 
 from flightlog.loop.directories import open_loop_session
 from loop.loops import conduct, journal, project, session_of, start
-from pages import running
-from recordings import config_dir
-from waiting import until
+from support.pages import running
+from support.recordings import config_dir
+from support.waiting import until
 
 PLAN = """
 plan: on a page <b>
@@ -19,7 +19,9 @@ tasks:
 """
 
 
-def test_a_session_shows_its_tasks_gates_decisions_and_calibration_and_foreign_words_are_inert(tmp_path, monkeypatch):
+def test_a_session_shows_its_tasks_gates_decisions_and_calibration_and_foreign_words_are_inert(
+    tmp_path, monkeypatch
+):
     root = project(tmp_path / "p", PLAN.replace("REVIEW", "[]"))
     directory = conduct(root)
     monkeypatch.chdir(root)
@@ -50,7 +52,10 @@ def test_a_question_is_answered_on_its_page(tmp_path, monkeypatch):
 
     with running(config_dir(tmp_path / "config")) as served:
         html = served.ask(f"/loops/{directory.name}").text
-        address, own = f"/loops/{directory.name}/answer", {"Origin": served.origin, "X_Flightlog": "1"}
+        address, own = (
+            f"/loops/{directory.name}/answer",
+            {"Origin": served.origin, "X_Flightlog": "1"},
+        )
         foreign = served.ask(address, "POST", body="answer=continue")
         wrong = served.ask(address, "POST", body="answer=perhaps", **own)
         done = served.ask(address, "POST", body="answer=continue", **own)

@@ -1,4 +1,9 @@
-from flightlog.lab.statistics.divergence import OUTLINE_MAX, ActionPath, build_path_tree, list_segments
+from flightlog.lab.statistics.divergence import (
+    OUTLINE_MAX,
+    ActionPath,
+    build_path_tree,
+    list_segments,
+)
 from flightlog.lab.statistics.groups import Action
 from flightlog.web.pages.lab import MARGIN, NODES_MAX, draw_diagram
 
@@ -13,17 +18,31 @@ def test_a_picture_has_a_dot_for_each_stretch_and_nothing_lies_on_anything_else(
     picture = draw_diagram(root)
 
     told = {(dot.label, dot.first, dot.last): dot for dot in picture.dots}
-    assert set(told) == {("", 0, 0), ("x", 1, 1), ("y", 2, 3), ("p", 4, 4), ("q", 4, 4), ("k", 2, 2)}
+    assert set(told) == {
+        ("", 0, 0),
+        ("x", 1, 1),
+        ("y", 2, 3),
+        ("p", 4, 4),
+        ("q", 4, 4),
+        ("k", 2, 2),
+    }
     assert len({(dot.x, dot.y) for dot in picture.dots}) == len(picture.dots)
-    assert all(MARGIN <= dot.x < picture.width and 0 < dot.y < picture.height for dot in picture.dots)
-    assert (told["p", 4, 4].path_count, told["p", 4, 4].ended_addresses) == (2, ("a/session_01", "d/session_01"))
+    assert all(
+        MARGIN <= dot.x < picture.width and 0 < dot.y < picture.height for dot in picture.dots
+    )
+    assert (told["p", 4, 4].path_count, told["p", 4, 4].ended_addresses) == (
+        2,
+        ("a/session_01", "d/session_01"),
+    )
     assert told["y", 2, 3].title == "2: y\n3: z"
     assert told["x", 1, 1].radius > told["k", 2, 2].radius
     assert len(picture.lines) == 5
 
 
 def test_a_tree_too_large_to_look_at_is_cut_and_says_so():
-    root = build_path_tree([way(f"r{number:04d}", [f"step {number}"]) for number in range(NODES_MAX + 50)])
+    root = build_path_tree(
+        [way(f"r{number:04d}", [f"step {number}"]) for number in range(NODES_MAX + 50)]
+    )
 
     picture = draw_diagram(root)
 

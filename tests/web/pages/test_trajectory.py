@@ -8,15 +8,17 @@ from contextlib import closing
 import pytest
 
 from flightlog.views.atif.document import read_trajectory
-from pages import WEB_ROOT, running
-from recordings import config_dir
+from support.pages import WEB_ROOT, running
+from support.recordings import config_dir
 
 SINGLE, SUBAGENT = "dff270bc-8c89-50b0-878f-ba9bc4885db8", "7575a0bb-2157-59ca-ac05-1a1b85aa965e"
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    folder = config_dir(tmp_path_factory.mktemp("served"), "2.1.325/single-turn", "2.1.325/subagent-foreground")
+    folder = config_dir(
+        tmp_path_factory.mktemp("served"), "2.1.325/single-turn", "2.1.325/subagent-foreground"
+    )
     with running(folder) as pages:
         yield pages
 
@@ -32,7 +34,9 @@ def downloaded(served, session):
 def test_a_session_of_one_file_comes_as_json(served):
     answer, body = downloaded(served, SINGLE)
 
-    assert answer.headers["Content-Disposition"] == 'attachment; filename="trajectory-dff270bc.json"'
+    assert (
+        answer.headers["Content-Disposition"] == 'attachment; filename="trajectory-dff270bc.json"'
+    )
     assert read_trajectory(body).session_id == SINGLE
 
 

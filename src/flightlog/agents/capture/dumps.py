@@ -20,7 +20,11 @@ from flightlog.model.output_files import OutputFile, Tier
 from flightlog.store.exchanges import ExchangeStore
 
 FULL_BYTES = 8 << 20  # the requests of an ordinary session; a long one would repeat gigabytes
-_CONTEXTS = {RequestOrigin.MAIN: "main", RequestOrigin.SUBAGENT: "subagent", RequestOrigin.SIDE: "sdk_internal"}
+_CONTEXTS = {
+    RequestOrigin.MAIN: "main",
+    RequestOrigin.SUBAGENT: "subagent",
+    RequestOrigin.SIDE: "sdk_internal",
+}
 _SAMPLING = ("temperature", "max_tokens", "top_p", "top_k")
 _USAGE = (
     *("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
@@ -28,7 +32,9 @@ _USAGE = (
 )
 
 
-def build_dump_files(exchanges: ExchangeStore, *, full_bytes: int = FULL_BYTES) -> Iterator[OutputFile]:
+def build_dump_files(
+    exchanges: ExchangeStore, *, full_bytes: int = FULL_BYTES
+) -> Iterator[OutputFile]:
     """Yield the files of every recorded exchange; all of them are private."""
     rows = []
     seen: set[str] = set()
@@ -39,15 +45,21 @@ def build_dump_files(exchanges: ExchangeStore, *, full_bytes: int = FULL_BYTES) 
         rows.append(json.dumps(_dump_row(exchange, sent, received, seen), ensure_ascii=False))
         is_full = len(sent) + len(received) <= left
         left -= len(sent) + len(received) if is_full else len(received)
-        request, response = (f"raw_dumps/{side}_{exchange.index:03d}" for side in ("request", "response"))
-        yield _private_file(f"{request}.json", _decode_text(sent) if is_full else _body_reference(exchange))
+        request, response = (
+            f"raw_dumps/{side}_{exchange.index:03d}" for side in ("request", "response")
+        )
+        yield _private_file(
+            f"{request}.json", _decode_text(sent) if is_full else _body_reference(exchange)
+        )
         yield _private_file(f"{request}_headers.json", _to_json(_request_head(exchange)))
         yield _private_file(f"{response}.txt", _decode_text(received))
         yield _private_file(f"{response}_headers.json", _to_json(_response_head(exchange)))
     yield _private_file("api_captures.jsonl", "".join(row + "\n" for row in rows))
 
 
-def build_rebuilt_files(requests: Iterable[RebuiltRequest], *, full_bytes: int = FULL_BYTES) -> Iterator[OutputFile]:
+def build_rebuilt_files(
+    requests: Iterable[RebuiltRequest], *, full_bytes: int = FULL_BYTES
+) -> Iterator[OutputFile]:
     """Yield the files of requests rebuilt from the transcript's log, each with its fidelity."""
     rows = []
     seen: set[str] = set()
@@ -57,7 +69,13 @@ def build_rebuilt_files(requests: Iterable[RebuiltRequest], *, full_bytes: int =
         text = json.dumps(request.body, ensure_ascii=False)
         left -= len(text)
         if left < 0:
-            text = _to_json({"rebuilt_from": request.id, "request_digest": request.digest, "characters": len(text)})
+            text = _to_json(
+                {
+                    "rebuilt_from": request.id,
+                    "request_digest": request.digest,
+                    "characters": len(text),
+                }
+            )
         yield _private_file(f"raw_dumps/request_{index:03d}.json", text)
     if rows:
         yield _private_file("api_captures.jsonl", "".join(row + "\n" for row in rows))
@@ -68,7 +86,9 @@ def _rebuilt_row(index: int, request: RebuiltRequest, seen: set[str]) -> dict[st
     row: dict[str, Any] = {
         "timestamp": request.timestamp,
         "request_index": index,
-        "agent_context": _CONTEXTS[RequestOrigin.SUBAGENT if request.agent_id else RequestOrigin.MAIN],
+        "agent_context": _CONTEXTS[
+            RequestOrigin.SUBAGENT if request.agent_id else RequestOrigin.MAIN
+        ],
         "agent_id": request.agent_id or None,
         "session_id": request.session_id or None,
         "request_id": request.request_ids[-1] if request.request_ids else None,
@@ -128,7 +148,12 @@ def _prompt_and_tools(body: dict[str, Any], seen: set[str]) -> dict[str, Any]:
 
 def _request_head(exchange: Exchange) -> dict[str, Any]:
     request = exchange.request
-    return {"method": request.method, "path": request.path, "target": request.path, "headers": request.headers}
+    return {
+        "method": request.method,
+        "path": request.path,
+        "target": request.path,
+        "headers": request.headers,
+    }
 
 
 def _response_head(exchange: Exchange) -> dict[str, Any]:
@@ -142,7 +167,9 @@ def _response_head(exchange: Exchange) -> dict[str, Any]:
 
 def _body_reference(exchange: Exchange) -> str:
     sent = exchange.request.sent_body
-    return _to_json({"flightlog_exchange": exchange.index, "sha256": sent.digest, "bytes": sent.size_bytes})
+    return _to_json(
+        {"flightlog_exchange": exchange.index, "sha256": sent.digest, "bytes": sent.size_bytes}
+    )
 
 
 def _read_or_empty(read_body: Callable[[Exchange], bytes], exchange: Exchange) -> bytes:

@@ -43,7 +43,14 @@ _FLUSH_S = 0.02
 _FLUSH_BYTES = 1 << 18
 _HOP = frozenset(
     (
-        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te"),
+        *(
+            "connection",
+            "keep-alive",
+            "proxy-authenticate",
+            "proxy-authorization",
+            "proxy-connection",
+            "te",
+        ),
         *("trailer", "transfer-encoding", "upgrade", "host", "content-length", "expect"),
     )
 )
@@ -54,7 +61,9 @@ Rewrite = Callable[[RequestInfo, IncomingRequest], RewrittenRequest | ServedResp
 class UpstreamResponse:
     """A response whose head has arrived; call `release` when done, even if `content` is unread."""
 
-    def __init__(self, connection: Connection, message: RawResponseMessage, content: aiohttp.StreamReader) -> None:
+    def __init__(
+        self, connection: Connection, message: RawResponseMessage, content: aiohttp.StreamReader
+    ) -> None:
         """Wrap the results of aiohttp's parser."""
         self.status: int = message.code
         self.reason: str = message.reason
@@ -71,13 +80,17 @@ class Upstream:
         url = URL(address.rstrip("/"))
         # Never sent: the connector takes host, TLS and proxy from a request object.
         proxy_url = URL(proxy) if proxy else None
-        self._target = aiohttp.ClientRequest("POST", url, loop=asyncio.get_running_loop(), proxy=proxy_url)
+        self._target = aiohttp.ClientRequest(
+            "POST", url, loop=asyncio.get_running_loop(), proxy=proxy_url
+        )
         self._connector = connector
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
         self._base = url.raw_path.rstrip("/")
         self._host = f"Host: {url.host_port_subcomponent}\r\n"
 
-    async def send_request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> UpstreamResponse:
+    async def send_request(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes
+    ) -> UpstreamResponse:
         """Send a request and return the response once its head has arrived."""
         head = [f"{method} {self._base}{path} HTTP/1.1\r\n", self._host]
         head += [f"{name}: {value}\r\n" for name, value in headers.items()]
@@ -121,7 +134,10 @@ async def _exchange(connection: Connection, method: str, data: bytes) -> Upstrea
     if protocol is None or transport is None:
         raise aiohttp.ServerDisconnectedError
     protocol.set_response_params(
-        skip_payload=method == "HEAD", read_until_eof=True, auto_decompress=False, read_bufsize=_BUFFER_BYTES
+        skip_payload=method == "HEAD",
+        read_until_eof=True,
+        auto_decompress=False,
+        read_bufsize=_BUFFER_BYTES,
     )
     transport.write(data)
     while True:
@@ -152,7 +168,9 @@ class ProxySettings(Struct, frozen=True):
 class Proxy:
     """Forwards the calls of one session; `server.serve_proxy` runs it."""
 
-    def __init__(self, settings: ProxySettings, recorder: ExchangeRecorder, upstream: Upstream) -> None:
+    def __init__(
+        self, settings: ProxySettings, recorder: ExchangeRecorder, upstream: Upstream
+    ) -> None:
         """Use an open upstream."""
         self._settings = settings
         self._recorder = recorder
@@ -172,10 +190,14 @@ class Proxy:
             return web.Response(status=413)
         if request.method == "POST" and path.partition("?")[0].endswith("/v1/messages"):
             headers = {name.lower(): value for name, value in request.headers.items()}
-            return await self._forward_exchange(request, IncomingRequest(request.method, path, headers, body))
+            return await self._forward_exchange(
+                request, IncomingRequest(request.method, path, headers, body)
+            )
         return await self._pass_through(request, path, body)
 
-    async def _forward_exchange(self, request: web.BaseRequest, incoming: IncomingRequest) -> web.StreamResponse:
+    async def _forward_exchange(
+        self, request: web.BaseRequest, incoming: IncomingRequest
+    ) -> web.StreamResponse:
         """Forward a call; its request is recorded first, its response as it streams."""
         started_at = self._loop.time()
         index = self._recorder.next_index()
@@ -191,12 +213,18 @@ class Proxy:
             return await self._serve_recorded(index, incoming, info, rewritten)
         body = incoming.body if rewritten is None else rewritten.body
         stored = self._recorder.record_request(index, incoming, info, rewritten)
-        barrier = asyncio.ensure_future(self._wait_for_barrier(stored)) if self._settings.barrier is not None else None
+        barrier = (
+            asyncio.ensure_future(self._wait_for_barrier(stored))
+            if self._settings.barrier is not None
+            else None
+        )
         answer = None
         try:
             try:
                 headers = _end_to_end_headers(request.headers)
-                answer = await self._upstream.send_request(request.method, incoming.path, headers, body)
+                answer = await self._upstream.send_request(
+                    request.method, incoming.path, headers, body
+                )
             finally:
                 notes = await (barrier or self._wait_until_recorded(stored))
         except (aiohttp.ClientError, OSError) as error:
@@ -212,7 +240,9 @@ class Proxy:
             raise
         head = self._response_headers(answer)
         lower_head = {name.lower(): value for name, value in head.items()}
-        start = ResponseStart(answer.status, lower_head, head["request-id"], self._elapsed_ms(started_at))
+        start = ResponseStart(
+            answer.status, lower_head, head["request-id"], self._elapsed_ms(started_at)
+        )
         copy = _ResponseTee(self._recorder, index, start)
         outcome = ResponseOutcome.LEFT
         try:
@@ -222,20 +252,32 @@ class Proxy:
         return response
 
     async def _serve_recorded(
-        self, index: int, incoming: IncomingRequest, info: RequestInfo | None, served: ServedResponse
+        self,
+        index: int,
+        incoming: IncomingRequest,
+        info: RequestInfo | None,
+        served: ServedResponse,
     ) -> web.Response:
         """Respond without the upstream, after the request is recorded and the barrier has passed."""
-        notes = await self._wait_for_barrier(self._recorder.record_request(index, incoming, info, None))
+        notes = await self._wait_for_barrier(
+            self._recorder.record_request(index, incoming, info, None)
+        )
         head = {"request-id": self._settings.new_id(), **served.headers}
-        end = ResponseEnd(ResponseOutcome.COMPLETE, 0.0, (*notes, "served from a recording"), served=True)
+        end = ResponseEnd(
+            ResponseOutcome.COMPLETE, 0.0, (*notes, "served from a recording"), served=True
+        )
         return self._respond(index, served.status, head, served.body, end)
 
     def _respond_with_error(self, index: int, status: int, kind: str, message: str) -> web.Response:
         body = json.dumps(_error_body(kind, f"flightlog: {message}")).encode()
         head = {"content-type": "application/json", "request-id": self._settings.new_id()}
-        return self._respond(index, status, head, body, ResponseEnd(ResponseOutcome.UNANSWERED, 0.0))
+        return self._respond(
+            index, status, head, body, ResponseEnd(ResponseOutcome.UNANSWERED, 0.0)
+        )
 
-    def _respond(self, index: int, status: int, head: dict[str, str], body: bytes, end: ResponseEnd) -> web.Response:
+    def _respond(
+        self, index: int, status: int, head: dict[str, str], body: bytes, end: ResponseEnd
+    ) -> web.Response:
         """Return a response of our own and record it."""
         start = ResponseStart(status, head, head["request-id"], 0.0)
         self._recorder.record_chunk(index, start, body)
@@ -246,7 +288,9 @@ class Proxy:
         """Wait until a request is recorded, at most `record_s`; return a note if it is not."""
         if not stored.done():
             await asyncio.wait((asyncio.wrap_future(stored),), timeout=self._settings.record_s)
-        return () if stored.done() else ("the response was forwarded before the request was recorded",)
+        return (
+            () if stored.done() else ("the response was forwarded before the request was recorded",)
+        )
 
     async def _wait_for_barrier(self, stored: "Future[ApiRequest]") -> tuple[str, ...]:
         """Wait until a request is recorded and the barrier has passed; return notes on failures."""
@@ -254,17 +298,25 @@ class Proxy:
         if notes or self._settings.barrier is None:
             return notes
         try:
-            await asyncio.wait_for(self._settings.barrier(stored.result()), self._settings.barrier_s)
+            await asyncio.wait_for(
+                self._settings.barrier(stored.result()), self._settings.barrier_s
+            )
         except Exception as error:  # noqa: BLE001 - one request of the proxy: a barrier never fails a call
             return (f"the barrier failed: {type(error).__name__}: {error}",)
         return ()
 
-    async def _pass_through(self, request: web.BaseRequest, path: str, body: bytes) -> web.StreamResponse:
+    async def _pass_through(
+        self, request: web.BaseRequest, path: str, body: bytes
+    ) -> web.StreamResponse:
         """Forward a request that is not recorded."""
         try:
-            answer = await self._upstream.send_request(request.method, path, _end_to_end_headers(request.headers), body)
+            answer = await self._upstream.send_request(
+                request.method, path, _end_to_end_headers(request.headers), body
+            )
         except (aiohttp.ClientError, OSError):
-            return web.json_response(_error_body("api_error", "no answer from the upstream"), status=502)
+            return web.json_response(
+                _error_body("api_error", "no answer from the upstream"), status=502
+            )
         response, _ = await _pump_response(request, answer, self._response_headers(answer), None)
         return response
 
@@ -278,7 +330,9 @@ class Proxy:
 
     def _path_below_token(self, raw_path: str) -> str | None:
         token, slash, rest = raw_path.removeprefix("/").partition("/")
-        matches = hmac.compare_digest(token.encode("utf-8", "replace"), self._settings.token.encode())
+        matches = hmac.compare_digest(
+            token.encode("utf-8", "replace"), self._settings.token.encode()
+        )
         return "/" + rest if matches and slash else None
 
     def _elapsed_ms(self, started_at: float) -> float:
@@ -296,7 +350,9 @@ class _ResponseTee:
         self._bytes = 0
         self._is_started = False
         # The head too goes to disk a moment later: written now, it would delay the first byte.
-        self._timer: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(_FLUSH_S, self._flush_chunks)
+        self._timer: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(
+            _FLUSH_S, self._flush_chunks
+        )
 
     def add_chunk(self, chunk: bytes) -> None:
         self._chunks.append(chunk)
@@ -335,7 +391,10 @@ async def _read_body(request: web.BaseRequest) -> bytes | None:
 
 
 async def _pump_response(
-    request: web.BaseRequest, answer: UpstreamResponse, head: CIMultiDict[str], copy: _ResponseTee | None
+    request: web.BaseRequest,
+    answer: UpstreamResponse,
+    head: CIMultiDict[str],
+    copy: _ResponseTee | None,
 ) -> tuple[web.StreamResponse, ResponseOutcome]:
     """Forward a response chunk by chunk and end it as the upstream did."""
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=head)
@@ -370,7 +429,11 @@ async def _pump_response(
 def _end_to_end_headers(headers: "aiohttp.typedefs.LooseHeaders") -> CIMultiDict[str]:
     """Return the headers that are not for one connection only (RFC 9110, 7.6.1)."""
     fields = CIMultiDict(headers)
-    hop = _HOP.union(name.strip().lower() for value in fields.getall("connection", []) for name in value.split(","))
+    hop = _HOP.union(
+        name.strip().lower()
+        for value in fields.getall("connection", [])
+        for name in value.split(",")
+    )
     return CIMultiDict((name, value) for name, value in fields.items() if name.lower() not in hop)
 
 

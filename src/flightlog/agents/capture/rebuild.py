@@ -60,7 +60,9 @@ def rebuild_requests(records: Iterable[Json]) -> list[RebuiltRequest]:
 
 def hash_request(body: Mapping[str, Any], betas: Iterable[str]) -> str:
     """Return the client's own digest of a request body, captured or rebuilt."""
-    fields = {key: value for key, value in body.items() if key not in {"metadata", "stream", "safeguards"}}
+    fields = {
+        key: value for key, value in body.items() if key not in {"metadata", "stream", "safeguards"}
+    }
     fields["system"] = _without_billing_header(body.get("system"))
     fields["messages"] = [_with_block_content(message) for message in body.get("messages") or []]
     return _hash_json({**fields, "betas": list(betas)})
@@ -107,7 +109,9 @@ class _TranscriptLog:
             yield self._rebuild_request(record, lists[name])
 
     def _rebuild_request(self, record: Json, hashes: list[str]) -> RebuiltRequest:
-        missing = [f"message {at}" for at, digest in enumerate(hashes) if digest not in self._messages]
+        missing = [
+            f"message {at}" for at, digest in enumerate(hashes) if digest not in self._messages
+        ]
         shape = self._shapes.get(str(record.get("shapeHash")))
         if shape is None:
             missing.append("system prompt and tools")
@@ -115,10 +119,20 @@ class _TranscriptLog:
             missing.append("system prompt or tools, as they were")
         params = dict(record.get("params") or {})
         betas = tuple(map(str, params.pop("betas", None) or ()))
-        body = {**params, **(shape or {}), "messages": [self._messages.get(digest, {}) for digest in hashes]}
+        body = {
+            **params,
+            **(shape or {}),
+            "messages": [self._messages.get(digest, {}) for digest in hashes],
+        }
         body = _restore_cache_control(body, record.get("cacheControl") or [])
         exact = hash_request(body, betas) == record.get("requestDigest")
-        fidelity = RebuildFidelity.PARTIAL if missing else RebuildFidelity.EXACT if exact else RebuildFidelity.CONTENT
+        fidelity = (
+            RebuildFidelity.PARTIAL
+            if missing
+            else RebuildFidelity.EXACT
+            if exact
+            else RebuildFidelity.CONTENT
+        )
         return RebuiltRequest(
             id=str(record["id"]),
             timestamp=str(record.get("timestamp") or ""),
@@ -142,7 +156,11 @@ class _TranscriptLog:
         """Add the messages that the conversation's records contain in parts."""
         for content in self._replies.values():
             self._store_message({"role": "assistant", "content": content})
-            calls = [str(block.get("id")) for block in content if isinstance(block, dict) and "id" in block]
+            calls = [
+                str(block.get("id"))
+                for block in content
+                if isinstance(block, dict) and "id" in block
+            ]
             # The transcript has one record per result; the request has those of one reply in one
             # message, in the order of the calls or of their return.
             for order in (calls, [call for call in self._results if call in calls]):
@@ -164,7 +182,11 @@ def _restore_cache_control(body: Json, marks: list[Any]) -> Json:
     for mark in marks:
         node: Any = body
         for step in mark.get("path") or []:
-            if isinstance(node, dict) and step == "content" and isinstance(node.get("content"), str):
+            if (
+                isinstance(node, dict)
+                and step == "content"
+                and isinstance(node.get("content"), str)
+            ):
                 node["content"] = _with_block_content(node)["content"]
             node = node[step] if _contains_step(node, step) else None
         if isinstance(node, dict):
@@ -185,17 +207,29 @@ def _message_hash(message: Json) -> str:
 def _with_block_content(message: Json) -> Json:
     """Return the message with its content as a list of blocks, as the client hashes it."""
     content = message.get("content")
-    return {**message, "content": [{"type": _TEXT, _TEXT: content}]} if isinstance(content, str) else message
+    return (
+        {**message, "content": [{"type": _TEXT, _TEXT: content}]}
+        if isinstance(content, str)
+        else message
+    )
 
 
 def _without_billing_header(system: Any) -> Any:
     blocks = system if isinstance(system, list) else []
-    return [block for block in blocks if not str(block.get(_TEXT, "")).startswith("x-anthropic-billing-header")]
+    return [
+        block
+        for block in blocks
+        if not str(block.get(_TEXT, "")).startswith("x-anthropic-billing-header")
+    ]
 
 
 def _without_cache_control(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_cache_control(item) for key, item in value.items() if key != "cache_control"}
+        return {
+            key: _without_cache_control(item)
+            for key, item in value.items()
+            if key != "cache_control"
+        }
     return [_without_cache_control(item) for item in value] if isinstance(value, list) else value
 
 

@@ -76,7 +76,10 @@ class ExchangeRecorder:
     """Records the exchanges of one session."""
 
     def __init__(
-        self, exchanges: ExchangeStore, secrets: tuple[str, ...] = (), ended: Callable[[bytes], None] | None = None
+        self,
+        exchanges: ExchangeStore,
+        secrets: tuple[str, ...] = (),
+        ended: Callable[[bytes], None] | None = None,
     ) -> None:
         """Continue after the stored exchanges; `ended` gets the body of each upstream response."""
         self.losses: list[str] = []
@@ -100,7 +103,11 @@ class ExchangeRecorder:
         return self._classifier.classify_request(request.headers, request.body)
 
     def record_request(
-        self, index: int, request: IncomingRequest, info: RequestInfo | None, rewritten: RewrittenRequest | None
+        self,
+        index: int,
+        request: IncomingRequest,
+        info: RequestInfo | None,
+        rewritten: RewrittenRequest | None,
     ) -> "Future[ApiRequest]":
         """Store a request and return it, even if it could not be stored."""
         return self._thread.submit(self._store_request, index, request, info, rewritten)
@@ -113,7 +120,9 @@ class ExchangeRecorder:
         """Store more of a response's body."""
         self._submit(lambda: self._write_chunk(index, start, data))
 
-    def record_response_end(self, index: int, start: ResponseStart, end: ResponseEnd) -> "Future[ApiResponse | None]":
+    def record_response_end(
+        self, index: int, start: ResponseStart, end: ResponseEnd
+    ) -> "Future[ApiResponse | None]":
         """Store the end of a response."""
         return self._submit(lambda: self._store_response(index, start, end))
 
@@ -122,13 +131,22 @@ class ExchangeRecorder:
         self._thread.shutdown(wait=True)
 
     def _store_request(
-        self, index: int, incoming: IncomingRequest, info: RequestInfo | None, rewritten: RewrittenRequest | None
+        self,
+        index: int,
+        incoming: IncomingRequest,
+        info: RequestInfo | None,
+        rewritten: RewrittenRequest | None,
     ) -> ApiRequest:
         info = info or self.classify_request(incoming)
         self._scrubber.learn_credentials(incoming.headers)
         original, scrubbed = clean_request(self._scrubber, incoming.body)
         headers = self._scrubber.clean_texts(filter_headers(incoming.headers, REQUEST_HEADERS))
-        texts = {"path": incoming.path, "agent": info.agent_id, "session": info.session_id, "model": info.model}
+        texts = {
+            "path": incoming.path,
+            "agent": info.agent_id,
+            "session": info.session_id,
+            "model": info.model,
+        }
         texts = self._scrubber.clean_texts(texts)
         request = ApiRequest(
             index=index,
@@ -145,10 +163,18 @@ class ExchangeRecorder:
             scrubbed_fields=scrubbed,
         )
         if rewritten is None:
-            return self._run_or_record_loss(lambda: self._exchanges.record_request(request, original)) or request
+            return (
+                self._run_or_record_loss(lambda: self._exchanges.record_request(request, original))
+                or request
+            )
         request = replace(request, replacements=rewritten.replacements)
         body, _ = clean_request(self._scrubber, rewritten.body)
-        return self._run_or_record_loss(lambda: self._exchanges.record_request(request, body, original)) or request
+        return (
+            self._run_or_record_loss(
+                lambda: self._exchanges.record_request(request, body, original)
+            )
+            or request
+        )
 
     def _write_chunk(self, index: int, start: ResponseStart, data: bytes) -> None:
         """Write all but the end, which may be half a secret and waits for the next chunk."""
@@ -187,12 +213,19 @@ class ExchangeRecorder:
         cleaned = self._scrubber.clean_bytes(message)
         if cleaned == message:
             return body
-        return anthropic_messages.render_events(replace(response, message=msgspec.json.decode(cleaned)))
+        return anthropic_messages.render_events(
+            replace(response, message=msgspec.json.decode(cleaned))
+        )
 
     def _make_response(self, index: int, start: ResponseStart) -> ApiResponse:
         headers = self._scrubber.clean_texts(filter_headers(start.headers, RESPONSE_HEADERS))
         return ApiResponse(
-            index, start.status, headers, start.request_id, ResponseOutcome.OPEN, first_byte_ms=start.first_byte_ms
+            index,
+            start.status,
+            headers,
+            start.request_id,
+            ResponseOutcome.OPEN,
+            first_byte_ms=start.first_byte_ms,
         )
 
     def _submit(self, work: Callable[[], T]) -> "Future[T | None]":

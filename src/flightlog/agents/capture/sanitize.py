@@ -18,7 +18,14 @@ from flightlog.privacy.detect.known_values import KnownSecrets
 
 BYTES_MAX = 1 << 30  # bounds what a decompression bomb can fill
 MARK = b"[scrubbed]"
-_CREDENTIALS = ("x-api-key", "authorization", "proxy-authorization", "cookie", "x-goog-api-key", "api-key")
+_CREDENTIALS = (
+    "x-api-key",
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "x-goog-api-key",
+    "api-key",
+)
 _METADATA = msgspec.Raw(b'{"user_id":"[scrubbed]"}')
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -29,7 +36,9 @@ class _Undecodable(Exception):
 
 def decompress_body(data: bytes, encoding: str) -> tuple[bytes, str]:
     """Return `data` decompressed, and the names of the compressions that could not be removed."""
-    names = [name.strip() for name in encoding.lower().split(",") if name.strip() not in {"", "identity"}]
+    names = [
+        name.strip() for name in encoding.lower().split(",") if name.strip() not in {"", "identity"}
+    ]
     while names:
         decode = _DECODERS.get(names[-1])
         if decode is None or not data:
@@ -117,7 +126,9 @@ class Scrubber:
         self._values |= values
         self._secrets = KnownSecrets(self._values)
         # The longest spelling: base64 is a third longer, percent-encoding three times as long.
-        self.longest = max((3 * len(value.encode("utf-8", "replace")) for value in self._values), default=0)
+        self.longest = max(
+            (3 * len(value.encode("utf-8", "replace")) for value in self._values), default=0
+        )
 
 
 def clean_request(scrubber: Scrubber, data: bytes) -> tuple[bytes, tuple[str, ...]]:

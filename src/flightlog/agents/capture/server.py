@@ -30,12 +30,16 @@ _Started = tuple[str, Callable[[], object]] | BaseException
 def capture_in_thread(settings: ProxySettings, recorder: ExchangeRecorder) -> Iterator[str]:
     """Serve on a thread for the length of a block; yields the client's base URL."""
     started: queue.SimpleQueue[_Started] = queue.SimpleQueue()
-    thread = threading.Thread(target=_run_server, args=(settings, recorder, started), name="proxy", daemon=True)
+    thread = threading.Thread(
+        target=_run_server, args=(settings, recorder, started), name="proxy", daemon=True
+    )
     thread.start()
     result = started.get()
     if isinstance(result, BaseException):
         thread.join()
-        raise Unavailable(f"the capture proxy cannot start: {result}", hint="free a loopback port") from result
+        raise Unavailable(
+            f"the capture proxy cannot start: {result}", hint="free a loopback port"
+        ) from result
     url, stop = result
     try:
         yield url
@@ -49,10 +53,14 @@ def capture_in_thread(settings: ProxySettings, recorder: ExchangeRecorder) -> It
 async def serve_proxy(settings: ProxySettings, recorder: ExchangeRecorder) -> AsyncIterator[str]:
     """Serve on the running loop; yields the client's base URL."""
     if not settings.upstream.startswith(("https://", "http://")):
-        raise Invalid(f"not an address of an API: {settings.upstream[:80]!r}", hint="it begins with https://")
+        raise Invalid(
+            f"not an address of an API: {settings.upstream[:80]!r}", hint="it begins with https://"
+        )
     async with open_upstream(settings.upstream, settings.proxy) as upstream:
         handle = Proxy(settings, recorder, upstream).handle_request
-        server = web.Server(handle, handler_cancellation=True, auto_decompress=False, access_log=None)
+        server = web.Server(
+            handle, handler_cancellation=True, auto_decompress=False, access_log=None
+        )
         runner = web.ServerRunner(server, shutdown_timeout=2.0)
         await runner.setup()
         try:
@@ -62,7 +70,9 @@ async def serve_proxy(settings: ProxySettings, recorder: ExchangeRecorder) -> As
             await runner.cleanup()
 
 
-def _run_server(settings: ProxySettings, recorder: ExchangeRecorder, started: "queue.SimpleQueue[_Started]") -> None:
+def _run_server(
+    settings: ProxySettings, recorder: ExchangeRecorder, started: "queue.SimpleQueue[_Started]"
+) -> None:
     async def main() -> None:
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()

@@ -104,7 +104,10 @@ def decode_record(line: bytes, session: str = "") -> list[Entry] | None:
         return None
     base = _make_entry(record, session)
     key = base.uuid or hashlib.blake2b(line.strip(), digest_size=12).hexdigest()
-    return [replace(base, event=event, key=f"{key}:{index}") for index, event in enumerate(_decode_events(record))]
+    return [
+        replace(base, event=event, key=f"{key}:{index}")
+        for index, event in enumerate(_decode_events(record))
+    ]
 
 
 def _make_entry(record: dict[str, Any], session: str) -> Entry:
@@ -124,7 +127,9 @@ def _make_entry(record: dict[str, Any], session: str) -> Entry:
             text_field(record, "version"),
             text_field(record, "entrypoint"),
         ),
-        extra_fields=tuple(sorted(f"{kind}.{name}" for name in record.keys() - FIELDS[kind])) if kind in FIELDS else (),
+        extra_fields=tuple(sorted(f"{kind}.{name}" for name in record.keys() - FIELDS[kind]))
+        if kind in FIELDS
+        else (),
     )
 
 
@@ -170,16 +175,26 @@ def _decode_system(record: dict[str, Any]) -> Event:
         case "compact_boundary":
             counts = object_field(record, "compactMetadata")
             return ContextCompacted(
-                text_field(counts, "trigger"), int_field(counts, "preTokens"), int_field(counts, "postTokens")
+                text_field(counts, "trigger"),
+                int_field(counts, "preTokens"),
+                int_field(counts, "postTokens"),
             )
         case "api_error":
             return _decode_api_error(record)
         case "stop_hook_summary":
             errors = [error for error in list_field(record, "hookErrors") if isinstance(error, str)]
-            return ClientNote("hook", "; ".join(errors)) if errors else Ignored("system/stop_hook_summary")
+            return (
+                ClientNote("hook", "; ".join(errors))
+                if errors
+                else Ignored("system/stop_hook_summary")
+            )
         case "local_command" | "informational" | "model_refusal_no_fallback":
             text = text_field(record, "content")
-            has_output = text.replace("<local-command-stdout>", "").replace("</local-command-stdout>", "").strip()
+            has_output = (
+                text.replace("<local-command-stdout>", "")
+                .replace("</local-command-stdout>", "")
+                .strip()
+            )
             return ClientNote(kind, text) if has_output else Ignored(f"system/{kind}")
         case _ if kind in SYSTEM_KINDS:
             return Ignored(f"system/{kind}")
@@ -190,7 +205,11 @@ def _decode_system(record: dict[str, Any]) -> Event:
 def _decode_api_error(record: dict[str, Any]) -> ApiError:
     error = object_field(record, "error")
     cut = text_field(object_field(error, "connection"), "code") == "StreamTruncated"
-    message = text_field(error, "formatted") or text_field(error, "message") or text_field(record, "error")
+    message = (
+        text_field(error, "formatted")
+        or text_field(error, "message")
+        or text_field(record, "error")
+    )
     return ApiError(message, int_field(error, "status"), int_field(record, "retryAttempt"), cut)
 
 
@@ -205,7 +224,11 @@ def _decode_attachment(record: dict[str, Any]) -> Event:
         return ClientNote("hook", reason or text_field(attached, "content"))
     if kind not in ATTACHMENT_KINDS:
         return UnknownRecord(f"attachment/{kind}", tuple(sorted(attached)))
-    rendered = [text_field(part, "content") for part in list_field(record, "rendered") if isinstance(part, dict)]
+    rendered = [
+        text_field(part, "content")
+        for part in list_field(record, "rendered")
+        if isinstance(part, dict)
+    ]
     return ContextInjected(kind, "\n".join(rendered))
 
 
@@ -220,9 +243,15 @@ def _decode_bookkeeping(kind: str, record: dict[str, Any]) -> Event:
         case "cost-state":
             return ClientTotalReported(client_totals(record))
         case "summary":
-            return SessionSummarized(text_field(record, "leafUuid"), _title_text(text_field(record, "summary")))
+            return SessionSummarized(
+                text_field(record, "leafUuid"), _title_text(text_field(record, "summary"))
+            )
         case "ai-title" | "custom-title":
-            title = text_field(record, "title") or text_field(record, "aiTitle") or text_field(record, "customTitle")
+            title = (
+                text_field(record, "title")
+                or text_field(record, "aiTitle")
+                or text_field(record, "customTitle")
+            )
             return SessionTitled(title, is_user_title=kind == "custom-title")
         case "api-request":
             return RequestLogged(text_field(record, "id"))

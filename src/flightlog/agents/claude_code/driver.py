@@ -35,7 +35,17 @@ QUIET = dict.fromkeys(
 )
 _FOLDER_CHARS_MAX = 200  # the client cuts longer names and appends a hash
 _READING_TOOLS = ("Read", "Grep", "Glob")
-_OTHER_TOOLS = ("Write", "Edit", "MultiEdit", "NotebookEdit", "Bash", "WebFetch", "WebSearch", "Task", "Agent")
+_OTHER_TOOLS = (
+    "Write",
+    "Edit",
+    "MultiEdit",
+    "NotebookEdit",
+    "Bash",
+    "WebFetch",
+    "WebSearch",
+    "Task",
+    "Agent",
+)
 _AGENT_VARIABLES = re.compile(r"ANTHROPIC_|CLAUDE|AI_AGENT$|OTEL_|IS_SANDBOX$|MCP_|FLIGHTLOG_")
 
 
@@ -76,7 +86,11 @@ class ClaudeCode(Struct, frozen=True):
         """Return the version that the client prints, or "" if it fails."""
         # `--version` writes to the home directory too, so it gets a temporary one.
         with tempfile.TemporaryDirectory() as home:
-            clean = {"PATH": environment.get("PATH", os.defpath), "HOME": home, "CLAUDE_CONFIG_DIR": home}
+            clean = {
+                "PATH": environment.get("PATH", os.defpath),
+                "HOME": home,
+                "CLAUDE_CONFIG_DIR": home,
+            }
             try:
                 process = subprocess.run(
                     [str(self.program), "--version"],
@@ -93,7 +107,14 @@ class ClaudeCode(Struct, frozen=True):
 
     def start(self, prompt: AgentPrompt) -> AgentProcess:
         """Start a `-p` session and return at once."""
-        command = [*prompt.before, str(self.program), "-p", "--output-format", "stream-json", "--verbose"]
+        command = [
+            *prompt.before,
+            str(self.program),
+            "-p",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+        ]
         if prompt.resume:
             command += ["--resume", prompt.resume]
         if prompt.fork:
@@ -101,11 +122,18 @@ class ClaudeCode(Struct, frozen=True):
         if prompt.session:
             command += ["--session-id", prompt.session]
         if prompt.read_only:
-            command += ["--allowedTools", ",".join(_READING_TOOLS), "--disallowedTools", ",".join(_OTHER_TOOLS)]
+            command += [
+                "--allowedTools",
+                ",".join(_READING_TOOLS),
+                "--disallowedTools",
+                ",".join(_OTHER_TOOLS),
+            ]
         # The prompt comes last: it may begin with a dash, and options may take several words.
         command += [*prompt.arguments, "--", prompt.prompt]
         environment = without_proxy(prompt.environment)
-        return AgentProcess(command, cwd=prompt.cwd, environment=environment, session_of=read_session_id)
+        return AgentProcess(
+            command, cwd=prompt.cwd, environment=environment, session_of=read_session_id
+        )
 
 
 def find(given: str, path: str) -> Path:

@@ -54,7 +54,9 @@ def absolute_path(variable: str, given: str) -> str:
     """Return the directory a variable names, `~` expanded, or raise `Misconfigured`."""
     path = os.path.expanduser(given)  # noqa: PTH111 - plain text, as above
     if path.startswith("~"):
-        raise Misconfigured(f"no such home directory: {given}", hint=f"export {variable}=/an/absolute/path")
+        raise Misconfigured(
+            f"no such home directory: {given}", hint=f"export {variable}=/an/absolute/path"
+        )
     if not path.startswith("/"):
         hint = f'export {variable}="$PWD/{given}"'
         raise Misconfigured(f"{variable} is not an absolute path: {given}", hint=hint)
@@ -90,7 +92,9 @@ def session_files(folder: str, session: str) -> list[SessionFile]:
     for entry in _list_entries(folder, damage):
         if entry.name == session and entry.is_dir(follow_symlinks=False):
             files.extend(_list_subagents(entry, damage))
-        elif entry.name == f"{session}.jsonl" or (entry.name.startswith("agent-") and entry.name.endswith(".jsonl")):
+        elif entry.name == f"{session}.jsonl" or (
+            entry.name.startswith("agent-") and entry.name.endswith(".jsonl")
+        ):
             file = _find_transcript(entry, damage)
             if file is not None and file.session == session:
                 files.append(file)
@@ -118,7 +122,9 @@ def _list_project(folder: str, damage: list[Damage]) -> Iterator[SessionFile]:
     for entry in _list_entries(folder, damage):
         if entry.is_dir(follow_symlinks=False):
             yield from _list_subagents(entry, damage)
-        elif entry.name.endswith(".jsonl") and (file := _find_transcript(entry, damage)) is not None:
+        elif (
+            entry.name.endswith(".jsonl") and (file := _find_transcript(entry, damage)) is not None
+        ):
             yield file
 
 
@@ -150,11 +156,15 @@ def _list_subagents(session: os.DirEntry[str], damage: list[Damage]) -> Iterator
             continue
         if not is_safe(stem):
             damage.append(Damage(entry.path, 0, 0, "the file name is not a usable subagent id"))
-        elif (file := _make_transcript(entry, session.name, stem.removeprefix("agent-"), damage)) is not None:
+        elif (
+            file := _make_transcript(entry, session.name, stem.removeprefix("agent-"), damage)
+        ) is not None:
             yield file
 
 
-def _make_transcript(entry: os.DirEntry[str], session: str, subagent: str, damage: list[Damage]) -> SessionFile | None:
+def _make_transcript(
+    entry: os.DirEntry[str], session: str, subagent: str, damage: list[Damage]
+) -> SessionFile | None:
     try:
         status = entry.stat()
     except OSError as error:
@@ -164,7 +174,15 @@ def _make_transcript(entry: os.DirEntry[str], session: str, subagent: str, damag
         # Opening a named pipe would block until a writer comes.
         damage.append(Damage(entry.path, 0, 0, "not a file"))
         return None
-    return SessionFile(entry.path, session, status.st_size, status.st_mtime_ns, subagent, status.st_dev, status.st_ino)
+    return SessionFile(
+        entry.path,
+        session,
+        status.st_size,
+        status.st_mtime_ns,
+        subagent,
+        status.st_dev,
+        status.st_ino,
+    )
 
 
 def _read_owner(path: str) -> str:
@@ -174,7 +192,9 @@ def _read_owner(path: str) -> str:
             head = [file.readline(_HEAD_BYTES_MAX) for _ in range(_HEAD_LINES)]
     except OSError:
         return ""
-    return next((owner for line in head if (owner := text_field(parse_object(line) or {}, "sessionId"))), "")
+    return next(
+        (owner for line in head if (owner := text_field(parse_object(line) or {}, "sessionId"))), ""
+    )
 
 
 def _list_entries(folder: str, damage: list[Damage]) -> list[os.DirEntry[str]]:

@@ -18,7 +18,9 @@ from flightlog.model.errors import Invalid
 from flightlog.sources.foreign_json import parse_object, text_field
 from flightlog.sources.hook_log import STATUS, StatusRecord, read_new_records
 
-KEEP_DAYS_DEFAULT = 30  # after so many days Claude Code deletes transcripts if its settings name no number
+KEEP_DAYS_DEFAULT = (
+    30  # after so many days Claude Code deletes transcripts if its settings name no number
+)
 PROJECT_SETTINGS = ("settings.json", "settings.local.json")  # shared by all, and this machine's own
 # The events that every tested version knows.
 COMMON = (
@@ -32,7 +34,13 @@ _SINCE: tuple[tuple[tuple[int, int, int], tuple[str, ...]], ...] = (
     (
         (2, 1, 100),
         (
-            *("ConfigChange", "CwdChanged", "Elicitation", "ElicitationResult", "InstructionsLoaded"),
+            *(
+                "ConfigChange",
+                "CwdChanged",
+                "Elicitation",
+                "ElicitationResult",
+                "InstructionsLoaded",
+            ),
             *("PermissionDenied", "PostCompact", "Setup", "StopFailure"),
             *("TaskCompleted", "TaskCreated", "TeammateIdle"),
         ),
@@ -71,7 +79,11 @@ def keep_days(config_dir: Path) -> int:
     except (OSError, ValueError, RecursionError):
         return KEEP_DAYS_DEFAULT
     days = settings.get("cleanupPeriodDays") if isinstance(settings, dict) else None
-    return days if isinstance(days, int) and not isinstance(days, bool) and days >= 0 else KEEP_DAYS_DEFAULT
+    return (
+        days
+        if isinstance(days, int) and not isinstance(days, bool) and days >= 0
+        else KEEP_DAYS_DEFAULT
+    )
 
 
 def project_settings(project: Path) -> Path:
@@ -161,5 +173,8 @@ def read_new_status(folder: str, start: int) -> tuple[list[ClientStatus], int]:
 
 def find_transcript_paths(records: Iterable[HookRecord]) -> set[str]:
     """Return the absolute transcript paths that hook payloads name."""
-    paths = {text_field(parse_object(bytes(record.payload)) or {}, "transcript_path") for record in records}
+    paths = {
+        text_field(parse_object(bytes(record.payload)) or {}, "transcript_path")
+        for record in records
+    }
     return {path for path in paths if path.startswith("/")}

@@ -45,7 +45,11 @@ def decode_blocks(content: Any) -> tuple[Block, ...]:
     """Return the blocks of message content, which is a string or a list."""
     if isinstance(content, str):
         return (Text(content),)
-    return tuple(_decode_block(part) for part in content if isinstance(part, dict)) if isinstance(content, list) else ()
+    return (
+        tuple(_decode_block(part) for part in content if isinstance(part, dict))
+        if isinstance(content, list)
+        else ()
+    )
 
 
 def user_events(record: dict[str, Any]) -> list[Event]:
@@ -54,7 +58,9 @@ def user_events(record: dict[str, Any]) -> list[Event]:
     parts = content if isinstance(content, list) else []
     results = [part for part in parts if _is_result(part)]
     rest = [part for part in parts if not _is_result(part)] if results else content
-    events: list[Event] = [_decode_tool_result(record, result, alone=len(results) == 1) for result in results]
+    events: list[Event] = [
+        _decode_tool_result(record, result, alone=len(results) == 1) for result in results
+    ]
     return [*events, _decode_prompt(record, decode_blocks(rest))] if rest or not results else events
 
 
@@ -71,7 +77,9 @@ def _decode_prompt(record: dict[str, Any], content: tuple[Block, ...]) -> UserPr
     return UserPrompt(kind, content, text_field(record, "interruptedMessageId"))
 
 
-def _decode_tool_result(record: dict[str, Any], result: dict[str, Any], *, alone: bool) -> ToolResult:
+def _decode_tool_result(
+    record: dict[str, Any], result: dict[str, Any], *, alone: bool
+) -> ToolResult:
     content = decode_blocks(result.get("content"))
     spilled = _SPILLED.search(content[0].text) if content and isinstance(content[0], Text) else None
     # The structured result belongs to the record; with several results its owner is unknown.
@@ -96,7 +104,9 @@ def _decode_block(part: dict[str, Any]) -> Block:
         case "redacted_thinking":
             return Thinking("", is_withheld=True)
         case "tool_use":
-            return ToolUse(text_field(part, "id"), text_field(part, "name"), object_field(part, "input"))
+            return ToolUse(
+                text_field(part, "id"), text_field(part, "name"), object_field(part, "input")
+            )
         case "image":
             return _decode_image(object_field(part, "source"))
         case kind:

@@ -37,7 +37,9 @@ def cut_transcript_before(lines: Sequence[bytes], uuids: Collection[str]) -> Tra
     records = [parse_object(line) or {} for line in lines]
     first = next((at for at, record in enumerate(records) if record.get("uuid") in uuids), None)
     if first is None:
-        raise NotFound("the response is not in the transcript", hint="flightlog lab replay RUN --list-turns")
+        raise NotFound(
+            "the response is not in the transcript", hint="flightlog lab replay RUN --list-turns"
+        )
     for at in range(first - 1, -1, -1):
         record = records[at]
         if record.get("isSidechain") or record.get("type") not in {"user", "assistant"}:
@@ -51,7 +53,9 @@ def cut_transcript_before(lines: Sequence[bytes], uuids: Collection[str]) -> Tra
 
 def rename_session(lines: Sequence[bytes], old: str, new: str) -> bytes:
     """Return the lines as those of another session."""
-    return b"".join(line.replace(old.encode(), new.encode()).rstrip(b"\n") + b"\n" for line in lines)
+    return b"".join(
+        line.replace(old.encode(), new.encode()).rstrip(b"\n") + b"\n" for line in lines
+    )
 
 
 def find_config_dir(environ: Mapping[str, str], home: Path) -> Path:

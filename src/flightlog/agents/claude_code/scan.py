@@ -30,7 +30,12 @@ from flightlog.agents.dialects.anthropic_messages import decode_usage
 from flightlog.model.errors import UNREADABLE
 from flightlog.model.session import SessionFile
 from flightlog.model.usage import UsageLine
-from flightlog.sources.foreign_json import object_field, parse_object, parse_timestamp_ms, text_field
+from flightlog.sources.foreign_json import (
+    object_field,
+    parse_object,
+    parse_timestamp_ms,
+    text_field,
+)
 from flightlog.sources.protocol import UsageScan
 from flightlog.store.index.files import fingerprint_file, fingerprint_mapped
 from flightlog.store.recordings.reader import Reader, map_file, open_reader, read_blocks
@@ -61,7 +66,9 @@ def find_evidence(paths: Iterable[str], *, more: bool = True) -> UsageEvidence:
     Compactions and cuts explain only why a client counted `more`; otherwise the search skips them.
     """
     files = tuple(paths)
-    lines = set(_iter_evidence_lines(files, (*_GAP_CAUSES, _REQUEST_REF) if more else (_REQUEST_REF,)))
+    lines = set(
+        _iter_evidence_lines(files, (*_GAP_CAUSES, _REQUEST_REF) if more else (_REQUEST_REF,))
+    )
     if any(_REQUEST_REF in line for line in lines):
         lines.update(_iter_evidence_lines(files, (_REQUEST,)))
     compactions = cuts = 0
@@ -163,7 +170,9 @@ class _UsageScanner:
     def finish(self) -> UsageScan:
         """Return the result, one row for each response and thread."""
         session, subagent = self.file.session, self.file.subagent
-        self.result.rows = [to_row(record, session, subagent) for record in self.best.values()] + self.odd
+        self.result.rows = [
+            to_row(record, session, subagent) for record in self.best.values()
+        ] + self.odd
         return self.result
 
     def _tail(self, block: memoryview, start: int, end: int) -> None:
@@ -231,8 +240,16 @@ class _UsageScanner:
 
     def _odd_record(self, record: dict[str, Any]) -> None:
         message = object_field(record, "message")
-        name = text_field(message, "id") or text_field(record, "requestId") or text_field(record, "uuid")
-        if text_field(record, "type") != "assistant" or not name or not object_field(message, "usage"):
+        name = (
+            text_field(message, "id")
+            or text_field(record, "requestId")
+            or text_field(record, "uuid")
+        )
+        if (
+            text_field(record, "type") != "assistant"
+            or not name
+            or not object_field(message, "usage")
+        ):
             return
         if text_field(message, "model") == SYNTHETIC_MODEL:
             return
@@ -264,7 +281,9 @@ class _UsageScanner:
                 self.result.damaged_lines += 1
             elif text_field(record, "type") == "cost-state":
                 self._look_back(block, first)
-                totals = replace(client_totals(record), session=self.file.session, as_of_ms=self.as_of_ms)
+                totals = replace(
+                    client_totals(record), session=self.file.session, as_of_ms=self.as_of_ms
+                )
                 self.result.totals.append(totals)
             at = sz.find(block, _TOTALS, start, end)
 
@@ -273,7 +292,9 @@ class _UsageScanner:
         stamp = sz.rfind(block, _STAMP, 0, end)
         if stamp >= 0:
             start = stamp + len(_STAMP)
-            self.as_of_ms = parse_timestamp_ms(bytes(block[start : start + 24]).decode("ascii", "replace")) or 0
+            self.as_of_ms = (
+                parse_timestamp_ms(bytes(block[start : start + 24]).decode("ascii", "replace")) or 0
+            )
 
 
 def iter_lines_with(needle: bytes, block: memoryview, end: int) -> Iterator[memoryview]:

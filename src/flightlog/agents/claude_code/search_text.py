@@ -13,14 +13,21 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.model.errors import UNREADABLE, Unreadable
-from flightlog.sources.foreign_json import object_field, parse_object, parse_timestamp_ms, text_field
+from flightlog.sources.foreign_json import (
+    object_field,
+    parse_object,
+    parse_timestamp_ms,
+    text_field,
+)
 from flightlog.store.index.files import fingerprint_file
 from flightlog.store.index.records import IndexedRecord, RecordBatch
 from flightlog.store.recordings.reader import open_reader, raw_lines
 from flightlog.store.salvage import iter_spans
 
 WORDS_MAX = 1 << 20  # characters of one column; only dumps of whole files are longer
-_REPEATING = frozenset({"api-request-blob", "last-prompt", "queue-operation"})  # repeat other records
+_REPEATING = frozenset(
+    {"api-request-blob", "last-prompt", "queue-operation"}
+)  # repeat other records
 _PATHS = ("file_path", "path", "notebook_path")
 
 
@@ -92,7 +99,11 @@ def _iter_records(path: str, result: RecordBatch) -> Iterator[IndexedRecord]:
 def _salvage_records(line: bytes, offset: int, result: RecordBatch) -> Iterator[IndexedRecord]:
     """Yield the undamaged records in a damaged line."""
     for span in iter_spans(line.rstrip(b"\n")):
-        record = None if span.reason else _decode_record(line[span.start : span.end], offset + span.start)
+        record = (
+            None
+            if span.reason
+            else _decode_record(line[span.start : span.end], offset + span.start)
+        )
         if record is None:
             result.damaged_lines += 1
         else:
@@ -144,10 +155,14 @@ class _WordCollector:
                 arguments = block.input or {}
                 self.tools.append(block.name)
                 self.text += _iter_strings(arguments.values())
-                self.files += [path for key in _PATHS if isinstance(path := arguments.get(key), str)]
+                self.files += [
+                    path for key in _PATHS if isinstance(path := arguments.get(key), str)
+                ]
             elif block.type == "tool_result":
                 output = block.content
-                self.output += [output] if isinstance(output, str) else [part.text for part in output or ()]
+                self.output += (
+                    [output] if isinstance(output, str) else [part.text for part in output or ()]
+                )
             else:
                 self.text.append(block.text or block.thinking)
 
@@ -171,8 +186,14 @@ def _iter_strings(values: Iterable[Any]) -> Iterator[str]:
 
 
 def _record_of_unknown_shape(record: dict[str, Any], offset: int, length: int) -> IndexedRecord:
-    text = "\n".join(_iter_strings([record.get("message"), record.get("content"), record.get("summary")]))
+    text = "\n".join(
+        _iter_strings([record.get("message"), record.get("content"), record.get("summary")])
+    )
     model = text_field(object_field(record, "message"), "model")
-    kind, uuid, timestamp, cwd = (text_field(record, key) for key in ("type", "uuid", "timestamp", "cwd"))
+    kind, uuid, timestamp, cwd = (
+        text_field(record, key) for key in ("type", "uuid", "timestamp", "cwd")
+    )
     at_ms = parse_timestamp_ms(timestamp) or 0
-    return IndexedRecord(offset, length, uuid, kind, at_ms, text[:WORDS_MAX], "", "", "", model, cwd)
+    return IndexedRecord(
+        offset, length, uuid, kind, at_ms, text[:WORDS_MAX], "", "", "", model, cwd
+    )

@@ -16,7 +16,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.agents.claude_code.decode import decode_record
-from flightlog.agents.claude_code.files import find_transcripts, session_files, spilled_output_path, subagent_info_path
+from flightlog.agents.claude_code.files import (
+    find_transcripts,
+    session_files,
+    spilled_output_path,
+    subagent_info_path,
+)
 from flightlog.agents.claude_code.scan import iter_lines_with, scan_usage
 from flightlog.agents.claude_code.search_text import read_records
 from flightlog.agents.dialects.anthropic_messages import decode_usage
@@ -76,7 +81,8 @@ def read_subagent_info(transcript: SessionFile) -> SubagentInfo:
     with suppress(OSError):
         notes = parse_object(Path(subagent_info_path(transcript)).read_bytes()) or {}
     return SubagentInfo(
-        transcript.subagent, *(text_field(notes, key) for key in ("agentType", "description", "toolUseId"))
+        transcript.subagent,
+        *(text_field(notes, key) for key in ("agentType", "description", "toolUseId")),
     )
 
 
@@ -97,7 +103,9 @@ class ClaudeCodeSource:
         """List the transcripts below configuration directories."""
         listings = [find_transcripts(root) for root in roots]
         files = (file for listing in listings for file in listing.files)
-        return FileListing(tuple(files), tuple(damage for listing in listings for damage in listing.damage))
+        return FileListing(
+            tuple(files), tuple(damage for listing in listings for damage in listing.damage)
+        )
 
     def session_files(self, file: SessionFile) -> tuple[SessionFile, ...]:
         """List the files of a session from its project's directory."""
@@ -117,12 +125,16 @@ class ClaudeCodeSource:
         with suppress(OSError), closing(open_reader(path)) as file:
             for offset, length in spans:
                 for entry in decode_record(file.read(offset, length)) or ():
-                    yield replace(entry, order_ms=entry.at_ms or 0, path=path, offset=offset, length=length)
+                    yield replace(
+                        entry, order_ms=entry.at_ms or 0, path=path, offset=offset, length=length
+                    )
 
     def tail(self, path: str, start: int) -> TranscriptTail:
         """Summarize new lines; only the last one that counts tokens is decoded."""
         lines, end = read_new_lines(path, start)
-        roles = ((next((role for role, mark in _ROLES if mark in line), ""), len(line)) for line in lines)
+        roles = (
+            (next((role for role, mark in _ROLES if mark in line), ""), len(line)) for line in lines
+        )
         messages = [message for message in roles if message[0]]
         last_role, last_bytes = messages[-1] if messages else ("", 0)
         model, tokens = next(_context_sizes(lines), ("", 0))
@@ -159,7 +171,10 @@ class ClaudeCodeSource:
         for file in files:
             for line in raw_lines(file.path, 0):
                 builder.add_line(line, file.subagent)
-        return {subagent: builder.build(subagent) for subagent in dict.fromkeys([*builder.replies, *builder.context])}
+        return {
+            subagent: builder.build(subagent)
+            for subagent in dict.fromkeys([*builder.replies, *builder.context])
+        }
 
     def tool_result_file(self, file: SessionFile, name: str) -> str:
         """Return the file below the session's `tool-results/`."""
@@ -227,7 +242,9 @@ class _ContextBuilder:
 
     def build(self, subagent: str) -> ThreadContext:
         replies = self.replies[subagent]
-        copied = (message for message, sent in replies.items() if self.sent and sent not in self.sent)
+        copied = (
+            message for message, sent in replies.items() if self.sent and sent not in self.sent
+        )
         hashes = dict.fromkeys(self.sent[sent] for sent in replies.values() if sent in self.sent)
         shapes = [self.shapes[name] for name in hashes if name in self.shapes]
         tools = {
@@ -252,9 +269,15 @@ class _ContextBuilder:
         for entry in decode_record(line) or ():
             event = entry.event
             if isinstance(event, ContextInjected) and event.text:
-                self.context[subagent or entry.subagent][entry.key] = ContextItem(event.kind, event.text, entry.at_ms)
+                self.context[subagent or entry.subagent][entry.key] = ContextItem(
+                    event.kind, event.text, entry.at_ms
+                )
 
 
 def _system_prompt(shape: dict[str, Any]) -> str:
-    blocks = [text_field(block, "text") for block in list_field(shape, "system") if isinstance(block, dict)]
+    blocks = [
+        text_field(block, "text")
+        for block in list_field(shape, "system")
+        if isinstance(block, dict)
+    ]
     return text_field(shape, "system") or "\n\n".join(block for block in blocks if block)

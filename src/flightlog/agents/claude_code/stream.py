@@ -21,7 +21,9 @@ _EXIT = re.compile(r"^\W*EXIT_SIGNAL\W*:\W*(true|false)\b", re.IGNORECASE | re.M
 _STATUS = re.compile(r"^\W*STATUS\W*:\W*([A-Z_]+)\b", re.IGNORECASE | re.MULTILINE)
 _TESTS = re.compile(r"^\W*TESTS_STATUS\W*:\W*([A-Z_]+)\b", re.IGNORECASE | re.MULTILINE)
 _LIMIT = re.compile(r"usage limit reached\|(\d{10})")
-_LIMIT_WORDS = re.compile(r"(usage|session|rate|weekly) limit (reached|exceeded|hit)|limit will reset", re.IGNORECASE)
+_LIMIT_WORDS = re.compile(
+    r"(usage|session|rate|weekly) limit (reached|exceeded|hit)|limit will reset", re.IGNORECASE
+)
 _LIMIT_STATUS = frozenset({429, 529})  # too many requests; the API is overloaded
 _LOGIN_STATUS = frozenset({401, 403})
 _STOPPED = {"error_max_turns": "max_turns", "error_max_budget_usd": "budget_exhausted"}
@@ -88,7 +90,9 @@ class StreamToolCall(NamedTuple):
 def read_session_id(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the session id of the first `init` record; records before it may carry another id."""
     candidates = [record for record in records if record.get("subtype") == "init"] or records
-    return next((str(record["session_id"]) for record in candidates if record.get("session_id")), "")
+    return next(
+        (str(record["session_id"]) for record in candidates if record.get("session_id")), ""
+    )
 
 
 def read_model_call(record: dict[str, Any]) -> ModelCall | None:
@@ -108,9 +112,15 @@ def has_reply(records: Iterable[Mapping[str, Any]]) -> bool:
 def read_tool_calls(records: Iterable[dict[str, Any]]) -> list[StreamToolCall]:
     """Return the model's tool calls with their results."""
     blocks = [block for record in records for block in _blocks(record)]
-    results = {block.get("tool_use_id"): block.get("content") for block in blocks if block.get("type") == "tool_result"}
+    results = {
+        block.get("tool_use_id"): block.get("content")
+        for block in blocks
+        if block.get("type") == "tool_result"
+    }
     return [
-        StreamToolCall(str(block.get("name")), dict(block.get("input") or {}), results.get(block.get("id")))
+        StreamToolCall(
+            str(block.get("name")), dict(block.get("input") or {}), results.get(block.get("id"))
+        )
         for block in blocks
         if block.get("type") == "tool_use"
     ]
@@ -143,9 +153,13 @@ def read_outcome(outcome: AgentOutcome) -> AgentResult:
         # Records that the agent wrote while it was being stopped do not count.
         return AgentResult("timeout", "the session exceeded its time limit")
     result = read_result(outcome.records)
-    exit_error = f"exit code {outcome.exit_code}: {outcome.stderr.strip()[-_ERROR_CHARS_MAX:]}".rstrip(": ")
+    exit_error = (
+        f"exit code {outcome.exit_code}: {outcome.stderr.strip()[-_ERROR_CHARS_MAX:]}".rstrip(": ")
+    )
     if result is None:
-        return AgentResult("completed") if outcome.exit_code == 0 else AgentResult("error", exit_error)
+        return (
+            AgentResult("completed") if outcome.exit_code == 0 else AgentResult("error", exit_error)
+        )
     reason, error = _stop_reason(result), ""
     if reason not in {"completed", "max_turns"}:
         error = (result.text or "; ".join(result.errors))[:_ERROR_CHARS_MAX] or exit_error
@@ -164,7 +178,12 @@ def read_stream(records: Sequence[dict[str, Any]]) -> StreamResult:
         limited = limited or result.api_status in _LIMIT_STATUS
         limited = limited or (result.is_error and _LIMIT_WORDS.search(tail) is not None)
     exit_signal, indicators = _read_status_block(tail)
-    tools = {block.get("name") for record in records for block in _blocks(record) if block.get("type") == "tool_use"}
+    tools = {
+        block.get("name")
+        for record in records
+        for block in _blocks(record)
+        if block.get("type") == "tool_use"
+    }
     return StreamResult(
         is_error=result is None or result.is_error,
         text=text,
@@ -192,7 +211,9 @@ def _stop_reason(result: ResultRecord) -> str:
 def _read_status_block(tail: str) -> tuple[bool, tuple[str, ...]]:
     """Return the explicit exit flag, and other indicators that the work is done."""
     block = _json_status(tail)
-    exit_flag = block["exit_signal"] if "exit_signal" in block else (_EXIT.findall(tail) or [""])[-1]
+    exit_flag = (
+        block["exit_signal"] if "exit_signal" in block else (_EXIT.findall(tail) or [""])[-1]
+    )
     status = str(block.get("status") or (_STATUS.findall(tail) or [""])[-1]).upper()
     tests = str(block.get("tests_status") or (_TESTS.findall(tail) or [""])[-1]).upper()
     indicators = [("status complete", status == "COMPLETE"), ("tests passing", tests == "PASSING")]
@@ -213,14 +234,20 @@ def _json_status(tail: str) -> dict[str, Any]:
 
 def _last_text(records: Sequence[dict[str, Any]]) -> str:
     for record in reversed(records):
-        texts = [str(block.get("text", "")) for block in _blocks(record) if block.get("type") == "text"]
+        texts = [
+            str(block.get("text", "")) for block in _blocks(record) if block.get("type") == "text"
+        ]
         if record.get("type") == "assistant" and texts:
             return "\n".join(texts)
     return ""
 
 
 def _blocks(record: dict[str, Any]) -> list[dict[str, Any]]:
-    return [block for block in list_field(object_field(record, "message"), "content") if isinstance(block, dict)]
+    return [
+        block
+        for block in list_field(object_field(record, "message"), "content")
+        if isinstance(block, dict)
+    ]
 
 
 def _rejected_until(records: Sequence[dict[str, Any]]) -> float | None:

@@ -6,7 +6,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from flightlog.agents.dialects.anthropic_messages import CacheCreationFields, ServerToolFields, UsageFields
+from flightlog.agents.dialects.anthropic_messages import (
+    CacheCreationFields,
+    ServerToolFields,
+    UsageFields,
+)
 from flightlog.model.usage import DAY_MS, ClientTotals, ModelTotal, UsageLine
 from flightlog.sources.foreign_json import LATEST_MS, int_field, object_field, text_field
 
@@ -83,7 +87,10 @@ def thread_name(record: UsageRecord) -> str:
 
 def is_fuller(record: UsageRecord, other: UsageRecord) -> bool:
     """Return whether `record` is the better copy of a response: more output, else earlier."""
-    tokens, other_tokens = record.message.usage.output_tokens or 0, other.message.usage.output_tokens or 0
+    tokens, other_tokens = (
+        record.message.usage.output_tokens or 0,
+        other.message.usage.output_tokens or 0,
+    )
     if tokens != other_tokens:
         return tokens > other_tokens
     return _tie_break_key(record) < _tie_break_key(other)
@@ -112,5 +119,14 @@ def to_row(record: UsageRecord, session: str, file_lane: str) -> UsageLine:
 def _tie_break_key(record: UsageRecord) -> tuple[float, str, tuple[int, ...], str]:
     # All fields that copies may differ in: the order of lines must not decide.
     usage = record.message.usage
-    counts = (usage.input_tokens or 0, usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0)
-    return record.timestamp.timestamp() if record.timestamp else 0.0, record.message.model, counts, record.cwd or ""
+    counts = (
+        usage.input_tokens or 0,
+        usage.cache_read_input_tokens or 0,
+        usage.cache_creation_input_tokens or 0,
+    )
+    return (
+        record.timestamp.timestamp() if record.timestamp else 0.0,
+        record.message.model,
+        counts,
+        record.cwd or "",
+    )

@@ -23,12 +23,27 @@ from flightlog.sources.foreign_json import int_field, object_field, text_field
 AGENT_ID = "x-claude-code-agent-id"
 SESSION_ID = "x-claude-code-session-id"
 REQUEST_HEADERS = (
-    *("accept", "accept-encoding", "content-encoding", "content-length", "content-type", "user-agent"),
+    *(
+        "accept",
+        "accept-encoding",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "user-agent",
+    ),
     *("anthropic-beta", "anthropic-version", "anthropic-dangerous-direct-browser-access"),
     *("x-app", "x-client-request-id", AGENT_ID, SESSION_ID),
 )
 RESPONSE_HEADERS = (
-    *("content-encoding", "content-length", "content-type", "date", "request-id", "retry-after", "x-should-retry"),
+    *(
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "date",
+        "request-id",
+        "retry-after",
+        "x-should-retry",
+    ),
     *("transfer-encoding",),
 )
 _PREFIXES = ("x-stainless-", "anthropic-ratelimit-")
@@ -110,8 +125,13 @@ class _MessageAssembler:
     def build_message(self) -> AssistantMessage:
         if self._message is None:
             return AssistantMessage(None, is_whole=False, error=self._error)
-        blocks = [_join_block(block, self._parts.get(index, {})) for index, block in sorted(self._blocks.items())]
-        return AssistantMessage({**self._message, "content": blocks}, is_whole=self._stopped, error=self._error)
+        blocks = [
+            _join_block(block, self._parts.get(index, {}))
+            for index, block in sorted(self._blocks.items())
+        ]
+        return AssistantMessage(
+            {**self._message, "content": blocks}, is_whole=self._stopped, error=self._error
+        )
 
     def _add_delta(self, index: int, delta: dict[str, Any]) -> None:
         parts = self._parts.setdefault(index, {})
@@ -162,7 +182,9 @@ def _decode_object(data: bytes) -> dict[str, Any] | None:
 def render_events(response: AssistantMessage) -> bytes:
     """Return the response as an event stream, each block in one event."""
     message = response.message or {}
-    events: list[dict[str, Any]] = [{"type": "message_start", "message": {**message, "content": []}}]
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**message, "content": []}}
+    ]
     for index, block in enumerate(message.get("content") or []):
         events.append({"type": "content_block_start", "index": index, "content_block": block})
         events.append({"type": "content_block_stop", "index": index})
@@ -171,7 +193,11 @@ def render_events(response: AssistantMessage) -> bytes:
     events += [response.error] if response.error else []
     events += [{"type": "message_stop"}] if response.is_whole else []
     return b"".join(
-        b"event: " + str(event.get("type")).encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n"
+        b"event: "
+        + str(event.get("type")).encode()
+        + b"\ndata: "
+        + msgspec.json.encode(event)
+        + b"\n\n"
         for event in events
     )
 
@@ -222,7 +248,9 @@ class RequestClassifier:
         try:
             body = _decode_body(data)
         except UNREADABLE:
-            return RequestInfo(RequestOrigin.SUBAGENT if agent else RequestOrigin.SIDE, agent, session)
+            return RequestInfo(
+                RequestOrigin.SUBAGENT if agent else RequestOrigin.SIDE, agent, session
+            )
         system = _system_text(body.system)
         last = _last_text(body.messages)
         compacts = any(last.startswith(start) for start in _COMPACTION)
@@ -328,6 +356,8 @@ def decode_usage(value: Any) -> Usage:
         int_field(fields, "output_tokens"),
         int_field(fields, "cache_read_input_tokens"),
         int_field(fields, "cache_creation_input_tokens"),
-        CacheCreationFields(int_field(object_field(fields, "cache_creation"), "ephemeral_1h_input_tokens")),
+        CacheCreationFields(
+            int_field(object_field(fields, "cache_creation"), "ephemeral_1h_input_tokens")
+        ),
         ServerToolFields(int_field(object_field(fields, "server_tool_use"), "web_search_requests")),
     ).usage()

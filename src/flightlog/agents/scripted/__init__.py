@@ -10,4 +10,11 @@ listens on loopback, `agent` is an agent with real tools.
 from flightlog.agents.scripted.scenario import Scenario, load_scenario, parse_scenario
 from flightlog.agents.scripted.server import ScriptedModel, ServedRequest, serve_scenario
 
-__all__ = ["Scenario", "ScriptedModel", "ServedRequest", "load_scenario", "parse_scenario", "serve_scenario"]
+__all__ = [
+    "Scenario",
+    "ScriptedModel",
+    "ServedRequest",
+    "load_scenario",
+    "parse_scenario",
+    "serve_scenario",
+]

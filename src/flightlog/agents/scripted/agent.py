@@ -72,23 +72,31 @@ class ScriptedAgent:
     def run_prompt(self, prompt: str) -> str:
         """Work on `prompt` until the model calls no more tools; return its last text."""
         self._messages.append({"role": "user", "content": prompt})
-        self._write_record("user", {"message": self._messages[-1], "promptSource": "sdk", "turnOrigin": "sdk"})
+        self._write_record(
+            "user", {"message": self._messages[-1], "promptSource": "sdk", "turnOrigin": "sdk"}
+        )
         for _ in range(self._environment.steps_max):
             reply = self._send_request()
             self.steps += 1
             self._messages.append({"role": "assistant", "content": reply["content"]})
             calls = self._write_reply(reply)
             if not calls:
-                return "\n".join(block["text"] for block in reply["content"] if block["type"] == "text")
+                return "\n".join(
+                    block["text"] for block in reply["content"] if block["type"] == "text"
+                )
             results = [self._run_tool(uuid, block) for uuid, block in calls]
             self._messages.append({"role": "user", "content": results})
-        raise StepLimitReached(f"the scripted agent did not finish within {self._environment.steps_max} steps")
+        raise StepLimitReached(
+            f"the scripted agent did not finish within {self._environment.steps_max} steps"
+        )
 
     def _copy_parent(self, parent: Path) -> None:
         try:
             lines = parent.read_bytes().splitlines()
         except FileNotFoundError as error:
-            raise NotFound(f"no such session: {parent.stem}", hint="flightlog session list") from error
+            raise NotFound(
+                f"no such session: {parent.stem}", hint="flightlog session list"
+            ) from error
         for line in lines:
             record = {**json.loads(line), "sessionId": self._session}
             append_line(self.transcript, json.dumps(record, separators=(",", ":")).encode())
@@ -106,8 +114,15 @@ class ScriptedAgent:
             self._messages.append(dict(message))
 
     def _send_request(self) -> dict[str, Any]:
-        messages = [{"role": message["role"], "content": message["content"]} for message in self._messages]
-        body = {"model": self._environment.model, "max_tokens": 4096, "messages": messages, "tools": [{"name": "Bash"}]}
+        messages = [
+            {"role": message["role"], "content": message["content"]} for message in self._messages
+        ]
+        body = {
+            "model": self._environment.model,
+            "max_tokens": 4096,
+            "messages": messages,
+            "tools": [{"name": "Bash"}],
+        }
         headers = {"content-type": "application/json", SESSION_ID: self._session}
         request = urllib.request.Request(  # noqa: S310 - always http to loopback, made by `serve_scenario`
             f"{self._environment.url}/v1/messages", json.dumps(body).encode(), headers
@@ -116,12 +131,16 @@ class ScriptedAgent:
             with _DIRECT.open(request, timeout=TOOL_TIMEOUT_S) as answer:
                 return {**json.load(answer), "request_id": answer.headers.get("request-id", "")}
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Unavailable(f"the scripted model did not answer: {error}", hint="run the command again") from error
+            raise Unavailable(
+                f"the scripted model did not answer: {error}", hint="run the command again"
+            ) from error
 
     def _write_reply(self, reply: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """Write a line for each block, as the client does; return tool calls with their uuids."""
         calls = []
-        message = {key: value for key, value in reply.items() if key not in {"content", "request_id"}}
+        message = {
+            key: value for key, value in reply.items() if key not in {"content", "request_id"}
+        }
         for index, block in enumerate(reply["content"]):
             own = {**message, "content": [block]}
             record = {"message": own, "apiBlockIndex": index, "requestId": reply["request_id"]}
@@ -132,7 +151,12 @@ class ScriptedAgent:
 
     def _run_tool(self, uuid: str, block: dict[str, Any]) -> dict[str, Any]:
         output, failed = _execute_tool(block["name"], block["input"], self._environment.project)
-        result = {"type": "tool_result", "tool_use_id": block["id"], "content": output, "is_error": failed}
+        result = {
+            "type": "tool_result",
+            "tool_use_id": block["id"],
+            "content": output,
+            "is_error": failed,
+        }
         message = {"role": "user", "content": [result]}
         record = {"message": message, "toolUseResult": output, "sourceToolAssistantUUID": uuid}
         self._write_record("user", record, parent=uuid)
@@ -140,7 +164,9 @@ class ScriptedAgent:
 
     def _write_record(self, kind: str, fields: dict[str, Any], parent: str | None = None) -> str:
         uuid = self._environment.new_id()
-        at = datetime.fromtimestamp(self._environment.now_ms() / 1000, tz=UTC).isoformat(timespec="milliseconds")
+        at = datetime.fromtimestamp(self._environment.now_ms() / 1000, tz=UTC).isoformat(
+            timespec="milliseconds"
+        )
         record = {
             "parentUuid": parent or self._last,
             "isSidechain": False,
@@ -198,7 +224,11 @@ def _run_bash(command: str, project: Path) -> tuple[str, bool]:
         check=False,
     )
     output = (process.stdout + process.stderr).decode("utf-8", "replace").rstrip("\n")
-    return (f"Exit code {process.returncode}\n{output}", True) if process.returncode else (output, False)
+    return (
+        (f"Exit code {process.returncode}\n{output}", True)
+        if process.returncode
+        else (output, False)
+    )
 
 
 def main(words: list[str]) -> int:
@@ -214,7 +244,9 @@ def main(words: list[str]) -> int:
         options.max_turns,
     )
     session = options.session_id or str(uuid.uuid4())
-    _print_record({"type": "system", "subtype": "init", "session_id": session, "claude_code_version": VERSION})
+    _print_record(
+        {"type": "system", "subtype": "init", "session_id": session, "claude_code_version": VERSION}
+    )
     result = {"type": "result", "subtype": "success", "is_error": False, "session_id": session}
     steps = 0
     try:
@@ -224,7 +256,9 @@ def main(words: list[str]) -> int:
         finally:
             steps = agent.steps
     except FlightlogError as error:
-        subtype = "error_max_turns" if isinstance(error, StepLimitReached) else "error_during_execution"
+        subtype = (
+            "error_max_turns" if isinstance(error, StepLimitReached) else "error_during_execution"
+        )
         result |= {"subtype": subtype, "is_error": True, "errors": [error.message]}
     _print_record({**result, "num_turns": steps})
     return int(bool(result["is_error"]))

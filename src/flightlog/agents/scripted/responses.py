@@ -46,7 +46,9 @@ def build_message(reply: Reply, body: Mapping[str, Any], name: str) -> dict[str,
     }
 
 
-def build_usage(body: Mapping[str, Any], content: object, overrides: Mapping[str, int]) -> dict[str, Any]:
+def build_usage(
+    body: Mapping[str, Any], content: object, overrides: Mapping[str, int]
+) -> dict[str, Any]:
     """Return token counts; all before the last reply is cached, and written by the first request."""
     messages = body.get("messages") or []
     roles = [message.get("role") if isinstance(message, dict) else "" for message in messages]
@@ -59,14 +61,20 @@ def build_usage(body: Mapping[str, Any], content: object, overrides: Mapping[str
         "cache_read_input_tokens": 0 if is_first else cached,
         "output_tokens": _estimate_tokens(content),
     } | dict(overrides)
-    writes = {"ephemeral_5m_input_tokens": counts["cache_creation_input_tokens"], "ephemeral_1h_input_tokens": 0}
+    writes = {
+        "ephemeral_5m_input_tokens": counts["cache_creation_input_tokens"],
+        "ephemeral_1h_input_tokens": 0,
+    }
     return {**counts, "cache_creation": writes, "service_tier": "standard"}
 
 
 def iter_events(message: Mapping[str, Any], chunk_chars: int) -> Iterator[dict[str, Any]]:
     """Yield a message as the events of a stream."""
     usage = message["usage"] | {"output_tokens": 1}
-    yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None, "usage": usage}}
+    yield {
+        "type": "message_start",
+        "message": {**message, "content": [], "stop_reason": None, "usage": usage},
+    }
     yield {"type": "ping"}
     for index, block in enumerate(message["content"]):
         start = {**block, **_EMPTY_FIELDS.get(block["type"], {})}
@@ -130,7 +138,9 @@ def _iter_deltas(block: Mapping[str, Any], chunk_chars: int) -> Iterator[dict[st
             yield {"type": "signature_delta", "signature": block["signature"]}
         case "tool_use":
             yield {"type": "input_json_delta", "partial_json": ""}
-            yield from _split_text("input_json_delta", "partial_json", json.dumps(block["input"]), chunk_chars)
+            yield from _split_text(
+                "input_json_delta", "partial_json", json.dumps(block["input"]), chunk_chars
+            )
 
 
 def _split_text(kind: str, field: str, text: str, size: int) -> Iterator[dict[str, Any]]:

@@ -50,7 +50,11 @@ class ScriptedBlock(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Reject a block that has several kinds, or none."""
-        kinds = [kind for kind in (self.text, self.thinking, self.redacted, self.tool) if kind is not None]
+        kinds = [
+            kind
+            for kind in (self.text, self.thinking, self.redacted, self.tool)
+            if kind is not None
+        ]
         if len(kinds) != 1:
             raise ValueError("a block is one of text, thinking, redacted, tool")
 
@@ -146,7 +150,9 @@ def load_scenario(path: Path) -> Scenario:
     try:
         data = json.loads(text) if path.suffix == ".json" else read_yaml(text)
     except (ValueError, RecursionError, YAMLError) as error:
-        raise Invalid(f"the scenario cannot be read: {error}", hint="correct the line it names") from error
+        raise Invalid(
+            f"the scenario cannot be read: {error}", hint="correct the line it names"
+        ) from error
     return parse_scenario(data)
 
 
@@ -155,7 +161,9 @@ def parse_scenario(data: object) -> Scenario:
     try:
         return msgspec.convert(data, Scenario)
     except msgspec.ValidationError as error:
-        raise Invalid(f"the scenario cannot be used: {error}", hint=_nearest_field(str(error))) from error
+        raise Invalid(
+            f"the scenario cannot be used: {error}", hint=_nearest_field(str(error))
+        ) from error
 
 
 def _nearest_field(message: str) -> str:
@@ -163,7 +171,9 @@ def _nearest_field(message: str) -> str:
     if unknown is None:
         return ""
     kinds = (Scenario, ScenarioRule, RequestCondition, Reply, Failure, ScriptedBlock)
-    return suggest_name(unknown[1], sorted({name for kind in kinds for name in kind.__struct_fields__}))
+    return suggest_name(
+        unknown[1], sorted({name for kind in kinds for name in kind.__struct_fields__})
+    )
 
 
 _SUMMARY = Reply(
@@ -194,10 +204,16 @@ class ScriptedReply(Struct, frozen=True):
     reply: Reply
 
 
-def decode_request(path: str, headers: Mapping[str, str], body: Mapping[str, Any]) -> ScriptedRequest:
+def decode_request(
+    path: str, headers: Mapping[str, str], body: Mapping[str, Any]
+) -> ScriptedRequest:
     """Return the parts of a request that rules test; `headers` has lower-case names."""
     messages = [message for message in body.get("messages") or () if isinstance(message, dict)]
-    texts = [(at, _prompt_texts(message)) for at, message in enumerate(messages) if message.get("role") == "user"]
+    texts = [
+        (at, _prompt_texts(message))
+        for at, message in enumerate(messages)
+        if message.get("role") == "user"
+    ]
     system = "\n".join(_content_texts(body.get("system")))
     from_client = headers.get("user-agent", "").startswith("claude-cli")
     return ScriptedRequest(
@@ -205,7 +221,9 @@ def decode_request(path: str, headers: Mapping[str, str], body: Mapping[str, Any
         path=path,
         system=system,
         prompts=tuple((at, "\n".join(parts)) for at, parts in texts if parts),
-        replied=tuple(at for at, message in enumerate(messages) if message.get("role") == "assistant"),
+        replied=tuple(
+            at for at, message in enumerate(messages) if message.get("role") == "assistant"
+        ),
         subagent=AGENT_ID in headers or "cc_is_subagent=true" in system,
         side=from_client and not body.get("tools"),
         compaction=bool(texts) and any(text.startswith(_COMPACTION) for text in texts[-1][1]),
@@ -214,7 +232,9 @@ def decode_request(path: str, headers: Mapping[str, str], body: Mapping[str, Any
 
 def choose_reply(scenario: Scenario, request: ScriptedRequest) -> ScriptedReply | None:
     """Return the reply, or None if no rule matches."""
-    starts = [(_rule_start(rule.when, request), -at, rule) for at, rule in enumerate(scenario.rules)]
+    starts = [
+        (_rule_start(rule.when, request), -at, rule) for at, rule in enumerate(scenario.rules)
+    ]
     matches = [(start, order, rule) for start, order, rule in starts if start is not None]
     if matches:
         start, order, rule = max(matches, key=lambda match: match[:2])
@@ -230,17 +250,27 @@ def choose_reply(scenario: Scenario, request: ScriptedRequest) -> ScriptedReply 
 
 def _rule_start(when: RequestCondition, request: ScriptedRequest) -> int | None:
     """Return the index of the message at which a rule starts, -1 before all, None for no match."""
-    if (when.side, when.compaction) != (request.side and not request.compaction, request.compaction):
+    if (when.side, when.compaction) != (
+        request.side and not request.compaction,
+        request.compaction,
+    ):
         return None
     if when.subagent is not None and when.subagent != request.subagent:
         return None
     first = request.prompts[0][1] if request.prompts else ""
-    texts = ((when.first, first), (when.system, request.system), (when.model, request.model), (when.path, request.path))
+    texts = (
+        (when.first, first),
+        (when.system, request.system),
+        (when.model, request.model),
+        (when.path, request.path),
+    )
     if not all(_matches_pattern(pattern, text) for pattern, text in texts):
         return None
     if when.prompt is None:
         return -1
-    return max((at for at, text in request.prompts if _matches_pattern(when.prompt, text)), default=None)
+    return max(
+        (at for at, text in request.prompts if _matches_pattern(when.prompt, text)), default=None
+    )
 
 
 def _matches_pattern(pattern: str | None, text: str) -> bool:
@@ -249,11 +279,19 @@ def _matches_pattern(pattern: str | None, text: str) -> bool:
 
 def _prompt_texts(message: Mapping[str, Any]) -> list[str]:
     """Return the texts of a message without the client's reminders."""
-    return [text for text in _content_texts(message.get("content")) if not text.lstrip().startswith(_REMINDER)]
+    return [
+        text
+        for text in _content_texts(message.get("content"))
+        if not text.lstrip().startswith(_REMINDER)
+    ]
 
 
 def _content_texts(content: object) -> list[str]:
     if isinstance(content, str):
         return [content]
     blocks = content if isinstance(content, list) else []
-    return [str(block.get("text", "")) for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
+    return [
+        str(block.get("text", ""))
+        for block in blocks
+        if isinstance(block, dict) and block.get("type") == "text"
+    ]

@@ -49,7 +49,9 @@ def serve_scenario(scenario: Scenario, *, keep: bool = True) -> Iterator[Scripte
     state = _ServerState(scenario, keep=keep)
     server = ThreadingHTTPServer(("127.0.0.1", 0), lambda *arguments: _Handler(state, *arguments))
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield ScriptedModel(f"http://127.0.0.1:{server.server_port}", state.requests)
@@ -74,7 +76,9 @@ class _ServerState:
     def count_attempt(self, body: Mapping[str, Any]) -> int:
         """Return how often the same request came before."""
         # A client that retries may drop a parameter, but not the messages or the session.
-        name = responses.hash_request({key: body.get(key) for key in ("model", "metadata", "messages")}, 0)
+        name = responses.hash_request(
+            {key: body.get(key) for key in ("model", "metadata", "messages")}, 0
+        )
         with self._lock:
             self._attempts[name] += 1
             return self._attempts[name] - 1
@@ -110,19 +114,27 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._read_body()
         path = self.path.partition("?")[0]
         if body is None:
-            self._send_failure(Failure(status=400, message="the body is not a JSON object"), {}, "unreadable", "")
+            self._send_failure(
+                Failure(status=400, message="the body is not a JSON object"), {}, "unreadable", ""
+            )
         elif path.endswith("/messages/count_tokens"):
-            self._send_json(200, {"input_tokens": responses.count_tokens(body)}, body=body, rule="count_tokens")
+            self._send_json(
+                200, {"input_tokens": responses.count_tokens(body)}, body=body, rule="count_tokens"
+            )
         elif path.endswith("/messages"):
             self._answer_messages(path, body)
         else:
-            self._send_failure(Failure(status=404, message=f"nothing at {path}"), body, "unknown path", "")
+            self._send_failure(
+                Failure(status=404, message=f"nothing at {path}"), body, "unknown path", ""
+            )
 
     def _answer_messages(self, path: str, body: dict[str, Any]) -> None:
         attempt = self.state.count_attempt(body)
         name = responses.hash_request(body, attempt)
         headers = {key.lower(): value for key, value in self.headers.items()}
-        choice = scenario.choose_reply(self.state.scenario, scenario.decode_request(path, headers, body))
+        choice = scenario.choose_reply(
+            self.state.scenario, scenario.decode_request(path, headers, body)
+        )
         if choice is None:
             return self._send_failure(_NO_RULE, body, "none", name)
         reply = choice.reply
@@ -138,10 +150,16 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send_stream(reply, message, head, failure.cut_after if failure else None)
 
     def _send_stream(
-        self, reply: Reply, message: dict[str, Any], headers: Mapping[str, str], cut_after: int | None
+        self,
+        reply: Reply,
+        message: dict[str, Any],
+        headers: Mapping[str, str],
+        cut_after: int | None,
     ) -> None:
         self.close_connection = True
-        self._send_headers(200, {"content-type": "text/event-stream", "connection": "close", **headers})
+        self._send_headers(
+            200, {"content-type": "text/event-stream", "connection": "close", **headers}
+        )
         with suppress(OSError):  # a killed agent closes the connection in the middle
             for at, event in enumerate(responses.iter_events(message, reply.chunk_chars)):
                 if at == cut_after or self.state.closing.is_set():
@@ -170,7 +188,10 @@ class _Handler(BaseHTTPRequestHandler):
         data = b"" if self.command == "HEAD" else json.dumps(answer).encode()
         self._record_request(body or {}, rule, status)
         length = str(len(data))
-        self._send_headers(status, {"content-type": "application/json", "content-length": length, **(headers or {})})
+        self._send_headers(
+            status,
+            {"content-type": "application/json", "content-length": length, **(headers or {})},
+        )
         try:
             self.wfile.write(data)
         except OSError:
@@ -192,7 +213,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _record_request(self, body: dict[str, Any], rule: str, status: int) -> None:
         headers = {name: self.headers[name] for name in LOGGED_HEADERS if name in self.headers}
-        self.state.record_request(ServedRequest(self.command, self.path, headers, body, rule, status))
+        self.state.record_request(
+            ServedRequest(self.command, self.path, headers, body, rule, status)
+        )
 
 
 def _failure_of_attempt(reply: Reply, attempt: int) -> Failure | None:

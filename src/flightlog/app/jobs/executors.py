@@ -43,7 +43,13 @@ def carry_out(work: str, payload: bytes, shared: bytes) -> bytes:
             hint="install the same flightlog on every worker: pip install 'flightlog[scale]'",
         )
     # The prefix ends the process with the thread that waits for it, and so with the worker.
-    words = [*parent_death_prefix(os.environ.get("PATH", os.defpath)), sys.executable, "-m", "flightlog.app.jobs", work]
+    words = [
+        *parent_death_prefix(os.environ.get("PATH", os.defpath)),
+        sys.executable,
+        "-m",
+        "flightlog.app.jobs",
+        work,
+    ]
     done = subprocess.run(words, input=payload + shared, capture_output=True, check=False)
     if done.returncode:
         message, _, hint = done.stderr.decode("utf-8", "replace")[-2000:].partition("\t")
@@ -60,7 +66,9 @@ def run_session_job(payload: bytes) -> bytes:
 
     runtime = open_runtime()
     # The process that sent the job has checked consent, here and below.
-    return execute_session_job(payload, service.prepare_run(runtime, lambda *_: None, permit=lambda *_: None))
+    return execute_session_job(
+        payload, service.prepare_run(runtime, lambda *_: None, permit=lambda *_: None)
+    )
 
 
 def run_replay_job(payload: bytes) -> bytes:
@@ -86,7 +94,11 @@ def run_archive_job(payload: bytes) -> bytes:
     return run_archive_chunk(open_runtime(), payload)
 
 
-ALONE: dict[str, Work] = {"session": run_session_job, "replay": run_replay_job, "archive": run_archive_job}
+ALONE: dict[str, Work] = {
+    "session": run_session_job,
+    "replay": run_replay_job,
+    "archive": run_archive_job,
+}
 
 
 class DaskExecutor:
@@ -102,7 +114,13 @@ class DaskExecutor:
         from distributed import KilledWorker  # noqa: PLC0415 - an extra
 
         future = self._client.submit(
-            carry_out, job.work, job.payload, self._share_bytes(job.shared), key=job.key, pure=True, retries=0
+            carry_out,
+            job.work,
+            job.payload,
+            self._share_bytes(job.shared),
+            key=job.key,
+            pure=True,
+            retries=0,
         )
         try:
             result = await future
@@ -116,7 +134,9 @@ class DaskExecutor:
         except FlightlogError:
             raise
         except Exception as error:
-            raise Unavailable(f"a worker failed: {type(error).__name__}: {error}"[:500], hint=_SAME) from error
+            raise Unavailable(
+                f"a worker failed: {type(error).__name__}: {error}"[:500], hint=_SAME
+            ) from error
         finally:
             future.release()
         assert isinstance(result, bytes), "a job's result is bytes"
@@ -128,21 +148,29 @@ class DaskExecutor:
             return data
         name = hashlib.sha256(data).hexdigest()[:32]
         if name not in self._shared:
-            self._shared[name] = self._client.submit(_return_bytes, data, key=f"flightlog-shared-{name}", pure=True)
+            self._shared[name] = self._client.submit(
+                _return_bytes, data, key=f"flightlog-shared-{name}", pure=True
+            )
         return self._shared[name]
 
 
 @asynccontextmanager
-async def connect_cluster(address: str, connect_s: float = _CONNECT_S) -> AsyncIterator[DaskExecutor]:
+async def connect_cluster(
+    address: str, connect_s: float = _CONNECT_S
+) -> AsyncIterator[DaskExecutor]:
     """Connect to a scheduler, or raise `Unavailable`."""
     with optional_import():
         from distributed import Client  # noqa: PLC0415 - an extra
     try:
         open_client: Any = Client
-        client = await open_client(address, asynchronous=True, timeout=connect_s, set_as_default=False)
+        client = await open_client(
+            address, asynchronous=True, timeout=connect_s, set_as_default=False
+        )
     except (OSError, TimeoutError, ValueError) as error:
         hint = "start one, as docs/how-to/run-on-a-cluster.md says: dask scheduler"
-        raise Unavailable(f"no scheduler answers at {address[:80]}: {type(error).__name__}", hint=hint) from error
+        raise Unavailable(
+            f"no scheduler answers at {address[:80]}: {type(error).__name__}", hint=hint
+        ) from error
     try:
         yield DaskExecutor(client)
     finally:
@@ -185,7 +213,9 @@ class LocalExecutor:
         if job.work == SAMPLE:
             return await self._send_sample(job)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, carry_out, job.work, job.payload, job.shared)
+        return await loop.run_in_executor(
+            self._threads, carry_out, job.work, job.payload, job.shared
+        )
 
     async def close(self) -> None:
         """Close the HTTP connections."""
@@ -197,7 +227,9 @@ class LocalExecutor:
 
         if self._http is None:
             self._http = send.open_client()
-        response = await send.send_request(self._http, send.decode_call(job.payload), job.shared, os.environ)
+        response = await send.send_request(
+            self._http, send.decode_call(job.payload), job.shared, os.environ
+        )
         return msgspec.json.encode(response)
 
 

@@ -25,17 +25,27 @@ if TYPE_CHECKING:
     from flightlog.views.atif.findings import LintFinding
 
 
-@click.command(epilog=format_examples("flightlog lab compare run-a run-b", "flightlog lab compare my-run --write"))
+@click.command(
+    epilog=format_examples(
+        "flightlog lab compare run-a run-b", "flightlog lab compare my-run --write"
+    )
+)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN…]")
 @click.option("--by", type=click.Choice(["arguments", "tool"]), default="arguments", show_default=True,
               help="What makes two actions equal.")  # fmt: skip
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed for bootstrap and permutations."
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Seed for bootstrap and permutations.",
 )
 @click.option("--write", is_flag=True, help="Also write analysis.md to the run.")
 @RUNS_DIR
 @AS_JSON
-def compare(runs: tuple[str, ...], runs_dir: Path, *, write: bool, as_json: bool, **how: Any) -> None:
+def compare(
+    runs: tuple[str, ...], runs_dir: Path, *, write: bool, as_json: bool, **how: Any
+) -> None:
     """Compare runs, or the samples of one run.
 
     Shows outcome, steps, cost and files side by side; then shares of actions and verifier verdicts
@@ -61,18 +71,27 @@ def compare(runs: tuple[str, ...], runs_dir: Path, *, write: bool, as_json: bool
         analysis = None
     comparison = compare_runs(stores, runtime.program_path)
     root = service.build_divergence_tree(
-        runtime, stores if len(stores) > 1 else service.list_run_family(runtime, stores[0]), how["by"]
+        runtime,
+        stores if len(stores) > 1 else service.list_run_family(runtime, stores[0]),
+        how["by"],
     )
     if as_json:
         print_json(
-            comparison | {"statistics": as_wire(analysis) if analysis else None, "ways": _divergence_fields(root)}
+            comparison
+            | {
+                "statistics": as_wire(analysis) if analysis else None,
+                "ways": _divergence_fields(root),
+            }
         )
     else:
         print_comparison(comparison)
         print_analysis(analysis) if analysis else None
         _print_divergence(root)
     if write and analysis:
-        click.echo(f"written: {make_inert(str(service.write_analysis(runtime, stores[0], analysis)))}", err=True)
+        click.echo(
+            f"written: {make_inert(str(service.write_analysis(runtime, stores[0], analysis)))}",
+            err=True,
+        )
 
 
 def print_analysis(analysis: "ExperimentAnalysis") -> None:
@@ -80,7 +99,12 @@ def print_analysis(analysis: "ExperimentAnalysis") -> None:
     for answer in analysis.questions:
         click.echo(
             make_inert(
-                f"\n{answer.name}" + (f"  (recorded: {one_line(answer.recorded_action, 90)})" if answer.recorded_action else "")
+                f"\n{answer.name}"
+                + (
+                    f"  (recorded: {one_line(answer.recorded_action, 90)})"
+                    if answer.recorded_action
+                    else ""
+                )
             )
         )
         _print_groups(answer)
@@ -124,11 +148,19 @@ def _print_groups(answer: "QuestionResult") -> None:
     print_table(["group", "what", "seen", "share", "", "interval"], rows, right=(2, 3))
     for group in answer.groups:
         agree = "" if group.agreement is None else f"  agreement: {group.agreement:.0%}"
-        recorded = f"  as recorded: {_format_share(group.same_as_recorded)}" if group.same_as_recorded else ""
+        recorded = (
+            f"  as recorded: {_format_share(group.same_as_recorded)}"
+            if group.same_as_recorded
+            else ""
+        )
         lost = f"  no response: {len(group.failures)}" if group.failures else ""
-        amounts = "".join(f"  {_format_mean(name, amount)}" for name, amount in group.means.items() if amount)
+        amounts = "".join(
+            f"  {_format_mean(name, amount)}" for name, amount in group.means.items() if amount
+        )
         stopped = "  (stopped by --until-width)" if group.is_stopped_early else ""
-        click.echo(make_inert(f"  {group.name}: n = {group.n}{stopped}{agree}{recorded}{amounts}{lost}"))
+        click.echo(
+            make_inert(f"  {group.name}: n = {group.n}{stopped}{agree}{recorded}{amounts}{lost}")
+        )
 
 
 def _group_rows(group: "GroupSummary") -> list[list[str]]:
@@ -138,7 +170,11 @@ def _group_rows(group: "GroupSummary") -> list[list[str]]:
     rows = []
     for index, share in enumerate(shares):
         interval = f"{100 * share.interval.low:.0f} to {100 * share.interval.high:.0f} %"
-        name = (one_line(share.label or share.name, 60), f"{share.count}/{share.n}", f"{share.share:.0%}")
+        name = (
+            one_line(share.label or share.name, 60),
+            f"{share.count}/{share.n}",
+            f"{share.share:.0%}",
+        )
         rows.append(["" if index else group.name, *name, draw_share_bar(share), interval])
     if len(group.actions) > 10:
         rows.append(["", f"… {pluralize(len(group.actions) - 10, 'other action')}", "", "", "", ""])
@@ -157,7 +193,9 @@ def _print_against(against: "GroupComparison", answer: "QuestionResult") -> None
 
 
 def _format_share(share: "ShareEstimate") -> str:
-    return f"{share.share:.0%} ({100 * share.interval.low:.0f} to {100 * share.interval.high:.0f} %)"
+    return (
+        f"{share.share:.0%} ({100 * share.interval.low:.0f} to {100 * share.interval.high:.0f} %)"
+    )
 
 
 def _format_mean(name: str, amount: "MeanEstimate") -> str:
@@ -166,10 +204,15 @@ def _format_mean(name: str, amount: "MeanEstimate") -> str:
 
 
 @click.command(
-    "lint", epilog=format_examples("flightlog lab lint runs/greet", "flightlog lab lint trajectory.json --strict")
+    "lint",
+    epilog=format_examples(
+        "flightlog lab lint runs/greet", "flightlog lab lint trajectory.json --strict"
+    ),
 )
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--source", default="", help="Recorded session to compare with (default: found by file or id).")
+@click.option(
+    "--source", default="", help="Recorded session to compare with (default: found by file or id)."
+)
 @click.option("--strict", is_flag=True, help="Count warnings as errors.")
 @json_option("Print findings and fidelity as JSON.")
 def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:
@@ -189,7 +232,9 @@ def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:
             _print_lint(report, path)
         errors, warnings = (
             sum(map(len, kinds))
-            for kinds in zip(*(_split_by_severity(report.findings) for report in reports), strict=True)
+            for kinds in zip(
+                *(_split_by_severity(report.findings) for report in reports), strict=True
+            )
         )
         click.echo(
             f"{pluralize(len(reports), 'document')}, {pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}",
@@ -200,7 +245,9 @@ def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _split_by_severity(findings: "list[LintFinding]") -> "tuple[list[LintFinding], list[LintFinding]]":
+def _split_by_severity(
+    findings: "list[LintFinding]",
+) -> "tuple[list[LintFinding], list[LintFinding]]":
     from flightlog.views.atif.findings import Severity
 
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
@@ -211,7 +258,12 @@ def _lint_fields(report: "LintReport") -> dict[str, object]:
     return {
         "path": report.path,
         "findings": [
-            {"severity": finding.severity.value, "rule": finding.rule, "where": finding.location, "text": finding.message}
+            {
+                "severity": finding.severity.value,
+                "rule": finding.rule,
+                "where": finding.location,
+                "text": finding.message,
+            }
             for finding in report.findings
         ],
         "fidelity": report.fidelity,
@@ -220,16 +272,23 @@ def _lint_fields(report: "LintReport") -> dict[str, object]:
 
 def _print_lint(report: "LintReport", root: Path) -> None:
     name = report.path if root.is_file() else str(Path(report.path).relative_to(root))
-    click.echo(f"{make_inert(name)}: {'ok' if not report.findings else pluralize(len(report.findings), 'finding')}")
+    click.echo(
+        f"{make_inert(name)}: {'ok' if not report.findings else pluralize(len(report.findings), 'finding')}"
+    )
     for finding in report.findings:
         click.echo(
             f"  {finding.severity.value:7}  {finding.rule:20}  {make_inert(finding.location)}: {make_inert(finding.message)}"
         )
     lost = [item for item in report.fidelity or () if item.missing_count]
     if lost:
-        rows = [[item.element, f"{item.recorded_count:,}", f"{item.exported_count:,}", item.reason] for item in lost]
+        rows = [
+            [item.element, f"{item.recorded_count:,}", f"{item.exported_count:,}", item.reason]
+            for item in lost
+        ]
         print_table(
-            ["  missing", "recorded", "kept", "reason"], [[f"  {row[0]}", *row[1:]] for row in rows], right=(1, 2)
+            ["  missing", "recorded", "kept", "reason"],
+            [[f"  {row[0]}", *row[1:]] for row in rows],
+            right=(1, 2),
         )
     elif report.fidelity is not None:
         click.echo("  complete: nothing of the recording is missing")

@@ -24,18 +24,29 @@ def list_runs(runs_dir: Path, *, as_json: bool) -> None:
     from flightlog.lab.layout import run_meta
 
     runtime = open_runtime()
-    metas = [run_meta(store.name, store.config, store.state) for store in service.open_runs(runtime, runs_dir)]
+    metas = [
+        run_meta(store.name, store.config, store.state)
+        for store in service.open_runs(runtime, runs_dir)
+    ]
     if as_json:
         print_json(metas)
         return
     rows = []
     for depth, meta in iter_run_tree(metas):
         done = sum(session["stop_reason"] == "completed" for session in meta["sessions"])
-        counts = (f"{done}/{meta['session_count']}", str(meta["total_steps"]), format_usd(meta["total_cost_usd"]))
+        counts = (
+            f"{done}/{meta['session_count']}",
+            str(meta["total_steps"]),
+            format_usd(meta["total_cost_usd"]),
+        )
         name = "  " * depth + meta["run_name"]
         kind = (_format_branch(meta), meta["model"], meta["session_mode"])
         rows.append((name, *kind, *counts, meta["stop_reason"], " ".join(meta["tags"])))
-    print_table(["run", "branch", "model", "mode", "done", "steps", "cost", "ended", "tags"], rows, right=(4, 5, 6))
+    print_table(
+        ["run", "branch", "model", "mode", "done", "steps", "cost", "ended", "tags"],
+        rows,
+        right=(4, 5, 6),
+    )
 
 
 @click.command(epilog="Example: flightlog lab inspect my-run#2.14   (session 2, turn 14)")
@@ -52,12 +63,18 @@ def inspect(what: str, runs_dir: Path, *, as_json: bool) -> None:
 
     runtime = open_runtime()
     address = parse_run_address(what)
-    inspection = inspect_address(service.open_run(runtime, runs_dir, address.run), address, runtime.program_path)
+    inspection = inspect_address(
+        service.open_run(runtime, runs_dir, address.run), address, runtime.program_path
+    )
     print_json(inspection) if as_json else print_inspection(inspection)
 
 
 def _format_branch(meta: dict[str, Any]) -> str:
-    return f"turn {meta['replay_turn']}, {meta['replay_verdict'] or 'not decided'}" if "replay_turn" in meta else "-"
+    return (
+        f"turn {meta['replay_turn']}, {meta['replay_verdict'] or 'not decided'}"
+        if "replay_turn" in meta
+        else "-"
+    )
 
 
 def format_usd(amount: float | None) -> str:
@@ -67,12 +84,18 @@ def format_usd(amount: float | None) -> str:
 
 def print_inspection(inspection: dict[str, Any]) -> None:
     """Print a run, a session or a step."""
-    {"run": print_run, "session": _print_session, "step": _print_step}[inspection["what"]](inspection)
+    {"run": print_run, "session": _print_session, "step": _print_step}[inspection["what"]](
+        inspection
+    )
 
 
 def print_run(meta: dict[str, Any]) -> None:
     """Print a run and its sessions."""
-    click.echo(make_inert(f"{meta['run_name']}  {meta['model']}  {meta['session_mode']}  {meta['stop_reason']}"))
+    click.echo(
+        make_inert(
+            f"{meta['run_name']}  {meta['model']}  {meta['session_mode']}  {meta['stop_reason']}"
+        )
+    )
     if meta["hypothesis"]:
         click.echo(make_inert(f"  {one_line(meta['hypothesis'], 200)}"))
     for note in (meta["permission_note"], meta["isolation_note"]):
@@ -82,15 +105,31 @@ def print_run(meta: dict[str, Any]) -> None:
     for entry in meta["sessions"]:
         counts = [str(entry[name]) for name in ("num_turns", "tool_call_count", "file_writes")]
         error = one_line(entry["error"] or "", 60)
-        rows.append([entry["session_dir"], entry["stop_reason"], *counts, format_usd(entry["total_cost_usd"]), error])
-    print_table(["session", "ended", "turns", "tools", "writes", "cost", "error"], rows, right=(2, 3, 4, 5))
+        rows.append(
+            [
+                entry["session_dir"],
+                entry["stop_reason"],
+                *counts,
+                format_usd(entry["total_cost_usd"]),
+                error,
+            ]
+        )
+    print_table(
+        ["session", "ended", "turns", "tools", "writes", "cost", "error"], rows, right=(2, 3, 4, 5)
+    )
     click.echo(
         f"total {format_usd(meta['total_cost_usd'])}, {pluralize(meta['total_steps'], 'step')}, "
         f"{pluralize(meta['total_file_writes'], 'write')}"
     )
     if meta["total_resamples"] or meta["total_resample_errors"]:
-        errors = f", {pluralize(meta['total_resample_errors'], 'error')}" if meta["total_resample_errors"] else ""
-        click.echo(f"samples {meta['total_resamples']}{errors}, {format_usd(meta['total_resample_cost_usd'])} extra")
+        errors = (
+            f", {pluralize(meta['total_resample_errors'], 'error')}"
+            if meta["total_resample_errors"]
+            else ""
+        )
+        click.echo(
+            f"samples {meta['total_resamples']}{errors}, {format_usd(meta['total_resample_cost_usd'])} extra"
+        )
     for entry in meta.get("file_changes", ())[:40]:
         sizes = f"+{entry['added'] or 0} -{entry['removed'] or 0}"
         click.echo(make_inert(f"  {entry['kind']:<9} {one_line(entry['path'], 100)}  {sizes}"))
@@ -107,7 +146,11 @@ def print_comparison(comparison: dict[str, Any]) -> None:
                 group["run"],
                 str(group["count"]),
                 ", ".join(f"{count} {reason}" for reason, count in group["stop_reasons"].items()),
-                ", ".join(f"{verifier['passed']}/{verifier['of']}" for verifier in group["verifiers"].values()) or "-",
+                ", ".join(
+                    f"{verifier['passed']}/{verifier['of']}"
+                    for verifier in group["verifiers"].values()
+                )
+                or "-",
                 *(
                     _format_spread(group[name])
                     for name in ("num_turns", "tool_call_count", "file_writes", "total_cost_usd")
@@ -115,12 +158,20 @@ def print_comparison(comparison: dict[str, Any]) -> None:
             ]
             for group in session["groups"]
         ]
-        print_table(["run", "n", "ended", "verified", "turns", "tools", "writes", "cost"], rows, right=(1, 4, 5, 6, 7))
-        click.echo(f"  files: {len(session['files_equal'])} equal, {len(session['files_different'])} different")
+        print_table(
+            ["run", "n", "ended", "verified", "turns", "tools", "writes", "cost"],
+            rows,
+            right=(1, 4, 5, 6, 7),
+        )
+        click.echo(
+            f"  files: {len(session['files_equal'])} equal, {len(session['files_different'])} different"
+        )
         for path in session["files_different"][:20]:
             click.echo(make_inert(f"    {one_line(path, 120)}"))
     if comparison["side_by_side"] is not None:
-        print_side_by_side(comparison["side_by_side"], [group["run_name"] for group in comparison["runs"]])
+        print_side_by_side(
+            comparison["side_by_side"], [group["run_name"] for group in comparison["runs"]]
+        )
 
 
 def print_side_by_side(comparison: dict[str, Any], names: list[str]) -> None:
@@ -128,7 +179,13 @@ def print_side_by_side(comparison: dict[str, Any], names: list[str]) -> None:
     rows = []
     for step in comparison["steps"]:
         sign = "=" if step["same"] and step["same_results"] else "~" if step["same"] else "≠"
-        rows.append([str(step["turn"]), sign, *(one_line(step[side], 42) or "-" for side in ("left", "right"))])
+        rows.append(
+            [
+                str(step["turn"]),
+                sign,
+                *(one_line(step[side], 42) or "-" for side in ("left", "right")),
+            ]
+        )
     print_table(["turn", "", *(one_line(name, 42) for name in names)], rows, right=(0,))
     divergence = comparison["first_divergence"]
     click.echo("no divergence" if divergence is None else f"they diverge in turn {divergence}")
@@ -141,7 +198,15 @@ def _print_session(session: dict[str, Any]) -> None:
     rows = []
     for turn in session["turns"]:
         tools, text = one_line(", ".join(turn["tools"]) or "-", 40), one_line(turn["text"], 70)
-        rows.append([str(turn["turn"]), tools, str(turn["files_changed"]), format_usd(turn["cost_usd"]), text])
+        rows.append(
+            [
+                str(turn["turn"]),
+                tools,
+                str(turn["files_changed"]),
+                format_usd(turn["cost_usd"]),
+                text,
+            ]
+        )
     print_table(["turn", "tools", "files", "cost", "text"], rows, right=(0, 2, 3))
     for subagent, count in session["subagents"].items():
         click.echo(make_inert(f"subagent @{subagent}: {pluralize(count, 'turn')}"))
@@ -155,7 +220,11 @@ def _print_step(step: dict[str, Any]) -> None:
     request = step["request"]
     if request:
         what = f"{pluralize(request['messages'], 'message')}, {pluralize(request['bytes'], 'byte')}"
-        click.echo(make_inert(f"request {request['index']}: {what}, status {request['status']}, {request['file']}"))
+        click.echo(
+            make_inert(
+                f"request {request['index']}: {what}, status {request['status']}, {request['file']}"
+            )
+        )
     else:
         click.echo("request: not captured")
     for thought in step["thinking"]:
@@ -164,7 +233,11 @@ def _print_step(step: dict[str, Any]) -> None:
         click.echo(make_inert(_shorten_text(f"text: {text}", _OUTPUT_LINES_MAX)))
     for tool in step["tools"]:
         state = " (denied)" if tool["denied"] else " (failed)" if tool["is_error"] else ""
-        click.echo(make_inert(f"tool call {tool['name']}{state} {one_line(format_value(tool['input']), 160)}"))
+        click.echo(
+            make_inert(
+                f"tool call {tool['name']}{state} {one_line(format_value(tool['input']), 160)}"
+            )
+        )
         click.echo(make_inert(_indent_text(_shorten_text(tool["output"], _OUTPUT_LINES_MAX))))
     for change in step["changes"]:
         stats = change["diff_stats"]
@@ -174,13 +247,17 @@ def _print_step(step: dict[str, Any]) -> None:
         click.echo(make_inert(_indent_text(_shorten_text(shown, _DIFF_LINES_MAX))))
     if step["lineage"]:
         lineage = step["lineage"]
-        click.echo(make_inert(f"snapshot: {lineage['shadow_git_tag']}  message {lineage['message_id']}"))
+        click.echo(
+            make_inert(f"snapshot: {lineage['shadow_git_tag']}  message {lineage['message_id']}")
+        )
 
 
 def _shorten_text(text: str, limit: int) -> str:
     lines = text.splitlines()
     return "\n".join(
-        lines if len(lines) <= limit else [*lines[:limit], f"… {pluralize(len(lines) - limit, 'more line')}"]
+        lines
+        if len(lines) <= limit
+        else [*lines[:limit], f"… {pluralize(len(lines) - limit, 'more line')}"]
     )
 
 

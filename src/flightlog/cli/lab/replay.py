@@ -19,11 +19,19 @@ _EFFECTS_MAX = 8
 
 @click.command("branch-points", epilog="Example: flightlog lab branch-points my-run --session 2")
 @click.argument("run")
-@click.option("--session", type=click.IntRange(1), default=1, show_default=True, help="Number of the session.")
-@click.option("--replicate", type=click.IntRange(1), help="Number of the replicate, if the session has several.")
+@click.option(
+    "--session", type=click.IntRange(1), default=1, show_default=True, help="Number of the session."
+)
+@click.option(
+    "--replicate",
+    type=click.IntRange(1),
+    help="Number of the replicate, if the session has several.",
+)
 @RUNS_DIR
 @AS_JSON
-def branch_points(run: str, runs_dir: Path, *, session: int, replicate: int | None, as_json: bool) -> None:
+def branch_points(
+    run: str, runs_dir: Path, *, session: int, replicate: int | None, as_json: bool
+) -> None:
     """Suggest turns to replay from.
 
     Suggests turns of RUN with errors, reverted work or repeated actions, each with the reason.
@@ -36,10 +44,15 @@ def branch_points(run: str, runs_dir: Path, *, session: int, replicate: int | No
         print_json(points)
         return
     print_table(
-        ["turn", "kind", "why"], [[str(point.turn), point.kind, make_inert(point.reason)] for point in points], right=(0,)
+        ["turn", "kind", "why"],
+        [[str(point.turn), point.kind, make_inert(point.reason)] for point in points],
+        right=(0,),
     )
     if points:
-        click.echo(f"flightlog lab replay {make_inert(run)} --session {session} --turn {points[0].turn}", err=True)
+        click.echo(
+            f"flightlog lab replay {make_inert(run)} --session {session} --turn {points[0].turn}",
+            err=True,
+        )
     else:
         click.echo("no errors, reverted work or repeated actions", err=True)
 
@@ -52,20 +65,41 @@ def branch_points(run: str, runs_dir: Path, *, session: int, replicate: int | No
 )
 @click.argument("run")
 @click.option(
-    "--session", type=click.IntRange(1), default=1, show_default=True, help="Number of the session to replay."
+    "--session",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Number of the session to replay.",
 )
 @click.option("--turn", type=click.IntRange(1), help="Branch before this model response.")
-@click.option("--replicate", type=click.IntRange(1), help="Number of the replicate, if the session has several.")
 @click.option(
-    "--count", type=click.IntRange(1, 1000), default=1, show_default=True, help="Number of branches to create."
+    "--replicate",
+    type=click.IntRange(1),
+    help="Number of the replicate, if the session has several.",
+)
+@click.option(
+    "--count",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="Number of branches to create.",
 )
 @click.option("--prompt", default="", help="New prompt (default: resend the recorded request).")
 @click.option("--list-turns", is_flag=True, help="Only list the turns to replay from.")
-@click.option("--allow-drift", is_flag=True, help="Continue, labeled, if the context differs from the recording.")
-@click.option("--cursor", is_flag=True, help="Rerun from the start: recorded responses, real tools.")
+@click.option(
+    "--allow-drift",
+    is_flag=True,
+    help="Continue, labeled, if the context differs from the recording.",
+)
+@click.option(
+    "--cursor", is_flag=True, help="Rerun from the start: recorded responses, real tools."
+)
 @click.option("--continue-sessions", is_flag=True, help="Then run the following sessions too.")
 @click.option(
-    "--verify", multiple=True, metavar="COMMAND", help="Check the final files with this command; exit 0 passes."
+    "--verify",
+    multiple=True,
+    metavar="COMMAND",
+    help="Check the final files with this command; exit 0 passes.",
 )
 @ON
 @RUNS_DIR
@@ -83,7 +117,9 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **argum
     from flightlog.lab.replay.certificate import replay_meta
 
     runtime = open_runtime(on=arguments["on"])
-    source = service.open_replay_source(runtime, runs_dir, run, arguments["session"], arguments["replicate"] or 0)
+    source = service.open_replay_source(
+        runtime, runs_dir, run, arguments["session"], arguments["replicate"] or 0
+    )
     if arguments["list_turns"]:
         turns = source.list_turns()
         print_json(turns) if as_json else _print_turns(turns)
@@ -99,21 +135,32 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **argum
         arguments["cursor"],
     )
     stores = service.replay_session(runtime, source, turn, options, RunProgress())
-    metas = [run_meta(store.name, store.config, store.state) | {"replay": replay_meta(store.state)} for store in stores]
+    metas = [
+        run_meta(store.name, store.config, store.state) | {"replay": replay_meta(store.state)}
+        for store in stores
+    ]
     print_json(metas) if as_json else _print_branches(metas, stores[0].path.parent)
-    return int(any(store["stop_reason"] != "completed" for meta in metas for store in meta["sessions"]))
+    return int(
+        any(store["stop_reason"] != "completed" for meta in metas for store in meta["sessions"])
+    )
 
 
 def _print_turns(turns: "list[ReplayTurn]") -> None:
     rows = []
     for turn in turns:
-        tools = one_line(", ".join(turn.tools) or "-", 40) + (" (failed)" if turn.has_failed_call else "")
+        tools = one_line(", ".join(turn.tools) or "-", 40) + (
+            " (failed)" if turn.has_failed_call else ""
+        )
         rows.append([str(turn.turn), tools, turn.blocked_reason or "yes", one_line(turn.text, 70)])
     print_table(["turn", "tools", "exact", "text"], rows, right=(0,))
 
 
 def _count_passed(verifiers: list[dict[str, Any]]) -> str:
-    return f"{sum(verifier['passed'] for verifier in verifiers)}/{len(verifiers)}" if verifiers else "-"
+    return (
+        f"{sum(verifier['passed'] for verifier in verifiers)}/{len(verifiers)}"
+        if verifiers
+        else "-"
+    )
 
 
 def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
@@ -132,19 +179,35 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
                 "?" if first["total_cost_usd"] is None else f"${first['total_cost_usd']:.4f}",
             ]
         )
-    print_table(["branch", "certificate", "replaced", "ended", "verified", "turns", "cost"], rows, right=(2, 5, 6))
+    print_table(
+        ["branch", "certificate", "replaced", "ended", "verified", "turns", "cost"],
+        rows,
+        right=(2, 5, 6),
+    )
     replay = metas[0]["replay"]
     effects = replay["side_effects_not_restored"]
     for effect in effects[:_EFFECTS_MAX]:
         where = f"turn {effect['turn']}: " if effect["turn"] else ""
-        click.echo(make_inert(f"not restored: {where}{effect['kind']}: {one_line(effect['what'], 100)}"), err=True)
+        click.echo(
+            make_inert(f"not restored: {where}{effect['kind']}: {one_line(effect['what'], 100)}"),
+            err=True,
+        )
     if len(effects) > _EFFECTS_MAX:
-        click.echo(f"not restored: {len(effects) - _EFFECTS_MAX} more, in replay_meta.json", err=True)
+        click.echo(
+            f"not restored: {len(effects) - _EFFECTS_MAX} more, in replay_meta.json", err=True
+        )
     for meta in metas:
         certificate = meta["replay"]["certificate"] or {}
         if certificate.get("first_difference"):
-            done = "refused before any request (--allow-drift continues)" if certificate["refused"] else "continued"
+            done = (
+                "refused before any request (--allow-drift continues)"
+                if certificate["refused"]
+                else "continued"
+            )
             click.echo(
-                make_inert(f"{meta['run_name']}: differs at {certificate['first_difference']}: {done}"), err=True
+                make_inert(
+                    f"{meta['run_name']}: differs at {certificate['first_difference']}: {done}"
+                ),
+                err=True,
             )
     click.echo(f"\n{make_inert(str(folder))}", err=True)

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 _COUNT = click.option(
-    "--count", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Samples per request."
+    "--count",
+    type=click.IntRange(1, 10_000),
+    default=5,
+    show_default=True,
+    help="Samples per request.",
 )
 
 
@@ -30,13 +34,23 @@ _COUNT = click.option(
 @click.argument("run")
 @session_options
 @click.option(
-    "--request", "requests", type=click.IntRange(1), multiple=True, help="Number of a request; may be repeated."
+    "--request",
+    "requests",
+    type=click.IntRange(1),
+    multiple=True,
+    help="Number of a request; may be repeated.",
 )
 @click.option(
-    "--turn", "turns", type=click.IntRange(1), multiple=True, help="Turn, instead of a request; may be repeated."
+    "--turn",
+    "turns",
+    type=click.IntRange(1),
+    multiple=True,
+    help="Turn, instead of a request; may be repeated.",
 )
 @_COUNT
-@click.option("--model", "models", multiple=True, help="Model, instead of the recorded one; may be repeated.")
+@click.option(
+    "--model", "models", multiple=True, help="Model, instead of the recorded one; may be repeated."
+)
 @click.option(
     "--variant",
     "variants",
@@ -44,15 +58,23 @@ _COUNT = click.option(
     multiple=True,
     help="Variant of the request; 0 is the recorded one; may be repeated.",
 )
-@click.option("--sweep", type=click.Path(path_type=Path, dir_okay=False), help="YAML file with a grid of samples.")
+@click.option(
+    "--sweep",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="YAML file with a grid of samples.",
+)
 @click.option("--list-requests", is_flag=True, help="Only list the requests.")
 @click.option("--resume", "resumes", is_flag=True, help="Resume an unfinished batch.")
 @click.option("--batch", default="", help="With --resume: id of the batch.")
-@click.option("--dry-run", is_flag=True, help="Show the requests and the expected cost; send nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show the requests and the expected cost; send nothing."
+)
 @sending_options
 @RUNS_DIR
 @AS_JSON
-def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **arguments: Any) -> int:
+def resample(
+    run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **arguments: Any
+) -> int:
     """Send recorded requests again.
 
     Samples are stored beside the recording. Several requests, turns, models or variants make a
@@ -65,7 +87,9 @@ def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **
     runtime = open_runtime(on=arguments["on"])
     store = service.open_run(runtime, runs_dir, run)
     if list_requests:
-        listed = resample_service.list_requests(runtime, store, arguments["session"], arguments["replicate"] or 0)
+        listed = resample_service.list_requests(
+            runtime, store, arguments["session"], arguments["replicate"] or 0
+        )
         print_json(listed) if as_json else _print_requests(listed)
         return 0
     options = _send_options(arguments)
@@ -99,14 +123,25 @@ def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **
 )
 @click.argument("run")
 @session_options
-@click.option("--request", type=click.IntRange(1), default=1, show_default=True, help="Number of the request.")
+@click.option(
+    "--request", type=click.IntRange(1), default=1, show_default=True, help="Number of the request."
+)
 @click.option("--dump", is_flag=True, help="Print the request as JSON for editing.")
-@click.option("--input", "source", type=click.File("r", encoding="utf-8"), help="Edited request; - reads stdin.")
-@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set JSON or text at a path.")
+@click.option(
+    "--input",
+    "source",
+    type=click.File("r", encoding="utf-8"),
+    help="Edited request; - reads stdin.",
+)
+@click.option(
+    "--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set JSON or text at a path."
+)
 @click.option("--drop-thinking", is_flag=True, help="Remove all thinking blocks.")
 @click.option("--label", default="cli-edit", show_default=True, help="Name of the variant.")
 @_COUNT
-@click.option("--model", "models", multiple=True, help="Model, instead of the recorded one; may be repeated.")
+@click.option(
+    "--model", "models", multiple=True, help="Model, instead of the recorded one; may be repeated."
+)
 @sending_options
 @RUNS_DIR
 @AS_JSON
@@ -128,7 +163,9 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **argu
         print_json(dump_request(store, *target))
         return 0
     if arguments["source"] is None and not arguments["sets"] and not arguments["drop_thinking"]:
-        raise click.UsageError("use --dump, or an edit: --input FILE, --set PATH=VALUE, --drop-thinking")
+        raise click.UsageError(
+            "use --dump, or an edit: --input FILE, --set PATH=VALUE, --drop-thinking"
+        )
     body = (
         requests.parse_edited_request(arguments["source"].read())
         if arguments["source"]
@@ -136,17 +173,32 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **argu
     )
     body = requests.without_thinking(body) if arguments["drop_thinking"] else body
     body = requests.replace_values(body, dict(map(_parse_assignment, arguments["sets"])))
-    sweep = Sweep(target[0], target[1], (target[2],), models=arguments["models"], count=arguments["count"])
-    summary = resample_edited(runtime, store, sweep, body, arguments["label"], sent=_send_options(arguments))
+    sweep = Sweep(
+        target[0], target[1], (target[2],), models=arguments["models"], count=arguments["count"]
+    )
+    summary = resample_edited(
+        runtime, store, sweep, body, arguments["label"], sent=_send_options(arguments)
+    )
     print_json(summary) if as_json else _print_batch(summary, store.path)
     return int(bool(summary["errors"] or summary["left"]))
 
 
-@click.command("resample-session", epilog="Example: flightlog lab resample-session my-run --session 2 --count 5")
+@click.command(
+    "resample-session",
+    epilog="Example: flightlog lab resample-session my-run --session 2 --count 5",
+)
 @click.argument("run")
-@click.option("--session", type=click.IntRange(1), default=1, show_default=True, help="Number of the session.")
-@click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="Replicates to add.")
-@click.option("--max-budget-usd", type=click.FloatRange(0, min_open=True), help="Most to spend on them, in USD.")
+@click.option(
+    "--session", type=click.IntRange(1), default=1, show_default=True, help="Number of the session."
+)
+@click.option(
+    "--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="Replicates to add."
+)
+@click.option(
+    "--max-budget-usd",
+    type=click.FloatRange(0, min_open=True),
+    help="Most to spend on them, in USD.",
+)
 @ON
 @RUNS_DIR
 @AS_JSON
@@ -247,25 +299,55 @@ def _merge_limits(options: Any, sweep: Any, parallel: int | None) -> Any:
 def _print_requests(listed: "list[RequestListing]") -> None:
     rows = []
     for request in listed:
-        origin = (str(request.request_index), str(request.turn or "-"), request.agent_context, request.model)
+        origin = (
+            str(request.request_index),
+            str(request.turn or "-"),
+            request.agent_context,
+            request.model,
+        )
         response = one_line(", ".join(request.tools) or request.stop_reason or "no response", 40)
-        result = (response, format_usd(request.cost_usd), str(request.samples or "-"), str(request.variants or "-"))
-        rows.append((*origin, str(request.message_count), f"{request.size_bytes / 1000:,.0f}", *result))
-    heads = ["request", "turn", "sender", "model", "messages", "kB", "response", "cost", "samples", "variants"]
+        result = (
+            response,
+            format_usd(request.cost_usd),
+            str(request.samples or "-"),
+            str(request.variants or "-"),
+        )
+        rows.append(
+            (*origin, str(request.message_count), f"{request.size_bytes / 1000:,.0f}", *result)
+        )
+    heads = [
+        "request",
+        "turn",
+        "sender",
+        "model",
+        "messages",
+        "kB",
+        "response",
+        "cost",
+        "samples",
+        "variants",
+    ]
     print_table(heads, rows, right=(0, 1, 4, 5, 7, 8, 9))
 
 
 def _print_batch(summary: dict[str, Any], run: Path) -> None:
     rows = []
     for target in summary["targets"]:
-        responses, errors = f"{target['samples']}/{target['count']}", str(len(target["errors"]) or "-")
+        responses, errors = (
+            f"{target['samples']}/{target['count']}",
+            str(len(target["errors"]) or "-"),
+        )
         model = target["model"] or "as recorded"
         rows.append([target["path"], model, responses, errors, format_usd(target["cost_usd"])])
     print_table(["samples in", "model", "responses", "errors", "cost"], rows, right=(2, 3, 4))
-    for error in dict.fromkeys(error for target in summary["targets"] for error in target["errors"]):
+    for error in dict.fromkeys(
+        error for target in summary["targets"] for error in target["errors"]
+    ):
         click.echo(make_inert(f"error: {one_line(error, 200)}"), err=True)
     cost = (
-        f"about {format_usd(summary['expected_usd'])}" if "expected_usd" in summary else format_usd(summary["cost_usd"])
+        f"about {format_usd(summary['expected_usd'])}"
+        if "expected_usd" in summary
+        else format_usd(summary["cost_usd"])
     )
     click.echo(f"\n{summary['stop_reason']}, {cost}   {make_inert(str(run))}", err=True)
     if summary["left"] and summary["stop_reason"] != "dry run":

@@ -35,12 +35,16 @@ def collect(session: str | None, runs_dir: Path, *, as_json: bool, **arguments: 
     if not (session or arguments["every"] or arguments["only_list"]):
         raise click.UsageError("name a SESSION, or use --all or --list")
     names = ("projects_dir", "exclude_current", "limit")
-    options = CollectOptions(not (arguments["only_list"] or arguments["dry_run"]), *(arguments[name] for name in names))
+    options = CollectOptions(
+        not (arguments["only_list"] or arguments["dry_run"]), *(arguments[name] for name in names)
+    )
     rows = collect_sessions(open_runtime(), session or "", runs_dir, options)
     if as_json:
         print_json(rows)
     else:
-        print_table(["session", "run", "state"], [[row.session, row.run_name, row.status] for row in rows])
+        print_table(
+            ["session", "run", "state"], [[row.session, row.run_name, row.status] for row in rows]
+        )
 
 
 class RunProgress:
@@ -83,7 +87,9 @@ class SamplingProgress:
             seconds = time.monotonic() - self._began
             end = "\n" if done == whole else ""
             click.echo(
-                f"\r\x1b[K{seconds:7.1f} s  {done} of {whole} samples  ${spent_usd:.4f}{end}", err=True, nl=False
+                f"\r\x1b[K{seconds:7.1f} s  {done} of {whole} samples  ${spent_usd:.4f}{end}",
+                err=True,
+                nl=False,
             )
 
 
@@ -99,12 +105,16 @@ class SamplingProgress:
 @click.option("--run-name", help="Name of the run (default: time and model).")
 @click.option("--no-capture", is_flag=True, help="Do not capture API requests.")
 @click.option("--resume", metavar="RUN", help="Resume a run; finished sessions are kept.")
-@click.option("--again", is_flag=True, help="With --resume: also rerun failed or interrupted sessions.")
+@click.option(
+    "--again", is_flag=True, help="With --resume: also rerun failed or interrupted sessions."
+)
 @click.option("--dry-run", is_flag=True, help="Check the configuration and show the sessions.")
 @ON
 @RUNS_DIR
 @AS_JSON
-def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: bool, **arguments: Any) -> int:
+def run(
+    config: Path | None, runs_dir: Path, *, resume: str | None, as_json: bool, **arguments: Any
+) -> int:
     """Run the experiment of a configuration. Exit 1 if a session did not complete."""
     from flightlog.lab import service
     from flightlog.lab.layout import run_meta
@@ -133,7 +143,9 @@ def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: boo
 
 
 def _config_overrides(arguments: dict[str, Any], config: Path) -> dict[str, object]:
-    overrides = {name: arguments[name] for name in ("model", "session_mode", "run_name") if arguments[name]}
+    overrides = {
+        name: arguments[name] for name in ("model", "session_mode", "run_name") if arguments[name]
+    }
     if arguments["no_capture"]:
         overrides["capture_api_requests"] = False
     if arguments["tags"]:
@@ -156,7 +168,14 @@ def _print_plan(path: Path, config: object, *, as_json: bool) -> None:
     rows = []
     for session in planned:
         prompt = one_line(config.sessions[session.session_index - 1].prompt, 60)
-        rows.append((session.session_dir, session.parent_session or "-", session.tree_session or "baseline", prompt))
+        rows.append(
+            (
+                session.session_dir,
+                session.parent_session or "-",
+                session.tree_session or "baseline",
+                prompt,
+            )
+        )
     click.echo(f"would run {path.name}, {pluralize(len(planned), 'session')}", err=True)
     print_table(["session", "continues", "files of", "prompt"], rows)
 
@@ -168,7 +187,9 @@ def _print_run(meta: dict[str, object], path: Path) -> None:
     click.echo(f"\n{make_inert(str(path))}", err=True)
 
 
-@click.command(epilog=format_examples("flightlog lab track ~/shop", "flightlog lab track ~/shop --off"))
+@click.command(
+    epilog=format_examples("flightlog lab track ~/shop", "flightlog lab track ~/shop --off")
+)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option("--off", is_flag=True, help="Stop saving; saved snapshots stay.")
 @AS_JSON
@@ -184,7 +205,9 @@ def track(folder: Path | None, *, off: bool, as_json: bool) -> None:
     if off and folder is None:
         raise click.UsageError("name the FOLDER to stop tracking")
     listed = (
-        tracked_dirs.list_tracked(runtime) if folder is None else tracked_dirs.track_directory(runtime, folder, off=off)
+        tracked_dirs.list_tracked(runtime)
+        if folder is None
+        else tracked_dirs.track_directory(runtime, folder, off=off)
     )
     if as_json:
         print_json(listed)

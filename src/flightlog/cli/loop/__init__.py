@@ -26,7 +26,8 @@ _LOOKING = ("status", "monitor", "logs", "generate-report", "analyze", "insights
 
 
 @click.group(
-    cls=_LazyLoopGroup, epilog="Example: flightlog loop example && flightlog loop run --plan plan.yaml --autonomous"
+    cls=_LazyLoopGroup,
+    epilog="Example: flightlog loop example && flightlog loop run --plan plan.yaml --autonomous",
 )
 @click.option("--debug", is_flag=True, hidden=True, help="Show a traceback when something fails.")
 def loop(*, debug: bool) -> None:

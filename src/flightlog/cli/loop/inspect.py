@@ -39,7 +39,9 @@ def status(written: str, *, as_json: bool) -> None:
     rows = []
     for entry in statuses:
         tasks = f"{entry.tasks_completed}/{entry.tasks_total}"
-        rows.append((entry.session, entry.status, tasks, entry.runner or "-", one_line(entry.reason, 60)))
+        rows.append(
+            (entry.session, entry.status, tasks, entry.runner or "-", one_line(entry.reason, 60))
+        )
     print_table(("session", "status", "tasks", "runner", "reason"), rows, right=(2,))
 
 
@@ -47,7 +49,11 @@ def status(written: str, *, as_json: bool) -> None:
 @SESSION
 @click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option(
-    "--idle", "idle_s", type=float, default=0.0, help="Stop after this many seconds without change; 0 never stops."
+    "--idle",
+    "idle_s",
+    type=float,
+    default=0.0,
+    help="Stop after this many seconds without change; 0 never stops.",
 )
 @json_option("Print each change as a line of JSON.")
 def monitor(written: str, *, once: bool, idle_s: float, as_json: bool) -> None:
@@ -65,7 +71,9 @@ def monitor(written: str, *, once: bool, idle_s: float, as_json: bool) -> None:
     drawn: list[str] = []
     while True:
         loop_session = open_loop_session(directory)
-        lines = [as_json_line(build_status(loop_session))] if as_json else monitor_lines(loop_session)
+        lines = (
+            [as_json_line(build_status(loop_session))] if as_json else monitor_lines(loop_session)
+        )
         if lines != drawn:
             timer.reset_idle()
             _redraw_lines([] if as_json else drawn, lines)
@@ -81,25 +89,44 @@ def monitor(written: str, *, once: bool, idle_s: float, as_json: bool) -> None:
 @click.option("--task", help="Only events of this task.")
 @click.option("--follow", is_flag=True, help="Print new events as they come.")
 @_json
-def logs(written: str, tail: int | None, event: str | None, task: str | None, *, follow: bool, as_json: bool) -> None:  # noqa: PLR0913
+def logs(
+    written: str,
+    tail: int | None,
+    event: str | None,
+    task: str | None,
+    *,
+    follow: bool,
+    as_json: bool,
+) -> None:
     """Show the events of a session."""
     from flightlog.loop import service
     from flightlog.views.json_output import as_json_line
 
     runtime = open_runtime()
     directory = service.find_session(runtime, written)
-    for entry in service.log_entries(runtime, directory, service.LogFilter(tail, event, task), follow=follow):
+    for entry in service.log_entries(
+        runtime, directory, service.LogFilter(tail, event, task), follow=follow
+    ):
         if as_json:
             click.echo(as_json_line(entry))
             continue
-        about = " ".join(str(entry[name]) for name in ("task_id", "task_name", "result") if entry.get(name))
+        about = " ".join(
+            str(entry[name]) for name in ("task_id", "task_name", "result") if entry.get(name)
+        )
         details = {name: value for name, value in entry["details"].items() if name != "event"}
-        line = one_line(" ".join([about, *(f"{name}={format_value(value)}" for name, value in details.items())]), 200)
+        line = one_line(
+            " ".join(
+                [about, *(f"{name}={format_value(value)}" for name, value in details.items())]
+            ),
+            200,
+        )
         event_id, kind = entry["details"]["event"], entry["event_type"]
         click.echo(make_inert(f"{event_id:>6}  {entry['timestamp']}  {kind:<18} {line}"))
 
 
-@click.command("generate-report", epilog="Example: flightlog loop generate-report --session session-001")
+@click.command(
+    "generate-report", epilog="Example: flightlog loop generate-report --session session-001"
+)
 @SESSION
 @_json
 def generate_report(written: str, *, as_json: bool) -> None:
@@ -111,7 +138,9 @@ def generate_report(written: str, *, as_json: bool) -> None:
     runtime = open_runtime()
     directory = service.find_session(runtime, written)
     text = write_report(directory, make_redactor(runtime))
-    print_json({"session": directory.name, "report": text}) if as_json else click.echo(make_inert(text), nl=False)
+    print_json({"session": directory.name, "report": text}) if as_json else click.echo(
+        make_inert(text), nl=False
+    )
 
 
 @click.command(epilog="Example: flightlog loop analyze --session session-001")
@@ -135,7 +164,9 @@ def insights(written: str, *, as_json: bool) -> None:
     from flightlog.loop.analysis import build_account
     from flightlog.loop.report import find_insights
 
-    sentences = find_insights(build_account(service.read_events(service.find_session(open_runtime(), written))))
+    sentences = find_insights(
+        build_account(service.read_events(service.find_session(open_runtime(), written)))
+    )
     if as_json:
         print_json(sentences)
         return
@@ -161,7 +192,9 @@ def compare(written: str, *, as_json: bool) -> None:
         print_json(columns)
         return
     rows = [(label, *values) for label, values in comparison_rows(columns)]
-    print_table(("", *(column.session for column in columns)), rows, right=tuple(range(1, len(columns) + 1)))
+    print_table(
+        ("", *(column.session for column in columns)), rows, right=tuple(range(1, len(columns) + 1))
+    )
 
 
 def _is_over(loop_session: "LoopSession") -> bool:

@@ -24,15 +24,21 @@ _INTERVENTIONS = ("ask_first", "never", "always", "on_error", "on_low_confidence
 
 
 @click.command(epilog="Example: flightlog loop run --plan plan.yaml --autonomous")
-@click.option("--plan", required=True, type=click.Path(path_type=Path), help="Plan to run, a YAML file.")
+@click.option(
+    "--plan", required=True, type=click.Path(path_type=Path), help="Plan to run, a YAML file."
+)
 @click.option("--session", "where", default="", help="Name of a new or hand-made session.")
 @click.option("--autonomous", is_flag=True, help="Start without asking.")
 @click.option("--max-iterations", type=int, help="Most attempts in total (default: the plan's).")
 @click.option("--confidence-threshold", type=float, help="Ask a person below this confidence.")
-@click.option("--human-intervention", type=click.Choice(_INTERVENTIONS), help="When to ask a person.")
+@click.option(
+    "--human-intervention", type=click.Choice(_INTERVENTIONS), help="When to ask a person."
+)
 @click.option("--dry-run", is_flag=True, help="Check the plan and print its tasks in order.")
 @_json
-def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: bool, **settings: Any) -> int:
+def run(
+    plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: bool, **settings: Any
+) -> int:
     """Run a plan. Exit 0 if it completed, 1 if it paused or failed, 130 if it was interrupted."""
     from flightlog.loop import service
     from flightlog.loop.runner import session
@@ -41,7 +47,9 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
     if dry_run:
         return _print_task_order(plan, as_json=as_json)
     config = {name: value for name, value in settings.items() if value is not None}
-    directory, resumed = service.start_session(runtime, plan, where, autonomous=autonomous, config=config)
+    directory, resumed = service.start_session(
+        runtime, plan, where, autonomous=autonomous, config=config
+    )
     _print_progress(f"{'resuming' if resumed else 'started'} {directory.name}")
     terminal = service.Terminal(_terminal_prompt(), _print_progress)
     mode = session.RunMode.RESUME if resumed else session.RunMode.START
@@ -51,7 +59,9 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
 
 @click.command(epilog="Example: flightlog loop resume --session session-001")
 @SESSION
-@click.option("--steal", is_flag=True, help="Take over from a runner that hangs; it can no longer write.")
+@click.option(
+    "--steal", is_flag=True, help="Take over from a runner that hangs; it can no longer write."
+)
 @click.option("--max-usd", type=float, help="New limit in USD.")
 @click.option("--max-calls", type=int, help="New limit of model calls.")
 @click.option("--max-tokens", type=float, help="New limit of tokens.")
@@ -63,7 +73,9 @@ def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
 
     runtime = open_runtime()
     directory = service.find_session(runtime, written)
-    budgets = service.merge_budgets(directory, {name.removeprefix("max_"): value for name, value in limits.items()})
+    budgets = service.merge_budgets(
+        directory, {name.removeprefix("max_"): value for name, value in limits.items()}
+    )
     state = service.conduct_session(
         runtime,
         directory,
@@ -89,7 +101,9 @@ def pause(written: str, *, now: bool, as_json: bool) -> None:
 @_asked
 def stop(written: str, *, after_task: bool, as_json: bool) -> None:
     """Stop a session at once. All processes of its task are stopped. The session can be resumed."""
-    _send_request(written, "pause" if after_task else "stop", "a person stopped it", as_json=as_json)
+    _send_request(
+        written, "pause" if after_task else "stop", "a person stopped it", as_json=as_json
+    )
 
 
 @click.command(epilog="Example: flightlog loop answer --session session-001 continue")
@@ -110,13 +124,14 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
             "options": question.options,
             "safe": question.default_answer,
         }
-        plain = (
-            f"{make_inert(question.text)}\n  one of: {', '.join(question.options)} (without an answer: {question.default_answer})"
-        )
+        plain = f"{make_inert(question.text)}\n  one of: {', '.join(question.options)} (without an answer: {question.default_answer})"
         print_json(fields) if as_json else click.echo(plain)
         return
     if answer not in question.options:
-        raise Invalid(f'not an answer: "{one_line(answer, 40)}"', hint=f"one of: {', '.join(question.options)}")
+        raise Invalid(
+            f'not an answer: "{one_line(answer, 40)}"',
+            hint=f"one of: {', '.join(question.options)}",
+        )
     service.send_request(runtime, written, ControlRequest("answer", question.question_id, answer))
     outcome = {"session": written, "question": question.question_id, "answer": answer}
     print_outcome(outcome, f"answered {question.question_id}: {answer}", as_json=as_json)
@@ -124,9 +139,15 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
 
 @click.command(epilog="Example: flightlog loop simulate --seed 7 --count 1000")
 @click.option(
-    "--seed", type=int, default=1, show_default=True, help="First seed; a seed always gives the same session."
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="First seed; a seed always gives the same session.",
 )
-@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of seeds.")
+@click.option(
+    "--count", type=click.IntRange(1), default=1, show_default=True, help="Number of seeds."
+)
 @click.option("--mode", type=click.Choice(("safety", "liveness")), default="safety", show_default=True,
               help="Check safety (nothing wrong happens) or liveness (every plan ends).")  # fmt: skip
 @_json
@@ -147,14 +168,18 @@ def simulate(seed: int, count: int, mode: str, *, as_json: bool) -> int:
             click.echo("\n  ".join([line, *simulation.violations]), err=as_json)
     broken = sum(bool(simulation.violations) for simulation in shown)
     if as_json:
-        print_json({"mode": mode, "first": seed, "sessions": count, "broken": broken, "shown": shown})
+        print_json(
+            {"mode": mode, "first": seed, "sessions": count, "broken": broken, "shown": shown}
+        )
     elif count > 1:
         click.echo(f"{pluralize(count, 'session')}, {broken} with a violated invariant")
     return int(broken > 0)
 
 
 @click.command(
-    epilog=format_examples("flightlog loop example", "flightlog loop run --plan RALPH-LOOP-PLAN.yaml --autonomous")
+    epilog=format_examples(
+        "flightlog loop example", "flightlog loop run --plan RALPH-LOOP-PLAN.yaml --autonomous"
+    )
 )
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
 @json_option("Print the paths as JSON.")
@@ -178,7 +203,9 @@ def schema(*, as_json: bool) -> None:
 
 @click.command(epilog="Example: flightlog loop retain --dry-run")
 @click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
-@click.option("--yes", is_flag=True, help="Delete raw logs older than a year; their summaries stay.")
+@click.option(
+    "--yes", is_flag=True, help="Delete raw logs older than a year; their summaries stay."
+)
 @_json
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Archive old sessions and their logs.
@@ -205,7 +232,9 @@ def _print_result(state: "LoopState", directory: Path, *, as_json: bool) -> int:
         "tasks_completed": state.completed_count,
     }
     completed = pluralize(state.completed_count, "task")
-    plain = f"{directory.name}: {state.status}, {completed} completed; {one_line(state.reason, 300)}"
+    plain = (
+        f"{directory.name}: {state.status}, {completed} completed; {one_line(state.reason, 300)}"
+    )
     print_json(outcome) if as_json else click.echo(plain)
     if state.stop_signal:
         return 130
@@ -217,7 +246,10 @@ def _print_task_order(path: Path, *, as_json: bool) -> int:
     from flightlog.loop.plan.schema import order_tasks
 
     plan, _ = load_plan(path)
-    rows = [{"task_id": task.task_id, "name": task.name, "phase": task.phase} for task in order_tasks(plan)]
+    rows = [
+        {"task_id": task.task_id, "name": task.name, "phase": task.phase}
+        for task in order_tasks(plan)
+    ]
     if as_json:
         print_json({"plan": plan.plan, "tasks": rows})
         return 0
@@ -231,8 +263,12 @@ def _send_request(session: str, request: str, reason: str, *, as_json: bool) -> 
     from flightlog.loop.runner.driver import ControlRequest
 
     if not service.send_request(open_runtime(), session, ControlRequest(request, reason=reason)):
-        raise Conflict(f"{session} is not running", hint=f"flightlog loop status --session {session}")
-    print_outcome({"session": session, "asked": request}, f"asked {session} to {request}", as_json=as_json)
+        raise Conflict(
+            f"{session} is not running", hint=f"flightlog loop status --session {session}"
+        )
+    print_outcome(
+        {"session": session, "asked": request}, f"asked {session} to {request}", as_json=as_json
+    )
 
 
 def _print_progress(line: str) -> None:

@@ -40,13 +40,19 @@ def rate(pattern: str, rating: str, *, comment: str, as_json: bool) -> None:
     from flightlog.retro.service import record_rating
     from flightlog.retro.store import open_retro_store
 
-    _print_saved(record_rating(open_retro_store(open_runtime()), pattern, rating, comment), as_json=as_json)
+    _print_saved(
+        record_rating(open_retro_store(open_runtime()), pattern, rating, comment), as_json=as_json
+    )
 
 
-@feedback.command(epilog="Example: flightlog retro feedback answer overall_value 'It saves a morning'")
+@feedback.command(
+    epilog="Example: flightlog retro feedback answer overall_value 'It saves a morning'"
+)
 @click.argument("question")
 @click.argument("response")
-@click.option("--rating", default=None, type=click.IntRange(1, 5), help="Rating in addition to the answer.")
+@click.option(
+    "--rating", default=None, type=click.IntRange(1, 5), help="Rating in addition to the answer."
+)
 @_KEPT
 def answer(question: str, response: str, *, rating: int | None, as_json: bool) -> None:
     """Answer a feedback question.
@@ -56,7 +62,9 @@ def answer(question: str, response: str, *, rating: int | None, as_json: bool) -
     from flightlog.retro.service import record_answer
     from flightlog.retro.store import open_retro_store
 
-    _print_saved(record_answer(open_retro_store(open_runtime()), question, response, rating), as_json=as_json)
+    _print_saved(
+        record_answer(open_retro_store(open_runtime()), question, response, rating), as_json=as_json
+    )
 
 
 @feedback.command(epilog="Example: flightlog retro feedback gap 'It misses my Rust work'")
@@ -75,7 +83,10 @@ def gap(description: str, *, category: str, priority: str, as_json: bool) -> Non
     from flightlog.retro.service import record_gap
     from flightlog.retro.store import open_retro_store
 
-    _print_saved(record_gap(open_retro_store(open_runtime()), description, category, priority), as_json=as_json)
+    _print_saved(
+        record_gap(open_retro_store(open_runtime()), description, category, priority),
+        as_json=as_json,
+    )
 
 
 @feedback.command("import", epilog="Example: flightlog retro feedback import feedback.json")
@@ -99,14 +110,24 @@ def summary(*, as_json: bool) -> None:
 
     runtime = open_runtime()
     totals = summarize_feedback(
-        event for event in find_retro_store(runtime).iter_events() if isinstance(event, FeedbackGiven)
+        event
+        for event in find_retro_store(runtime).iter_events()
+        if isinstance(event, FeedbackGiven)
     )
     if as_json:
         print_json(totals)
         return
-    rows = [("ratings", str(totals.ratings)), ("average", "" if totals.average_rating is None else f"{totals.average_rating:.2f}")]
-    rows += [("answers", str(totals.answers)), *((f"gap: {name}", str(count)) for name, count in totals.gaps_by_category.items())]
-    rows += [(f"low: {name}", f"{average:.1f}") for name, average in totals.low_rated_patterns.items()]
+    rows = [
+        ("ratings", str(totals.ratings)),
+        ("average", "" if totals.average_rating is None else f"{totals.average_rating:.2f}"),
+    ]
+    rows += [
+        ("answers", str(totals.answers)),
+        *((f"gap: {name}", str(count)) for name, count in totals.gaps_by_category.items()),
+    ]
+    rows += [
+        (f"low: {name}", f"{average:.1f}") for name, average in totals.low_rated_patterns.items()
+    ]
     print_table(("feedback", ""), rows)
 
 
@@ -133,8 +154,17 @@ def retro() -> None:
 
 @retro.command(epilog="Example: flightlog retro export.zip --resume")
 @click.argument("export", required=False)
-@click.option("--resume", is_flag=False, flag_value=_LATEST, default="", metavar="[ID]", help="Resume a retro session.")
-@click.option("--sessions/--no-sessions", default=True, help="Also analyze recorded agent sessions.")
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value=_LATEST,
+    default="",
+    metavar="[ID]",
+    help="Resume a retro session.",
+)
+@click.option(
+    "--sessions/--no-sessions", default=True, help="Also analyze recorded agent sessions."
+)
 @click.option("--draw/--no-draw", default=True, help="Write charts to outputs/.")
 @click.option(
     "--analyst",
@@ -145,7 +175,14 @@ def retro() -> None:
 @click.option("--say", default="", help="Prompt for the analyst, sent after the findings.")
 @json_option("Print the analysis as JSON.")
 def analyze(  # noqa: PLR0913 - options
-    export: str | None, *, resume: str, sessions: bool, draw: bool, analyst: str, say: str, as_json: bool
+    export: str | None,
+    *,
+    resume: str,
+    sessions: bool,
+    draw: bool,
+    analyst: str,
+    say: str,
+    as_json: bool,
 ) -> None:
     """Analyze an export and recorded sessions.
 
@@ -153,7 +190,13 @@ def analyze(  # noqa: PLR0913 - options
     model is called without --analyst. At a terminal you can go on talking to the analyst; an empty
     line ends it.
     """
-    from flightlog.retro.service import current_session, draw_artifact, end_session, read_new_input, start_session
+    from flightlog.retro.service import (
+        current_session,
+        draw_artifact,
+        end_session,
+        read_new_input,
+        start_session,
+    )
     from flightlog.retro.store import find_retro_store, open_retro_store
     from flightlog.sources.chat_exports.reader import check_export
 
@@ -168,21 +211,30 @@ def analyze(  # noqa: PLR0913 - options
     with store.lock():
         session = start_session(runtime, store, resume)
         progress = Progress("reading")
-        source = read_new_input(runtime, store, Path(export) if export else None, progress, sessions=sessions)
+        source = read_new_input(
+            runtime, store, Path(export) if export else None, progress, sessions=sessions
+        )
         progress.close()
         analysis = source.load_analysis(store, runtime.zone)
-        artifact = draw_artifact(store, analysis, runtime.zone) if draw and source.anything else None
+        artifact = (
+            draw_artifact(store, analysis, runtime.zone) if draw and source.anything else None
+        )
         if analyst:
             tell = partial(click.echo, err=as_json)
             if not as_json:
                 _print_analysis(analysis)
-            analysis = _talk_with_analyst(runtime, store, (analyst, session), analysis, say=say, tell=tell)
+            analysis = _talk_with_analyst(
+                runtime, store, (analyst, session), analysis, say=say, tell=tell
+            )
         end_session(runtime, store)
     if as_json:
         print_json(analysis)
         return
     counts = source.counts
-    click.echo(f"session {session}: {counts.new} new, {counts.unchanged} known, {counts.damaged_files} damaged", err=True)
+    click.echo(
+        f"session {session}: {counts.new} new, {counts.unchanged} known, {counts.damaged_files} damaged",
+        err=True,
+    )
     if not analyst:
         _print_analysis(analysis)
     if artifact is not None:
@@ -190,7 +242,9 @@ def analyze(  # noqa: PLR0913 - options
 
 
 @retro.command(epilog="Example: flightlog retro patterns --kind topic")
-@click.option("--kind", default="", help="Only this kind: topic, friction, outcome, cost, question again …")
+@click.option(
+    "--kind", default="", help="Only this kind: topic, friction, outcome, cost, question again …"
+)
 @json_option()
 def patterns(*, kind: str, as_json: bool) -> None:
     """List the findings of the last analysis."""
@@ -205,14 +259,17 @@ def patterns(*, kind: str, as_json: bool) -> None:
 def show(what: str, *, as_json: bool) -> None:
     """Show a finding or an evidence address."""
     runtime = open_runtime()
-    matches = [pattern for pattern in _load_last_analysis(runtime).patterns if pattern.id.startswith(what)]
+    matches = [
+        pattern for pattern in _load_last_analysis(runtime).patterns if pattern.id.startswith(what)
+    ]
     if len(matches) == 1:
         if as_json:
             print_json(matches[0])
             return
         click.echo(make_inert(f"{matches[0].kind}: {matches[0].label}\n{matches[0].detail}\n"))
         print_table(
-            ("address", "words"), [(evidence.address, one_line(evidence.text, 100)) for evidence in matches[0].evidence]
+            ("address", "words"),
+            [(evidence.address, one_line(evidence.text, 100)) for evidence in matches[0].evidence],
         )
         return
     from flightlog.retro.service import read_evidence
@@ -220,14 +277,22 @@ def show(what: str, *, as_json: bool) -> None:
 
     rows = read_evidence(runtime, find_retro_store(runtime), what, Path(runtime.cwd))
     if as_json:
-        print_json([{"address": address, "role": role, "text": text} for address, role, text in rows])
+        print_json(
+            [{"address": address, "role": role, "text": text} for address, role, text in rows]
+        )
         return
     for address, role, text in rows:
         click.echo(f"{make_inert(address)} {make_inert(role)}\n{make_inert(text)}\n")
 
 
 @retro.command(epilog="Example: flightlog retro draw --format md")
-@click.option("--format", "form", type=click.Choice(["html", "md"]), default="html", help="Charts or Markdown.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["html", "md"]),
+    default="html",
+    help="Charts or Markdown.",
+)
 @json_option("Print the path as JSON.")
 def draw(*, form: str, as_json: bool) -> None:
     """Write the last analysis to outputs/. The HTML file works offline."""
@@ -264,9 +329,12 @@ def set_prefs(name: str, values: str, *, as_json: bool) -> None:
 
     chosen = tuple(value.strip() for value in values.split(",") if value.strip())
     if name == "preferred_viz" and not set(chosen) <= set(CHARTS):
-        raise Invalid(f'no such chart: "{one_line(values, 40)}"', hint=f"one of: {', '.join(CHARTS)}")
+        raise Invalid(
+            f'no such chart: "{one_line(values, 40)}"', hint=f"one of: {', '.join(CHARTS)}"
+        )
     open_retro_store(open_runtime()).journal.append(
-        msgspec.convert({"type": "Preferred", "name": name, "values": chosen}, PreferenceSet), durable=True
+        msgspec.convert({"type": "Preferred", "name": name, "values": chosen}, PreferenceSet),
+        durable=True,
     )
     line = "it applies from the next analysis: flightlog retro analyze"
     print_outcome({"name": name, "values": chosen}, line, as_json=as_json)
@@ -286,7 +354,9 @@ def show_prefs(*, as_json: bool) -> None:
         ("focus_areas", ", ".join(preferences.focus_areas)),
         ("excluded_topics", ", ".join(preferences.excluded_topics)),
     ]
-    print_table(("preference", "value"), [*rows, ("preferred_viz", preferences.preferred_viz or "")])
+    print_table(
+        ("preference", "value"), [*rows, ("preferred_viz", preferences.preferred_viz or "")]
+    )
 
 
 @retro.command(epilog="Example: flightlog retro retain --dry-run")
@@ -302,12 +372,19 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
     actions = logs.logs_due(store.root, store.now_ms())
     if actions and not dry_run:
         if not yes:
-            raise Invalid(f"{pluralize(len(actions), 'log')} would be removed", hint="flightlog retro retain --yes")
+            raise Invalid(
+                f"{pluralize(len(actions), 'log')} would be removed",
+                hint="flightlog retro retain --yes",
+            )
         logs.remove_old_logs(store.root, store.now_ms())
     if as_json:
         print_json(actions)
         return
-    print_table(("log", "days old"), [(action.item.name, str(action.age_days)) for action in actions], right=(1,))
+    print_table(
+        ("log", "days old"),
+        [(action.item.name, str(action.age_days)) for action in actions],
+        right=(1,),
+    )
 
 
 retro.add_command(feedback)
@@ -330,12 +407,15 @@ def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
     reply = ask_analyst(conversation, analysis, say)
     usd = reply.cost_usd
     tell(f"\n{make_inert(reply.text)}\n")
-    while sys.stdin.isatty() and (prompt := click.prompt("you", default="", show_default=False, err=True).strip()):
+    while sys.stdin.isatty() and (
+        prompt := click.prompt("you", default="", show_default=False, err=True).strip()
+    ):
         reply = conversation.send_prompt(prompt, analysis)
         usd += reply.cost_usd
         tell(f"\n{make_inert(reply.text)}\n")
     click.echo(
-        f"{usd:.2f} USD, saved in {reply.path}; to continue: flightlog retro --resume --analyst {analyst[0]}", err=True
+        f"{usd:.2f} USD, saved in {reply.path}; to continue: flightlog retro --resume --analyst {analyst[0]}",
+        err=True,
     )
     return apply_analyst_names(store, analysis)
 
@@ -357,11 +437,20 @@ def _print_analysis(analysis: "RetroAnalysis") -> None:
     )
     print_table(_HEADS, _pattern_rows(analysis.patterns[:_SHOWN]), right=(4,))
     if len(analysis.patterns) > _SHOWN:
-        click.echo("\nall findings: flightlog retro patterns; one with its evidence: flightlog retro show ID", err=True)
+        click.echo(
+            "\nall findings: flightlog retro patterns; one with its evidence: flightlog retro show ID",
+            err=True,
+        )
 
 
 def _pattern_rows(patterns: "Sequence[Pattern]") -> list[tuple[str, ...]]:
     return [
-        (pattern.id, pattern.kind, one_line(pattern.title, 60), pattern.detail, f"{pattern.confidence:.2f}")
+        (
+            pattern.id,
+            pattern.kind,
+            one_line(pattern.title, 60),
+            pattern.detail,
+            f"{pattern.confidence:.2f}",
+        )
         for pattern in patterns
     ]

@@ -57,7 +57,10 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
         board = store.load_board()
     for line in processed.unreadable_drafts:
         click.echo(make_inert(f"skipped: {line}"), err=True)
-    changes: dict[str, Sequence[str]] = {"imported": processed.imported_issues, "repeated": processed.duplicate_drafts}
+    changes: dict[str, Sequence[str]] = {
+        "imported": processed.imported_issues,
+        "repeated": processed.duplicate_drafts,
+    }
     changes |= {"reopened": processed.reopened_issues, "published": published}
     summary = ", ".join(f"{len(names)} {state}" for state, names in changes.items())
     line = f"{pluralize(len(incidents), 'incident')} drafted, {summary}"
@@ -137,7 +140,11 @@ def preview(written: str | None, *, as_json: bool) -> None:
     from flightlog.retro.issues import workflow
 
     pages = workflow.preview_issues(_find_store(), written or "")
-    files = [{"path": page.path, "body": page.body.text} for page in pages if isinstance(page.body, Clean)]
+    files = [
+        {"path": page.path, "body": page.body.text}
+        for page in pages
+        if isinstance(page.body, Clean)
+    ]
     for file in () if as_json else files:
         click.echo(make_inert(f"{file['path']}\n{file['body']}"))
     print_outcome(files, f"{pluralize(len(files), 'file')} would be published", as_json=as_json)
@@ -212,13 +219,18 @@ def resolve(written: str, *, notes: str, by: str, as_json: bool) -> None:
     print_outcome(resolved, f"{resolved.id} is {resolved.status}", as_json=as_json)
 
 
-@issue.command("report-bug", epilog="Example: flightlog issue report-bug --title 'Wrong total' --description '…'")
+@issue.command(
+    "report-bug",
+    epilog="Example: flightlog issue report-bug --title 'Wrong total' --description '…'",
+)
 @click.option("--title", default="", help="Summary in one line.")
 @click.option("--description", default="", help="What happened.")
 @click.option("--severity", type=_SEVERITIES, default=None, help="Severity (default: computed).")
 @click.option("--file", "files", multiple=True, help="Affected file; may be repeated.")
 @json_option("Print the draft and its path as JSON.")
-def report_bug(*, title: str, description: str, severity: str | None, files: tuple[str, ...], as_json: bool) -> None:
+def report_bug(
+    *, title: str, description: str, severity: str | None, files: tuple[str, ...], as_json: bool
+) -> None:
     """Write a private bug draft. Asks at a terminal if --title is missing."""
     from flightlog.retro.issues import triage
 
@@ -233,7 +245,9 @@ def report_bug(*, title: str, description: str, severity: str | None, files: tup
         "patterns": str(len(analysis.patterns)) if analysis else "0",
         "corrupt_state": str(any((store.root / "state").glob("*.corrupt-*"))),
     }
-    draft = triage.make_draft(title, description, store.now_ms(), severity, affected_files=files, context=facts)  # type: ignore[arg-type]
+    draft = triage.make_draft(
+        title, description, store.now_ms(), severity, affected_files=files, context=facts
+    )  # type: ignore[arg-type]
     path = str(store.store_draft(draft))
     print_json({"path": path, "draft": draft}) if as_json else click.echo(path)
 
@@ -265,14 +279,21 @@ def _confirm_publishing(board: "Board", *, yes: bool) -> bool:
     pending = [cluster for cluster in board.clusters.values() if cluster.status == "pending"]
     findings = [cluster for cluster in pending if has_finding(board, cluster)]
     for cluster in findings:
-        click.echo(f"quotes a conversation, so approve it yourself: flightlog issue approve {cluster.id}", err=True)
+        click.echo(
+            f"quotes a conversation, so approve it yourself: flightlog issue approve {cluster.id}",
+            err=True,
+        )
     waiting = len(pending) - len(findings)
     if yes or not waiting:
         return True
     if not sys.stdin.isatty():
-        click.echo(f"{pluralize(waiting, 'cluster')} not approved: flightlog issue process --yes", err=True)
+        click.echo(
+            f"{pluralize(waiting, 'cluster')} not approved: flightlog issue process --yes", err=True
+        )
         return False
-    return click.confirm(f"Approve and publish {pluralize(waiting, 'cluster')}?", default=True, err=True)
+    return click.confirm(
+        f"Approve and publish {pluralize(waiting, 'cluster')}?", default=True, err=True
+    )
 
 
 def _print_issues(issues: "Sequence[Issue]") -> None:
@@ -281,4 +302,6 @@ def _print_issues(issues: "Sequence[Issue]") -> None:
          entry.cluster_id, one_line(entry.title, 60))
         for entry in issues
     ]  # fmt: skip
-    print_table(("issue", "status", "severity", "seen", "priority", "cluster", "title"), rows, right=(3, 4))
+    print_table(
+        ("issue", "status", "severity", "seen", "priority", "cluster", "title"), rows, right=(3, 4)
+    )

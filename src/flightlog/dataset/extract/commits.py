@@ -10,7 +10,14 @@ from datetime import datetime
 
 from flightlog.dataset.extract.turns import turn_end_ms, uuid_of
 from flightlog.dataset.layout import ROOT
-from flightlog.dataset.rows import AnyRow, CommitRow, UpdateRow, chat_name, format_row_time, short_session_id
+from flightlog.dataset.rows import (
+    AnyRow,
+    CommitRow,
+    UpdateRow,
+    chat_name,
+    format_row_time,
+    short_session_id,
+)
 from flightlog.model.session import Session, ToolCall, Turn
 from flightlog.store.git.history import FILES_MAX, Commit
 
@@ -31,7 +38,9 @@ def find_makers(session: Session, commits: Iterable[Commit]) -> dict[str, Maker]
         for call in _commit_calls(turn):
             hashes = _NAMED.findall(call.output[:_OUTPUT_CHARS])
             for commit in candidates:
-                if any(commit.hash.startswith(prefix) for prefix in hashes) or _is_during_call(call, turn, commit):
+                if any(commit.hash.startswith(prefix) for prefix in hashes) or _is_during_call(
+                    call, turn, commit
+                ):
                     makers.setdefault(commit.hash, (session.id, chat))
     return makers
 
@@ -41,7 +50,9 @@ def mentions_commits(turns: Iterable[Turn]) -> bool:
     return any(any(_commit_calls(turn)) for turn in turns)
 
 
-def build_rows(commits: Iterable[Commit], made_by: Mapping[str, Maker], times: Mapping[str, int]) -> list[AnyRow]:
+def build_rows(
+    commits: Iterable[Commit], made_by: Mapping[str, Maker], times: Mapping[str, int]
+) -> list[AnyRow]:
     """Return a row for each commit with files outside the dataset, and updates of reverted ones."""
     rows: list[AnyRow] = []
     for commit in commits:
@@ -61,7 +72,9 @@ def judgment_rows(key: str, values: Mapping[str, object], at_ms: int) -> list[An
     for field, value in values.items():
         name = f"update-{field}-{at_ms}-{key}"[:120]
         time = format_row_time(at_ms)
-        rows.append(UpdateRow(id=name, timestamp=time, row_id=key, field=field, value=value, rev=at_ms))
+        rows.append(
+            UpdateRow(id=name, timestamp=time, row_id=key, field=field, value=value, rev=at_ms)
+        )
     return rows
 
 
@@ -83,7 +96,9 @@ def _commit_row(commit: Commit, maker: Maker | None, before_ms: int | None) -> C
         is_initial=not commit.parents,
         rev=1 if maker else 0,
         files_left_out=max(len(commit.files) - FILES_MAX, 0),
-        seconds_since_last_commit=(commit.at_ms - before_ms) // 1000 if before_ms is not None else None,
+        seconds_since_last_commit=(commit.at_ms - before_ms) // 1000
+        if before_ms is not None
+        else None,
         session_id=short_session_id(maker[0]) if maker else None,
         related_chats=[maker[1]] if maker else [],
     )

@@ -25,12 +25,20 @@ _LIMITS = {
 }
 
 
-def permitted_rows(rows: Iterable[AnyRow | Row], redactor: JsonRedactor, *, words: bool) -> list[Redacted[Row]]:
+def permitted_rows(
+    rows: Iterable[AnyRow | Row], redactor: JsonRedactor, *, words: bool
+) -> list[Redacted[Row]]:
     """Return the rows as they may be written, each with the number of redactions."""
-    originals = [(row if isinstance(row, dict) else to_dict(row), _text_limits(row)) for row in rows]
-    whole = [_drop_counts(row, limits) if words else withhold_words(row) for row, limits in originals]
+    originals = [
+        (row if isinstance(row, dict) else to_dict(row), _text_limits(row)) for row in rows
+    ]
+    whole = [
+        _drop_counts(row, limits) if words else withhold_words(row) for row, limits in originals
+    ]
     redacted = count_each(whole, redactor.redact_value(whole))
-    return [_shorten_texts(row, *original) for row, original in zip(redacted, originals, strict=True)]
+    return [
+        _shorten_texts(row, *original) for row, original in zip(redacted, originals, strict=True)
+    ]
 
 
 def values_of(rows: Iterable[Redacted[Row]]) -> list[Row]:
@@ -64,14 +72,16 @@ def _drop_counts(row: Row, limits: Mapping[str, int]) -> Row:
     """Return a row without the lengths of its texts, except of those that will be cut."""
     row_without_counts = {name: value for name, value in row.items() if name != "target_chars"}
     for name in WORDS:
-        if isinstance(row_without_counts.get(name), str) and row_without_counts.get(f"{name}_chars", 0) <= limits.get(
-            name, 0
-        ):
+        if isinstance(row_without_counts.get(name), str) and row_without_counts.get(
+            f"{name}_chars", 0
+        ) <= limits.get(name, 0):
             row_without_counts.pop(f"{name}_chars", None)
     return row_without_counts
 
 
-def _shorten_texts(redacted: Redacted[Row], before: Row, limits: Mapping[str, int]) -> Redacted[Row]:
+def _shorten_texts(
+    redacted: Redacted[Row], before: Row, limits: Mapping[str, int]
+) -> Redacted[Row]:
     # The kind is our own word; a redactor that mistakes it for private must not break the row.
     shortened = {**redacted.value, "kind": before["kind"]}
     for name, limit in limits.items():

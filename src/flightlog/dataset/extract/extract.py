@@ -31,7 +31,13 @@ from flightlog.dataset.extract.turns import (
 from flightlog.dataset.layout import DatasetDirs, cache_pages, write_shard
 from flightlog.dataset.reader import DatasetReader, read_tombstones
 from flightlog.dataset.rows import AnyRow, Row, encode_row, key_of, rev_of, short_session_id
-from flightlog.dataset.state import SearchProgress, SessionProgress, SubagentProgress, recall_session, remember_session
+from flightlog.dataset.state import (
+    SearchProgress,
+    SessionProgress,
+    SubagentProgress,
+    recall_session,
+    remember_session,
+)
 from flightlog.model.entries import Entry, SessionTitled, UserPrompt
 from flightlog.model.session import Session, SessionFile, Turn
 from flightlog.privacy.json_redactor import JsonRedactor
@@ -65,17 +71,23 @@ class SessionWindow(NamedTuple):
         return self.session.turns[:-_OPEN_TURNS]
 
 
-def read_window(archive: Archive, recording: SessionFiles, progress: SessionProgress) -> SessionWindow | None:
+def read_window(
+    archive: Archive, recording: SessionFiles, progress: SessionProgress
+) -> SessionWindow | None:
     """Fold a session from where the progress says.
 
     Return None if the file changed before that point.
     """
     main = _main_files(recording)
     starts = {progress.path: progress.start} if progress.start else {}
-    if starts and (len(main) != 1 or main[0].path != progress.path or main[0].size < progress.start):
+    if starts and (
+        len(main) != 1 or main[0].path != progress.path or main[0].size < progress.start
+    ):
         return None
     sizes = {subagent_id: subagent.size for subagent_id, subagent in progress.subagents.items()}
-    subagents = [file for file in recording.files if file.subagent and sizes.get(file.subagent) != file.size]
+    subagents = [
+        file for file in recording.files if file.subagent and sizes.get(file.subagent) != file.size
+    ]
     items = list(archive.iter_file_entries([*main, *subagents], starts))
     entries = [item for item in items if isinstance(item, Entry)]
     if starts and not (entries and entries[0].uuid == progress.uuid):
@@ -85,7 +97,12 @@ def read_window(archive: Archive, recording: SessionFiles, progress: SessionProg
         if isinstance(entry.event, UserPrompt) and entry.uuid and not entry.subagent:
             offsets.setdefault(entry.uuid, entry.offset)
     titled = any(isinstance(entry.event, SessionTitled) for entry in entries)
-    return SessionWindow(fold_session(recording.session, recording.agent, price, items), offsets, len(entries), titled)
+    return SessionWindow(
+        fold_session(recording.session, recording.agent, price, items),
+        offsets,
+        len(entries),
+        titled,
+    )
 
 
 def search_values(
@@ -100,7 +117,9 @@ def search_values(
     for file in recording.files:
         before = known.get(file.path, SearchProgress())
         before = before if before.end <= file.size else SearchProgress()
-        redactor.collect_values(line for offset in before.offsets for line in islice(raw_lines(file.path, offset), 1))
+        redactor.collect_values(
+            line for offset in before.offsets for line in islice(raw_lines(file.path, offset), 1)
+        )
         end, offsets = before.end, list(before.offsets)
         lines = raw_lines(file.path, before.end)
         while batch := list(islice(lines, _BATCH_LINES)):
@@ -115,7 +134,9 @@ def search_values(
     return searched
 
 
-def sum_session(window: SessionWindow, before: EarlierTurns, turns: Iterable[Turn], top: str) -> EarlierTurns:
+def sum_session(
+    window: SessionWindow, before: EarlierTurns, turns: Iterable[Turn], top: str
+) -> EarlierTurns:
     """Return the totals of a session: those of earlier turns plus these turns."""
     title = window.session.title if window.titled or not before.title else before.title
     started = before.started_ms or window.session.started_ms or 0
@@ -129,18 +150,29 @@ def subagent_progress(
     session = window.session
     sizes = {file.subagent: file.size for file in recording.files if file.subagent}
     tools = {
-        subagent.id: sorted({call.name for turn in subagent.turns for step in turn.steps for call in step.tool_calls})
+        subagent.id: sorted(
+            {
+                call.name
+                for turn in subagent.turns
+                for step in turn.steps
+                for call in step.tool_calls
+            }
+        )
         for subagent in session.subagents
     }
     subagents = dict(progress.subagents)
     for name, (started_ms, agent) in subagents_by_id(session).items():
         old = subagents.get(name)
         chat = agent.chat_id or (old.agent.chat_id if old else "")
-        subagents[name] = SubagentProgress(sizes.get(name, 0), started_ms, replace(agent, chat_id=chat), tools[name])
+        subagents[name] = SubagentProgress(
+            sizes.get(name, 0), started_ms, replace(agent, chat_id=chat), tools[name]
+        )
     return subagents
 
 
-def next_window_start(window: SessionWindow, recording: SessionFiles) -> tuple[str, int, str] | None:
+def next_window_start(
+    window: SessionWindow, recording: SessionFiles
+) -> tuple[str, int, str] | None:
     """Return path, offset and prompt of the next window; None if it starts where this one did."""
     main = _main_files(recording)
     first = window.open_turns[0].uuid if window.open_turns else ""
@@ -193,7 +225,9 @@ def capture_session(context: ExtractContext, recording: SessionFiles) -> Extract
     return _write_rows(context, recording, progress, window)
 
 
-def capture_whole_session(context: ExtractContext, recording: SessionFiles, dataset: DatasetReader) -> ExtractResult:
+def capture_whole_session(
+    context: ExtractContext, recording: SessionFiles, dataset: DatasetReader
+) -> ExtractResult:
     """Read a whole session and write the rows that the dataset lacks."""
     known = recall_session(context.dirs.state_dir, recording.session)
     unchanged = known.file_stamp == stamp_of(recording) and known.has_words == context.options.words
@@ -207,7 +241,10 @@ def capture_whole_session(context: ExtractContext, recording: SessionFiles, data
 
 def stamp_of(recording: SessionFiles) -> str:
     """Return the sizes of a session's files as text."""
-    return " ".join(f"{file.subagent}:{file.size}" for file in sorted(recording.files, key=lambda file: file.path))
+    return " ".join(
+        f"{file.subagent}:{file.size}"
+        for file in sorted(recording.files, key=lambda file: file.path)
+    )
 
 
 def _is_captured(dataset: DatasetReader, known: SessionProgress, session: str) -> bool:
@@ -231,12 +268,18 @@ def _write_rows(
     if is_forgotten or (not window.session.turns and not window.session.subagents):
         return ExtractResult(recording.session, record_count=window.records)
     subagents = subagent_progress(window, progress, recording)
-    permitted = permitted_rows(_build_rows(dirs, window, progress, subagents), redactor, words=options.words)
+    permitted = permitted_rows(
+        _build_rows(dirs, window, progress, subagents), redactor, words=options.words
+    )
     stripped = (replace(row, value=forgotten.strip_row(row.value)) for row in permitted)
     redacted = [row for row in stripped if not forgotten.covers_row(row.value)]
     new = [row for row in redacted if _is_fresh(row.value, progress.row_digests, dataset)]
     rows, fresh = values_of(redacted), values_of(new)
-    path = write_shard(dirs, short_session_id(recording.session), fresh, progress.shards, redactor) if fresh else None
+    path = (
+        write_shard(dirs, short_session_id(recording.session), fresh, progress.shards, redactor)
+        if fresh
+        else None
+    )
     if fresh and options.local_cache:
         write_output_files(dirs.root, cache_pages(fresh), durable=False)
     after = replace(
@@ -261,7 +304,10 @@ def _write_rows(
 
 
 def _build_rows(
-    dirs: DatasetDirs, window: SessionWindow, progress: SessionProgress, subagents: Mapping[str, SubagentProgress]
+    dirs: DatasetDirs,
+    window: SessionWindow,
+    progress: SessionProgress,
+    subagents: Mapping[str, SubagentProgress],
 ) -> list[AnyRow]:
     top, session = str(dirs.repository.top), window.session
     rows, links = _session_commits(dirs, session)
@@ -283,11 +329,15 @@ def _build_rows(
     )
     rows += [orchestration] if orchestration else []
     whole = sum_session(window, progress.before, session.turns, top)
-    whole = replace(whole, commits=list(dict.fromkeys([*whole.commits, *(name[:12] for name in links)])))
+    whole = replace(
+        whole, commits=list(dict.fromkeys([*whole.commits, *(name[:12] for name in links)]))
+    )
     return [*rows, session_row(session, whole, [subagent.agent for subagent in subagents.values()])]
 
 
-def _session_commits(dirs: DatasetDirs, session: Session) -> tuple[list[AnyRow], dict[str, commits.Maker]]:
+def _session_commits(
+    dirs: DatasetDirs, session: Session
+) -> tuple[list[AnyRow], dict[str, commits.Maker]]:
     """Return rows and makers of the commits that turns of this session made."""
     tip = head_commit(dirs.repository) if commits.mentions_commits(session.turns) else ""
     if not tip:
@@ -315,20 +365,33 @@ def _next_progress(
     """Return the progress of turns: hashes of rows that may change, and where to continue."""
     written = {key_of(row): _hash_row(row) for row in rows}
     start_of_next = next_window_start(window, recording)
-    subagents = {key: digest for key, digest in progress.row_digests.items() if key.startswith("action:")}
+    subagents = {
+        key: digest for key, digest in progress.row_digests.items() if key.startswith("action:")
+    }
     if start_of_next is None:
         return replace(progress, row_digests={**subagents, **written})
-    before = sum_session(window, progress.before, window.closed_turns, str(context.dirs.repository.top))
+    before = sum_session(
+        window, progress.before, window.closed_turns, str(context.dirs.repository.top)
+    )
     names = [name for row in rows if row["kind"] == "session" for name in row["commits"]]
-    before = replace(before, commits=names, title=context.redactor.redactor.redact_string(before.title))
+    before = replace(
+        before, commits=names, title=context.redactor.redactor.redact_string(before.title)
+    )
     open_rows = {key: written[key] for key in map(key_of, _open_rows(window, rows))}
     path, start, uuid = start_of_next
-    return replace(progress, path=path, start=start, uuid=uuid, before=before, row_digests=open_rows)
+    return replace(
+        progress, path=path, start=start, uuid=uuid, before=before, row_digests=open_rows
+    )
 
 
 def _open_rows(window: SessionWindow, rows: Sequence[Row]) -> Iterable[Row]:
     """Yield the rows that may change: those of open turns, of subagents, and of the session."""
-    calls = {f"action-{call.id}" for turn in window.open_turns for step in turn.steps for call in step.tool_calls}
+    calls = {
+        f"action-{call.id}"
+        for turn in window.open_turns
+        for step in turn.steps
+        for call in step.tool_calls
+    }
     uuids = {turn.uuid for turn in window.open_turns}
     for row in rows:
         match row["kind"]:

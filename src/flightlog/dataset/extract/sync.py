@@ -19,11 +19,29 @@ from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.dataset.extract import commits
 from flightlog.dataset.extract.consent import permitted_rows, values_of
-from flightlog.dataset.extract.extract import ExtractContext, ExtractResult, capture_whole_session, search_values
-from flightlog.dataset.layout import CACHED, ROOT, DatasetDirs, cache_pages, prepare_dataset, write_shard
+from flightlog.dataset.extract.extract import (
+    ExtractContext,
+    ExtractResult,
+    capture_whole_session,
+    search_values,
+)
+from flightlog.dataset.layout import (
+    CACHED,
+    ROOT,
+    DatasetDirs,
+    cache_pages,
+    prepare_dataset,
+    write_shard,
+)
 from flightlog.dataset.reader import DatasetReader, read_dataset
 from flightlog.dataset.rows import Row
-from flightlog.dataset.state import recall_clone, recall_session, remember_clone, remember_session, writer_name
+from flightlog.dataset.state import (
+    recall_clone,
+    recall_session,
+    remember_clone,
+    remember_session,
+    writer_name,
+)
 from flightlog.model.errors import UNREADABLE
 from flightlog.model.output_files import Redacted
 from flightlog.store.git.history import commit_times, head_commit, iter_commits
@@ -67,13 +85,21 @@ def is_ours(path: Path) -> bool:
 
 def convert_legacy_row(kind: str, record: dict[str, Any]) -> Row | None:
     """Return an older record under the current names, or None if it has no id."""
-    row = {"chat": _legacy_chat, "session": _legacy_session, "action": _legacy_action}.get(kind, dict)(record)
+    row = {"chat": _legacy_chat, "session": _legacy_session, "action": _legacy_action}.get(
+        kind, dict
+    )(record)
     return {"kind": kind, **row} if row.get("id") or row.get("hash") or row.get("session") else None
 
 
 def _legacy_chat(record: dict[str, Any]) -> Row:
-    prompt, answer = record.get("input", record.get("query")), record.get("output", record.get("response"))
-    referenced, modified = _name_list(record, "files_referenced"), _name_list(record, "files_modified")
+    prompt, answer = (
+        record.get("input", record.get("query")),
+        record.get("output", record.get("response")),
+    )
+    referenced, modified = (
+        _name_list(record, "files_referenced"),
+        _name_list(record, "files_modified"),
+    )
     return {
         "id": record.get("id", ""),
         "timestamp": _normalize_time(record.get("timestamp")),
@@ -86,7 +112,9 @@ def _legacy_chat(record: dict[str, Any]) -> Row:
         "output_chars": len(answer or ""),
         "uuid": str(record.get("uuid") or ""),
         "rev": 0,
-    } | _present_fields(record, ("files_modified", "duration_seconds", "resulted_in_commit", "related_commit"))
+    } | _present_fields(
+        record, ("files_modified", "duration_seconds", "resulted_in_commit", "related_commit")
+    )
 
 
 def _legacy_session(record: dict[str, Any]) -> Row:
@@ -98,7 +126,9 @@ def _legacy_session(record: dict[str, Any]) -> Row:
         "started_at": _normalize_time(record.get("started_at") or record.get("timestamp")),
         "ended_at": _normalize_time(record.get("ended_at") or record.get("timestamp")),
         "summary": summary,
-        "chat_count": record.get("chat_count", record.get("exchanges", len(chats) if isinstance(chats, list) else 0)),
+        "chat_count": record.get(
+            "chat_count", record.get("exchanges", len(chats) if isinstance(chats, list) else 0)
+        ),
         "commits": _name_list(record, "commits"),
         "session": name,
         "agent": str(record.get("agent") or AGENT_NAME),
@@ -131,7 +161,11 @@ def _present_fields(record: dict[str, Any], names: tuple[str, ...]) -> Row:
 def _normalize_time(value: Any) -> str:
     """Return a time in the source document's form if only its form differs."""
     text = str(value or "")
-    return f"{text[:19]}Z" if len(text) >= 19 and text[10] == "T" and text[19:20] in ("", ".", "Z") else text
+    return (
+        f"{text[:19]}Z"
+        if len(text) >= 19 and text[10] == "T" and text[19:20] in ("", ".", "Z")
+        else text
+    )
 
 
 class SyncReport(Struct, frozen=True):
@@ -147,9 +181,15 @@ class SyncReport(Struct, frozen=True):
     personal: int = 0
 
 
-def sync_dataset(context: ExtractContext, recordings: Iterable[SessionFiles], default: str = "") -> SyncReport:
+def sync_dataset(
+    context: ExtractContext, recordings: Iterable[SessionFiles], default: str = ""
+) -> SyncReport:
     """Write every row of the repository that its files lack."""
-    prepared = prepare_dataset(context.dirs, context.redactor) if may_prepare(context.dirs, default) else []
+    prepared = (
+        prepare_dataset(context.dirs, context.redactor)
+        if may_prepare(context.dirs, default)
+        else []
+    )
     dataset = read_dataset(context.dirs.tracked_dir)
     sessions = list(recordings)
     # Search all sessions first: a secret recognized in one is then removed from the rows of all.
@@ -159,7 +199,10 @@ def sync_dataset(context: ExtractContext, recordings: Iterable[SessionFiles], de
     legacy, commits = _import_legacy_rows(context, dataset), _all_commits(context, dataset)
     rows = sum(result.rows for result in results) + len(legacy) + len(commits)
     shards = [result.shard for result in results]
-    shards += [_write_unowned_rows(context, "older", legacy), _write_unowned_rows(context, "commits", commits)]
+    shards += [
+        _write_unowned_rows(context, "older", legacy),
+        _write_unowned_rows(context, "commits", commits),
+    ]
     if context.options.local_cache:
         _write_cache(context.dirs)
     counted: list[ExtractResult | Redacted[Row]] = [*results, *legacy, *commits]
@@ -174,14 +217,18 @@ def _search_session(context: ExtractContext, recording: SessionFiles) -> None:
     known = recall_session(context.dirs.state_dir, recording.session)
     searched = search_values(recording, known.searches, context.redactor)
     if searched != known.searches:
-        remember_session(context.dirs.state_dir, recording.session, replace(known, searches=searched))
+        remember_session(
+            context.dirs.state_dir, recording.session, replace(known, searches=searched)
+        )
 
 
 def _write_cache(dirs: DatasetDirs) -> None:
     """Write the source document's file per row for every row, except over other tools' files."""
     dataset = read_dataset(dirs.tracked_dir)
     pages = cache_pages(row for kind in CACHED for row in dataset.rows_of_kind(kind))
-    write_output_files(dirs.root, (page for page in pages if is_ours(dirs.root / page.path)), durable=False)
+    write_output_files(
+        dirs.root, (page for page in pages if is_ours(dirs.root / page.path)), durable=False
+    )
 
 
 def sync_commits(context: ExtractContext, sessions: Iterable[SessionFiles] = ()) -> int:
@@ -241,7 +288,9 @@ def may_prepare(dirs: DatasetDirs, default: str = "") -> bool:
 
 def _may_be_inside(cwd: str, top: Path) -> bool:
     """Return whether the agent could have named its folder after a directory inside `top`."""
-    named, ours = ("".join(char if char.isalnum() else "-" for char in text) for text in (cwd, str(top)))
+    named, ours = (
+        "".join(char if char.isalnum() else "-" for char in text) for text in (cwd, str(top))
+    )
     return named.startswith(ours)
 
 
@@ -260,7 +309,9 @@ def _all_commits(context: ExtractContext, dataset: DatasetReader) -> list[Redact
     return [row for row in rows if not dataset.contains_row(row.value)]
 
 
-def _commit_rows(context: ExtractContext, tips: list[str], known: list[str], limit: int) -> list[Redacted[Row]]:
+def _commit_rows(
+    context: ExtractContext, tips: list[str], known: list[str], limit: int
+) -> list[Redacted[Row]]:
     history = list(iter_commits(context.dirs.repository, tips, known, limit))
     times = {commit.hash: commit.at_ms for commit in history}
     parents = {commit.parents[0] for commit in history if commit.parents}

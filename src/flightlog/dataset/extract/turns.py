@@ -36,14 +36,32 @@ from flightlog.views.session.edits import changed_file
 FILES_MAX = 50  # file names per row
 INPUT_CHARS, OUTPUT_CHARS, RESULT_CHARS = 10_000, 50_000, 500  # longest texts of a row
 _TYPES = {
-    **dict.fromkeys(("Read", "NotebookRead", "LS", "read_file", "read_many_files", "list_directory"), "read"),
-    **dict.fromkeys(("Grep", "Glob", "WebSearch", "ToolSearch", "search_file_content", "glob"), "search"),
-    **dict.fromkeys(("Edit", "MultiEdit", "Write", "NotebookEdit", "replace", "write_file", "apply_patch"), "edit"),
-    **dict.fromkeys(("Bash", "BashOutput", "KillShell", "exec_command", "run_shell_command", "shell"), "command"),
+    **dict.fromkeys(
+        ("Read", "NotebookRead", "LS", "read_file", "read_many_files", "list_directory"), "read"
+    ),
+    **dict.fromkeys(
+        ("Grep", "Glob", "WebSearch", "ToolSearch", "search_file_content", "glob"), "search"
+    ),
+    **dict.fromkeys(
+        ("Edit", "MultiEdit", "Write", "NotebookEdit", "replace", "write_file", "apply_patch"),
+        "edit",
+    ),
+    **dict.fromkeys(
+        ("Bash", "BashOutput", "KillShell", "exec_command", "run_shell_command", "shell"), "command"
+    ),
     **dict.fromkeys(("Task", "Agent"), "delegate"),
     **dict.fromkeys(("WebFetch", "web_fetch"), "fetch"),
 }
-_TARGETS = ("file_path", "notebook_path", "path", "pattern", "url", "query", "command", "description")
+_TARGETS = (
+    "file_path",
+    "notebook_path",
+    "path",
+    "pattern",
+    "url",
+    "query",
+    "command",
+    "description",
+)
 FILE_FIELDS = ("file_path", "notebook_path", "path")
 _BY = {PromptKind.HUMAN: "human", PromptKind.TASK: "task", PromptKind.COMMAND: "command"}
 TOGETHER_MS = 5_000  # agents that start within it form a parallel batch
@@ -80,7 +98,9 @@ def action_rows(session: Session, turn: Turn, top: str, subagent: str = "") -> I
             yield _action_row(session, step, call, top, (chat_id, subagent))
 
 
-def session_row(session: Session, total: EarlierTurns, subagents: Sequence[SubagentUsage]) -> SessionRow:
+def session_row(
+    session: Session, total: EarlierTurns, subagents: Sequence[SubagentUsage]
+) -> SessionRow:
     """Return the row of a session with these totals and subagents."""
     started = total.started_ms or session.started_ms
     title = " ".join((total.title or session.title).split())
@@ -107,7 +127,9 @@ def session_row(session: Session, total: EarlierTurns, subagents: Sequence[Subag
         tools_used=dict(sorted(total.tools.items())),
         files_modified=total.files[:FILES_MAX],
         models=total.models,
-        cost_usd=round(total.cost_usd + sum(agent.cost_usd for agent in subagents), 6) if total.steps else None,
+        cost_usd=round(total.cost_usd + sum(agent.cost_usd for agent in subagents), 6)
+        if total.steps
+        else None,
     )
 
 
@@ -120,7 +142,9 @@ def add_turns(before: EarlierTurns, turns: Iterable[Turn], top: str) -> EarlierT
     cost = 0.0
     for turn in turns:
         chats += 1
-        compactions += sum(not isinstance(item, Step) and item.kind is NoteKind.COMPACTION for item in turn.items)
+        compactions += sum(
+            not isinstance(item, Step) and item.kind is NoteKind.COMPACTION for item in turn.items
+        )
         for step in turn.steps:
             steps += 1
             models.add(step.model)
@@ -148,7 +172,13 @@ def step_usage(step: Step, model: str) -> StepUsage:
     """Return a response's tokens, and its model if it is not `model`."""
     usage = step.usage
     name = step.message_id or step.request_id
-    tokens = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_5m_tokens, usage.cache_write_1h_tokens)
+    tokens = (
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_5m_tokens,
+        usage.cache_write_1h_tokens,
+    )
     return StepUsage(name, *tokens, "" if step.model == model else step.model)
 
 
@@ -169,13 +199,17 @@ def with_commits(row: AnyRow, commits: Iterable[str]) -> AnyRow:
 def turn_end_ms(turn: Turn) -> int:
     """Return the time of the last event of a turn."""
     times = [turn.at_ms or 0, *(item.at_ms or 0 for item in turn.items)]
-    times += [call.ended_ms or call.started_ms or 0 for step in turn.steps for call in step.tool_calls]
+    times += [
+        call.ended_ms or call.started_ms or 0 for step in turn.steps for call in step.tool_calls
+    ]
     return max(times)
 
 
 def uuid_of(turn: Turn) -> str:
     """Return a turn's id: its prompt's, or its first response's if the prompt is not recorded."""
-    return turn.uuid or next((step.message_id or step.request_id for step in turn.steps), f"turn-{turn.number}")
+    return turn.uuid or next(
+        (step.message_id or step.request_id for step in turn.steps), f"turn-{turn.number}"
+    )
 
 
 def action_type(tool: str) -> str:
@@ -210,7 +244,9 @@ def _chat_row(session: Session, turn: Turn, top: str) -> ChatRow:
     )
 
 
-def _action_row(session: Session, step: Step, call: ToolCall, top: str, thread: tuple[str, str]) -> ActionRow:
+def _action_row(
+    session: Session, step: Step, call: ToolCall, top: str, thread: tuple[str, str]
+) -> ActionRow:
     started, ended = call.started_ms or step.at_ms or 0, call.ended_ms or 0
     target, target_chars = _call_target(call.executed_input or call.input, top)
     return ActionRow(
@@ -247,11 +283,14 @@ def _call_file(call: ToolCall) -> str:
 
 def subagents_by_id(session: Session) -> dict[str, tuple[int, SubagentUsage]]:
     """Return start time and usage of each subagent of a session."""
-    calls = [(turn, call) for turn in session.turns for step in turn.steps for call in step.tool_calls]
+    calls = [
+        (turn, call) for turn in session.turns for step in turn.steps for call in step.tool_calls
+    ]
     chats = {call.id: chat_name(session.id, uuid_of(turn), turn.at_ms) for turn, call in calls}
     failed = {call.id for _, call in calls if call.is_error}
     return {
-        subagent.id: (_start_ms(subagent), _subagent_usage(subagent, chats, failed)) for subagent in session.subagents
+        subagent.id: (_start_ms(subagent), _subagent_usage(subagent, chats, failed))
+        for subagent in session.subagents
     }
 
 
@@ -299,7 +338,9 @@ def _build_batch(group: list[tuple[int, SubagentUsage]]) -> AgentBatch:
     )
 
 
-def _subagent_usage(subagent: Subagent, chats: Mapping[str, str], failed: set[str]) -> SubagentUsage:
+def _subagent_usage(
+    subagent: Subagent, chats: Mapping[str, str], failed: set[str]
+) -> SubagentUsage:
     started_ms = _start_ms(subagent)
     ended_ms = max((turn_end_ms(turn) for turn in subagent.turns), default=started_ms)
     steps = [step for turn in subagent.turns for step in turn.steps]

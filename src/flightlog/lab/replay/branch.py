@@ -67,7 +67,11 @@ class ReplayOptions(msgspec.Struct, frozen=True):
 
 
 def prepare_branch(
-    source: RunStore, point: BranchPoint, options: ReplayOptions, where: tuple[Path, int], environment: RunEnvironment
+    source: RunStore,
+    point: BranchPoint,
+    options: ReplayOptions,
+    where: tuple[Path, int],
+    environment: RunEnvironment,
 ) -> RunStore:
     """Create the directory of a branch with everything it takes from its source.
 
@@ -77,12 +81,21 @@ def prepare_branch(
     # The branch copies the source's configuration and counts as the person's own from then on.
     environment.permit(source.config, source.path, source.config_digest)
     if environment.isolation_mode is IsolationMode.NONE and options.count > 1:
-        raise Invalid("several branches need mount namespaces, which are not available", hint="replay one at a time")
+        raise Invalid(
+            "several branches need mount namespaces, which are not available",
+            hint="replay one at a time",
+        )
     if not Path(source.config.work_dir).is_dir():
         hint = "create it, empty, at that path"
         raise NotFound(f"the work directory does not exist: {source.config.work_dir}", hint=hint)
     config, runtime = _branch_config(source.config, point, options, path.name), environment.runtime
-    run = create_run(path, config, now=runtime.clock.timestamp, new_id=runtime.new_id, remember=environment.remember)
+    run = create_run(
+        path,
+        config,
+        now=runtime.clock.timestamp,
+        new_id=runtime.new_id,
+        remember=environment.remember,
+    )
     contents = {TRANSCRIPT: b"".join(point.transcript)}
     contents |= {REQUEST: point.body, AFTER: point.following} if point.body else {}
     contents |= {SERVED: point.served_responses} if options.uses_cursor else {}
@@ -142,7 +155,10 @@ def _restore_branch_tree(run: RunStore, environment: RunEnvironment, tree: Path)
         shadow, name = copy, branch.tree
         source = run.path.with_name(branch.source_run) / SHADOW
         if not source.is_dir():
-            raise NotFound(f"the source run does not exist: {source.parent}", hint="put it beside the replay again")
+            raise NotFound(
+                f"the source run does not exist: {source.parent}",
+                hint="put it beside the replay again",
+            )
         remove_tree(copy)
         copy_tree(source, copy)
     environment.open_snapshots(shadow, tree, line="laid").restore_snapshot(name)
@@ -178,13 +194,21 @@ class Branch:
             if self._branch.uses_cursor:
                 return self._cursor_start(context, start)
             return self._resumed_start(context, start)
-        return replace(start, rewrite=self._follower_rewriter(context)) if start.parent is not None else start
+        return (
+            replace(start, rewrite=self._follower_rewriter(context))
+            if start.parent is not None
+            else start
+        )
 
     def _cursor_start(self, context: RunContext, start: SessionStart) -> SessionStart:
         run, branch = context.run, self._branch
         self._write_source_transcript(run)
-        recorded = RecordedContext(decode_request((run.path / SOURCE / REQUEST).read_bytes()), "", branch.prompt)
-        answers = msgspec.json.decode((run.path / SOURCE / SERVED).read_bytes(), type=list[RecordedAnswer])
+        recorded = RecordedContext(
+            decode_request((run.path / SOURCE / REQUEST).read_bytes()), "", branch.prompt
+        )
+        answers = msgspec.json.decode(
+            (run.path / SOURCE / SERVED).read_bytes(), type=list[RecordedAnswer]
+        )
         check = _FirstRequestCheck(context, start.attempt, branch, recorded)
         server = RecordedAnswerServer(
             RecordedAnswers(answers), recorded, check.check_first, allow_drift=branch.allow_drift
@@ -196,13 +220,17 @@ class Branch:
         transcript = self._write_source_transcript(run)
         if not branch.is_fresh:
             session_id, folder = _transcript_id(run, start.attempt), transcript_dir(context)
-            renamed = rename_session(transcript.splitlines(keepends=True), branch.source_session_id, session_id)
+            renamed = rename_session(
+                transcript.splitlines(keepends=True), branch.source_session_id, session_id
+            )
             ensure_dir(folder)
             replace_file(transcript_file(folder, session_id), renamed, durable=False)
             start = replace(start, resume=session_id, arguments=resume_arguments(branch.resume_at))
         if not (run.path / SOURCE / REQUEST).exists() or not is_captured(run.config):
             why = "no request was recorded to compare it with"
-            _record_certificate(context, start.attempt, branch, Certificate(DIFFERS, certificate.RESUMED, why))
+            _record_certificate(
+                context, start.attempt, branch, Certificate(DIFFERS, certificate.RESUMED, why)
+            )
             return replace(start, prompt=branch.prompt or "Continue.")
         self._recorded = self._load_recorded(run, start.attempt)
         check = _FirstRequestCheck(context, start.attempt, branch, self._recorded)
@@ -217,7 +245,11 @@ class Branch:
 
     def _follower_rewriter(self, context: RunContext) -> Rewrite:
         first = context.run.state.last_attempt("session_01")
-        if self._recorded is None and (context.run.path / SOURCE / REQUEST).exists() and first is not None:
+        if (
+            self._recorded is None
+            and (context.run.path / SOURCE / REQUEST).exists()
+            and first is not None
+        ):
             self._recorded = self._load_recorded(context.run, first.number)
             self._recorded.mark_resumed()
         recorded = self._recorded
@@ -242,7 +274,9 @@ def _context_rewriter(check: "_FirstRequestCheck", recorded: RecordedContext) ->
     def rewrite(request: RequestInfo, incoming: IncomingRequest) -> RewrittenRequest | None:
         if request.agent_context is RequestOrigin.SIDE:
             return None
-        spliced = recorded.splice_context(msgspec.json.decode(incoming.body), compacts=request.is_compaction)
+        spliced = recorded.splice_context(
+            msgspec.json.decode(incoming.body), compacts=request.is_compaction
+        )
         if request.agent_context is RequestOrigin.MAIN or check.is_done:
             check.check_first(spliced, incoming)
         return RewrittenRequest(spliced.data, spliced.replacements) if spliced else None
@@ -253,7 +287,9 @@ def _context_rewriter(check: "_FirstRequestCheck", recorded: RecordedContext) ->
 class _FirstRequestCheck:
     """Certifies the first request of the main thread; refuses all requests after a drift."""
 
-    def __init__(self, context: RunContext, attempt: int, branch: BranchCreated, recorded: RecordedContext) -> None:
+    def __init__(
+        self, context: RunContext, attempt: int, branch: BranchCreated, recorded: RecordedContext
+    ) -> None:
         self._context = context
         self._attempt = attempt
         self._branch = branch
@@ -281,7 +317,12 @@ class _FirstRequestCheck:
         )
         method = certificate.FRESH if branch.is_fresh else certificate.SPLICED
         method = certificate.CURSOR if branch.uses_cursor else method
-        return certify_request(self._recorded, spliced, facts, method + (certificate.REBUILT if branch.rebuilt_fidelity else ""))
+        return certify_request(
+            self._recorded,
+            spliced,
+            facts,
+            method + (certificate.REBUILT if branch.rebuilt_fidelity else ""),
+        )
 
     def _available_tools(self) -> frozenset[str]:
         """Return the tools that the client announces in its first record, if any."""
@@ -295,7 +336,9 @@ class _FirstRequestCheck:
         return frozenset()
 
 
-def _record_certificate(context: RunContext, attempt: int, branch: BranchCreated, result: Certificate) -> None:
+def _record_certificate(
+    context: RunContext, attempt: int, branch: BranchCreated, result: Certificate
+) -> None:
     """Write the certificate to the journal; raise Conflict if the branch drifted and may not."""
     refused = result.verdict == DIFFERS and not branch.allow_drift
     facts = (result.verdict, result.method, result.first_difference, result.replacements, refused)
@@ -309,9 +352,13 @@ def _raise_if_drifted(result: Certificate, branch: BranchCreated) -> None:
         raise Conflict(why, hint="continue anyway, labeled as differing, with --allow-drift")
 
 
-def _branch_config(config: RunConfig, point: BranchPoint, options: ReplayOptions, name: str) -> RunConfig:
+def _branch_config(
+    config: RunConfig, point: BranchPoint, options: ReplayOptions, name: str
+) -> RunConfig:
     """Return the source's settings for the replayed sessions, without the commands around them."""
-    first = replace(config.sessions[point.session.session_index - 1], session_index=1, count=1, fork_from=None)
+    first = replace(
+        config.sessions[point.session.session_index - 1], session_index=1, count=1, fork_from=None
+    )
     sessions = [first]
     if options.continue_sessions:
         later = config.sessions[point.session.session_index :]
@@ -325,7 +372,10 @@ def _branch_config(config: RunConfig, point: BranchPoint, options: ReplayOptions
         memory_file=None,
         pre_run_commands=(),
         post_run_commands=(),
-        verifiers=(*config.verifiers, *(VerifierConfig(command, name=command) for command in options.verify_commands)),
+        verifiers=(
+            *config.verifiers,
+            *(VerifierConfig(command, name=command) for command in options.verify_commands),
+        ),
     )
 
 

@@ -28,7 +28,9 @@ _NETWORK = re.compile(
     r"(npm|pnpm|yarn|pip3?|uv|cargo|go|gem|apt(-get)?|brew)\s+(install|add|publish|get|i)\b)"
 )
 _BACKGROUND = re.compile(r"(?<![&>])&\s*(?:$|[;)\n])|\b(nohup|setsid|disown|systemctl|daemon)\b")
-_OUTSIDE = re.compile(r"(?:>>?|\b(?:tee(?:\s+-a)?|touch|mkdir(?:\s+-p)?|rm(?:\s+-\w+)*)\s)\s*[\"']?([/~][^\s;&|\"')]*)")
+_OUTSIDE = re.compile(
+    r"(?:>>?|\b(?:tee(?:\s+-a)?|touch|mkdir(?:\s+-p)?|rm(?:\s+-\w+)*)\s)\s*[\"']?([/~][^\s;&|\"')]*)"
+)
 _HARMLESS = ("/dev/", "/proc/")
 _WHAT_CHARS_MAX = 200  # the effects go into the journal
 LOOP_FROM = 3  # twice may be a retry; three equal turns in a row are a loop
@@ -56,7 +58,11 @@ def estimate_branch(steps: Sequence[Step], turn: int) -> BranchEstimate:
     if cached is None:
         return BranchEstimate(len(rest), None, None, rest[0].usage.prompt if rest else 0)
     first = rest[0]
-    uncached = price(first.model, Usage(cache_write_5m_tokens=first.usage.prompt, output_tokens=first.usage.output_tokens), first.at_ms).usd
+    uncached = price(
+        first.model,
+        Usage(cache_write_5m_tokens=first.usage.prompt, output_tokens=first.usage.output_tokens),
+        first.at_ms,
+    ).usd
     surcharge = max((uncached or 0.0) - (first.cost.usd or 0.0), 0.0)
     return BranchEstimate(len(rest), cached, cached + surcharge, first.usage.prompt)
 
@@ -76,7 +82,10 @@ def _side_effects_of_call(call: ToolCall, work_dir: str) -> Iterator[tuple[str, 
         if path.startswith("/") and not PurePosixPath(path).is_relative_to(work_dir):
             yield "file outside", path
     elif call.name in _WEB or call.name.startswith("mcp__"):
-        yield "network", f"{call.name} {arguments.get('url') or arguments.get('query') or ''}".strip()
+        yield (
+            "network",
+            f"{call.name} {arguments.get('url') or arguments.get('query') or ''}".strip(),
+        )
     elif call.name == "Bash":
         command = str(arguments.get("command") or "")
         if arguments.get("run_in_background") or _BACKGROUND.search(command):
@@ -108,11 +117,17 @@ def _find_failures(steps: Sequence[Step]) -> Iterator[BranchSuggestion]:
     for turn, step in enumerate(steps, 1):
         for call in step.tool_calls:
             if call.denial_reason:
-                yield BranchSuggestion(turn, "denied", f"{call.name} was not allowed: {_shorten_input(call)}")
+                yield BranchSuggestion(
+                    turn, "denied", f"{call.name} was not allowed: {_shorten_input(call)}"
+                )
             elif call.is_error:
                 first_line = next(iter(call.output.splitlines()), "")
                 yield BranchSuggestion(
-                    turn, "error", one_line(f"{call.name} failed: {_shorten_input(call)}: {first_line}", _WHY_CHARS_MAX)
+                    turn,
+                    "error",
+                    one_line(
+                        f"{call.name} failed: {_shorten_input(call)}: {first_line}", _WHY_CHARS_MAX
+                    ),
                 )
 
 
@@ -120,13 +135,18 @@ def _find_loops(steps: Sequence[Step]) -> Iterator[BranchSuggestion]:
     """Find turns that repeat the calls of the previous turn."""
     first, length = 1, 1
     for turn in range(2, len(steps) + 2):
-        same = turn <= len(steps) and _call_signatures(steps[turn - 1]) == _call_signatures(steps[turn - 2]) != ()
+        same = (
+            turn <= len(steps)
+            and _call_signatures(steps[turn - 1]) == _call_signatures(steps[turn - 2]) != ()
+        )
         if same:
             length += 1
             continue
         if length >= LOOP_FROM:
             names = ", ".join(call.name for call in steps[first - 1].tool_calls)
-            yield BranchSuggestion(first, "loop", f"{names}: the same {length} times, turns {first} to {turn - 1}")
+            yield BranchSuggestion(
+                first, "loop", f"{names}: the same {length} times, turns {first} to {turn - 1}"
+            )
         first, length = turn, 1
 
 
@@ -135,11 +155,15 @@ def _find_reverts(written: Iterable[Written]) -> Iterator[BranchSuggestion]:
     versions: dict[str, list[tuple[int, str]]] = {}
     for turn, path, after in written:
         before = versions.setdefault(path, [])
-        position = next((at for at, (_, content) in enumerate(before[:-1]) if content == after), None)
+        position = next(
+            (at for at, (_, content) in enumerate(before[:-1]) if content == after), None
+        )
         if position is not None:
             turn_of_change = before[position + 1][0]
             yield BranchSuggestion(
-                turn_of_change, "reverted", one_line(f"{path}: taken back in turn {turn}", _WHY_CHARS_MAX)
+                turn_of_change,
+                "reverted",
+                one_line(f"{path}: taken back in turn {turn}", _WHY_CHARS_MAX),
             )
             versions[path] = [*before[: position + 1]]
         else:

@@ -17,7 +17,12 @@ from msgspec.structs import replace
 
 from flightlog.lab.events import BranchCreated
 from flightlog.lab.layout import as_json
-from flightlog.lab.replay.recorded_context import RecordedContext, RewrittenBody, find_differences, is_billing
+from flightlog.lab.replay.recorded_context import (
+    RecordedContext,
+    RewrittenBody,
+    find_differences,
+    is_billing,
+)
 from flightlog.lab.state import RunState
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.views.atif.document import AtifStep, FinalMetrics
@@ -28,7 +33,9 @@ EXACT, PROMPTED, DIFFERS = "exact", "exact+prompt", "differs"
 SPLICED = "resumed at the cut; recorded context sent by the proxy"
 FRESH = "new session; recorded context sent by the proxy"
 REBUILT = ", rebuilt from the transcript"
-CURSOR = "recorded answers served up to the turn, tools run again; messages as the client makes them"
+CURSOR = (
+    "recorded answers served up to the turn, tools run again; messages as the client makes them"
+)
 RESUMED = "resumed at the cut; context as the client makes it"
 # A placeholder for tools that the client looks up later; it never runs.
 _NEVER_ANNOUNCED = frozenset({"DeferredToolPlaceholder"})
@@ -80,7 +87,11 @@ def _first_difference(context: RecordedContext, spliced: RewrittenBody, facts: R
         return "the recorded request holds a credential that was scrubbed"
     if facts.recorded_betas and facts.betas != facts.recorded_betas:
         return "header anthropic-beta"
-    recorded = {str(tool.get("name")) for tool in context.recorded.get("tools") or () if "input_schema" in tool}
+    recorded = {
+        str(tool.get("name"))
+        for tool in context.recorded.get("tools") or ()
+        if "input_schema" in tool
+    }
     # The client announces its tool for subagents under an older name than it offers it by.
     available = facts.tools | _NEVER_ANNOUNCED | ({"Agent"} if "Task" in facts.tools else set())
     missing = sorted(recorded - available) if facts.tools else []
@@ -154,7 +165,11 @@ def trim_to_branch(bundle: TrajectoryBundle, branch: BranchCreated) -> Trajector
     steps = list(main.steps)
     if branch.uses_cursor:
         # The agent started over, so everything before its first own response belongs to the source.
-        own = (index for index, step in enumerate(steps) if step.source == "agent" and not step.is_copied_context)
+        own = (
+            index
+            for index, step in enumerate(steps)
+            if step.source == "agent" and not step.is_copied_context
+        )
         steps = steps[next(own, 0) :]
     own_steps = [step for candidate in steps if (step := _own_step(candidate)) is not None]
     if not any(step.source == "agent" for step in own_steps):
@@ -162,13 +177,19 @@ def trim_to_branch(bundle: TrajectoryBundle, branch: BranchCreated) -> Trajector
     source = f"{branch.source_run}/{branch.source_session_dir}"
     notes = f"Continues at turn {branch.turn} of {source}, which has the steps before it."
     extra = main.extra if isinstance(main.extra, dict) else {}
-    origin = {"source_run": branch.source_run, "source_session": branch.source_session_dir, "source_turn": branch.turn}
+    origin = {
+        "source_run": branch.source_run,
+        "source_session": branch.source_session_dir,
+        "source_turn": branch.turn,
+    }
     sums = main.final_metrics
     made = replace(
         main,
         steps=number_steps(own_steps),
         notes=notes,
-        final_metrics=replace(sums, total_steps=len(own_steps)) if isinstance(sums, FinalMetrics) else UNSET,
+        final_metrics=replace(sums, total_steps=len(own_steps))
+        if isinstance(sums, FinalMetrics)
+        else UNSET,
         extra=extra | {"replay": origin},
     )
     return replace(bundle, documents=bundle.documents | {MAIN: made})

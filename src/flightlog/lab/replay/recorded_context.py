@@ -75,7 +75,10 @@ def _tools_by_name(name: str, value: Any) -> Any:
     """Key tools by name, so that an added tool does not make every other look changed."""
     if name != "tools" or not isinstance(value, list):
         return value
-    return {str(tool.get("name", at)) if isinstance(tool, dict) else str(at): tool for at, tool in enumerate(value)}
+    return {
+        str(tool.get("name", at)) if isinstance(tool, dict) else str(at): tool
+        for at, tool in enumerate(value)
+    }
 
 
 def _iter_differences(one: Any, other: Any, at: str) -> Iterator[str]:
@@ -110,7 +113,9 @@ def insert_reminders(suffix: Sequence[Any], recorded: Sequence[Any]) -> list[Any
             remaining.pop(0)
         if not remaining:
             break
-        if position >= len(recorded) or _comparable_message(recorded[position]) != _comparable_message(remaining[0]):
+        if position >= len(recorded) or _comparable_message(
+            recorded[position]
+        ) != _comparable_message(remaining[0]):
             return list(suffix)
         merged.append(remaining.pop(0))
         position += 1
@@ -164,7 +169,13 @@ class RewrittenBody(Struct, frozen=True):
 class RecordedContext:
     """The recorded context up to a branch point, and the marker that represents it."""
 
-    def __init__(self, recorded: Mapping[str, Any], sentinel: str, prompt: str = "", after: Sequence[Any] = ()) -> None:
+    def __init__(
+        self,
+        recorded: Mapping[str, Any],
+        sentinel: str,
+        prompt: str = "",
+        after: Sequence[Any] = (),
+    ) -> None:
         """Take the recorded request, the prompt to append, and the messages recorded after it."""
         self.recorded = dict(recorded)
         self.prompt = prompt
@@ -179,10 +190,14 @@ class RecordedContext:
         """Note that another process sent the first request: the client's additions are unknown."""
         self._is_first = False
 
-    def splice_context(self, body: Mapping[str, Any], *, compacts: bool = False) -> RewrittenBody | None:
+    def splice_context(
+        self, body: Mapping[str, Any], *, compacts: bool = False
+    ) -> RewrittenBody | None:
         """Return the request with the recorded context; None if it does not contain the marker."""
         messages = list(body.get("messages") or ())
-        marker_index = next((index for index, message in enumerate(messages) if self._has_sentinel(message)), None)
+        marker_index = next(
+            (index for index, message in enumerate(messages) if self._has_sentinel(message)), None
+        )
         if marker_index is None:
             return None
         client_messages = [*messages[:marker_index], *self._without_mark(messages[marker_index])]
@@ -191,19 +206,33 @@ class RecordedContext:
             self._added = canonical_value(messages[marker_index + 1 :]) if self._is_first else []
         elif canonical_value(client_messages) != self._before:
             # The client compacted its history, so it no longer continues the recorded one.
-            return RewrittenBody({**body, "messages": [*client_messages, *messages[marker_index + 1 :]]}, ("sentinel",))
+            return RewrittenBody(
+                {**body, "messages": [*client_messages, *messages[marker_index + 1 :]]},
+                ("sentinel",),
+            )
         rest = messages[marker_index + 1 :]
         if canonical_value(rest[: len(self._added)]) == self._added:
             rest = rest[len(self._added) :]
         rest = insert_reminders(rest, self._after) if self._after else rest
-        rewritten = {**body, "messages": [*(_strip_all_cache_marks(self._messages) if rest else self._messages), *rest]}
+        rewritten = {
+            **body,
+            "messages": [
+                *(_strip_all_cache_marks(self._messages) if rest else self._messages),
+                *rest,
+            ],
+        }
         if not compacts:
             rewritten = self.apply_recorded_settings(rewritten)
         recorded = self.recorded | {"messages": self._messages}
         client_body = {**body, "messages": [*client_messages, *self._added]}
         if isinstance(client_body.get("system"), list) and not self._has_billing:
-            client_body["system"] = [block for block in client_body["system"] if not is_billing(block)]
-        return RewrittenBody(rewritten, tuple(find_differences(client_body, recorded, ignored={"metadata", "stream"})))
+            client_body["system"] = [
+                block for block in client_body["system"] if not is_billing(block)
+            ]
+        return RewrittenBody(
+            rewritten,
+            tuple(find_differences(client_body, recorded, ignored={"metadata", "stream"})),
+        )
 
     @property
     def _has_billing(self) -> bool:
@@ -213,7 +242,10 @@ class RecordedContext:
 
     def apply_recorded_settings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the body with the recorded settings and order; the caller's identity stays."""
-        settings = {name: body.get(name, value) if name in _OWN else value for name, value in self.recorded.items()}
+        settings = {
+            name: body.get(name, value) if name in _OWN else value
+            for name, value in self.recorded.items()
+        }
         settings |= {name: body[name] for name in _OWN if name in body and name not in settings}
         billing = [block for block in body.get("system") or () if is_billing(block)]
         if billing and not self._has_billing:
@@ -221,7 +253,9 @@ class RecordedContext:
         return settings
 
     def _has_sentinel(self, message: Any) -> bool:
-        return isinstance(message, dict) and any(self._sentinel in text for text in _message_texts(message))
+        return isinstance(message, dict) and any(
+            self._sentinel in text for text in _message_texts(message)
+        )
 
     def _without_mark(self, message: Mapping[str, Any]) -> list[Any]:
         """Return the message that held the marker without it; nothing if it held nothing else."""
@@ -234,7 +268,9 @@ class RecordedContext:
 
 def is_billing(block: Any) -> bool:
     """Return whether a block of a system prompt is the billing header, which transcripts omit."""
-    return isinstance(block, dict) and str(block.get("text", "")).startswith("x-anthropic-billing-header")
+    return isinstance(block, dict) and str(block.get("text", "")).startswith(
+        "x-anthropic-billing-header"
+    )
 
 
 def append_prompt(messages: list[Any], prompt: str) -> list[Any]:
@@ -255,9 +291,13 @@ def _strip_all_cache_marks(messages: Sequence[Any]) -> list[Any]:
 
 def _without_cache_control(message: Any) -> Any:
     content = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(content, list) or not any(isinstance(item, dict) and "cache_control" in item for item in content):
+    if not isinstance(content, list) or not any(
+        isinstance(item, dict) and "cache_control" in item for item in content
+    ):
         return message
-    blocks = [{key: value for key, value in block.items() if key != "cache_control"} for block in content]
+    blocks = [
+        {key: value for key, value in block.items() if key != "cache_control"} for block in content
+    ]
     # The client writes a system message of one text as a plain string once the marker moved on.
     if message.get("role") == "system" and len(blocks) == 1 and set(blocks[0]) == {"type", "text"}:
         return {**message, "content": blocks[0]["text"]}
@@ -354,13 +394,20 @@ class RecordedAnswerServer:
     def _apply_recorded_settings(self, body: dict[str, Any]) -> RewrittenBody:
         """Return the request with the recorded settings and the prompt of the branch."""
         messages = list(body.get("messages") or ())
-        prompted = [*append_prompt(messages[: self._length], self._context.prompt), *messages[self._length :]]
+        prompted = [
+            *append_prompt(messages[: self._length], self._context.prompt),
+            *messages[self._length :],
+        ]
         rewritten = self._context.apply_recorded_settings({**body, "messages": prompted})
         ignored = {"messages", "metadata", "stream"}
-        return RewrittenBody(rewritten, tuple(find_differences(body, self._context.recorded, ignored=ignored)))
+        return RewrittenBody(
+            rewritten, tuple(find_differences(body, self._context.recorded, ignored=ignored))
+        )
 
 
-def list_recorded_answers(calls: Sequence[ApiCall], exchanges: ExchangeStore, before: int) -> list[RecordedAnswer]:
+def list_recorded_answers(
+    calls: Sequence[ApiCall], exchanges: ExchangeStore, before: int
+) -> list[RecordedAnswer]:
     """Return the answers before request `before`, in order."""
     answers = []
     for exchange in (call.exchange for call in calls if call.index < before):
@@ -370,7 +417,11 @@ def list_recorded_answers(calls: Sequence[ApiCall], exchanges: ExchangeStore, be
         headers = {name: value for name, value in response.headers.items() if name in _HEADERS}
         headers["request-id"] = response.request_id
         key = _request_key(subagent, msgspec.json.decode(exchanges.sent_body(exchange)))
-        answers.append(RecordedAnswer(subagent.value, key, response.status, headers, exchanges.response_body(exchange)))
+        answers.append(
+            RecordedAnswer(
+                subagent.value, key, response.status, headers, exchanges.response_body(exchange)
+            )
+        )
     return answers
 
 

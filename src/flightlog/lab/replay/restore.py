@@ -33,7 +33,9 @@ def work_in_place(run: RunStore, environment: RunEnvironment) -> Iterator[Path]:
     with exclusive_lock(run.path.with_name(_LOCK), who=f"process {process_tag()}"):
         trees, marker = _open_original(run, environment), run.path / _MARKER
         if not marker.exists():
-            replace_file(marker, trees.save_snapshot(f"_original_{run.state.takeover_count}").name.encode())
+            replace_file(
+                marker, trees.save_snapshot(f"_original_{run.state.takeover_count}").name.encode()
+            )
         try:
             yield trees.work_tree
         finally:
@@ -42,12 +44,20 @@ def work_in_place(run: RunStore, environment: RunEnvironment) -> Iterator[Path]:
 
 def restore_killed_replays(runs_dir: Path, environment: RunEnvironment) -> Iterator[str]:
     """Repair what killed replays left, and yield a line about each."""
-    killed = {runs_dir / tree.parent.name.removeprefix(_SCRATCH) for tree in runs_dir.glob(f"{_SCRATCH}*/{TREE}")}
+    killed = {
+        runs_dir / tree.parent.name.removeprefix(_SCRATCH)
+        for tree in runs_dir.glob(f"{_SCRATCH}*/{TREE}")
+    }
     killed |= {marker.parent for marker in runs_dir.glob(f"*/{_MARKER}")}
     for path in sorted(folder for folder in killed if (folder / CONFIG).is_file()):
         # Restoring writes where the run's own files say, so a foreign run needs consent first.
-        with suppress(Conflict, ConsentNeeded), exclusive_lock(path / LOCK, who=f"process {process_tag()}"):
-            run = RunStore(path, now=environment.runtime.clock.timestamp, new_id=environment.runtime.new_id)
+        with (
+            suppress(Conflict, ConsentNeeded),
+            exclusive_lock(path / LOCK, who=f"process {process_tag()}"),
+        ):
+            run = RunStore(
+                path, now=environment.runtime.clock.timestamp, new_id=environment.runtime.new_id
+            )
             if run.state.branch is not None:
                 environment.permit(run.config, path, run.config_digest)
                 yield from _repair_run(run, environment)
@@ -70,7 +80,9 @@ def _restore_after_kill(run: RunStore, environment: RunEnvironment) -> str:
     trees = _open_original(run, environment)
     original = (run.path / _MARKER).read_text("utf-8").removeprefix("_")
     # A person may have worked in the directory since the crash.
-    saved = trees.save_snapshot(f"_found_{original}_{int(environment.runtime.clock.now_s() * 1000)}")
+    saved = trees.save_snapshot(
+        f"_found_{original}_{int(environment.runtime.clock.now_s() * 1000)}"
+    )
     _restore_original(run, trees)
     return (
         f"restored {trees.work_tree} to its state before {run.name}, which was killed; "
@@ -79,7 +91,9 @@ def _restore_after_kill(run: RunStore, environment: RunEnvironment) -> str:
 
 
 def _open_original(run: RunStore, environment: RunEnvironment) -> WorkTreeSnapshots:
-    return environment.open_snapshots(run.shadow_dir, Path(run.config.work_dir).resolve(), line="original")
+    return environment.open_snapshots(
+        run.shadow_dir, Path(run.config.work_dir).resolve(), line="original"
+    )
 
 
 def _restore_original(run: RunStore, trees: WorkTreeSnapshots) -> None:

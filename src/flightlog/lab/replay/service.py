@@ -15,7 +15,9 @@ from flightlog.model.errors import NotFound
 from flightlog.model.runtime import Job, JobExecutors, Runtime
 
 
-def open_replay_source(runtime: Runtime, runs_dir: Path, name: str, session: int, replicate: int) -> ReplaySource:
+def open_replay_source(
+    runtime: Runtime, runs_dir: Path, name: str, session: int, replicate: int
+) -> ReplaySource:
     """Open a session of a run for replay, or any recorded session whose files were saved."""
     try:
         run = service.open_run(runtime, runs_dir, name)
@@ -31,7 +33,9 @@ def replay_session(
     runtime: Runtime, source: ReplaySource, turn: int, options: ReplayOptions, tell: Tell
 ) -> list[RunStore]:
     """Create the branches of a replay and run them in parallel, here or as jobs elsewhere."""
-    point = source.build_cursor_point(turn) if options.uses_cursor else source.build_branch_point(turn)
+    point = (
+        source.build_cursor_point(turn) if options.uses_cursor else source.build_branch_point(turn)
+    )
     stamp = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%S%fZ")
     environment = service.prepare_run(runtime, tell)
     base = f"replay_{source.run.name}_s{point.session.session_index:02d}_t{turn:02d}"
@@ -44,7 +48,9 @@ def replay_session(
         return _run_branches_remotely(runtime, runs, runtime.jobs)
     if len(runs) == 1:
         return [continue_run(runs[0], environment, again=False)]
-    with ThreadPoolExecutor(min(source.run.config.max_parallel, len(runs)), thread_name_prefix="branch") as pool:
+    with ThreadPoolExecutor(
+        min(source.run.config.max_parallel, len(runs)), thread_name_prefix="branch"
+    ) as pool:
         try:
             return list(pool.map(lambda run: continue_run(run, environment, again=False), runs))
         except KeyboardInterrupt:
@@ -52,10 +58,14 @@ def replay_session(
             raise
 
 
-def _run_branches_remotely(runtime: Runtime, runs: list[RunStore], executors: JobExecutors) -> list[RunStore]:
+def _run_branches_remotely(
+    runtime: Runtime, runs: list[RunStore], executors: JobExecutors
+) -> list[RunStore]:
     """Run branches as jobs; each machine sees the runs directory and finds a branch by its path."""
     with executors.open_in_thread(service.JOBS_AT_ONCE) as submit:
-        jobs = [Job(f"flightlog-replay-{run.name}", "replay", str(run.path).encode()) for run in runs]
+        jobs = [
+            Job(f"flightlog-replay-{run.name}", "replay", str(run.path).encode()) for run in runs
+        ]
         for future in [submit(job) for job in jobs]:
             future.result()
     return [service.open_run(runtime, run.path.parent, str(run.path)) for run in runs]

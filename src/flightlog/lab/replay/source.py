@@ -17,7 +17,12 @@ from msgspec.structs import replace
 from flightlog.agents.capture.rebuild import RebuildFidelity, RebuiltRequest
 from flightlog.agents.claude_code.resume import TranscriptCut, cut_transcript_before
 from flightlog.lab.events import SideEffect
-from flightlog.lab.replay.branch_points import BranchSuggestion, Written, branch_points, iter_side_effects
+from flightlog.lab.replay.branch_points import (
+    BranchSuggestion,
+    Written,
+    branch_points,
+    iter_side_effects,
+)
 from flightlog.lab.replay.recorded_context import canonical_value, list_recorded_answers
 from flightlog.lab.run_reader import RunSession, trees_of
 from flightlog.lab.run_session import ApiCall, rebuilt_of
@@ -73,14 +78,18 @@ class ReplaySource:
         self.read = RunSession(run, self.planned, self._trees)
 
     def list_turns(self) -> list[ReplayTurn]:
-        return [self._build_turn(number, step) for number, step in enumerate(self.read.own_steps(), 1)]
+        return [
+            self._build_turn(number, step) for number, step in enumerate(self.read.own_steps(), 1)
+        ]
 
     def build_branch_point(self, turn: int) -> BranchPoint:
         """Return what a branch before `turn` needs; raise if the turn or its files are missing."""
         steps = self.read.own_steps()
         if not 1 <= turn <= len(steps):
             hint = f"it has turns 1 to {len(steps)}" if steps else "it has none"
-            raise NotFound(f"{self.planned.session_dir} of {self.run.name} has no turn {turn}", hint=hint)
+            raise NotFound(
+                f"{self.planned.session_dir} of {self.run.name} has no turn {turn}", hint=hint
+            )
         step = steps[turn - 1]
         tree = self._tree_before(turn, step)
         if not tree or self._trees is None:
@@ -103,17 +112,28 @@ class ReplaySource:
             effects=self._side_effects(turn, tree),
         )
         call = self._find_request(step)
-        return self._add_captured_request(base, call) if call else self._add_rebuilt_request(base, step)
+        return (
+            self._add_captured_request(base, call)
+            if call
+            else self._add_rebuilt_request(base, step)
+        )
 
     def build_cursor_point(self, turn: int) -> BranchPoint:
         """Return what a branch needs that reaches `turn` through recorded answers."""
         point = self.build_branch_point(turn)
         call = self._find_request(self.read.own_steps()[turn - 1])
         if call is None:
-            raise Invalid(f"the answers before turn {turn} were not captured", hint="leave --cursor out")
-        served = msgspec.json.encode(list_recorded_answers(self.read.calls, self.read.exchanges, call.index))
+            raise Invalid(
+                f"the answers before turn {turn} were not captured", hint="leave --cursor out"
+            )
+        served = msgspec.json.encode(
+            list_recorded_answers(self.read.calls, self.read.exchanges, call.index)
+        )
         return replace(
-            point, tree=self.read.attempt.tree, cut=TranscriptCut(point.cut.lines, is_fresh=True), served_responses=served
+            point,
+            tree=self.read.attempt.tree,
+            cut=TranscriptCut(point.cut.lines, is_fresh=True),
+            served_responses=served,
         )
 
     def _add_captured_request(self, point: BranchPoint, call: ApiCall) -> BranchPoint:
@@ -129,8 +149,15 @@ class ReplaySource:
 
     def _add_rebuilt_request(self, point: BranchPoint, step: Step) -> BranchPoint:
         """Add the request rebuilt from the transcript, if its hashes confirm it."""
-        rebuilt = [request for request in self._rebuilt_requests if request.fidelity is not RebuildFidelity.PARTIAL]
-        match = next((item for item in rebuilt if step.request_id and step.request_id in item.request_ids), None)
+        rebuilt = [
+            request
+            for request in self._rebuilt_requests
+            if request.fidelity is not RebuildFidelity.PARTIAL
+        ]
+        match = next(
+            (item for item in rebuilt if step.request_id and step.request_id in item.request_ids),
+            None,
+        )
         if match is None:
             return point
         later = rebuilt[rebuilt.index(match) + 1 :]
@@ -169,7 +196,9 @@ class ReplaySource:
         tree = self._tree_before(number, step)
         why_not = "" if tree else "no files were saved"
         why_not = why_not or (
-            "" if call or step.request_id in self._rebuildable_ids else "its request was not captured"
+            ""
+            if call or step.request_id in self._rebuildable_ids
+            else "its request was not captured"
         )
         text = " ".join(block.text for block in step.content if hasattr(block, "text"))
         return ReplayTurn(
@@ -189,7 +218,11 @@ class ReplaySource:
 
     @functools.cached_property
     def _rebuildable_ids(self) -> frozenset[str]:
-        exact = [request for request in self._rebuilt_requests if request.fidelity is RebuildFidelity.EXACT]
+        exact = [
+            request
+            for request in self._rebuilt_requests
+            if request.fidelity is RebuildFidelity.EXACT
+        ]
         return frozenset(request_id for request in exact for request_id in request.request_ids)
 
     def _find_request(self, step: Step) -> ApiCall | None:
@@ -207,23 +240,35 @@ class ReplaySource:
                 ),
                 "",
             )
-        before = {tool_call.id for earlier in self.read.own_steps()[: turn - 1] for tool_call in earlier.tool_calls}
+        before = {
+            tool_call.id
+            for earlier in self.read.own_steps()[: turn - 1]
+            for tool_call in earlier.tool_calls
+        }
         saved = [
             snapshot.tree
             for snapshot in attempt.snapshots
             # Without a call it was saved at a prompt: a person may have changed files.
-            if snapshot.tool_call_id in before or (not snapshot.tool_call_id and _is_before(snapshot.at_ms, step.at_ms))
+            if snapshot.tool_call_id in before
+            or (not snapshot.tool_call_id and _is_before(snapshot.at_ms, step.at_ms))
         ]
         return saved[-1] if saved else attempt.tree
 
     def _messages_after(self, call: ApiCall) -> bytes:
         """Return the messages recorded after a request, from the last request that continues it."""
-        later = [other for other in self.read.calls if other.index > call.index and other.subagent == call.subagent]
+        later = [
+            other
+            for other in self.read.calls
+            if other.index > call.index and other.subagent == call.subagent
+        ]
         bodies = [
-            self.read.exchanges.sent_body(other.exchange) for other in later if not other.exchange.request.is_compaction
+            self.read.exchanges.sent_body(other.exchange)
+            for other in later
+            if not other.exchange.request.is_compaction
         ]
         return _messages_following(
-            decode_request(self.read.exchanges.sent_body(call.exchange)), map(decode_request, reversed(bodies))
+            decode_request(self.read.exchanges.sent_body(call.exchange)),
+            map(decode_request, reversed(bodies)),
         )
 
     def _side_effects(self, turn: int, tree: str) -> tuple[SideEffect, ...]:
@@ -232,9 +277,16 @@ class ReplaySource:
         steps_before: list[tuple[int, Step]] = list(enumerate(steps[: turn - 1], 1))
         for subagent in self.read.list_threads():
             if subagent:
-                steps_before += [(0, step) for step in self.read.own_steps(subagent) if _is_before(step.at_ms, until)]
+                steps_before += [
+                    (0, step)
+                    for step in self.read.own_steps(subagent)
+                    if _is_before(step.at_ms, until)
+                ]
         left_out = self._trees.find_snapshot(tree).omitted_files if self._trees else ()
-        omitted = [SideEffect(0, "left out of snapshots", f"{file.path}: {file.reason}") for file in left_out]
+        omitted = [
+            SideEffect(0, "left out of snapshots", f"{file.path}: {file.reason}")
+            for file in left_out
+        ]
         return (*iter_side_effects(steps_before, self.run.config.work_dir), *omitted)
 
 

@@ -23,7 +23,13 @@ from msgspec import Struct
 from flightlog.agents.dialects.anthropic_messages import decode_usage
 from flightlog.lab.resample.layout import SampleItem
 from flightlog.lab.resample.requests import SampleRequest
-from flightlog.lab.resample.send import BatchBudget, RateLimiter, SampleCall, SampleResult, decode_result
+from flightlog.lab.resample.send import (
+    BatchBudget,
+    RateLimiter,
+    SampleCall,
+    SampleResult,
+    decode_result,
+)
 from flightlog.lab.resample.state import (
     WIDTH,
     BatchEnded,
@@ -69,7 +75,11 @@ class _RetryableAnswer(Exception):
 
 class SampleBatch:
     def __init__(
-        self, store: BatchStore, state: BatchState, requests: Mapping[SampleTarget, SampleRequest], options: SendOptions
+        self,
+        store: BatchStore,
+        state: BatchState,
+        requests: Mapping[SampleTarget, SampleRequest],
+        options: SendOptions,
     ) -> None:
         """Continue a batch from its state; `requests` is what is sent for each target."""
         self._store = store
@@ -79,7 +89,9 @@ class SampleBatch:
         self._remaining = list(reversed(state.remaining_samples))
         self._total = sum(target.count for target in state.targets)
         self._done = self._total - len(self._remaining)
-        self._highest_usd = {target: _highest_cost(state, target, request) for target, request in requests.items()}
+        self._highest_usd = {
+            target: _highest_cost(state, target, request) for target, request in requests.items()
+        }
         self._closed: set[SampleTarget] = set()
         self._folders: dict[str, Path] = {}
         self._unsynced: list[tuple[Path, SampleAnswered | SampleFailed]] = []
@@ -127,7 +139,9 @@ class SampleBatch:
             if not self._options.goes_on(target):
                 self._satisfied.add(target)
                 continue
-            reserved = await self._budget.reserve_cost(partial(self._highest_usd.__getitem__, target))
+            reserved = await self._budget.reserve_cost(
+                partial(self._highest_usd.__getitem__, target)
+            )
             if reserved is None:
                 self.stop_sending("budget_exhausted")
             if reserved is None or self.reason:
@@ -154,7 +168,9 @@ class SampleBatch:
         self._record_failure(target, item, result)
         return None
 
-    async def _retry_send(self, target: SampleTarget, item: SampleItem, result: SampleResult) -> SampleResult:
+    async def _retry_send(
+        self, target: SampleTarget, item: SampleItem, result: SampleResult
+    ) -> SampleResult:
         """Retry after a failed first attempt, within the limits."""
         limits = self._state.limits
         attempts = stamina.retry_context(
@@ -196,14 +212,20 @@ class SampleBatch:
             self._state.limits.timeout_s,
             self._options.needs_key,
         )
-        job = Job(f"flightlog-{WORK}-{name}-{attempt}", WORK, msgspec.json.encode(call), request.body)
+        job = Job(
+            f"flightlog-{WORK}-{name}-{attempt}", WORK, msgspec.json.encode(call), request.body
+        )
         try:
             return decode_result(await self._options.jobs.submit(job))
         except JobError as error:
             return SampleResult(0, error=str(error), is_final=True)
 
-    def _record_answer(self, target: SampleTarget, item: SampleItem, result: SampleResult) -> float | None:
-        event = _answer_event(self._state.name, item, self._requests[target].model, _decode_message(result) or {})
+    def _record_answer(
+        self, target: SampleTarget, item: SampleItem, result: SampleResult
+    ) -> float | None:
+        event = _answer_event(
+            self._state.name, item, self._requests[target].model, _decode_message(result) or {}
+        )
         self._highest_usd[target] = max(self._highest_usd[target], event.cost_usd or 0.0)
         self._write_result(item.answer_file, result.body, event)
         return event.cost_usd
@@ -219,7 +241,9 @@ class SampleBatch:
             self._closed.add(target)
         error = _error_text(result)
         fields = {"error": error, "status": result.status or None, "body": _decode_body(result)}
-        event = SampleFailed(self._state.name, item, self._requests[target].model, result.status, error[:500])
+        event = SampleFailed(
+            self._state.name, item, self._requests[target].model, result.status, error[:500]
+        )
         self._write_result(item.error_file, json.dumps(fields, indent=1).encode() + b"\n", event)
 
     def _write_result(self, name: str, data: bytes, event: SampleAnswered | SampleFailed) -> None:
@@ -258,14 +282,21 @@ def recover_answered(store: BatchStore, state: BatchState) -> None:
             store.append(_answer_event(state.name, item, model, message))
 
 
-def _answer_event(batch: str, item: SampleItem, model: str, message: Mapping[str, Any]) -> SampleAnswered:
+def _answer_event(
+    batch: str, item: SampleItem, model: str, message: Mapping[str, Any]
+) -> SampleAnswered:
     usd = price(str(message.get("model") or model), decode_usage(message.get("usage"))).usd
     return SampleAnswered(batch, item, model, usd, str(message.get("id") or ""))
 
 
 def _highest_cost(state: BatchState, target: SampleTarget, request: SampleRequest) -> float:
     """Return the highest cost of an answer so far, the recorded answer included."""
-    return max([request.expected_cost_usd or 0.0, *(state.answer_costs.get(item) or 0.0 for item in target.items)])
+    return max(
+        [
+            request.expected_cost_usd or 0.0,
+            *(state.answer_costs.get(item) or 0.0 for item in target.items),
+        ]
+    )
 
 
 def _retry_delay(error: Exception) -> bool | float:
@@ -291,7 +322,9 @@ def _decode_message(result: SampleResult) -> dict[str, Any] | None:
         message = msgspec.json.decode(result.body)
     except UNREADABLE:
         return None
-    return message if isinstance(message, dict) and isinstance(message.get("content"), list) else None
+    return (
+        message if isinstance(message, dict) and isinstance(message.get("content"), list) else None
+    )
 
 
 def _error_text(result: SampleResult) -> str:

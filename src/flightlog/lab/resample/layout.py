@@ -35,7 +35,9 @@ class SampleItem(Struct, frozen=True, order=True):
 
     @property
     def answer_file(self) -> str:
-        return f"{sample_dir(self.session, self.request, self.variant)}/sample_{self.number:02d}.json"
+        return (
+            f"{sample_dir(self.session, self.request, self.variant)}/sample_{self.number:02d}.json"
+        )
 
     @property
     def error_file(self) -> str:
@@ -53,7 +55,9 @@ def iter_sample_dirs(run: Path) -> Iterator[tuple[str, int, int, Path]]:
     for path in run.glob(f"session_*/{RESAMPLES}/request_*"):
         match = _FOLDER.fullmatch(path.name)
         if match and path.is_dir():
-            folders.append((path.parent.parent.name, int(match["request"]), int(match["variant"] or 0), path))
+            folders.append(
+                (path.parent.parent.name, int(match["request"]), int(match["variant"] or 0), path)
+            )
     yield from sorted(folders)
 
 

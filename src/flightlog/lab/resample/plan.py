@@ -39,7 +39,13 @@ from flightlog.lab.resample.requests import (
     without_thinking,
 )
 from flightlog.lab.resample.samples import list_variants
-from flightlog.lab.resample.state import BatchLimits, BatchStarted, BatchState, BatchStore, SampleTarget
+from flightlog.lab.resample.state import (
+    BatchLimits,
+    BatchStarted,
+    BatchState,
+    BatchStore,
+    SampleTarget,
+)
 from flightlog.lab.runner import agent_setup
 from flightlog.lab.store import RunStore
 from flightlog.model.errors import Invalid, Misconfigured, read_yaml
@@ -90,24 +96,37 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
         if min((self.session, self.count, *self.requests, *self.turns)) < 1:
             raise ValueError("session, count, requests and turns count from 1")
         if self.sample_count > SAMPLES_MAX:
-            raise ValueError(f"the grid has {self.sample_count:,} samples, more than {SAMPLES_MAX:,}")
+            raise ValueError(
+                f"the grid has {self.sample_count:,} samples, more than {SAMPLES_MAX:,}"
+            )
 
     @property
     def sample_count(self) -> int:
         """The number of samples, if no turns share a request."""
-        variant_count = len(self.variants) + len(set(self.numbers) | ({0} if self.as_recorded else set()))
-        return (len(self.requests) + len(self.turns)) * max(len(self.models), 1) * variant_count * self.count
+        variant_count = len(self.variants) + len(
+            set(self.numbers) | ({0} if self.as_recorded else set())
+        )
+        return (
+            (len(self.requests) + len(self.turns))
+            * max(len(self.models), 1)
+            * variant_count
+            * self.count
+        )
 
 
 def parse_sweep(text: str) -> Sweep:
     try:
         data = read_yaml(text)
     except YAMLError as error:
-        raise Misconfigured(f"the sweep is not YAML: {error}", hint="correct the line it names") from error
+        raise Misconfigured(
+            f"the sweep is not YAML: {error}", hint="correct the line it names"
+        ) from error
     try:
         sweep = msgspec.convert(data, Sweep)
     except msgspec.ValidationError as error:
-        raise Misconfigured(f"the sweep cannot be used: {error}", hint=_unknown_field_hint(str(error))) from error
+        raise Misconfigured(
+            f"the sweep cannot be used: {error}", hint=_unknown_field_hint(str(error))
+        ) from error
     if not sweep.requests and not sweep.turns:
         raise Misconfigured("the sweep names no request", hint="it needs `turns` or `requests`")
     return sweep
@@ -136,13 +155,18 @@ Make = Callable[[str, int, SweepVariant], int]  # session, request, change -> it
 def plan_samples(source: ReplaySource, sweep: Sweep, make: Make) -> list[PlannedSamples]:
     """Return every cell of a sweep; `make` returns the number of a variant."""
     session = source.planned.session_dir
-    requests = dict.fromkeys((*sweep.requests, *(request_of_turn(source, turn) for turn in sweep.turns)))
+    requests = dict.fromkeys(
+        (*sweep.requests, *(request_of_turn(source, turn) for turn in sweep.turns))
+    )
     cells = []
     for request in requests:
         numbers = [*([0] if sweep.as_recorded else []), *sweep.numbers]
         numbers += [make(session, request, change) for change in sweep.variants]
         for number in dict.fromkeys(numbers):
-            cells += [PlannedSamples(session, request, number, model, sweep.count) for model in sweep.models or ("",)]
+            cells += [
+                PlannedSamples(session, request, number, model, sweep.count)
+                for model in sweep.models or ("",)
+            ]
     return cells
 
 
@@ -155,7 +179,11 @@ class VariantLabel(Struct, frozen=True):
 
 
 def make_variant(
-    store: BatchStore, run: RunStore, of: tuple[str, int], edited: dict[str, Any], origin: tuple[VariantLabel, Scrubber]
+    store: BatchStore,
+    run: RunStore,
+    of: tuple[str, int],
+    edited: dict[str, Any],
+    origin: tuple[VariantLabel, Scrubber],
 ) -> int:
     """Create a variant of request `of` (session's directory, number) and return its number.
 
@@ -171,9 +199,11 @@ def make_variant(
     edits = find_edits(load_recorded_body(run, session, request), cleaned)
     body = as_json(cleaned).encode()
     for variant in list_variants(run.path):
-        if (variant.session, variant.request, variant.label) == (session, request, name) and _has_body(
-            run.path / variant.path, body
-        ):
+        if (variant.session, variant.request, variant.label) == (
+            session,
+            request,
+            name,
+        ) and _has_body(run.path / variant.path, body):
             return variant.number
     number = store.next_variant(session, request)
     folder = sample_dir(session, request, number)
@@ -242,11 +272,15 @@ def build_sample_requests(
     for request in requests.values():
         if limits.max_budget_usd is not None and not is_priced(request.model):
             hint = "leave the budget out, or ask another model"
-            raise Invalid(f"the budget cannot be enforced: no price for {request.model[:60]!r}", hint=hint)
+            raise Invalid(
+                f"the budget cannot be enforced: no price for {request.model[:60]!r}", hint=hint
+            )
     return requests
 
 
-def start_batch(store: BatchStore, name: str, targets: tuple[SampleTarget, ...], limits: BatchLimits) -> BatchState:
+def start_batch(
+    store: BatchStore, name: str, targets: tuple[SampleTarget, ...], limits: BatchLimits
+) -> BatchState:
     store.append(BatchStarted(name, targets, limits), durable=True)
     return store.batches[name]
 

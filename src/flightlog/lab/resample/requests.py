@@ -18,7 +18,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.agents.dialects.anthropic_messages import AssistantMessage, decode_response, decode_usage
+from flightlog.agents.dialects.anthropic_messages import (
+    AssistantMessage,
+    decode_response,
+    decode_usage,
+)
 from flightlog.lab.replay.source import ReplaySource
 from flightlog.lab.resample import layout
 from flightlog.lab.resample.samples import RequestEdit
@@ -43,7 +47,9 @@ def parse_edited_request(text: str) -> dict[str, Any]:
     try:
         request = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"the edited request is not JSON: {error}", hint="correct the line it names") from error
+        raise Invalid(
+            f"the edited request is not JSON: {error}", hint="correct the line it names"
+        ) from error
     if not isinstance(request, dict) or not isinstance(request.get("messages"), list):
         raise Invalid("the edited request has no messages", hint="start from --dump")
     return request
@@ -54,7 +60,10 @@ def find_edits(original: dict[str, Any], edited: dict[str, Any]) -> tuple[Reques
     _check_thinking(original, edited)
     edits = tuple(_iter_edits((), original, edited))
     if not edits:
-        raise Invalid("nothing was changed in the request", hint="ask again as it was: flightlog lab resample RUN")
+        raise Invalid(
+            "nothing was changed in the request",
+            hint="ask again as it was: flightlog lab resample RUN",
+        )
     return edits
 
 
@@ -98,7 +107,11 @@ def _iter_thinking_blocks(value: Any, path: Path) -> Iterator[tuple[Path, dict[s
 
 
 def _is_thinking(value: Any) -> bool:
-    return isinstance(value, dict) and (value.get("type") in THINKING) and ("thinking" in value or "data" in value)
+    return (
+        isinstance(value, dict)
+        and (value.get("type") in THINKING)
+        and ("thinking" in value or "data" in value)
+    )
 
 
 def _iter_edits(path: Path, one: Any, other: Any) -> Iterator[RequestEdit]:
@@ -108,7 +121,9 @@ def _iter_edits(path: Path, one: Any, other: Any) -> Iterator[RequestEdit]:
     elif isinstance(one, list) and isinstance(other, list):
         yield from _iter_list_edits(path, one, other)
     elif one is _MISSING or other is _MISSING or _format_value(one) != _format_value(other):
-        yield RequestEdit(path, None if one is _MISSING else one, None if other is _MISSING else other)
+        yield RequestEdit(
+            path, None if one is _MISSING else one, None if other is _MISSING else other
+        )
 
 
 def _iter_list_edits(path: Path, one: Sequence[Any], other: Sequence[Any]) -> Iterator[RequestEdit]:
@@ -131,7 +146,9 @@ def _format_value(value: Any) -> str:
 
 
 def _set_value(edited: dict[str, Any], path: str, value: Any) -> None:
-    parts: list[str | int] = [int(part) if _PART.fullmatch(part) else part for part in path.split(".")]
+    parts: list[str | int] = [
+        int(part) if _PART.fullmatch(part) else part for part in path.split(".")
+    ]
     target: Any = edited
     try:
         for part in parts[:-1]:
@@ -182,10 +199,15 @@ def list_session_requests(source: ReplaySource) -> list[RequestListing]:
     for session, request, variant, path in layout.iter_sample_dirs(source.run.path):
         if session == source.planned.session_dir:
             counts[request, bool(variant)] = counts.get((request, bool(variant)), 0) + (
-                1 if variant else sum(not is_error for _, is_error, _ in layout.iter_sample_files(path))
+                1
+                if variant
+                else sum(not is_error for _, is_error, _ in layout.iter_sample_files(path))
             )
     exchanges = source.read.exchanges
-    return [_build_listing(exchanges, call, turns.get(call.index, 0), counts) for call in calls_of(exchanges)]
+    return [
+        _build_listing(exchanges, call, turns.get(call.index, 0), counts)
+        for call in calls_of(exchanges)
+    ]
 
 
 def request_of_turn(source: ReplaySource, turn: int) -> int:
@@ -193,7 +215,9 @@ def request_of_turn(source: ReplaySource, turn: int) -> int:
     listed = next((candidate for candidate in source.list_turns() if candidate.turn == turn), None)
     if listed is None or not listed.request_index:
         what = "was not captured" if listed else "is not in this session"
-        raise NotFound(f"the request of turn {turn} {what}", hint="list the requests with --list-requests")
+        raise NotFound(
+            f"the request of turn {turn} {what}", hint="list the requests with --list-requests"
+        )
     return listed.request_index
 
 
@@ -217,7 +241,11 @@ def sendable_body(body: bytes) -> dict[str, Any]:
 def build_sample_request(run: RunStore, target: SampleTarget) -> SampleRequest:
     exchanges, exchange = _find_exchange(run, target.session, target.request)
     if target.variant:
-        path = run.path / layout.sample_dir(target.session, target.request, target.variant) / layout.REQUEST
+        path = (
+            run.path
+            / layout.sample_dir(target.session, target.request, target.variant)
+            / layout.REQUEST
+        )
         if not path.is_file():
             raise NotFound(
                 f"request {target.request} of {target.session} has no variant {target.variant}",
@@ -230,13 +258,21 @@ def build_sample_request(run: RunStore, target: SampleTarget) -> SampleRequest:
     request = exchange.request
     if not request.path.startswith("/"):
         # Appended to the address, it could name another host, which would receive the key.
-        raise Invalid(f"recorded request has an invalid path: {request.path[:80]!r}", hint="choose another request")
+        raise Invalid(
+            f"recorded request has an invalid path: {request.path[:80]!r}",
+            hint="choose another request",
+        )
     headers = {name: request.headers[name] for name in _HEADERS if name in request.headers}
     model = str(body.get("model", ""))
     usage = _decode_response(exchanges, exchange).usage
     return SampleRequest(
         request.path,
-        {"anthropic-version": _VERSION, "content-type": "application/json", "accept": "application/json"} | headers,
+        {
+            "anthropic-version": _VERSION,
+            "content-type": "application/json",
+            "accept": "application/json",
+        }
+        | headers,
         json.dumps(body, ensure_ascii=True, separators=(",", ":")).encode(),
         model,
         price(model, decode_usage(usage)).usd if usage else None,
@@ -246,7 +282,9 @@ def build_sample_request(run: RunStore, target: SampleTarget) -> SampleRequest:
 
 def _find_exchange(run: RunStore, session: str, request: int) -> tuple[ExchangeStore, Exchange]:
     exchanges = exchanges_of(run.path / session)
-    match = next((exchange for exchange in exchanges.read_exchanges() if exchange.index == request), None)
+    match = next(
+        (exchange for exchange in exchanges.read_exchanges() if exchange.index == request), None
+    )
     if match is None:
         hint = "list them with --list-requests; a run without capture has none"
         raise NotFound(f"{session} of {run.name} has no request {request}", hint=hint)
@@ -269,7 +307,9 @@ def _build_listing(
         request.sent_body.size_bytes,
         str(message.get("stop_reason") or ""),
         tuple(str(block.get("name")) for block in content if block.get("type") == "tool_use"),
-        price(str(message.get("model", "")), decode_usage(response.usage)).usd if response.usage else None,
+        price(str(message.get("model", "")), decode_usage(response.usage)).usd
+        if response.usage
+        else None,
         counts.get((call.index, False), 0),
         counts.get((call.index, True), 0),
     )

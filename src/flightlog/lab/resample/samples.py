@@ -69,7 +69,9 @@ class Sample(Struct, frozen=True):
 
 def list_samples(run: Path) -> list[Sample]:
     """Return every sample of the run at `run`, by session, request, variant and number."""
-    results = (event for event in journal_events(run) if isinstance(event, SampleAnswered | SampleFailed))
+    results = (
+        event for event in journal_events(run) if isinstance(event, SampleAnswered | SampleFailed)
+    )
     models = {event.item: event.model for event in results}
     samples = []
     for session, request, variant, folder in layout.iter_sample_dirs(run):
@@ -77,7 +79,10 @@ def list_samples(run: Path) -> list[Sample]:
         answered = {number for number, is_error, _ in files if not is_error}
         for number, is_error, path in files:
             if not is_error or number not in answered:
-                item, name = SampleItem(session, request, variant, number), str(path.relative_to(run))
+                item, name = (
+                    SampleItem(session, request, variant, number),
+                    str(path.relative_to(run)),
+                )
                 answer = _read_json_object(path)
                 read = _failed_sample if is_error or not answer else _answered_sample
                 samples.append(read(item, models.get(item, ""), answer, name))
@@ -91,7 +96,9 @@ def list_variants(run: Path) -> list[Variant]:
 def journal_events(run: Path) -> Iterator[SampleEvent]:
     journal: Journal[SampleEvent] = Journal(run / layout.JOURNAL, SampleEvent, now=str, new_id=str)
     if journal.path.exists():
-        yield from (entry.event for entry in journal.read_records() if isinstance(entry, JournalRecord))
+        yield from (
+            entry.event for entry in journal.read_records() if isinstance(entry, JournalRecord)
+        )
 
 
 def _failed_sample(item: SampleItem, model: str, answer: Mapping[str, Any], name: str) -> Sample:
@@ -108,7 +115,9 @@ def _answered_sample(item: SampleItem, model: str, answer: Mapping[str, Any], na
     return Sample(
         *(item.session, item.request, item.variant, item.number),
         model or answered_by,
-        tuple(block for block in content if isinstance(block, dict)) if isinstance(content, list) else (),
+        tuple(block for block in content if isinstance(block, dict))
+        if isinstance(content, list)
+        else (),
         _text_field(answer, "stop_reason"),
         tokens,
         price(answered_by, tokens).usd,
@@ -127,7 +136,9 @@ def _read_variant(session: str, request: int, number: int, path: Path) -> Varian
         request,
         number,
         _text_field(fields, "label"),
-        tuple(_decode_edit(edit) for edit in edits if isinstance(edit, dict)) if isinstance(edits, list) else (),
+        tuple(_decode_edit(edit) for edit in edits if isinstance(edit, dict))
+        if isinstance(edits, list)
+        else (),
         _text_field(fields, "created_at"),
         _text_field(fields, "source"),
         layout.sample_dir(session, request, number),
@@ -138,7 +149,9 @@ def _decode_edit(fields: Mapping[str, Any]) -> RequestEdit:
     path = fields.get("path")
     parts = path if isinstance(path, list) else [path]
     return RequestEdit(
-        tuple(part for part in parts if isinstance(part, str | int)), fields.get("original"), fields.get("replacement")
+        tuple(part for part in parts if isinstance(part, str | int)),
+        fields.get("original"),
+        fields.get("replacement"),
     )
 
 

@@ -22,7 +22,12 @@ from flightlog.lab.replay.source import ReplaySource
 from flightlog.lab.resample import plan
 from flightlog.lab.resample.batch import SampleBatch, SendOptions, Tell, recover_answered
 from flightlog.lab.resample.plan import Sweep, VariantLabel, make_variant, parse_sweep
-from flightlog.lab.resample.requests import RequestListing, SampleRequest, list_session_requests, load_recorded_body
+from flightlog.lab.resample.requests import (
+    RequestListing,
+    SampleRequest,
+    list_session_requests,
+    load_recorded_body,
+)
 from flightlog.lab.resample.send import StoppingRule, credential_headers
 from flightlog.lab.resample.state import (
     BatchEnded,
@@ -51,10 +56,14 @@ class SamplingOptions(Struct, frozen=True):
 
 
 def dump_request(run: RunStore, session: int, replicate: int, request: int) -> dict[str, Any]:
-    return load_recorded_body(run, ReplaySource(run, session, replicate, "").planned.session_dir, request)
+    return load_recorded_body(
+        run, ReplaySource(run, session, replicate, "").planned.session_dir, request
+    )
 
 
-def list_requests(runtime: Runtime, run: RunStore, session: int, replicate: int) -> list[RequestListing]:
+def list_requests(
+    runtime: Runtime, run: RunStore, session: int, replicate: int
+) -> list[RequestListing]:
     return list_session_requests(ReplaySource(run, session, replicate, runtime.program_path))
 
 
@@ -62,7 +71,9 @@ def read_sweep(path: Path) -> Sweep:
     try:
         return parse_sweep(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise NotFound(f"no such sweep: {path}", hint="write one as in docs/how-to/ask-again.md") from None
+        raise NotFound(
+            f"no such sweep: {path}", hint="write one as in docs/how-to/ask-again.md"
+        ) from None
 
 
 def resample_grid(
@@ -74,25 +85,41 @@ def resample_grid(
     with _locked_store(runtime, run) as store:
         source = ReplaySource(run, sweep.session, sweep.replicate, runtime.program_path)
         if dry_run:
-            targets = plan.number_samples(store, plan.plan_samples(source, sweep, plan.variant_previewer(store, run)))
+            targets = plan.number_samples(
+                store, plan.plan_samples(source, sweep, plan.variant_previewer(store, run))
+            )
             return _estimate_batch(run, targets, options)
-        origin = (VariantLabel("", "sweep", runtime.clock.timestamp()), _make_scrubber(runtime, run))
+        origin = (
+            VariantLabel("", "sweep", runtime.clock.timestamp()),
+            _make_scrubber(runtime, run),
+        )
         cells = plan.plan_samples(source, sweep, plan.variant_maker(store, run, origin))
         return _run_batch(runtime, run, store, cells, options)
 
 
 def resample_edited(  # noqa: PLR0913 - the request, and how it is sent
-    runtime: Runtime, run: RunStore, sweep: Sweep, body: dict[str, Any], label: str, *, sent: SamplingOptions
+    runtime: Runtime,
+    run: RunStore,
+    sweep: Sweep,
+    body: dict[str, Any],
+    label: str,
+    *,
+    sent: SamplingOptions,
 ) -> dict[str, Any]:
     """Create a variant of the one request that a sweep names, and sample it."""
     service.check_permission(runtime, run)
     with _locked_store(runtime, run) as store:
         session = ReplaySource(run, sweep.session, sweep.replicate, "").planned.session_dir
-        origin = (VariantLabel(label, "cli", runtime.clock.timestamp()), _make_scrubber(runtime, run))
+        origin = (
+            VariantLabel(label, "cli", runtime.clock.timestamp()),
+            _make_scrubber(runtime, run),
+        )
         request = sweep.requests[0]
         number = make_variant(store, run, (session, request), body, origin)
         models = sweep.models or ("",)
-        cells = [plan.PlannedSamples(session, request, number, model, sweep.count) for model in models]
+        cells = [
+            plan.PlannedSamples(session, request, number, model, sweep.count) for model in models
+        ]
         return _run_batch(runtime, run, store, cells, sent)
 
 
@@ -109,7 +136,13 @@ def resume_batch(
 
 
 def rerun_session(  # noqa: PLR0913 - one parameter per option
-    runtime: Runtime, run: RunStore, session: int, count: int, *, budget_usd: float | None, tell: Telling
+    runtime: Runtime,
+    run: RunStore,
+    session: int,
+    count: int,
+    *,
+    budget_usd: float | None,
+    tell: Telling,
 ) -> RunStore:
     """Run a whole session `count` more times, within a budget."""
     with service.attach_executor(service.prepare_run(runtime, tell)) as environment:
@@ -134,7 +167,11 @@ def _locked_store(runtime: Runtime, run: RunStore) -> Iterator[BatchStore]:
 
 
 def _run_batch(
-    runtime: Runtime, run: RunStore, store: BatchStore, cells: list[plan.PlannedSamples], sent: SamplingOptions
+    runtime: Runtime,
+    run: RunStore,
+    store: BatchStore,
+    cells: list[plan.PlannedSamples],
+    sent: SamplingOptions,
 ) -> dict[str, Any]:
     targets = plan.number_samples(store, cells)
     bodies = plan.build_sample_requests(run, targets, sent.limits)
@@ -143,13 +180,17 @@ def _run_batch(
     return _execute_batch(runtime, run, store, state, bodies, sent=sent)
 
 
-def _estimate_batch(run: RunStore, targets: tuple[SampleTarget, ...], sent: SamplingOptions) -> dict[str, Any]:
+def _estimate_batch(
+    run: RunStore, targets: tuple[SampleTarget, ...], sent: SamplingOptions
+) -> dict[str, Any]:
     """Report what would be sent; a new variant is priced as its request."""
     unchanged = [replace(target, variant=0) for target in targets]
     bodies = plan.build_sample_requests(run, tuple(unchanged), sent.limits)
     costs = [bodies[target].expected_cost_usd for target in unchanged for _ in target.items]
     expected = None if None in costs else round(sum(usd or 0.0 for usd in costs), 6)
-    return plan.batch_report(BatchState("", targets, sent.limits, ""), "dry run") | {"expected_usd": expected}
+    return plan.batch_report(BatchState("", targets, sent.limits, ""), "dry run") | {
+        "expected_usd": expected
+    }
 
 
 def _choose_upstream(runtime: Runtime, run: RunStore, sent: SamplingOptions) -> tuple[str, bool]:
@@ -213,7 +254,12 @@ def _executors(runtime: Runtime) -> JobExecutors:
 def _update_run_totals(run: RunStore, state: BatchState) -> None:
     """Record the totals of a batch in the run and rewrite its meta file."""
     run.reload()
-    facts = (len(state.answer_costs), len(state.failures), round(state.cost_usd, 9), state.unpriced_count)
+    facts = (
+        len(state.answer_costs),
+        len(state.failures),
+        round(state.cost_usd, 9),
+        state.unpriced_count,
+    )
     run.append(SamplesUpdated(state.name, *facts))
     write_output_files(run.path, [meta_page(run.name, run.config, run.state)], durable=False)
 

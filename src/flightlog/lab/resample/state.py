@@ -128,9 +128,17 @@ class BatchState(Struct):
         """The samples still to send, alternating between the targets."""
         if self.stop_reason == WIDTH:
             return []
-        every = [(position, target, item) for target in self.targets for position, item in enumerate(target.items)]
+        every = [
+            (position, target, item)
+            for target in self.targets
+            for position, item in enumerate(target.items)
+        ]
         every.sort(key=lambda entry: entry[0])
-        return [(target, item) for _, target, item in every if item not in self.answer_costs and item not in self.failures]
+        return [
+            (target, item)
+            for _, target, item in every
+            if item not in self.answer_costs and item not in self.failures
+        ]
 
 
 class BatchStore:
@@ -138,7 +146,9 @@ class BatchStore:
 
     def __init__(self, run: Path, *, now: Callable[[], str], new_id: Callable[[], str]) -> None:
         self.run = run
-        self._journal: Journal[SampleEvent] = Journal(run / layout.JOURNAL, SampleEvent, now=now, new_id=new_id)
+        self._journal: Journal[SampleEvent] = Journal(
+            run / layout.JOURNAL, SampleEvent, now=now, new_id=new_id
+        )
         self.batches: dict[str, BatchState] = {}
         if self._journal.path.exists():
             for entry in self._journal.read_records():
@@ -164,7 +174,9 @@ class BatchStore:
 
     def next_variant(self, session: str, request: int) -> int:
         taken = [
-            variant for name, of, variant, _ in layout.iter_sample_dirs(self.run) if (name, of) == (session, request)
+            variant
+            for name, of, variant, _ in layout.iter_sample_dirs(self.run)
+            if (name, of) == (session, request)
         ]
         return max(taken, default=0) + 1
 
@@ -173,7 +185,9 @@ class BatchStore:
         unfinished = [batch for batch in self.batches.values() if batch.remaining_samples]
         matches = [batch for batch in unfinished if batch.name.startswith(prefix)]
         if not matches:
-            raise NotFound("no batch of samples is unfinished", hint="ask for new samples with --count")
+            raise NotFound(
+                "no batch of samples is unfinished", hint="ask for new samples with --count"
+            )
         if len(matches) > 1:
             names = ", ".join(batch.name[:8] for batch in matches[:5])
             raise Invalid("several batches are unfinished", hint=f"name one: --batch {names}")

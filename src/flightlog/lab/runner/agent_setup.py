@@ -50,7 +50,12 @@ def select_driver(config: RunConfig, environment: RunEnvironment) -> Driver:
         case "command":
             return CommandDriver(config.command, model=config.model)
         case _:
-            return ClaudeCode(find(environment.environ.get("FLIGHTLOG_CLAUDE", ""), environment.runtime.program_path))
+            return ClaudeCode(
+                find(
+                    environment.environ.get("FLIGHTLOG_CLAUDE", ""),
+                    environment.runtime.program_path,
+                )
+            )
 
 
 def choose_permission(config: RunConfig, *, is_root: bool) -> PermissionMode:
@@ -78,7 +83,9 @@ def resolve_upstream(config: RunConfig, environ: Mapping[str, str]) -> str:
     A key set together with `ANTHROPIC_BASE_URL` belongs to that address; raises Invalid for another
     one.
     """
-    environ_address = environ.get("ANTHROPIC_BASE_URL", "") if config.provider == "anthropic" else ""
+    environ_address = (
+        environ.get("ANTHROPIC_BASE_URL", "") if config.provider == "anthropic" else ""
+    )
     if (
         config.base_url
         and environ_address
@@ -91,7 +98,9 @@ def resolve_upstream(config: RunConfig, environ: Mapping[str, str]) -> str:
         )
     address = config.base_url or environ_address or UPSTREAMS.get(config.provider, "")
     if address and not address.startswith(("https://", "http://")):
-        raise Invalid(f"not the address of an API: {address[:80]!r}", hint="it starts with https://")
+        raise Invalid(
+            f"not the address of an API: {address[:80]!r}", hint="it starts with https://"
+        )
     return address
 
 
@@ -100,10 +109,16 @@ def _url_origin(address: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc.rpartition("@")[2].lower()
 
 
-def agent_environment(config: RunConfig, environment: RunEnvironment, scratch: Path, base_url: str) -> dict[str, str]:
+def agent_environment(
+    config: RunConfig, environment: RunEnvironment, scratch: Path, base_url: str
+) -> dict[str, str]:
     variables = clean_environment(environment.environ)
-    variables |= {name: value for name, value in environment.environ.items() if name.startswith(_KEPT)}
-    variables |= agent_credentials(config, environment.environ) | {"CLAUDE_CODE_TMPDIR": str(scratch / "tmp")}
+    variables |= {
+        name: value for name, value in environment.environ.items() if name.startswith(_KEPT)
+    }
+    variables |= agent_credentials(config, environment.environ) | {
+        "CLAUDE_CODE_TMPDIR": str(scratch / "tmp")
+    }
     if config.provider in _CLOUDS:
         variables[_CLOUDS[config.provider]] = "1"
     if base_url:
@@ -119,7 +134,11 @@ def agent_environment(config: RunConfig, environment: RunEnvironment, scratch: P
 
 def has_own_config_dir(config: RunConfig, environ: Mapping[str, str]) -> bool:
     """Return whether the agent needs nothing from the person's configuration."""
-    return config.scenario is not None or config.provider in _CLOUDS or bool(agent_credentials(config, environ))
+    return (
+        config.scenario is not None
+        or config.provider in _CLOUDS
+        or bool(agent_credentials(config, environ))
+    )
 
 
 def config_dir(scratch: Path) -> Path:
@@ -137,7 +156,10 @@ def agent_arguments(
         config.model,
         session.max_turns or config.max_turns,
         mode,
-        (*config.allowed_tools, *(["Agent"] if config.agents and "Agent" not in config.allowed_tools else [])),
+        (
+            *config.allowed_tools,
+            *(["Agent"] if config.agents and "Agent" not in config.allowed_tools else []),
+        ),
         budget_usd,
         session.system_prompt or config.system_prompt or "",
         {agent.name: _subagent_definition(agent) for agent in config.agents},

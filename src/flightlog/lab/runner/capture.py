@@ -19,11 +19,21 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.agents.capture.proxy import ProxySettings, Rewrite, proxy_for
-from flightlog.agents.capture.recorder import ExchangeRecorder, IncomingRequest, RewrittenRequest, ServedResponse
+from flightlog.agents.capture.recorder import (
+    ExchangeRecorder,
+    IncomingRequest,
+    RewrittenRequest,
+    ServedResponse,
+)
 from flightlog.agents.capture.server import capture_in_thread
 from flightlog.agents.dialects.anthropic_messages import RequestInfo, decode_response, decode_usage
 from flightlog.lab.events import CostRecorded, SnapshotSaved
-from flightlog.lab.runner.agent_setup import UPSTREAMS, agent_credentials, is_captured, resolve_upstream
+from flightlog.lab.runner.agent_setup import (
+    UPSTREAMS,
+    agent_credentials,
+    is_captured,
+    resolve_upstream,
+)
 from flightlog.lab.runner.context import RunContext
 from flightlog.model.errors import FlightlogError, Unavailable
 from flightlog.model.exchange import ApiRequest
@@ -64,9 +74,13 @@ def capture_session(
     if not is_captured(config):
         yield "" if upstream == UPSTREAMS["anthropic"] else upstream, []
         return
-    exchanges = ExchangeStore(target.folder, now=environment.runtime.clock.timestamp, new_id=environment.runtime.new_id)
+    exchanges = ExchangeStore(
+        target.folder, now=environment.runtime.clock.timestamp, new_id=environment.runtime.new_id
+    )
     recorder = ExchangeRecorder(
-        exchanges, tuple(agent_credentials(config, environment.environ).values()), _cost_recorder(context, target)
+        exchanges,
+        tuple(agent_credentials(config, environment.environ).values()),
+        _cost_recorder(context, target),
     )
     settings = ProxySettings(
         upstream,
@@ -96,13 +110,19 @@ def _cost_recorder(context: RunContext, target: CaptureTarget) -> Callable[[byte
         usd = price(str(response.message.get("model", "")), decode_usage(response.usage)).usd
         context.budget.charge(usd)
         if usd:
-            context.run.append(CostRecorded(target.session, target.attempt, usd, str(response.message.get("id", ""))))
+            context.run.append(
+                CostRecorded(
+                    target.session, target.attempt, usd, str(response.message.get("id", ""))
+                )
+            )
         context.environment.tell(target.session, "", context.budget.spent_usd)
 
     return record
 
 
-def _tree_saver(context: RunContext, target: CaptureTarget) -> Callable[[ApiRequest], "asyncio.Future[None]"]:
+def _tree_saver(
+    context: RunContext, target: CaptureTarget
+) -> Callable[[ApiRequest], "asyncio.Future[None]"]:
     def save(request: ApiRequest) -> None:
         snapshot = context.work_tree.save_tree(
             target.trees, snapshot_name(target.session, target.attempt, request.index)
@@ -111,14 +131,18 @@ def _tree_saver(context: RunContext, target: CaptureTarget) -> Callable[[ApiRequ
             at_ms = int(context.environment.runtime.clock.now_s() * 1000)
             subagent = request.agent_id
             context.run.append(
-                SnapshotSaved(target.session, target.attempt, snapshot.name, request.index, subagent, at_ms)
+                SnapshotSaved(
+                    target.session, target.attempt, snapshot.name, request.index, subagent, at_ms
+                )
             )
 
     return lambda request: asyncio.get_running_loop().run_in_executor(None, save, request)
 
 
 def _within_budget(context: RunContext, rewrite: Rewrite | None) -> Rewrite:
-    def check(request: RequestInfo, incoming: IncomingRequest) -> RewrittenRequest | ServedResponse | None:
+    def check(
+        request: RequestInfo, incoming: IncomingRequest
+    ) -> RewrittenRequest | ServedResponse | None:
         if context.budget.is_empty:
             raise Unavailable("the budget of this run is spent", hint="raise max_budget_usd")
         return rewrite(request, incoming) if rewrite is not None else None
@@ -138,7 +162,9 @@ def snapshot_hook(context: RunContext, target: CaptureTarget) -> Iterator[tuple[
     script = folder.parent / "wait.sh"
     replace_file(script, _HOOK, durable=False)
     is_over = threading.Event()
-    watcher = threading.Thread(target=_serve_hooks, args=(context, target, folder, is_over), name="hooks", daemon=True)
+    watcher = threading.Thread(
+        target=_serve_hooks, args=(context, target, folder, is_over), name="hooks", daemon=True
+    )
     watcher.start()
     try:
         yield ("--settings", _hook_settings(script, folder))
@@ -153,7 +179,9 @@ def _hook_settings(script: Path, folder: Path) -> str:
     return json.dumps({"hooks": {event: [hook] for event in _EVENTS}})
 
 
-def _serve_hooks(context: RunContext, target: CaptureTarget, folder: Path, is_over: threading.Event) -> None:
+def _serve_hooks(
+    context: RunContext, target: CaptureTarget, folder: Path, is_over: threading.Event
+) -> None:
     """Save the tree for each waiting hook, in the order they are seen."""
     number = 0
     while not is_over.wait(_POLL_S):
@@ -168,10 +196,16 @@ def _serve_hooks(context: RunContext, target: CaptureTarget, folder: Path, is_ov
 def _save_tree(context: RunContext, target: CaptureTarget, payload: Path, number: int) -> None:
     try:
         event = json.loads(payload.read_bytes())
-        snapshot = context.work_tree.save_tree(target.trees, snapshot_name(target.session, target.attempt, number))
+        snapshot = context.work_tree.save_tree(
+            target.trees, snapshot_name(target.session, target.attempt, number)
+        )
     except (FlightlogError, ValueError, OSError):
         return  # The agent must not hang on a failed snapshot; the change shows in the next one.
     if snapshot is not None and isinstance(event, dict):
         at_ms = int(context.environment.runtime.clock.now_s() * 1000)
         subagent, call = str(event.get("agent_id") or ""), str(event.get("tool_use_id") or "")
-        context.run.append(SnapshotSaved(target.session, target.attempt, snapshot.name, number, subagent, at_ms, call))
+        context.run.append(
+            SnapshotSaved(
+                target.session, target.attempt, snapshot.name, number, subagent, at_ms, call
+            )
+        )

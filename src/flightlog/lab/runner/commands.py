@@ -25,7 +25,11 @@ TIMED_OUT = 124  # as timeout(1) reports it
 
 def run_commands(context: RunContext, phase: str, commands: tuple[CommandConfig, ...]) -> None:
     """Run the remaining commands of a phase; raise Unavailable if a checked one fails."""
-    done = {ran.number for ran in context.run.state.commands if ran.phase == phase and ran.exit_code == 0}
+    done = {
+        ran.number
+        for ran in context.run.state.commands
+        if ran.phase == phase and ran.exit_code == 0
+    }
     for number, command in enumerate(commands, 1):
         if number in done:
             continue
@@ -33,10 +37,14 @@ def run_commands(context: RunContext, phase: str, commands: tuple[CommandConfig,
         context.run.append(ran, durable=True)
         if ran.exit_code and command.check:
             what = f"the {phase}-run command {number} failed with {ran.exit_code}"
-            raise Unavailable(f"{what}: {command.command[:200]}", hint="correct it, or set `check: false`")
+            raise Unavailable(
+                f"{what}: {command.command[:200]}", hint="correct it, or set `check: false`"
+            )
 
 
-def _run_command(context: RunContext, phase: str, number: int, command: CommandConfig) -> CommandRan:
+def _run_command(
+    context: RunContext, phase: str, number: int, command: CommandConfig
+) -> CommandRan:
     work_dir = context.work_tree.work_dir
     variables = {"HARNESS_RUN_DIR": str(context.run.path), "HARNESS_WORK_DIR": str(work_dir)}
     cwd = work_dir / Path(command.cwd) if command.cwd else work_dir
@@ -78,7 +86,9 @@ def run_with_timeout(
     return CommandResult(code, round(time.monotonic() - started, 3), text)
 
 
-def run_verifiers(context: RunContext, session: str, attempt: int, trees: WorkTreeSnapshots | None) -> None:
+def run_verifiers(
+    context: RunContext, session: str, attempt: int, trees: WorkTreeSnapshots | None
+) -> None:
     for number, verifier in enumerate(context.run.config.verifiers, 1):
         context.run.append(_run_verifier(context, session, attempt, verifier, (number, trees)))
 
@@ -92,18 +102,31 @@ def _run_verifier(
 ) -> SessionVerified:
     number, trees = which
     work_dir = context.work_tree.work_dir
-    arguments = ["sh", "-c", verifier.command] if verifier.command else [sys.executable, "-I", "-c", verifier.python]
+    arguments = (
+        ["sh", "-c", verifier.command]
+        if verifier.command
+        else [sys.executable, "-I", "-c", verifier.python]
+    )
     cwd = work_dir
     if trees is not None and trees.work_tree != work_dir:
         if context.environment.isolation_mode is IsolationMode.NONE:
             cwd = trees.work_tree
         else:
             arguments = [
-                *isolation_prefix(context.environment.isolation_mode, [BindMount(trees.work_tree, work_dir)], work_dir),
+                *isolation_prefix(
+                    context.environment.isolation_mode,
+                    [BindMount(trees.work_tree, work_dir)],
+                    work_dir,
+                ),
                 *arguments,
             ]
     variables = {"HARNESS_SESSION": session, "HARNESS_WORK_DIR": str(work_dir)}
     result = run_with_timeout(
-        arguments, cwd, clean_environment(context.environment.environ) | variables, verifier.timeout_seconds
+        arguments,
+        cwd,
+        clean_environment(context.environment.environ) | variables,
+        verifier.timeout_seconds,
     )
-    return SessionVerified(session, attempt, verifier.name or f"verifier {number}", result.exit_code == 0, *result)
+    return SessionVerified(
+        session, attempt, verifier.name or f"verifier {number}", result.exit_code == 0, *result
+    )

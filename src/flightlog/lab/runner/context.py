@@ -26,7 +26,12 @@ from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.runtime import Job, Runtime
 from flightlog.store.directories import copy_tree, remove_tree
 from flightlog.store.files import create_file, resolve_inside
-from flightlog.store.git.snapshots import SnapshotDirs, WorkTreeSnapshot, WorkTreeSnapshots, open_trees
+from flightlog.store.git.snapshots import (
+    SnapshotDirs,
+    WorkTreeSnapshot,
+    WorkTreeSnapshots,
+    open_trees,
+)
 
 Tell = Callable[[str, str, float], None]  # session, message ("": an answer), spent so far
 SubmitJob = Callable[[Job], "Future[bytes]"]
@@ -66,7 +71,9 @@ class RunEnvironment(Struct, frozen=True):
 class RunWorkTree:
     """The work directory of a run, its private copies and their snapshots."""
 
-    def __init__(self, run: RunStore, environment: RunEnvironment, tree: Path | None = None) -> None:
+    def __init__(
+        self, run: RunStore, environment: RunEnvironment, tree: Path | None = None
+    ) -> None:
         """Open the shadow repository of the work directory, or of `tree`, mounted at its path."""
         work_dir = Path(run.config.work_dir).resolve()
         if run.path.resolve().is_relative_to(work_dir):
@@ -173,9 +180,13 @@ class RunContext:
         self.environment = environment
         self.driver = driver
         spent = run.state.spent_usd
-        self.budget = Budget(run.config.max_budget_usd if more_usd is None else spent + more_usd, spent)
+        self.budget = Budget(
+            run.config.max_budget_usd if more_usd is None else spent + more_usd, spent
+        )
         self.is_apart = False
-        self.mode = run.state.start.permission_mode if run.state.start else run.config.permission_mode
+        self.mode = (
+            run.state.start.permission_mode if run.state.start else run.config.permission_mode
+        )
         self.stop_reason = ""
         self._running: dict[str, AgentProcess] = {}
         self._lock = threading.Lock()

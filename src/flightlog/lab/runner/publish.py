@@ -31,14 +31,18 @@ def publish_session(context: RunContext, name: str) -> None:
     planned = next(session for session in run.planned_sessions() if session.session_dir == name)
     session = RunSession(run, planned, context.work_tree.main)
     captured = dumps.build_dump_files(session.exchanges) if session.calls else None
-    rebuilt = () if captured else dumps.build_rebuilt_files(rebuilt_of(session.folder, last.session_id))
+    rebuilt = (
+        () if captured else dumps.build_rebuilt_files(rebuilt_of(session.folder, last.session_id))
+    )
     write_output_files(session.folder, captured or rebuilt, durable=False)
     for path, data in session.bundle.iter_files() if session.bundle else ():
         if path == MAIN or run.config.capture_subagent_trajectories:
             replace_file(resolve_inside(session.folder, path), data, durable=False)
     if session.lineage is not None:
         page = OutputFile(
-            "uuid_map.json", Tier.PRIVATE, as_json(session.lineage.build_uuid_map(session.inherited_message_ids))
+            "uuid_map.json",
+            Tier.PRIVATE,
+            as_json(session.lineage.build_uuid_map(session.inherited_message_ids)),
         )
         write_output_files(session.folder, [page], durable=False)
     writes = _write_changes(context.work_tree.main, session)
@@ -62,7 +66,11 @@ def publish_run(context: RunContext) -> None:
     parts = [run.path / planned.session_dir / CHANGES for planned in run.ended_sessions()]
     lines = b"".join(path.read_bytes() for path in parts if path.is_file())
     replace_file(run.path / "state_changelog.jsonl", lines, durable=False)
-    replace_file(run.path / "full_diff.patch", trees.patch_between(baseline.tree, run.final_tree), durable=False)
+    replace_file(
+        run.path / "full_diff.patch",
+        trees.patch_between(baseline.tree, run.final_tree),
+        durable=False,
+    )
 
 
 def _write_changes(trees: WorkTreeSnapshots | None, session: RunSession) -> int:
@@ -82,7 +90,9 @@ def _write_changes(trees: WorkTreeSnapshots | None, session: RunSession) -> int:
 
 def _count_session(run_session: RunSession, writes: int) -> RunSessionSummarized:
     attempt, session = run_session.attempt, run_session.session
-    steps = [step for subagent in run_session.list_threads() for step in run_session.own_steps(subagent)]
+    steps = [
+        step for subagent in run_session.list_threads() for step in run_session.own_steps(subagent)
+    ]
     costs = [step.cost.usd for step in steps if step.cost.usd is not None]
     spent = attempt.spent_usd
     cost = spent or (sum(costs) if costs else None)

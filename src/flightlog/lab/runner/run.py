@@ -31,7 +31,13 @@ from flightlog.lab.runner import agent_setup
 from flightlog.lab.runner.commands import run_commands
 from flightlog.lab.runner.context import RunContext, RunEnvironment, RunWorkTree, SubmitJob
 from flightlog.lab.runner.publish import publish_run, publish_session
-from flightlog.lab.runner.session import SessionStart, collect_output, kill_agent, last_tree, run_session
+from flightlog.lab.runner.session import (
+    SessionStart,
+    collect_output,
+    kill_agent,
+    last_tree,
+    run_session,
+)
 from flightlog.lab.state import SessionAttempt
 from flightlog.lab.store import ATTEMPTS, LOCK, PlannedSession, RunStore, create_run, ready_sessions
 from flightlog.model.errors import Invalid, NotFound
@@ -53,7 +59,13 @@ def start_run(path: Path, config: RunConfig, environment: RunEnvironment) -> Run
     agent_setup.select_driver(config, environment)  # raises if the agent is missing
     environment.permit(config, path, "")
     runtime = environment.runtime
-    run = create_run(path, config, now=runtime.clock.timestamp, new_id=runtime.new_id, remember=environment.remember)
+    run = create_run(
+        path,
+        config,
+        now=runtime.clock.timestamp,
+        new_id=runtime.new_id,
+        remember=environment.remember,
+    )
     return continue_run(run, environment, again=False)
 
 
@@ -61,12 +73,25 @@ def add_replicates(
     run: RunStore, index: int, count: int, environment: RunEnvironment, budget_usd: float | None
 ) -> RunStore:
     """Run `count` more sessions that start where session `index` did, each in its own copy."""
-    planned = next((each for each in run.planned_sessions() if each.session_index == index and not each.is_added), None)
+    planned = next(
+        (
+            each
+            for each in run.planned_sessions()
+            if each.session_index == index and not each.is_added
+        ),
+        None,
+    )
     if planned is None:
-        raise NotFound(f"{run.name} has no session {index}", hint=f"it has sessions 1 to {len(run.config.sessions)}")
+        raise NotFound(
+            f"{run.name} has no session {index}",
+            hint=f"it has sessions 1 to {len(run.config.sessions)}",
+        )
     first = run.state.last_attempt(planned.session_dir)
     if first is None or first.end is None:
-        raise NotFound(f"{planned.session_dir} of {run.name} has not ended yet", hint=f"flightlog lab run --resume {run.name}")
+        raise NotFound(
+            f"{planned.session_dir} of {run.name} has not ended yet",
+            hint=f"flightlog lab run --resume {run.name}",
+        )
     if environment.isolation_mode is IsolationMode.NONE or not run.config.track_changes:
         raise Invalid(
             "the session cannot run again in its own copy of the files",
@@ -84,7 +109,12 @@ def continue_run(run: RunStore, environment: RunEnvironment, *, again: bool) -> 
 
 
 def _execute_run(
-    run: RunStore, environment: RunEnvironment, branch: Branch | None, *, again: bool, more_usd: float | None = None
+    run: RunStore,
+    environment: RunEnvironment,
+    branch: Branch | None,
+    *,
+    again: bool,
+    more_usd: float | None = None,
 ) -> RunStore:
     """Carry out what is left of a run; `more_usd` replaces the run's own budget from here on."""
     environment.permit(run.config, run.path, run.config_digest)
@@ -95,7 +125,9 @@ def _execute_run(
             run.append(_run_started_event(run, environment, driver), durable=True)
         run.append(events.RunResumed(process_tag()), durable=True)
         tree = stack.enter_context(restored_work_tree(run, environment)) if branch else None
-        context = RunContext(run, RunWorkTree(run, environment, tree), environment, driver, more_usd)
+        context = RunContext(
+            run, RunWorkTree(run, environment, tree), environment, driver, more_usd
+        )
         for attempt in run.state.in_flight:
             _mark_interrupted(context, attempt)
         with _scripted_model(run.config) as upstream:
@@ -112,7 +144,9 @@ def _execute_run(
     return run
 
 
-def _run_started_event(run: RunStore, environment: RunEnvironment, driver: Driver) -> events.RunStarted:
+def _run_started_event(
+    run: RunStore, environment: RunEnvironment, driver: Driver
+) -> events.RunStarted:
     permission = agent_setup.choose_permission(run.config, is_root=os.geteuid() == 0)
     note = ""
     if environment.isolation_mode is IsolationMode.NONE:
@@ -130,16 +164,33 @@ def _prepare_baseline(context: RunContext) -> None:
         run_commands(context, "pre", run.config.pre_run_commands)
         context.work_tree.write_memory_file()
         snapshot = context.work_tree.ensure_baseline(BASELINE)
-        notes = [f"{left_out.path}: {left_out.reason}" for left_out in snapshot.omitted_files] if snapshot else []
-        notes += [f"{path}: a nested repository, saved as plain files" for path in snapshot.nested_repositories] if snapshot else []
-        run.append(events.BaselineSaved(snapshot.name if snapshot else "", tuple(notes)), durable=True)
+        notes = (
+            [f"{left_out.path}: {left_out.reason}" for left_out in snapshot.omitted_files]
+            if snapshot
+            else []
+        )
+        notes += (
+            [
+                f"{path}: a nested repository, saved as plain files"
+                for path in snapshot.nested_repositories
+            ]
+            if snapshot
+            else []
+        )
+        run.append(
+            events.BaselineSaved(snapshot.name if snapshot else "", tuple(notes)), durable=True
+        )
 
 
 def _mark_interrupted(context: RunContext, attempt: SessionAttempt) -> None:
     """Record that a session was in flight when its process died, and collect what it left."""
     kill_agent(attempt)
     collect_output(context, attempt.session, attempt.session_id)
-    trees = context.work_tree.reopen_copy(attempt.session) if attempt.has_private_tree else context.work_tree.main
+    trees = (
+        context.work_tree.reopen_copy(attempt.session)
+        if attempt.has_private_tree
+        else context.work_tree.main
+    )
     suffix = f"_left_{context.run.state.takeover_count}"
     tree = last_tree(context, attempt.session, attempt.number, trees, suffix) or attempt.tree
     ended = events.RunSessionEnded(
@@ -149,20 +200,30 @@ def _mark_interrupted(context: RunContext, attempt: SessionAttempt) -> None:
     publish_session(context, attempt.session)
 
 
-def _run_sessions(context: RunContext, upstream: str, branch: Branch | None, *, again: bool) -> None:
+def _run_sessions(
+    context: RunContext, upstream: str, branch: Branch | None, *, again: bool
+) -> None:
     """Run wave after wave until nothing is ready."""
     planned = context.run.planned_sessions()
     left = {session.session_dir for session in planned if _is_left(context, session, again=again)}
     # Added sessions work in their own copies: the directory may hold a person's later work by now.
-    context.is_apart = bool(left) and all(session.is_added for session in planned if session.session_dir in left)
+    context.is_apart = bool(left) and all(
+        session.is_added for session in planned if session.session_dir in left
+    )
     while left and not context.stop_reason:
         if context.budget.is_empty:
             context.stop_all("budget_exhausted")
             return
-        wave = ready_sessions(planned, [session.session_dir for session in planned if session.session_dir not in left], left)
+        wave = ready_sessions(
+            planned,
+            [session.session_dir for session in planned if session.session_dir not in left],
+            left,
+        )
         assert wave, "a plan has no cycle"
         left -= {session.session_dir for session in wave}
-        _run_wave(context, [session for session in wave if _may_start(context, session)], upstream, branch)
+        _run_wave(
+            context, [session for session in wave if _may_start(context, session)], upstream, branch
+        )
 
 
 def _is_left(context: RunContext, planned: PlannedSession, *, again: bool) -> bool:
@@ -172,7 +233,9 @@ def _is_left(context: RunContext, planned: PlannedSession, *, again: bool) -> bo
 
 def _may_start(context: RunContext, planned: PlannedSession) -> bool:
     """Return whether a session can start; record the reason if it cannot."""
-    parent = context.run.state.last_attempt(planned.parent_session) if planned.parent_session else None
+    parent = (
+        context.run.state.last_attempt(planned.parent_session) if planned.parent_session else None
+    )
     if planned.is_added and context.environment.isolation_mode is IsolationMode.NONE:
         why = "mount namespaces are not available"
     elif planned.parent_session and (parent is None or parent.stop_reason not in _TRUSTED_REASONS):
@@ -183,7 +246,9 @@ def _may_start(context: RunContext, planned: PlannedSession) -> bool:
     return False
 
 
-def _run_wave(context: RunContext, wave: Sequence[PlannedSession], upstream: str, branch: Branch | None) -> None:
+def _run_wave(
+    context: RunContext, wave: Sequence[PlannedSession], upstream: str, branch: Branch | None
+) -> None:
     config, environment = context.run.config, context.environment
     can_copy = environment.isolation_mode is not IsolationMode.NONE and config.track_changes
     in_parallel = len(wave) > 1 and can_copy and config.max_parallel > 1
@@ -199,7 +264,9 @@ def _run_wave(context: RunContext, wave: Sequence[PlannedSession], upstream: str
     if private and environment.elsewhere is not None and branch is None:
         _submit_wave(context, wave, environment.elsewhere)
     elif private:
-        with ThreadPoolExecutor(min(config.max_parallel, len(wave)), thread_name_prefix="session") as pool:
+        with ThreadPoolExecutor(
+            min(config.max_parallel, len(wave)), thread_name_prefix="session"
+        ) as pool:
             # Copying is safe while others run: no session works in the original directory.
             _await_all(context, [pool.submit(run_prepared, prepare(planned)) for planned in wave])
         _remove_copies(context, wave)
@@ -262,7 +329,11 @@ def _prepare_start(context: RunContext, planned: PlannedSession, *, private: boo
     tree = state.baseline.tree if state.baseline else ""
     tree = previous.end.tree if previous and previous.end else tree
     parent = state.last_attempt(planned.parent_session) if planned.parent_session else None
-    trees = context.work_tree.copy_for_session(planned.session_dir, tree) if private else context.work_tree.main
+    trees = (
+        context.work_tree.copy_for_session(planned.session_dir, tree)
+        if private
+        else context.work_tree.main
+    )
     if not private:
         name = f"_before_{planned.session_dir.removeprefix('session_')}_{attempt}_{state.takeover_count}"
         context.work_tree.restore_tree(tree, name)
@@ -312,7 +383,9 @@ def _session_jobs(context: RunContext, wave: Sequence[PlannedSession]) -> Iterat
     share = None if left is None else left / len(wave)
     for planned in wave:
         attempt = len(context.run.state.attempts.get(planned.session_dir, [])) + 1
-        payload = msgspec.json.encode(SessionJob(str(context.run.path), planned.session_dir, attempt, share))
+        payload = msgspec.json.encode(
+            SessionJob(str(context.run.path), planned.session_dir, attempt, share)
+        )
         key = f"flightlog-{SESSION_JOB}-{context.environment.runtime.new_id()}-{planned.session_dir}-{attempt}"
         yield Job(key, SESSION_JOB, payload)
 
@@ -331,9 +404,13 @@ def execute_session_job(payload: bytes, environment: RunEnvironment) -> bytes:
         if last is not None and last.end is not None and last.number >= job.attempt:
             return last.stop_reason.encode()
         driver = agent_setup.select_driver(run.config, environment)
-        context = RunContext(run, RunWorkTree(run, environment), environment, driver, job.budget_usd)
+        context = RunContext(
+            run, RunWorkTree(run, environment), environment, driver, job.budget_usd
+        )
         if last is not None and last.end is None:
             _mark_interrupted(context, last)
         planned = next(each for each in run.planned_sessions() if each.session_dir == job.session)
         with _scripted_model(run.config) as upstream:
-            return run_session(context, _prepare_start(context, planned, private=True), upstream).encode()
+            return run_session(
+                context, _prepare_start(context, planned, private=True), upstream
+            ).encode()

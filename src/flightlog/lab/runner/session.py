@@ -17,7 +17,12 @@ from flightlog.agents import source_of
 from flightlog.agents.capture.proxy import Rewrite
 from flightlog.agents.capture.sanitize import Scrubber
 from flightlog.agents.claude_code.files import AGENT_NAME
-from flightlog.agents.claude_code.resume import find_config_dir, list_output, project_dir, transcript_file
+from flightlog.agents.claude_code.resume import (
+    find_config_dir,
+    list_output,
+    project_dir,
+    transcript_file,
+)
 from flightlog.agents.claude_code.stream import AgentResult, read_outcome
 from flightlog.agents.process import end_process_tree
 from flightlog.agents.protocol import AgentOutcome, AgentPrompt
@@ -42,7 +47,9 @@ _NO_TIMEOUT_S = 7 * 24 * 3600.0  # a week: waiting needs some number, and no ses
 
 def collect_output(context: RunContext, session: str, session_id: str) -> bool:
     """Copy the agent's output into the session's directory; return whether it has a transcript."""
-    scrub = Scrubber(agent_setup.agent_credentials(context.run.config, context.environment.environ).values())
+    scrub = Scrubber(
+        agent_setup.agent_credentials(context.run.config, context.environment.environ).values()
+    )
     folder = context.run.path / session
     has_transcript = False
     for name, path in list_output(transcript_dir(context), session_id):
@@ -106,7 +113,13 @@ def run_session(context: RunContext, start: SessionStart, upstream: str) -> str:
     session_id = context.environment.runtime.new_id()
     parent_id = start.parent.session_id if start.parent else ""
     started = RunSessionStarted(
-        planned.session_dir, start.attempt, session_id, start.tree, planned.parent_session, parent_id, start.private
+        planned.session_dir,
+        start.attempt,
+        session_id,
+        start.tree,
+        planned.parent_session,
+        parent_id,
+        start.private,
     )
     run.append(started, durable=True)
     context.environment.tell(planned.session_dir, "started", budget.spent_usd)
@@ -131,7 +144,10 @@ def run_session(context: RunContext, start: SessionStart, upstream: str) -> str:
     for secret in agent_setup.agent_credentials(run.config, context.environment.environ).values():
         error = error.replace(secret, "[scrubbed]") if secret else error
     outcome_fields = (outcome.exit_code, error, result.num_turns, result.cost_usd, session_id)
-    run.append(RunSessionEnded(planned.session_dir, start.attempt, reason, tree, *outcome_fields), durable=True)
+    run.append(
+        RunSessionEnded(planned.session_dir, start.attempt, reason, tree, *outcome_fields),
+        durable=True,
+    )
     context.environment.tell(planned.session_dir, f"ended: {reason}", budget.spent_usd)
     return reason
 
@@ -143,7 +159,11 @@ def kill_agent(attempt: SessionAttempt) -> None:
 
 
 def last_tree(
-    context: RunContext, session: str, attempt: int, trees: WorkTreeSnapshots | None, suffix: str = ""
+    context: RunContext,
+    session: str,
+    attempt: int,
+    trees: WorkTreeSnapshots | None,
+    suffix: str = "",
 ) -> str:
     """Save the tree that a session left and return its name ("" if untracked).
 
@@ -154,13 +174,23 @@ def last_tree(
     if saved is None:
         return ""
     context.run.append(
-        SnapshotSaved(session, attempt, saved.name, 0, at_ms=int(context.environment.runtime.clock.now_s() * 1000))
+        SnapshotSaved(
+            session,
+            attempt,
+            saved.name,
+            0,
+            at_ms=int(context.environment.runtime.clock.now_s() * 1000),
+        )
     )
     return saved.name
 
 
 def _run_agent(
-    context: RunContext, start: SessionStart, session_id: str, base_url: str, hook_arguments: tuple[str, ...]
+    context: RunContext,
+    start: SessionStart,
+    session_id: str,
+    base_url: str,
+    hook_arguments: tuple[str, ...],
 ) -> AgentOutcome:
     run, environment = context.run, context.environment
     config, work_dir = run.config, context.work_tree.work_dir
@@ -175,7 +205,9 @@ def _run_agent(
         place_transcript(context, start.parent)
     resume = start.resume or (start.parent.session_id if start.parent else "")
     budget_usd = _session_budget(context, session, start.parent)
-    arguments = agent_setup.agent_arguments(config, session, context.mode, budget_usd=budget_usd, resumes=bool(resume))
+    arguments = agent_setup.agent_arguments(
+        config, session, context.mode, budget_usd=budget_usd, resumes=bool(resume)
+    )
     prompt = AgentPrompt(
         start.prompt or session.prompt,
         work_dir,
@@ -197,12 +229,20 @@ def _command_prefix(context: RunContext, start: SessionStart) -> tuple[str, ...]
     means, work_dir = context.environment.isolation_mode, context.work_tree.work_dir
     if start.trees is not None and start.trees.work_tree != work_dir:
         return isolation_prefix(means, [BindMount(start.trees.work_tree, work_dir)], work_dir)
-    return isolation_prefix(means, (), work_dir) if means is IsolationMode.ROOT else context.environment.parent_death_prefix
+    return (
+        isolation_prefix(means, (), work_dir)
+        if means is IsolationMode.ROOT
+        else context.environment.parent_death_prefix
+    )
 
 
-def _session_budget(context: RunContext, session: SessionConfig, parent: SessionAttempt | None) -> float | None:
+def _session_budget(
+    context: RunContext, session: SessionConfig, parent: SessionAttempt | None
+) -> float | None:
     """Return the limit for the agent's own counter, which in a fork starts at its parent's cost."""
-    limits = [usd for usd in (context.budget.remaining_usd, session.max_budget_usd) if usd is not None]
+    limits = [
+        usd for usd in (context.budget.remaining_usd, session.max_budget_usd) if usd is not None
+    ]
     if not limits:
         return None
     return min(limits) + (client_cost(context.run.path / parent.session) if parent else 0.0)

@@ -120,16 +120,21 @@ def compare_groups(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[C
     yield from _compare_actions(base, group, seed)
     for verifier in list_verifiers([base, group]):
         one, other = (
-            [trial.outcomes[verifier] for trial in side.trials if verifier in trial.outcomes] for side in (base, group)
+            [trial.outcomes[verifier] for trial in side.trials if verifier in trial.outcomes]
+            for side in (base, group)
         )
         if min(len(one), len(other)) >= SAMPLES_MIN:
-            yield _compare_shares("outcome", verifier, (base, group), ((sum(one), len(one)), (sum(other), len(other))))
+            yield _compare_shares(
+                "outcome", verifier, (base, group), ((sum(one), len(one)), (sum(other), len(other)))
+            )
     if not (base.is_stopped_early or group.is_stopped_early):
         yield from _compare_amounts(base, group, seed)
 
 
 def list_verifiers(groups: Iterable[TrialGroup]) -> list[str]:
-    return list(dict.fromkeys(name for group in groups for trial in group.trials for name in trial.outcomes))
+    return list(
+        dict.fromkeys(name for group in groups for trial in group.trials for name in trial.outcomes)
+    )
 
 
 def trial_amounts(trials: Iterable[Trial], name: str) -> list[float]:
@@ -137,7 +142,9 @@ def trial_amounts(trials: Iterable[Trial], name: str) -> list[float]:
 
 
 def _compare_actions(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[Comparison]:
-    one, other = ([trial.action.key for trial in side.trials if trial.action] for side in (base, group))
+    one, other = (
+        [trial.action.key for trial in side.trials if trial.action] for side in (base, group)
+    )
     if min(len(one), len(other)) < SAMPLES_MIN:
         return
     if not (base.is_stopped_early or group.is_stopped_early):
@@ -145,7 +152,9 @@ def _compare_actions(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator
         a, b = Counter(one), Counter(other)
         # Total variation: half the sum of the differences of the shares; 0 equal, 1 disjoint.
         effect = sum(abs(a[key] / len(one) - b[key] / len(other)) for key in {*a, *b}) / 2
-        yield Comparison(group.name, "actions", "all", effect, None, name, p, addresses=_trial_paths(base, group))
+        yield Comparison(
+            group.name, "actions", "all", effect, None, name, p, addresses=_trial_paths(base, group)
+        )
     for key, seen in sorted(Counter([*one, *other]).items()):
         if seen >= SAMPLES_MIN:
             pairs = (one.count(key), len(one)), (other.count(key), len(other))
@@ -159,11 +168,16 @@ def _compare_amounts(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator
             p, test = inference.compare_means(one, other, seed)
             mean = inference.estimate_difference(one, other, seed)
             places = _trial_paths(base, group)
-            yield Comparison(group.name, "amount", name, mean.mean, mean.interval, test, p, addresses=places)
+            yield Comparison(
+                group.name, "amount", name, mean.mean, mean.interval, test, p, addresses=places
+            )
 
 
 def _compare_shares(
-    what: str, of: str, groups: tuple[TrialGroup, TrialGroup], pairs: tuple[tuple[int, int], tuple[int, int]]
+    what: str,
+    of: str,
+    groups: tuple[TrialGroup, TrialGroup],
+    pairs: tuple[tuple[int, int], tuple[int, int]],
 ) -> Comparison:
     stopped = any(group.is_stopped_early for group in groups)
     one, other = (inference.HitCount(hits, n, stopped) for hits, n in pairs)
@@ -171,7 +185,14 @@ def _compare_shares(
     name = SEQUENTIAL if stopped else inference.FISHER
     interval = inference.difference_interval(one, other)
     return Comparison(
-        groups[1].name, what, of, other.share - one.share, interval, name, p, addresses=_trial_paths(*groups)
+        groups[1].name,
+        what,
+        of,
+        other.share - one.share,
+        interval,
+        name,
+        p,
+        addresses=_trial_paths(*groups),
     )
 
 
@@ -182,17 +203,24 @@ def _trial_paths(*groups: TrialGroup) -> tuple[str, ...]:
 def analyze_questions(questions: Sequence[ComparisonQuestion], seed: int = 0) -> ExperimentAnalysis:
     """Answer every question; all tests are one family."""
     comparisons = [
-        [(other, list(compare_groups(question.groups[0], other, seed))) for other in question.groups[1:]]
+        [
+            (other, list(compare_groups(question.groups[0], other, seed)))
+            for other in question.groups[1:]
+        ]
         for question in questions
     ]
-    tests = [test for compared in comparisons for _, group_tests in compared for test in group_tests]
+    tests = [
+        test for compared in comparisons for _, group_tests in compared for test in group_tests
+    ]
     adjusted = iter(inference.adjust_p_values([test.p_value for test in tests]))
     answers = []
     for question, compared in zip(questions, comparisons, strict=True):
         against = []
         for group, group_tests in compared:
             final = tuple(replace(test, p_value_adjusted=next(adjusted)) for test in group_tests)
-            verdict = (DIFFERS if any(test.is_finding for test in final) else NONE) if final else FEW
+            verdict = (
+                (DIFFERS if any(test.is_finding for test in final) else NONE) if final else FEW
+            )
             against.append(GroupComparison(group.name, question.groups[0].name, verdict, final))
         groups = tuple(summarize_group(other, question, seed) for other in question.groups)
         recorded = question.recorded_action.label if question.recorded_action else ""
@@ -211,9 +239,17 @@ def summarize_group(group: TrialGroup, question: ComparisonQuestion, seed: int) 
         group.is_stopped_early,
         tuple(_action_shares(group, actions)),
         _agreement_rate(list(actions.values())),
-        _estimate_share(group, ("as recorded", ""), _action_predicate(recorded.key)) if recorded and actions else None,
-        tuple(_estimate_share(group, (name, ""), _outcome_predicate(name)) for name in list_verifiers([group])),
-        {name: inference.estimate_mean(trial_amounts(group.trials, name), seed) for name in AMOUNTS},
+        _estimate_share(group, ("as recorded", ""), _action_predicate(recorded.key))
+        if recorded and actions
+        else None,
+        tuple(
+            _estimate_share(group, (name, ""), _outcome_predicate(name))
+            for name in list_verifiers([group])
+        ),
+        {
+            name: inference.estimate_mean(trial_amounts(group.trials, name), seed)
+            for name in AMOUNTS
+        },
         tuple(trial.address for trial in group.trials),
         group.failures,
     )
@@ -233,12 +269,16 @@ def _outcome_predicate(name: str) -> Callable[[Trial], bool | None]:
     return lambda trial: trial.outcomes.get(name)
 
 
-def _estimate_share(group: TrialGroup, named: tuple[str, str], is_hit: Callable[[Trial], bool | None]) -> ShareEstimate:
+def _estimate_share(
+    group: TrialGroup, named: tuple[str, str], is_hit: Callable[[Trial], bool | None]
+) -> ShareEstimate:
     """Estimate the share of hits among the trials for which `is_hit` is known."""
     known = [(trial.address, hit) for trial in group.trials if (hit := is_hit(trial)) is not None]
     hits = tuple(path for path, hit in known if hit)
     count = inference.HitCount(len(hits), len(known), group.is_stopped_early)
-    return ShareEstimate(named[0], count.count, count.n, count.share, inference.share_interval(count), hits, named[1])
+    return ShareEstimate(
+        named[0], count.count, count.n, count.share, inference.share_interval(count), hits, named[1]
+    )
 
 
 def _agreement_rate(counts: Sequence[int]) -> float | None:

@@ -79,7 +79,9 @@ class PathSegment(Struct, frozen=True):
     @property
     def step_range(self) -> str:
         one = self.first.depth == self.last.depth
-        return f"step {self.first.depth}" if one else f"steps {self.first.depth} to {self.last.depth}"
+        return (
+            f"step {self.first.depth}" if one else f"steps {self.first.depth} to {self.last.depth}"
+        )
 
 
 def list_segments(root: PathNode, most: int = OUTLINE_MAX) -> list[PathSegment]:
@@ -96,7 +98,9 @@ def list_segments(root: PathNode, most: int = OUTLINE_MAX) -> list[PathSegment]:
     return segments
 
 
-def _inherited_actions(path: ActionPath, by_session: Mapping[tuple[str, str], ActionPath]) -> tuple[Action, ...]:
+def _inherited_actions(
+    path: ActionPath, by_session: Mapping[tuple[str, str], ActionPath]
+) -> tuple[Action, ...]:
     """Return the actions before a path begins: of its source, that one's source, and so on."""
     inherited: tuple[Action, ...] = ()
     seen = {path.label}
@@ -112,7 +116,9 @@ def _inherited_actions(path: ActionPath, by_session: Mapping[tuple[str, str], Ac
 
 
 def _find_or_add_child(node: PathNode, action: Action) -> PathNode:
-    child = next((candidate for candidate in node.children if candidate.action.key == action.key), None)
+    child = next(
+        (candidate for candidate in node.children if candidate.action.key == action.key), None
+    )
     if child is None:
         child = PathNode(action, node.depth + 1)
         node.children.append(child)

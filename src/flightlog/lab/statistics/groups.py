@@ -36,20 +36,29 @@ class Action(Struct, frozen=True, order=True):
     label: str = ""
 
 
-def action_of_response(content: Iterable[Mapping[str, Any]], stop_reason: str, work_dir: str = "") -> Action:
+def action_of_response(
+    content: Iterable[Mapping[str, Any]], stop_reason: str, work_dir: str = ""
+) -> Action:
     blocks = list(content)
     calls = []
     for block in (block for block in blocks if block.get("type") == "tool_use"):
         arguments = block.get("input")
-        calls.append((str(block.get("name") or "?"), arguments if isinstance(arguments, dict) else {}))
-    has_words = any(str(block.get("text") or "").strip() for block in blocks if block.get("type") == "text")
+        calls.append(
+            (str(block.get("name") or "?"), arguments if isinstance(arguments, dict) else {})
+        )
+    has_words = any(
+        str(block.get("text") or "").strip() for block in blocks if block.get("type") == "text"
+    )
     return _build_action(calls, stop_reason, work_dir, has_words=has_words)
 
 
 def action_of_step(step: Step, work_dir: str = "") -> Action:
     has_words = any(getattr(block, "text", "").strip() for block in step.content)
     return _build_action(
-        [(call.name, call.input) for call in step.tool_calls], step.stop_reason, work_dir, has_words=has_words
+        [(call.name, call.input) for call in step.tool_calls],
+        step.stop_reason,
+        work_dir,
+        has_words=has_words,
     )
 
 
@@ -57,26 +66,41 @@ def action_by_tool(action: Action) -> Action:
     return Action(action.tool, action.tool, action.tool)
 
 
-def _build_action(calls: Sequence[tuple[str, dict[str, Any]]], stop: str, work_dir: str, *, has_words: bool) -> Action:
+def _build_action(
+    calls: Sequence[tuple[str, dict[str, Any]]], stop: str, work_dir: str, *, has_words: bool
+) -> Action:
     if not calls:
         word = {"max_tokens": CUT, "refusal": REFUSED}.get(stop, TEXT if has_words else NOTHING)
         return Action(word, word, word)
-    normalized = [(name, _normalize_argument(arguments, work_dir.rstrip("/"))) for name, arguments in calls]
-    keys = [f"{name} {json.dumps(arguments, sort_keys=True, ensure_ascii=False)}" for name, arguments in normalized]
+    normalized = [
+        (name, _normalize_argument(arguments, work_dir.rstrip("/"))) for name, arguments in calls
+    ]
+    keys = [
+        f"{name} {json.dumps(arguments, sort_keys=True, ensure_ascii=False)}"
+        for name, arguments in normalized
+    ]
     labels = [f"{name} {format_arguments(arguments)}".strip() for name, arguments in normalized]
-    return Action(_BETWEEN.join(name for name, _ in normalized), _BETWEEN.join(keys), _BETWEEN.join(labels))
+    return Action(
+        _BETWEEN.join(name for name, _ in normalized), _BETWEEN.join(keys), _BETWEEN.join(labels)
+    )
 
 
 def _normalize_argument(value: Any, work_dir: str) -> Any:
     if isinstance(value, dict):
-        return {str(key): _normalize_argument(item, work_dir) for key, item in value.items() if key not in _ASIDE}
+        return {
+            str(key): _normalize_argument(item, work_dir)
+            for key, item in value.items()
+            if key not in _ASIDE
+        }
     if isinstance(value, list):
         return [_normalize_argument(item, work_dir) for item in value]
     if not isinstance(value, str):
         return value
     if work_dir:
         value = re.sub(
-            rf"{re.escape(work_dir)}(?:/|(?![^\s/'\";:,)]))", lambda match: "./" if match[0][-1] == "/" else ".", value
+            rf"{re.escape(work_dir)}(?:/|(?![^\s/'\";:,)]))",
+            lambda match: "./" if match[0][-1] == "/" else ".",
+            value,
         )
     return _ENDS.sub("", value).strip()
 
@@ -133,7 +157,9 @@ class SampleContext(Struct, frozen=True):
     normalize: Callable[[Action], Action]
 
 
-def questions_from_samples(samples: Iterable[Sample], facts: SampleContext) -> list[ComparisonQuestion]:
+def questions_from_samples(
+    samples: Iterable[Sample], facts: SampleContext
+) -> list[ComparisonQuestion]:
     """Return one question for each sampled request; its groups are variants and models."""
     requests: dict[Where, dict[tuple[int, str], list[Sample]]] = {}
     for sample in samples:
@@ -147,22 +173,39 @@ def _build_question(
 ) -> ComparisonQuestion:
     recorded_answer = facts.recorded.get(request)
     order = sorted(
-        samples, key=lambda key: (key[0], recorded_answer is not None and key[1] != recorded_answer.model, key[1])
+        samples,
+        key=lambda key: (
+            key[0],
+            recorded_answer is not None and key[1] != recorded_answer.model,
+            key[1],
+        ),
     )
     if not order or order[0][0]:
         order.insert(
             0, (0, recorded_answer.model if recorded_answer else "")
         )  # An empty base group: the unchanged request was not sampled.
     base_model = order[0][1]
-    labels = {item.number: item.label for item in facts.variants if (item.session, item.request) == request}
+    labels = {
+        item.number: item.label
+        for item in facts.variants
+        if (item.session, item.request) == request
+    }
     groups = []
     for variant, model in order:
-        name = sample_dir(*request, variant).rpartition("/")[2] + (f" {model}" if model != base_model else "")
+        name = sample_dir(*request, variant).rpartition("/")[2] + (
+            f" {model}" if model != base_model else ""
+        )
         label = labels.get(variant, "") if variant else AS_RECORDED
-        groups.append(_build_group(name, (label, model), samples.get((variant, model), []), (*request, variant), facts))
+        groups.append(
+            _build_group(
+                name, (label, model), samples.get((variant, model), []), (*request, variant), facts
+            )
+        )
     recorded = facts.normalize(recorded_answer.action) if recorded_answer else None
     return ComparisonQuestion(
-        f"{facts.prefix.strip('./')} {request[0]} request {request[1]}".strip(), tuple(groups), recorded
+        f"{facts.prefix.strip('./')} {request[0]} request {request[1]}".strip(),
+        tuple(groups),
+        recorded,
     )
 
 
@@ -182,14 +225,22 @@ def _build_group(
 def _sample_trial(sample: Sample, facts: SampleContext) -> Trial:
     action = facts.normalize(action_of_response(sample.content, sample.stop_reason, facts.work_dir))
     usage = sample.usage
-    return Trial(facts.prefix + sample.path, action, {}, usage.prompt, usage.output_tokens, sample.cost_usd)
+    return Trial(
+        facts.prefix + sample.path, action, {}, usage.prompt, usage.output_tokens, sample.cost_usd
+    )
 
 
-def question_from_sessions(runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], index: int) -> ComparisonQuestion:
+def question_from_sessions(
+    runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], index: int
+) -> ComparisonQuestion:
     """Return the question about one session of several runs; `runs` are names and meta rows."""
     groups = []
     for name, sessions in runs:
-        rows = [session for session in sessions if session["session_index"] == index and session["finished_at"]]
+        rows = [
+            session
+            for session in sessions
+            if session["session_index"] == index and session["finished_at"]
+        ]
         groups.append(TrialGroup(name, tuple(_session_trial(name, row) for row in rows)))
     return ComparisonQuestion(f"session {index}", tuple(groups))
 
@@ -215,13 +266,23 @@ def questions_from_branches(branches: Iterable[BranchTrial]) -> list[ComparisonQ
         groups = []
         for number, prompt in enumerate(sorted({"", *prompts})):
             trials_of_prompt = prompts.get(prompt, [])
-            trials = tuple(_session_trial(branch.run, branch.session, branch.action) for branch in trials_of_prompt)
+            trials = tuple(
+                _session_trial(branch.run, branch.session, branch.action)
+                for branch in trials_of_prompt
+            )
             groups.append(TrialGroup(f"prompt {number}" if prompt else "no prompt", trials, prompt))
-        recorded = next((branch.recorded for group in prompts.values() for branch in group if branch.recorded), None)
-        questions.append(ComparisonQuestion(f"branches of {run} {session} turn {turn}", tuple(groups), recorded))
+        recorded = next(
+            (branch.recorded for group in prompts.values() for branch in group if branch.recorded),
+            None,
+        )
+        questions.append(
+            ComparisonQuestion(f"branches of {run} {session} turn {turn}", tuple(groups), recorded)
+        )
     return questions
 
 
 def _session_trial(run: str, meta: Mapping[str, Any], action: Action | None = None) -> Trial:
     outcomes = {str(verifier["name"]): bool(verifier["passed"]) for verifier in meta["verifiers"]}
-    return Trial(f"../{run}/{meta['session_dir']}", action, outcomes, cost_usd=meta["total_cost_usd"])
+    return Trial(
+        f"../{run}/{meta['session_dir']}", action, outcomes, cost_usd=meta["total_cost_usd"]
+    )

@@ -139,15 +139,22 @@ class HitCount(Struct, frozen=True):
 
 def share_interval(count: HitCount, confidence: float = CONFIDENCE) -> ConfidenceInterval:
     if count.is_stopped_early:
-        return ConfidenceInterval(*sequential_interval(count.count, count.n, confidence), ALWAYS, confidence)
+        return ConfidenceInterval(
+            *sequential_interval(count.count, count.n, confidence), ALWAYS, confidence
+        )
     return ConfidenceInterval(*_wilson_bounds(count.count, count.n, confidence), WILSON, confidence)
 
 
-def difference_interval(one: HitCount, other: HitCount, confidence: float = CONFIDENCE) -> ConfidenceInterval:
+def difference_interval(
+    one: HitCount, other: HitCount, confidence: float = CONFIDENCE
+) -> ConfidenceInterval:
     """Return the interval of the difference of two shares, the second minus the first."""
     if one.is_stopped_early or other.is_stopped_early:
         half = (1 + confidence) / 2  # Bonferroni: each may fail half as often.
-        a, b = (sequential_interval(one.count, one.n, half), sequential_interval(other.count, other.n, half))
+        a, b = (
+            sequential_interval(one.count, one.n, half),
+            sequential_interval(other.count, other.n, half),
+        )
         return ConfidenceInterval(max(b[0] - a[1], -1.0), min(b[1] - a[0], 1.0), BOTH, confidence)
     (low_one, high_one), (low_other, high_other) = (
         _wilson_bounds(count.count, count.n, confidence) for count in (one, other)
@@ -155,7 +162,9 @@ def difference_interval(one: HitCount, other: HitCount, confidence: float = CONF
     difference = other.share - one.share
     below = hypot(other.share - low_other, high_one - one.share)
     above = hypot(high_other - other.share, one.share - low_one)
-    return ConfidenceInterval(max(difference - below, -1.0), min(difference + above, 1.0), NEWCOMBE, confidence)
+    return ConfidenceInterval(
+        max(difference - below, -1.0), min(difference + above, 1.0), NEWCOMBE, confidence
+    )
 
 
 def _wilson_bounds(hits: int, n: int, confidence: float) -> tuple[float, float]:
@@ -166,7 +175,10 @@ def _wilson_bounds(hits: int, n: int, confidence: float) -> tuple[float, float]:
     middle, scale = 2 * hits + square, 2 * (n + square)
     low = middle - 1 - z * sqrt(square - 2 - 1 / n + 4 * share * (n * (1 - share) + 1))
     high = middle + 1 + z * sqrt(square + 2 - 1 / n + 4 * share * (n * (1 - share) - 1))
-    return (0.0 if hits == 0 else max(low / scale, 0.0), 1.0 if hits == n else min(high / scale, 1.0))
+    return (
+        0.0 if hits == 0 else max(low / scale, 0.0),
+        1.0 if hits == n else min(high / scale, 1.0),
+    )
 
 
 class MeanEstimate(Struct, frozen=True):
@@ -177,8 +189,14 @@ class MeanEstimate(Struct, frozen=True):
     interval: ConfidenceInterval | None
 
 
-def estimate_mean(values: Sequence[float], seed: int, confidence: float = CONFIDENCE) -> MeanEstimate | None:
-    return MeanEstimate(fmean(values), len(values), _bootstrap_interval([values], seed, confidence)) if values else None
+def estimate_mean(
+    values: Sequence[float], seed: int, confidence: float = CONFIDENCE
+) -> MeanEstimate | None:
+    return (
+        MeanEstimate(fmean(values), len(values), _bootstrap_interval([values], seed, confidence))
+        if values
+        else None
+    )
 
 
 def estimate_difference(
@@ -189,7 +207,9 @@ def estimate_difference(
     return MeanEstimate(fmean(other) - fmean(one), len(one) + len(other), interval)
 
 
-def _bootstrap_interval(groups: Sequence[Sequence[float]], seed: int, confidence: float) -> ConfidenceInterval | None:
+def _bootstrap_interval(
+    groups: Sequence[Sequence[float]], seed: int, confidence: float
+) -> ConfidenceInterval | None:
     if any(len(group) < SAMPLES_MIN for group in groups):
         return None
     import numpy as np  # noqa: PLC0415 - 0.1 s to import, and few commands need it
@@ -197,19 +217,27 @@ def _bootstrap_interval(groups: Sequence[Sequence[float]], seed: int, confidence
     samples = [np.asarray(group, dtype=float) for group in groups]
     mean, error = _mean_and_error([sample[None, :] for sample in samples])
     rng = np.random.default_rng(seed)
-    drawn = [sample[rng.integers(0, len(sample), (BOOTSTRAP_DRAWS, len(sample)))] for sample in samples]
+    drawn = [
+        sample[rng.integers(0, len(sample), (BOOTSTRAP_DRAWS, len(sample)))] for sample in samples
+    ]
     means, errors = _mean_and_error(drawn)
     if not error[0]:
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
         studentized = np.where(
-            errors > 0, (means - mean) / errors, np.where(means == mean, 0.0, np.inf * (means - mean))
+            errors > 0,
+            (means - mean) / errors,
+            np.where(means == mean, 0.0, np.inf * (means - mean)),
         )
-    low, high = np.quantile(studentized, [(1 - confidence) / 2, (1 + confidence) / 2], method="inverted_cdf")
+    low, high = np.quantile(
+        studentized, [(1 - confidence) / 2, (1 + confidence) / 2], method="inverted_cdf"
+    )
     if not (np.isfinite(low) and np.isfinite(high)):
         return None
     middle, unit = float(mean[0]), float(error[0])
-    return ConfidenceInterval(middle - float(high) * unit, middle - float(low) * unit, BOOTSTRAP, confidence)
+    return ConfidenceInterval(
+        middle - float(high) * unit, middle - float(low) * unit, BOOTSTRAP, confidence
+    )
 
 
 def _mean_and_error(groups: Sequence[Any]) -> tuple[Any, Any]:
@@ -223,7 +251,8 @@ def fisher_p_value(one: tuple[int, int], other: tuple[int, int]) -> float:
     """Return the two-sided p-value for equal shares of two groups `(hits, n)`."""
     hits, n = one[0] + other[0], one[1] + other[1]
     tables = {
-        k: comb(one[1], k) * comb(other[1], hits - k) for k in range(max(0, hits - other[1]), min(hits, one[1]) + 1)
+        k: comb(one[1], k) * comb(other[1], hits - k)
+        for k in range(max(0, hits - other[1]), min(hits, one[1]) + 1)
     }
     return sum(count for count in tables.values() if count <= tables[one[0]]) / comb(n, hits)
 

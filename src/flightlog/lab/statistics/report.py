@@ -25,7 +25,11 @@ NAME = "analysis.md"
 MARK = "<!-- made by flightlog from the samples; `harness compare RUN --write` makes it again -->"
 _LABEL_CHARS_MAX = 120
 _SHARES_MAX = 12
-AMOUNT_NAMES = {"output_tokens": "output tokens", "input_tokens": "input tokens", "cost_usd": "US dollars"}
+AMOUNT_NAMES = {
+    "output_tokens": "output tokens",
+    "input_tokens": "input tokens",
+    "cost_usd": "US dollars",
+}
 
 
 class _Footnotes:
@@ -41,7 +45,9 @@ class _Footnotes:
 
     def render_lines(self) -> Iterator[str]:
         for places, number in self._numbers.items():
-            yield f"[^{number}]: " + ", ".join(f"[{place.removesuffix('.json')}](<{quote(place)}>)" for place in places)
+            yield f"[^{number}]: " + ", ".join(
+                f"[{place.removesuffix('.json')}](<{quote(place)}>)" for place in places
+            )
 
 
 def render_analysis(name: str, analysis: ExperimentAnalysis, root: PathNode | None = None) -> str:
@@ -49,7 +55,12 @@ def render_analysis(name: str, analysis: ExperimentAnalysis, root: PathNode | No
     notes = _Footnotes()
     body = [line for answer in analysis.questions for line in _render_answer(answer, notes)]
     sample_count = sum(group.n for answer in analysis.questions for group in answer.groups)
-    places = [place for answer in analysis.questions for group in answer.groups for place in group.addresses]
+    places = [
+        place
+        for answer in analysis.questions
+        for group in answer.groups
+        for place in group.addresses
+    ]
     rules = (
         f"{sample_count} samples: intervals hold with {analysis.confidence_level:.0%}, "
         f"{analysis.test_count} comparisons were made, "
@@ -57,7 +68,9 @@ def render_analysis(name: str, analysis: ExperimentAnalysis, root: PathNode | No
         f"and groups with fewer than {analysis.min_samples} samples are not compared (seed {analysis.seed})."
     )
     head = [f"# Analysis of {_escape_markdown(name)}", "", MARK, "", notes(rules, places), ""]
-    divergence = list(_render_paths(root, notes)) if root is not None and len(root.addresses) > 1 else []
+    divergence = (
+        list(_render_paths(root, notes)) if root is not None and len(root.addresses) > 1 else []
+    )
     return "\n".join([*head, *body, *divergence, "## Samples", "", *notes.render_lines(), ""])
 
 
@@ -72,7 +85,8 @@ def _render_answer(answer: QuestionResult, notes: _Footnotes) -> Iterator[str]:
             yield from _render_bars(group)
         if group.failures:
             yield "- " + notes(
-                f"{len(group.failures)} of {_group_title(group)} gave no answer and are not counted.", group.failures
+                f"{len(group.failures)} of {_group_title(group)} gave no answer and are not counted.",
+                group.failures,
             )
     yield ""
 
@@ -91,7 +105,12 @@ def _render_bars(group: GroupSummary) -> Iterator[str]:
 
 def _render_paths(root: PathNode, notes: _Footnotes) -> Iterator[str]:
     sentence = f"{len(root.addresses)} sessions in one tree: they diverge after each line that has lines below it."
-    yield from ("## Divergence", "", notes(sentence, [f"../{place}" for place in root.addresses]), "")
+    yield from (
+        "## Divergence",
+        "",
+        notes(sentence, [f"../{place}" for place in root.addresses]),
+        "",
+    )
     yield from (f"    {line}" for line in iter_path_lines(root))
     yield ""
 
@@ -99,19 +118,22 @@ def _render_paths(root: PathNode, notes: _Footnotes) -> Iterator[str]:
 def _render_group(group: GroupSummary, notes: _Footnotes) -> Iterator[str]:
     title = _group_title(group)
     for share in group.actions[:_SHARES_MAX]:
-        sentence = (
-            f"{title}: {inline_code(share.label or share.name)} in {share.count} of {share.n} ({format_share(share)})."
-        )
+        sentence = f"{title}: {inline_code(share.label or share.name)} in {share.count} of {share.n} ({format_share(share)})."
         yield notes(sentence, share.addresses)
     rest = group.actions[_SHARES_MAX:]
     if rest:
         places = [place for other in rest for place in other.addresses]
         yield notes(f"{title}: {len(rest)} other actions in {len(places)} samples.", places)
     if group.agreement is not None:
-        yield notes(f"{title}: two samples agree with a probability of {group.agreement:.0%}.", group.addresses)
+        yield notes(
+            f"{title}: two samples agree with a probability of {group.agreement:.0%}.",
+            group.addresses,
+        )
     if group.same_as_recorded is not None:
         share = group.same_as_recorded
-        sentence = f"{title}: {share.count} of {share.n} take the recorded action ({format_share(share)})."
+        sentence = (
+            f"{title}: {share.count} of {share.n} take the recorded action ({format_share(share)})."
+        )
         yield notes(sentence, share.addresses or group.addresses)
     for share in group.outcomes:
         sentence = f"{title}: {inline_code(share.name)} passed in {share.count} of {share.n} ({format_share(share)})."
@@ -121,7 +143,9 @@ def _render_group(group: GroupSummary, notes: _Footnotes) -> Iterator[str]:
             yield notes(f"{title}: {format_mean(name, amount)}.", group.addresses)
 
 
-def _render_comparison(against: GroupComparison, answer: QuestionResult, notes: _Footnotes) -> Iterator[str]:
+def _render_comparison(
+    against: GroupComparison, answer: QuestionResult, notes: _Footnotes
+) -> Iterator[str]:
     groups = {group.name: group for group in answer.groups}
     base, group = groups[against.baseline], groups[against.group]
     places = (*base.addresses, *group.addresses)
@@ -132,19 +156,25 @@ def _render_comparison(against: GroupComparison, answer: QuestionResult, notes: 
         yield notes(f"{pair}: too few samples to compare ({base.n} and {group.n}).", places)
         return
     if against.verdict != DIFFERS:
-        yield notes(f"{pair}: no difference was found, which does not mean that there is none.", places)
+        yield notes(
+            f"{pair}: no difference was found, which does not mean that there is none.", places
+        )
     labels = {share.name: share.label for side in (base, group) for share in side.actions}
     for test in against.tests:
-        sentence = (
-            f"{pair}: {describe_effect(test, labels)}; {test.test}, p = {test.p_value:.3g}, {test.p_value_adjusted:.3g} after Holm"
+        sentence = f"{pair}: {describe_effect(test, labels)}; {test.test}, p = {test.p_value:.3g}, {test.p_value_adjusted:.3g} after Holm"
+        yield notes(
+            f"{sentence}: {'a finding' if test.is_finding else 'not a finding'}.", test.addresses
         )
-        yield notes(f"{sentence}: {'a finding' if test.is_finding else 'not a finding'}.", test.addresses)
 
 
 def describe_effect(test: Comparison, labels: dict[str, str]) -> str:
     if test.measure == "actions":
         return f"the actions as a whole are {test.effect:.0%} apart"
-    span = f" ({_format_interval(test.interval, percents=test.measure != 'amount')})" if test.interval else ""
+    span = (
+        f" ({_format_interval(test.interval, percents=test.measure != 'amount')})"
+        if test.interval
+        else ""
+    )
     if test.measure == "amount":
         return f"{test.effect:+.4g} {AMOUNT_NAMES[test.name]}{span}"
     return f"{inline_code(labels.get(test.name) or test.name)} {100 * test.effect:+.0f} percentage points{span}"
@@ -155,7 +185,11 @@ def format_share(share: ShareEstimate) -> str:
 
 
 def format_mean(name: str, amount: MeanEstimate) -> str:
-    span = f" ({_format_interval(amount.interval, percents=False)})" if amount.interval else ", no interval"
+    span = (
+        f" ({_format_interval(amount.interval, percents=False)})"
+        if amount.interval
+        else ", no interval"
+    )
     return f"{amount.mean:.4g} {AMOUNT_NAMES[name]} on average over {amount.n}{span}"
 
 

@@ -33,7 +33,9 @@ class ComparisonOptions(Struct, frozen=True):
     programs: str
 
 
-def sample_questions(run: RunStore, options: ComparisonOptions, *, prefix: str = "") -> list[groups.ComparisonQuestion]:
+def sample_questions(
+    run: RunStore, options: ComparisonOptions, *, prefix: str = ""
+) -> list[groups.ComparisonQuestion]:
     """Return questions about the sampled requests of a run; `prefix` is put before each path."""
     samples = list_samples(run.path)
     if not samples:
@@ -45,19 +47,31 @@ def sample_questions(run: RunStore, options: ComparisonOptions, *, prefix: str =
         for target in event.targets
     }
     recorded, variants = _load_recorded_actions(run, samples), list_variants(run.path)
-    facts = groups.SampleContext(recorded, variants, stopped, run.config.work_dir, prefix, options.normalize)
+    facts = groups.SampleContext(
+        recorded, variants, stopped, run.config.work_dir, prefix, options.normalize
+    )
     return groups.questions_from_samples(samples, facts)
 
 
 def session_questions(runs: Sequence[RunStore]) -> list[groups.ComparisonQuestion]:
     """Return questions about sessions that ended more than once in these runs."""
-    sessions_by_run = [(run.name, run_meta(run.name, run.config, run.state)["sessions"]) for run in runs]
+    sessions_by_run = [
+        (run.name, run_meta(run.name, run.config, run.state)["sessions"]) for run in runs
+    ]
     last = max((len(run.config.sessions) for run in runs), default=0)
-    questions = [groups.question_from_sessions(sessions_by_run, index) for index in range(1, last + 1)]
-    return [question for question in questions if sum(len(group.trials) for group in question.groups) >= PAIR]
+    questions = [
+        groups.question_from_sessions(sessions_by_run, index) for index in range(1, last + 1)
+    ]
+    return [
+        question
+        for question in questions
+        if sum(len(group.trials) for group in question.groups) >= PAIR
+    ]
 
 
-def branch_questions(runs: Sequence[RunStore], options: ComparisonOptions) -> list[groups.ComparisonQuestion]:
+def branch_questions(
+    runs: Sequence[RunStore], options: ComparisonOptions
+) -> list[groups.ComparisonQuestion]:
     return groups.questions_from_branches(_iter_branches(runs, options))
 
 
@@ -67,13 +81,22 @@ def iter_action_paths(runs: Sequence[RunStore], options: ComparisonOptions) -> I
         for planned in run.planned_sessions():
             if run.state.last_attempt(planned.session_dir) is not None:
                 own_steps = RunSession(run, planned, trees).own_steps()
-                steps = tuple(options.normalize(groups.action_of_step(step, run.config.work_dir)) for step in own_steps)
+                steps = tuple(
+                    options.normalize(groups.action_of_step(step, run.config.work_dir))
+                    for step in own_steps
+                )
                 branch = run.state.branch if planned.session_index == 1 else None
-                begins = (branch.source_run, branch.source_session_dir, branch.turn - 1) if branch else None
+                begins = (
+                    (branch.source_run, branch.source_session_dir, branch.turn - 1)
+                    if branch
+                    else None
+                )
                 yield ActionPath(run.name, planned.session_dir, steps, begins)
 
 
-def _iter_branches(runs: Sequence[RunStore], options: ComparisonOptions) -> Iterator[groups.BranchTrial]:
+def _iter_branches(
+    runs: Sequence[RunStore], options: ComparisonOptions
+) -> Iterator[groups.BranchTrial]:
     by_name = {run.name: run for run in runs}
     for run in runs:
         branch = run.state.branch
@@ -84,21 +107,34 @@ def _iter_branches(runs: Sequence[RunStore], options: ComparisonOptions) -> Iter
             first = _action_at_turn(run, run.planned_sessions()[0].session_dir, 1, options)
             point = (branch.source_run, branch.source_session_dir, branch.turn)
             source = by_name.get(branch.source_run)
-            recorded = _action_at_turn(source, branch.source_session_dir, branch.turn, options) if source else None
+            recorded = (
+                _action_at_turn(source, branch.source_session_dir, branch.turn, options)
+                if source
+                else None
+            )
             yield groups.BranchTrial(run.name, point, branch.prompt, meta, first, recorded)
 
 
-def _action_at_turn(run: RunStore, session: str, turn: int, options: ComparisonOptions) -> groups.Action | None:
-    planned = next((candidate for candidate in run.planned_sessions() if candidate.session_dir == session), None)
+def _action_at_turn(
+    run: RunStore, session: str, turn: int, options: ComparisonOptions
+) -> groups.Action | None:
+    planned = next(
+        (candidate for candidate in run.planned_sessions() if candidate.session_dir == session),
+        None,
+    )
     if planned is None or run.state.last_attempt(session) is None:
         return None
     steps = RunSession(run, planned, trees_of(run, options.programs)).own_steps()
     return (
-        options.normalize(groups.action_of_step(steps[turn - 1], run.config.work_dir)) if turn <= len(steps) else None
+        options.normalize(groups.action_of_step(steps[turn - 1], run.config.work_dir))
+        if turn <= len(steps)
+        else None
     )
 
 
-def _load_recorded_actions(run: RunStore, samples: Sequence[Sample]) -> dict[tuple[str, int], groups.RecordedAction]:
+def _load_recorded_actions(
+    run: RunStore, samples: Sequence[Sample]
+) -> dict[tuple[str, int], groups.RecordedAction]:
     wanted: dict[str, set[int]] = {}
     for sample in samples:
         wanted.setdefault(sample.session, set()).add(sample.request)
@@ -112,18 +148,24 @@ def _load_recorded_actions(run: RunStore, samples: Sequence[Sample]) -> dict[tup
                 except FlightlogError:
                     message = None
                 if message:
-                    recorded[session, exchange.index] = _recorded_action(message, run.config.work_dir)
+                    recorded[session, exchange.index] = _recorded_action(
+                        message, run.config.work_dir
+                    )
     return recorded
 
 
 def _recorded_action(message: dict[str, object], work_dir: str) -> groups.RecordedAction:
     content = message.get("content")
-    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    blocks = (
+        [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    )
     action = groups.action_of_response(blocks, str(message.get("stop_reason") or ""), work_dir)
     return groups.RecordedAction(action, str(message.get("model") or ""))
 
 
-def analyze_runs(runtime: Runtime, runs: Sequence[RunStore], by: str = BY[0], seed: int = 0) -> ExperimentAnalysis:
+def analyze_runs(
+    runtime: Runtime, runs: Sequence[RunStore], by: str = BY[0], seed: int = 0
+) -> ExperimentAnalysis:
     """Answer the questions of these runs; for a single run also those of its branches."""
     options = _comparison_options(runtime, by)
     many = len(runs) > 1
@@ -146,7 +188,9 @@ def list_run_family(runtime: Runtime, run: RunStore) -> list[RunStore]:
         children = {
             candidate.name: candidate
             for candidate in candidates
-            if candidate.state.branch and candidate.state.branch.source_run in family and candidate.name not in family
+            if candidate.state.branch
+            and candidate.state.branch.source_run in family
+            and candidate.name not in family
         }
         if not children:
             return list(family.values())
@@ -160,14 +204,21 @@ def build_divergence_tree(runtime: Runtime, runs: Sequence[RunStore], by: str = 
 def write_analysis(runtime: Runtime, run: RunStore, analysis: ExperimentAnalysis) -> Path:
     """Write the analysis into the run; raise Conflict instead of replacing a person's file."""
     if not any(group.n for answer in analysis.questions for group in answer.groups):
-        raise NotFound(f"{run.name} has no samples, replicates or branches", hint=f"flightlog lab resample {run.name}")
+        raise NotFound(
+            f"{run.name} has no samples, replicates or branches",
+            hint=f"flightlog lab resample {run.name}",
+        )
     path = run.path / NAME
     if path.exists() and MARK not in path.read_text("utf-8", "replace"):
         raise Conflict(f"{NAME} of {run.name} was written by hand", hint=f"rename it first: {path}")
     tree = build_divergence_tree(runtime, list_run_family(runtime, run))
-    write_output_files(run.path, [OutputFile(NAME, Tier.PRIVATE, render_analysis(run.name, analysis, tree))])
+    write_output_files(
+        run.path, [OutputFile(NAME, Tier.PRIVATE, render_analysis(run.name, analysis, tree))]
+    )
     return path
 
 
 def _comparison_options(runtime: Runtime, by: str) -> ComparisonOptions:
-    return ComparisonOptions(groups.action_by_tool if by == "tool" else lambda action: action, runtime.program_path)
+    return ComparisonOptions(
+        groups.action_by_tool if by == "tool" else lambda action: action, runtime.program_path
+    )

@@ -30,7 +30,13 @@ from flightlog.live.state import (
     create_default_runtime_state,
 )
 from flightlog.live.state_file.yaml_document import HEADER, YamlChunk, YamlError, parse_chunks
-from flightlog.live.state_file.yaml_edit import NOTES, apply_values, drop_members, new_item, render_block
+from flightlog.live.state_file.yaml_edit import (
+    NOTES,
+    apply_values,
+    drop_members,
+    new_item,
+    render_block,
+)
 from flightlog.model.errors import Conflict, FlightlogError
 from flightlog.model.usage import DAY_MS
 from flightlog.store import files, shared_files
@@ -59,7 +65,9 @@ _HEADER = """\
 """
 _UPDATED = re.compile(r"^# Last updated: .*$", re.MULTILINE)
 _UNITS = "# USD; budgetRemaining in minutes; resetTime in UTC; other times in ms since 1970; limits as the vendor says"
-_OURS_TO_SET = "# yours to set: budgets in USD (costTodayUsd, costBlockUsd, costWeekUsd), warnings in percent"
+_OURS_TO_SET = (
+    "# yours to set: budgets in USD (costTodayUsd, costBlockUsd, costWeekUsd), warnings in percent"
+)
 _LOOKUP_NOTE = "# who pays for a session; which session runs in a tmux pane"
 _LISTS: tuple[tuple[str, str], ...] = (("authProfiles", "auth_profiles"), ("sessions", "sessions"))
 
@@ -100,7 +108,9 @@ def load_state(folder: Path, now_ms: int) -> StateFileUpdate:
     return update
 
 
-def update_state(folder: Path, now_ms: int, change: Change, *, durable: bool = True) -> StateFileUpdate:
+def update_state(
+    folder: Path, now_ms: int, change: Change, *, durable: bool = True
+) -> StateFileUpdate:
     """Apply `change` to the state; the text of values that it does not change stays the same."""
     with exclusive_lock(folder / OWN / "lock", limit_s=LOCK_WAIT_S):
         for _ in range(TRIES):
@@ -232,7 +242,9 @@ def _with_frame(chunks: list[YamlChunk], new: RuntimeState) -> list[YamlChunk]:
             lead = "" if chunks[-1].text.endswith("\n\n") else "\n"
             chunks.append(YamlChunk(f"r:{name}", f"{lead}{name}:\n"))
     if new.thresholds is not None and "r:thresholds" not in names:
-        chunks.append(_root_chunk("thresholds", state.to_wire(new.thresholds), f"\n{_OURS_TO_SET}\n"))
+        chunks.append(
+            _root_chunk("thresholds", state.to_wire(new.thresholds), f"\n{_OURS_TO_SET}\n")
+        )
     if new.metadata is not None and "r:metadata" not in names:
         chunks.append(_root_chunk("metadata", {"version": state.VERSION}, "\n"))
     if new.metadata is not None and "r:quickLookup" not in names and new.sessions:
@@ -241,7 +253,9 @@ def _with_frame(chunks: list[YamlChunk], new: RuntimeState) -> list[YamlChunk]:
 
 
 def _root_chunk(name: str, plain: dict[str, Any], lead: str) -> YamlChunk:
-    text, node = render_block({f"{NOTES}lead": lead[:-1], name: plain} if lead else {name: plain}, 0, {})
+    text, node = render_block(
+        {f"{NOTES}lead": lead[:-1], name: plain} if lead else {name: plain}, 0, {}
+    )
     return YamlChunk(f"r:{name}", text, (node.keys or {})[name])
 
 
@@ -273,7 +287,10 @@ def _with_items(
         after.append(chunk)
         if is_item or chunk.key == f"r:{name}":
             at = len(after)
-    new = [new_item(key, _item_to_dict(item), indent, _item_comments(item, indexes)) for key, item in items.items()]
+    new = [
+        new_item(key, _item_to_dict(item), indent, _item_comments(item, indexes))
+        for key, item in items.items()
+    ]
     if new:
         _prepare_insertion(after[at - 1], new[-1], name)
     return [*after[:at], *new, *after[at:]], removed
@@ -353,7 +370,9 @@ def _load_chunks(folder: Path, data: bytes | None) -> list[YamlChunk]:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise YamlError("not UTF-8", line, error.start - data.rfind(b"\n", 0, error.start)) from None
+        raise YamlError(
+            "not UTF-8", line, error.start - data.rfind(b"\n", 0, error.start)
+        ) from None
     return parse_chunks(text)
 
 
@@ -361,7 +380,12 @@ def _with_late_edit(folder: Path) -> bytes | None:
     """Return the file's content; restore an edit saved into the file that we had just replaced."""
     data = shared_files.read_if_exists(folder / NAME)
     cache = _load_cache(folder)
-    if cache is None or not cache.previous_text or data is None or _hash_bytes(data) != cache.fingerprint:
+    if (
+        cache is None
+        or not cache.previous_text
+        or data is None
+        or _hash_bytes(data) != cache.fingerprint
+    ):
         return data
     late = shared_files.read_if_exists(folder / OWN / "before.yaml")
     if not late or _hash_bytes(late) == cache.previous_text:

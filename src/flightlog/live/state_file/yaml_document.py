@@ -184,14 +184,18 @@ def _split_chunks(text: str, root: YamlNode) -> Iterator[YamlChunk]:
             yield YamlChunk(f"r:{name}", text[start:end], _shift_node(node, -start))
 
 
-def _list_chunks(text: str, name: str, node: YamlNode, span: tuple[int, int]) -> Iterator[YamlChunk]:
+def _list_chunks(
+    text: str, name: str, node: YamlNode, span: tuple[int, int]
+) -> Iterator[YamlChunk]:
     items = node.items or []
     start, end = span
     line = text.count("\n", 0, node.start) + 1
     if node.value is not None and not isinstance(node.value, list):
         raise YamlError(f"`{name}` is not a list", line, 1)
     if node.is_flow and items:
-        raise YamlError(f"write each item of `{name}` on its own lines, beginning with `- `", line, 1)
+        raise YamlError(
+            f"write each item of `{name}` on its own lines, beginning with `- `", line, 1
+        )
     heads = [_with_comments(text, _line_start(text, item.start), node.indent) for item in items]
     root_node = None if heads else _shift_node(node, -start)
     yield YamlChunk(f"r:{name}", text[start : heads[0] if heads else end], root_node)

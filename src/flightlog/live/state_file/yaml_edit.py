@@ -34,26 +34,36 @@ def to_yaml_scalar(value: Any, quote: str = "") -> str:
             return "'" + value.replace("'", "''") + "'"
         return value if not quote and _is_plain(value) else _quote_scalar(value)
     if isinstance(value, Mapping):
-        members = [f"{to_yaml_scalar(str(key))}: {to_yaml_scalar(item)}" for key, item in value.items()]
+        members = [
+            f"{to_yaml_scalar(str(key))}: {to_yaml_scalar(item)}" for key, item in value.items()
+        ]
         return "{" + ", ".join(members) + "}"
-    items = [_quote_scalar(item) if isinstance(item, str) else to_yaml_scalar(item) for item in value]
+    items = [
+        _quote_scalar(item) if isinstance(item, str) else to_yaml_scalar(item) for item in value
+    ]
     return "[" + ", ".join(items) + "]"
 
 
-def render_block(item: Mapping[str, Any], indent: int, comments: Mapping[str, str]) -> tuple[str, YamlNode]:
+def render_block(
+    item: Mapping[str, Any], indent: int, comments: Mapping[str, str]
+) -> tuple[str, YamlNode]:
     """Render a mapping as a block with the locations of its values; `comments` follow their keys."""
     node = YamlNode(0, 0, 0, keys={}, indent=indent)
     return _render_lines(item, node, 0, comments), node
 
 
-def new_item(key: str, item: Mapping[str, Any], indent: int, comments: Mapping[str, str]) -> YamlChunk:
+def new_item(
+    key: str, item: Mapping[str, Any], indent: int, comments: Mapping[str, str]
+) -> YamlChunk:
     """Return a chunk for a new item of a list."""
     text, node = render_block(item, indent + 2, comments)
     # The dash replaces the indentation of the first line.
     return YamlChunk(key, " " * indent + "- " + text[indent + 2 :], node)
 
 
-def apply_values(chunk: YamlChunk, new: Mapping[str, Any], comments: Mapping[str, str]) -> YamlChunk:
+def apply_values(
+    chunk: YamlChunk, new: Mapping[str, Any], comments: Mapping[str, str]
+) -> YamlChunk:
     """Return the chunk with the values of `new`; other values stay."""
     assert chunk.node is not None
     node, text = chunk.node, chunk.text
@@ -86,9 +96,21 @@ def drop_members(chunk: YamlChunk, new: Mapping[str, Mapping[str, Any]]) -> Yaml
 
 
 def _is_plain(value: str) -> bool:
-    if not _PLAIN.fullmatch(value) or value != value.strip() or ": " in value or value.endswith(":"):
+    if (
+        not _PLAIN.fullmatch(value)
+        or value != value.strip()
+        or ": " in value
+        or value.endswith(":")
+    ):
         return False
-    return isinstance(resolve_scalar(value), str) and value.lower() not in {"yes", "no", "on", "off", "y", "n"}
+    return isinstance(resolve_scalar(value), str) and value.lower() not in {
+        "yes",
+        "no",
+        "on",
+        "off",
+        "y",
+        "n",
+    }
 
 
 def _quote_scalar(value: str) -> str:
@@ -109,7 +131,12 @@ def _iter_edits(text: str, node: YamlNode, new: Mapping[str, Any]) -> Iterator[T
             continue
         if isinstance(value, dict) and child.keys is not None:
             yield from _iter_edits(text, child, value)
-        elif child.is_opaque or child.keys is not None or type(child.value) is not type(value) or child.value != value:
+        elif (
+            child.is_opaque
+            or child.keys is not None
+            or type(child.value) is not type(value)
+            or child.value != value
+        ):
             yield _replace_value(text, child, value)
 
 
@@ -178,7 +205,9 @@ def _has_note(node: YamlNode, new: Mapping[str, Any], note: str) -> bool:
     return any(name in (node.keys or {}) for name in after)
 
 
-def _add_values(text: str, root: YamlNode, addition: tuple[tuple[str, ...], Any], comments: Mapping[str, str]) -> str:
+def _add_values(
+    text: str, root: YamlNode, addition: tuple[tuple[str, ...], Any], comments: Mapping[str, str]
+) -> str:
     path, values = addition
     node = root
     for key in path:
@@ -245,7 +274,9 @@ def _extend_parents(root: YamlNode, path: tuple[str, ...]) -> None:
         node.end = max(child.end for child in (node.keys or {}).values())
 
 
-def _render_lines(item: Mapping[str, Any], node: YamlNode, at: int, comments: Mapping[str, str]) -> str:
+def _render_lines(
+    item: Mapping[str, Any], node: YamlNode, at: int, comments: Mapping[str, str]
+) -> str:
     assert node.keys is not None
     lead = " " * node.indent
     text = ""

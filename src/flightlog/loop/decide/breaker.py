@@ -33,8 +33,18 @@ def find_trip(state: LoopState, plan: Plan) -> BreakerTrip | None:
         (rules.failure_threshold, breaker.consecutive_failures, "{} in a row", "failure"),
         (rules.same_error, breaker.same_error_count, "the same error {} in a row", "time"),
         (rules.no_progress, breaker.no_progress_count, "no progress in {}", "attempt"),
-        (rules.permission_denials, breaker.permission_denials, "permission denied in {} in a row", "attempt"),
-        (rules.low_confidence_times, low, f"confidence < {rules.low_confidence:g} {{}} in a row", "time"),
+        (
+            rules.permission_denials,
+            breaker.permission_denials,
+            "permission denied in {} in a row",
+            "attempt",
+        ),
+        (
+            rules.low_confidence_times,
+            low,
+            f"confidence < {rules.low_confidence:g} {{}} in a row",
+            "time",
+        ),
     )
     for limit, count, sentence, noun in in_a_row:
         if limit and count >= limit:
@@ -46,7 +56,9 @@ def unknown_conditions(state: LoopState, plan: Plan) -> list[str]:
     """Return conditions of the plan that cannot be evaluated and have no alert yet."""
     names = _condition_variables(state)
     conditions = [condition.when for condition in plan.circuit_breaker.conditions]
-    return [when for when in conditions if when not in state.alerts and _evaluate(when, names) is None]
+    return [
+        when for when in conditions if when not in state.alerts and _evaluate(when, names) is None
+    ]
 
 
 def find_alerts(state: LoopState, plan: Plan) -> list[str]:
@@ -68,8 +80,12 @@ def _evaluate(when: str, names: dict[str, float]) -> float | None:
 def _condition_variables(state: LoopState) -> dict[str, float]:
     breaker, totals, context = state.breaker, state.totals, state.context
     recent = len(breaker.recent_results)
-    lengths = {name: float(len(value)) for name, value in context.items() if isinstance(value, list)}
-    numbers = {name: float(value) for name, value in context.items() if isinstance(value, int | float)}
+    lengths = {
+        name: float(len(value)) for name, value in context.items() if isinstance(value, list)
+    }
+    numbers = {
+        name: float(value) for name, value in context.items() if isinstance(value, int | float)
+    }
     metrics = {f"metrics.{name}": value for name, value in state.metrics.items()}
     own = {
         "errors": float(totals.errors),
@@ -84,7 +100,11 @@ def _condition_variables(state: LoopState) -> dict[str, float]:
         "calls": float(totals.calls),
         "help_requests": float(totals.help_requests),
         **({"error_rate": breaker.recent_results.count(False) / recent} if recent >= 1 else {}),
-        **({"validation_failure_rate": breaker.verify_failures / breaker.verify_count} if breaker.verify_count else {}),
+        **(
+            {"validation_failure_rate": breaker.verify_failures / breaker.verify_count}
+            if breaker.verify_count
+            else {}
+        ),
         **({"confidence": state.confidence} if state.confidence is not None else {}),
     }
     return {**lengths, **numbers, **metrics, **own}

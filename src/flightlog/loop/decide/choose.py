@@ -104,7 +104,9 @@ def _score_action(action: str, risks: dict[str, float], state: LoopState, at: Ta
     return round(min(max(score, 0.0), 1.0), 4)
 
 
-def _estimate_confidence(state: LoopState, task: Task, at: TaskState, risks: dict[str, float]) -> float:
+def _estimate_confidence(
+    state: LoopState, task: Task, at: TaskState, risks: dict[str, float]
+) -> float:
     # Without an agent the exit code is a check, too.
     checked = bool(task.verify or task.output_artifacts or task.run.agent is None)
     clarity = 0.5 + 0.3 * checked + 0.2 * bool(task.acceptance_criteria)
@@ -122,8 +124,12 @@ def _estimate_confidence(state: LoopState, task: Task, at: TaskState, risks: dic
 
 def _explain_choice(task: Task, at: TaskState, risks: dict[str, float], action: str) -> str:
     worst = max(risks, key=lambda name: risks[name])
-    risk = "low risk" if risks[worst] < _RISK_LOW else f"highest risk is {worst} at {risks[worst]:.2f}"
-    met = f"all {len(task.dependencies)} dependencies met" if task.dependencies else "no dependencies"
+    risk = (
+        "low risk" if risks[worst] < _RISK_LOW else f"highest risk is {worst} at {risks[worst]:.2f}"
+    )
+    met = (
+        f"all {len(task.dependencies)} dependencies met" if task.dependencies else "no dependencies"
+    )
     before = f", {pluralize(at.failures, 'failure')} before" if at.failures else ""
     return f"{action}: {risk}, {met}{before}"
 
@@ -153,7 +159,9 @@ def _is_ready(state: LoopState, plan: Plan, task: Task) -> bool:
     if at.status not in {"pending", "in_progress"} or at.stage != "idle":
         return False
     met = all(state.task_state(name).status == "completed" for name in task.dependencies)
-    return met and (at.status == "in_progress" or find_blocking_gate(state, plan, task.phase) is None)
+    return met and (
+        at.status == "in_progress" or find_blocking_gate(state, plan, task.phase) is None
+    )
 
 
 def _decide_task_events(state: LoopState, plan: Plan, task: Task) -> Sequence[events.Event]:
@@ -182,7 +190,9 @@ def _decide_task_events(state: LoopState, plan: Plan, task: Task) -> Sequence[ev
     return [decision, *gates.safe_choice(state, "confidence", task)]
 
 
-def _start_task_events(state: LoopState, task: Task, scores: DecisionScores) -> Sequence[events.Event]:
+def _start_task_events(
+    state: LoopState, task: Task, scores: DecisionScores
+) -> Sequence[events.Event]:
     at = state.task_state(task.task_id)
     action = "retry" if at.failures else "execute"
     mode: Literal["work", "diagnose", "delegate"] = "work"
@@ -197,10 +207,20 @@ def _start_task_events(state: LoopState, task: Task, scores: DecisionScores) -> 
     ]
 
 
-def _make_decision(task: Task, scores: DecisionScores, action: str, rationale: str) -> events.DecisionMade:
+def _make_decision(
+    task: Task, scores: DecisionScores, action: str, rationale: str
+) -> events.DecisionMade:
     others = [pair for pair in scores.scores.items() if pair[0] != action]
     best = tuple(sorted(others, key=lambda pair: -pair[1])[:3])
-    return events.DecisionMade(task.task_id, action, scores.confidence, scores.raw_confidence, rationale, best, scores.risks)
+    return events.DecisionMade(
+        task.task_id,
+        action,
+        scores.confidence,
+        scores.raw_confidence,
+        rationale,
+        best,
+        scores.risks,
+    )
 
 
 def _end_session_events(state: LoopState, plan: Plan) -> Sequence[events.Event]:
@@ -222,7 +242,11 @@ def _end_session_events(state: LoopState, plan: Plan) -> Sequence[events.Event]:
         verb = "waits" if len(deferred) == 1 else "wait"
         why = f"{_join_names(deferred)} {verb} for a person: confidence is too low"
         return [events.LoopPaused(why)]
-    parts = [f"{status}: {_join_names(names)}" for status, names in by_status.items() if status != "completed"]
+    parts = [
+        f"{status}: {_join_names(names)}"
+        for status, names in by_status.items()
+        if status != "completed"
+    ]
     return [events.LoopEnded("error", "; ".join(parts))]
 
 

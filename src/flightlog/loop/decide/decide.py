@@ -59,7 +59,9 @@ def decide_effect(state: LoopState, plan: Plan, now: float) -> Effect:
         deadline = state.question.asked_at + state.question.event.timeout_s
         if now < deadline:
             return WaitUntil(deadline, "waiting for an answer")
-        return AppendEvents([gates.make_answer_event(state, state.question.event.default_answer, person=False)])
+        return AppendEvents(
+            [gates.make_answer_event(state, state.question.event.default_answer, person=False)]
+        )
     if state.verdict is not None:
         return AppendEvents(gates.events_after_answer(state, state.verdict))
     agreed = state.iterations or state.is_start_approved or state.is_autonomous
@@ -131,7 +133,9 @@ def _choose_effect(state: LoopState, plan: Plan, now: float) -> Effect:
     choice = choose_next(state, plan, now)
     if isinstance(choice, float):
         return WaitUntil(choice, "until a task may be tried again")
-    if choice and not isinstance(choice[0], events.LoopEnded | events.LoopPaused | events.QuestionAsked):
+    if choice and not isinstance(
+        choice[0], events.LoopEnded | events.LoopPaused | events.QuestionAsked
+    ):
         return _limit_effect(state, now, begun=False) or AppendEvents(choice)
     return AppendEvents(choice)
 
@@ -141,7 +145,10 @@ def _alert_events(state: LoopState, plan: Plan) -> list[events.Event]:
         return []
     unknown = "not evaluated: a name in it has no value"
     return [
-        *(events.AlertRaised(when, "the condition holds") for when in breaker.find_alerts(state, plan)),
+        *(
+            events.AlertRaised(when, "the condition holds")
+            for when in breaker.find_alerts(state, plan)
+        ),
         *(events.AlertRaised(when, unknown) for when in breaker.unknown_conditions(state, plan)),
     ]
 
@@ -168,7 +175,9 @@ def _breaker_effect(state: LoopState, plan: Plan, now: float) -> Effect | None:
     if at.state == "open":
         return _open_breaker_effect(state, plan, now)
     if at.probe_result is True:
-        return AppendEvents([events.BreakerChanged("half_open", "closed", at.condition, "a probe succeeded")])
+        return AppendEvents(
+            [events.BreakerChanged("half_open", "closed", at.condition, "a probe succeeded")]
+        )
     if at.probe_result is False or at.probes >= rules.half_open_max_calls:
         trip = breaker.BreakerTrip(at.condition or "a probe failed", at.action or breaker.HELP)
         return _trip_breaker(state, trip)
@@ -202,7 +211,9 @@ def _trip_breaker(state: LoopState, trip: breaker.BreakerTrip) -> Effect:
 
 def _review_effect(state: LoopState, plan: Plan) -> Effect | None:
     for task_id in plan.review_points:
-        done = state.task_state(task_id).status == "completed" and task_id not in state.reviewed_points
+        done = (
+            state.task_state(task_id).status == "completed" and task_id not in state.reviewed_points
+        )
         if done and gates.should_ask(state, "review"):
             text = f"Review after {task_id} ({plan.find_task(task_id).name}): go on?"
             return AppendEvents([gates.make_question(state, "review", task_id, text)])

@@ -74,7 +74,11 @@ def metric_value(state: LoopState, name: str) -> float | None:
 def apply_event(state: LoopState, at: float, event: events.Event) -> None:
     """Apply an event that happened at `at`."""
     state.totals.events += 1
-    if isinstance(event, events.RunnerAcquired) and event.is_resumed and state.resting_since is None:
+    if (
+        isinstance(event, events.RunnerAcquired)
+        and event.is_resumed
+        and state.resting_since is None
+    ):
         state.rested_s += max(at - state.last_at, 0.0)  # no runner since the crash
     state.last_at = max(state.last_at, at)
     if isinstance(event, events.SessionEvent):
@@ -89,7 +93,9 @@ def apply_event(state: LoopState, at: float, event: events.Event) -> None:
         state.question = OpenQuestion(event, at)
         state.question_count += 1
         state.totals.help_requests += 1
-        state.breaker.asked_question = state.breaker.asked_question or event.trigger.startswith("breaker")
+        state.breaker.asked_question = state.breaker.asked_question or event.trigger.startswith(
+            "breaker"
+        )
     else:
         _apply_answer(state, at, event)
 
@@ -98,8 +104,16 @@ def _apply_session_event(state: LoopState, at: float, event: events.SessionEvent
     match event:
         case events.LoopStarted():
             state.session_id, state.session_name = event.session_id, event.session_name
-            state.plan, state.plan_digest, state.project = event.plan, event.plan_digest, event.project
-            state.config, state.budgets, state.is_autonomous = event.config, event.budgets, event.is_autonomous
+            state.plan, state.plan_digest, state.project = (
+                event.plan,
+                event.plan_digest,
+                event.project,
+            )
+            state.config, state.budgets, state.is_autonomous = (
+                event.config,
+                event.budgets,
+                event.is_autonomous,
+            )
             state.context, state.calibration = dict(event.context), event.calibration
             state.tasks_total = event.tasks_total
             state.learning_rate, state.marker = event.config.learning_rate, event.marker
@@ -107,13 +121,23 @@ def _apply_session_event(state: LoopState, at: float, event: events.SessionEvent
         case events.RunnerAcquired():
             state.epoch = event.epoch
         case events.LoopPaused() | events.LoopStopped():
-            state.status, state.reason, state.question, state.verdict = "paused", event.reason, None, None
+            state.status, state.reason, state.question, state.verdict = (
+                "paused",
+                event.reason,
+                None,
+                None,
+            )
             state.resting_since = at
             state.stop_signal = event.signal if isinstance(event, events.LoopStopped) else ""
         case events.LoopResumed():
             _apply_resume(state, at, event)
         case events.LoopEnded():
-            state.status, state.reason, state.ended_at, state.question = event.status, event.reason, at, None
+            state.status, state.reason, state.ended_at, state.question = (
+                event.status,
+                event.reason,
+                at,
+                None,
+            )
         case _:
             assert_never(event)
 
@@ -130,7 +154,13 @@ def _apply_resume(state: LoopState, at: float, event: events.LoopResumed) -> Non
         state.breaker.state, state.breaker.probes, state.breaker.since = "half_open", 0, at
     for task in state.tasks.values():
         if task.status in {"deferred", "failed"}:
-            task.status, task.stage, task.failures, task.same_error_count, task.is_diagnosed = "pending", "idle", 0, 0, False
+            task.status, task.stage, task.failures, task.same_error_count, task.is_diagnosed = (
+                "pending",
+                "idle",
+                0,
+                0,
+                False,
+            )
             task.result, task.ended_at = None, None
 
 
@@ -156,7 +186,12 @@ def _apply_task_event(state: LoopState, at: float, event: events.TaskEvent) -> N
             task.mode = event.action if event.action in {"diagnose", "delegate"} else "work"
         case events.TaskEnded():
             status = {"success": "completed", "failure": "failed"}.get(event.result, event.result)
-            task.status, task.stage, task.result, task.reason = status, "idle", event.result, event.reason
+            task.status, task.stage, task.result, task.reason = (
+                status,
+                "idle",
+                event.result,
+                event.reason,
+            )
             task.ended_at, task.duration_s = at, event.duration_s
             state.verdict = None
             state.current_task = "" if state.current_task == event.task else state.current_task
@@ -164,10 +199,16 @@ def _apply_task_event(state: LoopState, at: float, event: events.TaskEvent) -> N
             assert_never(event)
 
 
-def _apply_task_start(state: LoopState, task: TaskState, at: float, event: events.TaskStarted) -> None:
+def _apply_task_start(
+    state: LoopState, task: TaskState, at: float, event: events.TaskStarted
+) -> None:
     task.status, task.stage = "in_progress", "running"
     task.attempt, task.mode = event.attempt, event.mode
-    task.effect_id, task.agent_session, task.exit_ready = event.effect_id, event.agent_session, False
+    task.effect_id, task.agent_session, task.exit_ready = (
+        event.effect_id,
+        event.agent_session,
+        False,
+    )
     task.started_at = at if task.started_at is None else task.started_at
     state.current_task = event.task
     state.iterations += 1
@@ -175,7 +216,9 @@ def _apply_task_start(state: LoopState, task: TaskState, at: float, event: event
         state.breaker.probes += 1
 
 
-def _apply_attempt_end(state: LoopState, task: TaskState, at: float, event: events.AttemptEnded) -> None:
+def _apply_attempt_end(
+    state: LoopState, task: TaskState, at: float, event: events.AttemptEnded
+) -> None:
     if event.agent_session and event.agent_session not in task.sessions:
         task.sessions.append(event.agent_session)
     if event.diff:
@@ -191,7 +234,9 @@ def _apply_attempt_end(state: LoopState, task: TaskState, at: float, event: even
     breaker = state.breaker
     breaker.permission_denials = breaker.permission_denials + 1 if event.permission_denials else 0
     if event.made_progress is not None:
-        breaker.no_progress_count = 0 if event.made_progress or event.asked_question else breaker.no_progress_count + 1
+        breaker.no_progress_count = (
+            0 if event.made_progress or event.asked_question else breaker.no_progress_count + 1
+        )
     task.exit_ready = event.exit_signal and len(event.indicators) >= 2
     if event.result == "success":
         task.stage, task.round_count = "ran", task.round_count + 1
@@ -216,14 +261,20 @@ def _apply_verification(state: LoopState, task: TaskState, event: events.TaskVer
     task.severity, task.verify_failed = "medium", True
 
 
-def _record_failure(state: LoopState, task: TaskState, error_type: str, message: str, signature: str) -> None:
+def _record_failure(
+    state: LoopState, task: TaskState, error_type: str, message: str, signature: str
+) -> None:
     state.totals.errors += 1
     task.stage, task.failures = "failed", task.failures + 1
-    task.same_error_count = task.same_error_count + 1 if signature and signature == task.signature else 1
+    task.same_error_count = (
+        task.same_error_count + 1 if signature and signature == task.signature else 1
+    )
     task.error_type, task.error_message, task.signature = error_type, message, signature
     _update_expectation(state, right=False)
     breaker = state.breaker
-    breaker.same_error_count = breaker.same_error_count + 1 if signature and signature == breaker.signature else 1
+    breaker.same_error_count = (
+        breaker.same_error_count + 1 if signature and signature == breaker.signature else 1
+    )
     breaker.signature = signature
     _record_outcome(breaker, right=False)
 
@@ -298,7 +349,13 @@ def _apply_answer(state: LoopState, at: float, event: events.QuestionAnswered) -
             state.ensure_task(asked.task).is_approved = True
         case "error", "retry":
             task = state.ensure_task(asked.task)
-            task.stage, task.is_approved, task.retry_at, task.failures, task.same_error_count = "idle", True, at, 0, 0
+            task.stage, task.is_approved, task.retry_at, task.failures, task.same_error_count = (
+                "idle",
+                True,
+                at,
+                0,
+                0,
+            )
         case _:
             answered = event.answered_by == "person"
             by = "a person answered" if answered else f"no answer within {asked.timeout_s:g} s"

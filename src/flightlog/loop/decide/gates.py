@@ -41,13 +41,17 @@ def make_question(
     """Return the question about a topic."""
     _, options, safe = ABOUT[about]
     wait = state.config.answer_timeout_seconds if timeout_s is None else timeout_s
-    return events.QuestionAsked(f"q{state.question_count + 1}", about, task, text, options, safe, wait)
+    return events.QuestionAsked(
+        f"q{state.question_count + 1}", about, task, text, options, safe, wait
+    )
 
 
 def make_answer_event(state: LoopState, answer: str, *, person: bool) -> events.QuestionAnswered:
     """Return the answer to the open question."""
     assert state.question is not None, "there is no question"
-    return events.QuestionAnswered(state.question.event.question_id, answer, "person" if person else "timeout")
+    return events.QuestionAnswered(
+        state.question.event.question_id, answer, "person" if person else "timeout"
+    )
 
 
 def events_after_answer(state: LoopState, verdict: PendingAnswer) -> Sequence[events.Event]:
@@ -108,7 +112,9 @@ def milestone_events(state: LoopState, plan: Plan) -> list[MilestoneReached]:
     reached = []
     for milestone in plan.milestones:
         tasks = [task.task_id for task in plan.tasks if milestone.phase in (None, task.phase)]
-        done = all(state.task_state(name).status == "completed" for name in milestone.tasks or tasks)
+        done = all(
+            state.task_state(name).status == "completed" for name in milestone.tasks or tasks
+        )
         if done and milestone.name not in state.milestones:
             reached.append(MilestoneReached(milestone.name))
     return reached

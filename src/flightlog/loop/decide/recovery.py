@@ -9,7 +9,10 @@ from flightlog.model.text import pluralize
 
 _CLASSES = (
     ("permission", r"permission denied|not permitted|forbidden|unauthori[sz]ed|eacces|denied by"),
-    ("network", r"connection|timed? ?out|network|dns|unreachable|reset by peer|overloaded|\b(429|502|503|529)\b"),
+    (
+        "network",
+        r"connection|timed? ?out|network|dns|unreachable|reset by peer|overloaded|\b(429|502|503|529)\b",
+    ),
     ("resource", r"no space left|out of memory|cannot allocate|too many open files|quota"),
     ("dependency", r"no such file|not found|modulenotfound|no module named|importerror|missing"),
     ("validation", r"assert|invalid|validation|expected|mismatch|verify"),
@@ -29,7 +32,9 @@ class RecoveryAction(NamedTuple):
     reason: str
 
 
-def classify_error(message: str, exit_code: int | None, *, timed_out: bool = False) -> tuple[str, str]:
+def classify_error(
+    message: str, exit_code: int | None, *, timed_out: bool = False
+) -> tuple[str, str]:
     """Return the type and the severity of an error."""
     if timed_out:
         return "timeout", "medium"

@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from flightlog.model.errors import Invalid
 
-_TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d+)?)|([A-Za-z_][\w.-]*)|(>=|<=|==|!=|>|<|\(|\)|\+|-|\*|/)|(\S))")
+_TOKEN = re.compile(
+    r"\s*(?:(\d+(?:\.\d+)?)|([A-Za-z_][\w.-]*)|(>=|<=|==|!=|>|<|\(|\)|\+|-|\*|/)|(\S))"
+)
 _LENGTH_MAX = 1000
 _DEPTH_MAX = 40  # far below Python's recursion limit
 _EXAMPLE = "as in: error_rate > 0.5"
@@ -43,7 +45,10 @@ def parse_expression(text: str) -> ExpressionNode:
     reader = _ExpressionParser(_split_tokens(text))
     node = reader.parse_or(0)
     if reader.current_word:
-        raise Invalid(f"a condition ends before {reader.current_word!r}: {text}", hint="join parts with `and` or `or`")
+        raise Invalid(
+            f"a condition ends before {reader.current_word!r}: {text}",
+            hint="join parts with `and` or `or`",
+        )
     return node
 
 
@@ -61,7 +66,9 @@ def evaluate_expression(node: ExpressionNode, names: Mapping[str, float]) -> Val
             return _evaluate_logic(node, names)
         case _:
             left, right = (evaluate_expression(part, names) for part in node.parts)
-            return None if left is None or right is None else _compute_operator(node.word, left, right)
+            return (
+                None if left is None or right is None else _compute_operator(node.word, left, right)
+            )
 
 
 def _evaluate_logic(node: ExpressionNode, names: Mapping[str, float]) -> Value:
@@ -101,9 +108,13 @@ class _ExpressionParser:
         return self._tokens[self._at][1] if self._at < len(self._tokens) else ""
 
     def parse_or(self, depth: int) -> ExpressionNode:
-        return self._parse_chain("or", depth, lambda: self._parse_chain("and", depth, lambda: self._parse_not(depth)))
+        return self._parse_chain(
+            "or", depth, lambda: self._parse_chain("and", depth, lambda: self._parse_not(depth))
+        )
 
-    def _parse_chain(self, word: str, depth: int, inner: Callable[[], ExpressionNode]) -> ExpressionNode:
+    def _parse_chain(
+        self, word: str, depth: int, inner: Callable[[], ExpressionNode]
+    ) -> ExpressionNode:
         if depth > _DEPTH_MAX:
             raise Invalid("a condition is nested too deeply", hint="write two")
         parts = [inner()]
@@ -126,9 +137,13 @@ class _ExpressionParser:
         return left
 
     def _parse_sum(self, depth: int) -> ExpressionNode:
-        return self._parse_arithmetic("+-", lambda: self._parse_arithmetic("*/", lambda: self._parse_operand(depth)))
+        return self._parse_arithmetic(
+            "+-", lambda: self._parse_arithmetic("*/", lambda: self._parse_operand(depth))
+        )
 
-    def _parse_arithmetic(self, operators: str, inner: Callable[[], ExpressionNode]) -> ExpressionNode:
+    def _parse_arithmetic(
+        self, operators: str, inner: Callable[[], ExpressionNode]
+    ) -> ExpressionNode:
         node = inner()
         while (word := self.current_word) and word in operators:
             self._at += 1

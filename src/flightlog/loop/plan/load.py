@@ -22,10 +22,25 @@ from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.redactor import Redactor
 
 _BYTES_MAX = 8 << 20  # a plan of ten thousand tasks has about 3 MB
-_STRUCTS = tuple(kind for kind in vars(schema).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct))
+_STRUCTS = tuple(
+    kind
+    for kind in vars(schema).values()
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+)
 Where = tuple[str | int, ...]
 _WORDS = frozenset(
-    {"error_message", "signature", "said", "why", "text", "rationale", "name", "value", "commands", "condition"}
+    {
+        "error_message",
+        "signature",
+        "said",
+        "why",
+        "text",
+        "rationale",
+        "name",
+        "value",
+        "commands",
+        "condition",
+    }
     | {"session_name", "plan", "context", "missing"}
 )
 
@@ -161,7 +176,9 @@ def _find_problems(plan: Plan) -> Iterator[tuple[Where, str, str]]:
             yield ("circuit_breaker", "conditions", at, "when"), error.message, error.hint
 
 
-def _unknown_tasks(where: Where, names: tuple[str, ...], ids: list[str]) -> Iterator[tuple[Where, str, str]]:
+def _unknown_tasks(
+    where: Where, names: tuple[str, ...], ids: list[str]
+) -> Iterator[tuple[Where, str, str]]:
     for at, name in enumerate(names):
         if name not in ids:
             hint = suggest_name(name, ids, f"one of: {', '.join(ids[:8])}")
@@ -216,7 +233,10 @@ def redact_plan(plan: Plan, redactor: Redactor) -> Plan:
         )
         for task in plan.tasks
     )
-    gates = [replace(gate, name=clean(gate.name), metric=clean(gate.metric)) for gate in plan.quality_gates]
+    gates = [
+        replace(gate, name=clean(gate.name), metric=clean(gate.metric))
+        for gate in plan.quality_gates
+    ]
     return replace(
         plan,
         plan=clean(plan.plan),

@@ -179,7 +179,10 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a plan."""
     schema = msgspec.json.schema(Plan)
-    title = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "flightlog loop plan"}
+    title = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "flightlog loop plan",
+    }
     return {**title, **schema}
 
 
@@ -193,7 +196,8 @@ def order_tasks(plan: Plan) -> list[Task]:
         ready = [
             task
             for task in left
-            if all(name in done for name in task.dependencies) and not any(task.phase > phase for phase in behind)
+            if all(name in done for name in task.dependencies)
+            and not any(task.phase > phase for phase in behind)
         ]
         best = max(ready or left, key=lambda task: task.priority_score)
         done[best.task_id] = best

@@ -31,7 +31,12 @@ from flightlog.model.errors import FlightlogError, Invalid
 from flightlog.model.output_files import OutputFile, Redacted, Tier
 from flightlog.model.text import shorten_text
 from flightlog.store.git.command import GitError, PersonGit
-from flightlog.store.git.snapshots import SnapshotDirs, WorkTreeSnapshot, WorkTreeSnapshots, open_trees
+from flightlog.store.git.snapshots import (
+    SnapshotDirs,
+    WorkTreeSnapshot,
+    WorkTreeSnapshots,
+    open_trees,
+)
 from flightlog.store.git.worktree import SnapshotPolicy
 from flightlog.store.output_files import write_output_files
 from flightlog.usage.prices import price
@@ -41,7 +46,9 @@ if TYPE_CHECKING:
 
 
 _FAILURE_CHARS = 3000  # of an error message or diagnosis in the next prompt
-_LEFT_OUT = frozenset({".git", "ralph-loop-sessions", "node_modules", ".venv", "__pycache__", ".pytest_cache"})
+_LEFT_OUT = frozenset(
+    {".git", "ralph-loop-sessions", "node_modules", ".venv", "__pycache__", ".pytest_cache"}
+)
 _FILES_MAX = 200_000  # bounds the time of a fingerprint
 _PATCH_BYTES_MAX = 4 << 20  # bounds the time of redaction
 SCRIPTED = "scripted"
@@ -65,7 +72,9 @@ def build_prompt(task: Task, words: str, state: LoopState, mode: str) -> str:
             parts.append("\n".join([title, *(f"- {item}" for item in items)]))
     if at.failures:
         kind = "verification" if at.verify_failed else "the attempt"
-        parts.append(f"Attempt {at.attempt - 1}: {kind} failed:\n{at.error_message[-_FAILURE_CHARS:]}")
+        parts.append(
+            f"Attempt {at.attempt - 1}: {kind} failed:\n{at.error_message[-_FAILURE_CHARS:]}"
+        )
     if at.diagnosis:
         parts.append(f"A diagnosis was made:\n{at.diagnosis[-_FAILURE_CHARS:]}")
     if mode == "diagnose":
@@ -189,7 +198,9 @@ class AgentTask:
         try:
             with self._open_driver(job.run) as (driver, more):
                 env = {**self._environment, **more}
-                prompt = AgentPrompt(words, self._project, env, session=session, arguments=arguments)
+                prompt = AgentPrompt(
+                    words, self._project, env, session=session, arguments=arguments
+                )
                 running = driver.start(prompt)
                 guard(running.pid)
                 why, outcome = self._watch_agent(running, job, state, emit, watch)
@@ -205,7 +216,9 @@ class AgentTask:
         diff = tree.write_changes(name, (first, second), self._options.redact)
         result = self._judge_outcome(why, outcome, stream, state)
         indicators = (*stream.indicators, *self._stop_signals(job.run, progress=progress))
-        return result._replace(made_progress=progress, indicators=indicators, agent_session=session, diff=diff)
+        return result._replace(
+            made_progress=progress, indicators=indicators, agent_session=session, diff=diff
+        )
 
     def _open_watch(self) -> WorkTreeWatch:
         home = Path(self._environment.get("HOME", "/"))
@@ -214,7 +227,12 @@ class AgentTask:
         return WorkTreeWatch(self._directory, dirs, self._runtime.clock.now_s)
 
     def _watch_agent(
-        self, running: AgentProcess, job: TaskJob, state: LoopState, emit: Emit, watch: Callable[[], str]
+        self,
+        running: AgentProcess,
+        job: TaskJob,
+        state: LoopState,
+        emit: Emit,
+        watch: Callable[[], str],
     ) -> tuple[str, AgentOutcome]:
         end = self._runtime.clock.monotonic() + job.limit_s
         ticks = 0
@@ -230,7 +248,9 @@ class AgentTask:
         self._record_calls(running, job, state, emit)
         return "", outcome
 
-    def _record_calls(self, running: AgentProcess, job: TaskJob, state: LoopState, emit: Emit) -> str:
+    def _record_calls(
+        self, running: AgentProcess, job: TaskJob, state: LoopState, emit: Emit
+    ) -> str:
         """Record new model calls; return which limit they reached, or ""."""
         for record in running.news():
             call = read_model_call(record)
@@ -255,10 +275,14 @@ class AgentTask:
             attempt = (job.task.task_id, job.effect.attempt)
             emit(UsageRecorded(*attempt, "", "client", tokens, usd, calls=0))
 
-    def _judge_outcome(self, why: str, outcome: AgentOutcome, stream: StreamResult, state: LoopState) -> TaskResult:
+    def _judge_outcome(
+        self, why: str, outcome: AgentOutcome, stream: StreamResult, state: LoopState
+    ) -> TaskResult:
         now = self._runtime.clock.now_s()
         words = self._options.redact(stream.text or outcome.stderr)
-        text, end = (shorten_text(words, limit, "end").value for limit in (_TEXT_CHARS, _SAID_CHARS))
+        text, end = (
+            shorten_text(words, limit, "end").value for limit in (_TEXT_CHARS, _SAID_CHARS)
+        )
         result = TaskResult(
             "success",
             0.0,
@@ -298,7 +322,12 @@ class AgentTask:
             return
         if run.agent == SCRIPTED:
             with serve_scenario(load_scenario(self._project / run.scenario), keep=False) as model:
-                here = {"ANTHROPIC_BASE_URL": model.url, "CLAUDE_CONFIG_DIR": str(self._options.config_dir)}
+                here = {
+                    "ANTHROPIC_BASE_URL": model.url,
+                    "CLAUDE_CONFIG_DIR": str(self._options.config_dir),
+                }
                 yield scripted_driver(run.model or MODEL, VERSION), here
             return
-        raise Invalid(f"no driver for the agent {run.agent!r}", hint=f"one of: {AGENT_NAME}, {SCRIPTED}")
+        raise Invalid(
+            f"no driver for the agent {run.agent!r}", hint=f"one of: {AGENT_NAME}, {SCRIPTED}"
+        )

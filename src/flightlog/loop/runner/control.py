@@ -69,7 +69,9 @@ class ControlInbox:
                 with suppress(*UNREADABLE):
                     requests.append(json.decode(line, type=ControlRequest))
         if question and (answer := self._read_answer(question)):
-            requests.append(ControlRequest("answer", question, answer, "written into question.yaml"))
+            requests.append(
+                ControlRequest("answer", question, answer, "written into question.yaml")
+            )
         return requests
 
     def _read_answer(self, question: str) -> str:

@@ -11,7 +11,14 @@ from msgspec import Struct
 
 from flightlog.loop import events
 from flightlog.loop.decide import gates, recovery
-from flightlog.loop.decide.decide import AppendEvents, RunTask, StopRunner, VerifyTask, WaitUntil, decide_effect
+from flightlog.loop.decide.decide import (
+    AppendEvents,
+    RunTask,
+    StopRunner,
+    VerifyTask,
+    WaitUntil,
+    decide_effect,
+)
 from flightlog.loop.events import Event
 from flightlog.loop.plan.schema import Plan
 from flightlog.loop.state import LoopState
@@ -68,7 +75,9 @@ class LoopEnvironment(Protocol):
     def read_requests(self, state: LoopState) -> Sequence[ControlRequest]:
         """Return the requests since the last call."""
 
-    def run_attempt(self, effect: RunTask, state: LoopState, emit: Callable[[Event], None]) -> TaskResult:
+    def run_attempt(
+        self, effect: RunTask, state: LoopState, emit: Callable[[Event], None]
+    ) -> TaskResult:
         """Run an attempt to its end; `emit` appends events meanwhile."""
 
     def verify_task(self, effect: VerifyTask, state: LoopState) -> VerifyResult:

@@ -81,7 +81,9 @@ class TaskExecutor:
         requests, self._waiting = self._waiting, []
         return requests
 
-    def run_attempt(self, effect: RunTask, state: LoopState, emit: Callable[[Event], None]) -> TaskResult:
+    def run_attempt(
+        self, effect: RunTask, state: LoopState, emit: Callable[[Event], None]
+    ) -> TaskResult:
         """Run an attempt to its end."""
         task = self._plan.find_task(effect.task.task_id)
         run = _select_run(task, effect.mode)
@@ -153,7 +155,9 @@ class TaskExecutor:
     def _poll_requests(self, state: LoopState) -> bool:
         if name := self._options.interrupted():
             self._waiting.append(ControlRequest("stop", reason=f"stopped by {name}", signal=name))
-        self._waiting += self._inbox.drain(state.question.event.question_id if state.question else "")
+        self._waiting += self._inbox.drain(
+            state.question.event.question_id if state.question else ""
+        )
         return bool(self._waiting)
 
     def _must_stop(self, state: LoopState) -> bool:
@@ -220,7 +224,11 @@ class TaskExecutor:
             environ = self._options.runtime.environ
             env = {"PATH": environ["PATH"]} if "PATH" in environ else {}
             self._guardian = subprocess.Popen(
-                script, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env, start_new_session=True
+                script,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                env=env,
+                start_new_session=True,
             )
         pipe = self._guardian.stdin
         assert pipe is not None

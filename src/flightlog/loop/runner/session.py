@@ -53,7 +53,9 @@ def create_session(root: Path, start: LoopStart, runtime: Runtime, redactor: Red
     return directories.create_session_dir(root, title, fill)
 
 
-def create_session_at(directory: Path, start: LoopStart, runtime: Runtime, redactor: Redactor) -> Path:
+def create_session_at(
+    directory: Path, start: LoopStart, runtime: Runtime, redactor: Redactor
+) -> Path:
     """Start a session in this directory, which is new or was made by hand from the templates."""
     if (directory / JOURNAL).exists():
         raise _begun_already(directory)
@@ -69,7 +71,9 @@ def raw_plan(directory: Path) -> tuple[Plan, bytes]:
     try:
         data = (directory / PLAN).read_bytes()
     except FileNotFoundError as error:
-        raise NotFound(f"no session has begun in {directory}", hint="flightlog loop run --plan FILE") from error
+        raise NotFound(
+            f"no session has begun in {directory}", hint="flightlog loop run --plan FILE"
+        ) from error
     return parse_plan(data, PLAN), data
 
 
@@ -105,7 +109,14 @@ def continue_session(
         for path in sorted((directory / "reports").glob("*.jsonl")):
             # An earlier runner recognized the private values in its reports; learn them again.
             redactor.redact_string(path.read_text("utf-8", "replace"))
-        store = LoopStore(directory, shown, options.runtime, redactor, allowed=lease.check_owner, tell=options.tell)
+        store = LoopStore(
+            directory,
+            shown,
+            options.runtime,
+            redactor,
+            allowed=lease.check_owner,
+            tell=options.tell,
+        )
         if store.state.status == "completed" and store.state.plan_digest == hash_plan(data):
             # The runner that completed it may have been killed before it wrote everything.
             directories.remove_partial_files(directory)

@@ -13,10 +13,19 @@ from flightlog.loop.plan.schema import Plan
 from flightlog.loop.runner.driver import ControlRequest, TaskResult, VerifyResult
 from flightlog.loop.state import LoopState
 
-_CONDITIONS = ("error_rate > 0.5", "metrics.coverage < 0.2", "consecutive_errors >= 3 and calls > 2", "unheard_of > 1")
+_CONDITIONS = (
+    "error_rate > 0.5",
+    "metrics.coverage < 0.2",
+    "consecutive_errors >= 3 and calls > 2",
+    "unheard_of > 1",
+)
 _ACTIONS = ("pause_and_request_help", "pause_and_review", "alert_and_continue", "stop")
 _INTERVENTION = ("ask_first", "never", "always", "on_error", "on_low_confidence")
-_MESSAGES = {"network": "connection reset", "permission denied": "permission denied", "no space left": "no space left"}
+_MESSAGES = {
+    "network": "connection reset",
+    "permission denied": "permission denied",
+    "no space left": "no space left",
+}
 
 
 class TaskBehavior(NamedTuple):
@@ -102,7 +111,11 @@ def _draw_budgets(chance: random.Random) -> dict[str, Any]:
 
 
 def _draw_breaker(chance: random.Random) -> dict[str, Any]:
-    conditions = [{"when": when, "action": chance.choice(_ACTIONS)} for when in _CONDITIONS if chance.random() < 0.15]
+    conditions = [
+        {"when": when, "action": chance.choice(_ACTIONS)}
+        for when in _CONDITIONS
+        if chance.random() < 0.15
+    ]
     return {
         "failure_threshold": chance.choice((0, 2, 5)),
         "no_progress": chance.choice((0, 2, 3)),
@@ -115,7 +128,12 @@ def _draw_breaker(chance: random.Random) -> dict[str, Any]:
 
 def _draw_gates(chance: random.Random) -> list[dict[str, Any]]:
     gates: list[dict[str, Any]] = [
-        {"name": "coverage", "metric": "coverage", "threshold": chance.choice((0.1, 0.9)), "phase": 1},
+        {
+            "name": "coverage",
+            "metric": "coverage",
+            "threshold": chance.choice((0.1, 0.9)),
+            "phase": 1,
+        },
         {"name": "never reported", "metric": "unheard_of", "threshold": 1, "operator": ">="},
     ]
     return [gate for gate in gates if chance.random() < 0.15]
@@ -129,7 +147,12 @@ class SimulatedEnvironment:
     """The environment of one simulated session."""
 
     def __init__(
-        self, chance: random.Random, manners: dict[str, TaskBehavior], *, deadly: float, people: float
+        self,
+        chance: random.Random,
+        manners: dict[str, TaskBehavior],
+        *,
+        deadly: float,
+        people: float,
     ) -> None:
         """Set probabilities: `deadly` to be killed at any point, `people` of a request."""
         self._chance = chance
@@ -170,13 +193,19 @@ class SimulatedEnvironment:
             return []
         return [ControlRequest(self._chance.choice(("pause", "stop", "answer")), "", "go")]
 
-    def run_attempt(self, effect: RunTask, state: LoopState, emit: Callable[[events.Event], None]) -> TaskResult:
+    def run_attempt(
+        self, effect: RunTask, state: LoopState, emit: Callable[[events.Event], None]
+    ) -> TaskResult:
         """Return a random result according to the task's behavior."""
         manner = self._manners[effect.task.task_id]
         began = self._now
         name = effect.task.task_id
         self.rounds[name] = self.rounds.get(name, 0) + 1
-        run = effect.task.delegate if effect.mode == "delegate" and effect.task.delegate else effect.task.run
+        run = (
+            effect.task.delegate
+            if effect.mode == "delegate" and effect.task.delegate
+            else effect.task.run
+        )
         calls = manner.calls if run.agent is not None else 0
         for number in range(calls):
             self._now += manner.takes_s / calls
@@ -204,22 +233,36 @@ class SimulatedEnvironment:
     def _report_metric(self, effect: RunTask, emit: Callable[[events.Event], None]) -> None:
         if self._chance.random() < 0.3:
             coverage = round(self._chance.random(), 2)
-            emit(events.TaskReported(effect.task.task_id, effect.attempt, "metric", "coverage", coverage))
+            emit(
+                events.TaskReported(
+                    effect.task.task_id, effect.attempt, "metric", "coverage", coverage
+                )
+            )
 
     def _attempt_result(self, effect: RunTask, manner: TaskBehavior, took: float) -> TaskResult:
         agent = effect.task.run.agent is not None
         progress = self._chance.random() >= manner.idle if agent else None
         if agent and self._chance.random() < 0.05:
-            return TaskResult("limited", took, message="usage limit", limit_s=self._chance.choice((60.0, 7200.0)))
+            return TaskResult(
+                "limited", took, message="usage limit", limit_s=self._chance.choice((60.0, 7200.0))
+            )
         if self._chance.random() < 0.03:
             return TaskResult("interrupted", took)
         if self._chance.random() >= manner.fails:
             indicators = ("status", "tests")[: self._chance.choice((0, 1, 2, 2))]
             done = self._chance.random() < 0.7
-            return TaskResult("success", took, 0, made_progress=progress, exit_signal=done, indicators=indicators)
+            return TaskResult(
+                "success", took, 0, made_progress=progress, exit_signal=done, indicators=indicators
+            )
         if manner.kind == "timeout":
             return TaskResult("timeout", took, None, "no end in sight", made_progress=progress)
         message = _MESSAGES.get(manner.kind, "it went wrong")
-        more = "" if manner.stubborn else f" in {self._chance.choice(('north', 'south', 'east', 'west'))}"
+        more = (
+            ""
+            if manner.stubborn
+            else f" in {self._chance.choice(('north', 'south', 'east', 'west'))}"
+        )
         denials = int(manner.kind == "permission denied" and agent)
-        return TaskResult("failure", took, 1, message + more, permission_denials=denials, made_progress=progress)
+        return TaskResult(
+            "failure", took, 1, message + more, permission_denials=denials, made_progress=progress
+        )

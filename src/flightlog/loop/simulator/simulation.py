@@ -15,7 +15,12 @@ from flightlog.loop import events
 from flightlog.loop.decide.fold import apply_event
 from flightlog.loop.plan.schema import Plan
 from flightlog.loop.runner.driver import LoopDriver
-from flightlog.loop.simulator.environment import RunnerKilled, SimulatedEnvironment, TaskBehavior, draw_plan
+from flightlog.loop.simulator.environment import (
+    RunnerKilled,
+    SimulatedEnvironment,
+    TaskBehavior,
+    draw_plan,
+)
 from flightlog.loop.state import LoopState
 
 HOUR_S = 3600.0
@@ -104,17 +109,27 @@ class InvariantChecker:
             self.violations.append(f"{event.task} did not wait before it was tried again")
         if self._keys.setdefault(event.task, event.effect_id) != event.effect_id:
             self.violations.append(f"the key of {event.task} changed")
-        gates = [gate for gate in self._plan.quality_gates if gate.phase is not None and gate.phase < task.phase]
+        gates = [
+            gate
+            for gate in self._plan.quality_gates
+            if gate.phase is not None and gate.phase < task.phase
+        ]
         if any(not self._gates.get(gate.name) for gate in gates):
             self.violations.append(f"{event.task} began though a gate was not passed")
         retries = self._plan.config.max_retries if task.max_retries is None else task.max_retries
-        more = 1 + (task.delegate is not None) + self._allowed[event.task]  # a delegate may try once more
+        more = (
+            1 + (task.delegate is not None) + self._allowed[event.task]
+        )  # a delegate may try once more
         if self._failures[event.task] > retries + more and event.mode == "work":
             self.violations.append(f"{event.task} was tried more often than allowed")
 
     def _check_budgets(self, at: float, event: events.UsageRecorded) -> None:
         limits = self._plan.budgets
-        budgets = ((limits.calls, self._calls), (limits.tokens, self._tokens), (limits.usd, self._usd))
+        budgets = (
+            (limits.calls, self._calls),
+            (limits.tokens, self._tokens),
+            (limits.usd, self._usd),
+        )
         if any(limit is not None and used >= limit for limit, used in budgets):
             self.violations.append("a model was called after a budget was used up")
         self._hour = [time for time in self._hour if time > at - HOUR_S]
@@ -137,7 +152,9 @@ class InvariantChecker:
             self.violations.append(f"{event.task} was completed without verification")
         if self._status.get(event.task) == "completed":
             self.violations.append(f"{event.task} ended twice")
-        self._status[event.task] = {"success": "completed", "failure": "failed"}.get(event.result, event.result)
+        self._status[event.task] = {"success": "completed", "failure": "failed"}.get(
+            event.result, event.result
+        )
 
     def _check_answer(self, event: events.QuestionAnswered) -> None:
         asked = self._questions[event.question_id]
@@ -238,13 +255,22 @@ def _run_to_end(
     """Run a session with new runners until it ends; return how often a runner was killed."""
     deaths = steps = 0
     start = events.LoopStarted(
-        "session-001", "made up", plan.plan, "", len(plan.tasks), plan.config, plan.budgets, is_autonomous=True
+        "session-001",
+        "made up",
+        plan.plan,
+        "",
+        len(plan.tasks),
+        plan.config,
+        plan.budgets,
+        is_autonomous=True,
     )
     while True:
         try:
             if not log.records:
                 log.append(start)
-            log.append(events.RunnerAcquired("made up", log.state.epoch + 1, is_resumed=bool(steps)))
+            log.append(
+                events.RunnerAcquired("made up", log.state.epoch + 1, is_resumed=bool(steps))
+            )
             driver = LoopDriver(plan, log, environment)
             while steps < STEPS_MAX and driver.step():
                 steps += 1

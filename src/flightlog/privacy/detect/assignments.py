@@ -22,7 +22,17 @@ from flightlog.privacy.detect.line_wraps import (
     unwrap_value,
 )
 
-PASSWORDS = ("passphrase", "password", "passwd", "passw", "pass", "pwd", "psk", "securestring", "mnemonic")
+PASSWORDS = (
+    "passphrase",
+    "password",
+    "passwd",
+    "passw",
+    "pass",
+    "pwd",
+    "psk",
+    "securestring",
+    "mnemonic",
+)
 STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
 WEAK = (
     *("sessid", "sessionid=", "connect.sid", "cookie", "webhook", "salt"),
@@ -49,13 +59,21 @@ _FILLERS = (
 # One character class, or a few bytes: the standard library is linear here, and its call is faster.
 _TAIL = rules.quick_pattern(rb"[\w.\-]*")
 _MARKS = rules.quick_pattern(rb"[^A-Za-z0-9\x00]+")  # anything between words of one record
-_NUMBER = rules.quick_pattern(rb"[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+)[ \t]*")  # a line number of `cat -n`
+_NUMBER = rules.quick_pattern(
+    rb"[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+)[ \t]*"
+)  # a line number of `cat -n`
 _FILLER = rules.linear_pattern(f"(?i)(?:{_FILLERS})\\b".encode())  # one of those words
 # The longest word for a secret that begins here.
-_WORD = rules.quick_pattern("(?i:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode())
+_WORD = rules.quick_pattern(
+    "(?i:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode()
+)
 # Every word for a secret contains one of these.
 _LEAST_WORD = rules.quick_pattern(
-    b"|".join(re.escape(word.encode()) for word in WORDS if not any(part in word for part in WORDS if part != word))
+    b"|".join(
+        re.escape(word.encode())
+        for word in WORDS
+        if not any(part in word for part in WORDS if part != word)
+    )
 )
 # What assigns in some language; ` - ` does in lists of notes.
 _OPERATOR = rules.quick_pattern(rb"[=:>(|,]|<-|\s-\s")
@@ -104,7 +122,9 @@ _NO_PASSWORD = rules.quick_pattern(
 # The characters of keys; a percent sign only as addresses write it.
 _ALPHABET = rules.quick_pattern(rb"(?:[A-Za-z0-9_+/=.:-]|%[0-9A-Fa-f]{2})+")
 # One to three words, then a key.
-_LATER = rules.quick_pattern(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,400})(?=[\s\"'`<>,;}\])]|\Z)")
+_LATER = rules.quick_pattern(
+    rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,400})(?=[\s\"'`<>,;}\])]|\Z)"
+)
 _LATER_MAX = 460  # three short words and the longest key of `_LATER`
 _LATER_KEY_MIN = 16  # after other words only the length of a vendor's key counts
 # Words after which a random value is a hash or a version.
@@ -127,7 +147,9 @@ _UUID_NAMES = (b"secret", b"token", b"apikey", b"api_key", b"api-key", b"authori
 _FILLER_MIN = 16  # the shortest keys of vendors
 _NUMBER_MAX = 20  # digits of the largest number of 64 bits
 _FILLER_LETTERS = 3  # one repeated character, and up to two marks between
-_NOISE = rules.linear_pattern(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]")  # three marks
+_NOISE = rules.linear_pattern(
+    rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]"
+)  # three marks
 _HEX = rules.quick_pattern(rb"[0-9a-fA-F]{16,}")  # hex keys have 64 bits or more
 # Bits per character. Weak words and values full of marks need more than `RANDOM_ENTROPY`; hex has
 # at most 4 and short keys repeat less, so they need less.
@@ -193,7 +215,9 @@ def _may_be_key(view: bytes, start: int, end: int) -> bool:
     if view[start:end].lower().startswith(_NEED_NO_DIGIT):
         return True
     stop = end + _DIGIT_REACH
-    return _DIGIT.search(view, end, stop) is not None or _REPEATED.search(view, end, stop) is not None
+    return (
+        _DIGIT.search(view, end, stop) is not None or _REPEATED.search(view, end, stop) is not None
+    )
 
 
 def _name_around(view: bytes, start: int, end: int) -> tuple[bytes, int]:
@@ -304,11 +328,19 @@ def _value_in_quotes(view: bytes, start: int, quote: bytes, marks: bytes) -> _As
     line = view.find(b"\n", start, start + _VALUE_MAX)
     if close < 0 and line < 0:
         bare = BARE.match(view, start, start + _VALUE_MAX)
-        return _AssignedValue(start, bare.end(), bare.group(), quoted=False, operator=marks) if bare else None
+        return (
+            _AssignedValue(start, bare.end(), bare.group(), quoted=False, operator=marks)
+            if bare
+            else None
+        )
     if line >= 0 and (close < 0 or line < close):
         lines, back = unwrap_lines(view, start, WRAPPED_MAX)
         text = lines.partition(quote)[0].rstrip(b"\\") if quote in lines else b""
-        return _AssignedValue(start, back(len(text)), text, quoted=True, operator=marks) if text.strip() else None
+        return (
+            _AssignedValue(start, back(len(text)), text, quoted=True, operator=marks)
+            if text.strip()
+            else None
+        )
     text = view[start:close].rstrip(b"\\")
     return _AssignedValue(start, start + len(text), text, quoted=True, operator=marks)
 
@@ -317,18 +349,33 @@ def _weigh_value(word: bytes, name: bytes, value: _AssignedValue) -> int:
     text = value.text.rstrip(b".")
     # Unquoted, a word and `=` are the next attribute: `name="password" placeholder="…"`.
     attribute = not value.quoted and text.endswith(b"=") and text[:-1].isalpha()
-    if len(text) < 4 or text.endswith(b":") or attribute or randomness.is_reference(text) or b"\0" in text:
+    if (
+        len(text) < 4
+        or text.endswith(b":")
+        or attribute
+        or randomness.is_reference(text)
+        or b"\0" in text
+    ):
         return 0
     if _is_password_word(word):
         assigned = value.operator != b"|" and (word != b"pass" or value.operator in _ASSIGNS)
-        return _weigh_password(text, value) if assigned and text.lower().rstrip(b":*?") not in name else 0
+        return (
+            _weigh_password(text, value)
+            if assigned and text.lower().rstrip(b":*?") not in name
+            else 0
+        )
     if b"secret" in name and b" " not in text and len(text) >= _LONG_KEY and _NOISE.search(text):
         literal = value.quoted or (value.operator in (b"=", b":") and not randomness.is_code(text))
         return MEDIUM if literal and randomness.shannon_entropy(text) >= _WEAK_ENTROPY else 0
     if value.operator in _ASSIGNS and not randomness.is_code(text):
         text = text.translate(None, _KEY_MARKS)
     listed = name.strip(b"_-.") == b"key" and (len(text) < _BARE_KEY_MIN or _SLUG.search(text))
-    if listed or b" " in text or len(text) < 10 or (randomness.is_code(text) and not randomness.is_headed(text)):
+    if (
+        listed
+        or b" " in text
+        or len(text) < 10
+        or (randomness.is_code(text) and not randomness.is_headed(text))
+    ):
         return 0
     return MEDIUM if _is_key(word, name, text, value.operator) else 0
 
@@ -345,23 +392,37 @@ def _is_key(word: bytes, name: bytes, text: bytes, operator: bytes) -> bool:
     if operator and randomness.is_grouped(text):
         return True
     if word.decode("latin-1") not in STRONG:
-        return len(text) >= _FILLER_MIN and operator != b"" and randomness.is_random(text, floor=_WEAK_ENTROPY)
+        return (
+            len(text) >= _FILLER_MIN
+            and operator != b""
+            and randomness.is_random(text, floor=_WEAK_ENTROPY)
+        )
     floor = randomness.RANDOM_ENTROPY if len(text) >= _LONG_KEY else _SHORT_ENTROPY
     is_hex = _HEX.fullmatch(text) is not None
-    return randomness.shannon_entropy(text) >= _HEX_ENTROPY if is_hex else randomness.is_random(text, floor=floor)
+    return (
+        randomness.shannon_entropy(text) >= _HEX_ENTROPY
+        if is_hex
+        else randomness.is_random(text, floor=floor)
+    )
 
 
 def _weigh_password(text: bytes, value: _AssignedValue) -> int:
     listed = value.operator[:1] in (b"(", b",") and not value.certain
-    mixed = value.quoted and _TYPED.search(text) and randomness.english_pair_share(text) < _WORD_PAIRS
+    mixed = (
+        value.quoted and _TYPED.search(text) and randomness.english_pair_share(text) < _WORD_PAIRS
+    )
     if randomness.is_code(text) or _NO_PASSWORD.search(text) or (listed and not mixed):
         return 0
     if value.quoted:
         return LOW if len(text) >= 5 and text.count(b" ") <= 4 and not _is_sentence(text) else 0
     if value.certain and len(text) >= 5:
         return LOW
-    if value.operator == b">" or (value.operator == b"=" and randomness.english_pair_share(text) < _WORD_PAIRS):
-        return LOW if (len(text) >= 6 and not _PROSE.match(text[:20])) or _HUMPED.search(text) else 0
+    if value.operator == b">" or (
+        value.operator == b"=" and randomness.english_pair_share(text) < _WORD_PAIRS
+    ):
+        return (
+            LOW if (len(text) >= 6 and not _PROSE.match(text[:20])) or _HUMPED.search(text) else 0
+        )
     if not value.operator and len(text) < 8:
         return 0
     return LOW if len(text) >= 6 and _TYPED.search(text) and not _PROSE.match(text) else 0
@@ -371,7 +432,10 @@ def _is_certain_password(view: bytes, start: int, value: _AssignedValue, name: b
     """Return whether the syntax makes any word a password: beside a user's name, or in a `.env` file."""
     if value.quoted:  # the last argument of a call; in lists of names more follow
         return view[value.end : value.end + 4].lstrip(b"\\\"'`")[:1] == b")"
-    before, user = view[value.start - 1 : value.start], _USER.search(view, max(0, start - _USER_REACH), start)
+    before, user = (
+        view[value.start - 1 : value.start],
+        _USER.search(view, max(0, start - _USER_REACH), start),
+    )
     if value.operator == b">":
         return view[value.end : value.end + 2] == b"</" and user is not None
     if value.operator not in (b"=", b":") or before not in (b"=", b":", b" "):

@@ -56,7 +56,16 @@ _DECODED_MIN = 12  # shorter decoded texts hold no secret with its name
 _PRINTABLE_CHARS = 60  # binary data has an unprintable character among so many
 # The fields of streamed text in the formats of Anthropic and OpenAI.
 _DELTAS = frozenset(
-    ("text", "partial_json", "thinking", "content", "arguments", "delta", "reasoning_content", "input_json")
+    (
+        "text",
+        "partial_json",
+        "thinking",
+        "content",
+        "arguments",
+        "delta",
+        "reasoning_content",
+        "input_json",
+    )
 )
 _EVENT_DEPTH_MAX = 5  # objects around a delta: no format nests it deeper
 _CURLY, _CLOSING = "“".encode(), "”".encode()
@@ -88,7 +97,12 @@ class DecodedText(NamedTuple):
         first = bisect_right(self.segments, start, key=_at) - 1
         last = bisect_right(self.segments, end - 1, first, key=_at) - 1
         if not self.split:
-            return ((_source_span(self.segments[first], start)[0], _source_span(self.segments[last], end - 1)[1]),)
+            return (
+                (
+                    _source_span(self.segments[first], start)[0],
+                    _source_span(self.segments[last], end - 1)[1],
+                ),
+            )
         spans = []
         for segment in self.segments[first : last + 1]:
             low, high = max(start, segment.at), min(end, segment.at + segment.length)
@@ -138,7 +152,8 @@ def _fill_escape(escape: re.Match[bytes]) -> bytes:
 def decode_unicode_escapes(lines: list[bytes]) -> list[bytes]:
     """Return lines of JSON with escaped characters beyond ASCII in UTF-8."""
     return [
-        _UNICODE_RUN.sub(lambda run: _decode_unicode_run(run[0]), line) if b"\\u" in line else line for line in lines
+        _UNICODE_RUN.sub(lambda run: _decode_unicode_run(run[0]), line) if b"\\u" in line else line
+        for line in lines
     ]
 
 
@@ -163,12 +178,16 @@ def iter_other_views(data: bytes) -> Iterator[DecodedText]:
     if b"%" in data and _TELLING_PERCENT.search(data) is not None:
         yield replace_with_meaning(data, _PERCENT, lambda code: bytes((int(code[1:], 16),)))
     if any(mark in data for mark in ESCAPE_MARKS):
-        yield replace_with_meaning(data, _ASCII_ESCAPE, _decode_ascii_escape)._replace(form=TextForm.UNESCAPED)
+        yield replace_with_meaning(data, _ASCII_ESCAPE, _decode_ascii_escape)._replace(
+            form=TextForm.UNESCAPED
+        )
     if b"data: {" in data or b"data:{" in data:
         yield from _iter_stream_views(data)
 
 
-def replace_with_meaning(data: bytes, pattern: Any, meaning: Callable[[bytes], bytes]) -> DecodedText:
+def replace_with_meaning(
+    data: bytes, pattern: Any, meaning: Callable[[bytes], bytes]
+) -> DecodedText:
     """Replace each match of `pattern` by its meaning, and keep only the text around matches.
 
     The rest of `data` is the same in any decoding, so it needs no second search.
@@ -179,7 +198,9 @@ def replace_with_meaning(data: bytes, pattern: Any, meaning: Callable[[bytes], b
     for match in pattern.finditer(data):
         start, end = match.span()
         if start - source > 2 * _AROUND and segments:
-            at, source = _append_segment(parts, segments, at, source, data[source : source + _AROUND] + b"\0")
+            at, source = _append_segment(
+                parts, segments, at, source, data[source : source + _AROUND] + b"\0"
+            )
         if start - source > _AROUND:
             source = start - _AROUND
         if start > source:
@@ -270,7 +291,9 @@ def iter_delta_blocks(records: Iterable[object]) -> Iterator[list[Delta]]:
     for number, record in enumerate(records):
         if not isinstance(record, dict):
             continue
-        event, path = (record["event"], ("event",)) if isinstance(record.get("event"), dict) else (record, ())
+        event, path = (
+            (record["event"], ("event",)) if isinstance(record.get("event"), dict) else (record, ())
+        )
         sender = record.get("session_id"), record.get("parent_tool_use_id"), event.get("id")
         messages[sender] += str(event.get("type", "")).endswith("_start")
         choices = event.get("choices")

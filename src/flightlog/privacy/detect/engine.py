@@ -14,7 +14,15 @@ from typing import NamedTuple
 
 from flightlog.model.text import REDACTION_TAG
 from flightlog.privacy.detect import decodings, rules, structured, triggers
-from flightlog.privacy.detect.candidates import HIGH, PERSON, SECRET, UNJUDGED, Candidate, WorkBudget, contains_needle
+from flightlog.privacy.detect.candidates import (
+    HIGH,
+    PERSON,
+    SECRET,
+    UNJUDGED,
+    Candidate,
+    WorkBudget,
+    contains_needle,
+)
 from flightlog.privacy.detect.known_values import KnownSecrets
 
 # Bytes before and after a region that are decoded with it, by its first characters: PEM blocks are
@@ -77,7 +85,9 @@ class Detection(NamedTuple):
         if len(spans) == 1:
             ((start, end),) = spans
             return Detection(((start + by, end + by),), rule, kind, weight, value)
-        return Detection(tuple((start + by, end + by) for start, end in spans), rule, kind, weight, value)
+        return Detection(
+            tuple((start + by, end + by) for start, end in spans), rule, kind, weight, value
+        )
 
 
 def find_private_values(
@@ -87,21 +97,26 @@ def find_private_values(
     return search_text(data, known, meter).detections
 
 
-def search_text(data: bytes, known: KnownSecrets | None = None, meter: WorkBudget | None = None) -> SearchOutcome:
+def search_text(
+    data: bytes, known: KnownSecrets | None = None, meter: WorkBudget | None = None
+) -> SearchOutcome:
     """Return the private values in `data`, and where it must be decoded to be sure."""
     state = SearchState(known, meter or WorkBudget())
     data = without_tags(data)
     known_hits = state.known_secrets.find_values(data) if state.known_secrets else ()
     data = decodings.decode_escapes_in_place(data)
     matches = triggers.scan_triggers(data, state.meter)
-    detections = [_make_detection(hit, ((hit.start, hit.end),)) for hit in (*known_hits, *matches.hits)]
+    detections = [
+        _make_detection(hit, ((hit.start, hit.end),)) for hit in (*known_hits, *matches.hits)
+    ]
     for group in _group_windows(data, _merge_windows(data, matches.regions)):
         starts = list(itertools.accumulate((high - low + 1 for low, high in group), initial=0))
         for detection in _search_window(b"\0".join(data[low:high] for low, high in group), state):
             at = bisect_right(starts, detection.start) - 1
             detections.append(detection.shift_by(group[at][0] - starts[at]))
     detections = [
-        detection if detection.kind == PERSON else _align_to_characters(data, detection) for detection in detections
+        detection if detection.kind == PERSON else _align_to_characters(data, detection)
+        for detection in detections
     ]
     hiding = [region.start for region in matches.regions if region.text.startswith(_HIDING)]
     return SearchOutcome(_resolve_overlaps(detections), hiding)
@@ -137,7 +152,9 @@ def _merge_windows(data: bytes, places: Iterable[triggers.DecodedRegion]) -> lis
     return windows
 
 
-def _group_windows(data: bytes, windows: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+def _group_windows(
+    data: bytes, windows: Iterable[tuple[int, int]]
+) -> Iterator[list[tuple[int, int]]]:
     """Yield groups of windows to be searched at once; a window with stream events stays alone."""
     group: list[tuple[int, int]] = []
     size = 0
@@ -159,13 +176,19 @@ def _search_window(window: bytes, state: SearchState) -> Iterator[Detection]:
     plain = decodings.blank_json_escapes(window)
     for hit in structured.find_structured_secrets(plain, state.meter):
         yield _make_detection(hit, ((hit.start, hit.end),))
-    for view in itertools.chain(decodings.iter_other_views(window), decodings.iter_base64_views(plain)):
+    for view in itertools.chain(
+        decodings.iter_other_views(window), decodings.iter_base64_views(plain)
+    ):
         text = decodings.blank_json_escapes(view.data)
         if state.known_secrets:
             for hit in state.known_secrets.find_values(text):
                 yield _make_detection(hit, view.source_spans(hit.start, hit.end))
         matches = triggers.scan_triggers(text, state.meter, view.form)
-        more = structured.find_structured_secrets(text, state.meter, view.form) if matches.regions else ()
+        more = (
+            structured.find_structured_secrets(text, state.meter, view.form)
+            if matches.regions
+            else ()
+        )
         for hit in itertools.chain(matches.hits, more):
             yield _make_detection(hit, view.source_spans(hit.start, hit.end))
 
@@ -173,7 +196,8 @@ def _search_window(window: bytes, state: SearchState) -> Iterator[Detection]:
 def _align_to_characters(data: bytes, detection: Detection) -> Detection:
     """Extend the spans to whole characters: detectors count bytes and may end inside one."""
     spans = tuple(
-        (_character_boundary(data, start, -1), _character_boundary(data, end, 1)) for start, end in detection.spans
+        (_character_boundary(data, start, -1), _character_boundary(data, end, 1))
+        for start, end in detection.spans
     )
     if spans == detection.spans:
         return detection
@@ -211,7 +235,11 @@ def _choose_best(cluster: list[Detection]) -> list[Detection]:
     if any(detection.rule == UNJUDGED for detection in cluster):
         whole = cluster[0].start, max(detection.end for detection in cluster)
         value = b"".join(detection.value for detection in cluster)
-        return [Detection((whole,), UNJUDGED, SECRET, max(detection.weight for detection in cluster), value)]
+        return [
+            Detection(
+                (whole,), UNJUDGED, SECRET, max(detection.weight for detection in cluster), value
+            )
+        ]
     best: list[Detection] = []
     occupied: list[tuple[int, int]] = []
     for detection in sorted(cluster, key=_rank_key):
@@ -230,7 +258,9 @@ def _rank_key(detection: Detection) -> tuple[bool, int, int, int]:
 
 def _overlaps_any(occupied: list[tuple[int, int]], span: tuple[int, int]) -> bool:
     at = bisect_left(occupied, span)
-    return (at < len(occupied) and occupied[at][0] < span[1]) or (at > 0 and occupied[at - 1][1] > span[0])
+    return (at < len(occupied) and occupied[at][0] < span[1]) or (
+        at > 0 and occupied[at - 1][1] > span[0]
+    )
 
 
 class SuspectLine(NamedTuple):
@@ -240,17 +270,23 @@ class SuspectLine(NamedTuple):
     detections: list[Detection]
 
 
-def find_suspect_lines(data: bytes, known: KnownSecrets, meter: WorkBudget | None = None) -> list[SuspectLine]:
+def find_suspect_lines(
+    data: bytes, known: KnownSecrets, meter: WorkBudget | None = None
+) -> list[SuspectLine]:
     """Return the lines of `data` to redact, in order; detections count from the start of the line."""
     return find_suspect_records(data.replace(b"\n", b"\0"), known, meter)
 
 
-def find_suspect_records(records: bytes, known: KnownSecrets, meter: WorkBudget | None = None) -> list[SuspectLine]:
+def find_suspect_records(
+    records: bytes, known: KnownSecrets, meter: WorkBudget | None = None
+) -> list[SuspectLine]:
     """Return the records to redact of those in `records`, with NULs between them."""
     outcome = search_text(records, known, meter)
     suspects: list[SuspectLine] = []
     end = -1
-    marks: list[tuple[int, Detection | None]] = [(detection.start, detection) for detection in outcome.detections]
+    marks: list[tuple[int, Detection | None]] = [
+        (detection.start, detection) for detection in outcome.detections
+    ]
     marks += [(offset, None) for offset in outcome.hiding]
     for offset, detection in sorted(marks, key=itemgetter(0)):
         if offset > end:

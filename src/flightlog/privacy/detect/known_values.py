@@ -37,7 +37,9 @@ _POSITIONS = (
     rb"(?:[0-9]\(|\bwhoami(?:\\r|\\n|\s)+|[rwxsStT-]{9}[+.@]? +[0-9]+ +(?:[^ ]{1,40} +)?)(NAME)(?:[) \\]|\s|$)"
     rb"|(?:^|[^A-Za-z0-9._-]|\\[nt])(NAME)@[A-Za-z0-9._-]+:[~/]|[A-Za-z0-9_\x00-]@(NAME):[~/]"
 )
-_HARMLESS = frozenset(("true", "false", "none", "null", "localhost", "production", "development", "default"))
+_HARMLESS = frozenset(
+    ("true", "false", "none", "null", "localhost", "production", "development", "default")
+)
 # Six letters or digits are rare in text without the value. An anchor of a short value is at most
 # half of it, so that the other half can be cut off.
 _ANCHOR_MAX, _ANCHOR_MIN = 6, 4
@@ -63,13 +65,17 @@ _BASE64 = _ALPHANUMERIC | frozenset(b"+/_-=")  # both alphabets and padding
 # English letter pairs: a value of letters with fewer of them is no word.
 _WORD_PAIRS = 0.55
 # Escapes that end with a letter or digit but are no part of the word after them.
-_ESCAPE_BEFORE = rules.quick_pattern(rb"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\[[0-9;]{0,12}m)\Z")
+_ESCAPE_BEFORE = rules.quick_pattern(
+    rb"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\[[0-9;]{0,12}m)\Z"
+)
 _LINE_END = rb"[ \t]*\\?(?:\\{1,4}r)?(?:\\{1,4}n|\r?\n)"  # also escaped up to twice
 _TAB = rb"(?:[ \t]|\\{1,4}t)"  # also escaped up to twice
 # A prefix of a line: indentation, a line number, a diff sign or a quote mark.
-_MARGIN = (rb"(?:" + _TAB + rb"*(?:[0-9]{1,6}(?:\t|\\{1,4}t|\xe2\x86\x92|\\{1,4}u2192|[:|] ?| {2,})|[+>|-] ?))?") + (
-    _TAB + rb"*"
-)
+_MARGIN = (
+    rb"(?:"
+    + _TAB
+    + rb"*(?:[0-9]{1,6}(?:\t|\\{1,4}t|\xe2\x86\x92|\\{1,4}u2192|[:|] ?| {2,})|[+>|-] ?))?"
+) + (_TAB + rb"*")
 # Colors, and escapes of ASCII characters in JSON, URLs and HTML.
 _ESCAPES = (
     rb"(?:(?:\x1b|\\+u001[bB]|\\+x1[bB]|\\+033|\\+e)\[[0-9;:?]*[A-Za-z])+"
@@ -120,13 +126,19 @@ class KnownSecrets:
         only at a prompt (`bo@`), in `uid=1000(bo)`, as the owner in `ls -l`, and after `whoami`.
         """
         fixed = [value.encode("utf-8", "surrogatepass") for value in values if is_usable(value)]
-        self._values = {value: _KnownValue(SECRET, _RULE, requires_whole_word(value) is True) for value in fixed}
+        self._values = {
+            value: _KnownValue(SECRET, _RULE, requires_whole_word(value) is True) for value in fixed
+        }
         all_names = {name.encode("utf-8", "surrogatepass") for name in names}
         distinctive = {name for name in all_names if _is_distinctive_name(name)}
-        self._values |= {name: _KnownValue(PERSON, _NAME_RULE, whole_words=True) for name in distinctive}
+        self._values |= {
+            name: _KnownValue(PERSON, _NAME_RULE, whole_words=True) for name in distinctive
+        }
         self._fixed = list(self._compile_parts(list(self._values)))
         others = b"|".join(map(_literal_pattern, sorted(all_names - distinctive)))
-        self._positions = re2.compile(_POSITIONS.replace(b"NAME", others), LATIN) if others else None
+        self._positions = (
+            re2.compile(_POSITIONS.replace(b"NAME", others), LATIN) if others else None
+        )
         self._parts: list[_AutomatonPart] = []
         self._pending: list[bytes] = []
         self.growth = 0
@@ -212,7 +224,9 @@ class KnownSecrets:
         places: dict[bytes, set[tuple[int, int]]] = {}
         first = 0
         for last, value in enumerate(values, 1):
-            for text, spelling in _iter_spellings(value, whole_words=self._values[value].whole_words):
+            for text, spelling in _iter_spellings(
+                value, whole_words=self._values[value].whole_words
+            ):
                 spellings.setdefault(text, spelling)
                 for offset, width in _list_anchors(text):
                     places.setdefault(text[offset : offset + width], set()).add((offset, len(text)))
@@ -224,7 +238,9 @@ class KnownSecrets:
                 yield _AutomatonPart(tuple(values[first:last]), spellings, pattern, places, widths)
                 spellings, places, first = {}, {}, last
 
-    def _find_exact(self, view: bytes, part: _AutomatonPart, missed: list[tuple[int, int]]) -> Iterator[Candidate]:
+    def _find_exact(
+        self, view: bytes, part: _AutomatonPart, missed: list[tuple[int, int]]
+    ) -> Iterator[Candidate]:
         """Yield the occurrences of spellings; add the other anchors to `missed`."""
         at, search, places = 0, part.pattern.search, part.locations
         while (match := search(view, at)) is not None:
@@ -237,7 +253,9 @@ class KnownSecrets:
                     low = start - offset
                     longest = max(longest, size)
                     spelling = part.spellings.get(view[low : low + size]) if low >= 0 else None
-                    if spelling is None or (spelling.whole_words and not _is_word(view, low, low + size)):
+                    if spelling is None or (
+                        spelling.whole_words and not _is_word(view, low, low + size)
+                    ):
                         continue
                     if best is None or size > best.end - best.start:
                         best = self._make_candidate(view, spelling, low, low + size)
@@ -305,7 +323,9 @@ def is_usable(value: str) -> bool:
 
 def _is_distinctive_name(name: bytes) -> bool:
     letters = sum(chr(byte).isalpha() for byte in name)
-    return b"@" in name or (letters >= _NAME_LETTERS_MIN and name.lower() not in randomness.COMMON_WORDS)
+    return b"@" in name or (
+        letters >= _NAME_LETTERS_MIN and name.lower() not in randomness.COMMON_WORDS
+    )
 
 
 def _is_word(view: bytes, start: int, end: int) -> bool:
@@ -325,9 +345,18 @@ def _list_anchors(spelling: bytes) -> list[tuple[int, int]]:
     """
     width = max(_ANCHOR_MIN, min(_ANCHOR_MAX, len(spelling) // 2))
     last, half = len(spelling) - width, max(1, len(spelling) // 2 - width + 1)
-    middle = range(_ANCHOR_STEP, min(last - _ANCHOR_STEP, _ANCHOR_STEP * _ANCHORS_MAX), _ANCHOR_STEP)
-    stretches = [range(half), range(last, last - half, -1), *(range(low, low + _ANCHOR_STEP) for low in middle)]
-    return [(offset, width) for offset in {_choose_anchor(spelling, stretch, width) for stretch in stretches}]
+    middle = range(
+        _ANCHOR_STEP, min(last - _ANCHOR_STEP, _ANCHOR_STEP * _ANCHORS_MAX), _ANCHOR_STEP
+    )
+    stretches = [
+        range(half),
+        range(last, last - half, -1),
+        *(range(low, low + _ANCHOR_STEP) for low in middle),
+    ]
+    return [
+        (offset, width)
+        for offset in {_choose_anchor(spelling, stretch, width) for stretch in stretches}
+    ]
 
 
 def _choose_anchor(spelling: bytes, offsets: range, width: int) -> int:

@@ -42,9 +42,15 @@ _HEX_LINE = rules.quick_pattern(rb"\s+[0-9a-fA-F]{16}")  # a list of hashes goes
 # Small and capital letters, or digits on both sides of a letter: no word is so mixed.
 _MIXED = rules.quick_pattern(rb"[a-z].*[A-Z]|[A-Z].*[a-z]|[0-9].*[a-zA-Z].*[0-9]")
 # A line of one word without marks of syntax, up to the length of a password.
-_LONE = rules.quick_pattern(rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})(?=[ \t\r\n\"'<;\\\x00]|\Z)")
-_NETRC = frozenset(b"default machine login account macdef".split())  # they begin an entry of a .netrc
-WRAPPED_MAX = 300  # bytes joined for one value: more than the keys that are not found by their frame
+_LONE = rules.quick_pattern(
+    rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})(?=[ \t\r\n\"'<;\\\x00]|\Z)"
+)
+_NETRC = frozenset(
+    b"default machine login account macdef".split()
+)  # they begin an entry of a .netrc
+WRAPPED_MAX = (
+    300  # bytes joined for one value: more than the keys that are not found by their frame
+)
 _MARKED = rules.quick_pattern(rb"[0-9#!@%^*]")  # what passwords have and words do not
 _DENSE_HEX = rules.quick_pattern(rb"[0-9a-fA-F]{16,}")  # half of an MD5: shorter runs are ids
 _LONE_MAX = 80  # a line of a terminal
@@ -96,7 +102,9 @@ def unwrap_around(view: bytes, at: int, before: int, width: int) -> tuple[bytes,
     return text, back, first
 
 
-def _iter_unwrapped_lines(view: bytes, start: int, lines: list[bytes]) -> Iterator[tuple[bytes, int]]:
+def _iter_unwrapped_lines(
+    view: bytes, start: int, lines: list[bytes]
+) -> Iterator[tuple[bytes, int]]:
     """Yield the rest of each line, and how many bytes are removed between it and the next."""
     if len(lines) == 1:
         yield lines[0], 0
@@ -139,7 +147,9 @@ def unwrap_value(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     stop, extra = back(len(longer)), longer[len(plain) :]
     # The next line continues the value only if there is nothing else on it. A line end that JSON
     # escaped was blanked out, so a blank may come first.
-    after = b"\n" if view[stop : stop + 1] == b" " and ends_line(view, stop) else view[stop : stop + 1]
+    after = (
+        b"\n" if view[stop : stop + 1] == b" " and ends_line(view, stop) else view[stop : stop + 1]
+    )
     ends = (
         after in _VALUE_ENDS
         or view[stop : stop + 3] == b" --"
@@ -148,7 +158,9 @@ def unwrap_value(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     )
     if not extra or not ends or randomness.is_code(extra):
         return end, plain
-    if _DENSE_HEX.fullmatch(longer) and (not _HEX_WHOLE.fullmatch(plain) or _is_half(view, stop, plain, extra)):
+    if _DENSE_HEX.fullmatch(longer) and (
+        not _HEX_WHOLE.fullmatch(plain) or _is_half(view, stop, plain, extra)
+    ):
         return stop, longer
     more = (
         len(extra) < 4

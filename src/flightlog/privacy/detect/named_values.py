@@ -11,7 +11,14 @@ from typing import Any
 import re2
 
 from flightlog.privacy.detect import assignments, provider_tokens, randomness, rules
-from flightlog.privacy.detect.candidates import HIGH, LATIN, MEDIUM, Candidate, Judgement, contains_needle
+from flightlog.privacy.detect.candidates import (
+    HIGH,
+    LATIN,
+    MEDIUM,
+    Candidate,
+    Judgement,
+    contains_needle,
+)
 from flightlog.privacy.detect.line_wraps import ends_line, unwrap_lines, unwrap_value
 from flightlog.privacy.detect.rules import TokenRule, load_rules
 
@@ -30,7 +37,9 @@ _EVIDENCE = rules.linear_pattern(
     rb"[=>,(|\"'`]|:(?:[^/]|$)|(?i:token|key|secret|pass|pwd|auth|cred|private|access)[\w-]*\s| -u $"
 )
 # Words for secrets, also short ones that count only between a name and a value.
-_SECRETIVE = rules.linear_pattern(rb"(?i)token|key|secret|pass|pwd|auth|cred|api|private|access|login")
+_SECRETIVE = rules.linear_pattern(
+    rb"(?i)token|key|secret|pass|pwd|auth|cred|api|private|access|login"
+)
 # The name is part of an address, a path or a file name: a value after it needs another reason.
 _LOCATION = rules.linear_pattern(
     rb"(?i)[\w-]*(?:/|\.(?:com|org|net|io|dev|co|cloud|app|ai|in|de|eu|uk|fr|jp|cn|ru|us|me"
@@ -60,7 +69,9 @@ _WORDY = rules.quick_pattern(rb"\w")  # a name after it is inside a word
 _LONG_NAME = 5  # a shorter name inside a word is a part of that word
 _SHORT_NAME = 4  # names of three letters begin names of other vendors
 # An ordinary word at the beginning of a match of `_AFTER_WORD`.
-_LEADING = rules.quick_pattern(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=]|\.[a-z]{2,9}\(|\Z)" % _SECRETIVE_WORDS.encode())
+_LEADING = rules.quick_pattern(
+    rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=]|\.[a-z]{2,9}\(|\Z)" % _SECRETIVE_WORDS.encode()
+)
 # Names that are ordinary words: they count only with a word for credentials or a value after them.
 _AMBIGUOUS = """abstract, aha, backlog, bored, box, bubble, canva, chef, circle, cisco, clay, cockroach,
 commodities, copper, createsend, cricket, daily, directus, ditto, enigma, fal, findl, fixer, fleet,
@@ -73,7 +84,9 @@ AMBIGUOUS = frozenset(word.strip() for word in _AMBIGUOUS.split(","))
 _USUAL_FORM = "{hex:32}"
 _ANY_FORMS = ("{uuid}", "{dots:16-300}", "{b64:20-300}==", "{b64:20-300}=", "{b64:20-300}")
 # A word before the value that makes it something else than a secret.
-_LABEL = rules.linear_pattern(rb"(?i)(?:name|label|title|region|version|url|uri|host|path|file|dir)[\"'`\]\s]*[:=>]")
+_LABEL = rules.linear_pattern(
+    rb"(?i)(?:name|label|title|region|version|url|uri|host|path|file|dir)[\"'`\]\s]*[:=>]"
+)
 # English letter pairs: words and paths have over half of them. Half of a wrapped value, or a value
 # of a vendor's form with few digits, may have more by chance.
 _WORD_PAIRS, _PART_PAIRS, _FORM_PAIRS = 0.5, 0.6, 0.65
@@ -119,7 +132,11 @@ def provider_name_pattern(among: tuple[str, ...] | None = None) -> str:
     if among is None:
         among = tuple(name.decode() for name in _rules_by_name())
     names = provider_tokens.sort_for_pattern(among)
-    patterns = [(r"\b" if len(name) < _LONG_NAME else "") + re.escape(name) for name in names if name not in AMBIGUOUS]
+    patterns = [
+        (r"\b" if len(name) < _LONG_NAME else "") + re.escape(name)
+        for name in names
+        if name not in AMBIGUOUS
+    ]
     words = "|".join(re.escape(name) for name in names if name in AMBIGUOUS)
     if words:
         patterns.append(rf"\b(?:{words})(?:{_AFTER_WORD})")
@@ -138,7 +155,9 @@ def _name_at(data: bytes, start: int) -> bytes | None:
         if name.decode() in AMBIGUOUS:
             if begins and _AFTER.match(data, start + size, start + size + 20):
                 return name
-        elif size >= _LONG_NAME or (begins and data[start : start + size] in (name, name.upper(), name.title())):
+        elif size >= _LONG_NAME or (
+            begins and data[start : start + size] in (name, name.upper(), name.title())
+        ):
             return name  # but not `sumo` in `sumOfItems`
     return None
 
@@ -154,13 +173,19 @@ def _match_provider_name(text: bytes) -> bytes | None:
     if text in _rules_by_name():
         return text
     leading = _LEADING.match(text)
-    return leading.group() if leading is not None and leading.group().decode() in AMBIGUOUS else None
+    return (
+        leading.group() if leading is not None and leading.group().decode() in AMBIGUOUS else None
+    )
 
 
 def has_value(view: bytes, end: int) -> bool:
     """Return whether a long run is near a name that ends at `end`, and the name is no address."""
     stop = end + _REACH + 1 + _LEAST
-    if view[end : end + 1] in b"./-" and _LOCATION.match(view, end, stop) and not _SECRETIVE.search(view, end, stop):
+    if (
+        view[end : end + 1] in b"./-"
+        and _LOCATION.match(view, end, stop)
+        and not _SECRETIVE.search(view, end, stop)
+    ):
         return False
     value = _VALUE.search(view, end, stop)
     return value is not None and view.find(b"\0", end, value.end()) < 0
@@ -170,8 +195,12 @@ def has_value(view: bytes, end: int) -> bool:
 def _bounded_form_pattern(form: str) -> Any:
     # With a mark at its edge that no language separates with, it is a part of a longer value.
     edge = r"A-Za-z0-9_+?^!@#%*~$-"
-    pattern = re.sub(r"\[(0-9A-Za-z_\.?)-\]\{(\d+)(,?\d*)\}", _allow_equals_signs, rules.form_pattern(form))
-    return re2.compile(rf"(?:^|[^{edge}])({pattern})(?:$|[^=/\\{edge}]|\\[nrt\"'\\])".encode(), LATIN)
+    pattern = re.sub(
+        r"\[(0-9A-Za-z_\.?)-\]\{(\d+)(,?\d*)\}", _allow_equals_signs, rules.form_pattern(form)
+    )
+    return re2.compile(
+        rf"(?:^|[^{edge}])({pattern})(?:$|[^=/\\{edge}]|\\[nrt\"'\\])".encode(), LATIN
+    )
 
 
 def _allow_equals_signs(field: re.Match[str]) -> str:
@@ -222,7 +251,9 @@ def is_secret_name(name: bytes) -> bool:
     return _OWNER.search(name) is not None
 
 
-def _judge_beside_provider(view: bytes, end: int, text: bytes, near: tuple[TokenRule, ...]) -> Candidate | None:
+def _judge_beside_provider(
+    view: bytes, end: int, text: bytes, near: tuple[TokenRule, ...]
+) -> Candidate | None:
     hit = _first_candidate(text, near)
     if b"\n" in text[: _REACH * 3] and (hit is None or _is_part(text, hit)):
         whole = _find_wrapped_value(view, end, text, near, hit)
@@ -245,7 +276,11 @@ def _has_candidate(text: bytes) -> bool:
         value = run.group()
         if text[run.end() : run.end() + 3].lstrip(b" \\")[:1] == b"\n":
             return True
-        if len(value) >= _LEAST and (_DIGIT.search(value) or len(_HUMP.findall(value)) > 1) and not _is_path(value):
+        if (
+            len(value) >= _LEAST
+            and (_DIGIT.search(value) or len(_HUMP.findall(value)) > 1)
+            and not _is_path(value)
+        ):
             return True
     return False
 
@@ -272,14 +307,20 @@ def _find_random_value(text: bytes, rule: TokenRule) -> Candidate | None:
     for form in _ANY_FORMS:
         hit = _find_form(text, form, TokenRule(rule.id, rule.provider))
         # A short hex number is an id, unless a word for a secret is before it.
-        if hit is not None and (not _SHORT_HEX.fullmatch(hit.value) or _SECRETIVE.search(text, 0, hit.start)):
+        if hit is not None and (
+            not _SHORT_HEX.fullmatch(hit.value) or _SECRETIVE.search(text, 0, hit.start)
+        ):
             return hit
     return None
 
 
 def _is_part(text: bytes, hit: Candidate) -> bool:
     """Return whether a value begins or ends with its line, and so may be a part of one."""
-    return ends_line(text, hit.end) or text[: hit.start].rstrip(b" \t")[-1:] in (b"\n", b"") or b"\n" in hit.value
+    return (
+        ends_line(text, hit.end)
+        or text[: hit.start].rstrip(b" \t")[-1:] in (b"\n", b"")
+        or b"\n" in hit.value
+    )
 
 
 def _find_wrapped_value(
@@ -298,7 +339,12 @@ def _find_wrapped_value(
         if hit is None or hit.start < low:
             continue
         extends = part is not None and hit.value.endswith(part.value)
-        if hit.weight != MEDIUM or extends or _is_quoted(whole, hit) or _is_split_value(text, run, whole, hit):
+        if (
+            hit.weight != MEDIUM
+            or extends
+            or _is_quoted(whole, hit)
+            or _is_split_value(text, run, whole, hit)
+        ):
             return hit._replace(start=back(hit.start - low + 1) - 1, end=back(hit.end - low))
     return None
 
@@ -357,14 +403,18 @@ def _fits_form(gap: bytes, value: bytes, form: str, rule: TokenRule) -> bool:
     if form == "{uuid}":
         return (named or assigned) if not rule.forms else (named or b"id" not in gap.lower())
     if not rule.forms:
-        drawn = (randomness.is_random(value) or randomness.is_grouped(value)) and not randomness.is_uuid(value)
+        drawn = (
+            randomness.is_random(value) or randomness.is_grouped(value)
+        ) and not randomness.is_uuid(value)
         return drawn and _LABEL.search(gap) is None
     return _has_mixed_characters(value, form) and randomness.shannon_entropy(value) >= _FORM_ENTROPY
 
 
 def _is_evident(gap: bytes, form: str, rule: TokenRule) -> bool:
     """Return whether `gap` connects the name with the value; a form with literal text needs no mark."""
-    return _EVIDENCE.search(gap) is not None or bool(rule.forms and gap.isspace() and rules.FIELD.sub("", form))
+    return _EVIDENCE.search(gap) is not None or bool(
+        rule.forms and gap.isspace() and rules.FIELD.sub("", form)
+    )
 
 
 def _has_mixed_characters(value: bytes, form: str) -> bool:

@@ -33,7 +33,9 @@ _BEFORE_SLUG = (b"/", b"\\", b'"', b" ", b"")
 _INSIDE_PATH = (b".", b"-", b"_", b"~")
 # A path that goes on with one of these is another, longer name.
 _AFTER_SLUG = frozenset(bytes((byte,)) for byte in b"abcdefghijklmnopqrstuvwxyz0123456789")
-_AFTER_HOME = _AFTER_SLUG | {bytes((byte,)) for byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ._-"}  # of a path
+_AFTER_HOME = _AFTER_SLUG | {
+    bytes((byte,)) for byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ._-"
+}  # of a path
 # RFC 2606: these domains and all below them never receive mail. Compared by labels, since
 # `myexample.com` is a real domain.
 _RESERVED = ((b"example", b"com"), (b"example", b"net"), (b"example", b"org"))
@@ -47,7 +49,9 @@ _COUNTED_REACH = 20  # the longest of these words and its marks fit
 # The commands of SVG path data, with numbers that share their dots: `c.5.3.2.1`.
 _DRAWN = rules.linear_pattern(rb"(?i)(?:^|[^a-z])[mlhvcsqta] ?[-.0-9][-., 0-9]*$|\.$")
 # A longer version number, or the name of a package's file.
-_PACKAGED = rules.quick_pattern(rb"\.(?:[0-9]|(?:jar|tar|t?gz|zip|whl|deb|rpm|exe|msi|dll|so|nupkg)\b)")
+_PACKAGED = rules.quick_pattern(
+    rb"\.(?:[0-9]|(?:jar|tar|t?gz|zip|whl|deb|rpm|exe|msi|dll|so|nupkg)\b)"
+)
 # One in 4,000 public addresses has only numbers below this; most section numbers have no others.
 _SMALL = 32
 # Words and marks before the address of a machine.
@@ -55,11 +59,15 @@ _ADDRESSED = rules.linear_pattern(
     rb"(?i)(?:://|@|\b(?:ip|host|server|addr(?:ess)?|ssh|ping|peer|from|to|client|dns)\b\W{0,4})$"
 )
 # Every tenth number has the right check digit, so a card also needs groups of digits or a word.
-_CARD_WORDS = rules.linear_pattern(rb"(?i)card|visa|amex|american express|discover|credit|debit|\bpan\b|\bcc\b|payment")
+_CARD_WORDS = rules.linear_pattern(
+    rb"(?i)card|visa|amex|american express|discover|credit|debit|\bpan\b|\bcc\b|payment"
+)
 _CARD_REACH = 40  # bytes before a number in which that word counts
 _NUMBER_REACH = 30  # bytes before a phone or social security number in which a word for it counts
 # Before the name of a package in code.
-_IMPORTED = rules.linear_pattern(rb"(?i)(?:\b(?:import|from|package|module|require|include|use|using)\b[ (\"']*)$")
+_IMPORTED = rules.linear_pattern(
+    rb"(?i)(?:\b(?:import|from|package|module|require|include|use|using)\b[ (\"']*)$"
+)
 _FUNCTION_BOXES = frozenset(b"noreply no-reply git donotreply".split())
 _DOCUMENT_NET = ipaddress.ip_network("2001:db8::/32")  # RFC 3849
 _DOUBLED = bytes.maketrans(b"0123456789", b"0246813579")  # twice a digit, its own digits added up
@@ -93,7 +101,11 @@ def _judge_ip_address(text: bytes, start: int, view: bytes) -> Candidate | None:
 def _judge_phone_number(text: bytes, start: int, view: bytes) -> Candidate | None:
     digits = sum(48 <= byte <= 57 for byte in text)
     alone = not start or view[start - 1] in b" \n\t\"':=,>(["
-    return _make_person_candidate(text, start, "phone", MEDIUM) if alone and 9 <= digits <= 15 else None
+    return (
+        _make_person_candidate(text, start, "phone", MEDIUM)
+        if alone and 9 <= digits <= 15
+        else None
+    )
 
 
 def _judge_number_or_name(text: bytes, start: int, view: bytes) -> Candidate | None:
@@ -103,7 +115,11 @@ def _judge_number_or_name(text: bytes, start: int, view: bytes) -> Candidate | N
     if b":" in text and not text[:4].isalpha():
         return _make_person_candidate(text, start, "ip", MEDIUM) if _is_public(text) else None
     if text.endswith((b".internal", b".corp", b".lan", b".intranet", b".ts.net")):
-        return _make_person_candidate(text, start, "host", MEDIUM) if _is_host(text, start, view) else None
+        return (
+            _make_person_candidate(text, start, "host", MEDIUM)
+            if _is_host(text, start, view)
+            else None
+        )
     if text.startswith(b"user_"):
         return _make_person_candidate(text, start, "device-id")
     return _judge_account_id(text, start)
@@ -127,8 +143,14 @@ def _judge_number(text: bytes, digits: bytes, start: int, view: bytes) -> Candid
         named = b"call" in before or b"phone" in before or b"tel" in before
         return _make_person_candidate(text, start, "phone", MEDIUM) if named else None
     if len(text) == 11 and text.count(b"-") == 2:
-        return _make_person_candidate(text, start, "ssn", MEDIUM) if b"ssn" in before or b"social" in before else None
-    is_card = len(digits) < len(text) or _CARD_WORDS.search(view, max(0, start - _CARD_REACH), start)
+        return (
+            _make_person_candidate(text, start, "ssn", MEDIUM)
+            if b"ssn" in before or b"social" in before
+            else None
+        )
+    is_card = len(digits) < len(text) or _CARD_WORDS.search(
+        view, max(0, start - _CARD_REACH), start
+    )
     is_card = is_card and before[-1:] != b"." and _is_card(digits)
     return _make_person_candidate(text, start, "card") if is_card else None
 
@@ -146,13 +168,19 @@ def _judge_email(text: bytes, start: int, view: bytes) -> Candidate | None:
     host = host.lower()
     if host.replace(b".", b"").isdigit() and host.count(b".") == 3:
         return _judge_ip_address(host, start + len(box) + 1, view)
-    if b"." not in host or not host.rsplit(b".", 1)[1].isalpha() or host.endswith((b".local", b".py", b".js", b".ts")):
+    if (
+        b"." not in host
+        or not host.rsplit(b".", 1)[1].isalpha()
+        or host.endswith((b".local", b".py", b".js", b".ts"))
+    ):
         return None
     labels = tuple(host.split(b"."))
     if labels[-2:] in _RESERVED or labels[-1] in _RESERVED_TOP or box.lower() in _FUNCTION_BOXES:
         return None
     # A user in a URL, a package and its version, or a version after an `@`.
-    is_url = view[start - 3 : start] == b"://" or view[start + len(text) : start + len(text) + 1] == b"/"
+    is_url = (
+        view[start - 3 : start] == b"://" or view[start + len(text) : start + len(text) + 1] == b"/"
+    )
     return None if is_url or labels[0].isdigit() else _make_person_candidate(text, start, "email")
 
 
@@ -169,13 +197,17 @@ def anonymous_home(path: bytes) -> bytes:
 
 def strip_owner(data: bytes, path: bytes, name: bytes = b"") -> bytes:
     """Replace a known home directory in `data`, exactly where a detector would find it."""
-    first, bounds, usual = (b"-", _AFTER_SLUG, b"/") if path[:1] == b"-" else (b"/", _AFTER_HOME, b'"')
+    first, bounds, usual = (
+        (b"-", _AFTER_SLUG, b"/") if path[:1] == b"-" else (b"/", _AFTER_HOME, b'"')
+    )
     parts: list[bytes] = []
     at, start = 0, where(data, path, 0)
     while start >= 0:
         end = start + len(path)
         # Nearly all come after the usual mark.
-        begins = data[start - 1 : start] == usual or _begins_path(first, data[max(0, start - 2) : start])
+        begins = data[start - 1 : start] == usual or _begins_path(
+            first, data[max(0, start - 2) : start]
+        )
         if begins and data[end : end + 1] not in bounds:
             parts.append(data[at:start])
             at = end

@@ -76,7 +76,9 @@ def token_head_patterns(among: "Iterable[_TokenForm] | None" = None) -> tuple[st
     forms = list(_load_token_forms() if among is None else among)
     plain = (form for form in forms if _is_distinctive_head(form))
     counted = (form for form in forms if not _is_distinctive_head(form))
-    return join_alternatives(_build_head_patterns(plain)), join_alternatives(_build_head_patterns(counted))
+    return join_alternatives(_build_head_patterns(plain)), join_alternatives(
+        _build_head_patterns(counted)
+    )
 
 
 def _build_head_patterns(forms: "Iterable[_TokenForm]") -> list[str]:
@@ -85,7 +87,10 @@ def _build_head_patterns(forms: "Iterable[_TokenForm]") -> list[str]:
     for form in forms:
         bound, head, after = _head_pattern(form)
         shared.setdefault((bound, after), set()).add(head)
-    return [f"{bound}(?:{'|'.join(sort_for_pattern(heads))}){after}" for (bound, after), heads in shared.items()]
+    return [
+        f"{bound}(?:{'|'.join(sort_for_pattern(heads))}){after}"
+        for (bound, after), heads in shared.items()
+    ]
 
 
 def sort_for_pattern(texts: Iterable[str]) -> list[str]:
@@ -112,7 +117,12 @@ def _token_heads() -> frozenset[bytes]:
 
 @functools.cache
 def _load_token_forms() -> list[_TokenForm]:
-    return [_make_token_form(rule, form) for rule in load_rules() if not rule.near for form in rule.forms]
+    return [
+        _make_token_form(rule, form)
+        for rule in load_rules()
+        if not rule.near
+        for form in rule.forms
+    ]
 
 
 def _make_token_form(rule: TokenRule, text: str) -> _TokenForm:
@@ -130,7 +140,11 @@ def _head_pattern(form: _TokenForm) -> tuple[str, str, str]:
     """
     head = form.head.decode()
     after = form.text[form.text.index(head) + len(head) :]
-    bound = r"\b" if form.lead and head[0].isalnum() and not (len(head) > 3 and head[-1] in "_-.") else ""
+    bound = (
+        r"\b"
+        if form.lead and head[0].isalnum() and not (len(head) > 3 and head[-1] in "_-.")
+        else ""
+    )
     if _is_distinctive_head(form):
         return bound, re.escape(head), _prefix_pattern(after, _WANTED_ELSE, 0)
     cut = 0 if head[-1] in "_-." else _WANTED_CUT.get(len(head), _WANTED_CUT[3])
@@ -147,7 +161,9 @@ def _prefix_pattern(form: str, wanted: int, cut: int) -> str:
         return f"{literal}(?:[0-9a-fA-F]{{8}}-|[0-9a-fA-F]{{{min(cut, 7)},7}}{LINE_END})"
     least, members = int(field["low"]), f"[{rules.CLASSES[field['name']]}]"
     if least < wanted:
-        whole = rules.form_pattern(field.group()) + _prefix_pattern(rest, wanted - least, max(0, cut - least))
+        whole = rules.form_pattern(field.group()) + _prefix_pattern(
+            rest, wanted - least, max(0, cut - least)
+        )
         fewer = f"{members}{{{cut},{least - 1}}}"
     else:
         # The whole is found where as many follow: an upper bound would only make the pattern larger.
@@ -185,17 +201,24 @@ def judge_token(view: bytes, start: int) -> Candidate | None:
 
 def _forms_at(data: bytes, start: int) -> list[_TokenForm]:
     heads = _forms_by_head()
-    forms = (*heads.get(data[start : start + _HEAD_CHARS], ()), *heads.get(data[start : start + 1], ()))
+    forms = (
+        *heads.get(data[start : start + _HEAD_CHARS], ()),
+        *heads.get(data[start : start + 1], ()),
+    )
     return [form for form in forms if data.startswith(form.head, start)]
 
 
 def _try_form(view: bytes, start: int, form: _TokenForm, lines: _Joined | None) -> Candidate | None:
     pattern = _compile_form(form.text)
     if not form.lead:
-        return _match_around(view, start, form, pattern) or _match_around_joined_lines(view, start, form, pattern)
+        return _match_around(view, start, form, pattern) or _match_around_joined_lines(
+            view, start, form, pattern
+        )
     match = pattern.match(view, start, start + _WIDTH_MAX * 4)  # type: ignore[attr-defined]
     whole = _match_joined_lines(lines, start, form, pattern) if lines is not None else None
-    if _begins_inside_word(view, start, form) or (match and _FILE.match(view, match.end(), match.end() + 6)):
+    if _begins_inside_word(view, start, form) or (
+        match and _FILE.match(view, match.end(), match.end() + 6)
+    ):
         return None
     if match and _ends_token(form.text, view[match.end() : match.end() + 1]):
         hit = _make_token_candidate(match.group(), start, match.end(), form)
@@ -213,7 +236,9 @@ def _begins_inside_word(view: bytes, start: int, form: _TokenForm) -> bool:
     return form.head[:1].islower() and before.islower()
 
 
-def _match_joined_lines(lines: _Joined, start: int, form: _TokenForm, pattern: object) -> Candidate | None:
+def _match_joined_lines(
+    lines: _Joined, start: int, form: _TokenForm, pattern: object
+) -> Candidate | None:
     text, back = lines
     match = pattern.match(text)  # type: ignore[attr-defined]
     # Lines of capitals read as one are a list of words, not a token.
@@ -227,7 +252,9 @@ def _match_joined_lines(lines: _Joined, start: int, form: _TokenForm, pattern: o
 
 
 def _is_words(value: bytes) -> bool:
-    return randomness.count_digits(value) < 2 and randomness.english_pair_share(value) >= _TAIL_PAIRS
+    return (
+        randomness.count_digits(value) < 2 and randomness.english_pair_share(value) >= _TAIL_PAIRS
+    )
 
 
 def _continues_next_line(view: bytes, hit: Candidate, whole: Candidate) -> bool:
@@ -269,12 +296,17 @@ def _match_around(view: bytes, at: int, form: _TokenForm, pattern: object) -> Ca
     return None
 
 
-def _match_around_joined_lines(view: bytes, at: int, form: _TokenForm, pattern: object) -> Candidate | None:
+def _match_around_joined_lines(
+    view: bytes, at: int, form: _TokenForm, pattern: object
+) -> Candidate | None:
     """Return the token around the head at `at` if a line end cuts it, before or after the head."""
     end = _RUN.match(view, at, at + _LOOK).end()
     run = _RUN_BEFORE.search(view, max(0, at - _LOOK), at)
     begin = run.start() if run else at
-    if not (ends_line(view, end) or view[:begin].endswith((b"\n", b"\n ", b"\n\t", b"\n+", b"\n  ", b"> "))):
+    if not (
+        ends_line(view, end)
+        or view[:begin].endswith((b"\n", b"\n ", b"\n\t", b"\n+", b"\n  ", b"> "))
+    ):
         return None
     text, back, middle = unwrap_around(view, at, *_AROUND)
     hit = _match_around(text, middle, form, pattern)
@@ -289,7 +321,9 @@ def _make_token_candidate(value: bytes, start: int, end: int, form: _TokenForm) 
     tail = value[value.find(form.head) + len(form.head) :]
     tail = tail if form.lead or len(tail) >= _TAIL_MIN else value
     # After a vendor's prefix an invented value counts, too; after a head that other text has it does not.
-    if not _is_prefix(form) and (randomness.shannon_entropy(value) < form.rule.entropy or _is_stand_in(value)):
+    if not _is_prefix(form) and (
+        randomness.shannon_entropy(value) < form.rule.entropy or _is_stand_in(value)
+    ):
         return None
     if randomness.is_reference(tail) or _is_code_name(tail, form.head):
         return None
@@ -308,9 +342,15 @@ def _is_code_name(tail: bytes, head: bytes) -> bool:
 
 def _is_stand_in(value: bytes) -> bool:
     low = value.lower()
-    return b"xxxx" in low or b"example" in low or b"abcdefghij" in value or len(set(value[-12:])) <= 2
+    return (
+        b"xxxx" in low or b"example" in low or b"abcdefghij" in value or len(set(value[-12:])) <= 2
+    )
 
 
 def _is_prefix(form: _TokenForm) -> bool:
     """Return whether the head is a vendor's own prefix: four characters or more that are no word."""
-    return form.lead and len(form.head) >= _PREFIX_MIN and (form.head.isupper() or not form.head.isalpha())
+    return (
+        form.lead
+        and len(form.head) >= _PREFIX_MIN
+        and (form.head.isupper() or not form.head.isalpha())
+    )

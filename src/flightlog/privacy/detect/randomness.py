@@ -39,7 +39,8 @@ _FOLLOWS = {
 # A capital after a small letter is unusual: camelCase has few of them, random values one at every
 # other letter.
 _USUAL = {
-    (first, second): second.lower() in _FOLLOWS.get(first.lower(), "") and not (first.islower() and second.isupper())
+    (first, second): second.lower() in _FOLLOWS.get(first.lower(), "")
+    and not (first.islower() and second.isupper())
     for first in string.ascii_letters
     for second in string.ascii_letters
 }
@@ -169,7 +170,11 @@ def is_random(value: bytes, *, floor: float = RANDOM_ENTROPY) -> bool:
 
 def is_grouped(value: bytes) -> bool:
     """Return whether `value` is a product key in groups: `4NR5Z-OG9JH-M6DVG-BBZFL`."""
-    return _GROUPS.fullmatch(value) is not None and count_digits(value) >= 3 and not value.replace(b"-", b"").isdigit()
+    return (
+        _GROUPS.fullmatch(value) is not None
+        and count_digits(value) >= 3
+        and not value.replace(b"-", b"").isdigit()
+    )
 
 
 def _has_long_part(value: bytes) -> bool:
@@ -186,7 +191,9 @@ def _is_mixed(value: bytes, digits: int) -> bool:
         return True
     if runs >= 3 or humps >= 5:
         return english_pair_share(value) < _SCATTERED_PAIRS
-    return english_pair_share(value) < (_DIGITS_PAIRS if digits * 8 > len(value) else _FEW_DIGITS_PAIRS)
+    return english_pair_share(value) < (
+        _DIGITS_PAIRS if digits * 8 > len(value) else _FEW_DIGITS_PAIRS
+    )
 
 
 # Words that passwords and the names of users and machines share with ordinary text.

@@ -60,7 +60,9 @@ FIELD = re.compile(r"\{(?P<name>\w+)(?::(?P<low>\d+)(?P<open>-)?(?P<high>\d+)?)?
 _UUID = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 # re2 refuses counts above 1,000, and large counts are slow: longer fields repeat a count of 300.
 _COUNT_MAX = 300
-_OPEN_EXTRA = 6  # an example of an open field (`{b64:40-}`) is up to this much longer than it must be
+_OPEN_EXTRA = (
+    6  # an example of an open field (`{b64:40-}`) is up to this much longer than it must be
+)
 _MIXED_MIN = 8  # shorter examples may be digits or letters alone, as vendors' short fields are
 # Bits per character: below it, a value of a vendor's form repeats a few characters, as fillers do.
 _FORM_ENTROPY = 2.0
@@ -206,7 +208,9 @@ def load_rule_families() -> dict[str, tuple[TokenRule, ...]]:
         data = file.read_bytes()
         if file.stem == "names":
             names = msgspec.json.decode(data, type=tuple[str, ...])
-            families[file.stem] = tuple(TokenRule(f"{name}-credential", name, near=(name,)) for name in names)
+            families[file.stem] = tuple(
+                TokenRule(f"{name}-credential", name, near=(name,)) for name in names
+            )
         else:
             families[file.stem] = msgspec.json.decode(data, type=tuple[TokenRule, ...])
     return families

@@ -9,8 +9,21 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from flightlog.privacy.detect import randomness, rules
-from flightlog.privacy.detect.candidates import HIGH, LOW, MEDIUM, Candidate, TextForm, WorkBudget, search_in_stretches
-from flightlog.privacy.detect.line_wraps import LINE_END, ends_line, extend_with_lone_line, unwrap_lines
+from flightlog.privacy.detect.candidates import (
+    HIGH,
+    LOW,
+    MEDIUM,
+    Candidate,
+    TextForm,
+    WorkBudget,
+    search_in_stretches,
+)
+from flightlog.privacy.detect.line_wraps import (
+    LINE_END,
+    ends_line,
+    extend_with_lone_line,
+    unwrap_lines,
+)
 
 # Bytes in which a command, a call or a line with its secret must fit; keys are longer.
 _REACH = 400
@@ -23,13 +36,21 @@ _ARGUMENT = rf"{_QUOTE}[^\"'\n\x00]{{0,100}}{_QUOTE}\s*,\s*"  # of a call, befor
 # A secret that is recognized by the text after it, so that a line end may cut it.
 _CUT = rf"(?P<v>[^\s\x00\"'/*$%<{{-][^\s\x00\"'@]{{1,80}}(?:{LINE_END}[^\s\x00\"'@/]{{2,40}})?)"
 _LAST = rf"{_QUOTE}(?P<v>[^\"'\x00]{{4,80}}?){_QUOTE}"  # the secret as an argument
-_SAID_WORD = r"(?:[\w.@-]{1,30} (?:is|was) )?[\"'`]?(?P<v>[\w!@#$%^&*+-]{5,40})"  # `password for x is y`
-_WORDS_ALONE = r"(?P<v>[a-z]+(?: [a-z]+){2,11}) {0,2}(?:[\"'\\\n;]|\z)"  # three to twelve small words
+_SAID_WORD = (
+    r"(?:[\w.@-]{1,30} (?:is|was) )?[\"'`]?(?P<v>[\w!@#$%^&*+-]{5,40})"  # `password for x is y`
+)
+_WORDS_ALONE = (
+    r"(?P<v>[a-z]+(?: [a-z]+){2,11}) {0,2}(?:[\"'\\\n;]|\z)"  # three to twelve small words
+)
 _LINE = r"[^\n\x00|;&]{0,120}?"  # other options of the same command
-_BASIC_AUTH = r"\bHTTP(?:Basic|Digest)Auth|\b[sS]etBasicAuth|\bUsernamePasswordCredentials"  # libraries
+_BASIC_AUTH = (
+    r"\bHTTP(?:Basic|Digest)Auth|\b[sS]etBasicAuth|\bUsernamePasswordCredentials"  # libraries
+)
 _SALTED = "(?:SECURE_|LOGGED_IN_|NONCE_)?(?:AUTH_)?(?:KEY|SALT)"  # constants of WordPress
 _BASE64 = "[A-Za-z0-9+/]"  # one character
-_PADDED = rf"(?:{LINE_END})?{_BASE64}{{12,120}}={{1,2}}"  # the rest of a hash, perhaps on the next line
+_PADDED = (
+    rf"(?:{LINE_END})?{_BASE64}{{12,120}}={{1,2}}"  # the rest of a hash, perhaps on the next line
+)
 # A share of an unseal key of Vault has 44 or 88 characters.
 _SHARE = rf"(?:{_BASE64}{{40,88}}|{_BASE64}{{12,60}}(?:{LINE_END}){_BASE64}{{12,60}})={{0,2}}"
 # What wallets call the 12 to 24 words of BIP 39.
@@ -57,14 +78,22 @@ _SYNTAXES = (
     (_FLAG, r"(?i:\b(?:docker login|psexec(?:\.exe)?) )", rf"(?:{_LINE} )?-p ?{_WORD}"),
     (_FLAG, r"(?i:\bidentified by )", rf" *{_LAST}"),
     (_SPOKEN, r"(?i:\bpass(?:word|phrase|code) (?:for|is|was) )", _SAID_WORD),
-    (_PHRASE, r"(?i:\bpassphrase)", rf"(?:{_QUOTE})?\s{{0,2}}(?:[:=]|is )\s{{0,2}}(?:{_QUOTE})?{_WORDS_ALONE}"),
+    (
+        _PHRASE,
+        r"(?i:\bpassphrase)",
+        rf"(?:{_QUOTE})?\s{{0,2}}(?:[:=]|is )\s{{0,2}}(?:{_QUOTE})?{_WORDS_ALONE}",
+    ),
     (_FLAG, r"\bhtpasswd +-", rf"[a-zA-Z]*b[a-zA-Z]* +[^\s\x00]+ +[^\s\x00]+ +{_WORD}"),
     (_FLAG, r"\b(?:un)?zip (?:-\w{1,6} ){0,3}-P ", rf" *{_WORD}"),
     (_FLAG, r"\brabbitmqctl +(?:add_user|change_password) ", rf" *[^\s\x00]+ +{_WORD}"),
     (_FLAG, r"\bsqlplus |\bjdbc:oracle:thin:", rf" *(?:-\w+ +)?[\w.]+/{_CUT}@"),
     (_FLAG, r"\brootpw --plaintext |\bsnmp-server community ", rf" *{_WORD}"),
     (_FLAG, r"\b(?:tacacs|radius)-server ", rf"{_LINE}key +(?:\d +)?{_WORD}"),
-    (_UNSEAL, r"\b(?:[Uu]nseal|[Rr]ecovery) [Kk]ey [0-9]{1,2}: ?|\bvault operator unseal ", rf" *(?P<v>{_SHARE})"),
+    (
+        _UNSEAL,
+        r"\b(?:[Uu]nseal|[Rr]ecovery) [Kk]ey [0-9]{1,2}: ?|\bvault operator unseal ",
+        rf" *(?P<v>{_SHARE})",
+    ),
     (_FLAG, r"\b(?:password|secret|key) 7 ", r"(?P<v>[0-9A-F]{8,60})\b"),
     (_AWS, r"[^A-Za-z0-9\x00]A[KS]IA[A-Z2-7]{16}\b", _AWS_VALUE),
     (_KEY, r"\bPrivate-Lines: ", rf"[0-9]+\s+(?P<v>(?:{_BASE64}{{20,64}}=*\s*)+)"),
@@ -77,13 +106,33 @@ _SYNTAXES = (
         rf"[A-Z0-9_]{{1,60}}__[A-Z]{{2,8}} *[=:] *{_QUOTE}?(?P<v>[^\s\x00\"':/]{{3,60}}:[^\s\x00\"';]{{3,60}})",
     ),
     ("pgpass", r"\*:\*:\*:", r"[^\s\x00:]{1,40}:(?P<v>[^\s\x00:\"'\\<$]{4,60})"),
-    ("pgpass", ":(?:5432|5433|6432|3306):", r"[^\s\x00:]{1,40}:[^\s\x00:]{1,40}:(?P<v>[^\s\x00:\"'\\<$]{4,60})"),
-    (_CALL, r"\b(?:mysqli?_connect|new mysqli|new PDO|getConnection)\(", rf"\s*{_ARGUMENT}{_ARGUMENT}{_LAST}"),
-    (_CALL, r"\bDBI(?:->|\.)connect\(", rf"\s*(?:{_ARGUMENT}|[^\"',()\n\x00]{{1,60}},\s*){{2}}{_LAST}"),
+    (
+        "pgpass",
+        ":(?:5432|5433|6432|3306):",
+        r"[^\s\x00:]{1,40}:[^\s\x00:]{1,40}:(?P<v>[^\s\x00:\"'\\<$]{4,60})",
+    ),
+    (
+        _CALL,
+        r"\b(?:mysqli?_connect|new mysqli|new PDO|getConnection)\(",
+        rf"\s*{_ARGUMENT}{_ARGUMENT}{_LAST}",
+    ),
+    (
+        _CALL,
+        r"\bDBI(?:->|\.)connect\(",
+        rf"\s*(?:{_ARGUMENT}|[^\"',()\n\x00]{{1,60}},\s*){{2}}{_LAST}",
+    ),
     (_CALL, rf"(?:\bauth ?= ?|{_BASIC_AUTH})\(", rf"\s*{_ARGUMENT}{_LAST}"),
     (_SALT, rf"\bdefine\(\s*{_QUOTE}{_SALTED}{_QUOTE}", r"\s*,\s*'(?P<v>[^'\x00]{20,120})'"),
-    (_HASH, r"\{S?(?:SHA|MD5)(?:256|384|512)?\}", rf"(?P<v>{_BASE64}{{8,120}}(?:{_PADDED}|{_BASE64}{{12}}))"),
-    (_PHRASE, _MNEMONIC, rf"[^\n\x00]{{0,12}}?(?P<v>\b(?:[a-z]{{3,8}}(?: |{LINE_END} ?)){{11,23}}[a-z]{{3,8}})\b"),
+    (
+        _HASH,
+        r"\{S?(?:SHA|MD5)(?:256|384|512)?\}",
+        rf"(?P<v>{_BASE64}{{8,120}}(?:{_PADDED}|{_BASE64}{{12}}))",
+    ),
+    (
+        _PHRASE,
+        _MNEMONIC,
+        rf"[^\n\x00]{{0,12}}?(?P<v>\b(?:[a-z]{{3,8}}(?: |{LINE_END} ?)){{11,23}}[a-z]{{3,8}})\b",
+    ),
 )
 _PIPED = r"\|\s*ConvertTo-SecureString|--password-stdin"  # the secret is piped in
 _FIELD = rf"\btype={_QUOTE}password{_QUOTE}"  # of an HTML form; its value comes before
@@ -91,7 +140,10 @@ _FOLLOWS = {_SALT: r"\s*,\s*'[^'\x00]{20}"}  # `define('AUTH_KEY'` alone is freq
 _OPENINGS = (opening + _FOLLOWS.get(rule, "") for rule, opening, _ in _SYNTAXES)
 COMMAND_PATTERN = "|".join(dict.fromkeys([*_OPENINGS, _PIPED, _FIELD])).encode()
 # Each syntax whole, and all openings.
-_READERS = tuple((rule, rules.linear_pattern(f"(?:{opening}){rest}".encode())) for rule, opening, rest in _SYNTAXES)
+_READERS = tuple(
+    (rule, rules.linear_pattern(f"(?:{opening}){rest}".encode()))
+    for rule, opening, rest in _SYNTAXES
+)
 _OPENING = rules.linear_pattern(COMMAND_PATTERN)  # any of them
 # Secrets before their opening: a quoted string before a pipe, the argument of `echo`, the value of
 # a form field.
@@ -103,7 +155,9 @@ _ECHOED_BEFORE = rules.linear_pattern(
 )
 _TYPED = rules.quick_pattern(rb"[0-9!@#$%^&*+]")  # what passwords have and words do not
 # `<input value="SECRET" type="password">`
-_FIELD_BEFORE = rules.linear_pattern(rb"(?i)\svalue=\\{0,3}[\"']([^\s\"'<>\x00]{4,80}?)\\{0,3}[\"']\s[^<>\x00]*\z")
+_FIELD_BEFORE = rules.linear_pattern(
+    rb"(?i)\svalue=\\{0,3}[\"']([^\s\"'<>\x00]{4,80}?)\\{0,3}[\"']\s[^<>\x00]*\z"
+)
 _BEFORE = {b"|": _PIPED_BEFORE, b"type=": _FIELD_BEFORE, b"--password": _ECHOED_BEFORE}
 _BEFORE_REACH = 200  # a pipe, its command and the options before the flag fit
 # Variables, masks, ranges of ports, and words for the secret itself.
@@ -128,7 +182,9 @@ SPECIAL_PATTERN = (
     rb"|://[A-Za-z0-9_-]{30,}@|://[^\s/@\"'<>\\\x00]*"
     + _LINE_END
     + rb"|\bkind[\"']?: *[\"']?[Ss]ecret\b|\$ANSIBLE_VAULT;"
-    rb"|(?i:\b(?:bearer|basic|ssws)[ ]+(?:[A-Za-z0-9._~+/=-]{12,}|[A-Za-z0-9._~+/=-]{2,11}" + _LINE_END + rb")"
+    rb"|(?i:\b(?:bearer|basic|ssws)[ ]+(?:[A-Za-z0-9._~+/=-]{12,}|[A-Za-z0-9._~+/=-]{2,11}"
+    + _LINE_END
+    + rb")"
     rb"|(?:[ ]|" + _CONTINUED + rb")(?:-u|--user|--proxy-user)[ =]{0,3}"
     rb"(?:[\"'][^\s\"'\x00]*(?:" + _LINE_END + rb"[^\s\"'\x00]*)?[\"']"
     rb"|[^\s:\"'\x00/]+):?[\"']?[^\s\"'\x00]*"
@@ -160,7 +216,9 @@ _END = b"-----END "
 _BODY = rules.linear_pattern(rb"[A-Za-z0-9+/=\s\\nr:,\-|>\".0-9]*")
 _SECOND_AT = rules.linear_pattern(rb"[^\s/:@\"'<>\x00]{1,40}@")  # of a password with an `@`
 # A file encrypted by Ansible: a header and lines of hex.
-_VAULT = rules.linear_pattern(rb"\$ANSIBLE_VAULT;[0-9.]+;AES256[^\n\x00]{0,40}(?:\s*[0-9a-f]{16,80})+")
+_VAULT = rules.linear_pattern(
+    rb"\$ANSIBLE_VAULT;[0-9.]+;AES256[^\n\x00]{0,40}(?:\s*[0-9a-f]{16,80})+"
+)
 # Variables, masks, and ranges of ports in place of a password.
 _URL_PLACEHOLDER = rules.linear_pattern(rb"^[$<{%*]|^\[|^x+$|^:|^//|\{\w+|^[0-9]+:[0-9]+$")
 
@@ -181,10 +239,14 @@ def judge_command(view: bytes, start: int) -> SecretCommand | None:
             before = reader.search(view[low:start])
             if before is None:
                 return SecretCommand(None)
-            return SecretCommand(_make_command_candidate(_FLAG, view, low + before.start(1), low + before.end(1)))
+            return SecretCommand(
+                _make_command_candidate(_FLAG, view, low + before.start(1), low + before.end(1))
+            )
     for rule, reader in _READERS:
         match = reader.match(view, start, start + _REACHES.get(rule, _REACH))
-        if match is not None and (rule != _JWK or b"kty" in view[max(0, start - _REACH) : match.end() + _REACH]):
+        if match is not None and (
+            rule != _JWK or b"kty" in view[max(0, start - _REACH) : match.end() + _REACH]
+        ):
             begin, end = match.span(1)
             begin = start if rule == _HASH or begin == end else begin
             return SecretCommand(_make_command_candidate(rule, view, begin, end))
@@ -204,18 +266,28 @@ def _make_command_candidate(rule: str, view: bytes, start: int, end: int) -> Can
     ):
         return None
     whole = b"".join(value.split()) if b"\n" in value else value
-    return Candidate(start, end, rule, whole, LOW if rule in (_FLAG, _CALL, _PHRASE, _SPOKEN) else MEDIUM)
+    return Candidate(
+        start, end, rule, whole, LOW if rule in (_FLAG, _CALL, _PHRASE, _SPOKEN) else MEDIUM
+    )
 
 
 def _is_spoken(value: bytes, after: bytes) -> bool:
     """Return whether `password is VALUE` gives the password: VALUE has a mark, or ends the sentence."""
     if _TYPED.search(value):
         return True
-    ends = after[:1] in (b"", b"\n", b"\r", b"\0", b'"', b"`") or after in (b".", b".\n", b". ", b'."', b"\\n")
+    ends = after[:1] in (b"", b"\n", b"\r", b"\0", b'"', b"`") or after in (
+        b".",
+        b".\n",
+        b". ",
+        b'."',
+        b"\\n",
+    )
     return ends and _PREDICATE.match(value) is None
 
 
-def find_structured_secrets(view: bytes, meter: WorkBudget, form: TextForm = TextForm.RAW) -> Iterator[Candidate]:
+def find_structured_secrets(
+    view: bytes, meter: WorkBudget, form: TextForm = TextForm.RAW
+) -> Iterator[Candidate]:
     """Yield private keys, and credentials in URLs, headers, flags and commands."""
     meter.reset(form)
     at, pem_end = 0, 0
@@ -286,13 +358,21 @@ def _extend_to_last_word(view: bytes, secret: Candidate) -> Candidate:
     """Return the password with the next line, if that is a single word and the last of the text."""
     end, value = extend_with_lone_line(view, secret.end, secret.value)
     last = view[end : end + 8].strip()[:1] in (b"", b"\0", b'"')
-    return secret._replace(end=end, value=value) if last and b"\n" not in view[secret.start : secret.end] else secret
+    return (
+        secret._replace(end=end, value=value)
+        if last and b"\n" not in view[secret.start : secret.end]
+        else secret
+    )
 
 
 def _judge_ansible_vault(view: bytes, start: int) -> Candidate | None:
     """Return a file encrypted by Ansible: its key may be as weak as a password."""
     body = _VAULT.match(view, start, start + _PEM_MAX)
-    return Candidate(start, body.end(), "ansible-vault", b"".join(body.group().split()), MEDIUM) if body else None
+    return (
+        Candidate(start, body.end(), "ansible-vault", b"".join(body.group().split()), MEDIUM)
+        if body
+        else None
+    )
 
 
 def _judge_pem_block(view: bytes, start: int, end: int) -> Candidate | None:
@@ -335,7 +415,11 @@ def _judge_url(text: bytes, start: int) -> Candidate | None:
     if middle < 0:
         token = text[3:].split(b"@")[0]
         random = randomness.is_random(token)
-        return Candidate(start + 3, start + 3 + len(token), "url-token", token, MEDIUM) if random else None
+        return (
+            Candidate(start + 3, start + 3 + len(token), "url-token", token, MEDIUM)
+            if random
+            else None
+        )
     password = text[middle + 1 : -1]
     if not 3 <= len(password) <= 200 or _URL_PLACEHOLDER.search(password):
         return None
@@ -369,7 +453,11 @@ def _judge_header_or_flag(text: bytes, start: int) -> Candidate | None:
         value, rule = value.removeprefix(b"-p").strip(b"\"'"), "password-flag"
         fine = _is_password_like(value)
     at = start + text.rfind(value)
-    return Candidate(at, at + len(value), rule, value, LOW if rule == "curl-user" else MEDIUM) if fine else None
+    return (
+        Candidate(at, at + len(value), rule, value, LOW if rule == "curl-user" else MEDIUM)
+        if fine
+        else None
+    )
 
 
 def _user_password(text: bytes) -> bytes:
@@ -389,4 +477,8 @@ def _is_dense(value: bytes) -> bool:
 
 
 def _is_password_like(value: bytes) -> bool:
-    return len(value) >= 4 and not randomness.is_reference(value) and _URL_PLACEHOLDER.search(value) is None
+    return (
+        len(value) >= 4
+        and not randomness.is_reference(value)
+        and _URL_PLACEHOLDER.search(value) is None
+    )

@@ -60,10 +60,13 @@ _ENCODED = rb"\x1b|1b\[|" + decodings.TELLING_PERCENT
 _WORD_MAX = 11  # the longest word for a secret that can begin at the end of a match
 # First letters of the words for secrets, and of `authorization`.
 _WORD_FIRST = frozenset(
-    b"".join(word[:1].lower().encode() + word[:1].upper().encode() for word in assignments.WORDS) + b"Aa"
+    b"".join(word[:1].lower().encode() + word[:1].upper().encode() for word in assignments.WORDS)
+    + b"Aa"
 )
 _SCHEME = re.compile(rb"://|(?i:bearer|basic|ssws) ")  # a token may follow at once
-_INSIDE = re.compile(rb"[@0-9/+(:]|-[hU]")  # personal data may begin here: addresses, numbers, paths
+_INSIDE = re.compile(
+    rb"[@0-9/+(:]|-[hU]"
+)  # personal data may begin here: addresses, numbers, paths
 
 
 class DecodedRegion(NamedTuple):
@@ -95,10 +98,18 @@ _RARE = rb"|".join((structured.SPECIAL_PATTERN, decodings.BASE64_TEXT, _ENCODED)
 def _choose_tables(data: bytes) -> _Tables:
     """Return all patterns, or for a few short texts only those that can match: they compile faster."""
     tables_by_need = _short_text_tables()
-    if len(data) > _SHORT or _full_tables.cache_info().currsize or len(tables_by_need) >= _SHORT_TABLES_MAX:
+    if (
+        len(data) > _SHORT
+        or _full_tables.cache_info().currsize
+        or len(tables_by_need) >= _SHORT_TABLES_MAX
+    ):
         return _full_tables()
     low = data.lower()
-    words, forms, names = assignments.find_words(low), provider_tokens.find_forms(data), named_values.find_names(low)
+    words, forms, names = (
+        assignments.find_words(low),
+        provider_tokens.find_forms(data),
+        named_values.find_names(low),
+    )
     needed: frozenset[object] = frozenset((*words, *forms, *names))
     for covered, tables in tables_by_need:
         if needed <= covered:
@@ -115,7 +126,9 @@ def _choose_tables(data: bytes) -> _Tables:
 @functools.cache
 def _full_tables() -> _Tables:
     return _compile_tables(
-        assignments.assignment_pattern(), provider_tokens.token_head_patterns(), named_values.provider_name_pattern()
+        assignments.assignment_pattern(),
+        provider_tokens.token_head_patterns(),
+        named_values.provider_name_pattern(),
     )
 
 
@@ -156,7 +169,10 @@ def scan_triggers(data: bytes, meter: WorkBudget, form: TextForm = TextForm.RAW)
     places: list[DecodedRegion] = []
     hits: list[Candidate] = []
     for pattern, judge in (
-        (tables.words, lambda start, end: match_judge.judge_word_or_person(start, end, persons=persons)),
+        (
+            tables.words,
+            lambda start, end: match_judge.judge_word_or_person(start, end, persons=persons),
+        ),
         (tables.named, match_judge.judge_token_or_name),
         (tables.shapes, lambda start, end: match_judge.judge_token_or_location(start, end, places)),
     ):
@@ -227,10 +243,14 @@ class _MatchJudge:
         self._meter = meter
         self._words: dict[tuple[int, int, bytes], tuple[bool, int, bool]] = {}
 
-    def judge_word_or_person(self, start: int, end: int, *, persons: bool) -> tuple[int, Candidate | None]:
+    def judge_word_or_person(
+        self, start: int, end: int, *, persons: bool
+    ) -> tuple[int, Candidate | None]:
         start = self._skip_escape(start, end)
         word, after, is_worth = (
-            self._classify_word(start, end) if self.data[start] in _WORD_FIRST else (False, 0, False)
+            self._classify_word(start, end)
+            if self.data[start] in _WORD_FIRST
+            else (False, 0, False)
         )
         if word:
             if not is_worth:
@@ -248,12 +268,18 @@ class _MatchJudge:
         inside = None
         if text.lower() != text.upper() and assignments.contains_word(text):
             inside = self._tables.words.search(self.data, start + 1, end + 64)
-        return (end if inside is None else max(start + 1, min(end, inside.start()))), _shift_candidate(hit, low)
+        return (
+            end if inside is None else max(start + 1, min(end, inside.start()))
+        ), _shift_candidate(hit, low)
 
     def _classify_word(self, start: int, end: int) -> tuple[bool, int, bool]:
         """Return whether a word for a secret begins here, where to go on, and whether to judge it."""
         low = max(0, start - assignments.NAME_MAX)
-        key = start - low, end - start, self.data[low : max(start + assignments.WORTH_MAX, end + _WORD_MAX)]
+        key = (
+            start - low,
+            end - start,
+            self.data[low : max(start + assignments.WORTH_MAX, end + _WORD_MAX)],
+        )
         cached = self._words.get(key)
         if cached is None:
             cached = self._classify_new_word(start, end)

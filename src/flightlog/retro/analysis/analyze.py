@@ -44,7 +44,11 @@ class ReadCounts(Struct, frozen=True):
 
     def __add__(self, other: "ReadCounts") -> "ReadCounts":
         """Return the sums of both."""
-        return ReadCounts(self.new + other.new, self.unchanged + other.unchanged, self.damaged_files + other.damaged_files)
+        return ReadCounts(
+            self.new + other.new,
+            self.unchanged + other.unchanged,
+            self.damaged_files + other.damaged_files,
+        )
 
 
 def load_digests(store: RetroStore) -> dict[str, ConversationDigest]:
@@ -86,7 +90,9 @@ def read_export(store: RetroStore, path: Path, progress: Progress | None = None)
         new += 1
     names = tuple(reader.account_names(path))
     vendor: Literal["claude", "chatgpt"] = "claude" if source == "claude" else "chatgpt"
-    event = events.ExportRead(export.fingerprint, export.file_hash, vendor, new + same, damaged, names)
+    event = events.ExportRead(
+        export.fingerprint, export.file_hash, vendor, new + same, damaged, names
+    )
     store.journal.append(event, durable=True)
     return ReadCounts(new, same, damaged)
 
@@ -124,15 +130,25 @@ def read_archive(
 
 def _damage_incident(session: Session, now_ms: int) -> Incident:
     size = sum(span.length for span in session.damage)
-    return Incident("damaged recording", now_ms, "store", (session.id,), {"spans": len(session.damage), "bytes": size})
+    return Incident(
+        "damaged recording",
+        now_ms,
+        "store",
+        (session.id,),
+        {"spans": len(session.damage), "bytes": size},
+    )
 
 
 def analyze(store: RetroStore, zone: tzinfo) -> RetroAnalysis:
     """Analyze all digests and write `state/analysis.json`."""
     before = store.load_analysis()
-    digests = sorted(load_digests(store).values(), key=lambda digest: (digest.started_ms, digest.id))
+    digests = sorted(
+        load_digests(store).values(), key=lambda digest: (digest.started_ms, digest.id)
+    )
     history = list(store.iter_events())
-    ratings = state.average_ratings(event for event in history if isinstance(event, events.FeedbackGiven))
+    ratings = state.average_ratings(
+        event for event in history if isinstance(event, events.FeedbackGiven)
+    )
     preferences = read_preferences(history)
     patterns = extend_findings(collect_findings(digests, zone, preferences, ratings), history)
     now = format_utc_timestamp(store.now_ms())
@@ -150,7 +166,9 @@ def analyze(store: RetroStore, zone: tzinfo) -> RetroAnalysis:
         patterns,
         preferences,
         tuple(
-            ArtifactRecord(event.date, event.artifact) for event in history if isinstance(event, events.ArtifactDrawn)
+            ArtifactRecord(event.date, event.artifact)
+            for event in history
+            if isinstance(event, events.ArtifactDrawn)
         ),
     )
     output_files.write_output_files(store.root, [analysis_page(analysis)])
@@ -160,7 +178,9 @@ def analyze(store: RetroStore, zone: tzinfo) -> RetroAnalysis:
 def apply_analyst_names(store: RetroStore, analysis: RetroAnalysis) -> RetroAnalysis:
     """Write the analysis with the names and findings that analysts gave."""
     counted = [pattern for pattern in analysis.patterns if pattern.kind != KIND]
-    analysis = msgspec.structs.replace(analysis, patterns=extend_findings(counted, store.iter_events()))
+    analysis = msgspec.structs.replace(
+        analysis, patterns=extend_findings(counted, store.iter_events())
+    )
     output_files.write_output_files(store.root, [analysis_page(analysis)])
     return analysis
 
@@ -175,7 +195,10 @@ def iter_conversation(digest: ConversationDigest, folder: Path) -> Iterator[tupl
         element = reader.element_at(path, digest.member, digest.offset)
         chat = reader.decode_element(element) if element is not None else None
         if isinstance(chat, Conversation) and chat.id == digest.id:
-            yield from ((address, message.role, message.text) for address, message in iter_addressed_messages(chat))
+            yield from (
+                (address, message.role, message.text)
+                for address, message in iter_addressed_messages(chat)
+            )
             return
     yield from ((prompt.address, "user", prompt.text) for prompt in digest.prompts)
 

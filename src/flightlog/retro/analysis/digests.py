@@ -9,7 +9,12 @@ import re
 from msgspec import Struct
 
 from flightlog.model.text import one_line
-from flightlog.sources.chat_exports.conversation import AGENT, PERSON, Conversation, iter_addressed_messages
+from flightlog.sources.chat_exports.conversation import (
+    AGENT,
+    PERSON,
+    Conversation,
+    iter_addressed_messages,
+)
 
 EXCERPT_CHARS = 200  # enough to recognize a prompt in a list
 PROMPTS_MAX = 60  # bounds the size of a digest; topics and questions need no more
@@ -74,7 +79,8 @@ _NOISE = (
     (re.compile(r"\s+"), " "),
 )
 _FAILING = re.compile(
-    r"\b\w*(?:error|exception|failed|failure|fatal|panic|denied|not found|no such|timed? ?out)\b", re.IGNORECASE
+    r"\b\w*(?:error|exception|failed|failure|fatal|panic|denied|not found|no such|timed? ?out)\b",
+    re.IGNORECASE,
 )
 
 
@@ -110,7 +116,9 @@ def digest_chat(
         chars += len(message.text)
         if message.role == PERSON and message.text and len(prompts) < PROMPTS_MAX:
             at_ms = message.at_ms or chat.started_ms or 0
-            prompts.append(DigestPrompt(address, at_ms, make_excerpt(message.text), len(message.text)))
+            prompts.append(
+                DigestPrompt(address, at_ms, make_excerpt(message.text), len(message.text))
+            )
         if message.subagent and message.subagent not in branch_turns and len(frictions) < MARKS_MAX:
             branch_turns.add(message.subagent)
             kind = "edited prompt" if message.role == PERSON else "regenerated answer"
@@ -130,7 +138,15 @@ def digest_chat(
         files=sum(len(message.files) for message in chat.messages),
         canvases=sum(bool(message.canvas) for message in chat.messages),
         is_deleted=chat.is_deleted,
-        models=tuple(sorted({message.model for message in chat.messages if message.role == AGENT and message.model})),
+        models=tuple(
+            sorted(
+                {
+                    message.model
+                    for message in chat.messages
+                    if message.role == AGENT and message.model
+                }
+            )
+        ),
         frictions=tuple(frictions),
         export=export,
         member=location[0],

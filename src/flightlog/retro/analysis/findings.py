@@ -14,7 +14,12 @@ from msgspec.structs import replace
 
 from flightlog.model.text import pluralize
 from flightlog.retro.analysis.digests import ConversationDigest, DigestMark
-from flightlog.retro.analysis.similarity import Repetition, content_words, repeated_failures, repeated_questions
+from flightlog.retro.analysis.similarity import (
+    Repetition,
+    content_words,
+    repeated_failures,
+    repeated_questions,
+)
 from flightlog.retro.analysis.topics import Topic, find_topics
 from flightlog.retro.state import Pattern, PatternEvidence, PatternTiming, Preferences
 
@@ -51,7 +56,9 @@ def count_activity(digests: Iterable[ConversationDigest], zone: tzinfo) -> Activ
     months: Counter[str] = Counter()
     for day, count in days.items():
         months[day[:7]] += count
-    return Activity(dict(sorted(days.items())), dict(sorted(months.items())), dict(sorted(hours.items())))
+    return Activity(
+        dict(sorted(days.items())), dict(sorted(months.items())), dict(sorted(hours.items()))
+    )
 
 
 def collect_findings(
@@ -61,13 +68,23 @@ def collect_findings(
     ratings: Mapping[str, float] | None = None,
 ) -> tuple[Pattern, ...]:
     """Return all findings: those in a focus area first, then by confidence."""
-    digests = [digest for digest in digests if not digest.is_deleted and not is_excluded(digest, preferences)]
+    digests = [
+        digest
+        for digest in digests
+        if not digest.is_deleted and not is_excluded(digest, preferences)
+    ]
     patterns = [
         # Questions first: their comparison frees its memory before topics load scikit-learn.
-        *(_repetition_pattern("question", "asked again", repetition) for repetition in repeated_questions(digests)),
+        *(
+            _repetition_pattern("question", "asked again", repetition)
+            for repetition in repeated_questions(digests)
+        ),
         *_activity_pattern(count_activity(digests, zone)),
         *(_topic_pattern(topic, digests) for topic in find_topics(digests)),
-        *(_repetition_pattern("failure", "failed again", repetition) for repetition in repeated_failures(digests)),
+        *(
+            _repetition_pattern("failure", "failed again", repetition)
+            for repetition in repeated_failures(digests)
+        ),
         *_mark_patterns("friction", digests, lambda digest: digest.frictions),
         *_mark_patterns("outcome", digests, lambda digest: digest.outcomes),
         *_cost_drivers(digests),
@@ -76,7 +93,15 @@ def collect_findings(
     rated = [_apply_rating(pattern, (ratings or {}).get(pattern.id)) for pattern in patterns]
     focus = [set(content_words(area)) for area in preferences.focus_areas]
     return tuple(
-        sorted(rated, key=lambda pattern: (-_in_focus(pattern, focus), -pattern.confidence, -pattern.count, pattern.id))
+        sorted(
+            rated,
+            key=lambda pattern: (
+                -_in_focus(pattern, focus),
+                -pattern.confidence,
+                -pattern.count,
+                pattern.id,
+            ),
+        )
     )
 
 
@@ -87,7 +112,10 @@ def is_excluded(digest: ConversationDigest, preferences: Preferences) -> bool:
     words = set(content_words(digest.title))
     for prompt in digest.prompts:
         words |= set(content_words(prompt.text))
-    return any((excluded := set(content_words(topic))) and excluded <= words for topic in preferences.excluded_topics)
+    return any(
+        (excluded := set(content_words(topic))) and excluded <= words
+        for topic in preferences.excluded_topics
+    )
 
 
 def _pattern_id(kind: str, *about: str) -> str:
@@ -103,7 +131,9 @@ def _activity_pattern(activity: Activity) -> Iterator[Pattern]:
     month, most = max(activity.months.items(), key=lambda pair: (pair[1], pair[0]))
     label = f"Most prompts on {DAYS[int(day)]} at {int(hour):02}:00"
     detail = f"{count} of {pluralize(total, 'prompt')}; {pluralize(len(activity.days), 'day')} with prompts"
-    confidence = _confidence_of(count, total / 168)  # chance spreads prompts over the hours of a week
+    confidence = _confidence_of(
+        count, total / 168
+    )  # chance spreads prompts over the hours of a week
     timing = PatternTiming(month, most)
     yield Pattern("activity", label, "temporal", confidence, (), timing, "activity", detail, total)
 
@@ -111,7 +141,9 @@ def _activity_pattern(activity: Activity) -> Iterator[Pattern]:
 def _topic_pattern(topic: Topic, digests: Sequence[ConversationDigest]) -> Pattern:
     members = [digests[index] for index in topic.members]
     evidence = [
-        PatternEvidence(prompt.address, prompt.text) for index in topic.typical for prompt in digests[index].prompts[:2]
+        PatternEvidence(prompt.address, prompt.text)
+        for index in topic.typical
+        for prompt in digests[index].prompts[:2]
     ]
     label = topic.label or members[0].title
     return Pattern(
@@ -133,7 +165,9 @@ def _repetition_pattern(kind: str, words: str, repeated: Repetition) -> Pattern:
 
 
 def _mark_patterns(
-    kind: str, digests: Sequence[ConversationDigest], marks: Callable[[ConversationDigest], tuple[DigestMark, ...]]
+    kind: str,
+    digests: Sequence[ConversationDigest],
+    marks: Callable[[ConversationDigest], tuple[DigestMark, ...]],
 ) -> Iterator[Pattern]:
     marks_by_kind: dict[str, list[tuple[ConversationDigest, DigestMark]]] = defaultdict(list)
     for digest in digests:
@@ -183,7 +217,9 @@ def _working_prompts(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]
     good: list[tuple[ConversationDigest, str]] = []
     for digest in digests:
         bad = {_turn_address(mark.address) for mark in digest.frictions}
-        reached = {_turn_address(mark.address) for mark in digest.outcomes if mark.kind != "tests failed"}
+        reached = {
+            _turn_address(mark.address) for mark in digest.outcomes if mark.kind != "tests failed"
+        }
         good += [(digest, turn) for turn in sorted(reached - bad)]
     if not good:
         return

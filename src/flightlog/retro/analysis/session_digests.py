@@ -33,7 +33,8 @@ _TEST = re.compile(
     r"|\b(?:go|cargo|mvn|gradle|dotnet|swift|mix|make|rake) test\b"
 )
 _TESTS_FAILED = re.compile(
-    r"\b[1-9]\d* (?:tests? )?(?:failed|failing|failures?|errors?)\b|\bFAIL(?:ED)?\b|exit code [1-9]", re.IGNORECASE
+    r"\b[1-9]\d* (?:tests? )?(?:failed|failing|failures?|errors?)\b|\bFAIL(?:ED)?\b|exit code [1-9]",
+    re.IGNORECASE,
 )
 _REVERT = re.compile(
     r"\bgit\b[^|;&\n]*\b(?:checkout\s+(?:\S+\s+)?--|restore\b|reset\s+--hard|revert\b|stash(?!\s+(?:list|show|pop|apply))\b)"
@@ -56,7 +57,12 @@ def digest_session(
     summary = outline_session(session).summary
     started_ms = session.started_ms or 0
     prompts = [
-        DigestPrompt(f"{session.id}#{turn.number}", turn.at_ms or started_ms, make_excerpt(turn.text), len(turn.text))
+        DigestPrompt(
+            f"{session.id}#{turn.number}",
+            turn.at_ms or started_ms,
+            make_excerpt(turn.text),
+            len(turn.text),
+        )
         for turn in session.turns
         if turn.kind in _BY_HAND and turn.text.strip()
     ]
@@ -100,9 +106,13 @@ def _find_frictions(session: Session) -> Iterator[DigestMark]:
         yield from _find_note_marks(session, turn)
         yield from _find_loops(session, turn)
         if turn.is_rewound:
-            yield DigestMark("dead end", f"{session.id}#{turn.number}", make_excerpt(turn.text) or "rewound turn")
+            yield DigestMark(
+                "dead end", f"{session.id}#{turn.number}", make_excerpt(turn.text) or "rewound turn"
+            )
         elif _ends_in_failures(turn):
-            yield DigestMark("dead end", f"{session.id}#{turn.number}", "the turn ended on failing calls")
+            yield DigestMark(
+                "dead end", f"{session.id}#{turn.number}", "the turn ended on failing calls"
+            )
     for address, call in _iter_calls(session):
         if call.denial_reason:
             kind = "rejected edit" if changed_file(call) else "rejected call"
@@ -132,17 +142,25 @@ def _find_loops(session: Session, turn: Turn) -> Iterator[DigestMark]:
             signature = f"{call.name} {sorted(call.input.items(), key=lambda pair: pair[0])}"
             counts[signature] += 1
             if counts[signature] == LOOP_CALLS:
-                yield DigestMark("tool loop", address, make_excerpt(f"{call.name} called {LOOP_CALLS} times alike"))
+                yield DigestMark(
+                    "tool loop",
+                    address,
+                    make_excerpt(f"{call.name} called {LOOP_CALLS} times alike"),
+                )
             if signature in failed and signature not in retried:
                 retried.add(signature)
-                yield DigestMark("retry", address, make_excerpt(f"{call.name} again after it failed"))
+                yield DigestMark(
+                    "retry", address, make_excerpt(f"{call.name} again after it failed")
+                )
             if call.is_error and not call.denial_reason:
                 failed.add(signature)
 
 
 def _ends_in_failures(turn: Turn) -> bool:
     last = [call for step in turn.steps for call in step.tool_calls][-DEAD_END_CALLS:]
-    return len(last) == DEAD_END_CALLS and all(call.is_error and not call.denial_reason for call in last)
+    return len(last) == DEAD_END_CALLS and all(
+        call.is_error and not call.denial_reason for call in last
+    )
 
 
 def _find_reverts(session: Session) -> Iterator[DigestMark]:
@@ -171,13 +189,20 @@ def _find_reverts(session: Session) -> Iterator[DigestMark]:
 def _find_outcomes(session: Session) -> Iterator[DigestMark]:
     for address, call in _iter_calls(session):
         command = call.input.get("command")
-        if call.name != "Bash" or not isinstance(command, str) or call.denial_reason or call.result is None:
+        if (
+            call.name != "Bash"
+            or not isinstance(command, str)
+            or call.denial_reason
+            or call.result is None
+        ):
             continue
         if _COMMIT.search(command) and not call.is_error and _COMMITTED.search(call.output):
             yield DigestMark("commit", address, make_excerpt(call.output))
         if _TEST.search(command):
             passed = not call.is_error and not _TESTS_FAILED.search(call.output)
-            yield DigestMark("tests passed" if passed else "tests failed", address, make_excerpt(command))
+            yield DigestMark(
+                "tests passed" if passed else "tests failed", address, make_excerpt(command)
+            )
 
 
 def _find_failures(session: Session) -> Iterator[DigestMark]:
@@ -190,4 +215,6 @@ def _turn_costs(session: Session) -> Iterator[DigestMark]:
     for turn in session.turns:
         usd = sum_costs(step.cost for step in turn_steps(session, turn)).usd
         if turn.kind in _BY_HAND and usd:
-            yield DigestMark("turn", f"{session.id}#{turn.number}", make_excerpt(turn.text), "", usd)
+            yield DigestMark(
+                "turn", f"{session.id}#{turn.number}", make_excerpt(turn.text), "", usd
+            )

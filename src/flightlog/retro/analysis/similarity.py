@@ -43,7 +43,9 @@ QUESTION_WORDS_MIN = 3  # distinctive words; shorter prompts are alike by chance
 FAILURES_MIN = 2  # conversations a failure must occur in
 
 
-def group_similar(texts: Iterable[Iterable[str]], threshold: float, least_words: int = 2) -> list[list[int]]:
+def group_similar(
+    texts: Iterable[Iterable[str]], threshold: float, least_words: int = 2
+) -> list[list[int]]:
     """Return groups of two or more texts that share `threshold` of their words.
 
     Texts are given by index; groups are ordered by their first text.
@@ -51,7 +53,9 @@ def group_similar(texts: Iterable[Iterable[str]], threshold: float, least_words:
     import numpy as np  # noqa: PLC0415 - takes 0.1 s, and most commands compare nothing
 
     ids: dict[str, int] = {}
-    word_ids = [array("i", sorted({ids.setdefault(word, len(ids)) for word in words})) for words in texts]
+    word_ids = [
+        array("i", sorted({ids.setdefault(word, len(ids)) for word in words})) for words in texts
+    ]
     candidates = [index for index, words in enumerate(word_ids) if len(words) >= least_words]
     flat = np.fromiter((word for index in candidates for word in word_ids[index]), np.int32)
     counts = np.bincount(flat, minlength=len(ids) + 1)
@@ -68,7 +72,9 @@ def group_similar(texts: Iterable[Iterable[str]], threshold: float, least_words:
     groups: dict[int, list[int]] = defaultdict(list)
     for index in range(len(word_ids)):
         groups[_find_root(parent, index)].append(index)
-    return [group for _, group in sorted(groups.items(), key=lambda pair: pair[1][0]) if len(group) > 1]
+    return [
+        group for _, group in sorted(groups.items(), key=lambda pair: pair[1][0]) if len(group) > 1
+    ]
 
 
 def word_overlap(one: frozenset[str], other: frozenset[str]) -> float:
@@ -77,7 +83,9 @@ def word_overlap(one: frozenset[str], other: frozenset[str]) -> float:
     return shared / (len(one) + len(other) - shared) if shared else 0.0
 
 
-def _candidate_pairs(flat: Any, starts: Any, weights: Any, counts: Any, threshold: float) -> Iterable[tuple[int, int]]:
+def _candidate_pairs(
+    flat: Any, starts: Any, weights: Any, counts: Any, threshold: float
+) -> Iterable[tuple[int, int]]:
     """Yield pairs worth comparing: texts in one bucket, each with the few before it."""
     import numpy as np  # noqa: PLC0415 - as above
 
@@ -90,7 +98,9 @@ def _candidate_pairs(flat: Any, starts: Any, weights: Any, counts: Any, threshol
             hashes = random.integers(0, 2**63, size=len(counts), dtype=np.uint64)
             # The top bit puts very common words last, so that they decide only texts without others.
             hashes[counts > common] |= np.uint64(2**63)
-            key = key * np.uint64(0x9E3779B97F4A7C15) + np.minimum.reduceat(hashes[flat], starts[:-1])
+            key = key * np.uint64(0x9E3779B97F4A7C15) + np.minimum.reduceat(
+                hashes[flat], starts[:-1]
+            )
         order = np.argsort(key, kind="stable")
         ordered = key[order]
         for distance in range(1, BUCKET_MAX + 1):
@@ -118,7 +128,10 @@ def _are_similar(one: "array[int]", other: "array[int]", weights: Any, threshold
     if len(shared) < threshold * (len(one) + len(other) - len(shared)):
         return False
     shared_weight = weights[list(shared)].sum()
-    return bool(shared_weight >= threshold * (weights[list(one)].sum() + weights[list(other)].sum() - shared_weight))
+    return bool(
+        shared_weight
+        >= threshold * (weights[list(one)].sum() + weights[list(other)].sum() - shared_weight)
+    )
 
 
 def _find_root(parent: list[int], number: int) -> int:
@@ -130,7 +143,11 @@ def _find_root(parent: list[int], number: int) -> int:
 
 def content_words(text: str) -> list[str]:
     """Return the stems of the distinctive words of `text` in order."""
-    return [stem for word in _WORD.findall(_TAGS.sub(" ", text.lower())) if (stem := _distinctive_stem(word))]
+    return [
+        stem
+        for word in _WORD.findall(_TAGS.sub(" ", text.lower()))
+        if (stem := _distinctive_stem(word))
+    ]
 
 
 def words_by_stem(text: str) -> dict[str, str]:
@@ -189,9 +206,13 @@ def repeated_failures(digests: Sequence[ConversationDigest]) -> list[Repetition]
     for key, occurrences in failures.items():
         conversations = tuple(dict.fromkeys(session for session, _ in occurrences))
         if len(conversations) >= FAILURES_MIN:
-            repetitions.append(Repetition(key, tuple(mark for _, mark in occurrences), conversations))
+            repetitions.append(
+                Repetition(key, tuple(mark for _, mark in occurrences), conversations)
+            )
     return _most_frequent_first(repetitions)
 
 
 def _most_frequent_first(repetitions: list[Repetition]) -> list[Repetition]:
-    return sorted(repetitions, key=lambda repetition: (-len(repetition.occurrences), repetition.text))
+    return sorted(
+        repetitions, key=lambda repetition: (-len(repetition.occurrences), repetition.text)
+    )

@@ -52,7 +52,10 @@ def find_topics(digests: Sequence[ConversationDigest]) -> list[Topic]:
         return []
     rows, vectors, weights, names = vectorized
     labels = _cluster_vectors(vectors, [digests[index].id for index in rows])
-    return [_label_topic(topic, digests) for topic in _build_topics(labels, rows, vectors, weights, names)]
+    return [
+        _label_topic(topic, digests)
+        for topic in _build_topics(labels, rows, vectors, weights, names)
+    ]
 
 
 def _label_topic(topic: Topic, digests: Sequence[ConversationDigest]) -> Topic:
@@ -62,10 +65,14 @@ def _label_topic(topic: Topic, digests: Sequence[ConversationDigest]) -> Topic:
         for prompt in digests[index].prompts:
             words |= words_by_stem(prompt.text)
         words |= words_by_stem(digests[index].title)
-    return replace(topic, label=", ".join(words.get(stem, stem) for stem in topic.label.split(", ")))
+    return replace(
+        topic, label=", ".join(words.get(stem, stem) for stem in topic.label.split(", "))
+    )
 
 
-def _vectorize_digests(digests: Sequence[ConversationDigest]) -> tuple[list[int], Any, Any, Any] | None:
+def _vectorize_digests(
+    digests: Sequence[ConversationDigest],
+) -> tuple[list[int], Any, Any, Any] | None:
     """Return the indexes of non-empty conversations, their vectors, weights, and all words."""
     import numpy as np  # noqa: PLC0415 - scikit-learn takes 2 s to import, here and below
     from sklearn.decomposition import TruncatedSVD  # noqa: PLC0415
@@ -113,12 +120,16 @@ def _cluster_vectors(vectors: Any, ids: list[str]) -> Any:
         if score > best:
             best, labels = score, candidate
     assert labels is not None
-    centers = np.stack([vectors[sample][labels == label].mean(axis=0) for label in np.unique(labels)])
+    centers = np.stack(
+        [vectors[sample][labels == label].mean(axis=0) for label in np.unique(labels)]
+    )
     centers /= np.maximum(np.linalg.norm(centers, axis=1, keepdims=True), 1e-9)
     joined = np.empty(len(vectors), np.int64)
     for start in range(0, len(vectors), _BLOCK):
         similarity = vectors[start : start + _BLOCK] @ centers.T
-        joined[start : start + _BLOCK] = np.where(similarity.max(axis=1) < _JOIN, -1, similarity.argmax(axis=1))
+        joined[start : start + _BLOCK] = np.where(
+            similarity.max(axis=1) < _JOIN, -1, similarity.argmax(axis=1)
+        )
     joined[sample] = np.searchsorted(np.unique(labels), labels)
     return joined
 
@@ -135,7 +146,9 @@ def _separation_score(square: Any, labels: Any) -> float:
     return float(silhouette_score(square, labels, metric="precomputed")) - singles
 
 
-def _build_topics(labels: Any, indexes: list[int], vectors: Any, weights: Any, names: Any) -> list[Topic]:
+def _build_topics(
+    labels: Any, indexes: list[int], vectors: Any, weights: Any, names: Any
+) -> list[Topic]:
     import numpy as np  # noqa: PLC0415 - as above
 
     overall = np.asarray(weights.mean(axis=0)).ravel()
@@ -155,5 +168,7 @@ def _build_topics(labels: Any, indexes: list[int], vectors: Any, weights: Any, n
         similarity = vectors[rows] @ center / max(float(np.linalg.norm(center)), 1e-9)
         typical = [indexes[rows[position]] for position in np.lexsort((rows, -similarity))[:5]]
         members = tuple(indexes[row] for row in rows)
-        topics.append(Topic(", ".join(words), members, tuple(typical), round(float(similarity.mean()), 3)))
+        topics.append(
+            Topic(", ".join(words), members, tuple(typical), round(float(similarity.mean()), 3))
+        )
     return sorted(topics, key=lambda topic: (-len(topic.members), topic.label))

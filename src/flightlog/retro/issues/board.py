@@ -23,7 +23,9 @@ MOVES: Mapping[Status, frozenset[Status]] = {
     "draft": frozenset({"triaged", "wont_fix", "deferred"}),
     "triaged": frozenset({"clustered", "wont_fix", "deferred"}),
     "clustered": frozenset({"clustered", "prioritized", "wont_fix", "deferred"}),
-    "prioritized": frozenset({"clustered", "prioritized", "in_progress", "resolved", "wont_fix", "deferred"}),
+    "prioritized": frozenset(
+        {"clustered", "prioritized", "in_progress", "resolved", "wont_fix", "deferred"}
+    ),
     "in_progress": frozenset({"prioritized", "resolved", "wont_fix", "deferred"}),
     "resolved": frozenset({"triaged"}),
     "wont_fix": frozenset({"triaged"}),
@@ -89,7 +91,9 @@ class Board(Struct, frozen=True):
 
     def find_issue(self, prefix: str) -> Issue:
         """Return the issue whose id starts with `prefix`."""
-        matches = [issue for issue in self.issues.values() if prefix and issue.id.startswith(prefix)]
+        matches = [
+            issue for issue in self.issues.values() if prefix and issue.id.startswith(prefix)
+        ]
         if len(matches) != 1:
             count = f"{len(matches)} issues start" if matches else "no issue starts"
             raise NotFound(f"{count} with {prefix[:40]!r}", hint="flightlog issue list")
@@ -105,7 +109,9 @@ def check_move(issue: Issue, to: Status) -> None:
     """Raise `Conflict` unless the issue may get status `to`."""
     if to not in MOVES[issue.status]:
         allowed = ", ".join(sorted(MOVES[issue.status]))
-        raise Conflict(f"a {issue.status} issue cannot become {to}: {issue.id}", hint=f"allowed: {allowed}")
+        raise Conflict(
+            f"a {issue.status} issue cannot become {to}: {issue.id}", hint=f"allowed: {allowed}"
+        )
 
 
 def fold_board(history: Iterable[events.Event]) -> Board:
@@ -120,7 +126,10 @@ def fold_board(history: Iterable[events.Event]) -> Board:
 
 
 def _apply_event(  # noqa: C901, PLR0912 - one arm for each event
-    issues: dict[str, Issue], clusters: dict[str, IssueCluster], rest: dict[str, Any], event: events.Event
+    issues: dict[str, Issue],
+    clusters: dict[str, IssueCluster],
+    rest: dict[str, Any],
+    event: events.Event,
 ) -> None:
     match event:
         case events.IssueDrafted():
@@ -186,21 +195,31 @@ def _triaged_fields(event: events.IssueTriaged) -> dict[str, Any]:
     return fields | renamed | {"status": "triaged"}
 
 
-def _apply_clusters(issues: dict[str, Issue], clusters: dict[str, IssueCluster], event: events.IssuesClustered) -> None:
+def _apply_clusters(
+    issues: dict[str, Issue], clusters: dict[str, IssueCluster], event: events.IssuesClustered
+) -> None:
     """Replace the clusters; one with the same issues stays approved."""
     before = dict(clusters)
     clusters.clear()
     for made in event.clusters:
         old = before.get(made.id)
-        last_status = old.status if old is not None and old.issue_ids == made.issue_ids else "pending"
+        last_status = (
+            old.status if old is not None and old.issue_ids == made.issue_ids else "pending"
+        )
         status = "approved" if made.is_fast_tracked else last_status
-        clusters[made.id] = IssueCluster(made.id, made.theme, made.issue_ids, made.affected_files, status=status)
+        clusters[made.id] = IssueCluster(
+            made.id, made.theme, made.issue_ids, made.affected_files, status=status
+        )
         for name in made.issue_ids:
             score = event.scores.get(name, 0.0)
-            _update_issue(issues, name, status="clustered", cluster_id=made.id, similarity_score=score)
+            _update_issue(
+                issues, name, status="clustered", cluster_id=made.id, similarity_score=score
+            )
 
 
-def _aggregate_clusters(clusters: dict[str, IssueCluster], issues: dict[str, Issue]) -> dict[str, IssueCluster]:
+def _aggregate_clusters(
+    clusters: dict[str, IssueCluster], issues: dict[str, Issue]
+) -> dict[str, IssueCluster]:
     order = get_args(Severity)
     aggregated = {}
     for cluster in clusters.values():

@@ -49,15 +49,22 @@ _TAGS = (
     ("docs", re.compile(r"\b(?:docs?|documentation|readme|typo)\b", re.IGNORECASE)),
 )
 _SEVERE: tuple[tuple[Severity, re.Pattern[str]], ...] = (
-    ("critical", re.compile(r"\b(?:data loss|corrupt|secret leaked|security hole|destroys?)", re.IGNORECASE)),
+    (
+        "critical",
+        re.compile(r"\b(?:data loss|corrupt|secret leaked|security hole|destroys?)", re.IGNORECASE),
+    ),
     ("high", re.compile(r"\b(?:crash|traceback|cannot start|blocked|regression)", re.IGNORECASE)),
     ("low", re.compile(r"\b(?:typo|cosmetic|wording|minor)", re.IGNORECASE)),
 )
 QUOTE, ADDRESS, EMAIL, NAME = "<quoted conversation>", "<intranet address>", "<email>", "<name>"
 _MARKS = (QUOTE, ADDRESS, EMAIL, NAME)
 # RFC 2606. Compared by labels, so that `myexample.com` is not `example.com`.
-_RESERVED = frozenset({"test", "example", "invalid", "localhost", "example.com", "example.net", "example.org"})
-_INSIDE = frozenset({"corp", "home", "internal", "intranet", "lan", "local", "localdomain", "private", "vpn"})
+_RESERVED = frozenset(
+    {"test", "example", "invalid", "localhost", "example.com", "example.net", "example.org"}
+)
+_INSIDE = frozenset(
+    {"corp", "home", "internal", "intranet", "lan", "local", "localdomain", "private", "vpn"}
+)
 # Common generic domains. Two letters are a country; any other last label counts as an intranet's.
 _PUBLIC = re.compile(
     r"[a-z]{2}|xn--.*|app|biz|blog|cloud|com|dev|edu|gov|info|int|mil|name|net|online|org|page|pro|shop|site"
@@ -89,9 +96,17 @@ def make_draft(
 ) -> DraftFile:
     """Return a draft with an id derived from its text and time."""
     if not title.strip():
-        raise Invalid("an issue needs a title", hint='flightlog issue report-bug --title "…" --description "…"')
+        raise Invalid(
+            "an issue needs a title",
+            hint='flightlog issue report-bug --title "…" --description "…"',
+        )
     digest = hashlib.sha256(f"{title}\0{description}\0{now_ms}".encode()).hexdigest()
-    fields = {"id": digest[:12], "title": title.strip(), "description": description, "severity": severity}
+    fields = {
+        "id": digest[:12],
+        "title": title.strip(),
+        "description": description,
+        "severity": severity,
+    }
     return msgspec.convert(fields | {"created_ms": now_ms} | more, DraftFile)
 
 
@@ -136,11 +151,15 @@ def read_draft(name: str, data: bytes) -> DraftFile:
     """Decode a draft file; the id is taken from its name."""
     match = DRAFT_NAME.fullmatch(name)
     if match is None:
-        raise Invalid(f"not a draft's file name: {name[:60]!r}", hint="draft_<YYYYMMDD>_<HHMMSS>_<id>.json")
+        raise Invalid(
+            f"not a draft's file name: {name[:60]!r}", hint="draft_<YYYYMMDD>_<HHMMSS>_<id>.json"
+        )
     try:
         return replace(msgspec.json.decode(data, type=DraftFile), id=match[1])
     except UNREADABLE as error:
-        raise Invalid(f"cannot read draft {name}: {error}", hint="correct the file or move it away") from None
+        raise Invalid(
+            f"cannot read draft {name}: {error}", hint="correct the file or move it away"
+        ) from None
 
 
 def draft_event(draft: DraftFile, incidents: Iterable[Incident] = ()) -> IssueDrafted:
@@ -159,7 +178,9 @@ _VERB = r"(?:said|says|asked|asks|wrote|writes|typed|replied|replies|answered|an
 _QUOTED = r"(?:\"[^\"]*(?:\"|\Z)|\u201c[^\u201d]*(?:\u201d|\Z)|\u00ab[^\u00bb]*(?:\u00bb|\Z)|(?<!\w)'[^'\n]*'(?!\w))"
 # A paragraph ends at an empty line or an error text, which a report needs.
 _PARAGRAPH = r".*(?:\n(?![ \t]*$|[ \t]+File |E\s{2}|Traceback|[\w.]*(?:Error|Exception)\b).+)*"
-_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)(?:^[ \t]*\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)(?:^[ \t]*\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL
+)
 _TURN = re.compile(
     rf"^[ \t]*(?:\[[^\]\n]*\][ \t]*)?[-*#_]*[ \t]*{_SPEAKER}[*_]*[ \t]*:{_PARAGRAPH}"
     rf"|^[^\n]*[\"'](?:role|sender|type)[\"']\s*:\s*[\"'](?:user|human|assistant)[\"'].*"
@@ -167,9 +188,12 @@ _TURN = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _SAID = re.compile(
-    rf"(\b{_VERB}\b(?:\s+\w+){{0,4}}\s*[:,]?\s*|\b{_SPEAKER}(?:\s+[\w']+){{1,5}}\s*:\s*){_QUOTED}", re.IGNORECASE
+    rf"(\b{_VERB}\b(?:\s+\w+){{0,4}}\s*[:,]?\s*|\b{_SPEAKER}(?:\s+[\w']+){{1,5}}\s*:\s*){_QUOTED}",
+    re.IGNORECASE,
 )
-_SAID_PLAINLY = re.compile(rf"(\b{_SPEAKER}s?\s+(?:\w+\s+)?{_VERB}\b[^\n:]{{0,40}}:\s*)[^\s<].*", re.IGNORECASE)
+_SAID_PLAINLY = re.compile(
+    rf"(\b{_SPEAKER}s?\s+(?:\w+\s+)?{_VERB}\b[^\n:]{{0,40}}:\s*)[^\s<].*", re.IGNORECASE
+)
 _PERSONAL = re.compile(r"\b(?:I|[Mm]y|[Mm]e|[Ww]e|[Oo]ur|[Yy]ou|[Yy]our)\b")
 _ANY_QUOTED = re.compile(_QUOTED)
 _URL = re.compile(r"(?<![\w+.-])[a-z][a-z0-9+.-]*://[^\s<>\"'`)\]}]+", re.IGNORECASE)
@@ -183,7 +207,9 @@ _HOST = re.compile(
 _EMAIL = re.compile(r"(?<![\w.%+-])[\w.%+-]+@((?:[\w-]+\.)+[^\W\d_]{2,})")
 
 
-def triage_issue(issue: Issue, redactor: Redactor, now_ms: int, names: Iterable[str] = ()) -> IssueTriaged:
+def triage_issue(
+    issue: Issue, redactor: Redactor, now_ms: int, names: Iterable[str] = ()
+) -> IssueTriaged:
     """Return the public form of a draft; `names` are known people's, and are removed."""
     raw = [issue.title, issue.description, issue.category, *issue.tags, *issue.affected_files]
     public = public_texts(raw, redactor, names)
@@ -202,10 +228,16 @@ def triage_issue(issue: Issue, redactor: Redactor, now_ms: int, names: Iterable[
     )  # fmt: skip
 
 
-def public_texts(texts: Sequence[str], redactor: Redactor, names: Iterable[str]) -> Redacted[list[str]]:
+def public_texts(
+    texts: Sequence[str], redactor: Redactor, names: Iterable[str]
+) -> Redacted[list[str]]:
     """Return `texts` without conversation, addresses, names and secrets, and count those."""
     plain = [without_private_text(text, names).strip() for text in texts]
-    marks = sum(new.count(mark) - old.count(mark) for old, new in zip(texts, plain, strict=True) for mark in _MARKS)
+    marks = sum(
+        new.count(mark) - old.count(mark)
+        for old, new in zip(texts, plain, strict=True)
+        for mark in _MARKS
+    )
     redacted = JsonRedactor(redactor).redact_document(plain)
     return replace(redacted, personal=redacted.personal + max(marks, 0))
 
@@ -223,7 +255,9 @@ def find_same_issue(new: IssueTriaged, known: Sequence[Issue]) -> Issue | None:
         else:
             alike = word_overlap(words, _issue_words(issue.title, issue.description))
         failing = (
-            bool(new.signature) and new.signature == issue.signature and _ERROR.search(new.description) is not None
+            bool(new.signature)
+            and new.signature == issue.signature
+            and _ERROR.search(new.description) is not None
         )
         score = 1.0 if failing else alike
         if score >= SAME and (best is None or (score, issue.id) > best[:2]):
@@ -280,7 +314,9 @@ def is_intranet(host: str) -> bool:
         labels = host.split(".")
         if is_reserved(host):
             return False
-        return len(labels) == 1 or not _PUBLIC.fullmatch(labels[-1]) or not _INSIDE.isdisjoint(labels)
+        return (
+            len(labels) == 1 or not _PUBLIC.fullmatch(labels[-1]) or not _INSIDE.isdisjoint(labels)
+        )
     return not address.is_global and not address.is_loopback
 
 
@@ -304,14 +340,21 @@ def _is_inside(text: str) -> bool:
     """Return whether a host without a scheme is in an intranet; most dotted words are files."""
     host = re.split(r"[:/]", text, maxsplit=1)[0] if "." in text else text
     labels = host.lower().split(".")
-    is_word = labels[-1].isalpha() and labels[-1] not in _INSIDE and not _PUBLIC.fullmatch(labels[-1])
+    is_word = (
+        labels[-1].isalpha() and labels[-1] not in _INSIDE and not _PUBLIC.fullmatch(labels[-1])
+    )
     return is_intranet(host) and not is_word
 
 
 def _names_pattern(names: Iterable[str]) -> re.Pattern[str] | None:
     """Match whole names and long words of them in any case, short words as spelled."""
     whole = {name.strip() for name in names if len(name.strip()) >= _NAME_CHARS} - _ACCOUNTS
-    words = {word for name in whole for word in name.split() if len(word) >= _NAME_CHARS and word[0].isupper()}
+    words = {
+        word
+        for name in whole
+        for word in name.split()
+        if len(word) >= _NAME_CHARS and word[0].isupper()
+    }
     if not whole:
         return None
     # A name of six or more letters is seldom an ordinary word too; "Mark" is one.

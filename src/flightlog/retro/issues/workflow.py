@@ -35,7 +35,9 @@ _EASE = {"trivial": 4, "small": 3, "medium": 2, "large": 1}
 
 def cluster_issues(board: Board, now_ms: int) -> IssuesClustered:
     """Cluster open issues by files, error and words; a critical issue gets its own cluster."""
-    candidates = [issue for issue in board.issues.values() if issue.status in OPEN - {"in_progress"}]
+    candidates = [
+        issue for issue in board.issues.values() if issue.status in OPEN - {"in_progress"}
+    ]
     issues = sorted(candidates, key=lambda issue: (issue.created_ms, issue.id))
     groups: list[list[Issue]] = []
     scores: dict[str, float] = {}
@@ -67,7 +69,12 @@ def prioritize_issues(board: Board, now_ms: int) -> IssuesPrioritized:
     """Return the current priority of every clustered issue."""
     waiting = {"clustered", "prioritized"}
     return IssuesPrioritized(
-        {issue.id: priority_score(issue, now_ms) for issue in board.issues.values() if issue.status in waiting}, now_ms
+        {
+            issue.id: priority_score(issue, now_ms)
+            for issue in board.issues.values()
+            if issue.status in waiting
+        },
+        now_ms,
     )
 
 
@@ -75,7 +82,9 @@ def priority_score(issue: Issue, now_ms: int) -> float:
     """Return severity x log2(frequency + 1) x ease x recency, at least 10 if critical."""
     recency = 1.5 if now_ms - issue.updated_ms < RECENT_MS else 1.0
     severity = _SEVERITY[issue.severity or "medium"]
-    score = round(severity * math.log2(issue.frequency + 1) * _EASE[issue.fix_complexity] * recency, 3)
+    score = round(
+        severity * math.log2(issue.frequency + 1) * _EASE[issue.fix_complexity] * recency, 3
+    )
     return max(FAST_TRACK, score) if issue.severity == "critical" else score
 
 
@@ -86,7 +95,9 @@ def _shared_fraction(one: Sequence[str], other: Sequence[str]) -> float:
 
 def _word_similarity(one: Issue, other: Issue) -> float:
     """Return the cosine of the words of two issues."""
-    mine, theirs = (set(content_words(f"{issue.title} {issue.description[:400]}")) for issue in (one, other))
+    mine, theirs = (
+        set(content_words(f"{issue.title} {issue.description[:400]}")) for issue in (one, other)
+    )
     return len(mine & theirs) / math.sqrt(len(mine) * len(theirs)) if mine and theirs else 0.0
 
 
@@ -95,7 +106,11 @@ def _make_cluster(group: list[Issue]) -> ClusterMade:
     number = hashlib.sha256(names[0].encode()).hexdigest()[:8]
     files = tuple(dict.fromkeys(path for issue in group for path in issue.affected_files))
     return ClusterMade(
-        f"cluster-{number}", group[0].title, names, files, is_fast_tracked=group[0].severity == "critical" and group[0].is_generated
+        f"cluster-{number}",
+        group[0].title,
+        names,
+        files,
+        is_fast_tracked=group[0].severity == "critical" and group[0].is_generated,
     )
 
 
@@ -128,8 +143,15 @@ def _has_recurred(incident: Incident, before_ms: int, board: Board) -> bool:
     """
     if incident.at_ms <= before_ms:
         return False
-    own_issues = {issue.id for issue in board.issues.values() if {incident.feature, "incident"} <= set(issue.tags)}
-    return any(resolution.issue in own_issues and resolution.at_ms > before_ms for resolution in board.resolutions)
+    own_issues = {
+        issue.id
+        for issue in board.issues.values()
+        if {incident.feature, "incident"} <= set(issue.tags)
+    }
+    return any(
+        resolution.issue in own_issues and resolution.at_ms > before_ms
+        for resolution in board.resolutions
+    )
 
 
 class ProcessResult(Struct, frozen=True):
@@ -152,7 +174,9 @@ def process_drafts(store: RetroStore) -> ProcessResult:
         store.journal.append(cluster_issues(board, now))
         store.journal.append(prioritize_issues(store.load_board(), now), durable=True)
     board = _write_pages(store)
-    return ProcessResult(tuple(imported), tuple(repeated), tuple(reopened), tuple(unreadable), board)
+    return ProcessResult(
+        tuple(imported), tuple(repeated), tuple(reopened), tuple(unreadable), board
+    )
 
 
 def approve_clusters(store: RetroStore, prefix: str = "") -> list[str]:
@@ -167,7 +191,9 @@ def approve_clusters(store: RetroStore, prefix: str = "") -> list[str]:
         if cluster.id.startswith(prefix) and (prefix or not has_finding(board, cluster))
     ]
     if prefix and len(chosen) != 1:
-        raise Invalid(f"{len(chosen)} clusters start with {prefix[:40]!r}", hint="flightlog issue clusters")
+        raise Invalid(
+            f"{len(chosen)} clusters start with {prefix[:40]!r}", hint="flightlog issue clusters"
+        )
     for cluster in chosen:
         if cluster.status == "pending":
             store.journal.append(events.ClusterApproved(cluster.id, store.now_ms()))
@@ -186,9 +212,16 @@ def preview_issues(store: RetroStore, prefix: str = "") -> list[OutputFile]:
     if prefix:
         return [validate_issue(store, board.find_issue(prefix))]
     chosen = [
-        issue for cluster in board.clusters.values() if cluster.status == "approved" for issue in cluster.issue_ids
+        issue
+        for cluster in board.clusters.values()
+        if cluster.status == "approved"
+        for issue in cluster.issue_ids
     ]
-    return [validate_issue(store, board.issues[name]) for name in chosen if board.issues[name].status in OPEN]
+    return [
+        validate_issue(store, board.issues[name])
+        for name in chosen
+        if board.issues[name].status in OPEN
+    ]
 
 
 def validate_issue(store: RetroStore, issue: Issue) -> OutputFile:
@@ -197,7 +230,9 @@ def validate_issue(store: RetroStore, issue: Issue) -> OutputFile:
     Raise `Conflict` if it is not open, `Invalid` if its text still looks private.
     """
     if issue.status not in OPEN:
-        raise Conflict(f"cannot publish a {issue.status} issue: {issue.id}", hint="flightlog issue process")
+        raise Conflict(
+            f"cannot publish a {issue.status} issue: {issue.id}", hint="flightlog issue process"
+        )
     page = issue_page(issue, store.redactor)
     assert isinstance(page.body, Clean)
     rules = {finding.rule for finding in store.redactor.find_in_text(page.body.text)}
@@ -228,7 +263,9 @@ def move_issue(store: RetroStore, prefix: str, to: events.Status, notes: str = "
     """Change the status of an issue, or raise `Conflict`; a closed issue loses its public file."""
     issue = store.load_board().find_issue(prefix)
     check_move(issue, to)
-    store.journal.append(events.IssueMoved(issue.id, to, store.now_ms(), _public_text(store, notes)), durable=True)
+    store.journal.append(
+        events.IssueMoved(issue.id, to, store.now_ms(), _public_text(store, notes)), durable=True
+    )
     if to not in OPEN:
         files.remove_files([files.resolve_inside(store.root, issue_name(issue))])
     return _write_pages(store).issues[issue.id]
@@ -241,7 +278,11 @@ def resolve_issue(store: RetroStore, prefix: str, notes: str, by: str = "") -> I
     if not notes.strip():
         raise Invalid("resolution notes are missing", hint='flightlog issue resolve ID --notes "…"')
     now = store.now_ms()
-    notes, by, date = _public_text(store, notes), _public_text(store, by), format_utc_timestamp(now)[:10]
+    notes, by, date = (
+        _public_text(store, notes),
+        _public_text(store, by),
+        format_utc_timestamp(now)[:10],
+    )
     store.journal.append(events.IssueResolved(issue.id, notes, date, now, by), durable=True)
     files.remove_files([files.resolve_inside(store.root, issue_name(issue))])
     return _write_pages(store).issues[issue.id]
@@ -297,6 +338,8 @@ def _write_pages(store: RetroStore) -> Board:
     pages = [board_page(board)]
     if board.resolutions:
         pages.append(changelog_page(board.resolutions, store.redactor))
-    pages += [issue_page(issue, store.redactor) for issue in board.issues.values() if issue.is_published]
+    pages += [
+        issue_page(issue, store.redactor) for issue in board.issues.values() if issue.is_published
+    ]
     output_files.write_output_files(store.root, pages)
     return board

@@ -13,7 +13,13 @@ from msgspec import Struct
 
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import UNREADABLE
-from flightlog.sources.chat_exports.conversation import AGENT, PERSON, TOOL, ChatMessage, Conversation
+from flightlog.sources.chat_exports.conversation import (
+    AGENT,
+    PERSON,
+    TOOL,
+    ChatMessage,
+    Conversation,
+)
 
 SOURCE = "chatgpt"
 _ROLES = {"user": PERSON, "assistant": AGENT, "tool": TOOL}
@@ -74,12 +80,18 @@ def decode_chat(data: bytes) -> Conversation:
     """Decode one element of `conversations.json`."""
     chat = _DECODER.decode(data)
     threads = list(_iter_threads(chat))
-    decoded = (_decode_message(chat.mapping[node], subagent) for subagent, nodes in threads for node in nodes)
+    decoded = (
+        _decode_message(chat.mapping[node], subagent)
+        for subagent, nodes in threads
+        for node in nodes
+    )
     messages = tuple(message for message in decoded if message is not None)
     chat_id = chat.conversation_id or chat.id or ""
     times = [message.at_ms for message in messages if message.at_ms is not None]
     return Conversation(
-        chat_id if is_safe(chat_id) else f"chatgpt-{hashlib.blake2b(data, digest_size=8).hexdigest()}",
+        chat_id
+        if is_safe(chat_id)
+        else f"chatgpt-{hashlib.blake2b(data, digest_size=8).hexdigest()}",
         SOURCE,
         chat.title or "",
         _seconds_to_ms(chat.create_time) or min(times, default=None),

@@ -50,7 +50,9 @@ def decode_chat(data: bytes) -> Conversation:
     subagents = _branch_names(chat.chat_messages)
     ordered = sorted(zip(chat.chat_messages, subagents, strict=True), key=lambda pair: pair[1])
     return Conversation(
-        chat.uuid if is_safe(chat.uuid) else f"claude-{hashlib.blake2b(data, digest_size=8).hexdigest()}",
+        chat.uuid
+        if is_safe(chat.uuid)
+        else f"claude-{hashlib.blake2b(data, digest_size=8).hexdigest()}",
         SOURCE,
         chat.name or "",
         _timestamp_to_ms(chat.created_at),
@@ -100,10 +102,15 @@ def _decode_message(message: _ClaudeAiMessage, subagent: str) -> ChatMessage:
             if isinstance(arguments, dict) and block.get("name") == "artifacts":
                 canvas = str(arguments.get("title") or arguments.get("id") or "artifact")
     text = "\n".join(texts) or message.text or ""
-    files = tuple(file.file_name or "unnamed" for file in [*(message.attachments or ()), *(message.files or ())])
+    files = tuple(
+        file.file_name or "unnamed"
+        for file in [*(message.attachments or ()), *(message.files or ())]
+    )
     role = PERSON if message.sender == "human" else AGENT
     at_ms = _timestamp_to_ms(message.created_at)
-    return ChatMessage(role, text, at_ms, subagent, "", files, canvas, tuple(other), not (text or other or files))
+    return ChatMessage(
+        role, text, at_ms, subagent, "", files, canvas, tuple(other), not (text or other or files)
+    )
 
 
 def _timestamp_to_ms(timestamp: str | None) -> int | None:

@@ -27,7 +27,9 @@ from flightlog.sources.chat_exports.conversation import Conversation
 
 CHUNK_BYTES = 4 << 20
 PIECE_BYTES_MAX = 32 << 20  # a conversation of 10,000 long answers; memory holds two copies of it
-PIECE_DEPTH_MAX = 100_000  # no vendor nests deeper than 20; counting a million brackets takes half a second
+PIECE_DEPTH_MAX = (
+    100_000  # no vendor nests deeper than 20; counting a million brackets takes half a second
+)
 # Everything up to the next bracket that is not the border of a flat object or array. Python 3.11.4
 # and older continue where the last choice of a possessive group failed: here it fails at once.
 _NONE = rb"|(?!)"
@@ -35,7 +37,9 @@ _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+' + _NONE + rb')*+"'
 _PLAIN = rb'[^"{}\[\]]++'
 _WORDS = rb"(?:" + _PLAIN + rb"|" + _STRING + _NONE + rb")*+"
 _FLAT = rb"\{" + _WORDS + rb"\}|\[" + _WORDS + rb"\]"
-_DEEP: Any = re.compile(rb"(?:" + _PLAIN + rb"|" + _STRING + rb"|" + _FLAT + _NONE + rb")*+([{}\[\]])", re.DOTALL)
+_DEEP: Any = re.compile(
+    rb"(?:" + _PLAIN + rb"|" + _STRING + rb"|" + _FLAT + _NONE + rb")*+([{}\[\]])", re.DOTALL
+)
 _SHALLOW: Any = re.compile(_WORDS + rb"([{}\[\]])", re.DOTALL)
 _OPENING = frozenset(b"{[")
 _FIRST_KEY = re.compile(rb'\{\s*"[^"\\]{1,40}"')
@@ -52,7 +56,14 @@ _READ_HINT = "name a zip or JSON file"
 _AGAIN_HINT = "download the export again"
 _MEMBER = re.compile(r"(?:^|/)conversations[^/]*\.json$")
 _ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, RuntimeError)
-_ACCOUNT_FIELDS = ("full_name", "name", "email_address", "email", "verified_phone_number", "phone_number")
+_ACCOUNT_FIELDS = (
+    "full_name",
+    "name",
+    "email_address",
+    "email",
+    "verified_phone_number",
+    "phone_number",
+)
 DECODERS: dict[str, Callable[[bytes], Conversation]] = {
     chatgpt.SOURCE: chatgpt.decode_chat,
     claude_ai.SOURCE: claude_ai.decode_chat,
@@ -71,7 +82,10 @@ def split_export(read: Read) -> Iterator[ArrayElement]:
     buffer = read(CHUNK_BYTES).removeprefix(b"\xef\xbb\xbf")
     first = buffer.lstrip()[:1]
     if first not in {b"[", b"{"}:
-        raise Invalid("no JSON array or object at the beginning", hint="name the zip or the conversations.json in it")
+        raise Invalid(
+            "no JSON array or object at the beginning",
+            hint="name the zip or the conversations.json in it",
+        )
     splitter = _ArraySplitter(0 if first == b"{" else 1)
     while buffer:
         yield from splitter.split(buffer)
@@ -106,7 +120,9 @@ class _ArraySplitter:
 
     def split(self, buffer: bytes) -> Iterator[ArrayElement]:
         """Yield the elements that end in `buffer`."""
-        while (bracket := (_DEEP if self._depth > self._base else _SHALLOW).match(buffer, self._read)) is not None:
+        while (
+            bracket := (_DEEP if self._depth > self._base else _SHALLOW).match(buffer, self._read)
+        ) is not None:
             self._read = at = bracket.end()
             if buffer[at - 1] in _OPENING:
                 if self._depth == self._base:
@@ -152,7 +168,10 @@ class _ArraySplitter:
     def check_complete(self, buffer: bytes) -> None:
         """Raise `Invalid` if the stream ends inside an element or before the array does."""
         if self._depth > 0 or self._start is not None or buffer.strip():
-            raise Invalid("the export ends in the middle", hint="the download was incomplete: download it again")
+            raise Invalid(
+                "the export ends in the middle",
+                hint="the download was incomplete: download it again",
+            )
 
 
 class ExportFingerprint(Struct, frozen=True):
@@ -185,7 +204,9 @@ def fingerprint_export(path: Path) -> ExportFingerprint:
             file.seek(max(0, size - _HEAD_BYTES))
             tail = file.read(_HEAD_BYTES)
     except OSError as error:
-        raise NotFound(f"the export cannot be read: {error.strerror}: {path}", hint=_READ_HINT) from None
+        raise NotFound(
+            f"the export cannot be read: {error.strerror}: {path}", hint=_READ_HINT
+        ) from None
     file_hash = hashlib.sha256(head + str(size).encode()).hexdigest()[:_HASH_HEX]
     stamp = f"{size}-{path.stat().st_mtime_ns}-{hashlib.sha256(tail).hexdigest()[:_HASH_HEX]}"
     return ExportFingerprint(file_hash, f"{file_hash}-{stamp}")
@@ -220,7 +241,10 @@ def account_names(path: Path) -> list[str]:
                 accounts = content if isinstance(content, list) else [content]
                 accounts = [account for account in accounts if isinstance(account, dict)]
                 values += [
-                    str(account[field]) for account in accounts for field in _ACCOUNT_FIELDS if account.get(field)
+                    str(account[field])
+                    for account in accounts
+                    for field in _ACCOUNT_FIELDS
+                    if account.get(field)
                 ]
     return values
 
@@ -230,13 +254,18 @@ def decode_element(element: ExportedConversation) -> Conversation | Damage:
     try:
         return DECODERS[element.source](element.data)
     except UNREADABLE as error:
-        return Damage(element.member, element.offset, len(element.data), f"no conversation: {error}")
+        return Damage(
+            element.member, element.offset, len(element.data), f"no conversation: {error}"
+        )
 
 
 def element_at(path: Path, member: str, offset: int) -> ExportedConversation | None:
     """Return the conversation at `offset` of a member, or None if none starts there."""
     elements = iter_elements(path)
-    return next((element for element in elements if (element.member, element.offset) == (member, offset)), None)
+    return next(
+        (element for element in elements if (element.member, element.offset) == (member, offset)),
+        None,
+    )
 
 
 def _iter_members(path: Path) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]]]]:
@@ -246,7 +275,9 @@ def _iter_members(path: Path) -> Iterator[tuple[str, AbstractContextManager[IO[b
     with zipfile.ZipFile(path) as archive:
         names = sorted(name for name in archive.namelist() if _MEMBER.search(name))
         if not names:
-            raise Invalid("no conversations in this zip", hint="name the export as it was downloaded")
+            raise Invalid(
+                "no conversations in this zip", hint="name the export as it was downloaded"
+            )
         # Compared with the size of the file: the sizes in its table may be wrong or overlap.
         total = sum(archive.getinfo(name).file_size for name in names)
         if total > max(_SMALL_BYTES, _RATIO_MAX * path.stat().st_size):
@@ -261,7 +292,9 @@ def _open_export(path: Path) -> Iterator[IO[bytes]]:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise NotFound(f"the export cannot be read: {error.strerror}: {path}", hint=_READ_HINT) from None
+        raise NotFound(
+            f"the export cannot be read: {error.strerror}: {path}", hint=_READ_HINT
+        ) from None
 
 
 @contextmanager
@@ -291,5 +324,6 @@ def _recognize_vendor(data: bytes) -> str:
     if "mapping" in fields:
         return chatgpt.SOURCE
     raise Invalid(
-        "neither a ChatGPT nor a Claude.ai export", hint="expected a list of objects with `mapping` or `chat_messages`"
+        "neither a ChatGPT nor a Claude.ai export",
+        hint="expected a list of objects with `mapping` or `chat_messages`",
     )

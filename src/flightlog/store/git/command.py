@@ -27,7 +27,14 @@ _CONFIG_BYTES_MAX = 1 << 20  # a configuration file of a person has some kilobyt
 # The first version with `safe.bareRepository`: an older one takes any directory that looks like a
 # bare repository for one, and runs what its configuration says.
 SAFE_VERSION = (2, 38)
-_ALWAYS = ("-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
+_ALWAYS = (
+    "-c",
+    "safe.bareRepository=explicit",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.quotePath=false",
+)
 _READING = ("-c", "log.showSignature=false", "-c", "submodule.recurse=false")
 _NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 _READING_ENVIRONMENT = {
@@ -37,13 +44,27 @@ _READING_ENVIRONMENT = {
     "GIT_NO_LAZY_FETCH": "1",
 }
 _CHANGING = frozenset(
-    ("commit-tree", "fetch", "hash-object", "push", "read-tree", "update-index", "update-ref", "write-tree")
+    (
+        "commit-tree",
+        "fetch",
+        "hash-object",
+        "push",
+        "read-tree",
+        "update-index",
+        "update-ref",
+        "write-tree",
+    )
 )
 # Variables with which a person makes git sign in at a remote.
 _SIGN_IN = re.compile(
     r"GIT_(ASKPASS|SSH|SSH_\w+|TERMINAL_PROMPT|SSL_\w+|PROXY_\w+|HTTP_\w+|CONFIG_(COUNT|KEY_\d+|VALUE_\d+))"
 )
-_NO_DIFF_PROGRAMS = ("--no-ext-diff", "--no-textconv", "--submodule=short", "--ignore-submodules=dirty")
+_NO_DIFF_PROGRAMS = (
+    "--no-ext-diff",
+    "--no-textconv",
+    "--submodule=short",
+    "--ignore-submodules=dirty",
+)
 # Options that keep a command from running what a repository names, where no setting can: git reads
 # a submodule with its own configuration, and takes the first value of `remote.*.uploadpack`.
 _OPTIONS = {
@@ -70,7 +91,13 @@ _MAY_RUN = re.compile(
     re.IGNORECASE,
 )
 # The values that run nothing; for all other settings that is the empty one.
-_INSTEAD = {"hookspath": "/dev/null", "sshcommand": "ssh", "required": "false", "allow": "never", "update": "none"}
+_INSTEAD = {
+    "hookspath": "/dev/null",
+    "sshcommand": "ssh",
+    "required": "false",
+    "allow": "never",
+    "update": "none",
+}
 
 
 class GitError(Unavailable):
@@ -94,7 +121,9 @@ class GitResult(Struct, frozen=True):
         if self.exit_code == 0:
             return self.stdout
         lines = self.stderr.strip().splitlines()
-        errors = [line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))]
+        errors = [
+            line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))
+        ]
         reason = (errors or lines[-1:] or [f"exit {self.exit_code}"])[0]
         raise GitError(f"git {self.name} failed: {reason[:300]}", stderr=self.stderr)
 
@@ -139,7 +168,9 @@ class GitProcess:
         self._timer.cancel()
         if self._child.returncode < 0:
             raise self._timeout_error()
-        GitResult(self._name, self._child.returncode, b"", stderr.decode("utf-8", "replace")).require_success()
+        GitResult(
+            self._name, self._child.returncode, b"", stderr.decode("utf-8", "replace")
+        ).require_success()
 
     def _timeout_error(self) -> GitError:
         return GitError(f"git {self._name} did not finish within {self._limit_s:.0f} s")
@@ -189,14 +220,20 @@ class PersonGit(Struct, frozen=True):
             return
         hint = "install git 2.38 or later, or allow it here: flightlog trust --yes"
         number = ".".join(map(str, version))
-        raise GitError(f"git {number} may run what a repository configures: {self.folder}", hint=hint)
+        raise GitError(
+            f"git {number} may run what a repository configures: {self.folder}", hint=hint
+        )
 
-    def _list_overrides(self, program: str, environment: dict[str, str], limit_s: float) -> list[tuple[str, str]]:
+    def _list_overrides(
+        self, program: str, environment: dict[str, str], limit_s: float
+    ) -> list[tuple[str, str]]:
         """Return settings that undo what the repository's own configuration would run."""
         if "GIT_DIR" not in self.variables and not _may_run_programs(self.folder):
             return []
         command = [program, *_ALWAYS, "config", "--list", "--show-scope", "-z"]
-        listed = start_command(command, {**environment, **self.variables}, self.folder, limit_s).finish_command()
+        listed = start_command(
+            command, {**environment, **self.variables}, self.folder, limit_s
+        ).finish_command()
         own: list[tuple[str, str]] = []
         foreign: dict[str, None] = {}
         fields = iter(listed.decode("utf-8", "surrogateescape").split("\0")[:-1])
@@ -212,12 +249,18 @@ class PersonGit(Struct, frozen=True):
 
 
 def start_command(
-    command: Sequence[str], environment: Mapping[str, str], folder: Path, limit_s: float, held: int | None = None
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    limit_s: float,
+    held: int | None = None,
 ) -> GitProcess:
     """Start a git command in `folder`; it keeps the lock `held` open until it ends."""
     import subprocess  # noqa: PLC0415 - most settles do not run git
 
-    name = next(word for word in command[1:] if word.islower() and "=" not in word and word[0] != "-")
+    name = next(
+        word for word in command[1:] if word.islower() and "=" not in word and word[0] != "-"
+    )
     pipe, fds = subprocess.PIPE, () if held is None else (held,)
     try:
         child = subprocess.Popen(
@@ -236,20 +279,27 @@ def find_hooks_folder(git: PersonGit) -> Path:
     """
     result = git.run_git("rev-parse", "--show-toplevel", "--git-common-dir", "--git-path", "hooks")
     if result.exit_code:
-        raise NotFound(f"not a git repository: {git.folder}", hint="run it inside one, or make one with: git init")
+        raise NotFound(
+            f"not a git repository: {git.folder}",
+            hint="run it inside one, or make one with: git init",
+        )
     lines = result.stdout.decode("utf-8", "surrogateescape").splitlines()
     top, common, hooks = ((git.folder / line).resolve() for line in lines)
     is_inside = hooks.is_relative_to(top) or hooks.is_relative_to(common)
     if not is_inside and git.run_git("config", "--local", "--get", "core.hooksPath").exit_code == 0:
         hint = "see `git config --local core.hooksPath`"
-        raise Invalid(f"this repository's own configuration puts hooks outside of it: {hooks}", hint=hint)
+        raise Invalid(
+            f"this repository's own configuration puts hooks outside of it: {hooks}", hint=hint
+        )
     return hooks
 
 
 def check_not_option(name: str) -> str:
     """Return `name`; raise `Invalid` if git would take it for an option."""
     if name.startswith("-"):
-        raise Invalid(f"git would take this name for an option: {name[:80]}", hint="use another name")
+        raise Invalid(
+            f"git would take this name for an option: {name[:80]}", hint="use another name"
+        )
     return name
 
 
@@ -281,7 +331,9 @@ def find_git(path: str) -> str:
 @functools.lru_cache(maxsize=8)
 def _git_version(program: str) -> tuple[int, int]:
     environment = {"PATH": os.defpath, "LC_ALL": "C"}
-    version = start_command([program, "version"], environment, Path("/"), _READ_LIMIT_S).finish_command()
+    version = start_command(
+        [program, "version"], environment, Path("/"), _READ_LIMIT_S
+    ).finish_command()
     numbers = re.search(rb"(\d+)\.(\d+)", version)
     return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
@@ -301,7 +353,9 @@ def _config_files(folder: Path) -> Iterator[Path]:
         if git_dir.is_file():
             git_dir = top / git_dir.read_text("utf-8").removeprefix("gitdir:").strip()
         shared = git_dir / "commondir"
-        config = (git_dir / shared.read_text("utf-8").strip() if shared.is_file() else git_dir) / "config"
+        config = (
+            git_dir / shared.read_text("utf-8").strip() if shared.is_file() else git_dir
+        ) / "config"
         if config.exists():
             yield config
 
@@ -316,7 +370,10 @@ def _neutralize_setting(key: str, own: Sequence[tuple[str, str]]) -> list[tuple[
     """Return settings that restore the person's own value of `key`, or make it run nothing."""
     if key.startswith("credential."):
         # A list: an empty value clears it, then the person's own helpers follow.
-        return [("credential.helper", ""), *(pair for pair in own if pair[0].startswith("credential."))]
+        return [
+            ("credential.helper", ""),
+            *(pair for pair in own if pair[0].startswith("credential.")),
+        ]
     values = [value for name, value in own if name == key]
     return [(key, values[-1] if values else _INSTEAD.get(key.rpartition(".")[2], ""))]
 

@@ -42,7 +42,14 @@ def iter_commits(
     """Yield the commits reachable from `tips` and not from `known`, newest first."""
     if not tips:
         return
-    words = ["log", "--no-renames", "--numstat", "-z", f"--format={_FORMAT}", "--diff-merges=first-parent"]
+    words = [
+        "log",
+        "--no-renames",
+        "--numstat",
+        "-z",
+        f"--format={_FORMAT}",
+        "--diff-merges=first-parent",
+    ]
     words += [f"--max-count={limit}"] if limit else []
     words += [*map(check_not_option, tips), "--not", *_existing_commits(repository, known), "--"]
     out = run_git(repository, *words)
@@ -71,8 +78,15 @@ def _existing_commits(repository: Repository, known: Sequence[str]) -> list[str]
     """Return the commits that this clone has: history may have been rewritten or cut."""
     if not known:
         return []
-    listed = run_git(repository, "cat-file", "--batch-check", given="".join(f"{name}\n" for name in known).encode())
-    return [line.split()[0].decode() for line in listed.splitlines() if line.split()[1:2] == [b"commit"]]
+    listed = run_git(
+        repository,
+        "cat-file",
+        "--batch-check",
+        given="".join(f"{name}\n" for name in known).encode(),
+    )
+    return [
+        line.split()[0].decode() for line in listed.splitlines() if line.split()[1:2] == [b"commit"]
+    ]
 
 
 def _parse_commit(part: str) -> Commit:
@@ -86,7 +100,16 @@ def _parse_commit(part: str) -> Commit:
             files.append(path)
             added += int(more) if more.isdecimal() else 0
             removed += int(less) if less.isdecimal() else 0
-    return Commit(name, tuple(parents.split()), int(at_s) * 1000, at, message.strip(), tuple(files), added, removed)
+    return Commit(
+        name,
+        tuple(parents.split()),
+        int(at_s) * 1000,
+        at,
+        message.strip(),
+        tuple(files),
+        added,
+        removed,
+    )
 
 
 class CommittedLine(Struct, frozen=True):
@@ -118,7 +141,9 @@ def blame_lines(repository: Repository, path: str, first: int, last: int) -> lis
             name = commit.decode()
             committed = name if name.strip("0") else ""
             text = line[1:].decode("utf-8", "replace")
-            lines.append(CommittedLine(number, text, committed, times.get(commit, 0) if committed else 0))
+            lines.append(
+                CommittedLine(number, text, committed, times.get(commit, 0) if committed else 0)
+            )
         elif head:
             commit, number = head[1], int(head[3])
         elif line.startswith(b"committer-time "):
@@ -128,10 +153,14 @@ def blame_lines(repository: Repository, path: str, first: int, last: int) -> lis
 
 def resolve_commit(repository: Repository, written: str) -> str:
     """Return the full hash of the commit that `written` names; empty if there is none."""
-    return git_output(repository, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{written}^{{commit}}")
+    return git_output(
+        repository, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{written}^{{commit}}"
+    )
 
 
-def commits_touching(repository: Repository, paths: Sequence[str], since_ms: int) -> list[tuple[str, int]]:
+def commits_touching(
+    repository: Repository, paths: Sequence[str], since_ms: int
+) -> list[tuple[str, int]]:
     """Return the commits since then that touch these files, newest first, with times."""
     if not paths:
         return []
@@ -146,7 +175,16 @@ def commit_subject(repository: Repository, commit: str) -> str:
 
 def iter_added_lines(repository: Repository, commit: str) -> Iterator[AddedLines]:
     """Yield the lines that a commit added, hunk by hunk."""
-    words = ["diff-tree", "--root", "--no-commit-id", "-p", "-r", "--unified=0", "--no-renames", "--no-color"]
+    words = [
+        "diff-tree",
+        "--root",
+        "--no-commit-id",
+        "-p",
+        "-r",
+        "--unified=0",
+        "--no-renames",
+        "--no-color",
+    ]
     path, number, added = "", 0, list[str]()
     for line in run_git(repository, *words, check_not_option(commit)).split(b"\n"):
         hunk = _HUNK.match(line)

@@ -53,10 +53,14 @@ def push_ref(repository: Repository, remote: str, ref: str) -> str:
     for _ in range(_TRIES):
         commit = git_output(repository, "rev-parse", "--verify", ref)
         try:
-            run_git(repository, "push", "--quiet", "--", check_not_option(remote), f"{commit}:{ref}")
+            run_git(
+                repository, "push", "--quiet", "--", check_not_option(remote), f"{commit}:{ref}"
+            )
         except GitError as error:
             last_error = error
-            if git_output(repository, "rev-parse", "--verify", ref) == commit and not _lost_race(error):
+            if git_output(repository, "rev-parse", "--verify", ref) == commit and not _lost_race(
+                error
+            ):
                 raise
             continue
         return commit
@@ -72,7 +76,14 @@ def fetch_refs(repository: Repository, remote: str, theirs: str, ours: str) -> l
 
 
 def _lost_race(error: GitError) -> bool:
-    words = ("fetch first", "non-fast-forward", "cannot lock ref", "failed to update ref", "stale info", "rejected")
+    words = (
+        "fetch first",
+        "non-fast-forward",
+        "cannot lock ref",
+        "failed to update ref",
+        "stale info",
+        "rejected",
+    )
     return any(word in error.stderr for word in words)
 
 
@@ -80,13 +91,17 @@ def _write_tree(repository: Repository, files: Mapping[str, str], index: Path) -
     private = {"GIT_INDEX_FILE": str(index)}
     listed = "".join(f"100644 {blob}\t{path}\0" for path, blob in sorted(files.items()))
     run_git(repository, "read-tree", "--empty", variables=private)
-    run_git(repository, "update-index", "-z", "--index-info", given=listed.encode(), variables=private)
+    run_git(
+        repository, "update-index", "-z", "--index-info", given=listed.encode(), variables=private
+    )
     return run_git(repository, "write-tree", variables=private).decode().strip()
 
 
 def _commit_tree(repository: Repository, tree: str, parent: str) -> str:
     parents = ["-p", parent] if parent else []
-    commit = run_git(repository, "commit-tree", tree, *parents, "-m", "training rows", variables=AUTHOR)
+    commit = run_git(
+        repository, "commit-tree", tree, *parents, "-m", "training rows", variables=AUTHOR
+    )
     return commit.decode().strip()
 
 
@@ -97,18 +112,26 @@ class SideBranch(Struct, frozen=True):
     side: str
 
 
-def commit_side_branch(repository: Repository, added: Iterable[str], message: str, index: Path) -> SideBranch:
+def commit_side_branch(
+    repository: Repository, added: Iterable[str], message: str, index: Path
+) -> SideBranch:
     """Commit `added` files beside the branch; `index` is the path of a private index."""
     folder = Path(git_output(repository, "rev-parse", "--absolute-git-dir"))
     busy = [name for name in _BUSY if (folder / name).exists()]
     head = git_output(repository, "rev-parse", "--quiet", "--verify", "HEAD^{commit}")
     if busy or not head:
-        reason = f"git is in the middle of something ({busy[0]})" if busy else "this branch has no commit yet"
+        reason = (
+            f"git is in the middle of something ({busy[0]})"
+            if busy
+            else "this branch has no commit yet"
+        )
         raise Conflict(reason, hint="git status")
     paths = list(added)
     side = "" if paths else git_output(repository, "rev-parse", "--quiet", "--verify", f"{head}^")
     if not side:
-        side = _commit_merge(repository, _write_side_tree(repository, head, paths, index), [head], message)
+        side = _commit_merge(
+            repository, _write_side_tree(repository, head, paths, index), [head], message
+        )
     return SideBranch(head, side)
 
 
@@ -138,10 +161,25 @@ def _write_side_tree(repository: Repository, head: str, paths: Iterable[str], in
 
 def _stage_paths(repository: Repository, paths: Iterable[str], variables: dict[str, str]) -> None:
     given = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
-    run_git(repository, "update-index", "--add", "--remove", "-z", "--stdin", given=given, variables=variables)
+    run_git(
+        repository,
+        "update-index",
+        "--add",
+        "--remove",
+        "-z",
+        "--stdin",
+        given=given,
+        variables=variables,
+    )
 
 
 def _commit_merge(repository: Repository, tree: str, parents: Iterable[str], message: str) -> str:
-    signing = ["-S"] if git_output(repository, "config", "--type=bool", "commit.gpgSign") == "true" else []
+    signing = (
+        ["-S"]
+        if git_output(repository, "config", "--type=bool", "commit.gpgSign") == "true"
+        else []
+    )
     options = [word for parent in parents for word in ("-p", parent)]
-    return run_git(repository, "commit-tree", *signing, tree, *options, "-m", message).decode().strip()
+    return (
+        run_git(repository, "commit-tree", *signing, tree, *options, "-m", message).decode().strip()
+    )

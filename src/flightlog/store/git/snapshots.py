@@ -28,7 +28,13 @@ from flightlog.store.files import ensure_dir, os_errors_as_unavailable, replace_
 from flightlog.store.git import worktree
 from flightlog.store.git.command import GitError
 from flightlog.store.git.repository import ShadowRepository, remove_stale
-from flightlog.store.git.worktree import SkippedPath, SnapshotPolicy, TreeChange, list_changes, make_patch
+from flightlog.store.git.worktree import (
+    SkippedPath,
+    SnapshotPolicy,
+    TreeChange,
+    list_changes,
+    make_patch,
+)
 from flightlog.store.locks import lock_file
 
 NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # git's name for the empty tree
@@ -65,7 +71,11 @@ class _SnapshotHead(NamedTuple):
 
 
 def open_trees(
-    dirs: SnapshotDirs, policy: SnapshotPolicy | None = None, *, now: Callable[[], float], line: str = "main"
+    dirs: SnapshotDirs,
+    policy: SnapshotPolicy | None = None,
+    *,
+    now: Callable[[], float],
+    line: str = "main",
 ) -> "WorkTreeSnapshots":
     """Open the snapshots of a work tree, making the shadow repository if it is missing.
 
@@ -73,13 +83,17 @@ def open_trees(
     """
     work_tree = dirs.work_tree.resolve()
     if not work_tree.is_dir():
-        raise NotFound(f"no such directory: {dirs.work_tree}", hint="name the directory the agent works in")
+        raise NotFound(
+            f"no such directory: {dirs.work_tree}", hint="name the directory the agent works in"
+        )
     if dirs.home.resolve().is_relative_to(work_tree):
         hint = "work in a directory below it"
         raise Invalid(f"a home directory is not snapshotted: {work_tree}", hint=hint)
     repository = ShadowRepository(dirs.git_dir.absolute(), dirs.programs)
     repository.create_if_missing()
-    return WorkTreeSnapshots(repository, work_tree, policy or SnapshotPolicy(), now=now, line=_check_name(line))
+    return WorkTreeSnapshots(
+        repository, work_tree, policy or SnapshotPolicy(), now=now, line=_check_name(line)
+    )
 
 
 class WorkTreeSnapshots:
@@ -127,41 +141,56 @@ class WorkTreeSnapshots:
                 commit = self._commit_tree(lock, tree, head.commit, _snapshot_message(name, status))
             self._update_refs(lock, tag, commit, head.commit)
             self._remember_head(_SnapshotHead(commit, tree))
-        return WorkTreeSnapshot(name, commit, tree, tree != head.tree, status.omitted_files, status.nested_repositories)
+        return WorkTreeSnapshot(
+            name, commit, tree, tree != head.tree, status.omitted_files, status.nested_repositories
+        )
 
     def find_snapshot(self, name: str) -> WorkTreeSnapshot:
         """Return a snapshot by its name or commit."""
         commit, tree = self._resolve_commit(_check_name(name))
-        header, _, body = self._repository.run_git(["cat-file", "commit", commit]).partition(b"\n\n")
+        header, _, body = self._repository.run_git(["cat-file", "commit", commit]).partition(
+            b"\n\n"
+        )
         parents = re.findall(rb"^parent (\w+)$", header, re.MULTILINE)
         before = self._resolve_commit(parents[0].decode()).tree if parents else NOTHING
         try:
             note = msgspec.json.decode(body.partition(b"\n")[2] or b"{}", type=_SnapshotNote)
         except UNREADABLE:
             note = _SnapshotNote()
-        return WorkTreeSnapshot(name, commit, tree, tree != before, note.omitted_files, note.nested_repositories)
+        return WorkTreeSnapshot(
+            name, commit, tree, tree != before, note.omitted_files, note.nested_repositories
+        )
 
     def list_names(self) -> list[str]:
         """Return the names of all snapshots of the repository, by time."""
         command = ["for-each-ref", "--sort=creatordate", "--format=%(refname:strip=2)", "refs/tags"]
         return self._repository.run_git(command).decode().split()
 
-    def diff_snapshots(self, before: WorkTreeSnapshot | str | None, after: WorkTreeSnapshot | str) -> list[TreeChange]:
+    def diff_snapshots(
+        self, before: WorkTreeSnapshot | str | None, after: WorkTreeSnapshot | str
+    ) -> list[TreeChange]:
         """Return what changed between two snapshots; None is the empty tree."""
         return list_changes(self._repository, self._resolve_tree(before), self._resolve_tree(after))
 
     def patch_between(
-        self, before: WorkTreeSnapshot | str | None, after: WorkTreeSnapshot | str, paths: Iterable[str] = ()
+        self,
+        before: WorkTreeSnapshot | str | None,
+        after: WorkTreeSnapshot | str,
+        paths: Iterable[str] = (),
     ) -> bytes:
         """Return a patch for `git apply`, with binaries, modes, renames and links."""
-        return make_patch(self._repository, self._resolve_tree(before), self._resolve_tree(after), paths)
+        return make_patch(
+            self._repository, self._resolve_tree(before), self._resolve_tree(after), paths
+        )
 
     def restore_snapshot(self, snapshot: WorkTreeSnapshot | str) -> WorkTreeSnapshot:
         """Restore the work tree; files that snapshots leave out are not changed.
 
         Content that was not snapshotted is lost. The line continues from `snapshot`.
         """
-        target = snapshot if isinstance(snapshot, WorkTreeSnapshot) else self.find_snapshot(snapshot)
+        target = (
+            snapshot if isinstance(snapshot, WorkTreeSnapshot) else self.find_snapshot(snapshot)
+        )
         with self._lock_line() as lock:
             self._is_as_left()
             head = self._branch_head()
@@ -170,14 +199,20 @@ class WorkTreeSnapshots:
             self._write_work_tree(lock, target, head.commit)
         return target
 
-    def checkout_into(self, snapshot: WorkTreeSnapshot | str, into: Path, line: str) -> "WorkTreeSnapshots":
+    def checkout_into(
+        self, snapshot: WorkTreeSnapshot | str, into: Path, line: str
+    ) -> "WorkTreeSnapshots":
         """Check a snapshot out into an empty directory, which gets a line of its own."""
-        target = snapshot if isinstance(snapshot, WorkTreeSnapshot) else self.find_snapshot(snapshot)
+        target = (
+            snapshot if isinstance(snapshot, WorkTreeSnapshot) else self.find_snapshot(snapshot)
+        )
         ensure_dir(into)
         with os_errors_as_unavailable(into):
             if any(into.iterdir()):
                 raise Invalid(f"not empty: {into}", hint="name a new directory")
-        other = WorkTreeSnapshots(self._repository, into.resolve(), self._policy, now=self._now, line=_check_name(line))
+        other = WorkTreeSnapshots(
+            self._repository, into.resolve(), self._policy, now=self._now, line=_check_name(line)
+        )
         with other._lock_line() as lock:
             if other._branch_head().commit:
                 raise Conflict(f"a line of this name exists: {line}", hint="use another name")
@@ -188,11 +223,17 @@ class WorkTreeSnapshots:
         """Bring the index up to date with the work tree and return what changed."""
         is_first = self._unwatched is None
         git = _WorkTreeGit(self, lock)
-        status = worktree.work_tree_status(git, self._policy, self._own / "leave-out", also, survey=is_first)
+        status = worktree.work_tree_status(
+            git, self._policy, self._own / "leave-out", also, survey=is_first
+        )
         if is_first:
-            self._unwatched = tuple(path for path in status.omitted_files if path.reason == worktree.UNWATCHED)
+            self._unwatched = tuple(
+                path for path in status.omitted_files if path.reason == worktree.UNWATCHED
+            )
         else:
-            status = status._replace(omitted_files=(*status.omitted_files, *(self._unwatched or ())))
+            status = status._replace(
+                omitted_files=(*status.omitted_files, *(self._unwatched or ()))
+            )
         # Git lists a nested repository only until its files are in the index.
         self._nested = tuple(dict.fromkeys((*self._nested, *status.nested_repositories)))
         self._check_size_limit(status.size_bytes)
@@ -256,7 +297,9 @@ class WorkTreeSnapshots:
 
     def _is_as_left(self) -> bool:
         """Return whether the index is as this object left it; otherwise forget the line's head."""
-        is_known = self._index_left is not None and self._index_left == _stat_identity(self._own / "index")
+        is_known = self._index_left is not None and self._index_left == _stat_identity(
+            self._own / "index"
+        )
         if not is_known:
             self._head = None
         self._index_left = None  # until `_remember_head`
@@ -276,7 +319,9 @@ class WorkTreeSnapshots:
         return self._head
 
     def _resolve_commit(self, name: str) -> _SnapshotHead:
-        return _SnapshotHead(*self._repository.resolve_names([f"{name}^{{commit}}", f"{name}^{{tree}}"]))
+        return _SnapshotHead(
+            *self._repository.resolve_names([f"{name}^{{commit}}", f"{name}^{{tree}}"])
+        )
 
     def _resolve_tree(self, snapshot: WorkTreeSnapshot | str | None) -> str:
         if snapshot is None:
@@ -287,7 +332,10 @@ class WorkTreeSnapshots:
 
     def _run_readonly(self, lock: int, command: list[str], inside: str) -> bytes:
         """Run a command in the work tree, or with an empty index in the directory `inside` it."""
-        nested = {"GIT_WORK_TREE": str(self.work_tree / inside), "GIT_INDEX_FILE": str(self._own / "none")}
+        nested = {
+            "GIT_WORK_TREE": str(self.work_tree / inside),
+            "GIT_INDEX_FILE": str(self._own / "none"),
+        }
         return self._run_git(lock, command, more=nested if inside else {})
 
     def _run_two(self, lock: int, one: list[str], other: list[str]) -> tuple[bytes, bytes]:
@@ -313,7 +361,12 @@ class WorkTreeSnapshots:
         return {"GIT_WORK_TREE": str(self.work_tree), "GIT_INDEX_FILE": str(self._own / "index")}
 
     def _run_git(
-        self, lock: int, command: list[str], *, stdin: bytes = b"", more: dict[str, str] | None = None
+        self,
+        lock: int,
+        command: list[str],
+        *,
+        stdin: bytes = b"",
+        more: dict[str, str] | None = None,
     ) -> bytes:
         environment = {**self._git_environment(), **(more or {})}
         return self._repository.run_git(command, stdin=stdin, more=environment, held=lock)
@@ -329,7 +382,10 @@ class WorkTreeSnapshots:
             file = os.open(self._own / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             lock_file(file, self._own / "lock", limit_s=_LOCK_S)
-            locked = [self._own / "index", *(self._repository.git_dir / ref for ref in (self._branch, *refs))]
+            locked = [
+                self._own / "index",
+                *(self._repository.git_dir / ref for ref in (self._branch, *refs)),
+            ]
             remove_stale(*(path.with_name(path.name + ".lock") for path in locked))
             yield file
         finally:

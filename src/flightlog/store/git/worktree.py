@@ -16,14 +16,39 @@ from flightlog.model.errors import Invalid
 from flightlog.store.git.repository import ShadowRepository
 
 Kind = Literal["added", "deleted", "modified", "renamed", "retyped"]
-_KINDS: dict[str, Kind] = {"A": "added", "D": "deleted", "M": "modified", "R": "renamed", "T": "retyped"}
-_COMPARE = ("diff-tree", "-r", "-M", "-l2000", "--no-color", "--no-ext-diff", "--no-textconv", "--full-index")
+_KINDS: dict[str, Kind] = {
+    "A": "added",
+    "D": "deleted",
+    "M": "modified",
+    "R": "renamed",
+    "T": "retyped",
+}
+_COMPARE = (
+    "diff-tree",
+    "-r",
+    "-M",
+    "-l2000",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--full-index",
+)
 UNWATCHED = "not watched"
 _MISSING = "missing"
 _GONE, _NEW = "D", "?"
 # Directories that programs make again; walking them would take most of the time.
 HEAVY = (
-    *("node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
+    *(
+        "node_modules",
+        ".venv",
+        "venv",
+        "__pycache__",
+        ".tox",
+        ".nox",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+    ),
     *(".gradle", ".terraform", ".next", ".turbo", ".cache", ".DS_Store", ".hypothesis", ".direnv"),
 )
 
@@ -44,7 +69,9 @@ class TreeChange(Struct, frozen=True):
 
 def list_changes(repository: ShadowRepository, before: str, after: str) -> list[TreeChange]:
     """List the changes between two trees, in order of path."""
-    parts = _split_nul_list(repository.run_git([*_COMPARE, "-z", "--raw", "--numstat", before, after]))
+    parts = _split_nul_list(
+        repository.run_git([*_COMPARE, "-z", "--raw", "--numstat", before, after])
+    )
     raw: dict[str, tuple[str, list[str]]] = {}
     counts: dict[str, tuple[int | None, int | None]] = {}
     for part in parts:
@@ -60,10 +87,14 @@ def list_changes(repository: ShadowRepository, before: str, after: str) -> list[
     return sorted(_build_changes(raw, counts), key=lambda change: change.path)
 
 
-def make_patch(repository: ShadowRepository, before: str, after: str, paths: Iterable[str] = ()) -> bytes:
+def make_patch(
+    repository: ShadowRepository, before: str, after: str, paths: Iterable[str] = ()
+) -> bytes:
     """Return the difference as a patch, of `paths` only if there are any."""
     names = list(paths)
-    return repository.run_git([*_COMPARE, "--patch", "--binary", before, after, *(("--", *names) if names else ())])
+    return repository.run_git(
+        [*_COMPARE, "--patch", "--binary", before, after, *(("--", *names) if names else ())]
+    )
 
 
 def _build_changes(
@@ -71,7 +102,9 @@ def _build_changes(
 ) -> Iterator[TreeChange]:
     for path, (old, (old_mode, mode, old_id, new_id, status)) in raw.items():
         added, removed = counts.get(path, (0, 0))
-        yield TreeChange(path, _KINDS[status[0]], old, old_mode, mode, old_id, new_id, added, removed)
+        yield TreeChange(
+            path, _KINDS[status[0]], old, old_mode, mode, old_id, new_id, added, removed
+        )
 
 
 def _parse_count(text: str) -> int | None:
@@ -96,7 +129,11 @@ class SnapshotPolicy(Struct, frozen=True):
     def ignore_patterns(self, git_dir: Path, work_tree: Path) -> bytes:
         """Return the patterns as a file for git; they exclude a shadow inside its own work tree."""
         own = git_dir.resolve()
-        inside = [f"/{_escape_pattern(str(own.relative_to(work_tree)))}/"] if own.is_relative_to(work_tree) else []
+        inside = (
+            [f"/{_escape_pattern(str(own.relative_to(work_tree)))}/"]
+            if own.is_relative_to(work_tree)
+            else []
+        )
         return "\n".join([*self.heavy, *self.leave_out, *inside, ""]).encode()
 
 
@@ -136,9 +173,13 @@ def work_tree_status(
 
     `survey` lists the unwatched directories too, which takes a second walk.
     """
-    excludes = [*(["--exclude-standard"] if policy.ignored == "leave" else []), f"--exclude-from={rules}"]
+    excludes = [
+        *(["--exclude-standard"] if policy.ignored == "leave" else []),
+        f"--exclude-from={rules}",
+    ]
     tracked, others = git.both(
-        ["diff-files", "-z", "--name-status", "--no-renames"], ["ls-files", "-z", "--others", *excludes]
+        ["diff-files", "-z", "--name-status", "--no-renames"],
+        ["ls-files", "-z", "--others", *excludes],
     )
     pairs = _split_nul_list(tracked)
     states = {path: state for state, path in zip(pairs, pairs, strict=True)}
@@ -156,10 +197,14 @@ def work_tree_status(
 
 def stale_index_entries(git: GitRunner, rules: Path) -> list[str]:
     """Return what is tracked although the patterns exclude it: it was added by name."""
-    return list(_split_nul_list(git(["ls-files", "-z", "--cached", "--ignored", f"--exclude-from={rules}"])))
+    return list(
+        _split_nul_list(git(["ls-files", "-z", "--cached", "--ignored", f"--exclude-from={rules}"]))
+    )
 
 
-def _list_nested_files(git: GitRunner, folder: str, excludes: list[str], nested: list[str]) -> Iterator[str]:
+def _list_nested_files(
+    git: GitRunner, folder: str, excludes: list[str], nested: list[str]
+) -> Iterator[str]:
     """Yield the files of a repository inside the work tree, and of those inside it."""
     nested.append(folder.rstrip("/"))
     for path in _split_nul_list(git(["ls-files", "-z", "--others", *excludes], inside=folder)):
@@ -175,7 +220,11 @@ def _list_unwatched(git: GitRunner, excludes: list[str]) -> list[SkippedPath]:
 
 
 def _classify_files(
-    work_tree: Path, policy: SnapshotPolicy, states: Mapping[str, str], nested: list[str], unwatched: list[SkippedPath]
+    work_tree: Path,
+    policy: SnapshotPolicy,
+    states: Mapping[str, str],
+    nested: list[str],
+    unwatched: list[SkippedPath],
 ) -> WorkTreeStatus:
     changed: list[str] = []
     gone = [path for path, state in states.items() if state == _GONE]

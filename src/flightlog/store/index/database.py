@@ -148,7 +148,10 @@ def is_sound(path: PathLike[str] | str) -> bool:
 
 
 def _is_locked_error(error: sqlite3.DatabaseError) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+    }
 
 
 def _open_database(path: str | None, schemas: Sequence[IndexSchema]) -> sqlite3.Connection:
@@ -168,7 +171,9 @@ def _open_database(path: str | None, schemas: Sequence[IndexSchema]) -> sqlite3.
         return _connect(":memory:", schemas)
 
 
-def _replace(path: str | None, identity: tuple[int, int], schemas: Sequence[IndexSchema]) -> sqlite3.Connection:
+def _replace(
+    path: str | None, identity: tuple[int, int], schemas: Sequence[IndexSchema]
+) -> sqlite3.Connection:
     """Delete the index with `identity` and open a new one; if that fails, one in memory."""
     if path is not None:
         with suppress(OSError, sqlite3.Error, Conflict, Misconfigured), _hold_gate(path):

@@ -38,7 +38,9 @@ CREATE TABLE session_values(
     kind TEXT, session TEXT, stamp INTEGER, body BLOB, PRIMARY KEY(kind, session)) WITHOUT ROWID;
 """,
 )
-_COLUMNS = "id, path, session, device, inode, size, changed_ns, offset, fingerprint, first_ms, damaged"
+_COLUMNS = (
+    "id, path, session, device, inode, size, changed_ns, offset, fingerprint, first_ms, damaged"
+)
 
 
 class IndexedFile(NamedTuple):
@@ -99,10 +101,14 @@ def save_files(database: sqlite3.Connection, level: int, rows: Iterable[IndexedF
 
 def drop_files(database: sqlite3.Connection, level: int, rows: Iterable[IndexedFile]) -> None:
     """Remove files from the record."""
-    database.executemany("DELETE FROM files WHERE level = ? AND path = ?", [(level, row.path) for row in rows])
+    database.executemany(
+        "DELETE FROM files WHERE level = ? AND path = ?", [(level, row.path) for row in rows]
+    )
 
 
-def plan_sync(indexed: dict[str, IndexedFile], files: Iterable[SessionFile], stats: SyncStats) -> SyncPlan:
+def plan_sync(
+    indexed: dict[str, IndexedFile], files: Iterable[SessionFile], stats: SyncStats
+) -> SyncPlan:
     """Return what to read and remove, given the files that were read and those that exist."""
     pending: list[PendingRead] = []
     current: dict[int, IndexedFile] = {}
@@ -139,13 +145,17 @@ def fingerprint_mapped(content: mmap, end: int) -> int:
 
 def file_stamp(files: Iterable[SessionFile], made_by: str) -> int:
     """Return a number that changes with each of the files and with the code, `made_by`."""
-    states = sorted((file.path, file.device, file.inode, file.size, file.changed_ns) for file in files)
+    states = sorted(
+        (file.path, file.device, file.inode, file.size, file.changed_ns) for file in files
+    )
     return zlib.crc32(repr((made_by, states)).encode("utf-8", "surrogateescape"))
 
 
 def load_values(database: sqlite3.Connection, kind: str) -> dict[str, tuple[int, bytes]]:
     """Return stamp and body of all values of one kind, by session."""
-    rows = database.execute("SELECT session, stamp, body FROM session_values WHERE kind = ?", (kind,))
+    rows = database.execute(
+        "SELECT session, stamp, body FROM session_values WHERE kind = ?", (kind,)
+    )
     return {session: (stamp, body) for session, stamp, body in rows}
 
 
@@ -156,7 +166,9 @@ def load_value(database: sqlite3.Connection, kind: str, session: str) -> tuple[i
     return (row[0], row[1]) if row else None
 
 
-def store_values(database: sqlite3.Connection, kind: str, rows: Iterable[tuple[str, int, bytes]]) -> None:
+def store_values(
+    database: sqlite3.Connection, kind: str, rows: Iterable[tuple[str, int, bytes]]
+) -> None:
     """Store values as session, stamp and body."""
     with write_transaction(database):
         insert = "INSERT OR REPLACE INTO session_values VALUES (?, ?, ?, ?)"

@@ -18,7 +18,9 @@ from flightlog.store.index.records import WORDED, IndexedRecord, Read, RecordSyn
 
 HASH_BYTES = 64 << 20  # words collected in memory before SQLite writes a segment
 GONE_SHARE_MAX = 0.2  # deleted rows slow every search; indexing again costs minutes
-_MATCH = "p.path, l.offset, l.length, p.session, p.subagent, l.uuid, l.at_ms, p.project"  # RecordMatch
+_MATCH = (
+    "p.path, l.offset, l.length, p.session, p.subagent, l.uuid, l.at_ms, p.project"  # RecordMatch
+)
 _COLUMNS = "said, output, tool, file, model"
 _FTS = (
     f"CREATE VIRTUAL TABLE words USING fts5({_COLUMNS}, content='', columnsize=0, tokenize='unicode61');",
@@ -53,7 +55,9 @@ class RecordQuery(Struct, frozen=True):
     once_per_session: bool = False  # one match for each session
 
 
-def sync_text(database: sqlite3.Connection, sources: Iterable[SessionFile], read: Read) -> SyncStats:
+def sync_text(
+    database: sqlite3.Connection, sources: Iterable[SessionFile], read: Read
+) -> SyncStats:
     """Bring records and words up to date; start again if too many rows were deleted."""
     how = RecordSync(read, add_words, words=True)
     stats = sync_records(database, sources, how)
@@ -68,7 +72,10 @@ def sync_text(database: sqlite3.Connection, sources: Iterable[SessionFile], read
 
 def has_text(database: sqlite3.Connection) -> bool:
     """Return whether this level was ever built."""
-    return database.execute("SELECT 1 FROM files WHERE level = ? LIMIT 1", (WORDED,)).fetchone() is not None
+    return (
+        database.execute("SELECT 1 FROM files WHERE level = ? LIMIT 1", (WORDED,)).fetchone()
+        is not None
+    )
 
 
 def add_words(database: sqlite3.Connection, rows: Sequence[tuple[int, IndexedRecord]]) -> None:
@@ -89,7 +96,9 @@ def search_words(database: sqlite3.Connection, query: RecordQuery) -> list[Recor
     seen: set[str] = set()
     find = _iter_last_matches if query.once_per_session and query.match else _iter_matches
     for match in find(database, query):
-        if (query.sessions is None or match.session in query.sessions) and match.session not in seen:
+        if (
+            query.sessions is None or match.session in query.sessions
+        ) and match.session not in seen:
             matches.append(match)
             if query.once_per_session:
                 seen.add(match.session)
@@ -100,7 +109,9 @@ def search_words(database: sqlite3.Connection, query: RecordQuery) -> list[Recor
 
 def _iter_last_matches(database: sqlite3.Connection, query: RecordQuery) -> Iterator[RecordMatch]:
     """Yield the last match of each span; skip the others of a long session by number."""
-    rows = database.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC", (query.match,))
+    rows = database.execute(
+        "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC", (query.match,)
+    )
     select = (
         f"SELECT {_MATCH}, s.first FROM lines l "  # noqa: S608 - fixed columns
         "JOIN places p ON p.file = l.file "
@@ -138,7 +149,9 @@ def _make_match(row: Sequence[Any]) -> RecordMatch:
 
 def _is_mostly_deleted(database: sqlite3.Connection) -> bool:
     count = "SELECT coalesce(sum(last - first + 1), 0) FROM {}"
-    deleted, present = (database.execute(count.format(table)).fetchone()[0] for table in ("gone", "spans"))
+    deleted, present = (
+        database.execute(count.format(table)).fetchone()[0] for table in ("gone", "spans")
+    )
     return bool(deleted > GONE_SHARE_MAX * (deleted + present))
 
 

@@ -81,7 +81,9 @@ class RecordSync(NamedTuple):
     words: bool
 
 
-def sync_records(database: sqlite3.Connection, files: Iterable[SessionFile], how: RecordSync) -> SyncStats:
+def sync_records(
+    database: sqlite3.Connection, files: Iterable[SessionFile], how: RecordSync
+) -> SyncStats:
     """Bring the record level up to date, and with `words` the text level too.
 
     Files are committed a few at a time, so that a crash costs only the last ones. A file whose
@@ -95,7 +97,9 @@ def sync_records(database: sqlite3.Connection, files: Iterable[SessionFile], how
     return stats
 
 
-def _write_new(database: sqlite3.Connection, files: Iterable[SessionFile], how: RecordSync, stats: SyncStats) -> bool:
+def _write_new(
+    database: sqlite3.Connection, files: Iterable[SessionFile], how: RecordSync, stats: SyncStats
+) -> bool:
     """Write the new records; return False if another process wrote some of them meanwhile."""
     plain, worded = indexed_files(database, LEVEL), indexed_files(database, WORDED)
     plan = plan_sync(worded if how.words else plain | worded, files, stats)
@@ -143,7 +147,11 @@ def _is_next(database: sqlite3.Connection, read: PendingRead) -> bool:
 
 
 def _write_records(
-    database: sqlite3.Connection, level: int, read: PendingRead, batch: RecordBatch, stats: SyncStats
+    database: sqlite3.Connection,
+    level: int,
+    read: PendingRead,
+    batch: RecordBatch,
+    stats: SyncStats,
 ) -> list[tuple[int, IndexedRecord]]:
     file = _file_id(database, read.file)
     top = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'lines'").fetchone()
@@ -151,14 +159,24 @@ def _write_records(
     database.executemany(
         "INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?, ?)",
         [
-            (number, file, record.offset, record.length, _pack_uuid(record.uuid), record.kind, record.at_ms)
+            (
+                number,
+                file,
+                record.offset,
+                record.length,
+                _pack_uuid(record.uuid),
+                record.kind,
+                record.at_ms,
+            )
             for number, record in rows
         ],
     )
     if rows:
         database.execute("INSERT INTO spans VALUES (?, ?, ?)", (file, rows[0][0], rows[-1][0]))
         project = next((record.project for _, record in rows if record.project), "")
-        database.execute("UPDATE places SET project = ? WHERE file = ? AND project = ''", (project, file))
+        database.execute(
+            "UPDATE places SET project = ? WHERE file = ? AND project = ''", (project, file)
+        )
     save_files(database, level, [_advance_file_row(read, batch)])
     stats.opened += 1
     stats.bytes_read += batch.bytes_read
@@ -179,8 +197,12 @@ def _delete_records(
 ) -> None:
     with write_transaction(database):
         for row in rows:
-            for file in database.execute("SELECT file FROM places WHERE path = ?", (row.path,)).fetchall():
-                spans = database.execute("SELECT first, last FROM spans WHERE file = ?", file).fetchall()
+            for file in database.execute(
+                "SELECT file FROM places WHERE path = ?", (row.path,)
+            ).fetchall():
+                spans = database.execute(
+                    "SELECT first, last FROM spans WHERE file = ?", file
+                ).fetchall()
                 database.executemany("DELETE FROM lines WHERE id BETWEEN ? AND ?", spans)
                 database.execute("DELETE FROM spans WHERE file = ?", file)
                 database.execute("DELETE FROM places WHERE file = ?", file)
@@ -203,4 +225,6 @@ def _advance_file_row(read: PendingRead, batch: RecordBatch) -> IndexedFile:
     file = read.file
     size = -1 if batch.error else file.size  # -1 differs from every size, so the file is read again
     state = (file.device, file.inode, size, file.changed_ns)
-    return IndexedFile(0, file.path, file.session, *state, batch.end, batch.fingerprint, 0, batch.damaged_lines)
+    return IndexedFile(
+        0, file.path, file.session, *state, batch.end, batch.fingerprint, 0, batch.damaged_lines
+    )

@@ -67,7 +67,9 @@ class AdoptionResult(Struct, frozen=True):
     source_state: SourceState
 
 
-def adopt_file(source: Path, dest: Path, seen: SourceState | None = None, check: Check | None = None) -> AdoptionResult:
+def adopt_file(
+    source: Path, dest: Path, seen: SourceState | None = None, check: Check | None = None
+) -> AdoptionResult:
     """Extend our copy `dest` by what is new in `source`; the caller holds the session's lock.
 
     `check` returns whether the end of a copy is as the manifest has it; if it returns None, the
@@ -85,8 +87,14 @@ def _adopt_open_file(
     file: int, source: Path, dest: Path, seen: SourceState | None, check: Check | None
 ) -> AdoptionResult:
     now = os.fstat(file)
-    if seen and _is_unchanged(seen, source, now) and _has_copy(generation_path(dest, seen.generation)):
-        return AdoptionResult(generation_path(dest, seen.generation), seen.size_bytes, seen.size_bytes, seen)
+    if (
+        seen
+        and _is_unchanged(seen, source, now)
+        and _has_copy(generation_path(dest, seen.generation))
+    ):
+        return AdoptionResult(
+            generation_path(dest, seen.generation), seen.size_bytes, seen.size_bytes, seen
+        )
     number = max(list_generations(dest), default=1)
     path = generation_path(dest, number)
     start = _find_copy_end(file, now.st_size, path, check)
@@ -95,7 +103,9 @@ def _adopt_open_file(
         path = generation_path(dest, number)
     end = _extend_copy(file, path, start, now.st_size)
     lines_end = last_line_end(path, end)
-    state = SourceState(str(source), now.st_dev, now.st_ino, end, now.st_mtime_ns, number, lines_end)
+    state = SourceState(
+        str(source), now.st_dev, now.st_ino, end, now.st_mtime_ns, number, lines_end
+    )
     return AdoptionResult(path, start, end, state)
 
 
@@ -106,7 +116,9 @@ def _open_source(source: Path) -> int:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise Invalid(f"cannot read: {error.strerror}: {source}", hint="flightlog doctor") from error
+        raise Invalid(
+            f"cannot read: {error.strerror}: {source}", hint="flightlog doctor"
+        ) from error
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise Invalid(f"not a plain file: {source}", hint="only plain files are adopted")
@@ -149,14 +161,18 @@ def _is_begin_same(file: int, copy: Recording) -> bool:
     last = max(0, copy.size - _BLOCK_BYTES)
     offsets = {last * number // (_BLOCKS - 1) for number in range(_BLOCKS)}
     lengths = {at: min(_BLOCK_BYTES, copy.size - at) for at in offsets}
-    return all(copy.read(at, length) == os.pread(file, length, at) for at, length in lengths.items())
+    return all(
+        copy.read(at, length) == os.pread(file, length, at) for at, length in lengths.items()
+    )
 
 
 def _extend_copy(file: int, path: Path, start: int, end: int) -> int:
     """Append `[start, end)` of the source to our copy and return where the copy ends now."""
     ensure_dir(path.parent)
     live = [part for part in list_segments(path) if not part.is_sealed]
-    offset = next((part.offset for part in live if part.offset + part.path.stat().st_size == start), start)
+    offset = next(
+        (part.offset for part in live if part.offset + part.path.stat().st_size == start), start
+    )
     target = path if offset == 0 else path.with_name(f"{path.name}.from-{offset}")
     if start == end and (start or target.exists()):
         return end
@@ -227,7 +243,9 @@ def lost_sessions(home: "PathLike[str] | str", agent: str) -> set[str]:
     return _list_safe_names(f"{root}/{ADOPTED}") - _list_safe_names(root)
 
 
-def list_recorded_transcripts(home: "PathLike[str] | str", agent: str, session: str) -> dict[str, list[int]]:
+def list_recorded_transcripts(
+    home: "PathLike[str] | str", agent: str, session: str
+) -> dict[str, list[int]]:
     """Return the transcripts of a session with their generations."""
     root = session_dir(home, agent, session)
     transcripts: dict[str, list[int]] = {}

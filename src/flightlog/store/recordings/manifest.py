@@ -51,7 +51,10 @@ class FileHashes(Struct, frozen=True):
     def is_sound(self, number: int, read: ReadAt) -> bool:
         """Return whether one block is as recorded; number -1 is the last block."""
         try:
-            return not self.blocks or _hash_block(read(*self.block_span(number))) == self.blocks[number]
+            return (
+                not self.blocks
+                or _hash_block(read(*self.block_span(number))) == self.blocks[number]
+            )
         except (OSError, Unreadable, Unavailable):
             return False
 
@@ -142,7 +145,11 @@ def list_adopted_files(root: Path) -> list[str]:
 
 
 def check_file(
-    root: Path, meta: SessionMeta, name: str, first: int = 0, more: Callable[[int], bool] = lambda _: True
+    root: Path,
+    meta: SessionMeta,
+    name: str,
+    first: int = 0,
+    more: Callable[[int], bool] = lambda _: True,
 ) -> tuple[str, str, int]:
     """Check blocks from `first` on while `more(bytes)`; return problem, details, next block."""
     recorded = meta.hashes[name]
@@ -193,7 +200,9 @@ def repair_file(root: Path, meta: SessionMeta, name: str, source: Path | None) -
     return f"restored from {source}" if from_source else "restored from its own sound bytes"
 
 
-def _iter_sound_blocks(path: Path, recorded: FileHashes, source: Path | None) -> Iterator[tuple[bytes | None, bool]]:
+def _iter_sound_blocks(
+    path: Path, recorded: FileHashes, source: Path | None
+) -> Iterator[tuple[bytes | None, bool]]:
     with ExitStack() as opened:
         readers: list[tuple[ReadAt, bool]] = []
         with suppress(NotFound):
@@ -204,8 +213,13 @@ def _iter_sound_blocks(path: Path, recorded: FileHashes, source: Path | None) ->
                 opened.callback(os.close, file)
                 readers.append((lambda offset, length: os.pread(file, length, offset), False))
         for number in range(len(recorded.blocks)):
-            sound = ((read, is_ours) for read, is_ours in readers if recorded.is_sound(number, read))
-            yield next(((read(*recorded.block_span(number)), is_ours) for read, is_ours in sound), (None, False))
+            sound = (
+                (read, is_ours) for read, is_ours in readers if recorded.is_sound(number, read)
+            )
+            yield next(
+                ((read(*recorded.block_span(number)), is_ours) for read, is_ours in sound),
+                (None, False),
+            )
 
 
 def _hash_block(data: bytes) -> str:

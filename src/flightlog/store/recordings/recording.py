@@ -55,7 +55,9 @@ class SealedFrame(NamedTuple):
 
 def pack_frame(data: bytes) -> bytes:
     """Return `data` as one compressed frame."""
-    packed: bytes = _import_zstandard().ZstdCompressor(level=_LEVEL, write_checksum=True).compress(data)
+    packed: bytes = (
+        _import_zstandard().ZstdCompressor(level=_LEVEL, write_checksum=True).compress(data)
+    )
     return packed
 
 
@@ -85,7 +87,9 @@ class SealedFile:
         self._file = os.open(path, os.O_RDONLY)
         self._last: tuple[int, bytes] = (-1, b"")
         packed_size = os.fstat(self._file).st_size
-        self.frames = _read_table(self._file, packed_size) or list(_scan_frames(self._file, packed_size))
+        self.frames = _read_table(self._file, packed_size) or list(
+            _scan_frames(self._file, packed_size)
+        )
         self._offsets = [frame.offset for frame in self.frames]
         self.size = self.frames[-1].offset + self.frames[-1].length if self.frames else 0
 
@@ -129,7 +133,9 @@ def _read_table(file: int, size: int) -> list[SealedFrame]:
     for packed_length, length in _ENTRY.iter_unpack(os.pread(file, count * _ENTRY.size, start)):
         frames.append(SealedFrame(offset, length, packed, packed_length))
         offset, packed = offset + length, packed + packed_length
-    fits = packed == start - _HEADER.size and all(frame.length <= FRAME_BYTES_MAX for frame in frames)
+    fits = packed == start - _HEADER.size and all(
+        frame.length <= FRAME_BYTES_MAX for frame in frames
+    )
     return frames if fits else []
 
 
@@ -180,7 +186,10 @@ def list_generations(path: Path) -> list[int]:
 def list_segments(path: Path) -> list[RecordingSegment]:
     """List the files that hold the recording `path`, in order; sealed before live."""
     matches = _match_names(path.parent, rf"{re.escape(path.name)}(?:\.from-(\d+)(\.zst)?)?")
-    segments = [RecordingSegment(int(match[1] or 0), path.with_name(match[0]), bool(match[2])) for match in matches]
+    segments = [
+        RecordingSegment(int(match[1] or 0), path.with_name(match[0]), bool(match[2]))
+        for match in matches
+    ]
     return sorted(segments, key=lambda segment: (segment.offset, not segment.is_sealed))
 
 
@@ -229,7 +238,9 @@ class Recording:
     def read_lines(self, start: int = 0) -> Iterator[JsonlLine | Damage]:
         """Yield every sound record from the line at `start` on, and the damage between them."""
         holes: list[range] = []
-        for item in scan_lines(str(self.path), lambda offset, length: self.read_around(offset, length, holes), start):
+        for item in scan_lines(
+            str(self.path), lambda offset, length: self.read_around(offset, length, holes), start
+        ):
             if isinstance(item, Damage) and any(item.offset in hole for hole in holes):
                 yield changed(item, why=DAMAGED_FRAME)
             else:
@@ -244,7 +255,12 @@ class Recording:
         """Use the recording in a `with` block."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         """Close the files at the end of the block."""
         self.close()
 
@@ -339,7 +355,11 @@ def finish_sealing(path: Path) -> None:
     sealed = {segment.offset: segment.path for segment in segments if segment.is_sealed}
     with os_errors_as_unavailable(path):
         for segment in segments:
-            if not segment.is_sealed and segment.offset in sealed and _is_same(sealed[segment.offset], segment.path):
+            if (
+                not segment.is_sealed
+                and segment.offset in sealed
+                and _is_same(sealed[segment.offset], segment.path)
+            ):
                 segment.path.unlink()
                 sync_dir(path.parent)
 
@@ -367,7 +387,9 @@ def _is_same(packed: Path, live: Path) -> bool:
     sealed = SealedFile(packed)
     try:
         with live.open("rb") as file:
-            same = all(sealed.unpack_frame(frame) == file.read(frame.length) for frame in sealed.frames)
+            same = all(
+                sealed.unpack_frame(frame) == file.read(frame.length) for frame in sealed.frames
+            )
             return same and not file.read(1)
     except Unreadable:
         return False

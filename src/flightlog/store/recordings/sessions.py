@@ -16,9 +16,22 @@ from pathlib import Path
 from msgspec import Struct, json
 from msgspec.structs import replace as replaced
 
-from flightlog.model.errors import UNREADABLE, Conflict, FlightlogError, NotFound, Unavailable, Unreadable
+from flightlog.model.errors import (
+    UNREADABLE,
+    Conflict,
+    FlightlogError,
+    NotFound,
+    Unavailable,
+    Unreadable,
+)
 from flightlog.store.directories import ensure_writable
-from flightlog.store.files import ensure_dir, quarantine_file, remove_files, replace_file, resolve_inside
+from flightlog.store.files import (
+    ensure_dir,
+    quarantine_file,
+    remove_files,
+    replace_file,
+    resolve_inside,
+)
 from flightlog.store.locks import exclusive_lock, was_interrupted
 from flightlog.store.recordings import manifest
 from flightlog.store.recordings.adoption import (
@@ -70,7 +83,9 @@ class SessionAdoption(Struct, frozen=True):
     faults: tuple[RecordingFault, ...] = ()
 
 
-def adopt_session(home: Path, agent: str, session: str, sources: Mapping[str, Path]) -> SessionAdoption:
+def adopt_session(
+    home: Path, agent: str, session: str, sources: Mapping[str, Path]
+) -> SessionAdoption:
     """Adopt all files of a session; `sources` maps names to the agent's files.
 
     If a source was deleted, our copy stays as it is.
@@ -86,7 +101,9 @@ def adopt_session(home: Path, agent: str, session: str, sources: Mapping[str, Pa
     return replaced(adoption, faults=tuple(faults))
 
 
-def seal_session(home: Path, agent: str, session: str, *, at_least: int = _SEAL_BYTES_MIN) -> list[Path]:
+def seal_session(
+    home: Path, agent: str, session: str, *, at_least: int = _SEAL_BYTES_MIN
+) -> list[Path]:
     """Seal the adopted files of a session that have `at_least` so many live bytes."""
     if not session_dir(home, agent, session).is_dir():
         raise NotFound(f"no such session: {session}", hint="flightlog session list")
@@ -200,7 +217,9 @@ def read_faults(home: Path, agent: str) -> list[RecordingFault]:
 
 
 @contextmanager
-def _lock_session(home: Path, agent: str, session: str, doing: str) -> Iterator[tuple[Path, SessionMeta]]:
+def _lock_session(
+    home: Path, agent: str, session: str, doing: str
+) -> Iterator[tuple[Path, SessionMeta]]:
     """Lock a session, yield its directory and manifest, write the manifest if it changed."""
     ensure_writable(home)
     root = session_dir(home, agent, session)
@@ -226,7 +245,9 @@ def _adopt_sources(root: Path, meta: SessionMeta, sources: Mapping[str, Path]) -
         assert name not in {META, _LOCK}, "these names are ours"
         is_recorded = partial(_is_end_recorded, root, meta)
         try:
-            result = adopt_file(source, resolve_inside(root, name), meta.files.get(name), is_recorded)
+            result = adopt_file(
+                source, resolve_inside(root, name), meta.files.get(name), is_recorded
+            )
         except FileNotFoundError:
             continue
         except FlightlogError as error:
@@ -237,7 +258,9 @@ def _adopt_sources(root: Path, meta: SessionMeta, sources: Mapping[str, Path]) -
             continue
         adopted.append(result)
         meta.files[name] = result.source_state
-        hashed += manifest.record_file(root, meta, str(result.path.relative_to(root)), result.start, result.end)
+        hashed += manifest.record_file(
+            root, meta, str(result.path.relative_to(root)), result.start, result.end
+        )
     if any(result.source_state.generation > 1 for result in adopted):
         # A marker beside the sessions, so that reports need not search each for old generations.
         ensure_dir(root.parent / REWRITTEN / root.name)
@@ -250,30 +273,40 @@ def _is_end_recorded(root: Path, meta: SessionMeta, copy: Recording) -> bool | N
     recorded = meta.hashes.get(str(copy.path.relative_to(root)))
     if recorded is None:
         return None
-    return copy.size < recorded.size_bytes or recorded.is_sound(-1, copy.read)  # a short copy is extended
+    return copy.size < recorded.size_bytes or recorded.is_sound(
+        -1, copy.read
+    )  # a short copy is extended
 
 
 def _list_unrecorded(root: Path, meta: SessionMeta) -> list[str]:
     return [name for name in manifest.list_adopted_files(root) if name not in meta.hashes]
 
 
-def _record_missing_faults(root: Path, meta: SessionMeta, missing: list[str]) -> list[RecordingFault]:
+def _record_missing_faults(
+    root: Path, meta: SessionMeta, missing: list[str]
+) -> list[RecordingFault]:
     unrecorded = _list_unrecorded(root, meta) if missing else []
     text = "not in the manifest, which was lost or damaged"
     return [
-        RecordingFault(meta.session, name, "unrecorded", text, "" if name in unrecorded else "recorded again")
+        RecordingFault(
+            meta.session, name, "unrecorded", text, "" if name in unrecorded else "recorded again"
+        )
         for name in missing
     ]
 
 
-def _verify_file(root: Path, meta: SessionMeta, name: str, sources: Mapping[str, Path]) -> list[RecordingFault]:
+def _verify_file(
+    root: Path, meta: SessionMeta, name: str, sources: Mapping[str, Path]
+) -> list[RecordingFault]:
     """Check one file and its sealed segments, repair it if possible, return the first fault."""
     keys = sorted(key for key in meta.hashes if key == name or key.startswith(f"{name}.from-"))
     for key in keys:
         problem, text, _ = manifest.check_file(root, meta, key)
         if problem:
             plain = name if name in meta.files else re.sub(r"\.g\d+(?=\.[^./]*$)", "", name)
-            source = sources.get(plain) or (Path(meta.files[plain].source) if plain in meta.files else None)
+            source = sources.get(plain) or (
+                Path(meta.files[plain].source) if plain in meta.files else None
+            )
             repaired = manifest.repair_file(root, meta, name, source)
             return [RecordingFault(meta.session, key, problem, text, repaired)]
     return []
@@ -289,7 +322,9 @@ def _sample_session(
         with _lock_session(home, agent, session, "verifying") as (root, meta):
             faults += _record_missing_faults(root, meta, _list_unrecorded(root, meta))
             for name in sorted(name for name in meta.hashes if name >= file):
-                problem, text, block = manifest.check_file(root, meta, name, first if name == file else 0, more)
+                problem, text, block = manifest.check_file(
+                    root, meta, name, first if name == file else 0, more
+                )
                 if problem:
                     faults.append(RecordingFault(session, name, problem, text))
                 if block:

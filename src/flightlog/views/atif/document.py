@@ -146,7 +146,9 @@ def read_trajectory(data: bytes) -> Trajectory:
     except UNREADABLE as error:
         raise Invalid(f"not an ATIF trajectory: {error}", hint="flightlog lab lint FILE") from None
     if trajectory.schema_version not in VERSIONS:
-        raise Invalid(f"unknown ATIF version: {trajectory.schema_version[:40]!r}", hint="use 1.0 to 1.8")
+        raise Invalid(
+            f"unknown ATIF version: {trajectory.schema_version[:40]!r}", hint="use 1.0 to 1.8"
+        )
     return trajectory
 
 
@@ -156,7 +158,11 @@ def encode_trajectory(trajectory: Trajectory) -> bytes:
         text = msgspec.json.encode(trajectory).decode()
     except UnicodeEncodeError:
         text = json.dumps(_replace_lone_surrogates(msgspec.to_builtins(trajectory)))
-    plain = text if text.isascii() else _NOT_ASCII.sub(lambda match: json.dumps(match.group())[1:-1], text)
+    plain = (
+        text
+        if text.isascii()
+        else _NOT_ASCII.sub(lambda match: json.dumps(match.group())[1:-1], text)
+    )
     return msgspec.json.format(plain.encode("ascii"), indent=2) + b"\n"
 
 
@@ -167,5 +173,8 @@ def _replace_lone_surrogates(value: Any) -> Any:
     if isinstance(value, list):
         return [_replace_lone_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {_replace_lone_surrogates(key): _replace_lone_surrogates(item) for key, item in value.items()}
+        return {
+            _replace_lone_surrogates(key): _replace_lone_surrogates(item)
+            for key, item in value.items()
+        }
     return value

@@ -11,7 +11,13 @@ from msgspec import Struct
 
 from flightlog.model.entries import Block, Image, Text, Thinking, UnknownBlock
 from flightlog.model.session import Note, NoteKind, Session, Step, ThreadContext, ToolCall, Turn
-from flightlog.views.atif.findings import content_texts, dict_field, iter_dicts, iter_results, number_field
+from flightlog.views.atif.findings import (
+    content_texts,
+    dict_field,
+    iter_dicts,
+    iter_results,
+    number_field,
+)
 
 NO_FIELD = "the format has no field for it"
 
@@ -35,7 +41,11 @@ def measure_fidelity(
 ) -> list[FidelityCount]:
     """Return the counts of a session and of its documents, subagents included."""
     index = _DocumentIndex(_all_documents(documents))
-    turns = [turn for thread in (session.turns, *(subagent.turns for subagent in session.subagents)) for turn in thread]
+    turns = [
+        turn
+        for thread in (session.turns, *(subagent.turns for subagent in session.subagents))
+        for turn in thread
+    ]
     rows = [
         *_compare_texts(turns, index),
         *_compare_tools(turns, index),
@@ -52,9 +62,15 @@ class _DocumentIndex:
     def __init__(self, documents: list[dict[str, Any]]) -> None:
         self.documents = documents
         self.steps = [step for document in documents for _, step in iter_dicts(document, "steps")]
-        messages = [(step.get("source"), text) for step in self.steps for text in content_texts(step.get("message"))]
+        messages = [
+            (step.get("source"), text)
+            for step in self.steps
+            for text in content_texts(step.get("message"))
+        ]
         results = [result for step in self.steps for _, result in iter_results(step)]
-        uncalled = [result.get("content") for result in results if result.get("source_call_id") is None]
+        uncalled = [
+            result.get("content") for result in results if result.get("source_call_id") is None
+        ]
         self.agent = _TextIndex(text for source, text in messages if source == "agent")
         self.others = _TextIndex(
             [text for source, text in messages if source != "agent"]
@@ -64,18 +80,26 @@ class _DocumentIndex:
             step["reasoning_content"] for step in self.steps if _is_text(step, "reasoning_content")
         )
         self.calls = {
-            call.get("tool_call_id"): call for step in self.steps for _, call in iter_dicts(step, "tool_calls")
+            call.get("tool_call_id"): call
+            for step in self.steps
+            for _, call in iter_dicts(step, "tool_calls")
         }
         self.results = {
             result["source_call_id"]: _TextIndex(content_texts(result.get("content")))
             for result in results
             if _is_text(result, "source_call_id") and result.get("content") is not None
         }
-        self.extras = _TextIndex(text for step in self.steps for text in _iter_strings(_iter_extras(step)))
+        self.extras = _TextIndex(
+            text for step in self.steps for text in _iter_strings(_iter_extras(step))
+        )
         self.rewritten = {name for step in self.steps for name in _rewritten_calls(step)}
         self.marked = {name for step in self.steps for name in _failed_calls(step)}
-        self.pictures = sum(part.get("type") == "image" for step in self.steps for part in _iter_parts(step))
-        self.refs = sum(len(list(iter_dicts(result, "subagent_trajectory_ref"))) for result in results)
+        self.pictures = sum(
+            part.get("type") == "image" for step in self.steps for part in _iter_parts(step)
+        )
+        self.refs = sum(
+            len(list(iter_dicts(result, "subagent_trajectory_ref"))) for result in results
+        )
 
     def sum_metric(self, name: str) -> int:
         return int(sum(number_field(dict_field(step, "metrics"), name) or 0 for step in self.steps))
@@ -91,20 +115,36 @@ class _TextIndex:
 
 
 def _compare_texts(turns: Sequence[Turn], index: _DocumentIndex) -> Iterator[FidelityCount]:
-    prompts = [block.text for turn in turns for block in turn.prompt if isinstance(block, Text) and block.text]
+    prompts = [
+        block.text
+        for turn in turns
+        for block in turn.prompt
+        if isinstance(block, Text) and block.text
+    ]
     yield _count_texts("prompts", prompts, index.others)
     content = [block for turn in turns for step in turn.steps for block in step.content]
     texts = [block.text for block in content if isinstance(block, Text) and block.text]
     yield _count_texts("texts of the agent", texts, index.agent)
     thinking = [block.text for block in content if isinstance(block, Thinking)]
     yield _count_texts("reasoning", [text for text in thinking if text], index.reasoning)
-    yield FidelityCount("reasoning the API withheld", thinking.count(""), 0, "the API never returned it")
+    yield FidelityCount(
+        "reasoning the API withheld", thinking.count(""), 0, "the API never returned it"
+    )
     for kind in NoteKind:
-        notes = [item.text for turn in turns for item in turn.items if isinstance(item, Note) and item.kind is kind]
+        notes = [
+            item.text
+            for turn in turns
+            for item in turn.items
+            if isinstance(item, Note) and item.kind is kind
+        ]
         if kind is NoteKind.COMPACTION:
-            yield FidelityCount("compactions", len(notes), sum(_is_boundary(step) for step in index.steps))
+            yield FidelityCount(
+                "compactions", len(notes), sum(_is_boundary(step) for step in index.steps)
+            )
         elif kind is NoteKind.UNKNOWN:
-            yield FidelityCount("records of an unknown kind", len(notes), 0, "they are in the recording")
+            yield FidelityCount(
+                "records of an unknown kind", len(notes), 0, "they are in the recording"
+            )
         else:
             yield _count_texts(f"notes: {kind.value}", notes, index.others)
 
@@ -114,13 +154,23 @@ def _compare_tools(turns: Sequence[Turn], index: _DocumentIndex) -> Iterator[Fid
     same = [call for call in calls if index.calls.get(call.id, {}).get("arguments") == call.input]
     yield FidelityCount("tool calls", len(calls), len(same))
     answered = [call for call in calls if call.result is not None]
-    yield FidelityCount("tool results", len(answered), sum(_has_result(call, index) for call in answered))
+    yield FidelityCount(
+        "tool results", len(answered), sum(_has_result(call, index) for call in answered)
+    )
     rewritten = [call for call in calls if call.executed_input is not None]
-    yield FidelityCount("inputs a hook rewrote", len(rewritten), sum(call.id in index.rewritten for call in rewritten))
+    yield FidelityCount(
+        "inputs a hook rewrote",
+        len(rewritten),
+        sum(call.id in index.rewritten for call in rewritten),
+    )
     failed = [call for call in calls if call.is_error or call.denial_reason]
-    yield FidelityCount("results marked as errors", len(failed), sum(call.id in index.marked for call in failed))
+    yield FidelityCount(
+        "results marked as errors", len(failed), sum(call.id in index.marked for call in failed)
+    )
     structured = sum(isinstance(call.detail, dict | list) for call in calls)
-    yield FidelityCount("structured results", structured, 0, "the model saw the text; this is the client's own copy")
+    yield FidelityCount(
+        "structured results", structured, 0, "the model saw the text; this is the client's own copy"
+    )
     spilled = sum(bool(call.result_file) for call in calls)
     yield FidelityCount("full outputs kept in files", spilled, 0, "the model saw the beginning")
 
@@ -138,18 +188,27 @@ def _compare_figures(
     copies = (step for step in index.steps if step.get("is_copied_context") is True)
     copied |= {str(dict_field(step, "extra").get("message_id")) for step in copies}
     steps = [step for turn in turns for step in turn.steps if step.message_id not in copied]
-    prompt, output = sum(step.usage.prompt for step in steps), sum(step.usage.output_tokens for step in steps)
+    prompt, output = (
+        sum(step.usage.prompt for step in steps),
+        sum(step.usage.output_tokens for step in steps),
+    )
     yield FidelityCount("prompt tokens", prompt, index.sum_metric("prompt_tokens"))
     yield FidelityCount("completion tokens", output, index.sum_metric("completion_tokens"))
     priced = sum(step.cost.usd is not None for step in steps)
-    costs = sum(number_field(dict_field(step, "metrics"), "cost_usd") is not None for step in index.steps)
+    costs = sum(
+        number_field(dict_field(step, "metrics"), "cost_usd") is not None for step in index.steps
+    )
     yield FidelityCount("costs", priced, costs)
     timed = sum(step.at_ms is not None for turn in turns for step in turn.steps)
-    times = sum(_is_text(step, "timestamp") for step in index.steps if step.get("source") == "agent")
+    times = sum(
+        _is_text(step, "timestamp") for step in index.steps if step.get("source") == "agent"
+    )
     yield FidelityCount("times", timed, times)
 
 
-def _compare_rest(session: Session, turns: Sequence[Turn], index: _DocumentIndex) -> Iterator[FidelityCount]:
+def _compare_rest(
+    session: Session, turns: Sequence[Turn], index: _DocumentIndex
+) -> Iterator[FidelityCount]:
     steps: list[Step] = [step for turn in turns for step in turn.steps]
     blocks: list[Block] = [block for turn in turns for block in turn.prompt]
     blocks += [block for step in steps for call in step.tool_calls for block in call.result or ()]
@@ -157,8 +216,12 @@ def _compare_rest(session: Session, turns: Sequence[Turn], index: _DocumentIndex
     yield FidelityCount("pictures", pictures, index.pictures, "the format does not have their type")
     others = sum(isinstance(block, UnknownBlock) and not block.text for block in blocks)
     yield FidelityCount("other content", others, 0, NO_FIELD)
-    yield _count_texts("request ids", [step.request_id for step in steps if step.request_id], index.extras)
-    yield _count_texts("message ids", [step.message_id for step in steps if step.message_id], index.extras)
+    yield _count_texts(
+        "request ids", [step.request_id for step in steps if step.request_id], index.extras
+    )
+    yield _count_texts(
+        "message ids", [step.message_id for step in steps if step.message_id], index.extras
+    )
     yield FidelityCount("subagents", len(session.subagents), index.refs)
     yield FidelityCount("damaged places", len(session.damage), 0, "they cannot be read")
 
@@ -166,13 +229,19 @@ def _compare_rest(session: Session, turns: Sequence[Turn], index: _DocumentIndex
 def _compare_threads(
     session: Session, index: _DocumentIndex, contexts: Mapping[str, ThreadContext]
 ) -> Iterator[FidelityCount]:
-    threads = [contexts[name] for name in ("", *(subagent.id for subagent in session.subagents)) if name in contexts]
+    threads = [
+        contexts[name]
+        for name in ("", *(subagent.id for subagent in session.subagents))
+        if name in contexts
+    ]
     agents = [dict_field(document, "agent") for document in index.documents]
     defined = sum(len(list(iter_dicts(agent, "tool_definitions"))) for agent in agents)
     yield FidelityCount("tool definitions", sum(len(thread.tools) for thread in threads), defined)
     context = [item.text for thread in threads for item in thread.context]
     yield _count_texts("context the client gave", context, index.others)
-    yield _count_texts("system prompts", [thread.system for thread in threads if thread.system], index.others)
+    yield _count_texts(
+        "system prompts", [thread.system for thread in threads if thread.system], index.others
+    )
 
 
 def _count_texts(what: str, texts: Sequence[str], index: _TextIndex) -> FidelityCount:
@@ -188,7 +257,10 @@ def _all_documents(values: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _iter_parts(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for content in (step.get("message"), *(result.get("content") for _, result in iter_results(step))):
+    for content in (
+        step.get("message"),
+        *(result.get("content") for _, result in iter_results(step)),
+    ):
         yield from (part for _, part in iter_dicts({"parts": content}, "parts"))
 
 

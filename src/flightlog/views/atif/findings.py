@@ -37,13 +37,19 @@ RULES: dict[str, tuple[Severity, str]] = {
     "not-json": (_ERROR, "The file cannot be read as JSON."),
     "version": (_ERROR, "The version is missing or does not exist."),
     "newer-feature": (_ERROR, "A field or form is used that the stated version does not have."),
-    "unknown-field": (_ERROR, "An object has a field that the format does not have; free data belongs in extra."),
+    "unknown-field": (
+        _ERROR,
+        "An object has a field that the format does not have; free data belongs in extra.",
+    ),
     "missing": (_ERROR, "A required field is absent."),
     "type": (_ERROR, "A value has the wrong type, for example a number written as text."),
     "value": (_ERROR, "A value is not one that the format allows."),
     "step-order": (_ERROR, "Steps are not numbered 1, 2, 3 and so on, or there are none."),
     "agent-only": (_ERROR, "A field of agent steps is on another step."),
-    "observed-by-user": (_WARNING, "A user step has an observation; only agent and system steps may have one."),
+    "observed-by-user": (
+        _WARNING,
+        "A user step has an observation; only agent and system steps may have one.",
+    ),
     "time": (_ERROR, "A timestamp is not ISO 8601."),
     "vague-time": (_WARNING, "A timestamp has no time of day or no zone."),
     "time-backwards": (_WARNING, "A step is older than the one before it."),
@@ -52,7 +58,10 @@ RULES: dict[str, tuple[Severity, str]] = {
     "repeated-call": (_ERROR, "Two tool calls have the same id."),
     "unknown-call": (_ERROR, "A result names a call that is not in its step."),
     "repeated-result": (_ERROR, "Two results answer the same call."),
-    "unanswered-call": (_WARNING, "A call has no result and the step's extra does not list it as unanswered."),
+    "unanswered-call": (
+        _WARNING,
+        "A call has no result and the step's extra does not list it as unanswered.",
+    ),
     "undefined-tool": (_WARNING, "A tool is called that the agent's definitions do not name."),
     "tool-definition": (_WARNING, "A tool definition is not of the function form."),
     "agent-first": (_WARNING, "The first step is the agent's: the prompt is missing."),
@@ -60,11 +69,20 @@ RULES: dict[str, tuple[Severity, str]] = {
     "negative": (_ERROR, "A count or cost is below zero."),
     "not-a-number": (_ERROR, "A figure is not a finite number."),
     "cached-above-prompt": (_ERROR, "More tokens came from the cache than the prompt has."),
-    "lengths": (_ERROR, "The number of token ids or log probabilities is not the number of tokens."),
+    "lengths": (
+        _ERROR,
+        "The number of token ids or log probabilities is not the number of tokens.",
+    ),
     "step-count": (_ERROR, "total_steps is not the number of steps, and the notes do not say why."),
     "totals": (_ERROR, "A total is not the sum over the steps."),
-    "total-cost": (_WARNING, "The total cost is not the sum over the steps, and no subagent explains it."),
-    "missing-file": (_ERROR, "The file of a picture, sound, subagent or continuation does not exist."),
+    "total-cost": (
+        _WARNING,
+        "The total cost is not the sum over the steps, and no subagent explains it.",
+    ),
+    "missing-file": (
+        _ERROR,
+        "The file of a picture, sound, subagent or continuation does not exist.",
+    ),
     "outside": (_ERROR, "The path of a file is absolute or leaves the document's directory."),
     "dangling-id": (_ERROR, "A trajectory id names no embedded trajectory."),
     "unlinked": (_ERROR, "A reference lacks the id or path that its version requires."),
@@ -121,4 +139,8 @@ def content_texts(content: Any) -> Iterator[str]:
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):
-        yield from (part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+        yield from (
+            part["text"]
+            for part in content
+            if isinstance(part, dict) and isinstance(part.get("text"), str)
+        )

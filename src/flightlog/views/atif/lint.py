@@ -48,11 +48,21 @@ def is_trajectory(document: Any) -> bool:
     """Return whether a JSON value looks like a trajectory."""
     if not isinstance(document, dict):
         return False
-    return str(document.get("schema_version", "")).startswith("ATIF") or document.keys() >= {"agent", "steps"}
+    return str(document.get("schema_version", "")).startswith("ATIF") or document.keys() >= {
+        "agent",
+        "steps",
+    }
 
 
-def _lint_documents(document: dict[str, Any], where: str, exists: Exists, minor: int) -> Iterator[LintFinding]:
-    rules = (step_rules(document), call_rules(document), sum_rules(document), link_rules(document, exists, minor))
+def _lint_documents(
+    document: dict[str, Any], where: str, exists: Exists, minor: int
+) -> Iterator[LintFinding]:
+    rules = (
+        step_rules(document),
+        call_rules(document),
+        sum_rules(document),
+        link_rules(document, exists, minor),
+    )
     for finding in chain.from_iterable(rules):
         yield LintFinding(finding.rule, where + finding.location, finding.message)
     for index, inner in iter_dicts(document, "subagent_trajectories"):

@@ -23,7 +23,10 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 # The first bytes of PNG, JPEG, GIF and WebP in base64, and enough of the rest to exclude prose.
 _PICTURE = re.compile(r"(?:iVBORw0KGgo|/9j/[A-Za-z0-9+/]{4}|R0lGOD[dl]h|UklGR)[A-Za-z0-9+/]{200,}")
 _STDOUT = "[stdout]"
-_BOUNDARIES = {"type": {"compaction", "pruning", "injection"}, "boundary": {"replace", "append", "truncate"}}
+_BOUNDARIES = {
+    "type": {"compaction", "pruning", "injection"},
+    "boundary": {"replace", "append", "truncate"},
+}
 _COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 _LENGTHS = (
     ("prompt_token_ids", "prompt_tokens"),
@@ -59,7 +62,11 @@ def _check_definitions(document: dict[str, Any]) -> Generator[LintFinding, None,
         name = function.get("name") if isinstance(function, dict) else None
         if isinstance(name, str) and names is not None:
             names.add(name)
-        elif isinstance(tool.get("type"), str) and isinstance(tool.get("name"), str) and names is not None:
+        elif (
+            isinstance(tool.get("type"), str)
+            and isinstance(tool.get("name"), str)
+            and names is not None
+        ):
             names.add(tool["name"])  # a server-side tool, defined by its type
         else:
             names = None
@@ -68,17 +75,23 @@ def _check_definitions(document: dict[str, Any]) -> Generator[LintFinding, None,
     return names
 
 
-def _check_call(call: dict[str, Any], where: str, seen: set[str], defined: set[str] | None) -> Iterator[LintFinding]:
+def _check_call(
+    call: dict[str, Any], where: str, seen: set[str], defined: set[str] | None
+) -> Iterator[LintFinding]:
     name = call.get("tool_call_id")
     if name == "":
         yield LintFinding("empty-id", f"{where}.tool_call_id", "empty")
     elif isinstance(name, str):
         if name in seen:
-            yield LintFinding("repeated-call", f"{where}.tool_call_id", f"{name[:60]!r} was used before")
+            yield LintFinding(
+                "repeated-call", f"{where}.tool_call_id", f"{name[:60]!r} was used before"
+            )
         seen.add(name)
     function = call.get("function_name")
     if defined is not None and isinstance(function, str) and function not in defined:
-        yield LintFinding("undefined-tool", f"{where}.function_name", f"{function[:60]!r} is not defined")
+        yield LintFinding(
+            "undefined-tool", f"{where}.function_name", f"{function[:60]!r} is not defined"
+        )
 
 
 def _check_answers(step: dict[str, Any], where: str, own: set[str]) -> Iterator[LintFinding]:
@@ -94,14 +107,18 @@ def _check_answers(step: dict[str, Any], where: str, own: set[str]) -> Iterator[
             yield LintFinding("repeated-result", at, f"{source[:60]!r} has a result already")
         answered.add(source)
     listed = dict_field(step, "extra").get("unanswered")
-    unanswered = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
+    unanswered = (
+        {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
+    )
     for name in sorted(own - answered - unanswered):
         yield LintFinding("unanswered-call", f"{where}.tool_calls", f"{name[:60]!r} has no result")
 
 
 def link_rules(document: dict[str, Any], exists: Exists, minor: int) -> Iterator[LintFinding]:
     """Yield broken references, and embedded subagents without a reference."""
-    embedded = [inner.get("trajectory_id") for _, inner in iter_dicts(document, "subagent_trajectories")]
+    embedded = [
+        inner.get("trajectory_id") for _, inner in iter_dicts(document, "subagent_trajectories")
+    ]
     named: set[str] = set()
     for index, step in iter_dicts(document, "steps"):
         where = f"steps[{index}]"
@@ -111,12 +128,18 @@ def link_rules(document: dict[str, Any], exists: Exists, minor: int) -> Iterator
             yield from _check_pictures(result.get("content"), f"{at}.content", exists)
             for position, ref in iter_dicts(result, "subagent_trajectory_ref"):
                 named.add(str(ref.get("trajectory_id")))
-                yield from _check_ref(ref, f"{at}.subagent_trajectory_ref[{position}]", embedded, exists, minor=minor)
-    yield from _check_file(document.get("continued_trajectory_ref"), "continued_trajectory_ref", exists)
+                yield from _check_ref(
+                    ref, f"{at}.subagent_trajectory_ref[{position}]", embedded, exists, minor=minor
+                )
+    yield from _check_file(
+        document.get("continued_trajectory_ref"), "continued_trajectory_ref", exists
+    )
     yield from _check_embedded(document, embedded, named)
 
 
-def _check_embedded(document: dict[str, Any], embedded: list[Any], named: set[str]) -> Iterator[LintFinding]:
+def _check_embedded(
+    document: dict[str, Any], embedded: list[Any], named: set[str]
+) -> Iterator[LintFinding]:
     counts = Counter(name for name in embedded if isinstance(name, str))
     own = document.get("trajectory_id")
     for index, name in enumerate(embedded):
@@ -124,7 +147,9 @@ def _check_embedded(document: dict[str, Any], embedded: list[Any], named: set[st
         if not isinstance(name, str):
             yield LintFinding("missing", where, "an embedded trajectory needs one")
         elif counts[name] > 1 or name == own:
-            yield LintFinding("repeated-id", where, f"{name[:60]!r} is another trajectory's as well")
+            yield LintFinding(
+                "repeated-id", where, f"{name[:60]!r} is another trajectory's as well"
+            )
         elif name not in named:
             yield LintFinding("unreferenced", where, f"nothing refers to {name[:60]!r}")
 
@@ -136,21 +161,31 @@ def _check_ref(
     if minor < 7 and ref.get("session_id") is None:
         yield LintFinding("unlinked", where, "session_id is required up to version 1.6")
     if minor >= 7 and path is None and name is None:
-        yield LintFinding("unlinked", where, "trajectory_id or trajectory_path is required from version 1.7 on")
+        yield LintFinding(
+            "unlinked", where, "trajectory_id or trajectory_path is required from version 1.7 on"
+        )
     yield from _check_file(path, f"{where}.trajectory_path", exists)
     if name is not None and path is None and name not in embedded:
-        yield LintFinding("dangling-id", f"{where}.trajectory_id", "no trajectory in this document has that id")
+        yield LintFinding(
+            "dangling-id", f"{where}.trajectory_id", "no trajectory in this document has that id"
+        )
 
 
 def _check_pictures(content: Any, where: str, exists: Exists) -> Iterator[LintFinding]:
     for index, part in iter_dicts({"parts": content}, "parts"):
-        yield from _check_file(dict_field(part, "source").get("path"), f"{where}[{index}].source.path", exists)
+        yield from _check_file(
+            dict_field(part, "source").get("path"), f"{where}[{index}].source.path", exists
+        )
 
 
 def _check_file(path: Any, where: str, exists: Exists) -> Iterator[LintFinding]:
     if not isinstance(path, str) or "://" in path:
         return
-    if path.startswith(("/", "~")) or ".." in path.replace("\\", "/").split("/") or path[1:3] == ":\\":
+    if (
+        path.startswith(("/", "~"))
+        or ".." in path.replace("\\", "/").split("/")
+        or path[1:3] == ":\\"
+    ):
         yield LintFinding("outside", where, "leaves the document's directory")
     if not exists(path):
         yield LintFinding("missing-file", where, "no such file")
@@ -195,7 +230,9 @@ def _check_step(step: dict[str, Any]) -> Iterator[LintFinding]:
     if step.get("llm_call_count") == 0 and source == "agent":
         for name in ("metrics", "reasoning_content"):
             if step.get(name) is not None:
-                yield LintFinding("deterministic", f".{name}", "the step says that no model was called")
+                yield LintFinding(
+                    "deterministic", f".{name}", "the step says that no model was called"
+                )
     if step.get("model_name") == "<synthetic>":
         yield LintFinding("synthetic", ".model_name", "not a model")
     yield from _check_boundary(step)
@@ -212,24 +249,33 @@ def _check_boundary(step: dict[str, Any]) -> Iterator[LintFinding]:
     for name, known in _BOUNDARIES.items():
         value = management.get(name) if isinstance(management, dict) else None
         if value not in known:
-            yield LintFinding("boundary", f"{where}.{name}", f"is none of {', '.join(sorted(known))}")
+            yield LintFinding(
+                "boundary", f"{where}.{name}", f"is none of {', '.join(sorted(known))}"
+            )
 
 
 def _check_flattened_content(step: dict[str, Any]) -> Iterator[LintFinding]:
     """Yield content that was turned into text, or repeated."""
     contents = [(".message", step.get("message"))]
     contents += [
-        (f".observation.results[{index}].content", result.get("content")) for index, result in iter_results(step)
+        (f".observation.results[{index}].content", result.get("content"))
+        for index, result in iter_results(step)
     ]
     for where, content in contents:
         for text in content_texts(content):
             head, stdout, tail = text.partition(_STDOUT)
-            if stdout and len(head.strip()) > _ECHO_CHARS_MIN and tail.strip().startswith(head.strip()):
+            if (
+                stdout
+                and len(head.strip()) > _ECHO_CHARS_MIN
+                and tail.strip().startswith(head.strip())
+            ):
                 yield LintFinding("doubled-text", where, "the text is repeated as [stdout]")
             if text.startswith(('{"type": "text"', '{"type":"text"', '[{"type":')):
                 yield LintFinding("block-as-text", where, "a content block written out as JSON")
             if _PICTURE.search(text):
-                yield LintFinding("picture-as-text", where, "the bytes of a picture; pictures are files")
+                yield LintFinding(
+                    "picture-as-text", where, "the bytes of a picture; pictures are files"
+                )
 
 
 def _check_times(steps: list[tuple[int, dict[str, Any]]]) -> Iterator[LintFinding]:
@@ -254,7 +300,11 @@ def _check_times(steps: list[tuple[int, dict[str, Any]]]) -> Iterator[LintFindin
             yield LintFinding("vague-time", where, "no time of day or no zone")
             continue
         if before is not None and time < before and not put_back:
-            yield LintFinding("time-backwards", where, f"{(before - time).total_seconds():g} s before the step above")
+            yield LintFinding(
+                "time-backwards",
+                where,
+                f"{(before - time).total_seconds():g} s before the step above",
+            )
         before = time if before is None or not put_back else max(before, time)
 
 
@@ -294,11 +344,20 @@ def _check_figure(value: Any, where: str) -> Iterator[LintFinding]:
 
 def _check_step_count(document: dict[str, Any], final: dict[str, Any]) -> Iterator[LintFinding]:
     total, steps = number_field(final, "total_steps"), document.get("steps")
-    if total is not None and isinstance(steps, list) and total != len(steps) and not document.get("notes"):
-        yield LintFinding("step-count", "final_metrics.total_steps", f"{total} for {len(steps)} steps")
+    if (
+        total is not None
+        and isinstance(steps, list)
+        and total != len(steps)
+        and not document.get("notes")
+    ):
+        yield LintFinding(
+            "step-count", "final_metrics.total_steps", f"{total} for {len(steps)} steps"
+        )
 
 
-def _check_total(document: dict[str, Any], final: dict[str, Any], name: str) -> Iterator[LintFinding]:
+def _check_total(
+    document: dict[str, Any], final: dict[str, Any], name: str
+) -> Iterator[LintFinding]:
     """Yield a total below the sum; one above it needs subagents, copied steps or missing figures."""
     total = number_field(final, f"total_{name}")
     if total is None or not _states_metric(document, name):
@@ -306,7 +365,9 @@ def _check_total(document: dict[str, Any], final: dict[str, Any], name: str) -> 
     own = _sum_steps(document, name)
     is_complete = all(_metric(step, name) is not None for step in _agent_steps(document))
     if total < own or (total > own and is_complete and not _is_part(document)):
-        yield LintFinding("totals", f"final_metrics.total_{name}", f"{total}, but the steps add up to {own}")
+        yield LintFinding(
+            "totals", f"final_metrics.total_{name}", f"{total}, but the steps add up to {own}"
+        )
 
 
 def _check_total_cost(document: dict[str, Any], final: dict[str, Any]) -> Iterator[LintFinding]:
@@ -315,13 +376,19 @@ def _check_total_cost(document: dict[str, Any], final: dict[str, Any]) -> Iterat
         return
     own = _sum_steps(document, "cost_usd")
     if total < own - _USD_NOISE or (total > own + _USD_NOISE and not _is_part(document)):
-        yield LintFinding("total-cost", "final_metrics.total_cost_usd", f"{total:g}, but the steps add up to {own:g}")
+        yield LintFinding(
+            "total-cost",
+            "final_metrics.total_cost_usd",
+            f"{total:g}, but the steps add up to {own:g}",
+        )
 
 
 def _is_part(document: dict[str, Any]) -> bool:
     """Return whether the totals may include more than its steps: subagents, or copied context."""
     steps = [step for _, step in iter_dicts(document, "steps")]
-    refs = any(result.get("subagent_trajectory_ref") for step in steps for _, result in iter_results(step))
+    refs = any(
+        result.get("subagent_trajectory_ref") for step in steps for _, result in iter_results(step)
+    )
     return refs or any(step.get("is_copied_context") is True for step in steps)
 
 
@@ -342,5 +409,9 @@ def _metric(step: dict[str, Any], name: str) -> int | float | None:
 
 def _sum_steps(document: dict[str, Any], name: str) -> int | float:
     """Return the sum over the document's own steps; copied ones count in the original session."""
-    steps = (step for _, step in iter_dicts(document, "steps") if step.get("is_copied_context") is not True)
+    steps = (
+        step
+        for _, step in iter_dicts(document, "steps")
+        if step.get("is_copied_context") is not True
+    )
     return sum(_metric(step, name) or 0 for step in steps)

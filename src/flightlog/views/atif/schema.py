@@ -33,7 +33,9 @@ OBJECTS = {
         "schema_version:str session_id:str trajectory_id:str@7 agent:agent! steps:[step]! notes:str"
         " final_metrics:final continued_trajectory_ref:str extra:object@1 subagent_trajectories:[trajectory]@7"
     ),
-    "agent": _parse_fields("name:str! version:str! model_name:str tool_definitions:[object]@5 extra:object"),
+    "agent": _parse_fields(
+        "name:str! version:str! model_name:str tool_definitions:[object]@5 extra:object"
+    ),
     "step": _parse_fields(
         "step_id:int! timestamp:str source:str! model_name:str reasoning_effort:effort message:content!"
         " reasoning_content:str tool_calls:[call] observation:observation metrics:metrics"
@@ -41,7 +43,9 @@ OBJECTS = {
     ),
     "call": _parse_fields("tool_call_id:str! function_name:str! arguments:object! extra:object@7"),
     "observation": _parse_fields("results:[result]!"),
-    "result": _parse_fields("source_call_id:str content:content subagent_trajectory_ref:[ref] extra:object@7"),
+    "result": _parse_fields(
+        "source_call_id:str content:content subagent_trajectory_ref:[ref] extra:object@7"
+    ),
     "ref": _parse_fields("session_id:str trajectory_id:str@7 trajectory_path:str extra:object"),
     "part": _parse_fields("type:str! text:str source:source"),
     "source": _parse_fields("media_type:str! path:str! duration_sec:number@8"),
@@ -54,7 +58,10 @@ OBJECTS = {
         " total_steps:int extra:object"
     ),
 }
-_ALLOWED = {("step", "source"): ("system", "user", "agent"), ("part", "type"): ("text", "image", "audio")}
+_ALLOWED = {
+    ("step", "source"): ("system", "user", "agent"),
+    ("part", "type"): ("text", "image", "audio"),
+}
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _SCALARS: dict[str, tuple[str, tuple[type, ...]]] = {
     "str": ("a text", (str,)),
@@ -83,7 +90,9 @@ class _SchemaWalk:
 
     def check_object(self, kind: str, value: Any, where: str) -> Iterator[LintFinding]:
         if not isinstance(value, dict):
-            yield LintFinding("type", where or "document", f"an object is expected, not {_describe_value(value)}")
+            yield LintFinding(
+                "type", where or "document", f"an object is expected, not {_describe_value(value)}"
+            )
             return
         fields = OBJECTS[kind]
         for name in value.keys() - fields.keys():
@@ -99,18 +108,26 @@ class _SchemaWalk:
         if kind == "part":
             yield from self._check_part(value, where)
 
-    def _check_field(self, field: _Field, holder: dict[str, Any], name: str, where: str) -> Iterator[LintFinding]:
+    def _check_field(
+        self, field: _Field, holder: dict[str, Any], name: str, where: str
+    ) -> Iterator[LintFinding]:
         value = holder.get(name)
         if value is None:
             if field.required:
-                yield LintFinding("missing", where, "may not be null" if name in holder else "required")
+                yield LintFinding(
+                    "missing", where, "may not be null" if name in holder else "required"
+                )
             return
         if field.since > self._minor:
             yield self._newer("it", field.since, where)
         yield from self._check_value(field.kind, value, where)
 
     def _newer(self, what: str, since: int, where: str) -> LintFinding:
-        return LintFinding("newer-feature", where, f"{what} exists from version 1.{since} on; this is 1.{self._minor}")
+        return LintFinding(
+            "newer-feature",
+            where,
+            f"{what} exists from version 1.{since} on; this is 1.{self._minor}",
+        )
 
     def _check_value(self, kind: str, value: Any, where: str) -> Iterator[LintFinding]:
         if kind.startswith("["):
@@ -118,7 +135,9 @@ class _SchemaWalk:
                 for index, item in enumerate(value):
                     yield from self._check_value(kind[1:-1], item, f"{where}[{index}]")
             else:
-                yield LintFinding("type", where, f"a list is expected, not {_describe_value(value)}")
+                yield LintFinding(
+                    "type", where, f"a list is expected, not {_describe_value(value)}"
+                )
         elif kind == "content":
             yield from self._check_content(value, where)
         elif kind in OBJECTS:
@@ -126,7 +145,9 @@ class _SchemaWalk:
         else:
             expected, types = _SCALARS[kind]
             if not isinstance(value, types) or (isinstance(value, bool) and kind != "bool"):
-                yield LintFinding("type", where, f"{expected} is expected, not {_describe_value(value)}")
+                yield LintFinding(
+                    "type", where, f"{expected} is expected, not {_describe_value(value)}"
+                )
 
     def _check_content(self, value: Any, where: str) -> Iterator[LintFinding]:
         if isinstance(value, str):
@@ -138,10 +159,14 @@ class _SchemaWalk:
     def _check_version(self, document: dict[str, Any], where: str) -> Iterator[LintFinding]:
         version = document.get("schema_version")
         if version not in VERSIONS:
-            text = "not stated" if version is None else f"no such version: {_describe_value(version)}"
+            text = (
+                "not stated" if version is None else f"no such version: {_describe_value(version)}"
+            )
             yield LintFinding("version", _join_path(where, "schema_version"), text)
         if self._minor < 7 and document.get("session_id") is None:
-            yield LintFinding("missing", _join_path(where, "session_id"), "required up to version 1.6")
+            yield LintFinding(
+                "missing", _join_path(where, "session_id"), "required up to version 1.6"
+            )
 
     def _check_part(self, part: dict[str, Any], where: str) -> Iterator[LintFinding]:
         kind, source = part.get("type"), part.get("source")
@@ -149,9 +174,13 @@ class _SchemaWalk:
             yield self._newer("sound", 8, where)
         wanted, other = ("text", "source") if kind == "text" else ("source", "text")
         if part.get(wanted) is None:
-            yield LintFinding("missing", _join_path(where, wanted), f"a part of type {kind} needs it")
+            yield LintFinding(
+                "missing", _join_path(where, wanted), f"a part of type {kind} needs it"
+            )
         if part.get(other) is not None:
-            yield LintFinding("value", _join_path(where, other), f"a part of type {kind} cannot have it")
+            yield LintFinding(
+                "value", _join_path(where, other), f"a part of type {kind} cannot have it"
+            )
         media = source.get("media_type") if isinstance(source, dict) else None
         if isinstance(media, str) and kind in {"image", "audio"}:
             is_allowed = media in _IMAGES if kind == "image" else media.startswith("audio/")
@@ -162,7 +191,13 @@ class _SchemaWalk:
 
 def _describe_value(value: Any) -> str:
     """Return what a value is, without its text, which may be long or private."""
-    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    names = {
+        dict: "an object",
+        list: "a list",
+        str: "a text",
+        bool: "true or false",
+        type(None): "null",
+    }
     return names.get(type(value)) or f"the number {value}"
 
 

@@ -121,7 +121,9 @@ def build_metrics(step: Step) -> StepMetrics:
     )
 
 
-def sum_final_metrics(own: Sequence[AtifStep], below: Sequence[AtifStep], client: ClientTotals | None) -> FinalMetrics:
+def sum_final_metrics(
+    own: Sequence[AtifStep], below: Sequence[AtifStep], client: ClientTotals | None
+) -> FinalMetrics:
     """Return the tokens of the `own` steps, and the cost of these and of the subagents' `below`."""
     metrics = [step.metrics for step in (*own, *below) if isinstance(step.metrics, StepMetrics)]
     costs = [step.cost_usd for step in metrics if isinstance(step.cost_usd, float)]
@@ -142,7 +144,9 @@ def sum_final_metrics(own: Sequence[AtifStep], below: Sequence[AtifStep], client
 
 
 def _sum_metric(steps: Sequence[AtifStep], name: str) -> int:
-    return sum(getattr(step.metrics, name) for step in steps if isinstance(step.metrics, StepMetrics))
+    return sum(
+        getattr(step.metrics, name) for step in steps if isinstance(step.metrics, StepMetrics)
+    )
 
 
 def _round_usd(usd: float | None) -> float | UnsetType:
@@ -169,7 +173,14 @@ def build_steps(thread: AtifThread) -> list[AtifStep]:
     Copied steps have no metrics, because their usage counts in the original session.
     """
     steps = list(_thread_steps(thread))
-    count = max((number for number, step in enumerate(steps, 1) if _message_id(step) in thread.copied_message_ids), default=0)
+    count = max(
+        (
+            number
+            for number, step in enumerate(steps, 1)
+            if _message_id(step) in thread.copied_message_ids
+        ),
+        default=0,
+    )
     copies = [replace(step, is_copied_context=True, metrics=UNSET) for step in steps[:count]]
     return [*copies, *steps[count:]]
 
@@ -229,7 +240,13 @@ def _prompt_step(turn: Turn, thread: AtifThread) -> AtifStep:
     if turn.is_rewound:
         extra["taken_back"] = True
     source: Literal["user", "system"] = "user" if turn.kind in _BY_PERSON else "system"
-    return AtifStep(0, source, build_content(turn.prompt, thread.pictures), format_timestamp(turn.at_ms), extra=extra)
+    return AtifStep(
+        0,
+        source,
+        build_content(turn.prompt, thread.pictures),
+        format_timestamp(turn.at_ms),
+        extra=extra,
+    )
 
 
 def _rewind_step(thread: AtifThread, last: Turn, after: Turn) -> AtifStep:
@@ -237,7 +254,11 @@ def _rewind_step(thread: AtifThread, last: Turn, after: Turn) -> AtifStep:
     first = last.number
     while first > 1 and thread.turns[first - 2].is_rewound:
         first -= 1
-    text = f"turn {first} taken back" if first == last.number else f"turns {first} to {last.number} taken back"
+    text = (
+        f"turn {first} taken back"
+        if first == last.number
+        else f"turns {first} to {last.number} taken back"
+    )
     boundary = {"type": "pruning", "boundary": "truncate"}
     return system_step("taken back", text, after.at_ms, context_management=boundary)
 
@@ -280,7 +301,11 @@ def _response_step(step: Step, turn: Turn, thread: AtifThread) -> AtifStep:
 
 
 def _build_tool_call(call: ToolCall, thread: AtifThread) -> AtifToolCall:
-    ran = {"ran_input": call.executed_input} if call.executed_input is not None and thread.extras else UNSET
+    ran = (
+        {"ran_input": call.executed_input}
+        if call.executed_input is not None and thread.extras
+        else UNSET
+    )
     return AtifToolCall(call.id, call.name, call.input, ran)
 
 
@@ -301,7 +326,9 @@ def _build_results(call: ToolCall, thread: AtifThread) -> list[ObservationResult
 
 def _describe_result(call: ToolCall) -> dict[str, Any]:
     name = call.result_file.replace("\\", "/").rsplit("/", 1)[-1]
-    return without_empty({"is_error": call.is_error, "denied": call.denial_reason, "full_output": name})
+    return without_empty(
+        {"is_error": call.is_error, "denied": call.denial_reason, "full_output": name}
+    )
 
 
 def _step_extra(step: Step, turn: Turn, thread: AtifThread) -> dict[str, Any]:
@@ -316,9 +343,13 @@ def _step_extra(step: Step, turn: Turn, thread: AtifThread) -> dict[str, Any]:
         "uuids": [uuid for uuid in step.record_uuids if uuid],
         "aborted": step.is_aborted,
         "taken_back": turn.is_rewound,
-        "withheld_thinking": sum(isinstance(block, Thinking) and not block.text for block in step.content),
+        "withheld_thinking": sum(
+            isinstance(block, Thinking) and not block.text for block in step.content
+        ),
         "unanswered": [call.id for call in step.tool_calls if call.result is None],
-        "ran_inputs": {call.id: call.executed_input for call in calls if call.executed_input is not None},
+        "ran_inputs": {
+            call.id: call.executed_input for call in calls if call.executed_input is not None
+        },
         "results": {call.id: about for call in calls if (about := _describe_result(call))},
         "result_uuids": {call.id: call.result_uuid for call in step.tool_calls if call.result_uuid},
     }

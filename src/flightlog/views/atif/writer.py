@@ -60,7 +60,9 @@ class TrajectoryBundle(Struct, frozen=True):
 
     def iter_files(self) -> Iterator[tuple[str, bytes]]:
         """Yield every file with its path below the bundle's directory."""
-        yield from ((path, encode_trajectory(document)) for path, document in self.documents.items())
+        yield from (
+            (path, encode_trajectory(document)) for path, document in self.documents.items()
+        )
         yield from self.pictures.items()
 
 
@@ -91,21 +93,34 @@ def subagent_file(subagent: Subagent) -> str:
 
 
 class _TrajectoryWriter:
-    def __init__(self, session: Session, options: AtifOptions, contexts: Mapping[str, ThreadContext]) -> None:
+    def __init__(
+        self, session: Session, options: AtifOptions, contexts: Mapping[str, ThreadContext]
+    ) -> None:
         self._session, self._version, self._contexts = session, options.version, contexts
         self._pictures = ImageFiles(keep=options.pictures)
         self._extras = options.version != "1.6"
-        threads = {"": session.turns, **{subagent.id: subagent.turns for subagent in session.subagents}}
-        steps = [(name, step) for name, turns in threads.items() for turn in turns for step in turn.steps]
+        threads = {
+            "": session.turns,
+            **{subagent.id: subagent.turns for subagent in session.subagents},
+        }
+        steps = [
+            (name, step) for name, turns in threads.items() for turn in turns for step in turn.steps
+        ]
         callers = {call.id: name for name, step in steps for call in step.tool_calls}
         # A subagent whose call is not on record, or that seems to have started itself, is its own
         # parent; the main thread gets a step for it.
-        self._parents = {subagent.id: callers.get(subagent.tool_call_id, subagent.id) for subagent in session.subagents}
+        self._parents = {
+            subagent.id: callers.get(subagent.tool_call_id, subagent.id)
+            for subagent in session.subagents
+        }
         self._steps = {name: self._build_steps(name, turns) for name, turns in threads.items()}
 
     def build_bundle(self) -> TrajectoryBundle:
         documents = {MAIN: self._build_document(None)}
-        documents |= {subagent_file(subagent): self._build_document(subagent) for subagent in self._session.subagents}
+        documents |= {
+            subagent_file(subagent): self._build_document(subagent)
+            for subagent in self._session.subagents
+        }
         return TrajectoryBundle(documents, self._pictures.files)
 
     def _build_document(self, subagent: Subagent | None) -> Trajectory:
@@ -119,7 +134,10 @@ class _TrajectoryWriter:
             trajectory_id=self._trajectory_id(name) if self._extras else UNSET,
             agent=self._build_agent(subagent),
             steps=number_steps(own),
-            notes=" ".join(self._iter_notes(own, subagent, priced=metrics.total_cost_usd is not UNSET)) or UNSET,
+            notes=" ".join(
+                self._iter_notes(own, subagent, priced=metrics.total_cost_usd is not UNSET)
+            )
+            or UNSET,
             final_metrics=metrics,
             extra=self._describe_thread(subagent) or UNSET,
         )
@@ -131,19 +149,34 @@ class _TrajectoryWriter:
             if self._parents[subagent.id] == name != subagent.id:
                 refs.setdefault(subagent.tool_call_id, []).append(self._make_ref(subagent))
         at = Address(self._session.id, subagent=name)
-        steps = build_steps(AtifThread(at, turns, context.copied_message_ids, refs, self._pictures, self._extras))
-        given = [system_step("context", item.text, item.at_ms, given=item.kind) for item in context.context]
+        steps = build_steps(
+            AtifThread(at, turns, context.copied_message_ids, refs, self._pictures, self._extras)
+        )
+        given = [
+            system_step("context", item.text, item.at_ms, given=item.kind)
+            for item in context.context
+        ]
         steps = _merge_by_time(steps, given)
         if not name:
-            orphans = [subagent for subagent in self._session.subagents if self._parents[subagent.id] == subagent.id]
+            orphans = [
+                subagent
+                for subagent in self._session.subagents
+                if self._parents[subagent.id] == subagent.id
+            ]
             steps = _merge_by_time(steps, [self._orphan_step(subagent) for subagent in orphans])
         if context.system:
             first = next((step.timestamp for step in steps if step.timestamp is not UNSET), UNSET)
-            steps.insert(0, AtifStep(0, "system", context.system, first, extra={"kind": "system prompt"}))
+            steps.insert(
+                0, AtifStep(0, "system", context.system, first, extra={"kind": "system prompt"})
+            )
         return steps or [system_step("empty", "", self._session.started_ms)]
 
     def _orphan_step(self, subagent: Subagent) -> AtifStep:
-        text = "a subagent warmed up by the client" if subagent.is_warmup else "a subagent whose call is not on record"
+        text = (
+            "a subagent warmed up by the client"
+            if subagent.is_warmup
+            else "a subagent whose call is not on record"
+        )
         step = system_step("subagent", text, next((turn.at_ms for turn in subagent.turns), None))
         result = ObservationResult(subagent_trajectory_ref=[self._make_ref(subagent)])
         return replace(step, observation=Observation([result]))
@@ -166,14 +199,24 @@ class _TrajectoryWriter:
             return [subagent.id for subagent in self._session.subagents]
         threads = [name]
         for parent in threads:
-            threads += [child for child, above in self._parents.items() if above == parent and child not in threads]
+            threads += [
+                child
+                for child, above in self._parents.items()
+                if above == parent and child not in threads
+            ]
         return threads[1:]
 
     def _build_agent(self, subagent: Subagent | None) -> AtifAgent:
         name = subagent.id if subagent else ""
-        models = Counter(step.model_name for step in self._steps[name] if isinstance(step.model_name, str))
+        models = Counter(
+            step.model_name for step in self._steps[name] if isinstance(step.model_name, str)
+        )
         tools = self._contexts.get(name, ThreadContext()).tools
-        extra = {"client": self._session.agent} if subagent else {"entrypoint": self._session.entrypoint}
+        extra = (
+            {"client": self._session.agent}
+            if subagent
+            else {"entrypoint": self._session.entrypoint}
+        )
         return AtifAgent(
             name=(subagent.agent_type if subagent else "") or self._session.agent,
             version=self._session.version or "unknown",
@@ -182,7 +225,9 @@ class _TrajectoryWriter:
             extra=without_empty(extra) or UNSET,
         )
 
-    def _iter_notes(self, steps: Sequence[AtifStep], subagent: Subagent | None, *, priced: bool) -> Iterator[str]:
+    def _iter_notes(
+        self, steps: Sequence[AtifStep], subagent: Subagent | None, *, priced: bool
+    ) -> Iterator[str]:
         copies = sum(step.is_copied_context is True for step in steps)
         if copies:
             yield f"{copies} steps are copied from another session; their usage counts there."
@@ -196,7 +241,11 @@ class _TrajectoryWriter:
 
     def _describe_thread(self, subagent: Subagent | None) -> dict[str, Any]:
         if subagent is not None:
-            about = {"description": subagent.description, "call_id": subagent.tool_call_id, "warmup": subagent.is_warmup}
+            about = {
+                "description": subagent.description,
+                "call_id": subagent.tool_call_id,
+                "warmup": subagent.is_warmup,
+            }
             return without_empty({"subagent": subagent.id, **about})
         session = self._session
         return without_empty(
@@ -229,5 +278,12 @@ def _tool_definition(tool: dict[str, Any]) -> dict[str, Any]:
     """Return a tool in the function form of the format; a server-side tool stays as it is."""
     if "input_schema" not in tool:
         return tool
-    function = {"name": tool.get("name"), "description": tool.get("description"), "parameters": tool["input_schema"]}
-    return {"type": "function", "function": {key: value for key, value in function.items() if value is not None}}
+    function = {
+        "name": tool.get("name"),
+        "description": tool.get("description"),
+        "parameters": tool["input_schema"],
+    }
+    return {
+        "type": "function",
+        "function": {key: value for key, value in function.items() if value is not None},
+    }

@@ -56,7 +56,9 @@ def diff_of_call(call: ToolCall) -> FileDiff | None:
     path = changed_file(call)
     if not path:
         return None
-    lines = list(_diff_from_patch(call.detail)) or list(_diff_from_input(call.executed_input or call.input))
+    lines = list(_diff_from_patch(call.detail)) or list(
+        _diff_from_input(call.executed_input or call.input)
+    )
     return FileDiff(
         path,
         tuple(lines[:LINES_MAX]),
@@ -76,7 +78,11 @@ def changed_file(call: ToolCall) -> str:
 
 def changed_files(step: Step) -> tuple[str, ...]:
     """Return the files a step writes to, each once."""
-    paths = (changed_file(call) for call in step.tool_calls if not call.is_error and not call.denial_reason)
+    paths = (
+        changed_file(call)
+        for call in step.tool_calls
+        if not call.is_error and not call.denial_reason
+    )
     return tuple(dict.fromkeys(path for path in paths if path))
 
 
@@ -134,12 +140,17 @@ def count_matching_lines(edit: LineEdit, lines: Sequence[str], at: int) -> int:
     return best
 
 
-def _run_length(lines: Sequence[str], others: Sequence[str], start: tuple[int, int], step: int) -> int:
+def _run_length(
+    lines: Sequence[str], others: Sequence[str], start: tuple[int, int], step: int
+) -> int:
     """Return how many lines are equal after `start`, or before it if `step` is -1."""
     length = 0
     while True:
         index, other = (position + step * (length + 1) for position in start)
-        if not (0 <= index < len(lines) and 0 <= other < len(others)) or lines[index] != others[other]:
+        if (
+            not (0 <= index < len(lines) and 0 <= other < len(others))
+            or lines[index] != others[other]
+        ):
             return length
         length += 1
 
@@ -184,7 +195,10 @@ def _parse_line(line: str) -> ChangedLine:
 def _diff_from_input(given: dict[str, Any]) -> Iterator[ChangedLine]:
     several = given.get("edits")
     for edit in several if isinstance(several, list) else [given]:
-        old, new = (edit.get(name) if isinstance(edit, dict) else None for name in ("old_string", "new_string"))
+        old, new = (
+            edit.get(name) if isinstance(edit, dict) else None
+            for name in ("old_string", "new_string")
+        )
         if isinstance(old, str) and isinstance(new, str):
             yield from _compare_texts(old, new)
     for name in ("content", "new_source"):

@@ -25,7 +25,14 @@ from flightlog.views.session.subagents import (
     split_threads,
 )
 from flightlog.views.session.summary import build_outline, outline_session
-from flightlog.views.session.thread import EVICTION, Eviction, OutOfOrder, SeenRecords, ThreadFold, fuller
+from flightlog.views.session.thread import (
+    EVICTION,
+    Eviction,
+    OutOfOrder,
+    SeenRecords,
+    ThreadFold,
+    fuller,
+)
 from flightlog.views.session.turns import Pricer, build_turns, rank, sort_entries
 
 SessionItem = Entry | Damage | SubagentInfo | HookRecord
@@ -57,7 +64,9 @@ class SessionFold:
         self._header = SessionHeader(session, agent)
         self._info: dict[str, SubagentInfo] = {}
         self._files: dict[str, int] = {}
-        self._entries = _AllEntries(price) if retain is Retain.ALL else _TailEntries(price, eviction)
+        self._entries = (
+            _AllEntries(price) if retain is Retain.ALL else _TailEntries(price, eviction)
+        )
 
     def add(self, item: SessionItem) -> None:
         """Add an item. Hook records are accepted, but not shown yet."""
@@ -80,7 +89,9 @@ class SessionFold:
     def outline(self) -> SessionOutline:
         """Return header, summary and rows of the session."""
         if isinstance(self._entries, _AllEntries):
-            return outline_session(self.session(), self._entries.find_locations(self._files), self._files)
+            return outline_session(
+                self.session(), self._entries.find_locations(self._files), self._files
+            )
         return self._entries.build_outline(self._header, self._info, self._files)
 
 
@@ -113,7 +124,9 @@ class _AllEntries:
     def build_session(self, header: SessionHeader, info: dict[str, SubagentInfo]) -> Session:
         threads = split_threads(sort_entries(self._entries.values()))
         main = tuple(build_turns(threads.pop("", []), self._price))
-        turns = {name: tuple(build_turns(entries, self._price)) for name, entries in threads.items()}
+        turns = {
+            name: tuple(build_turns(entries, self._price)) for name, entries in threads.items()
+        }
         subagents = sort_threads(
             SubagentThread(
                 min(map(rank, entries)),
@@ -125,13 +138,23 @@ class _AllEntries:
             for name, entries in threads.items()
         )
         own = (main, *(turns[subagent.info.subagent] for subagent in subagents))
-        calls = (call for thread in own for turn in thread for step in turn.steps for call in step.tool_calls)
-        subagent_ids = link_subagents(subagents, find_subagent_calls(calls), header.calls_by_subagent())
+        calls = (
+            call
+            for thread in own
+            for turn in thread
+            for step in turn.steps
+            for call in step.tool_calls
+        )
+        subagent_ids = link_subagents(
+            subagents, find_subagent_calls(calls), header.calls_by_subagent()
+        )
         session = header.to_session(_first_prompts(main), lambda uuid: f"{uuid}:0" in self._entries)
         return replace(
             session,
             turns=main,
-            subagents=tuple(replace(subagent_id, turns=turns[subagent_id.id]) for subagent_id in subagent_ids),
+            subagents=tuple(
+                replace(subagent_id, turns=turns[subagent_id.id]) for subagent_id in subagent_ids
+            ),
         )
 
 
@@ -169,7 +192,9 @@ class _TailEntries:
             if name
         )
         ordered = (rows[""], *(rows[subagent.info.subagent] for subagent in subagents))
-        calls = {call_id: call for thread in ordered for call_id, call in thread.subagent_calls.items()}
+        calls = {
+            call_id: call for thread in ordered for call_id, call in thread.subagent_calls.items()
+        }
         subagent_ids = link_subagents(subagents, calls, header.calls_by_subagent())
         session = header.to_session(rows[""].titles, self._seen.has_record)
         return build_outline(session, rows, subagent_ids, files)

@@ -67,10 +67,14 @@ class SessionHeader:
     def _add_event(self, entry: Entry) -> None:
         if isinstance(entry.event, ToolResult) and entry.event.subagent:
             call = (rank(entry), entry.event.tool_call_id)
-            self._calls[entry.event.subagent] = max(call, self._calls.get(entry.event.subagent, call))
+            self._calls[entry.event.subagent] = max(
+                call, self._calls.get(entry.event.subagent, call)
+            )
         match entry.event:
             # Only these are work; opening a session writes other records without any.
-            case UserPrompt() | AssistantReply() | ToolResult() | ContextCompacted() if entry.at_ms is not None:
+            case UserPrompt() | AssistantReply() | ToolResult() | ContextCompacted() if (
+                entry.at_ms is not None
+            ):
                 early, late = self._times or (entry.at_ms, entry.at_ms)
                 self._times = (min(early, entry.at_ms), max(late, entry.at_ms))
             case ClientTotalReported() as event:
@@ -82,7 +86,9 @@ class SessionHeader:
                 )
             case SessionTitled() as event if event.text:
                 title = (rank(entry), event.text)
-                self._titles[event.is_user_title] = max(title, self._titles.get(event.is_user_title, title))
+                self._titles[event.is_user_title] = max(
+                    title, self._titles.get(event.is_user_title, title)
+                )
             case SessionSummarized() as event:
                 self._summaries.append((rank(entry), event.leaf_uuid, event.text))
             case _:
@@ -92,7 +98,9 @@ class SessionHeader:
         """Return the call that a tool result names for each subagent."""
         return {subagent: call_id for subagent, (_, call_id) in self._calls.items()}
 
-    def to_session(self, prompts: Mapping[PromptKind, str], has_record: Callable[[str], bool]) -> Session:
+    def to_session(
+        self, prompts: Mapping[PromptKind, str], has_record: Callable[[str], bool]
+    ) -> Session:
         """Return the session without turns; without a title it is the first of `prompts`."""
         _, _, cwd, entrypoint = self._first or (False, None, "", "")
         early, late = self._times or (None, None)
@@ -129,4 +137,6 @@ class SessionHeader:
 
 
 def _parse_version(version: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdecimal() and len(part) < 10 else 0 for part in version.split("."))
+    return tuple(
+        int(part) if part.isdecimal() and len(part) < 10 else 0 for part in version.split(".")
+    )

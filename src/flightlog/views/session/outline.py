@@ -115,7 +115,12 @@ class ThreadOutline(Struct, frozen=True):
         """Return the id of a row: `turn`, `turn.step`, `turn.nN` or `lN`."""
         turn = self.row_kinds.count(RowMark.TURN, 0, row)
         begin = max(self.row_kinds.rfind(RowMark.TURN, 0, row), 0)
-        return self._id(row, turn, self.row_kinds.count(RowMark.STEP, begin, row), _count_notes(self.row_kinds, begin, row))
+        return self._id(
+            row,
+            turn,
+            self.row_kinds.count(RowMark.STEP, begin, row),
+            _count_notes(self.row_kinds, begin, row),
+        )
 
     def first_ids(self) -> list[str]:
         """Return the id of each chunk's first row, counted in one pass."""
@@ -123,7 +128,12 @@ class ThreadOutline(Struct, frozen=True):
         for start in range(0, self.total, CHUNK_ROWS):
             turns = self.row_kinds.count(RowMark.TURN, begin, start)
             if turns:
-                turn, steps, notes, begin = turn + turns, 0, 0, self.row_kinds.rfind(RowMark.TURN, begin, start)
+                turn, steps, notes, begin = (
+                    turn + turns,
+                    0,
+                    0,
+                    self.row_kinds.rfind(RowMark.TURN, begin, start),
+                )
             steps += self.row_kinds.count(RowMark.STEP, begin, start)
             notes += _count_notes(self.row_kinds, begin, start)
             begin = start
@@ -151,16 +161,24 @@ class ThreadOutline(Struct, frozen=True):
         if begin is None or not rest:
             return begin
         end = self.row_kinds.find(RowMark.TURN, begin + 1)
-        inside = self.row_kinds[begin : end if end >= 0 else len(self.row_kinds)].replace(b"C", b"N")
+        inside = self.row_kinds[begin : end if end >= 0 else len(self.row_kinds)].replace(
+            b"C", b"N"
+        )
         mark = RowMark.NOTE if rest[0] == "n" else RowMark.STEP
         row = _find_nth(inside, mark, _parse_number(rest.removeprefix("n")))
         return None if row is None else begin + row
 
     def sum_bars(self, bars_max: int = BARS_MAX) -> list[TimelineBar]:
         """Return at most `bars_max` bars of equal length; an unknown cost is NaN and left out."""
-        usd, tokens, failed = array("d", self.costs_usd), array("Q", self.token_counts), array("H", self.failed_counts)
+        usd, tokens, failed = (
+            array("d", self.costs_usd),
+            array("Q", self.token_counts),
+            array("H", self.failed_counts),
+        )
         size = max(-(-self.total // bars_max), 1)
-        parts = [slice(first, min(first + size, self.total)) for first in range(0, self.total, size)]
+        parts = [
+            slice(first, min(first + size, self.total)) for first in range(0, self.total, size)
+        ]
         return [
             TimelineBar(
                 part.start,

@@ -8,7 +8,14 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flightlog.model.entries import AssistantReply, Entry, PromptKind, ToolInputRewritten, ToolResult, UserPrompt
+from flightlog.model.entries import (
+    AssistantReply,
+    Entry,
+    PromptKind,
+    ToolInputRewritten,
+    ToolResult,
+    UserPrompt,
+)
 from flightlog.model.session import TITLE_WIDTH, Note, NoteKind, Step, Turn
 from flightlog.model.text import one_line
 from flightlog.model.usage import CostSource, Usage
@@ -77,7 +84,13 @@ class RowBuilder:
             setattr(clone, name, _copy_value(value))
         return clone
 
-    def add(self, turns: Iterable[Turn], locations: Mapping[str, Location] | None, *, goes_on: bool = False) -> None:
+    def add(
+        self,
+        turns: Iterable[Turn],
+        locations: Mapping[str, Location] | None,
+        *,
+        goes_on: bool = False,
+    ) -> None:
         """Add turns; with `goes_on`, a first turn without a prompt continues the turn before.
 
         Without `locations` the rows get figures, but no records.
@@ -135,7 +148,9 @@ class RowBuilder:
         if len(self.prompts) < PROMPTS_MAX:
             prompt = (turn.text or turn.kind.value) if turn.kind else "before the first prompt"
             self.prompts.append(one_line(prompt, PROMPT_WIDTH))
-        record_at = (locations[turn.uuid],) if locations is not None and turn.uuid in locations else ()
+        record_at = (
+            (locations[turn.uuid],) if locations is not None and turn.uuid in locations else ()
+        )
         prompt_blocks = () if record_at or locations is None else turn.prompt
         header = TurnHeader(turn.kind, turn.at_ms, turn.is_rewound, turn.uuid, prompt_blocks)
         self._add_row(RowMark.TURN, RowRecord(record_at, header))
@@ -160,7 +175,9 @@ class RowBuilder:
         record = RowRecord() if locations is None else _step_record(step, locations)
         self._add_row(RowMark.STEP, record, usd, step.usage.total, count_failures(step))
 
-    def _add_row(self, mark: RowMark, record: RowRecord, usd: float = 0.0, tokens: int = 0, failed: int = 0) -> None:
+    def _add_row(
+        self, mark: RowMark, record: RowRecord, usd: float = 0.0, tokens: int = 0, failed: int = 0
+    ) -> None:
         self.marks.append(mark)
         self.usd.append(usd)
         self.tokens.append(tokens)
@@ -174,7 +191,10 @@ class RowBuilder:
 def _step_record(step: Step, locations: Mapping[str, Location]) -> RowRecord:
     if not all(uuid in locations for uuid in step.record_uuids):
         return RowRecord(content=step)
-    names = [*step.record_uuids, *(f"{kind}:{call.id}" for call in step.tool_calls for kind in ("result", "rewrite"))]
+    names = [
+        *step.record_uuids,
+        *(f"{kind}:{call.id}" for call in step.tool_calls for kind in ("result", "rewrite")),
+    ]
     return RowRecord(tuple(sorted({locations[name] for name in names if name in locations})))
 
 

@@ -43,10 +43,15 @@ def split_threads(ordered: list[Entry]) -> dict[str, list[Entry]]:
     owners: dict[str, str] = {}
     for entry in sorted(ordered, key=lambda entry: entry.subagent != ""):
         if isinstance(entry.event, AssistantReply):
-            owners.setdefault(entry.event.message_id or entry.key, homes.get(entry.key, entry.subagent))
+            owners.setdefault(
+                entry.event.message_id or entry.key, homes.get(entry.key, entry.subagent)
+            )
     for entry in ordered:
         thread = homes.get(entry.key, entry.subagent)
-        if isinstance(entry.event, AssistantReply) and owners[entry.event.message_id or entry.key] != thread:
+        if (
+            isinstance(entry.event, AssistantReply)
+            and owners[entry.event.message_id or entry.key] != thread
+        ):
             continue
         threads[thread].append(entry)
     return threads
@@ -86,9 +91,13 @@ def find_subagent_calls(calls: Iterable[ToolCall], row: int = 0) -> dict[str, Su
     started = {}
     for call in calls:
         if _INPUT_OF_SUBAGENT & call.input.keys():
-            prompt, agent_type, description = map(call.input.get, ("prompt", "subagent_type", "description"))
+            prompt, agent_type, description = map(
+                call.input.get, ("prompt", "subagent_type", "description")
+            )
             text = prompt if isinstance(prompt, str) else None
-            started[call.id] = SubagentCall(row, text, str(agent_type or ""), str(description or ""))
+            started[call.id] = SubagentCall(
+                row, text, str(agent_type or ""), str(description or "")
+            )
     return started
 
 
@@ -113,7 +122,9 @@ def link_subagents(
     taken: set[str] = set()
     linked = []
     for thread in threads:
-        free = [call_id for call_id in by_prompt.get(thread.first_prompt, ()) if call_id not in taken]
+        free = [
+            call_id for call_id in by_prompt.get(thread.first_prompt, ()) if call_id not in taken
+        ]
         likely = results.get(thread.info.subagent) or (free[0] if free else "")
         taken.add(likely)
         call_id = thread.info.tool_call_id or likely
@@ -122,5 +133,10 @@ def link_subagents(
             agent_type = agent_type or calls[call_id].agent_type
             description = description or calls[call_id].description
         warmup = not call_id and thread.first_turn == _WARMUP
-        linked.append((thread.started_ms, Subagent(thread.info.subagent, agent_type, description, call_id, (), warmup)))
+        linked.append(
+            (
+                thread.started_ms,
+                Subagent(thread.info.subagent, agent_type, description, call_id, (), warmup),
+            )
+        )
     return tuple(subagent for _, subagent in sorted(linked, key=lambda pair: (pair[0], pair[1].id)))

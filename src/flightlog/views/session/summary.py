@@ -9,7 +9,12 @@ from msgspec.structs import replace
 
 from flightlog.model.session import Session, Subagent
 from flightlog.model.usage import Cost, CostSource, Usage
-from flightlog.views.session.outline import SessionOutline, SessionSummary, SubagentSummary, TurnCost
+from flightlog.views.session.outline import (
+    SessionOutline,
+    SessionSummary,
+    SubagentSummary,
+    TurnCost,
+)
 from flightlog.views.session.rows import Location, RowBuilder
 from flightlog.views.session.timeline import RowMark, describe_uncalled
 
@@ -26,7 +31,10 @@ def outline_session(
 
 
 def build_outline(
-    session: Session, rows: Mapping[str, RowBuilder], subagent_ids: Sequence[Subagent], files: Iterable[str]
+    session: Session,
+    rows: Mapping[str, RowBuilder],
+    subagent_ids: Sequence[Subagent],
+    files: Iterable[str],
 ) -> SessionOutline:
     """Return the outline made of the rows of all threads; `subagents` are linked to their calls."""
     header = replace(session, title=session.heading, turns=(), subagents=())
@@ -95,7 +103,13 @@ def _add_amounts(amounts: Iterable[float], steps: int, sources: set[CostSource])
     """Add the known amounts; the cost of steps that are all unknown is unknown."""
     if steps and not sources:
         return Cost(None, CostSource.UNKNOWN)
-    source = next(iter(sources)) if len(sources) == 1 else CostSource.MIXED if sources else CostSource.TABLE
+    source = (
+        next(iter(sources))
+        if len(sources) == 1
+        else CostSource.MIXED
+        if sources
+        else CostSource.TABLE
+    )
     return Cost(sum((usd for usd in amounts if not math.isnan(usd)), 0.0), source)
 
 
@@ -123,9 +137,13 @@ def _most_expensive_prompt(
 class _StepWalk:
     """Steps in order, each followed by those of the subagents it started, each subagent once."""
 
-    def __init__(self, rows: Mapping[str, RowBuilder], subagents: Sequence[SubagentSummary]) -> None:
+    def __init__(
+        self, rows: Mapping[str, RowBuilder], subagents: Sequence[SubagentSummary]
+    ) -> None:
         self._rows = rows
-        started = {subagent.tool_call_id: subagent.id for subagent in subagents if subagent.tool_call_id}
+        started = {
+            subagent.tool_call_id: subagent.id for subagent in subagents if subagent.tool_call_id
+        }
         self._inner: dict[tuple[str, int], list[str]] = defaultdict(list)
         for name, thread in rows.items():
             for call_id, call in thread.subagent_calls.items():

@@ -77,7 +77,9 @@ class SeenRecords:
 
 
 def _hash_response(entry: Entry) -> int:
-    return hash((entry.event.message_id if isinstance(entry.event, AssistantReply) else "") or entry.key)
+    return hash(
+        (entry.event.message_id if isinstance(entry.event, AssistantReply) else "") or entry.key
+    )
 
 
 class ThreadFold:
@@ -119,8 +121,13 @@ class ThreadFold:
         self.first = min(self.first, rank(entry))
         if isinstance(entry.event, UserPrompt) and rank(entry) < self._first_prompt[0]:
             self._first_prompt = (rank(entry), text_of(entry.event.content))
-        if isinstance(entry.event, ToolResult) and entry.event.tool_call_id in self._rows.open_calls:
-            if entry.event.tool_call_id in self._rows.open_edits and (entry.event.is_error or entry.event.denial_reason):
+        if (
+            isinstance(entry.event, ToolResult)
+            and entry.event.tool_call_id in self._rows.open_calls
+        ):
+            if entry.event.tool_call_id in self._rows.open_edits and (
+                entry.event.is_error or entry.event.denial_reason
+            ):
                 raise OutOfOrder("an edit that is a row already failed")
             self._rows.attach_result(entry.event, (file, entry.offset, entry.length))
         self._calls.update(_tool_use_ids(entry))
@@ -138,23 +145,33 @@ class ThreadFold:
         if self._evicted is not None:
             self._check_not_rewound(ordered, self._find_chain(ordered))
         rows = self._rows.clone()
-        rows.add(build_turns(ordered, self._price), self._locations, goes_on=self._evicted is not None)
+        rows.add(
+            build_turns(ordered, self._price), self._locations, goes_on=self._evicted is not None
+        )
         return rows
 
     def _reaches_back(self, entry: Entry) -> bool:
         """Return whether an entry belongs before the evicted ones, or changes them."""
         if self._evicted is None:
             return False
-        if isinstance(entry.event, ToolInputRewritten) and entry.event.tool_call_id not in self._calls:
+        if (
+            isinstance(entry.event, ToolInputRewritten)
+            and entry.event.tool_call_id not in self._calls
+        ):
             return True
         if rank(entry) < self._evicted and not self._may_come_late(entry):
             return True
-        return entry.uuid in self._missing_parents or not self._stray_results.isdisjoint(_tool_use_ids(entry))
+        return entry.uuid in self._missing_parents or not self._stray_results.isdisjoint(
+            _tool_use_ids(entry)
+        )
 
     def _may_come_late(self, entry: Entry) -> bool:
         """Return whether an entry makes no row of its own: a result is part of its call's row."""
         if isinstance(entry.event, ToolResult):
-            return entry.event.tool_call_id in self._calls or entry.event.tool_call_id in self._rows.open_calls
+            return (
+                entry.event.tool_call_id in self._calls
+                or entry.event.tool_call_id in self._rows.open_calls
+            )
         return isinstance(entry.event, ROWLESS)
 
     def _evict_old_entries(self) -> None:
@@ -168,8 +185,14 @@ class ThreadFold:
         old, rest = ordered[:cut], ordered[cut:]
         self._check_not_rewound(ordered, chain)
         calls = {call for entry in old for call in _tool_use_ids(entry)}
-        results = [entry for entry in rest if isinstance(entry.event, ToolResult) and entry.event.tool_call_id in calls]
-        turns = [replace(turn, is_rewound=False) for turn in build_turns([*old, *results], self._price)]
+        results = [
+            entry
+            for entry in rest
+            if isinstance(entry.event, ToolResult) and entry.event.tool_call_id in calls
+        ]
+        turns = [
+            replace(turn, is_rewound=False) for turn in build_turns([*old, *results], self._price)
+        ]
         self._rows.add(turns, self._locations, goes_on=self._evicted is not None)
         self._stray_results |= _result_ids(old) - calls
         parents = {entry.parent_uuid for entry in old if entry.parent_uuid}
@@ -196,7 +219,9 @@ class ThreadFold:
         for position, entry in enumerate(ordered):
             first_of.setdefault(_response_name(entry), position)
             calls_at.update((call, position) for call in _tool_use_ids(entry))
-            tops.append(tops[-1] if isinstance(entry.event, ROWLESS) else max(tops[-1], entry.order_ms))
+            tops.append(
+                tops[-1] if isinstance(entry.event, ROWLESS) else max(tops[-1], entry.order_ms)
+            )
         parents = _furthest_parents(ordered)
         reach, floor_ms = count, _START[0]  # the earliest position and time of what comes after
         # Notes before the first prompt belong to its turn, so they are not evicted without it.
@@ -210,7 +235,10 @@ class ThreadFold:
                 reach = min(reach, first_of[_response_name(entry)])
             if isinstance(entry.event, ToolInputRewritten):
                 reach = min(reach, calls_at.get(entry.event.tool_call_id, reach))
-            is_clear = reach >= position > parents[position - 1] and tops[position] < floor_ms == entry.order_ms
+            is_clear = (
+                reach >= position > parents[position - 1]
+                and tops[position] < floor_ms == entry.order_ms
+            )
             if is_clear and position <= count - self._eviction.keep and _can_start_rows(entry):
                 return position
         return 0
@@ -218,14 +246,23 @@ class ThreadFold:
     def _find_chain(self, ordered: Sequence[Entry]) -> set[str]:
         """Return the records that lead to the last one; the evicted ones must lead to them."""
         chain, parent = follow_replies(ordered)
-        if self._evicted is not None and parent not in self._links and self._seen.has_record(parent):
+        if (
+            self._evicted is not None
+            and parent not in self._links
+            and self._seen.has_record(parent)
+        ):
             raise OutOfOrder("the thread goes on from an older record")
         return chain
 
     def _check_not_rewound(self, ordered: Sequence[Entry], chain: set[str]) -> None:
         living = chain | self._links
         for entry in ordered:
-            if starts_turn(entry) and entry.uuid and entry.uuid not in chain and entry.parent_uuid in living:
+            if (
+                starts_turn(entry)
+                and entry.uuid
+                and entry.uuid not in chain
+                and entry.parent_uuid in living
+            ):
                 raise OutOfOrder("a prompt was taken back")
 
     def _link_evicted(self, old: Sequence[Entry], chain: set[str]) -> None:
@@ -261,12 +298,18 @@ def _result_ids(entries: Iterable[Entry]) -> set[str]:
 
 def _response_name(entry: Entry) -> str:
     event = entry.event
-    return event.message_id or event.request_id or entry.key if isinstance(event, AssistantReply) else ""
+    return (
+        event.message_id or event.request_id or entry.key
+        if isinstance(event, AssistantReply)
+        else ""
+    )
 
 
 def _can_start_rows(entry: Entry) -> bool:
     """Return whether rows can start here; a note before a prompt is part of the next turn."""
-    return starts_turn(entry) or (isinstance(entry.event, AssistantReply) and not entry.event.is_synthetic)
+    return starts_turn(entry) or (
+        isinstance(entry.event, AssistantReply) and not entry.event.is_synthetic
+    )
 
 
 def _furthest_parents(ordered: Sequence[Entry]) -> list[int]:
@@ -292,7 +335,9 @@ def shorten_texts(entry: Entry | Damage | SubagentInfo) -> Entry | Damage | Suba
     event = entry.event
     if isinstance(event, AssistantReply | ToolResult | UserPrompt):
         limit = PROMPT_CHARS_MAX if isinstance(event, UserPrompt) else TEXT_CHARS_MAX
-        event = replace(event, content=tuple(_shorten_block(block, limit) for block in event.content))
+        event = replace(
+            event, content=tuple(_shorten_block(block, limit) for block in event.content)
+        )
     if isinstance(event, ToolResult):
         event = replace(event, detail=None)
     if isinstance(event, ToolInputRewritten):
@@ -314,7 +359,9 @@ def _shorten_block(block: Block, limit: int) -> Block:
 
 def _shorten_input(arguments: dict[str, Any]) -> dict[str, Any]:
     # Subagents are matched to calls by `prompt`.
-    return {key: value if key == "prompt" else _shorten_value(value) for key, value in arguments.items()}
+    return {
+        key: value if key == "prompt" else _shorten_value(value) for key, value in arguments.items()
+    }
 
 
 def _shorten_value(value: Any) -> Any:

@@ -52,7 +52,10 @@ def count_failures(item: Turn | Step | Note) -> int:
     """Return how many calls failed or were denied, and whether the item itself is a failure."""
     match item:
         case Step():
-            return sum(call.is_error or bool(call.denial_reason) for call in item.tool_calls) + item.is_aborted
+            return (
+                sum(call.is_error or bool(call.denial_reason) for call in item.tool_calls)
+                + item.is_aborted
+            )
         case Note():
             return int(item.kind in _FAILURES)
         case Turn():
@@ -84,7 +87,9 @@ def build_rows(session: Session, subagent_id: Subagent | None = None) -> list[Ti
 
 
 def _subagents_by_call(session: Session) -> dict[str, Subagent]:
-    return {subagent.tool_call_id: subagent for subagent in session.subagents if subagent.tool_call_id}
+    return {
+        subagent.tool_call_id: subagent for subagent in session.subagents if subagent.tool_call_id
+    }
 
 
 def describe_uncalled(subagent: Subagent) -> str:
@@ -169,10 +174,15 @@ def find_lane(session: Session, at: Address) -> Subagent | None:
     begin = [subagent for subagent in session.subagents if subagent.id.startswith(at.subagent)]
     named = [subagent for subagent in begin if subagent.id == at.subagent] or begin
     if not named:
-        raise NotFound(f"no subagent {at.subagent!r} in {session.id}", hint=f"flightlog session show {session.id}")
+        raise NotFound(
+            f"no subagent {at.subagent!r} in {session.id}",
+            hint=f"flightlog session show {session.id}",
+        )
     if len(named) > 1:
         some = ", ".join(subagent.id for subagent in named[:5])
-        raise Invalid(f"{len(named)} subagents begin with {at.subagent!r}", hint=f"write more of it: {some}")
+        raise Invalid(
+            f"{len(named)} subagents begin with {at.subagent!r}", hint=f"write more of it: {some}"
+        )
     return named[0]
 
 

@@ -52,7 +52,14 @@ _NOTES = {
     PromptKind.COMMAND_OUTPUT: NoteKind.COMMAND,
 }
 # Events that make no row; their records may come at any time.
-ROWLESS = (ContextInjected, ClientTotalReported, Ignored, RequestLogged, SessionSummarized, SessionTitled)
+ROWLESS = (
+    ContextInjected,
+    ClientTotalReported,
+    Ignored,
+    RequestLogged,
+    SessionSummarized,
+    SessionTitled,
+)
 Pricer = Callable[[str, Usage, int | None], Cost]
 
 
@@ -74,7 +81,9 @@ def sort_entries(entries: Iterable[Entry]) -> list[Entry]:
     return _release_children(pool, ready, waiting)
 
 
-def _release_children(pool: list[Entry], ready: list[int], waiting: dict[int, list[int]]) -> list[Entry]:
+def _release_children(
+    pool: list[Entry], ready: list[int], waiting: dict[int, list[int]]
+) -> list[Entry]:
     ordered: list[Entry] = []
     placed = [False] * len(pool)
     heapq.heapify(ready)
@@ -101,7 +110,9 @@ def starts_turn(entry: Entry) -> bool:
 def follow_replies(ordered: Sequence[Entry]) -> tuple[set[str], str]:
     """Return the records that lead to the last one, and the first parent that is not among them."""
     parents = {entry.uuid: entry.parent_uuid for entry in ordered if entry.uuid}
-    messages = (entry for entry in reversed(ordered) if entry.uuid and isinstance(entry.event, _MESSAGES))
+    messages = (
+        entry for entry in reversed(ordered) if entry.uuid and isinstance(entry.event, _MESSAGES)
+    )
     uuid = next((entry.uuid for entry in messages), "")
     chain: set[str] = set()
     while uuid in parents and uuid not in chain:
@@ -174,7 +185,11 @@ class _TurnBuilder:
 
     def _add_reply(self, entry: Entry, event: AssistantReply) -> None:
         if event.is_synthetic:
-            self._add_note(entry, NoteKind.API_FAILURE if event.error else NoteKind.CLIENT, text_of(event.content))
+            self._add_note(
+                entry,
+                NoteKind.API_FAILURE if event.error else NoteKind.CLIENT,
+                text_of(event.content),
+            )
             return
         name = event.message_id or event.request_id or entry.key
         if name not in self._lines:
@@ -202,13 +217,18 @@ class _TurnBuilder:
     def _build_items(self, parts: list[str | Note]) -> tuple[Step | Note, ...]:
         numbers = count(1)
         return tuple(
-            part if isinstance(part, Note) else self._build_step(next(numbers), self._lines[part]) for part in parts
+            part if isinstance(part, Note) else self._build_step(next(numbers), self._lines[part])
+            for part in parts
         )
 
     def _build_step(self, number: int, lines: list[Entry]) -> Step:
-        replies = [(entry, entry.event) for entry in lines if isinstance(entry.event, AssistantReply)]
+        replies = [
+            (entry, entry.event) for entry in lines if isinstance(entry.event, AssistantReply)
+        ]
         replies.sort(key=lambda pair: pair[1].block_index)
-        _, whole = max(replies, key=lambda pair: (pair[1].usage.output_tokens, -pair[0].order_ms, pair[0].key))
+        _, whole = max(
+            replies, key=lambda pair: (pair[1].usage.output_tokens, -pair[0].order_ms, pair[0].key)
+        )
         at_ms = min((entry.at_ms for entry, _ in replies if entry.at_ms is not None), default=None)
         blocks = [(entry, block) for entry, reply in replies for block in reply.content]
         return Step(
@@ -217,7 +237,11 @@ class _TurnBuilder:
             at_ms=at_ms,
             model=whole.model,
             content=tuple(block for _, block in blocks if not isinstance(block, ToolUse)),
-            tool_calls=tuple(self._build_call(entry, block) for entry, block in blocks if isinstance(block, ToolUse)),
+            tool_calls=tuple(
+                self._build_call(entry, block)
+                for entry, block in blocks
+                if isinstance(block, ToolUse)
+            ),
             usage=whole.usage,
             cost=self._price(whole.model, whole.usage, at_ms),
             stop_reason=next((reply.stop_reason for _, reply in replies if reply.stop_reason), ""),
@@ -228,7 +252,13 @@ class _TurnBuilder:
         )
 
     def _build_call(self, entry: Entry, use: ToolUse) -> ToolCall:
-        call = ToolCall(use.id, use.name, use.input, executed_input=self._ran.get(use.id), started_ms=entry.at_ms)
+        call = ToolCall(
+            use.id,
+            use.name,
+            use.input,
+            executed_input=self._ran.get(use.id),
+            started_ms=entry.at_ms,
+        )
         answer = self._results.get(use.id)
         if answer is None:
             return call
@@ -246,7 +276,9 @@ class _TurnBuilder:
         )
 
 
-def describe_note(event: ContextCompacted | ApiError | ClientNote | UnknownRecord) -> tuple[NoteKind, str]:
+def describe_note(
+    event: ContextCompacted | ApiError | ClientNote | UnknownRecord,
+) -> tuple[NoteKind, str]:
     """Return the kind and the text of the note for what the client did by itself."""
     match event:
         case ContextCompacted():

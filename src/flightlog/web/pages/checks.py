@@ -15,7 +15,13 @@ from flightlog.privacy.tiers import LAYOUTS
 from flightlog.setup.doctor import CheckLevel, CheckResult, examine_installation
 from flightlog.web.context import CONTEXT, NavSection, WebContext, run_blocking
 
-_WORST_FIRST = (CheckLevel.DAMAGE, CheckLevel.FAILURE, CheckLevel.WARNING, CheckLevel.NOTE, CheckLevel.OK)
+_WORST_FIRST = (
+    CheckLevel.DAMAGE,
+    CheckLevel.FAILURE,
+    CheckLevel.WARNING,
+    CheckLevel.NOTE,
+    CheckLevel.OK,
+)
 SEARCHED_BYTES_MAX = 32 << 20  # scanned per request; the next one continues
 SHOWN = 200
 
@@ -30,7 +36,9 @@ def _dataset_context(runtime: Runtime) -> dict[str, Any]:
     return {"stats": dataset_stats(runtime, location) if location is not None else None}
 
 
-DATASET_SECTION = NavSection("Dataset", "/dataset", ("dataset",), (web.get("/dataset", show_dataset),))
+DATASET_SECTION = NavSection(
+    "Dataset", "/dataset", ("dataset",), (web.get("/dataset", show_dataset),)
+)
 
 
 async def show_doctor(request: web.Request) -> web.StreamResponse:
@@ -63,7 +71,9 @@ DOCTOR_SECTION = NavSection(
 async def show_privacy(request: web.Request) -> web.StreamResponse:
     """Show sessions with secrets, and what would be published."""
     context = request.app[CONTEXT]
-    return await context.render_response("privacy.html", **await run_blocking(_privacy_context, context))
+    return await context.render_response(
+        "privacy.html", **await run_blocking(_privacy_context, context)
+    )
 
 
 def _privacy_context(context: WebContext) -> dict[str, Any]:
@@ -84,4 +94,6 @@ def _privacy_context(context: WebContext) -> dict[str, Any]:
     }
 
 
-PRIVACY_SECTION = NavSection("Privacy", "/privacy", ("privacy",), (web.get("/privacy", show_privacy),))
+PRIVACY_SECTION = NavSection(
+    "Privacy", "/privacy", ("privacy",), (web.get("/privacy", show_privacy),)
+)

@@ -74,7 +74,9 @@ def draw_diagram(root: PathNode) -> Diagram:
     rows = _assign_rows(root_segment)
     total = max(len(root.addresses), 1)
     dots = tuple(_draw_dot(segment, total) for segment in segments)
-    lines = tuple(_draw_edge(segment, child, total) for segment in segments for child in segment.below)
+    lines = tuple(
+        _draw_edge(segment, child, total) for segment in segments for child in segment.below
+    )
     width = (max(segment.column for segment in segments) + 1) * COLUMN + MARGIN
     return Diagram(width, max(rows, 1) * ROW + MARGIN, dots, lines, left_out)
 
@@ -85,7 +87,11 @@ def _join_stretches(root: PathNode) -> tuple[_DiagramSegment, int]:
     queue, count, left_out = [root_segment], 1, 0
     while queue:
         segment = queue.pop(0)
-        while len(segment.nodes[-1].children) == 1 and not segment.nodes[-1].ended_addresses and segment.nodes[-1].depth:
+        while (
+            len(segment.nodes[-1].children) == 1
+            and not segment.nodes[-1].ended_addresses
+            and segment.nodes[-1].depth
+        ):
             segment.nodes.append(segment.nodes[-1].children[0])
         for child in sorted(segment.nodes[-1].children, key=lambda node: -len(node.addresses)):
             if count >= NODES_MAX:
@@ -129,7 +135,17 @@ def _draw_dot(segment: _DiagramSegment, total: int) -> DiagramNode:
     title = "\n".join(f"{node.depth}: {one_line(node.action.label, 160)}" for node in steps[:20])
     label = one_line(first.action.label, LABEL_CHARS)
     count = len(first.addresses)
-    return DiagramNode(x, y, 3 + 5 * count / total, first.depth, last.depth, label, title, count, tuple(last.ended_addresses))
+    return DiagramNode(
+        x,
+        y,
+        3 + 5 * count / total,
+        first.depth,
+        last.depth,
+        label,
+        title,
+        count,
+        tuple(last.ended_addresses),
+    )
 
 
 def _draw_edge(parent: _DiagramSegment, child: _DiagramSegment, total: int) -> DiagramEdge:
@@ -154,19 +170,27 @@ async def list_runs(request: web.Request) -> web.StreamResponse:
 
 async def show_run(request: web.Request) -> web.StreamResponse:
     """Show one run."""
-    return await request.app[CONTEXT].answer_with("lab_run.html", _run_context, request.match_info["run"])
+    return await request.app[CONTEXT].answer_with(
+        "lab_run.html", _run_context, request.match_info["run"]
+    )
 
 
 async def show_divergence(request: web.Request) -> web.StreamResponse:
     """Show where a run and its branches diverge; loaded later, as it reads all transcripts."""
-    template = "lab_divergence_part.html" if "HX-Request" in request.headers else "lab_divergence.html"
-    return await request.app[CONTEXT].answer_with(template, _divergence_context, request.match_info["run"])
+    template = (
+        "lab_divergence_part.html" if "HX-Request" in request.headers else "lab_divergence.html"
+    )
+    return await request.app[CONTEXT].answer_with(
+        template, _divergence_context, request.match_info["run"]
+    )
 
 
 async def show_certificate(request: web.Request) -> web.StreamResponse:
     """Show whether the first request of a branch equals the recorded one."""
     name = request.match_info["run"]
-    return await request.app[CONTEXT].answer_with("lab_certificate.html", _certificate_context, name)
+    return await request.app[CONTEXT].answer_with(
+        "lab_certificate.html", _certificate_context, name
+    )
 
 
 async def show_samples(request: web.Request) -> web.StreamResponse:
@@ -215,15 +239,26 @@ def _divergence_context(runtime: Runtime, name: str) -> dict[str, Any]:
 def _certificate_context(runtime: Runtime, name: str) -> dict[str, Any]:
     store = service.find_run(runtime, name)
     if store.state.branch is None:
-        raise NotFound(f"{name[:60]} is not a replay", hint=f"flightlog lab replay {name[:60]} --list-turns")
+        raise NotFound(
+            f"{name[:60]} is not a replay", hint=f"flightlog lab replay {name[:60]} --list-turns"
+        )
     return {"meta": run_page_meta(store), "replay": replay_meta(store.state)}
 
 
 def _samples_context(runtime: Runtime, name: str, by: str) -> dict[str, Any]:
     store = service.find_run(runtime, name)
     analysis = analyze_runs(runtime, [store], by)
-    shown = [answer for answer in analysis.questions if any(group.n or group.failures for group in answer.groups)]
-    labels = {share.name: share.label for answer in shown for group in answer.groups for share in group.actions}
+    shown = [
+        answer
+        for answer in analysis.questions
+        if any(group.n or group.failures for group in answer.groups)
+    ]
+    labels = {
+        share.name: share.label
+        for answer in shown
+        for group in answer.groups
+        for share in group.actions
+    }
     return {"name": store.name, "by": by, "analysis": analysis, "answers": shown, "labels": labels}
 
 

@@ -32,7 +32,9 @@ _LANE = re.compile(r"[A-Za-z0-9_-]{0,80}", re.ASCII)
 
 async def show_lab_session(request: web.Request) -> web.StreamResponse:
     """Show one session turn by turn."""
-    return await request.app[CONTEXT].answer_with("lab_session.html", _session_context, _location_from_request(request))
+    return await request.app[CONTEXT].answer_with(
+        "lab_session.html", _session_context, _location_from_request(request)
+    )
 
 
 async def show_branch_points(request: web.Request) -> web.StreamResponse:
@@ -44,7 +46,9 @@ async def show_branch_points(request: web.Request) -> web.StreamResponse:
 
 async def show_step(request: web.Request) -> web.StreamResponse:
     """Show one step with its request, tools, changes and cost."""
-    return await request.app[CONTEXT].answer_with("lab_step.html", _step_context, _location_from_request(request))
+    return await request.app[CONTEXT].answer_with(
+        "lab_step.html", _step_context, _location_from_request(request)
+    )
 
 
 async def show_replay_form(request: web.Request) -> web.StreamResponse:
@@ -62,9 +66,13 @@ async def start_replay(request: web.Request) -> web.StreamResponse:
     address = _location_from_request(request)
     prompt, count = _check_replay_input(str(form.get("prompt", "")), str(form.get("count", "1")))
     await run_blocking(_check_replayable, request.app[CONTEXT].runtime, address)
-    replay = service.ReplayRequest(address.run, address.session, address.replicate, address.turn, prompt, count)
+    replay = service.ReplayRequest(
+        address.run, address.session, address.replicate, address.turn, prompt, count
+    )
     process = await run_blocking(
-        request.app[CONTEXT].processes.start_process, replay, lambda: service.start_replay(runtime, replay)
+        request.app[CONTEXT].processes.start_process,
+        replay,
+        lambda: service.start_replay(runtime, replay),
     )
     raise redirect_to(request, f"/lab/replays/{process.number}")
 
@@ -121,12 +129,20 @@ def _check_replay_input(prompt: str, count: str) -> tuple[str, int]:
 def _session_context(runtime: Runtime, address: RunAddress) -> dict[str, Any]:
     store = service.find_run(runtime, address.run)
     session = inspect_address(store, address, runtime.program_path)
-    return {"run": store.name, "session": session, "address": address, "segment": _session_segment(address)}
+    return {
+        "run": store.name,
+        "session": session,
+        "address": address,
+        "segment": _session_segment(address),
+    }
 
 
 def _branch_points_context(runtime: Runtime, address: RunAddress) -> dict[str, Any]:
     source = ReplaySource(
-        service.find_run(runtime, address.run), address.session, address.replicate, runtime.program_path
+        service.find_run(runtime, address.run),
+        address.session,
+        address.replicate,
+        runtime.program_path,
     )
     return {
         "address": address,
@@ -155,7 +171,9 @@ def _step_context(runtime: Runtime, address: RunAddress) -> dict[str, Any]:
     }
 
 
-def _replay_form_context(runtime: Runtime, address: RunAddress, prompt: str, count: int) -> dict[str, Any]:
+def _replay_form_context(
+    runtime: Runtime, address: RunAddress, prompt: str, count: int
+) -> dict[str, Any]:
     store, estimate = _check_replayable(runtime, address)
     budget = store.config.max_budget_usd
     return {
@@ -185,7 +203,8 @@ def _replay_context(runtime: Runtime, process: BackgroundProcess) -> dict[str, A
         run_meta(store.name, store.config, store.state)
         for store in service.all_runs(runtime)[0]
         if (branch := store.state.branch) is not None
-        and (branch.source_run, branch.source_session, branch.replicate, branch.turn, branch.prompt) == source
+        and (branch.source_run, branch.source_session, branch.replicate, branch.turn, branch.prompt)
+        == source
     ]
     return {
         "process": process,

@@ -33,7 +33,10 @@ async def list_loops(request: web.Request) -> web.StreamResponse:
     """List the sessions."""
     runtime = request.app[CONTEXT].runtime
     rows = await run_blocking(
-        lambda: [build_status(open_loop_session(path)) for path in reversed(service.all_sessions(runtime))]
+        lambda: [
+            build_status(open_loop_session(path))
+            for path in reversed(service.all_sessions(runtime))
+        ]
     )
     return await request.app[CONTEXT].render_response(
         "loops.html", rows=rows, directory=service.loops_dir(runtime).name
@@ -42,7 +45,9 @@ async def list_loops(request: web.Request) -> web.StreamResponse:
 
 async def show_loop(request: web.Request) -> web.StreamResponse:
     """Show one session."""
-    return await request.app[CONTEXT].answer_with("loop.html", _loop_context, request.match_info["name"])
+    return await request.app[CONTEXT].answer_with(
+        "loop.html", _loop_context, request.match_info["name"]
+    )
 
 
 async def answer_question(request: web.Request) -> web.StreamResponse:
@@ -56,8 +61,13 @@ async def answer_question(request: web.Request) -> web.StreamResponse:
 def _submit_answer(runtime: Runtime, name: str, answer: str) -> None:
     question = service.open_question(runtime, name)
     if answer not in question.options:
-        raise Invalid(f'not an answer: "{one_line(answer, 40)}"', hint=f"one of: {', '.join(question.options)}")
-    if not service.send_request(runtime, name, ControlRequest("answer", question.question_id, answer, "on the page")):
+        raise Invalid(
+            f'not an answer: "{one_line(answer, 40)}"',
+            hint=f"one of: {', '.join(question.options)}",
+        )
+    if not service.send_request(
+        runtime, name, ControlRequest("answer", question.question_id, answer, "on the page")
+    ):
         raise Conflict(f"{name} is not running", hint=f"flightlog loop resume --session {name}")
     directory, timer = service.find_session(runtime, name), IdleTimer(TAKEN_WITHIN_S, look_s=0.1)
     while _is_open(directory, question.question_id) and timer.pause():

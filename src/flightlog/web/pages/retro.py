@@ -31,7 +31,9 @@ async def show_retro(request: web.Request) -> web.StreamResponse:
 
 async def preview_issue(request: web.Request) -> web.StreamResponse:
     """Show exactly what publishing an issue would write."""
-    return await request.app[CONTEXT].answer_with("retro_issue.html", _preview_context, request.match_info["issue"])
+    return await request.app[CONTEXT].answer_with(
+        "retro_issue.html", _preview_context, request.match_info["issue"]
+    )
 
 
 async def publish_issue(request: web.Request) -> web.StreamResponse:
@@ -42,7 +44,9 @@ async def publish_issue(request: web.Request) -> web.StreamResponse:
 
 async def show_evidence(request: web.Request) -> web.StreamResponse:
     """Show evidence: the text of an export, or a redirect to the step of a session."""
-    evidence = await run_blocking(_evidence_context, request.app[CONTEXT].runtime, request.query.get("at", ""))
+    evidence = await run_blocking(
+        _evidence_context, request.app[CONTEXT].runtime, request.query.get("at", "")
+    )
     if evidence["url"]:
         raise redirect_to(request, evidence["url"])
     return await request.app[CONTEXT].render_response("retro_evidence.html", **evidence)
@@ -75,7 +79,10 @@ def _list_artifacts(runtime: Runtime) -> list[str]:
     """Return the file names in `outputs/`, newest first."""
     folder = find_retro_store(runtime).root / _OUTPUTS
     paths = folder.iterdir() if folder.is_dir() else ()
-    return sorted((path.name for path in paths if path.suffix in {".html", ".md"} and path.is_file()), reverse=True)
+    return sorted(
+        (path.name for path in paths if path.suffix in {".html", ".md"} and path.is_file()),
+        reverse=True,
+    )
 
 
 def _preview_context(runtime: Runtime, name: str) -> dict[str, Any]:
@@ -84,7 +91,13 @@ def _preview_context(runtime: Runtime, name: str) -> dict[str, Any]:
     try:
         page = workflow.validate_issue(store, issue)
     except FlightlogError as error:
-        return {"issue": issue, "path": "", "body": "", "refused": error.message, "hint": error.hint}
+        return {
+            "issue": issue,
+            "path": "",
+            "body": "",
+            "refused": error.message,
+            "hint": error.hint,
+        }
     assert isinstance(page.body, Clean)
     return {"issue": issue, "path": page.path, "body": page.body.text, "refused": "", "hint": ""}
 

@@ -23,7 +23,8 @@ async def show_search(request: web.Request) -> web.StreamResponse:
     """Show sessions, runs, loops, findings and issues that match."""
     context = request.app[CONTEXT]
     return await context.render_response(
-        "search.html", **await run_blocking(_search_context, context, request.query.get("q", "")[:400].strip())
+        "search.html",
+        **await run_blocking(_search_context, context, request.query.get("q", "")[:400].strip()),
     )
 
 
@@ -31,7 +32,9 @@ async def show_trace(request: web.Request) -> web.StreamResponse:
     """Show an item and everything linked to it."""
     context = request.app[CONTEXT]
     address = request.query.get("address", "")[:400].strip()
-    return await context.render_response("trace.html", **await run_blocking(_trace_context, context, address))
+    return await context.render_response(
+        "trace.html", **await run_blocking(_trace_context, context, address)
+    )
 
 
 def _search_context(context: WebContext, query: str) -> dict[str, Any]:
@@ -48,7 +51,9 @@ def _search_context(context: WebContext, query: str) -> dict[str, Any]:
     listing = context.data.listing().sessions
     needle = query.lower()
     titled = [
-        summary for summary in listing if needle in f"{summary.title}\n{summary.project}\n{summary.session}".lower()
+        summary
+        for summary in listing
+        if needle in f"{summary.title}\n{summary.project}\n{summary.session}".lower()
     ]
     try:
         hits = context.data.search(query, SHOWN)
@@ -71,11 +76,18 @@ def _search_context(context: WebContext, query: str) -> dict[str, Any]:
 def _trace_context(context: WebContext, address: str) -> dict[str, Any]:
     if not address:
         return {"trace": None, "kinds": KINDS}
-    trace = build_trace(address, TraceContext(context.runtime, archive=context.data.current_archive()))
+    trace = build_trace(
+        address, TraceContext(context.runtime, archive=context.data.current_archive())
+    )
     shown = [
-        (kind, trace.items_of_kind(kind)) for kind in KINDS if kind != trace.start.kind or trace.items_of_kind(kind)
+        (kind, trace.items_of_kind(kind))
+        for kind in KINDS
+        if kind != trace.start.kind or trace.items_of_kind(kind)
     ]
-    addresses = [(trace.start.kind, trace.start.address), *((item.kind, item.address) for item in trace.links)]
+    addresses = [
+        (trace.start.kind, trace.start.address),
+        *((item.kind, item.address) for item in trace.links),
+    ]
     opens = {address: page_address(context, kind, address) for kind, address in addresses}
     return {
         "trace": trace,
@@ -93,7 +105,13 @@ def page_address(context: WebContext, kind: str, address: str) -> str:
         parsed = parse_address(address)
         if parsed.session not in context.data.current_archive().recordings:
             return ""
-        row = f"{parsed.turn}.{parsed.step}" if parsed.step else f"{parsed.turn}" if parsed.turn else ""
+        row = (
+            f"{parsed.turn}.{parsed.step}"
+            if parsed.step
+            else f"{parsed.turn}"
+            if parsed.turn
+            else ""
+        )
         subagent = f"subagent={parsed.subagent}&" if parsed.subagent else ""
         query = f"?{subagent}at={row}#{row}" if row else f"?{subagent}".rstrip("?&")
         return f"/sessions/{parsed.session}{query}"
@@ -117,5 +135,8 @@ def _first_turn_title(trace: Trace) -> str:
 
 
 SEARCH_SECTION = NavSection(
-    "Search", "/search", ("search", "trace"), (web.get("/search", show_search), web.get("/trace", show_trace))
+    "Search",
+    "/search",
+    ("search", "trace"),
+    (web.get("/search", show_search), web.get("/trace", show_trace)),
 )

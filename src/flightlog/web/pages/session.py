@@ -74,9 +74,17 @@ async def show_matches(request: web.Request) -> web.StreamResponse:
     """Show the rows of a session that contain some words."""
     context = request.app[CONTEXT]
     words = request.query.get("find", "")[:200].strip()
-    hits = await run_blocking(context.data.find_in_session, _session_id(request), words, HITS_MAX) if words else []
+    hits = (
+        await run_blocking(context.data.find_in_session, _session_id(request), words, HITS_MAX)
+        if words
+        else []
+    )
     return await context.render_response(
-        "matches.html", hits=hits, find=words, limit=HITS_MAX, lane_id=request.query.get("subagent", "")
+        "matches.html",
+        hits=hits,
+        find=words,
+        limit=HITS_MAX,
+        lane_id=request.query.get("subagent", ""),
     )
 
 
@@ -104,7 +112,9 @@ async def stream_changes(request: web.Request) -> web.StreamResponse:
     name = archive.find_recording(name).session
     # An active session is read at once, so that its next line does not wait for the earlier ones.
     version = "" if _is_active(context, name) else request.query.get("have", "")
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+    response = web.StreamResponse(
+        headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+    )
     await response.prepare(request)
     queue = await context.hub.subscribe(archive, name, version)
     try:
@@ -129,7 +139,9 @@ def _session_id(request: web.Request) -> str:
     return request.match_info["session"]
 
 
-def _page_from_request(context: WebContext, request: web.Request) -> tuple[SessionPage, SubagentSummary | None]:
+def _page_from_request(
+    context: WebContext, request: web.Request
+) -> tuple[SessionPage, SubagentSummary | None]:
     name = _session_id(request)
     page = context.hub.current_page(name) or context.data.load_session_page(name)
     subagent = request.query.get("subagent", "")
@@ -216,9 +228,17 @@ def _render_rows(context: WebContext, request: web.Request) -> web.Response:
     total = page.thread_of(name).total
     rows = page.load_rows(range(start, min(start + size, total)), name)
     prefix = f"{name}:" if subagent and inline else ""
-    values = {"session": page.session, "subagent": subagent, "whole": False, "spilled": "", "prefix": prefix}
+    values = {
+        "session": page.session,
+        "subagent": subagent,
+        "whole": False,
+        "spilled": "",
+        "prefix": prefix,
+    }
     return html_response(
-        context.render_html("rows.html", rows=rows, inline=inline, more=max(total - start - size, 0), **values)
+        context.render_html(
+            "rows.html", rows=rows, inline=inline, more=max(total - start - size, 0), **values
+        )
     )
 
 
@@ -229,23 +249,31 @@ def _render_tool_call(context: WebContext, request: web.Request) -> web.Response
     row = page.thread_of(name).find_row(row_id)
     step_row = page.load_rows([row], name)[0] if row is not None else None
     if step_row is None or not isinstance(step_row.item, Step) or not number.isdecimal():
-        raise NotFound(f'no step "{one_line(row_id, 20)}" in this session', hint="flightlog session show")
+        raise NotFound(
+            f'no step "{one_line(row_id, 20)}" in this session', hint="flightlog session show"
+        )
     index = int(number) - 1
     if not 0 <= index < len(step_row.item.tool_calls):
         raise NotFound("no such tool call in this step", hint="flightlog session show")
     call = step_row.item.tool_calls[index]
     spilled = (
-        context.data.current_archive().read_spilled_output(page.session.id, call.result_file) or "" if call.result_file else ""
+        context.data.current_archive().read_spilled_output(page.session.id, call.result_file) or ""
+        if call.result_file
+        else ""
     )
     values = {"session": page.session, "subagent": subagent, "whole": True, "number": index + 1}
-    return html_response(context.render_html("call.html", row=step_row, call=call, spilled=spilled, **values))
+    return html_response(
+        context.render_html("call.html", row=step_row, call=call, spilled=spilled, **values)
+    )
 
 
 def _transcript_text(context: WebContext, request: web.Request) -> str:
     archive = context.data.current_archive()
     session = archive.read_session(_session_id(request))
     options = RenderOptions(
-        context.runtime.zone, is_full=True, read_result_file=lambda reference: archive.read_spilled_output(session.id, reference)
+        context.runtime.zone,
+        is_full=True,
+        read_result_file=lambda reference: archive.read_spilled_output(session.id, reference),
     )
     turn, _, step = request.query.get("at", "").partition(".")
     subagent = request.query.get("subagent", "")

@@ -37,7 +37,13 @@ class SessionFilter(Struct, frozen=True):
     @property
     def query_string(self) -> str:
         """Return the filters as a query string."""
-        named = {"q": self.q, "project": self.project, "model": self.model, "show": self.show, "sort": self.sort}
+        named = {
+            "q": self.q,
+            "project": self.project,
+            "model": self.model,
+            "show": self.show,
+            "sort": self.sort,
+        }
         return urlencode({name: value for name, value in named.items() if value})
 
 
@@ -70,7 +76,9 @@ async def show_word_matches(request: web.Request) -> web.StreamResponse:
     hits: list[RowMatch] = []
     if len(filters.q.strip()) >= WORDS_MIN:
         hits = await run_blocking(_search_or_nothing, context, filters.q.strip())
-    return await context.render_response("word_matches.html", hits=hits, titles=context.data.titles(), filters=filters)
+    return await context.render_response(
+        "word_matches.html", hits=hits, titles=context.data.titles(), filters=filters
+    )
 
 
 def _search_or_nothing(context: WebContext, query: str) -> list[RowMatch]:
@@ -82,12 +90,17 @@ def _search_or_nothing(context: WebContext, query: str) -> list[RowMatch]:
 
 def parse_filters(request: web.Request) -> SessionFilter:
     """Return the filters of a request."""
-    values = {name: request.query.get(name, "")[:400] for name in ("q", "project", "model", "show", "sort")}
+    values = {
+        name: request.query.get(name, "")[:400]
+        for name in ("q", "project", "model", "show", "sort")
+    }
     first = request.query.get("first", "0")
     return SessionFilter(**values, first=int(first) if first.isdecimal() and len(first) < 9 else 0)
 
 
-def filter_sessions(sessions: Sequence[SessionSummary], filters: SessionFilter, now_ms: int) -> list[SessionSummary]:
+def filter_sessions(
+    sessions: Sequence[SessionSummary], filters: SessionFilter, now_ms: int
+) -> list[SessionSummary]:
     """Return the sessions that match, sorted."""
     needle = filters.q.strip().lower()
     matches = [
@@ -109,9 +122,7 @@ def filter_sessions(sessions: Sequence[SessionSummary], filters: SessionFilter, 
 
 
 def _searchable_text(summary: SessionSummary) -> str:
-    return (
-        f"{summary.title}\n{summary.project}\n{summary.branch}\n{summary.session}\n{' '.join(summary.models)}".lower()
-    )
+    return f"{summary.title}\n{summary.project}\n{summary.branch}\n{summary.session}\n{' '.join(summary.models)}".lower()
 
 
 def _matches_show_filter(summary: SessionSummary, show: str, now_ms: int) -> bool:
@@ -127,7 +138,9 @@ async def _render_list(request: web.Request, template: str) -> web.StreamRespons
     version = f"{listing.version}.{now // 20_000}"
     if request.query.get("have") == version:
         return web.Response(status=204)
-    return await context.render_response(template, **_list_context(listing, filters, now), version=version)
+    return await context.render_response(
+        template, **_list_context(listing, filters, now), version=version
+    )
 
 
 def _list_context(listing: SessionListing, filters: SessionFilter, now_ms: int) -> dict[str, Any]:
@@ -148,7 +161,11 @@ def _list_context(listing: SessionListing, filters: SessionFilter, now_ms: int) 
 
 def _count_totals(listing: SessionListing) -> ListTotals:
     sessions = listing.sessions
-    return ListTotals(len(sessions), len({session.project for session in sessions if session.project}), listing.pending)
+    return ListTotals(
+        len(sessions),
+        len({session.project for session in sessions if session.project}),
+        listing.pending,
+    )
 
 
 SESSIONS_SECTION = NavSection(

@@ -25,12 +25,18 @@ async def show_live(request: web.Request) -> web.StreamResponse:
 async def show_live_part(request: web.Request) -> web.StreamResponse:
     """Show the part of the live page that refreshes."""
     context = request.app[CONTEXT]
-    return await context.render_response("live_part.html", **await run_blocking(_live_context, context))
+    return await context.render_response(
+        "live_part.html", **await run_blocking(_live_context, context)
+    )
 
 
 def _live_context(context: WebContext) -> dict[str, Any]:
     # Collecting writes runtime-state.yaml, so a read-only server shows the last state instead.
-    lives = read_last_states(context.runtime) if context.read_only else watch_here(context.runtime, secrets=False)
+    lives = (
+        read_last_states(context.runtime)
+        if context.read_only
+        else watch_here(context.runtime, secrets=False)
+    )
     profiles = [item for live in lives for item in live.state.auth_profiles]
     sessions = [item for live in lives for item in live.state.sessions]
     sessions.sort(key=lambda item: (_WORST_FIRST.get(item.health.status, 2), item.session_id))
@@ -54,15 +60,22 @@ LIVE_SECTION = NavSection(
 async def show_usage(request: web.Request) -> web.StreamResponse:
     """Show tokens and cost by day, model, project and block."""
     context = request.app[CONTEXT]
-    return await context.render_response("usage.html", **await run_blocking(_usage_context, context))
+    return await context.render_response(
+        "usage.html", **await run_blocking(_usage_context, context)
+    )
 
 
 def _usage_context(context: WebContext) -> dict[str, Any]:
-    reports = context.data.usage_reports((Breakdown.DAY, Breakdown.MODEL, Breakdown.PROJECT, Breakdown.BLOCK))
+    reports = context.data.usage_reports(
+        (Breakdown.DAY, Breakdown.MODEL, Breakdown.PROJECT, Breakdown.BLOCK)
+    )
     day = reports[Breakdown.DAY]
     reconciliations = sorted(
         day.reconciliations,
-        key=lambda reconciliation: (-abs(sum(gap.cost_usd for gap in reconciliation.gaps)), reconciliation.session),
+        key=lambda reconciliation: (
+            -abs(sum(gap.cost_usd for gap in reconciliation.gaps)),
+            reconciliation.session,
+        ),
     )
     shown = reconciliations[:TRUTHS_SHOWN]
     return {
@@ -76,7 +89,9 @@ def _usage_context(context: WebContext) -> dict[str, Any]:
         "prices": PRICES_FROM,
         "damaged": day.damaged_lines,
         "zone": str(context.runtime.zone),
-        "chart_data": {by.value: [_bar_values(row) for row in report.rows] for by, report in reports.items()},
+        "chart_data": {
+            by.value: [_bar_values(row) for row in report.rows] for by, report in reports.items()
+        },
     }
 
 

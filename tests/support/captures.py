@@ -1,0 +1,95 @@
+"""A capture as a test asks for it: a folder of exchanges, a proxy before an upstream, requests of real clients."""
+
+import itertools
+import json
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import zstandard
+
+from flightlog.agents.capture.proxy import ProxySettings
+from flightlog.agents.capture.recorder import ExchangeRecorder
+from flightlog.agents.capture.server import capture_in_thread
+from flightlog.store.exchanges import ExchangeStore
+from support.upstream import answering, call, parts
+
+TOKEN = "word-in-the-path"
+REQUESTS = Path(__file__).parents[1] / "recordings" / "claude-code-requests.jsonl.zst"
+
+
+def exchanges(folder: Path) -> ExchangeStore:
+    """Open a folder of exchanges with a clock that stands still."""
+    return ExchangeStore(
+        folder, now=lambda: "2026-11-15T12:00:00.000Z", new_id=lambda: uuid.uuid4().hex
+    )
+
+
+@contextmanager
+def proxied(
+    upstream: str, folder: Path, **settings: object
+) -> Iterator[tuple[str, ExchangeRecorder]]:
+    """Run a proxy before `upstream`; all of it is on disk when the block ends."""
+    recorder = ExchangeRecorder(exchanges(folder))
+    made = itertools.count(1)
+    with capture_in_thread(
+        ProxySettings(upstream, TOKEN, lambda: f"req_made_{next(made)}", **settings), recorder
+    ) as url:
+        yield url, recorder
+
+
+def captured_requests() -> list[dict]:
+    """The requests of every recorded run: version, case, headers, request_id, body."""
+    data = zstandard.ZstdDecompressor().decompress(REQUESTS.read_bytes(), max_output_size=1 << 26)
+    return [json.loads(line) for line in data.splitlines()]
+
+
+def bytes_on_disk(folder: Path) -> bytes:
+    """Every byte of every file below a folder, names too."""
+    return b"\n".join(
+        str(path).encode() + b"\n" + (path.read_bytes() if path.is_file() else b"")
+        for path in sorted(folder.rglob("*"))
+    )
+
+
+KEY = "sk-" + "canary-" + "k3y" * 8
+ASKED = {
+    "model": "m",
+    "messages": [{"role": "user", "content": "hi"}],
+    "metadata": {"user_id": "device-1"},
+}
+BODY = json.dumps(ASKED).encode()
+EVENTS = b"".join(b'event: ping\ndata: {"n":%d}\n\n' % at for at in range(500))
+
+
+def plain(body, *, status="200 OK", headers=""):
+    head = f"HTTP/1.1 {status}\r\n{headers}content-length: {len(body)}\r\n\r\n".encode()
+    return lambda connection, _: connection.sendall(head + body)
+
+
+def chunked(body, *, size=700, headers="", end=b"0\r\n\r\n"):
+    def answer(connection, _):
+        connection.sendall(
+            f"HTTP/1.1 200 OK\r\n{headers}transfer-encoding: chunked\r\n\r\n".encode()
+        )
+        for at in range(0, len(body), size):
+            part = body[at : at + size]
+            connection.sendall(b"%x\r\n%s\r\n" % (len(part), part))
+        connection.sendall(end)
+        if not end:
+            connection.shutdown(socket.SHUT_RDWR)
+
+    return answer
+
+
+def said_once(answer, tmp_path, body=BODY, **settings):
+    """One call, direct and through the proxy; both answers, and the exchange."""
+    with answering(answer) as upstream:
+        direct = parts(call(upstream, body))
+        with proxied(upstream, tmp_path / "x", **settings) as (url, recorder):
+            through = parts(call(url, body, f"x-api-key: {KEY}\r\n"))
+    store = exchanges(tmp_path / "x")
+    assert recorder.losses == []
+    return direct, through, store, store.read_exchanges()[0]
