@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from support.called import called_modules
 from support.cli_runs import environment
+from support.pages import running
 from support.recordings import config_dir
+from support.replays import recorded
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "flightlog"
@@ -18,20 +21,14 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 FILES_MAX = 12
 TRACED = """
 import json, sys
-from flightlog.cli import main
-called = []
-def note(frame, event, _):
-    is_function = frame.f_code.co_flags & 1  # bodies of modules and classes are no calls
-    if event == "call" and is_function and "/flightlog/" in (name := frame.f_code.co_filename):
-        module = name.rpartition("/flightlog/")[2].removesuffix(".py")
-        if module not in called:
-            called.append(module)
-sys.setprofile(note)
-try:
-    main()
-except SystemExit:
-    sys.setprofile(None)
-    print(json.dumps(called), file=sys.stderr)
+sys.path.insert(0, {support!r})
+from support.called import called_modules
+with called_modules() as called:
+    try:
+        {program}
+    except SystemExit:
+        pass
+print(json.dumps(called), file=sys.stderr)
 """
 
 
@@ -70,14 +67,58 @@ def test_walk_names_at_most_twelve_files_that_exist(title):
     ] == []
 
 
+def called_by(program, environ, *words, stdin=""):
+    """Run Python code as a program of its own; return the modules it called, in order."""
+    script = TRACED.format(support=str(ROOT / "tests"), program=program)
+    ran = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        env=environ, input=stdin, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return json.loads(ran.stderr.splitlines()[-1])
+
+
+RUN_COMMAND = "from flightlog.cli import main; main()"
+
+
+def in_order(called, expected):
+    return [module for module in called if module in expected]
+
+
 def test_usage_report_calls_the_files_of_its_walk_in_order(tmp_path):
     expected = [line[0] for line in WALKS["flightlog session usage --by day"]]
     config = config_dir(tmp_path, "2.1.325/multi-turn-tools")
 
-    ran = subprocess.run(
-        [sys.executable, "-c", TRACED, "session", "usage", "--by", "day"],
-        env=environment(config), capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    called = called_by(RUN_COMMAND, environment(config), "session", "usage", "--by", "day")
 
-    called = json.loads(ran.stderr.splitlines()[-1])
-    assert [module for module in called if module in expected] == expected
+    assert in_order(called, expected) == expected
+
+
+def test_hook_event_reaches_the_page_through_the_files_of_its_walk(tmp_path):
+    expected = [line[0] for line in WALKS["From a hook event to a web page"]]
+    config = config_dir(tmp_path, "2.1.325/multi-turn-tools")
+    transcript = next(config.glob("projects/*/*.jsonl"))
+    session, home = transcript.stem, tmp_path / "flightlog"
+    event = {"hook_event_name": "Stop", "session_id": session, "transcript_path": str(transcript)}
+    environ = environment(config) | {"FLIGHTLOG_HOME": str(home)}
+
+    hook = called_by(
+        "from flightlog.hooks import recorder; recorder.main([])",
+        environ, stdin=json.dumps(event),
+    )  # fmt: skip
+    settle = called_by(RUN_COMMAND, environ, "settle", session)
+    with called_modules() as page, running(config, data_dir=home) as pages:
+        assert pages.ask(f"/sessions/{session}").status == 200
+
+    assert in_order(hook, expected[:3]) == expected[:3]
+    assert in_order(settle, expected[3:6]) == expected[3:6]
+    assert in_order(page, expected[6:]) == expected[6:]
+
+
+def test_replay_calls_the_files_of_its_walk_in_order(tmp_path):
+    expected = [line[0] for line in WALKS["harness replay RUN --turn 7"]]
+    with recorded(tmp_path) as ground:
+        words = ["lab", "replay", str(tmp_path / "runs" / "run"), "--turn", "7"]
+
+        called = called_by(RUN_COMMAND, ground.env, *words)
+
+    assert in_order(called, expected) == expected
