@@ -7,7 +7,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip --quiet install --no-input --require-hashes
 
-.PHONY: help install run test check bench golden docs man promises soak soak-whole lock prices picture sbom wheel clean
+.PHONY: help install run test coverage check bench golden docs man promises soak soak-whole lock prices picture sbom wheel clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -24,6 +24,9 @@ test: .venv/.dev ## Run every test
 	tools/install_judges.sh
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak"
 	tools/try_wheel.sh
+
+coverage: .venv/.dev ## Which files the tests run too few lines of (95 % in the core, 85 % elsewhere)
+	$(BIN)/python -m tools.coverage_limits
 
 check: .venv/.dev ## Style, types, import contracts
 	$(BIN)/ruff check src tests tools

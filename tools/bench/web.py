@@ -57,14 +57,21 @@ class Server:
                 break
         assert found, f"{command[0]} did not say where it listens"
         self.port = int(found["port"])
+        self.root = found.groupdict().get("root") or ""
         self.token = found.groupdict().get("token") or ""
+        self._cookie = self._sign_in() if self.token else ""
         os.set_blocking(self._process.stdout.fileno(), False)
+
+    def _sign_in(self) -> str:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        connection.request("GET", f"{self.root}/?token={self.token}")
+        return (connection.getresponse().headers["Set-Cookie"] or "").partition(";")[0]
 
     def ask(self, path: str) -> tuple[float, str]:
         """Return how many milliseconds an answer took, and the answer."""
         began = time.perf_counter()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
-        connection.request("GET", path, headers={"Cookie": f"flightlog-{self.port}={self.token}"})
+        connection.request("GET", self.root + path, headers={"Cookie": self._cookie})
         answer = connection.getresponse()
         body = answer.read().decode("utf-8", "replace")
         took = (time.perf_counter() - began) * 1000
@@ -164,8 +171,8 @@ def _scroll(here: Ground, server: Server, table: Table) -> None:
     browser = Browser()
     try:
         page = browser.page()
-        page.go(f"http://127.0.0.1:{server.port}/?token={server.token}")
-        page.go(f"http://127.0.0.1:{server.port}/sessions/{here.made.longest}")
+        page.go(f"http://127.0.0.1:{server.port}{server.root}/?token={server.token}")
+        page.go(f"http://127.0.0.1:{server.port}{server.root}/sessions/{here.made.longest}")
         page.js("new Promise(done => setTimeout(done, 1500))")
         frames = json.loads(page.js(_FRAMES % (SCROLL_S * 1000)))
     finally:
@@ -223,7 +230,7 @@ def _ours(here: Ground) -> Server:
     return Server(
         [str(program), "serve", "--no-open"],
         env,
-        r"http://127\.0\.0\.1:(?P<port>\d+)/\?token=(?P<token>\S+)",
+        r"http://127\.0\.0\.1:(?P<port>\d+)(?P<root>/\w+)?/\?token=(?P<token>\S+)",
     )
 
 
