@@ -24,7 +24,7 @@ lines = st.builds(
     project=st.sampled_from(["", "p", "q"]),
     request_id=st.sampled_from(["", "r1", "r2"]),
     subagent=st.sampled_from(["", "?", "a1"]),
-    aborted=st.booleans(),
+    is_aborted=st.booleans(),
 )
 births = st.dictionaries(st.sampled_from(["s1", "s2", "s3"]), st.integers(0, 2))
 
@@ -58,7 +58,7 @@ def test_each_response_counts_once_as_the_whole_of_one_line_with_most_output(sai
     )
     for response in ledger.responses:
         same = [line for line in said if line.message_id == response.message_id]
-        assert response.usage.output_tokens == max(line.usage.output for line in same)
+        assert response.usage.output_tokens == max(line.usage.output_tokens for line in same)
         assert (response.usage, response.model, response.at_ms) in [
             (each.usage, each.model, each.at_ms) for each in same
         ]

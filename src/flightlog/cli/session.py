@@ -326,7 +326,7 @@ def _print_list(summaries: "Sequence[SessionSummary]", zone: tzinfo) -> None:
         counts = (
             str(summary.turns),
             str(summary.steps),
-            f"{summary.usage.total:,}",
+            f"{summary.usage.total_tokens:,}",
             format_cost(summary.cost),
         )
         title = summary.title or ("(warm-up only)" if summary.steps else "(no prompt)")

@@ -251,7 +251,7 @@ def test_a_rewrite_takes_the_place_of_the_clients_body_and_both_are_kept(tmp_pat
     def rewrite(said, arrived):
         return (
             RewrittenRequest(other, ("messages 0",))
-            if said.context is RequestOrigin.SIDE and b"hi" in arrived.body
+            if said.agent_context is RequestOrigin.SIDE and b"hi" in arrived.body
             else None
         )
 

@@ -14,7 +14,7 @@ def test_the_agent_gives_its_roots_hooks_and_dialect(tmp_path):
 
     assert agent.roots(runtime) == (f"{tmp_path}/a", f"{tmp_path}/b")
     assert agent.hooks().project_settings(Path("/p")) == Path("/p/.claude/settings.local.json")
-    assert agent.dialect().decode_usage({"input_tokens": 7}).total == 7
+    assert agent.dialect().decode_usage({"input_tokens": 7}).total_tokens == 7
 
 
 def test_a_session_is_found_in_the_directories_of_its_projects(tmp_path):

@@ -168,7 +168,7 @@ def test_a_directory_that_may_not_be_read_is_told_and_hides_no_other(open_dir):
     told = as_nobody(lambda: find_transcripts(str(open_dir)))
 
     assert [item.session for item in told.files] == ["a"]
-    assert [(span.path, span.why) for span in told.damage] == [
+    assert [(span.path, span.reason) for span in told.damage] == [
         (str(open_dir / "projects/closed"), "Permission denied")
     ]
 

@@ -17,20 +17,17 @@ from flightlog.model.session import (
     ToolCall,
     Turn,
 )
-from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.model.usage import Cost, CostSource, Usage, usage_fields
 from flightlog.views.atif.fidelity import measure_fidelity
 from flightlog.views.atif.lint import iter_findings, parse_json
 from flightlog.views.atif.writer import MAIN, AtifOptions, build_trajectory
 
-NO_LIMITS = Cost(0.0, CostSource.TABLE)
+COUNTS = usage_fields(Usage(input_tokens=10, output_tokens=5), Cost(0.0, CostSource.TABLE))
 GO = (Text("go"),)
 
 
 def spoke(number, *content, calls=(), **fields):
-    usage = Usage(input_tokens=10, output_tokens=5)
-    return Step(
-        number, f"m{number}", number * 1000, "m", content, tuple(calls), usage, NO_LIMITS, **fields
-    )
+    return Step(number, f"m{number}", number * 1000, "m", content, tuple(calls), **COUNTS, **fields)
 
 
 def thread(*items, number=1, kind=PromptKind.HUMAN, prompt=GO, **fields):
@@ -217,7 +214,7 @@ def test_whatever_a_session_holds_nothing_is_wrong_with_its_trajectory(version):
     )
     subagent = Subagent("a1", "T", "d", "t", (thread(spoke(3, Text("x"))),), is_warmup=True)
     turn = thread(
-        spoke(1, calls=[call], aborted=True, stop_reason="end"), note(NoteKind.REMARK, "r", 2000)
+        spoke(1, calls=[call], is_aborted=True, stop_reason="end"), note(NoteKind.REMARK, "r", 2000)
     )
     told = session(turn, thread(number=2, kind=None, prompt=()), subagents=(subagent,))
     bundle = build_trajectory(told, AtifOptions(version))

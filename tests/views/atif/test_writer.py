@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from flightlog.model.session import Step as Told
 from flightlog.model.session import Subagent, ToolCall, Turn
-from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.model.usage import CostSource
 from flightlog.views.atif.document import encode_trajectory
 from flightlog.views.atif.writer import AtifOptions, build_trajectory, step_ids, subagent_file
 from support.recordings import CASES, archive
@@ -30,7 +30,7 @@ def test_every_response_is_one_step_and_counted_once(tmp_path, case):
             responses = [step for turn in turns for step in turn.steps]
             assert list(step_ids(document)) == [step.message_id for step in responses]
             assert document.final_metrics.total_prompt_tokens == sum(
-                step.usage.prompt for step in responses
+                step.usage.prompt_tokens for step in responses
             )
             assert document.final_metrics.total_completion_tokens == sum(
                 step.usage.output_tokens for step in responses
@@ -232,6 +232,6 @@ def spoken(message, call):
         "m",
         (),
         (ToolCall(call, "Agent", {}),),
-        Usage(),
-        Cost(None, CostSource.UNKNOWN),
+        cost_usd=None,
+        cost_source=CostSource.UNKNOWN,
     )

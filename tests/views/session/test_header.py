@@ -53,7 +53,7 @@ def test_first_directory_last_branch_and_highest_version_count():
         RecordContext("/b", "fix", "2.0.10"),
         RecordContext(),
     ]
-    entries = [entry(UnknownRecord("x"), at, scene=scene) for at, scene in enumerate(scenes)]
+    entries = [entry(UnknownRecord("x"), at, context=scene) for at, scene in enumerate(scenes)]
 
     session = header_of(*reversed(entries)).to_session({}, bool)
 

@@ -31,7 +31,7 @@ def asked(said, uuid="", parent="", at=0, kind=PromptKind.HUMAN):
 
 
 def replied(message, *content, uuid="", parent="", at=0, **fields):
-    said = {"usage": Usage(10, 5), "model": "claude-opus-5-5", **fields}
+    said = {"input_tokens": 10, "output_tokens": 5, "model": "claude-opus-5-5", **fields}
     return entry(AssistantReply(message, content=tuple(content), **said), uuid, parent, at)
 
 
@@ -109,8 +109,8 @@ def test_what_the_client_says_by_itself_is_a_note():
         entry(ClientNote("hook", "blocked")),
         entry(ClientNote("informational", "by the way")),
         entry(UnknownRecord("hologram", ("beam", "type"))),
-        replied("m1", Text("API Error"), synthetic=True, error="x"),
-        replied("m2", Text("No response requested."), synthetic=True),
+        replied("m1", Text("API Error"), is_synthetic=True, error="x"),
+        replied("m2", Text("No response requested."), is_synthetic=True),
     ]
 
     (turn,) = told(asked("a"), *said)
