@@ -4,7 +4,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from flightlog.cli.session import since_ms
+from flightlog.cli.options import since_ms
 from flightlog.model.errors import Invalid
 from support.cli_runs import within
 from support.recordings import config_dir

@@ -88,10 +88,10 @@ def test_the_dearest_prompt_is_the_one_that_cost_most():
 
 def test_only_what_is_true_is_said():
     assert len(said()) == 3
-    assert "than is on record" not in " ".join(said(unrecorded_usd=0.00001))
-    assert "$0.5000 more than is on record" in " ".join(said(unrecorded_usd=0.5))
-    assert "$0.5000 less than is on record" in " ".join(said(unrecorded_usd=-0.5))
-    assert "2 records of unknown type, 1 damaged span" in said(unknown_records=2, damaged=1)
+    assert "than is on record" not in " ".join(said(unrecorded_cost_usd=0.00001))
+    assert "$0.5000 more than is on record" in " ".join(said(unrecorded_cost_usd=0.5))
+    assert "$0.5000 less than is on record" in " ".join(said(unrecorded_cost_usd=-0.5))
+    assert "2 records of unknown type, 1 damaged span" in said(unknown_records=2, damage_count=1)
     assert "cost unknown" in " ".join(said(cost_usd=None))
 
 

@@ -37,9 +37,8 @@ from flightlog.usage.pipeline import UsagePipeline
 from flightlog.usage.prices import price
 from flightlog.usage.report import UsageFilter, UsageReport
 from flightlog.views.session.edits import LineEdit, edits_of_session
-from flightlog.views.session.fold import Retain, SessionFold, fold_session
+from flightlog.views.session.fold import fold_outline, fold_session
 from flightlog.views.session.outline import SessionOutline, SessionSummary
-from flightlog.views.session.thread import OutOfOrder, shorten_texts
 from flightlog.views.session.timeline import map_addresses
 
 T = TypeVar("T")
@@ -181,12 +180,8 @@ class Archive:
         self, sessions: Iterable[str] | None = None, progress: Progress | None = None
     ) -> Iterator[tuple[str, tuple[LineEdit, ...]]]:
         """Yield the file edits of `sessions`, or of all; unchanged ones come from the index."""
-        names = (
-            self.recordings
-            if sessions is None
-            else [name for name in sessions if name in self.recordings]
-        )
-        files = {name: self.recordings[name].files for name in names}
+        names = self.recordings if sessions is None else sessions
+        files = {name: self.recordings[name].files for name in names if name in self.recordings}
         with closing(SessionValueCache("edits", tuple[LineEdit, ...], self.index_path)) as cache:
             edits = cache.iter_values(
                 files, lambda session: edits_of_session(self.read_session(session))
@@ -345,18 +340,8 @@ class Archive:
         return fold_session(recording.session, recording.agent, price, self._iter_items(recording))
 
     def _fold_outline(self, session: str) -> SessionOutline:
-        """Return the outline, read in bounded memory if the order of the records allows it."""
         recording = self.recordings[session]
-        fold = SessionFold(session, recording.agent, price, Retain.TAIL)
-        try:
-            for item in self._iter_items(recording):
-                fold.add(item)
-            return fold.outline()
-        except OutOfOrder:
-            fold = SessionFold(session, recording.agent, price, Retain.ALL)
-            for item in self._iter_items(recording):
-                fold.add(shorten_texts(item))
-            return fold.outline()
+        return fold_outline(session, recording.agent, price, lambda: self._iter_items(recording))
 
     def _iter_items(self, recording: SessionFiles) -> Iterator[Entry | Damage | SubagentInfo]:
         """Yield the entries of a session, and the titles in other files of the project."""

@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from flightlog.agents.claude_code.files import find_config_dirs
 from flightlog.archive.archive import Archive, open_archive
+from flightlog.archive.sharing import redact_session
 from flightlog.archive.trajectories import build_session_bundle
 from flightlog.model.addresses import Address
 from flightlog.model.entries import Text, Thinking
@@ -251,8 +252,6 @@ class _JobWorker:
             ]
         else:
             if options.redact:
-                from flightlog.archive.sharing import redact_session  # noqa: PLC0415 - compiling its rules is slow
-
                 redacted, _ = redact_session(self._runtime, self._archive, session)
                 session = redacted.value.session
             for table, rows in build_rows(session).items():

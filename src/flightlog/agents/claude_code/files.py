@@ -9,6 +9,7 @@ not its content, decides which session it belongs to, as it does for the client 
 import os
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -103,8 +104,6 @@ def session_files(folder: str, session: str) -> list[SessionFile]:
 
 def spilled_output_path(transcript: SessionFile, written_path: str) -> str:
     """Return the path of a large tool result, which has its original name beside the transcript."""
-    from pathlib import Path  # noqa: PLC0415 - a usage report does not wait for it
-
     root = Path(transcript.path)
     if transcript.subagent:
         home = root.parent.parent
