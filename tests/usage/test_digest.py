@@ -114,7 +114,7 @@ def test_a_session_without_a_response_has_a_row_of_its_own():
     assert [(row.key, row.responses, row.cost.usd) for row in told.rows] == [("s1", 0, 0.0)]
 
 
-def test_a_forks_unknown_model_costs_what_its_client_counted_since_the_fork():
+def test_a_forks_unknown_model_costs_what_the_client_counted_since_then():
     row = UsageLine("m1", "s1", "mystery", 10, 5, 0, 0, 0, 0, NOON_MS, "/shop", "", "", False)
     own = row._replace(message_id="m2", session="s2", at_ms=NOON_MS + HOUR_MS)
 

@@ -43,7 +43,7 @@ def keys(items, by, zone=UTC):
 
 
 @given(times)
-def test_a_block_begins_at_a_full_hour_and_holds_every_response_of_its_five_hours(moments):
+def test_a_block_starts_at_a_full_hour_and_holds_five_hours(moments):
     found = blocks(at(*moments))
 
     assert all(start % HOUR_MS == 0 and end - start == BLOCK_MS for start, end in found)

@@ -55,7 +55,7 @@ def test_what_is_deleted_within_the_days_is_named_the_first_first():
     ]
 
 
-def test_projects_rank_by_turns_then_cost_and_a_session_without_one_counts_for_none():
+def test_projects_rank_by_turns_then_cost():
     all_of = [
         ONE,
         replace(ONE, project="/bank", turns=9),

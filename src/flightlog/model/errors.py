@@ -45,7 +45,8 @@ def read_yaml(text: str, kind: Literal["safe", "rt"] = "safe") -> Any:
     `rt` keeps comments and positions. The text is parsed twice, because the constructor recurses
     and the limits have to be checked first.
     """
-    from ruamel.yaml import YAML, YAMLError  # noqa: PLC0415 - 0.1 s, and few commands read YAML
+    from ruamel.yaml import YAML  # noqa: PLC0415 - a tenth of a second, and few commands read YAML
+    from ruamel.yaml.error import YAMLError  # noqa: PLC0415 - as above
 
     try:
         for _ in iter_yaml_events(text):

@@ -74,7 +74,7 @@ BIG = os.urandom(1 << 20) * 100
         "100MB",
     ],
 )
-def test_r15_the_client_gets_the_upstreams_bytes_and_the_copy_is_free_of_compression(
+def test_r15_the_client_gets_unchanged_bytes_and_the_copy_is_decompressed(
     tmp_path, answer, copy
 ):
     direct, through, store, exchange = said_once(answer, tmp_path)
@@ -176,7 +176,7 @@ def test_only_who_knows_the_word_gets_through_and_only_to_the_upstream(tmp_path)
     assert TOKEN.encode() not in bytes_on_disk(tmp_path / "x")
 
 
-def test_a_request_is_on_record_and_the_barrier_passed_before_the_first_byte(tmp_path):
+def test_request_recorded_and_barrier_passed_before_the_first_byte(tmp_path):
     order = []
 
     def answer(connection, asked):

@@ -136,7 +136,7 @@ def test_a_subagent_that_never_answered_is_still_linked():
     assert result.subagent_trajectory_ref[0].trajectory_path == "subagent_Explore_a1.json"
 
 
-def test_a_subagent_started_by_a_subagent_is_linked_there_and_paid_for_by_all_above():
+def test_a_nested_subagent_is_linked_and_paid_for_by_all_above_it():
     inner = Subagent("a2", "../Plan x", "", "t2", (thread(spoke(4, Text("y"))),))
     outer = Subagent(
         "a1",
@@ -173,7 +173,7 @@ def test_a_subagent_whose_call_nobody_recorded_is_linked_where_its_time_is():
     )
 
 
-def test_what_the_client_added_stands_at_its_time_and_what_has_no_time_comes_first():
+def test_client_additions_are_ordered_by_time_those_without_first():
     known = ThreadContext(
         system="Be kind.",
         context=(ContextItem("date", "today", 1500), ContextItem("old", "long ago")),

@@ -54,7 +54,7 @@ def extras(steps, kind):
     ]
 
 
-def test_a_compaction_is_a_boundary_that_carries_its_summary_and_says_it_once(tmp_path):
+def test_a_compaction_is_a_boundary_with_its_summary_once(tmp_path):
     told = steps_of(tmp_path, "2.1.325/compaction-manual", "de349ced")
     (boundary,) = extras(told, "compaction")
     summary = boundary.observation.results[0].content
@@ -130,7 +130,7 @@ def test_a_subagent_is_a_document_of_its_own_that_its_call_refers_to(tmp_path):
     )
 
 
-def test_what_the_client_said_by_itself_is_neither_the_agents_nor_a_persons(tmp_path):
+def test_client_messages_are_neither_agent_nor_user_steps(tmp_path):
     told = steps_of(tmp_path, "2.1.325/api-error-retry", "5a2d380b")
 
     assert {step.source for step in extras(told, "api failure")} == {"system"}

@@ -27,7 +27,7 @@ def title_of(*entries, records=()):
     return header_of(*entries).to_session({PromptKind.HUMAN: "prompt"}, records.__contains__).title
 
 
-def test_title_of_a_person_comes_before_summary_before_generated_before_prompt():
+def test_title_precedence_is_user_summary_generated_prompt():
     given = entry(SessionTitled("given", is_user_title=True), 1)
     summary = entry(SessionSummarized("u1", "summary"), 2)
     generated = entry(SessionTitled("generated"), 3)

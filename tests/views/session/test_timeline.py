@@ -124,7 +124,7 @@ def test_an_address_that_leads_nowhere_is_refused_with_the_next_command(written)
     assert refusal.value.hint.startswith("flightlog session show")
 
 
-def test_a_beginning_that_several_subagents_share_is_refused_with_their_names():
+def test_an_ambiguous_subagent_prefix_is_refused_with_the_matches():
     with pytest.raises(Invalid) as refusal:
         find_part(WHOLE, parse_address("s1@a"))
 

@@ -68,7 +68,7 @@ def test_lines_of_one_response_are_one_step_in_the_order_of_its_blocks():
     assert step.cost == price("claude-opus-5-5", Usage(10, 50), 1)
 
 
-def test_what_comes_before_the_first_prompt_is_a_turn_of_its_own_unless_it_is_only_notes():
+def test_steps_before_the_first_prompt_are_a_turn_but_notes_are_not():
     early = told(replied("m1"), asked("a"))
     noted = told(entry(ClientNote("hook", "x")), asked("a"))
 
@@ -77,7 +77,7 @@ def test_what_comes_before_the_first_prompt_is_a_turn_of_its_own_unless_it_is_on
     assert told(entry(Ignored("mode"))) == []
 
 
-def test_results_and_rewritten_inputs_find_their_call_even_when_they_come_first():
+def test_results_and_rewritten_inputs_find_a_call_that_comes_later():
     call = replied("m1", ToolUse("t1", "Bash", {"command": "ls"}), at=5)
     result = entry(ToolResult("t1", (Text("out"),), is_error=True, subagent="a7"), at=9)
 
@@ -146,7 +146,7 @@ def test_a_note_is_not_told_twice_in_a_row():
     assert turn.items[0].kind is NoteKind.HOOK
 
 
-def test_a_prompt_that_was_taken_back_is_marked_and_what_replaced_it_is_not():
+def test_a_rewound_prompt_is_marked_and_its_replacement_is_not():
     thread = [
         asked("start", "u1"),
         replied("m1", uuid="u2", parent="u1"),
@@ -187,7 +187,7 @@ def test_an_unknown_model_costs_an_unknown_amount():
     assert turn.steps[0].cost == Cost(None, CostSource.UNKNOWN)
 
 
-def test_a_note_that_is_only_a_part_of_the_one_before_is_told_unless_a_hook_said_both():
+def test_a_note_within_the_last_one_is_shown_unless_both_are_a_hooks():
     outputs = [asked(said, kind=PromptKind.COMMAND_OUTPUT) for said in ("10", "1")]
     hooked = [entry(ClientNote("hook", "feedback: no")), entry(ClientNote("hook", "no"))]
 
@@ -224,7 +224,7 @@ def test_nothing_is_lost_and_nothing_is_told_twice_even_in_circles(said):
     assert sorted(each.key for each in sort_entries(said)) == sorted(each.key for each in said)
 
 
-def test_a_record_comes_after_the_one_it_replies_to_whatever_the_clock_says():
+def test_a_record_follows_its_parent_whatever_their_times():
     said = [plain("a", "b", 1), plain("b", "c", 2), plain("c", "", 3)]
 
     assert [each.uuid for each in sort_entries(said)] == ["c", "b", "a"]
@@ -236,7 +236,7 @@ def test_between_free_choices_the_earlier_then_the_smaller_key_comes_first():
     assert [each.uuid for each in sort_entries(said)] == ["a", "b", "c"]
 
 
-def test_a_missing_parent_makes_a_root_and_a_circle_goes_to_the_end_by_time():
+def test_a_missing_parent_makes_a_root_and_a_cycle_goes_last_by_time():
     said = [
         plain("x", "y", 1),
         plain("y", "x", 0),
