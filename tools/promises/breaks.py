@@ -134,7 +134,7 @@ BREAKS = (
     Break(
         "R4",
         "cli/overview.py",
-        "    if summary.lost_events:\n",
+        "    if summary.lost_hook_events:\n",
         "    if summary.lost_events and summary.not_kept:\n",
         "tests/hooks/test_record.py::test_status_reports_the_events_that_were_lost",
     ),

@@ -74,9 +74,7 @@ BIG = os.urandom(1 << 20) * 100
         "100MB",
     ],
 )
-def test_r15_the_client_gets_unchanged_bytes_and_the_copy_is_decompressed(
-    tmp_path, answer, copy
-):
+def test_r15_the_client_gets_unchanged_bytes_and_the_copy_is_decompressed(tmp_path, answer, copy):
     direct, through, store, exchange = said_once(answer, tmp_path)
 
     assert (through[0], through[2], through[3]) == (direct[0], direct[2], direct[3])

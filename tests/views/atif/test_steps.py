@@ -84,7 +84,9 @@ def test_a_summary_that_comes_after_other_notes_is_found_and_said_once():
 def test_records_nobody_knows_are_named_in_the_notes_and_are_no_steps():
     turn = thread(note(NoteKind.UNKNOWN, "strange with a, b"), spoke(1, Text("a")))
     broken = Damage("t.jsonl", 0, 3, "torn")
-    document = build_trajectory(session(turn, unknown_record_types=(("strange", 1),), damage=(broken,))).main
+    document = build_trajectory(
+        session(turn, unknown_record_types=(("strange", 1),), damage=(broken,))
+    ).main
 
     assert [step.source for step in document.steps] == ["user", "agent"]
     assert "strange" in document.notes

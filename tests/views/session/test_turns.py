@@ -53,9 +53,7 @@ def test_a_turn_goes_from_a_prompt_to_the_next():
 def test_lines_of_one_response_are_one_step_in_the_order_of_its_blocks():
     lines = [
         replied("m1", ToolUse("t", "Bash", {}), block_index=2, at=3),
-        replied(
-            "m1", Text("two"), block_index=1, at=2, output_tokens=50, stop_reason="tool_use"
-        ),
+        replied("m1", Text("two"), block_index=1, at=2, output_tokens=50, stop_reason="tool_use"),
         replied("m1", Text("one"), block_index=0, at=1, output_tokens=1),
     ]
 

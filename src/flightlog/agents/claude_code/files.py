@@ -79,13 +79,6 @@ def find_transcripts(config_dir: str) -> FileListing:
     return FileListing(tuple(sorted(transcripts, key=lambda file: file.path)), tuple(damage))
 
 
-def find_session_dirs(config_dir: str, session: str) -> list[str]:
-    """Return the project directories that hold a session's transcript."""
-    name = f"{session}.jsonl"
-    projects = _list_entries(projects_dir(config_dir), [])
-    return [project.path for project in projects if os.path.exists(f"{project.path}/{name}")]  # noqa: PTH110
-
-
 def session_files(folder: str, session: str) -> list[SessionFile]:
     """List the files of one session in its project's directory, as they are now."""
     damage: list[Damage] = []
