@@ -65,7 +65,7 @@ def fullest(scans):
     best = {}
     for row in (row for scan in scans for row in scan.rows):
         known = best.get((row.message_id, row.subagent))
-        if known is None or row.output > known.output:
+        if known is None or row.output_tokens > known.output_tokens:
             best[(row.message_id, row.subagent)] = row
     return best
 
@@ -170,11 +170,11 @@ def test_totals_equal_the_manifest_of_the_fixtures(agent, listing):
         sums = (
             len(agent.source.index_records(file).records),
             len(rows),
-            sum(row.input for row in rows),
-            sum(row.output for row in rows),
-            sum(row.cache_read for row in rows),
-            sum(row.cache_write_5m + row.cache_write_1h for row in rows),
-            sum(row.cache_write_1h for row in rows),
+            sum(row.input_tokens for row in rows),
+            sum(row.output_tokens for row in rows),
+            sum(row.cache_read_tokens for row in rows),
+            sum(row.cache_write_tokens for row in rows),
+            sum(row.cache_write_1h_tokens for row in rows),
         )
         found[Path(file.path).name].append(sums)
 
@@ -224,12 +224,15 @@ def test_the_tail_agrees_with_the_entries(agent, listing):
             for entry in agent.source.entries(file)
             if isinstance(getattr(entry, "event", None), AssistantReply)
         ]
-        counted = [reply for reply in replies if reply.usage or reply.synthetic]
+        counted = [reply for reply in replies if reply.usage or reply.is_synthetic]
 
         assert tail.end == file.size
         assert tail.messages >= len(replies)
         if counted:
-            assert (tail.model, tail.tokens) == (counted[-1].model, counted[-1].usage.total)
+            assert (tail.model, tail.total_tokens) == (
+                counted[-1].model,
+                counted[-1].usage.total_tokens,
+            )
 
 
 def test_the_source_finds_what_the_driver_started(bench):

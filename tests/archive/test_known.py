@@ -43,7 +43,7 @@ def test_a_recorded_fork_is_known_by_its_requests_and_by_its_original(tmp_path):
     assert recorded.thread_contexts("2123f2df")[""].copied_message_ids == frozenset()
 
 
-def test_a_session_without_responses_or_without_a_main_thread_has_no_copies(tmp_path):
+def test_a_session_without_responses_or_main_thread_has_no_copies(tmp_path):
     write(tmp_path / "a", SESSION, user("go", 1))
     warm = archive(tmp_path / "b", "2.0.76/subagent")
 

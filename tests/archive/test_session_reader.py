@@ -37,7 +37,14 @@ def test_every_recording_is_outlined_like_its_whole_session(tmp_path):
 def figures(outline):
     """Everything but the places, which count files in the order they were met."""
     return {
-        name: (each.marks, each.usd, each.tokens, each.failed, each.prompts, each.files)
+        name: (
+            each.row_kinds,
+            each.costs_usd,
+            each.token_counts,
+            each.failed_counts,
+            each.prompts,
+            each.files,
+        )
         for name, each in outline.threads.items()
     }
 

@@ -42,7 +42,7 @@ def test_a_step_and_its_call_are_told(tmp_path):
         ("I look.", ["Bash"], 1)
     ]
     [row] = found["tool_calls"]
-    assert (row["call_id"], row["input"], row["output"]) == ("t1", '{"command":"ls"}', "a.txt")
+    assert (row["tool_call_id"], row["input"], row["output"]) == ("t1", '{"command":"ls"}', "a.txt")
 
 
 def test_a_session_without_a_time_has_no_day(tmp_path):

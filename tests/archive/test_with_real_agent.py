@@ -117,7 +117,7 @@ def truths(bench):
 def adds_up(truth):
     parts = truth.recorded + truth.inherited + sum((gap.usage for gap in truth.gaps), Usage())
     usd = truth.recorded_usd + truth.inherited_usd + sum(gap.cost_usd for gap in truth.gaps)
-    return parts == truth.client.usage and round(usd, 6) == round(truth.client.total_usd, 6)
+    return parts == truth.client.usage and round(usd, 6) == round(truth.client.cost_usd, 6)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -123,7 +123,7 @@ def test_verify_finds_what_reports_cannot_see(archive, harm):
 
     faults = json.loads(ran.out)["faults"]
     assert {fault["session"] for fault in faults} == {HURT}
-    assert ran.code == (0 if all(fault["repaired"] for fault in faults) else 3)
+    assert ran.code == (0 if all(fault["repair"] for fault in faults) else 3)
     assert (ran.code == 0) == (harm is HARMS["a damaged seek table"])
 
 
@@ -185,7 +185,7 @@ def test_a_damaged_session_is_read_around_its_bad_frame(archive):
         if each["session"] == HURT
     )
     assert 0 < summary["steps"] < 1200
-    assert summary["damaged"] == 1
+    assert summary["damage_count"] == 1
 
 
 def test_every_page_works_beside_a_damaged_session(archive, monkeypatch):

@@ -49,7 +49,7 @@ def test_with_the_real_client_it_ends_right_and_is_exact_in_half_a_minute(tmp_pa
         False,
         True,
     ]
-    assert told["compared"]["side_by_side"]["first_divergence"] == 7
+    assert told["comparison"]["side_by_side"]["first_divergence"] == 7
 
 
 def harness(root, *words):

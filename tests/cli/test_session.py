@@ -4,13 +4,21 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from flightlog.cli.session import since_ms
+from flightlog.cli.options import since_ms
 from flightlog.model.errors import Invalid
 from support.cli_runs import within
 from support.recordings import config_dir
 from support.transcripts import SESSION, assistant, user, write
 
-TOKENS = {"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd"}
+TOKENS = {
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_1h_tokens",
+    "cost_usd",
+    "cost_source",
+}
 OTHER = "11111111-2222-4222-8222-222222222222"
 NOW_MS = 1793620800000
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -46,7 +54,7 @@ def test_usage_as_json_has_the_documented_keys(two, by):
     report = told(two, "session", "usage", "--json", "--by", by)
 
     assert report["total"].keys() >= TOKENS
-    assert report["unrecorded"].keys() >= TOKENS
+    assert report["unrecorded_usage"].keys() >= TOKENS
     assert report["rows"]
     assert all(row.keys() >= TOKENS and isinstance(row[by], str) for row in report["rows"])
     assert (
@@ -122,7 +130,9 @@ def test_show_opens_a_session_a_turn_and_a_step(two):
     assert within(two, "session", "show", f"{SESSION[:10]}#1.1").out.startswith(
         "#1.1  claude-opus-5-5"
     )
-    assert told(two, "session", "show", f"{SESSION}#1.1", "--json")["message_id"] == "m1"
+    step = told(two, "session", "show", f"{SESSION}#1.1", "--json")
+    assert step["message_id"] == "m1"
+    assert step.keys() >= TOKENS
     assert told(two, "session", "show", f"{SESSION}#1", "--json")["number"] == 1
     assert told(two, "session", "show", SESSION, "--json")["id"] == SESSION
 
@@ -242,10 +252,11 @@ def test_the_recordings_of_every_version_are_listed_and_counted(tmp_path):
     listed = told(root, "session", "list", "--json", "--limit", "0")
     counted = told(root, "session", "usage", "--json", "--by", "session")
 
+    assert all(each.keys() >= TOKENS for each in listed)
     assert {each["session"] for each in listed} == {row["session"] for row in counted["rows"]}
     for each in listed:
         (row,) = [row for row in counted["rows"] if row["session"] == each["session"]]
         assert (row["output_tokens"], row["cost_usd"]) == (
-            each["usage"]["output"],
-            pytest.approx(each["cost"]["usd"]),
+            each["output_tokens"],
+            pytest.approx(each["cost_usd"]),
         )

@@ -39,9 +39,9 @@ def test_the_figures_are_those_of_the_reports(everything):
     assert told["sessions"] == len(
         json.loads(within(everything, "session", "list", "--json", "--limit", "0").out)
     )
-    assert told["cost"]["usd"] == pytest.approx(report["total"]["cost_usd"])
-    assert told["unrecorded_usd"] == pytest.approx(report["unrecorded"]["cost_usd"])
-    assert told["sample"] is False
+    assert told["cost_usd"] == pytest.approx(report["total"]["cost_usd"])
+    assert told["unrecorded_cost_usd"] == pytest.approx(report["unrecorded_usage"]["cost_usd"])
+    assert told["is_sample"] is False
 
 
 def test_a_project_path_cannot_add_a_line(tmp_path):

@@ -95,7 +95,7 @@ def test_status_reports_the_events_that_were_lost(tmp_path):
     told = flightlog(tmp_path / "config", "status", "--json", **around)
 
     assert "2 hook events could not be recorded" in text.out
-    assert json.loads(told.out)["lost_events"] == 2
+    assert json.loads(told.out)["lost_hook_events"] == 2
 
 
 def test_a_lock_that_is_never_given_back_costs_a_shard_not_the_record(tmp_path):

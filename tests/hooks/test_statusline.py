@@ -63,7 +63,7 @@ def notes(tmp_path):
     return [json.loads(each) for each in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_it_says_who_pays_the_model_the_context_the_cost_the_limits_and_what_is_wrong(monkeypatch):
+def test_statusline_shows_profile_model_context_cost_limits_and_problems(monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
 

@@ -6,12 +6,12 @@ from flightlog.lab.run_session import SIDE, ApiCall
 from flightlog.model.entries import PromptKind
 from flightlog.model.exchange import ApiRequest, BodyRef, Exchange, RequestOrigin
 from flightlog.model.session import Session, Step, Subagent, ToolCall, Turn
-from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.model.usage import CostSource
 
 
 def step(name, *calls):
     made = tuple(ToolCall(f"{name}-{at}", tool, given) for at, (tool, given) in enumerate(calls))
-    return Step(1, name, 0, "m", (), made, Usage(), Cost(None, CostSource.UNKNOWN))
+    return Step(1, name, 0, "m", (), made, cost_usd=None, cost_source=CostSource.UNKNOWN)
 
 
 def session(main, **subagents):

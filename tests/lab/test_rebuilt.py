@@ -3,12 +3,12 @@ import pytest
 from flightlog.lab.file_changes import PATCH, WORDS, iter_reported_changes
 from flightlog.model.entries import Text
 from flightlog.model.session import Step, ToolCall
-from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.model.usage import CostSource
 from support.labs import apply
 
 
 def step(*calls):
-    return Step(1, "m1", 0, "model", (), calls, Usage(), Cost(None, CostSource.UNKNOWN))
+    return Step(1, "m1", 0, "model", (), calls, cost_usd=None, cost_source=CostSource.UNKNOWN)
 
 
 def called(name, given, detail=None, **more):

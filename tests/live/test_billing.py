@@ -46,7 +46,7 @@ def test_a_divided_tally_adds_up_whatever_the_rows_say(times, cuts, usd):
     parts = divide_bucket(tally, cuts, rows)
 
     assert sum(part.cost_usd for part in parts) == pytest.approx(usd)
-    assert sum(part.total_tokens for part in parts) == tally.usage.total
+    assert sum(part.total_tokens for part in parts) == tally.usage.total_tokens
     assert all(part.cost_usd >= 0 for part in parts)
 
 

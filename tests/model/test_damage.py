@@ -24,7 +24,7 @@ def test_damage_stands_in_the_order_of_its_place():
     assert len({*spans, Damage("b", 0, 1, "x")}) == 3
 
 
-def test_an_incident_names_its_room_and_its_evidence():
+def test_an_incident_names_its_feature_and_its_evidence():
     assert Incident("breaker trip", 1, "loop").evidence == ()
 
 
@@ -32,9 +32,11 @@ def test_an_incident_has_no_field_that_holds_text_of_a_file():
     kinds = {field.name: field.type for field in msgspec.structs.fields(Incident)}
 
     assert {name for name, kind in kinds.items() if kind is str} == set()
-    assert msgspec.convert({"kind": "secret", "at_ms": 1, "room": "lab"}, Incident).kind == "secret"
+    assert (
+        msgspec.convert({"kind": "secret", "at_ms": 1, "feature": "lab"}, Incident).kind == "secret"
+    )
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"kind": "How do I tell her", "at_ms": 1, "room": "lab"}, Incident)
+        msgspec.convert({"kind": "How do I tell her", "at_ms": 1, "feature": "lab"}, Incident)
 
 
 def test_evidence_that_is_no_place_becomes_a_digest():

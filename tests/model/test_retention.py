@@ -46,7 +46,7 @@ def test_each_item_comes_to_the_final_rule_that_applies_to_it():
     assert moves[0].summary == "summaries/2025-Q2.md"
 
 
-def test_what_is_in_the_archive_is_not_archived_again_but_goes_when_it_is_due():
+def test_archived_items_are_not_archived_again_but_deleted_when_due():
     items = [item("archive/a", "session", 200), item("archive/b", "session", 400)]
 
     assert [(move.item.name, move.action) for move in plan_retention(POLICY, items, NOW)] == [
@@ -68,7 +68,7 @@ days = st.integers(-10, 800)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["session", "log", "other"]), days), max_size=20))
-def test_nothing_goes_before_its_day_and_the_order_of_items_does_not_matter(given_items):
+def test_nothing_is_removed_early_whatever_the_order_of_items(given_items):
     items = [item(f"n{number}", kind, age) for number, (kind, age) in enumerate(given_items)]
 
     moves = plan_retention(POLICY, items, NOW)

@@ -1,8 +1,8 @@
 from flightlog.model.entries import Image, PromptKind, Text
 from flightlog.model.session import Note, NoteKind, Session, Step, ToolCall, Turn
-from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.model.usage import CostSource
 
-STEP = Step(1, "m", None, "model", (), (), Usage(), Cost(None, CostSource.UNKNOWN))
+STEP = Step(1, "m", None, "model", (), (), cost_usd=None, cost_source=CostSource.UNKNOWN)
 
 
 def test_a_turn_knows_its_steps_among_its_notes():

@@ -20,14 +20,14 @@ def test_the_whole_is_the_sum_of_its_classes():
         input_tokens=1,
         output_tokens=2,
         cache_read_tokens=4,
-        cache_write_5m_tokens=8,
+        cache_write_tokens=24,
         cache_write_1h_tokens=16,
         web_searches=32,
     )
 
-    assert usage.cache_write == 24
-    assert usage.prompt == 29
-    assert usage.total == 31
+    assert usage.cache_write_5m_tokens == 8
+    assert usage.prompt_tokens == 29
+    assert usage.total_tokens == 31
 
 
 @given(usages)
@@ -39,7 +39,13 @@ def test_only_nothing_is_nothing(usage):
 
 def test_a_clients_total_is_the_sum_of_its_models():
     totals = ClientTotals(
-        "s", 3.0, 0, (ModelTotal("a", Usage(1, 2), 1.0), ModelTotal("b", Usage(3, 4), 2.0))
+        "s",
+        3.0,
+        0,
+        (
+            ModelTotal("a", 1.0, input_tokens=1, output_tokens=2),
+            ModelTotal("b", 2.0, input_tokens=3, output_tokens=4),
+        ),
     )
 
     assert totals.usage == Usage(4, 6)

@@ -74,7 +74,7 @@ def test_a_status_record_holds_launch_and_payload(tmp_path):
     (status,), _ = read_new_status(str(tmp_path), 0)
 
     assert (status.at_ms, status.launch.pid, status.payload.model.id) == (7, 3, "m")
-    assert status.payload.context_window.current_usage.usage().total == 3
+    assert status.payload.context_window.current_usage.usage().total_tokens == 3
 
 
 def test_lost_records_of_all_counters_are_summed(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.usage import ClientTotals, ModelTotal, Usage, UsageLine
+from flightlog.model.usage import ClientTotals, ModelTotal, UsageLine
 from flightlog.sources.usage_rows import (
     has_key,
     intersect_sorted,
@@ -27,7 +27,7 @@ TOTALS = st.lists(
         WORDS,
         st.floats(0, 1e6),
         COUNTS,
-        st.just((ModelTotal("m", Usage(1, 2), 0.5),)),
+        st.just((ModelTotal("m", 0.5, input_tokens=1, output_tokens=2),)),
     ),
     max_size=2,
 )

@@ -24,7 +24,7 @@ from flightlog.model.entries import (
     UnknownRecord,
     UserPrompt,
 )
-from flightlog.model.usage import ClientTotals, Usage
+from flightlog.model.usage import ClientTotals
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import SessionFold
 from flightlog.views.session.thread import EVICTION
@@ -78,16 +78,17 @@ def events(name, calls):
             st.sampled_from(["", "m1", "m2", "m3", "m4", "m5"]),
             st.sampled_from(["claude-opus-5-5", "unknown-model"]),
             st.sampled_from([(), (Text("said"),)]) | uses.map(lambda use: (use,)),
-            st.builds(Usage, st.integers(0, 9), st.integers(0, 9)),
+            input_tokens=st.integers(0, 9),
+            output_tokens=st.integers(0, 9),
             block_index=st.integers(0, 2),
-            synthetic=st.booleans(),
+            is_synthetic=st.booleans(),
         ),
         st.builds(
             ToolResult,
             ids,
             st.just(()),
             st.booleans(),
-            agent_id=st.sampled_from(["", "", "a1", "a2"]),
+            subagent=st.sampled_from(["", "", "a1", "a2"]),
         ),
         st.builds(ToolInputRewritten, ids, INPUTS),
         st.builds(ContextCompacted, st.just("auto"), st.just(9), st.just(1)),

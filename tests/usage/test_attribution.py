@@ -24,7 +24,7 @@ lines = st.builds(
     project=st.sampled_from(["", "p", "q"]),
     request_id=st.sampled_from(["", "r1", "r2"]),
     subagent=st.sampled_from(["", "?", "a1"]),
-    aborted=st.booleans(),
+    is_aborted=st.booleans(),
 )
 births = st.dictionaries(st.sampled_from(["s1", "s2", "s3"]), st.integers(0, 2))
 
@@ -50,7 +50,7 @@ def test_the_order_of_lines_and_files_changes_nothing(said, born, chance):
 
 
 @given(st.lists(lines, max_size=12), births)
-def test_each_response_counts_once_as_the_whole_of_one_line_with_most_output(said, born):
+def test_each_response_counts_once_as_its_line_with_most_output(said, born):
     ledger = attribute_responses(said, born)
 
     assert sorted(response.message_id for response in ledger.responses) == sorted(
@@ -58,7 +58,7 @@ def test_each_response_counts_once_as_the_whole_of_one_line_with_most_output(sai
     )
     for response in ledger.responses:
         same = [line for line in said if line.message_id == response.message_id]
-        assert response.usage.output_tokens == max(line.usage.output for line in same)
+        assert response.usage.output_tokens == max(line.usage.output_tokens for line in same)
         assert (response.usage, response.model, response.at_ms) in [
             (each.usage, each.model, each.at_ms) for each in same
         ]
@@ -111,7 +111,7 @@ def test_a_fork_that_began_later_only_copies():
     assert by_session(ledger) == {"s0": ["m1"]}
 
 
-def test_a_copied_file_belongs_to_the_session_that_said_nothing_new_or_said_it_first():
+def test_a_copy_belongs_to_the_session_without_news_or_with_the_first():
     copy, own = (
         replace(LINE, session="s0"),
         replace(LINE, message_id="m2", session="s0", at_ms=5000),
@@ -154,7 +154,7 @@ def test_lines_of_a_streamed_response_count_once_with_the_last_count(tmp_path):
     assert report(tmp_path).total.responses == 1
 
 
-def test_a_sidechain_that_replays_a_message_under_a_new_request_counts_nothing(tmp_path):
+def test_a_sidechain_that_replays_a_message_counts_nothing(tmp_path):
     replay = assistant("m1", 9, isSidechain=True, requestId="req_other", agentId="a7")
     write(tmp_path, SESSION, user("x"), assistant("m1", 2), replay)
 

@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 from flightlog.model.usage import (
     Breakdown,
@@ -31,17 +32,17 @@ lines = st.builds(
     message_id=st.integers(1, 6).map(lambda number: f"m{number}"),
     session=st.just("s"),
     model=st.sampled_from(["claude-opus-5-5", "claude-sonnet-4-5", "mystery"]),
-    input=st.sampled_from([0, 10, 250_000]),
-    output=st.integers(0, 3),
-    cache_read=st.integers(0, 9),
-    cache_write_5m=st.integers(0, 9),
-    cache_write_1h=st.integers(0, 9),
+    input_tokens=st.sampled_from([0, 10, 250_000]),
+    output_tokens=st.integers(0, 3),
+    cache_read_tokens=st.integers(0, 9),
+    cache_write_tokens=st.integers(9, 18),
+    cache_write_1h_tokens=st.integers(0, 9),
     web_searches=st.integers(0, 1),
     at_ms=st.just(0) | st.integers(NOON_MS, NOON_MS + 400 * HOUR_MS),
     project=st.sampled_from(["", "/shop", "/bank"]),
     request_id=st.sampled_from(["", "r"]),
     subagent=st.sampled_from(["", "a1"]),
-    aborted=st.booleans(),
+    is_aborted=st.booleans(),
 )
 
 
@@ -50,7 +51,7 @@ def groups(draw):
     group = []
     for name in draw(st.sampled_from([("s1",), ("s1", "s2")])):
         said = [row._replace(session=name) for row in draw(st.lists(lines, max_size=8))]
-        model = ModelTotal("mystery", Usage(1), 2.5)
+        model = ModelTotal("mystery", 2.5, input_tokens=1)
         totals = draw(
             st.sampled_from([(), (ClientTotals(name, 3.0, NOON_MS + len(group), (model,)),)])
         )
@@ -113,13 +114,13 @@ def test_a_session_without_a_response_has_a_row_of_its_own():
     assert [(row.key, row.responses, row.cost.usd) for row in told.rows] == [("s1", 0, 0.0)]
 
 
-def test_a_forks_unknown_model_costs_what_its_client_counted_since_the_fork():
+def test_a_forks_unknown_model_costs_what_the_client_counted_since_then():
     row = UsageLine("m1", "s1", "mystery", 10, 5, 0, 0, 0, 0, NOON_MS, "/shop", "", "", False)
     own = row._replace(message_id="m2", session="s2", at_ms=NOON_MS + HOUR_MS)
 
     def stated(session, usd, counted, as_of_ms):
         return ClientTotals(
-            session, usd, NOON_MS - 1, (ModelTotal("mystery", counted, usd),), as_of_ms
+            session, usd, NOON_MS - 1, (ModelTotal("mystery", usd, **asdict(counted)),), as_of_ms
         )
 
     parent = SessionUsage("s1", 1, [row], (stated("s1", 2.0, Usage(10, 5), NOON_MS + 1),))

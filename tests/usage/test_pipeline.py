@@ -29,7 +29,7 @@ report = pipeline.report(Breakdown.SESSION, UTC)
 begin()
 pipeline.save()
 end()
-ack(report.total.usage.output)
+ack(report.total.usage.output_tokens)
 """
 
 
@@ -73,7 +73,7 @@ def _exact(row):
         row.responses,
         row.sessions,
         row.models,
-        row.unpriced,
+        row.unpriced_models,
         row.first_ms,
         row.last_ms,
     )
@@ -105,11 +105,11 @@ def _bytes(root):
 def _tokens(report):
     return {
         row.key: {
-            "input": row.usage.input,
-            "output": row.usage.output,
-            "cache_read": row.usage.cache_read,
-            "cache_write_5m": row.usage.cache_write_5m,
-            "cache_write_1h": row.usage.cache_write_1h,
+            "input_tokens": row.usage.input_tokens,
+            "output_tokens": row.usage.output_tokens,
+            "cache_read_tokens": row.usage.cache_read_tokens,
+            "cache_write_tokens": row.usage.cache_write_tokens,
+            "cache_write_1h_tokens": row.usage.cache_write_1h_tokens,
         }
         for row in report.rows
     }
@@ -206,7 +206,7 @@ def test_a_response_moves_to_the_session_it_was_first_said_in(tmp_path):
 
 
 def _outputs(report):
-    return {row.key: row.usage.output for row in report.rows}
+    return {row.key: row.usage.output_tokens for row in report.rows}
 
 
 def test_a_file_rewritten_in_place_is_read_again(tmp_path):
@@ -333,7 +333,7 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
         "from flightlog.agents.claude_code.files import find_transcripts\n"
         "from flightlog.usage.pipeline import UsagePipeline\n"
         "pipeline = UsagePipeline(find_transcripts(sys.argv[1]).files, Path(sys.argv[1]) / 'index.db')\n"
-        "print(pipeline.report(Breakdown.DAY, UTC).total.usage.output, flush=True)\nos._exit(0)\n"
+        "print(pipeline.report(Breakdown.DAY, UTC).total.usage.output_tokens, flush=True)\nos._exit(0)\n"
     )
 
     done = subprocess.run(

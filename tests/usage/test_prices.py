@@ -21,16 +21,22 @@ MOMENTS = [
     datetime(2026, 11, 1, tzinfo=UTC),
 ]
 counts = st.integers(0, 3_000_000)
-usages = st.builds(Usage, counts, counts, counts, counts, counts, st.integers(0, 50))
+usages = st.builds(
+    lambda given, output, read, short, hour, searches: Usage(
+        given, output, read, short + hour, hour, searches
+    ),
+    *[counts] * 5,
+    st.integers(0, 50),
+)
 
 
 def judged(model, usage, at):
     said = JudgeUsage(
-        input_tokens=usage.prompt,
-        output_tokens=usage.output,
-        cache_read_tokens=usage.cache_read,
-        cache_write_tokens=usage.cache_write,
-        cache_write_1h_tokens=usage.cache_write_1h,
+        input_tokens=usage.prompt_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cache_write_1h_tokens=usage.cache_write_1h_tokens,
         web_searches=usage.web_searches,
     )
     return float(

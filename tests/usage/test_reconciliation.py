@@ -33,7 +33,7 @@ def truths(where, *cases):
 def adds_up(truth):
     parts = truth.recorded + truth.inherited + sum((gap.usage for gap in truth.gaps), Usage())
     usd = truth.recorded_usd + truth.inherited_usd + sum(gap.cost_usd for gap in truth.gaps)
-    return parts == truth.client.usage and round(usd, 6) == round(truth.client.total_usd, 6)
+    return parts == truth.client.usage and round(usd, 6) == round(truth.client.cost_usd, 6)
 
 
 @pytest.mark.parametrize("case", CURRENT)
@@ -55,7 +55,7 @@ def test_where_they_differ_the_reason_is_the_right_one(tmp_path, case):
     )
 
 
-def test_beside_its_parent_a_fork_inherits_and_a_copy_counts_only_what_is_its_own(tmp_path):
+def test_a_fork_inherits_and_a_copy_counts_only_its_own_beside_the_parent(tmp_path):
     told = {truth.session[:8]: truth for truth in truths(tmp_path, *CURRENT)}
 
     assert all(adds_up(truth) for truth in told.values())
@@ -70,7 +70,7 @@ def test_beside_its_parent_a_fork_inherits_and_a_copy_counts_only_what_is_its_ow
         assert not told[copy].gaps
 
 
-def test_eighteen_recordings_equal_the_client_exactly_and_nine_sessions_are_explained(tmp_path):
+def test_eighteen_recordings_equal_the_client_and_nine_are_explained(tmp_path):
     plain = [
         case
         for case in CURRENT

@@ -43,7 +43,7 @@ def keys(items, by, zone=UTC):
 
 
 @given(times)
-def test_a_block_begins_at_a_full_hour_and_holds_every_response_of_its_five_hours(moments):
+def test_a_block_starts_at_a_full_hour_and_holds_five_hours(moments):
     found = blocks(at(*moments))
 
     assert all(start % HOUR_MS == 0 and end - start == BLOCK_MS for start, end in found)
@@ -122,7 +122,7 @@ def test_what_the_client_said_of_an_unknown_model_is_shared_out_whole(counts, us
         replace(LINE, message_id=f"m{n}", model="mystery", usage=Usage(many))
         for n, many in enumerate(counts)
     ]
-    said = {"s1": ClientTotals("s1", usd, 0, (ModelTotal("mystery", Usage(), usd),))}
+    said = {"s1": ClientTotals("s1", usd, 0, (ModelTotal("mystery", usd),))}
 
     items = price_responses([*lines, LINE], said)
 
@@ -134,8 +134,8 @@ def test_what_the_client_said_of_an_unknown_model_is_shared_out_whole(counts, us
 
 def test_without_a_word_of_the_client_an_unknown_model_stays_unknown():
     mystery = replace(LINE, model="mystery")
-    elsewhere = {"s2": ClientTotals("s2", 1.0, 0, (ModelTotal("mystery", Usage(), 1.0),))}
-    unsaid = {"s1": ClientTotals("s1", 1.0, 0, (ModelTotal("mystery", Usage(), 0.0),))}
+    elsewhere = {"s2": ClientTotals("s2", 1.0, 0, (ModelTotal("mystery", 1.0),))}
+    unsaid = {"s1": ClientTotals("s1", 1.0, 0, (ModelTotal("mystery", 0.0),))}
 
     for said in ({}, elsewhere, unsaid):
         (item,) = price_responses([mystery], said)
@@ -144,7 +144,7 @@ def test_without_a_word_of_the_client_an_unknown_model_stays_unknown():
 
 
 def test_a_known_price_is_not_replaced_by_the_clients():
-    said = {"s1": ClientTotals("s1", 99.0, 0, (ModelTotal(LINE.model, Usage(), 99.0),))}
+    said = {"s1": ClientTotals("s1", 99.0, 0, (ModelTotal(LINE.model, 99.0),))}
 
     assert price_responses([LINE], said) == price_responses([LINE], {})
 

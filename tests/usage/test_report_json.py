@@ -3,7 +3,7 @@ from flightlog.usage.reconciliation import GapReason, Reconciliation, UsageGap
 from flightlog.usage.report_json import reconciliation_json, row_json, unrecorded_json
 
 ROW = UsageRow(
-    "k", Usage(1, 2, 3, 4, 5, 6), Cost(None, CostSource.UNKNOWN), 7, 8, ("m",), ("m",), 0, 0
+    "k", Usage(1, 2, 3, 9, 5, 6), Cost(None, CostSource.UNKNOWN), 7, 8, ("m",), ("m",), 0, 0
 )
 GAPS = (
     UsageGap("s", GapReason.CUT, Usage(1, 1), 0.5),
@@ -38,15 +38,18 @@ def test_gaps_are_summed_and_a_single_reason_is_named():
 
 
 def test_a_truth_says_what_was_inherited_and_from_whom():
-    client = ClientTotals("s", 2.0, 0, (ModelTotal("m", Usage(9), 2.0),))
+    client = ClientTotals("s", 2.0, 0, (ModelTotal("m", 2.0, input_tokens=9),))
 
     told = reconciliation_json(Reconciliation("s", client, Usage(), 0.0, Usage(3), 1.25, "p", GAPS))
 
-    assert told["client"]["cost_usd"] == 2.0
-    assert (told["inherited"]["from"], told["inherited"]["cost_usd"]) == ("p", 1.25)
+    assert told["client_total"]["cost_usd"] == 2.0
+    assert (told["inherited_usage"]["from_session"], told["inherited_usage"]["cost_usd"]) == (
+        "p",
+        1.25,
+    )
     assert (
         reconciliation_json(Reconciliation("s", client, Usage(), 0.0, Usage(), 0.0, "", ()))[
-            "inherited"
-        ]["from"]
+            "inherited_usage"
+        ]["from_session"]
         is None
     )

@@ -1,11 +1,8 @@
 from msgspec.structs import replace
 
-from flightlog.model.usage import Cost, CostSource
 from flightlog.views.overview import HealthLevel, judge_health
 from flightlog.views.session.summary import outline_session
 from support.recordings import archive
-
-KNOWN = Cost(1.0, CostSource.TABLE)
 
 
 def told(tmp_path, **more):
@@ -23,7 +20,7 @@ def test_a_session_without_steps_is_quiet_not_healthy(tmp_path):
 
 def test_each_reason_is_said(tmp_path):
     found = judge_health(
-        told(tmp_path, failed_calls=1, tool_calls=40, compactions=2, unknown_records=1)
+        told(tmp_path, failed_tool_calls=1, tool_calls=40, compactions=2, unknown_records=1)
     )
 
     assert found.level is HealthLevel.LOOK
@@ -36,14 +33,13 @@ def test_each_reason_is_said(tmp_path):
 
 def test_many_failures_and_damage_are_bad(tmp_path):
     assert (
-        judge_health(told(tmp_path / "a", failed_calls=5, tool_calls=10)).level is HealthLevel.BAD
+        judge_health(told(tmp_path / "a", failed_tool_calls=5, tool_calls=10)).level
+        is HealthLevel.BAD
     )
-    assert judge_health(told(tmp_path / "b", damaged=1)).reasons == (
+    assert judge_health(told(tmp_path / "b", damage_count=1)).reasons == (
         "1 damaged span in the recording",
     )
 
 
 def test_an_unknown_price_is_worth_a_look(tmp_path):
-    assert (
-        judge_health(told(tmp_path, cost=Cost(None, CostSource.UNKNOWN))).level is HealthLevel.LOOK
-    )
+    assert judge_health(told(tmp_path, cost_usd=None)).level is HealthLevel.LOOK

@@ -2,7 +2,7 @@ from datetime import UTC
 
 from msgspec.structs import replace
 
-from flightlog.model.usage import DAY_MS, Cost, CostSource, Usage
+from flightlog.model.usage import DAY_MS, CostSource
 from flightlog.views.overview import (
     Overview,
     find_expiring_sessions,
@@ -12,7 +12,7 @@ from flightlog.views.overview import (
 )
 from flightlog.views.session.outline import SessionSummary, TurnCost
 
-COST = Cost(1.0, CostSource.TABLE)
+COST = {"cost_usd": 1.0, "cost_source": CostSource.TABLE}
 ONE = SessionSummary(
     "s1",
     "a",
@@ -28,12 +28,13 @@ ONE = SessionSummary(
     0,
     0,
     (),
-    Usage(),
-    COST,
     None,
     modified_ms=100 * DAY_MS,
+    **COST,
 )
-TOLD = Overview(1, 1, 2, Usage(10), COST, 0.0, 0, DAY_MS, None, (), (), 30, 0, 0, is_sample=False)
+TOLD = Overview(
+    1, 1, 2, 0.0, 0, DAY_MS, None, (), (), 30, 0, 0, is_sample=False, input_tokens=10, **COST
+)
 
 
 def said(**fields):
@@ -54,12 +55,12 @@ def test_what_is_deleted_within_the_days_is_named_the_first_first():
     ]
 
 
-def test_projects_rank_by_turns_then_cost_and_a_session_without_one_counts_for_none():
+def test_projects_rank_by_turns_then_cost():
     all_of = [
         ONE,
         replace(ONE, project="/bank", turns=9),
         replace(ONE, project=""),
-        replace(ONE, project="/a", cost=Cost(None, CostSource.UNKNOWN)),
+        replace(ONE, project="/a", cost_usd=None),
     ]
 
     assert [share.project for share in rank_projects(all_of, 3)] == ["/bank", "/shop", "/a"]
@@ -68,8 +69,8 @@ def test_projects_rank_by_turns_then_cost_and_a_session_without_one_counts_for_n
 
 def test_the_dearest_prompt_is_the_one_that_cost_most():
     cheap, dear = (
-        TurnCost("s#1", "cheap", 9, COST),
-        TurnCost("s#2", "dear", 1, Cost(2.0, CostSource.TABLE)),
+        TurnCost("s#1", "cheap", 9, **COST),
+        TurnCost("s#2", "dear", 1, 2.0, CostSource.TABLE),
     )
 
     assert (
@@ -87,11 +88,11 @@ def test_the_dearest_prompt_is_the_one_that_cost_most():
 
 def test_only_what_is_true_is_said():
     assert len(said()) == 3
-    assert "than is on record" not in " ".join(said(unrecorded_usd=0.00001))
-    assert "$0.5000 more than is on record" in " ".join(said(unrecorded_usd=0.5))
-    assert "$0.5000 less than is on record" in " ".join(said(unrecorded_usd=-0.5))
-    assert "2 records of unknown type, 1 damaged span" in said(unknown_records=2, damaged=1)
-    assert "cost unknown" in " ".join(said(cost=Cost(None, CostSource.UNKNOWN)))
+    assert "than is on record" not in " ".join(said(unrecorded_cost_usd=0.00001))
+    assert "$0.5000 more than is on record" in " ".join(said(unrecorded_cost_usd=0.5))
+    assert "$0.5000 less than is on record" in " ".join(said(unrecorded_cost_usd=-0.5))
+    assert "2 records of unknown type, 1 damaged span" in said(unknown_records=2, damage_count=1)
+    assert "cost unknown" in " ".join(said(cost_usd=None))
 
 
 def test_samples_are_never_taken_for_the_persons_own():

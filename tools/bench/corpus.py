@@ -14,8 +14,14 @@ from pathlib import Path
 from tools.bench.transcript import Session, Truth
 from tools.bench.words import Words
 
-VERSION = 2
-CLASSES = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
+VERSION = 3
+CLASSES = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_1h_tokens",
+)
 BEGIN_MS = 1_780_272_000_000  # 2026-06-01T00:00Z
 SPREAD_MS = 110 * 86_400_000
 FILE_BYTES_MEAN = 1_050_000

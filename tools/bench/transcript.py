@@ -83,9 +83,9 @@ class Session:
             ]
         said = ",".join(
             f'"{model}":{{"inputTokens":{given},"outputTokens":{output},"cacheReadInputTokens":{read},'
-            f'"cacheCreationInputTokens":{five + hour},"cacheCreationEphemeral1hInputTokens":{hour},'
+            f'"cacheCreationInputTokens":{writes},"cacheCreationEphemeral1hInputTokens":{hour},'
             '"webSearchRequests":0,"costUSD":1.5}'
-            for model, (given, output, read, five, hour) in sorted(models.items())
+            for model, (given, output, read, writes, hour) in sorted(models.items())
         )
         return (
             f'{{"type":"cost-state","sessionId":"{self.session}","totalCostUSD":{1.5 * len(models)},'
@@ -126,12 +126,12 @@ class Session:
     def _message(
         self, name: str, block: int, output: int, tokens: tuple[int, int, int, int, int]
     ) -> str:
-        given, _, read, five, hour = tokens
+        given, _, read, writes, hour = tokens
         return (
             f'{{"id":"{name}","type":"message","role":"assistant","model":"{self.model}",'
             f'"content":[{self._block(block)}],"stop_reason":null,"stop_sequence":null,'
-            f'"usage":{{"input_tokens":{given},"cache_creation_input_tokens":{five + hour},'
-            f'"cache_read_input_tokens":{read},"cache_creation":{{"ephemeral_5m_input_tokens":{five},'
+            f'"usage":{{"input_tokens":{given},"cache_creation_input_tokens":{writes},'
+            f'"cache_read_input_tokens":{read},"cache_creation":{{"ephemeral_5m_input_tokens":{writes - hour},'
             f'"ephemeral_1h_input_tokens":{hour}}},"output_tokens":{output},"service_tier":"standard"}}}}'
         )
 
@@ -200,7 +200,7 @@ class Session:
             draw.randrange(1, 20),
             draw.randrange(20, 2_500),
             self.context,
-            draw.randrange(3_000),
+            draw.randrange(3_000) + hour,
             hour,
         )
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC
 from pathlib import Path
 
-from tools.bench.corpus import grow
+from tools.bench.corpus import CLASSES, grow
 from tools.bench.measure import Contender, Result, clear, parsed, plain_env, race
 from tools.bench.peers import Peer
 from tools.bench.table import Table
@@ -143,7 +143,7 @@ def _check(ours: Result, corpus: Path, table: Table) -> None:
     manifest = json.loads((corpus / "manifest.json").read_text())
     report = parsed(ours)
     days = {row["day"]: _tokens(row) for row in report["rows"]}  # type: ignore[attr-defined]
-    truth = {day: _summed(told) for day, told in manifest["by_day"].items()}
+    truth = {day: _tokens(row) for day, row in manifest["by_day"].items()}
     table.truth("  totals equal the manifest, each day", days == truth)
     table.truth(
         "  responses equal the manifest", report["total"]["responses"] == manifest["responses"]
@@ -151,15 +151,7 @@ def _check(ours: Result, corpus: Path, table: Table) -> None:
 
 
 def _tokens(row: dict[str, int]) -> tuple[int, ...]:
-    return tuple(
-        row[f"{name}_tokens"]
-        for name in ("input", "output", "cache_read", "cache_write", "cache_write_1h")
-    )
-
-
-def _summed(told: dict[str, int]) -> tuple[int, ...]:
-    written = told["cache_write_5m"] + told["cache_write_1h"]
-    return (told["input"], told["output"], told["cache_read"], written, told["cache_write_1h"])
+    return tuple(row[name] for name in CLASSES)
 
 
 def _nothing() -> None:

@@ -134,7 +134,7 @@ BREAKS = (
     Break(
         "R4",
         "cli/overview.py",
-        "    if summary.lost_events:\n",
+        "    if summary.lost_hook_events:\n",
         "    if summary.lost_events and summary.not_kept:\n",
         "tests/hooks/test_record.py::test_status_reports_the_events_that_were_lost",
     ),
@@ -371,7 +371,7 @@ BREAKS = (
         "auto_decompress=False",
         "auto_decompress=True",
         "tests/agents/capture/test_proxy.py::"
-        "test_r15_the_client_gets_the_upstreams_bytes_and_the_copy_is_free_of_compression",
+        "test_r15_the_client_gets_unchanged_bytes_and_the_copy_is_decompressed",
     ),
     Break(
         "R15",
@@ -401,7 +401,7 @@ BREAKS = (
         "views/session/turns.py",
         "            waiting[parent].append(index)\n",
         "            ready.append(index)\n",
-        "tests/views/session/test_turns.py::test_a_record_comes_after_the_one_it_replies_to_whatever_the_clock_says",
+        "tests/views/session/test_turns.py::test_a_record_follows_its_parent_whatever_their_times",
     ),
     Break(
         "R16",

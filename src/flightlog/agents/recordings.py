@@ -8,6 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flightlog.agents.claude_code.files import (
@@ -26,10 +27,9 @@ from flightlog.store.recordings.adoption import (
     list_recorded_transcripts,
     session_dir,
 )
+from flightlog.store.recordings.recording import Recording, generation_path
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from flightlog.store.recordings.sessions import SessionAdoption
 
 
@@ -44,24 +44,18 @@ def list_recorded_files(config_dirs: Sequence[str], home: str) -> FileListing:
 
 def adopt_session_files(home: str, session: str, files: Iterable[SessionFile]) -> "SessionAdoption":
     """Copy the new bytes of a session's files into our own recording."""
-    from pathlib import Path  # noqa: PLC0415 - a report adopts nothing
-
-    from flightlog.store.recordings.sessions import adopt_session  # noqa: PLC0415
+    from flightlog.store.recordings.sessions import adopt_session  # noqa: PLC0415 - a report adopts nothing
 
     return adopt_session(Path(home), AGENT_NAME, session, agent_files(home, files))
 
 
-def agent_files(home: str, files: Iterable[SessionFile]) -> "dict[str, Path]":
+def agent_files(home: str, files: Iterable[SessionFile]) -> dict[str, Path]:
     """Return the agent's own files of a session by their names in our recording."""
-    from pathlib import Path  # noqa: PLC0415 - as above
-
     sources: dict[str, Path] = {}
     for file in sorted(files, key=lambda file: file.size):
         path = Path(file.path)
         if path.is_symlink():
-            path = (
-                path.resolve()
-            )  # sessions are listed through links, so they are archived through them
+            path = path.resolve()  # sessions listed through links are archived through them
         if path.is_relative_to(home):
             continue
         sources[recording_name(file)] = path
@@ -109,7 +103,7 @@ def _adopted_files(
             yield from _iter_generations(root / name, session, missing, damage)
 
 
-def _has_no_recording(root: "Path") -> bool:
+def _has_no_recording(root: Path) -> bool:
     """Return whether only the hook wrote to a session's directory so far."""
     return (
         root.is_dir() and os.access(root, os.R_OK | os.X_OK) and not (root / "meta.json").exists()
@@ -117,12 +111,8 @@ def _has_no_recording(root: "Path") -> bool:
 
 
 def _iter_generations(
-    path: "Path", session: str, numbers: Iterable[int], damage: list[Damage]
+    path: Path, session: str, numbers: Iterable[int], damage: list[Damage]
 ) -> Iterator[SessionFile]:
-    from pathlib import Path  # noqa: PLC0415 - only where something was deleted or rewritten
-
-    from flightlog.store.recordings.recording import Recording, generation_path  # noqa: PLC0415
-
     subagent = path.stem.removeprefix("agent-") if path.stem != Path(TRANSCRIPT).stem else ""
     for number in numbers:
         generation = generation_path(path, number)

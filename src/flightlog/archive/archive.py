@@ -26,7 +26,7 @@ from flightlog.model.entries import Entry, SubagentInfo
 from flightlog.model.errors import Damage, Invalid, NotFound
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session, SessionFile, ThreadContext
-from flightlog.model.usage import Breakdown, row_to_response
+from flightlog.model.usage import Breakdown, row_to_response, usage_fields
 from flightlog.sources.foreign_json import find_lines
 from flightlog.sources.protocol import FileListing
 from flightlog.store.jsonl import TORN_TAIL
@@ -37,9 +37,8 @@ from flightlog.usage.pipeline import UsagePipeline
 from flightlog.usage.prices import price
 from flightlog.usage.report import UsageFilter, UsageReport
 from flightlog.views.session.edits import LineEdit, edits_of_session
-from flightlog.views.session.fold import Retain, SessionFold, fold_session
+from flightlog.views.session.fold import fold_outline, fold_session
 from flightlog.views.session.outline import SessionOutline, SessionSummary
-from flightlog.views.session.thread import OutOfOrder, shorten_texts
 from flightlog.views.session.timeline import map_addresses
 
 T = TypeVar("T")
@@ -160,7 +159,7 @@ class Archive:
                 row = usage_rows.get(summary.session)
                 if summary.session in damaged:
                     summary = replace(summary, damage_count=max(summary.damage_count, 1))  # noqa: PLW2901
-                yield replace(summary, usage=row.usage, cost=row.cost) if row else summary
+                yield replace(summary, **usage_fields(row.usage, row.cost)) if row else summary
 
     def search_records(self, query: SearchQuery, limit: int) -> list[tuple[SearchResult, str]]:
         """Return records that match `query`, each with its address."""
@@ -181,12 +180,8 @@ class Archive:
         self, sessions: Iterable[str] | None = None, progress: Progress | None = None
     ) -> Iterator[tuple[str, tuple[LineEdit, ...]]]:
         """Yield the file edits of `sessions`, or of all; unchanged ones come from the index."""
-        names = (
-            self.recordings
-            if sessions is None
-            else [name for name in sessions if name in self.recordings]
-        )
-        files = {name: self.recordings[name].files for name in names}
+        names = self.recordings if sessions is None else sessions
+        files = {name: self.recordings[name].files for name in names if name in self.recordings}
         with closing(SessionValueCache("edits", tuple[LineEdit, ...], self.index_path)) as cache:
             edits = cache.iter_values(
                 files, lambda session: edits_of_session(self.read_session(session))
@@ -345,18 +340,8 @@ class Archive:
         return fold_session(recording.session, recording.agent, price, self._iter_items(recording))
 
     def _fold_outline(self, session: str) -> SessionOutline:
-        """Return the outline, read in bounded memory if the order of the records allows it."""
         recording = self.recordings[session]
-        fold = SessionFold(session, recording.agent, price, Retain.TAIL)
-        try:
-            for item in self._iter_items(recording):
-                fold.add(item)
-            return fold.outline()
-        except OutOfOrder:
-            fold = SessionFold(session, recording.agent, price, Retain.ALL)
-            for item in self._iter_items(recording):
-                fold.add(shorten_texts(item))
-            return fold.outline()
+        return fold_outline(session, recording.agent, price, lambda: self._iter_items(recording))
 
     def _iter_items(self, recording: SessionFiles) -> Iterator[Entry | Damage | SubagentInfo]:
         """Yield the entries of a session, and the titles in other files of the project."""

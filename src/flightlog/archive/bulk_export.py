@@ -2,7 +2,7 @@
 
     sessions     one row per session           key: session
     steps        one row per model response    key: session, subagent, message_id
-    tool_calls   one row per tool call         key: session, subagent, call_id
+    tool_calls   one row per tool call         key: session, subagent, tool_call_id
 
 Times are milliseconds since 1970, `day` is the UTC day a session began.
 
@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from flightlog.agents.claude_code.files import find_config_dirs
 from flightlog.archive.archive import Archive, open_archive
+from flightlog.archive.sharing import redact_session
 from flightlog.archive.trajectories import build_session_bundle
 from flightlog.model.addresses import Address
 from flightlog.model.entries import Text, Thinking
@@ -32,26 +33,27 @@ from flightlog.model.errors import Conflict, FlightlogError, optional_import
 from flightlog.model.output_files import Redacted
 from flightlog.model.runtime import Job, Runtime
 from flightlog.model.session import Session, Step, ToolCall
-from flightlog.model.usage import Usage
+from flightlog.model.usage import Cost, CostSource, Usage, sum_costs, usage_fields
 from flightlog.privacy.service import find_private_in_files, make_redactor
 from flightlog.store.files import ensure_dir, replace_file, resolve_inside
 from flightlog.views.session.timeline import iter_steps
 
-_TOKENS = "input_tokens output_tokens cache_read_tokens cache_write_5m_tokens cache_write_1h_tokens"
+_TOKENS = " ".join(Usage.__struct_fields__)
 _ADDRESS = "session subagent turn step message_id"
 # Columns of each table, in order. A column has the same type in every table; the others are text.
 COLUMNS = {
     "sessions": "session title cwd branch version entrypoint started_ms ended_ms turns steps tool_calls subagents"
-    f" models {_TOKENS} cost_usd damaged".split(),
-    "steps": f"{_ADDRESS} at_ms model stop_reason text thinking tools {_TOKENS} cost_usd aborted".split(),
-    "tool_calls": f"{_ADDRESS} call_id name input output is_error denied started_ms ended_ms".split(),
+    f" models {_TOKENS} cost_usd cost_source damage_count".split(),
+    "steps": f"{_ADDRESS} at_ms model stop_reason text thinking tools"
+    f" {_TOKENS} cost_usd cost_source is_aborted".split(),
+    "tool_calls": f"{_ADDRESS} tool_call_id name input output is_error denial_reason started_ms ended_ms".split(),
 }
 _INTEGERS = frozenset(
-    f"started_ms ended_ms at_ms turns turn steps step tool_calls subagents damaged {_TOKENS}".split()
+    f"started_ms ended_ms at_ms turns turn steps step tool_calls subagents damage_count {_TOKENS}".split()
 )
 _FLOATS, _BOOLEANS, _LISTS = (
     frozenset({"cost_usd"}),
-    frozenset({"aborted", "is_error"}),
+    frozenset({"is_aborted", "is_error"}),
     frozenset({"models", "tools"}),
 )
 Row = dict[str, Any]
@@ -85,7 +87,8 @@ def build_rows(session: Session) -> dict[str, list[Row]]:
 
 
 def _session_row(session: Session, steps: list[Step]) -> Row:
-    costs = [step.cost.usd for step in steps]
+    known = all(step.cost_usd is not None for step in steps)
+    cost = sum_costs(step.cost for step in steps) if known else Cost(None, CostSource.UNKNOWN)
     return {
         "session": session.id,
         "title": session.heading,
@@ -100,9 +103,8 @@ def _session_row(session: Session, steps: list[Step]) -> Row:
         "tool_calls": sum(len(step.tool_calls) for step in steps),
         "subagents": len(session.subagents),
         "models": list(dict.fromkeys(step.model for step in steps if step.model)),
-        **_token_counts(sum((step.usage for step in steps), Usage())),
-        "cost_usd": None if None in costs else sum(usd or 0.0 for usd in costs),
-        "damaged": len(session.damage),
+        **_usage_columns(sum((step.usage for step in steps), Usage()), cost),
+        "damage_count": len(session.damage),
     }
 
 
@@ -115,21 +117,20 @@ def _step_row(address: Address, step: Step) -> Row:
         "text": "\n".join(block.text for block in step.content if isinstance(block, Text)),
         "thinking": "\n".join(block.text for block in step.content if isinstance(block, Thinking)),
         "tools": [call.name for call in step.tool_calls],
-        **_token_counts(step.usage),
-        "cost_usd": step.cost.usd,
-        "aborted": step.is_aborted,
+        **_usage_columns(step.usage, step.cost),
+        "is_aborted": step.is_aborted,
     }
 
 
 def _tool_call_row(address: Address, step: Step, call: ToolCall) -> Row:
     return {
         **_address_columns(address, step),
-        "call_id": call.id,
+        "tool_call_id": call.id,
         "name": call.name,
         "input": msgspec.json.encode(call.input).decode(),
         "output": None if call.result is None else call.output,
         "is_error": call.is_error,
-        "denied": call.denial_reason,
+        "denial_reason": call.denial_reason,
         "started_ms": call.started_ms,
         "ended_ms": call.ended_ms,
     }
@@ -140,15 +141,8 @@ def _address_columns(address: Address, step: Step) -> Row:
     return dict(zip(_ADDRESS.split(), values, strict=True))
 
 
-def _token_counts(usage: Usage) -> Row:
-    counts = (
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_5m_tokens,
-        usage.cache_write_1h_tokens,
-    )
-    return dict(zip(_TOKENS.split(), counts, strict=True))
+def _usage_columns(usage: Usage, cost: Cost) -> Row:
+    return usage_fields(usage, cost) | {"cost_source": cost.source.value}
 
 
 class BulkExportOptions(Struct, frozen=True):
@@ -258,8 +252,6 @@ class _JobWorker:
             ]
         else:
             if options.redact:
-                from flightlog.archive.sharing import redact_session  # noqa: PLC0415 - compiling its rules is slow
-
                 redacted, _ = redact_session(self._runtime, self._archive, session)
                 session = redacted.value.session
             for table, rows in build_rows(session).items():

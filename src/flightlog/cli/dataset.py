@@ -303,7 +303,7 @@ def forget(row_ids: tuple[str, ...], **options: Any) -> int:
     removes its chats, actions and subagents; removing a chat removes its actions and the session's
     summary. Git's history is not changed: the commands that change it are shown.
     """
-    from flightlog.cli.session import since_ms
+    from flightlog.cli.options import since_ms
     from flightlog.dataset import service
 
     runtime = open_runtime()

@@ -1,6 +1,8 @@
 """Options that several commands share."""
 
+import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,8 @@ import click
 
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.output import json_option
-from flightlog.model.text import make_inert
+from flightlog.model.errors import Invalid
+from flightlog.model.text import make_inert, one_line
 
 ON = click.option(
     "--on", default="local", show_default=True, metavar="EXECUTOR",
@@ -85,3 +88,28 @@ _SENDING_OPTIONS = (
     click.option("--base-url", default="", help="Base URL of the API, instead of the provider's."),
     ON,
 )  # fmt: skip
+
+
+def since_ms(text: str, now_ms: int, zone: tzinfo) -> int:
+    """Parse a point in time: a date, a date and time, or an age such as 7d."""
+    match = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())
+    if match:
+        units = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+        return now_ms - int(timedelta(**{units[match[2]]: int(match[1])}).total_seconds() * 1000)
+    try:
+        time = datetime.fromisoformat(text.strip())
+        return int((time if time.tzinfo else time.replace(tzinfo=zone)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        hint = "write 2026-11-01, 2026-11-01T13:00, 7d or 12h"
+        raise Invalid(f'not a time: "{one_line(text, 40)}"', hint=hint) from None
+
+
+def parse_zone(name: str) -> tzinfo:
+    """Return the time zone of that name."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return UTC if name == "UTC" else ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        hint = "write UTC or a name like Europe/Berlin"
+        raise Invalid(f'no such time zone: "{one_line(name, 40)}"', hint=hint) from None

@@ -55,8 +55,8 @@ def demo(context: click.Context, *, as_json: bool) -> None:
             {
                 "session": session,
                 "usage": report_json(report, "UTC"),
-                "kept_bytes": performance.archived_bytes,
-                "found": performance.search_hits,
+                "archived_bytes": performance.archived_bytes,
+                "search_hits": performance.search_hits,
             }
         )
         return
@@ -101,7 +101,7 @@ def rewind(*, as_json: bool) -> int:
         print_json(result)
         return int(certificate.get("verdict") != "exact+prompt" or passed != [False, True])
     click.echo(f"prompt: {ASKED}\nbranch before turn {TURN}, with the prompt: {SAID}\n")
-    print_side_by_side(result["compared"]["side_by_side"], ["original", "rerun"])
+    print_side_by_side(result["comparison"]["side_by_side"], ["original", "rerun"])
     rows = [
         [
             name,
@@ -113,7 +113,7 @@ def rewind(*, as_json: bool) -> int:
     ]
     click.echo()
     print_table(["", "total(…)", "turns", "cost"], rows, right=(2, 3))
-    replaced = certificate.get("replaced", [])
+    replaced = certificate.get("replacements", [])
     client = "Claude Code" if result["agent"] == "claude_code" else "the scripted agent"
     click.echo(
         f"\ncertificate: {certificate.get('verdict', 'none')}, issued before the first request was sent"
@@ -208,7 +208,7 @@ def live_json(runtime: "Runtime", live: "LiveState") -> dict[str, Any]:
     from flightlog.live.service import redact_for_output
     from flightlog.live.state import to_wire
 
-    fields = {"configDir": live.config_dir, "broken": live.error, "state": to_wire(live.state)}
+    fields = {"config_dir": live.config_dir, "error": live.error, "state": to_wire(live.state)}
     return redact_for_output(runtime, fields)
 
 

@@ -1,15 +1,14 @@
 """`flightlog session`: list, show, follow, usage, search and export."""
 
-import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from flightlog.app.runtime import IdleTimer, open_runtime, write_export
-from flightlog.cli.options import ON
+from flightlog.cli.options import ON, parse_zone, since_ms
 from flightlog.cli.output import (
     Progress,
     format_examples,
@@ -161,7 +160,7 @@ def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) ->
     from flightlog.usage.report import UsageFilter
 
     runtime = open_runtime()
-    zone = _parse_zone(timezone) if timezone else runtime.zone
+    zone = parse_zone(timezone) if timezone else runtime.zone
     start = since_ms(since, runtime.clock.now_ms(), zone) if since else 0
     only = UsageFilter(start, project) if since or project else None
     print_usage_report(Breakdown(by), zone, only, as_json=as_json)
@@ -292,30 +291,6 @@ def _export_redacted(
     return page if form == "json" else rescan_page(page, redactor, html=form == "html")
 
 
-def since_ms(text: str, now_ms: int, zone: tzinfo) -> int:
-    """Parse a point in time: a date, a date and time, or an age such as 7d."""
-    match = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())
-    if match:
-        units = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-        return now_ms - int(timedelta(**{units[match[2]]: int(match[1])}).total_seconds() * 1000)
-    try:
-        time = datetime.fromisoformat(text.strip())
-        return int((time if time.tzinfo else time.replace(tzinfo=zone)).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        hint = "write 2026-11-01, 2026-11-01T13:00, 7d or 12h"
-        raise Invalid(f'not a time: "{one_line(text, 40)}"', hint=hint) from None
-
-
-def _parse_zone(name: str) -> tzinfo:
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-    try:
-        return UTC if name == "UTC" else ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        hint = "write UTC or a name like Europe/Berlin"
-        raise Invalid(f'no such time zone: "{one_line(name, 40)}"', hint=hint) from None
-
-
 def _print_list(summaries: "Sequence[SessionSummary]", zone: tzinfo) -> None:
     from flightlog.model.usage import format_cost
     from flightlog.views.transcript import format_timestamp
@@ -326,7 +301,7 @@ def _print_list(summaries: "Sequence[SessionSummary]", zone: tzinfo) -> None:
         counts = (
             str(summary.turns),
             str(summary.steps),
-            f"{summary.usage.total:,}",
+            f"{summary.usage.total_tokens:,}",
             format_cost(summary.cost),
         )
         title = summary.title or ("(warm-up only)" if summary.steps else "(no prompt)")

@@ -51,7 +51,12 @@ def print_usage(report: UsageReport) -> None:
         print_table(
             ["session", "tokens", "cost", "reason"],
             [
-                [gap.session[:8], f"{gap.usage.total:,}", f"${gap.cost_usd:,.4f}", gap.reason.value]
+                [
+                    gap.session[:8],
+                    f"{gap.usage.total_tokens:,}",
+                    f"${gap.cost_usd:,.4f}",
+                    gap.reason.value,
+                ]
                 for gap in gaps
             ],
             right=(1, 2),
@@ -70,5 +75,10 @@ def print_usage(report: UsageReport) -> None:
 
 def _usage_cells(row: UsageRow, key: str) -> list[str]:
     usage = row.usage
-    counts = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write)
+    counts = (
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+    )
     return [key or "?", *(f"{count:,}" for count in counts), format_cost(row.cost)]

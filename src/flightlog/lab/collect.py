@@ -119,7 +119,7 @@ def _write_journal(
 ) -> None:
     session, saved = recorded.session, recorded.snapshots
     steps = [step for own in steps_by_thread(session).values() for step in own]
-    costs = [step.cost.usd for step in steps if step.cost.usd is not None]
+    costs = [step.cost_usd for step in steps if step.cost_usd is not None]
     notes = [item for turn in session.turns for item in turn.items if isinstance(item, Note)]
     name = session_dir_name(1)
     run.append(

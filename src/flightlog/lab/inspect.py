@@ -29,6 +29,7 @@ from flightlog.model.entries import Text, Thinking, text_of
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Step, ToolCall
 from flightlog.model.text import one_line
+from flightlog.model.usage import usage_fields
 
 _SAID_CHARS_MAX = 160
 PAIR = 2
@@ -298,7 +299,7 @@ def _inspect_session(session: RunSession, subagent: str) -> dict[str, Any]:
             "at_ms": step.at_ms,
             "text": text_of(step.content),
             "tools": [call.name for call in step.tool_calls],
-            "cost_usd": step.cost.usd,
+            "cost_usd": step.cost_usd,
             "files_changed": change_counts.get(step.message_id, 0),
         }
         for number, step in enumerate(session.own_steps(subagent), 1)
@@ -342,9 +343,7 @@ def _inspect_step(session: RunSession, address: RunAddress) -> dict[str, Any]:
         "text": [block.text for block in step.content if isinstance(block, Text)],
         "tools": [_tool_call_fields(call) for call in step.tool_calls],
         "stop_reason": step.stop_reason,
-        "usage": step.usage,
-        "cost_usd": step.cost.usd,
-        "cost_source": step.cost.source.value,
+        **usage_fields(step.usage, step.cost),
         "request": _request_fields(session, step),
         "changes": list(session.iter_changes(step)),
         "lineage": rows[address.turn - 1] if rows else None,

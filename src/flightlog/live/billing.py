@@ -55,14 +55,14 @@ def divide_bucket(
     edges = [0, *(cut for cut in sorted(cuts) if first < cut <= last), 1 << 62]
     own_rows = [row for row in rows if row.model == bucket.model and first <= row.at_ms <= last]
     parts: list[Payment] = []
-    usd_left, tokens_left = bucket.cost_usd or 0.0, bucket.usage.total
+    usd_left, tokens_left = bucket.cost_usd or 0.0, bucket.usage.total_tokens
     for begin, end in pairwise(edges):
         inside = [row_to_response(row) for row in own_rows if begin <= row.at_ms < end]
         usd, tokens = usd_left, tokens_left
         if end != edges[-1]:
             costs = (price(row.model, row.usage, row.at_ms).usd or 0.0 for row in inside)
             usd = min(sum(costs), usd_left)
-            tokens = min(sum(row.usage.total for row in inside), tokens_left)
+            tokens = min(sum(row.usage.total_tokens for row in inside), tokens_left)
         times = [row.at_ms for row in inside] or [max(begin, first)]
         parts.append(Payment(min(times), max(times), usd, tokens))
         usd_left, tokens_left = usd_left - usd, tokens_left - tokens

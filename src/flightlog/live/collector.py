@@ -394,7 +394,7 @@ def _context_usage(memo: ObservedSession, thresholds: Thresholds) -> ContextUsag
     size = window.context_window_size if window else None
     size = size or (WINDOW_LONG if "[1m]" in memo.model else WINDOW_DEFAULT)
     current = window.current_usage if window else None
-    used = current.usage().total if current else memo.context_tokens
+    used = current.usage().total_tokens if current else memo.context_tokens
     usable = int(size * (thresholds.compaction_percent or 100) / 100)
     percent = 100 * used // usable if usable else 0
     near = percent >= (thresholds.context_warning_percent or 0)

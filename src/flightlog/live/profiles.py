@@ -295,7 +295,7 @@ class ProfileLedger:
         for bucket in digest.buckets:
             usd = bucket.cost_usd or 0.0
             total += usd
-            payments = [Payment(bucket.first_ms, bucket.last_ms, usd, bucket.usage.total)]
+            payments = [Payment(bucket.first_ms, bucket.last_ms, usd, bucket.usage.total_tokens)]
             if any(bucket.first_ms < cut <= bucket.last_ms for cut in cuts):
                 payments = divide_bucket(bucket, cuts, load_rows(digest.session))
             for payment in payments:

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from flightlog.model.usage import ClientTotals, Usage
+from flightlog.model.usage import ClientTotals, TokenCounts
 
 
 class Text(Struct, frozen=True, tag="text"):
@@ -78,13 +78,12 @@ class UserPrompt(Struct, frozen=True):
     interrupted_message_id: str = ""
 
 
-class AssistantReply(Struct, frozen=True):
+class AssistantReply(TokenCounts, frozen=True):
     """A line of a model response; several lines share one `message_id`."""
 
     message_id: str
     model: str
     content: tuple[Block, ...]
-    usage: Usage
     stop_reason: str = ""
     request_id: str = ""
     request_ref: str = ""

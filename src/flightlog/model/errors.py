@@ -46,7 +46,7 @@ def read_yaml(text: str, kind: Literal["safe", "rt"] = "safe") -> Any:
     and the limits have to be checked first.
     """
     from ruamel.yaml import YAML  # noqa: PLC0415 - a tenth of a second, and few commands read YAML
-    from ruamel.yaml.error import YAMLError  # noqa: PLC0415
+    from ruamel.yaml.error import YAMLError  # noqa: PLC0415 - as above
 
     try:
         for _ in iter_yaml_events(text):

@@ -12,7 +12,7 @@ from msgspec import Struct
 from flightlog.model.entries import Block, Image, PromptKind, text_of
 from flightlog.model.errors import Damage
 from flightlog.model.text import one_line
-from flightlog.model.usage import ClientTotals, Cost, Usage
+from flightlog.model.usage import ClientTotals, TokensAndCost
 
 TITLE_WIDTH = 80  # a line of a list on a terminal
 
@@ -89,7 +89,7 @@ class ToolCall(Struct, frozen=True):
         return tuple(block for block in self.result or () if isinstance(block, Image))
 
 
-class Step(Struct, frozen=True, tag="step"):
+class Step(TokensAndCost, frozen=True, tag="step"):
     """One model response with the tools it called."""
 
     number: int
@@ -98,8 +98,6 @@ class Step(Struct, frozen=True, tag="step"):
     model: str
     content: tuple[Block, ...]
     tool_calls: tuple[ToolCall, ...]
-    usage: Usage
-    cost: Cost
     stop_reason: str = ""
     request_id: str = ""
     record_uuids: tuple[str, ...] = ()

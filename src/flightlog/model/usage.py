@@ -7,10 +7,10 @@ counts is decided in `usage.attribution`, not here.
 import enum
 import operator
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import asdict, astuple
 
 HOUR_MS = 3_600_000
 DAY_MS = 86_400_000
@@ -18,29 +18,33 @@ BLOCK_MS = 5 * HOUR_MS  # Anthropic's limits count in windows of five hours
 
 
 class Usage(Struct, frozen=True, order=True):
-    """Tokens by the price class they are billed in."""
+    """Tokens by the price class they are billed in.
+
+    `cache_write_tokens` are all that were written to the prompt cache, and
+    `cache_write_1h_tokens` the part of them that stays for an hour.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
-    cache_write_5m_tokens: int = 0
+    cache_write_tokens: int = 0
     cache_write_1h_tokens: int = 0
     web_searches: int = 0
 
     @property
-    def cache_write(self) -> int:
-        """Tokens written to the prompt cache, for five minutes or an hour."""
-        return self.cache_write_5m_tokens + self.cache_write_1h_tokens
+    def cache_write_5m_tokens(self) -> int:
+        """Tokens written to the prompt cache for five minutes; the others stay for an hour."""
+        return self.cache_write_tokens - self.cache_write_1h_tokens
 
     @property
-    def prompt(self) -> int:
+    def prompt_tokens(self) -> int:
         """All tokens the model read."""
-        return self.input_tokens + self.cache_read_tokens + self.cache_write
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     @property
-    def total(self) -> int:
+    def total_tokens(self) -> int:
         """All tokens."""
-        return self.prompt + self.output_tokens
+        return self.prompt_tokens + self.output_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
         """Return the sum of each class."""
@@ -48,7 +52,7 @@ class Usage(Struct, frozen=True, order=True):
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cache_read_tokens + other.cache_read_tokens,
-            self.cache_write_5m_tokens + other.cache_write_5m_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
             self.cache_write_1h_tokens + other.cache_write_1h_tokens,
             self.web_searches + other.web_searches,
         )
@@ -83,6 +87,46 @@ class Cost(Struct, frozen=True):
 
     usd: float | None
     source: CostSource
+
+
+class TokenCounts(Struct, frozen=True, kw_only=True):
+    """A `Usage` as fields of its own: every JSON output has these keys beside its others."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    web_searches: int = 0
+
+    @property
+    def usage(self) -> Usage:
+        """The counts as one value, for sums and prices."""
+        return Usage(
+            self.input_tokens,
+            self.output_tokens,
+            self.cache_read_tokens,
+            self.cache_write_tokens,
+            self.cache_write_1h_tokens,
+            self.web_searches,
+        )
+
+
+class TokensAndCost(TokenCounts, frozen=True, kw_only=True):
+    """A `Usage` and a `Cost` as fields of their own."""
+
+    cost_usd: float | None
+    cost_source: CostSource
+
+    @property
+    def cost(self) -> Cost:
+        """The amount with its source."""
+        return Cost(self.cost_usd, self.cost_source)
+
+
+def usage_fields(usage: Usage, cost: Cost) -> dict[str, Any]:
+    """Return tokens and cost under the names of `TokensAndCost`."""
+    return {**asdict(usage), "cost_usd": cost.usd, "cost_source": cost.source}
 
 
 def format_cost(cost: Cost) -> str:
@@ -154,7 +198,7 @@ class UsageLine(NamedTuple):
     input_tokens: int
     output_tokens: int
     cache_read_tokens: int
-    cache_write_5m_tokens: int
+    cache_write_tokens: int
     cache_write_1h_tokens: int
     web_searches: int
     at_ms: int
@@ -164,14 +208,9 @@ class UsageLine(NamedTuple):
     is_aborted: bool
 
     @property
-    def prompt(self) -> int:
+    def prompt_tokens(self) -> int:
         """All tokens the model read."""
-        return (
-            self.input_tokens
-            + self.cache_read_tokens
-            + self.cache_write_5m_tokens
-            + self.cache_write_1h_tokens
-        )
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
 
 def row_to_response(row: UsageLine) -> ModelResponse:
@@ -188,11 +227,10 @@ def response_to_row(response: ModelResponse) -> UsageLine:
     return UsageLine(message_id, session, model, *astuple(usage), *rest)
 
 
-class ModelTotal(Struct, frozen=True):
+class ModelTotal(TokenCounts, frozen=True):
     """The client's own count for one model."""
 
     model: str
-    usage: Usage
     cost_usd: float
 
 

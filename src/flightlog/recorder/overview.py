@@ -15,7 +15,7 @@ from flightlog.archive.archive import Archive, Progress, open_archive
 from flightlog.dataset.state import find_collecting_root
 from flightlog.model.errors import Invalid
 from flightlog.model.runtime import Runtime
-from flightlog.model.usage import DAY_MS, Breakdown
+from flightlog.model.usage import DAY_MS, Breakdown, usage_fields
 from flightlog.privacy.trust import is_trusted
 from flightlog.sources.hook_log import count_lost_records
 from flightlog.store.git.command import GitError
@@ -50,8 +50,7 @@ def build_overview(runtime: Runtime, progress: Progress | None = None) -> Overvi
         sessions=len(summaries),
         projects=len({summary.project for summary in summaries if summary.project}),
         turns=sum(summary.turns for summary in summaries),
-        usage=report.total.usage,
-        cost=report.total.cost,
+        **usage_fields(report.total.usage, report.total.cost),
         unrecorded_cost_usd=sum(gap.cost_usd for gap in report.gaps),
         first_timestamp_ms=min(
             (summary.started_ms for summary in summaries if summary.started_ms is not None),

@@ -3,6 +3,7 @@
 A field of the wrong type reads as absent; nothing here raises on odd values.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
@@ -99,8 +100,6 @@ def parse_timestamp_ms(stamp: str) -> int | None:
 
 
 def _parse_damaged(line: bytes) -> Any:
-    import json  # noqa: PLC0415 - a usage report of undamaged lines does not wait for it
-
     try:
         return _replace_surrogates(json.loads(line.decode("utf-8", "replace")))
     except (ValueError, RecursionError):

@@ -8,8 +8,10 @@ bar of a cold report: twice as fast as ccusage on 1 GB. Reading records and inde
 the same time, so one child that reads ahead halves the total.
 """
 
+import fcntl
 import gc
 import os
+import select
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -76,8 +78,6 @@ def run_forked(
 
 
 def _start_worker(parcels: Callable[[], Iterable[bytearray]]) -> tuple[int, int]:
-    import fcntl  # noqa: PLC0415 - a report after little growth does not come here
-
     results, outbox = os.pipe()
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         with suppress(OSError):  # room for several parcels, where the system allows it
@@ -104,8 +104,6 @@ def _receive(
     children: Sequence[tuple[int, int]], decode: Callable[[bytes | bytearray], T]
 ) -> Iterator[T]:
     """Yield results as they arrive; an incomplete one of a dead child is dropped."""
-    import select  # noqa: PLC0415 - as above
-
     buffers = {results: bytearray() for _, results in children}
     poll = select.poll()
     for results in buffers:

@@ -217,11 +217,11 @@ def _bucket_rows(rows: Iterable[UsageLine]) -> tuple[UsageBucket, ...]:
 def _price_quarter(model: str, rows: list[UsageLine]) -> Iterator[UsageBucket]:
     """Price the rows of one quarter; those with long-context prices are summed apart."""
     threshold = long_context_threshold(model, rows[0].at_ms)
-    long = [row for row in rows if row.prompt > threshold] if threshold else []
+    long = [row for row in rows if row.prompt_tokens > threshold] if threshold else []
     if not long:
         yield _bucket(model, rows, long=False)
         return
-    short = [row for row in rows if row.prompt <= threshold]
+    short = [row for row in rows if row.prompt_tokens <= threshold]
     yield from _merge_buckets(
         _bucket(model, part, long=part is long) for part in (short, long) if part
     )

@@ -12,7 +12,7 @@ from os import PathLike
 
 import msgspec
 
-from flightlog.agents.claude_code.scan import scan_usage, scan_usage_mapped
+from flightlog.agents.claude_code.scan import find_evidence, scan_usage, scan_usage_mapped
 from flightlog.model.session import SessionFile
 from flightlog.model.usage import Breakdown, UsageLine, UsageRow
 from flightlog.sources.workers import TICKETS_MAX, may_fork, run_forked, scan_files
@@ -128,7 +128,5 @@ class UsagePipeline:
         }
 
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - as FindEvidence
-        from flightlog.agents.claude_code.scan import find_evidence  # noqa: PLC0415 - few reports need it
-
         paths = (file.path for file in self._files if file.session == session)
         return GapEvidence(*find_evidence(paths, more=more))

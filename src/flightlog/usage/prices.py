@@ -23,7 +23,7 @@ _UNKNOWN = Cost(None, CostSource.UNKNOWN)
 def price(model: str, usage: Usage, at_ms: int | None = None) -> Cost:
     """Return the cost of `usage` of `model` by the prices at `at_ms`, or now if that is unknown."""
     threshold = long_context_threshold(model, at_ms)
-    return price_at(model, usage, at_ms, long=bool(threshold) and usage.prompt > threshold)
+    return price_at(model, usage, at_ms, long=bool(threshold) and usage.prompt_tokens > threshold)
 
 
 def price_at(model: str, usage: Usage, at_ms: int | None, *, long: bool) -> Cost:
@@ -70,7 +70,7 @@ def price_responses(
     tokens: dict[tuple[str, str], int] = defaultdict(int)
     for response in responses:
         if not is_priced(response.model):
-            tokens[response.session, response.model] += response.usage.total
+            tokens[response.session, response.model] += response.usage.total_tokens
     client_usd = {
         (session, model.model): model.cost_usd
         for session, client in totals.items()
@@ -88,7 +88,7 @@ def _cost(
     key = (response.session, response.model)
     if is_priced(response.model) or key not in client_usd or not tokens[key]:
         return price(response.model, response.usage, response.at_ms)
-    return Cost(client_usd[key] * response.usage.total / tokens[key], CostSource.CLIENT)
+    return Cost(client_usd[key] * response.usage.total_tokens / tokens[key], CostSource.CLIENT)
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from flightlog.model.usage import ClientTotals, ModelResponse, ModelTotal, Usage
 
@@ -78,7 +78,9 @@ class SessionTotals(Struct, frozen=True):
 
 def latest_totals(totals: Iterable[ClientTotals]) -> ClientTotals:
     """Return the largest total, which is the last: the client only adds."""
-    return max(totals, key=lambda stated: (stated.cost_usd, stated.usage.total, stated.as_of_ms))
+    return max(
+        totals, key=lambda stated: (stated.cost_usd, stated.usage.total_tokens, stated.as_of_ms)
+    )
 
 
 def own_client_totals(
@@ -97,7 +99,7 @@ def own_client_totals(
 
 def _subtract(model: ModelTotal, inherited: ModelTotal) -> ModelTotal:
     cost_usd = max(model.cost_usd - inherited.cost_usd, 0.0)
-    return replace(model, usage=model.usage - inherited.usage, cost_usd=cost_usd)
+    return replace(model, cost_usd=cost_usd, **asdict(model.usage - inherited.usage))
 
 
 def reconcile(
@@ -152,7 +154,7 @@ def _explain_gap(
             yield UsageGap(gap.session, reason, usage, usd)
             rest, rest_usd = rest - usage, rest_usd - usd
     if rest:
-        more = rest.total > 0
+        more = rest.total_tokens > 0
         shown = evidence(gap.session, more)
         reason = GapReason.INTERRUPTED if aborted else GapReason.UNKNOWN
         if more and (shown.compactions or shown.truncated_records):

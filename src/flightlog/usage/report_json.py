@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flightlog.model.usage import Breakdown, Usage, UsageRow
+from flightlog.model.usage import Breakdown, Cost, CostSource, Usage, UsageRow, usage_fields
 from flightlog.usage.prices import PRICES_FROM
 from flightlog.usage.reconciliation import Reconciliation, UsageGap
 from flightlog.usage.report import UsageReport
@@ -21,31 +21,17 @@ def report_json(report: UsageReport, zone: str) -> dict[str, Any]:
         "by": report.by.value,
         "total": row_json(report.total),
         "rows": rows,
-        "unrecorded": unrecorded_json(report.gaps),
-        "prices": PRICES_FROM,
+        "unrecorded_usage": unrecorded_json(report.gaps),
+        "price_table": PRICES_FROM,
         "timezone": zone,
         "damaged_lines": report.damaged_lines,
-    }
-
-
-def tokens_json(usage: Usage) -> dict[str, int]:
-    """Return token counts under the names of every report."""
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": usage.cache_write,
     }
 
 
 def row_json(row: UsageRow) -> dict[str, Any]:
     """Return one row of a usage report, without its key."""
     return {
-        **tokens_json(row.usage),
-        "cost_usd": row.cost.usd,
-        "cost_source": row.cost.source.value,
-        "cache_write_1h_tokens": row.usage.cache_write_1h_tokens,
-        "web_searches": row.usage.web_searches,
+        **usage_fields(row.usage, row.cost),
         "responses": row.responses,
         "sessions": row.sessions,
         "models": list(row.models),
@@ -56,20 +42,19 @@ def row_json(row: UsageRow) -> dict[str, Any]:
 def gap_json(gap: UsageGap) -> dict[str, Any]:
     """Return one part of the unrecorded usage, with its reason."""
     about = {"session": gap.session, "reason": gap.reason.value}
-    return {**about, **tokens_json(gap.usage), "cost_usd": gap.cost_usd}
+    return about | _client_fields(gap.usage, gap.cost_usd)
 
 
 def reconciliation_json(reconciliation: Reconciliation) -> dict[str, Any]:
     """Return a session's client total against its record."""
     client = reconciliation.client
     return {
-        "client": {**tokens_json(client.usage), "cost_usd": client.cost_usd},
-        "inherited": {
-            **tokens_json(reconciliation.inherited),
-            "cost_usd": reconciliation.inherited_usd,
-            "from": reconciliation.inherited_from or None,
+        "client_total": _client_fields(client.usage, client.cost_usd),
+        "inherited_usage": {
+            **_client_fields(reconciliation.inherited, reconciliation.inherited_usd),
+            "from_session": reconciliation.inherited_from or None,
         },
-        "unrecorded": unrecorded_json(reconciliation.gaps),
+        "unrecorded_usage": unrecorded_json(reconciliation.gaps),
     }
 
 
@@ -77,8 +62,14 @@ def unrecorded_json(gaps: tuple[UsageGap, ...]) -> dict[str, Any]:
     """Return the sum of gaps; a single reason is named, several are listed in the parts."""
     reasons = sorted({gap.reason.value for gap in gaps})
     return {
-        **tokens_json(sum((gap.usage for gap in gaps), Usage())),
-        "cost_usd": sum((gap.cost_usd for gap in gaps), 0.0),
+        **_client_fields(
+            sum((gap.usage for gap in gaps), Usage()), sum((gap.cost_usd for gap in gaps), 0.0)
+        ),
         "reason": reasons[0] if len(reasons) == 1 else None,
         "parts": [gap_json(gap) for gap in gaps],
     }
+
+
+def _client_fields(usage: Usage, cost_usd: float) -> dict[str, Any]:
+    """Return tokens and cost of which the client, not the price table, states the amount."""
+    return usage_fields(usage, Cost(cost_usd, CostSource.CLIENT))

@@ -3,10 +3,13 @@
 Every command that prints JSON imports this module, so it imports little.
 """
 
+import json
 import re
 from typing import Any
 
 import msgspec
+
+from flightlog.model.text import UNSAFE
 
 _LONE_SURROGATE = rb"\\ud[89a-f][0-9a-f]{2}"
 
@@ -25,8 +28,6 @@ def _encode_json(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        import json  # noqa: PLC0415 - takes 2 ms and is hardly ever needed
-
         # A file name that is not UTF-8; all other text was made valid when it was decoded.
         return re.sub(_LONE_SURROGATE, rb"\\ufffd", json.dumps(msgspec.to_builtins(value)).encode())
 
@@ -34,6 +35,4 @@ def _encode_json(value: Any) -> bytes:
 def _escape_unsafe(body: bytes) -> str:
     if body.isascii() and b"\x7f" not in body:
         return body.decode()  # JSON escapes the other control characters
-    from flightlog.model.text import UNSAFE  # noqa: PLC0415 - compiling its pattern is slow
-
     return UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", body.decode())

@@ -13,7 +13,7 @@ from datetime import tzinfo
 from msgspec import Struct
 
 from flightlog.model.text import one_line, pluralize
-from flightlog.model.usage import DAY_MS, Cost, Usage, format_cost
+from flightlog.model.usage import DAY_MS, Cost, TokensAndCost, format_cost
 from flightlog.views.session.outline import SessionSummary, TurnCost
 from flightlog.views.transcript import format_timestamp
 
@@ -55,7 +55,7 @@ def judge_health(summary: SessionSummary) -> HealthSummary:
         look.append(f"context compacted {pluralize(summary.compactions, 'time')}")
     if summary.unknown_records:
         look.append(f"{pluralize(summary.unknown_records, 'record')} of unknown type")
-    if summary.cost.usd is None and summary.steps:
+    if summary.cost_usd is None and summary.steps:
         look.append("no price known for its model")
     if bad or look:
         return HealthSummary(HealthLevel.BAD if bad else HealthLevel.LOOK, (*bad, *look))
@@ -81,14 +81,12 @@ class ProjectShare(Struct, frozen=True):
     cost_usd: float
 
 
-class Overview(Struct, frozen=True):
+class Overview(TokensAndCost, frozen=True):
     """The figures of the first screen."""
 
     sessions: int
     projects: int
     turns: int
-    usage: Usage
-    cost: Cost
     unrecorded_cost_usd: float
     first_timestamp_ms: int | None
     last_timestamp_ms: int | None
@@ -124,7 +122,7 @@ def rank_projects(summaries: Sequence[SessionSummary], most: int) -> tuple[Proje
     for summary in summaries:
         sessions[summary.project] += 1
         turns[summary.project] += summary.turns
-        costs[summary.project] += summary.cost.usd or 0.0
+        costs[summary.project] += summary.cost_usd or 0.0
     shares = [
         ProjectShare(name, sessions[name], turns[name], costs[name]) for name in sessions if name
     ]
@@ -141,7 +139,7 @@ def most_expensive_prompt(summaries: Sequence[SessionSummary]) -> TurnCost | Non
         if summary.most_expensive_prompt is not None
     ]
     return max(
-        turns, key=lambda turn: (turn.cost.usd or 0.0, turn.steps, turn.address), default=None
+        turns, key=lambda turn: (turn.cost_usd or 0.0, turn.steps, turn.address), default=None
     )
 
 
@@ -164,7 +162,7 @@ def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
         f"{pluralize(overview.sessions, 'session')} in {projects}, {turns}, {first} to {last}",
         f"{flightlog} session list",
     )
-    cost = f"{format_cost(overview.cost)} for {overview.usage.total:,} tokens"
+    cost = f"{format_cost(overview.cost)} for {overview.usage.total_tokens:,} tokens"
     yield OverviewFact(
         f"they cost {cost}, each response counted once", f"{flightlog} session usage"
     )
@@ -176,8 +174,9 @@ def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
         )
     if overview.most_expensive_prompt is not None:
         turn = overview.most_expensive_prompt
+        cost = format_cost(Cost(turn.cost_usd, turn.cost_source))
         yield OverviewFact(
-            f"most expensive prompt: {turn.prompt!r}, {pluralize(turn.steps, 'step')}, {format_cost(turn.cost)}",
+            f"most expensive prompt: {turn.prompt!r}, {pluralize(turn.steps, 'step')}, {cost}",
             f"{flightlog} session show {shlex.quote(turn.address)}",
         )
     for share in overview.top_projects:

@@ -156,7 +156,7 @@ def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
     facts = [
         f"{session.agent} {session.version}, {session.cwd}{branch}",
         f"{format_timestamp(summary.started_ms, zone)} to {format_timestamp(summary.ended_ms, zone)}",
-        f"{', '.join(counts)}; {summary.usage.total:,} tokens, {format_cost(summary.cost)}",
+        f"{', '.join(counts)}; {summary.usage.total_tokens:,} tokens, {format_cost(summary.cost)}",
     ]
     facts += (
         [f"the client's own total: ${session.client_totals.cost_usd:.6f}"]
@@ -213,7 +213,7 @@ class _TranscriptRenderer:
                 )
 
     def render_step(self, step: Step, at: Address, depth: int) -> Iterator[TranscriptLine]:
-        tokens = f"{step.usage.prompt:,} + {step.usage.output_tokens:,} tokens"
+        tokens = f"{step.usage.prompt_tokens:,} + {step.usage.output_tokens:,} tokens"
         facts = [step.model, tokens, format_cost(step.cost)]
         facts += [step.stop_reason] if step.stop_reason not in {"", "end_turn", "tool_use"} else []
         facts += ["cut off"] if step.is_aborted else []

@@ -74,9 +74,7 @@ BIG = os.urandom(1 << 20) * 100
         "100MB",
     ],
 )
-def test_r15_the_client_gets_the_upstreams_bytes_and_the_copy_is_free_of_compression(
-    tmp_path, answer, copy
-):
+def test_r15_the_client_gets_unchanged_bytes_and_the_copy_is_decompressed(tmp_path, answer, copy):
     direct, through, store, exchange = said_once(answer, tmp_path)
 
     assert (through[0], through[2], through[3]) == (direct[0], direct[2], direct[3])
@@ -176,7 +174,7 @@ def test_only_who_knows_the_word_gets_through_and_only_to_the_upstream(tmp_path)
     assert TOKEN.encode() not in bytes_on_disk(tmp_path / "x")
 
 
-def test_a_request_is_on_record_and_the_barrier_passed_before_the_first_byte(tmp_path):
+def test_request_recorded_and_barrier_passed_before_the_first_byte(tmp_path):
     order = []
 
     def answer(connection, asked):
@@ -251,7 +249,7 @@ def test_a_rewrite_takes_the_place_of_the_clients_body_and_both_are_kept(tmp_pat
     def rewrite(said, arrived):
         return (
             RewrittenRequest(other, ("messages 0",))
-            if said.context is RequestOrigin.SIDE and b"hi" in arrived.body
+            if said.agent_context is RequestOrigin.SIDE and b"hi" in arrived.body
             else None
         )
 

@@ -40,7 +40,7 @@ SCRIPT = {
 }
 
 
-def test_the_real_agent_through_the_proxy_is_captured_as_it_spoke_and_its_key_nowhere(tmp_path):
+def test_the_real_agent_is_captured_exactly_and_its_key_nowhere(tmp_path):
     bench = make_bench(tmp_path / "bench")
     session = new_session()
     with (

@@ -97,7 +97,7 @@ def test_a_path_of_the_upstream_stands_before_the_clients(tmp_path):
     assert seen == [b"POST /gate/way/v1/messages?beta=true&x=%2F", b"HEAD /gate/way/"]
 
 
-def test_calls_one_after_the_other_share_a_connection_and_one_that_was_closed_is_not_used(tmp_path):
+def test_sequential_calls_share_a_connection_unless_it_was_closed(tmp_path):
     ports = []
 
     def answer(connection, request):

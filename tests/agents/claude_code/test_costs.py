@@ -1,5 +1,5 @@
 from flightlog.agents.claude_code.usage import client_totals
-from flightlog.model.usage import ModelTotal, Usage
+from flightlog.model.usage import ModelTotal
 
 
 def test_a_clients_total_is_read_model_by_model():
@@ -18,8 +18,8 @@ def test_a_clients_total_is_read_model_by_model():
 
     assert totals.cost_usd == 1.5
     assert totals.models == (
-        ModelTotal("a", Usage(output_tokens=2), 1.0),
-        ModelTotal("b", Usage(1), 0.5),
+        ModelTotal("a", 1.0, output_tokens=2),
+        ModelTotal("b", 0.5, input_tokens=1),
     )
 
 

@@ -136,7 +136,7 @@ def test_the_key_is_the_records_own_wherever_it_stands():
     assert decode_record(nameless)[0].key != decode_record(b'{"type":"mode","mode":"auto"}')[0].key
 
 
-def test_several_results_in_one_record_are_several_entries_with_keys_of_their_own():
+def test_several_results_in_one_record_are_entries_with_own_keys():
     results = [{"type": "tool_result", "tool_use_id": name, "content": name} for name in "ab"]
 
     entries = decode_record(

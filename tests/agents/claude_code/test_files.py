@@ -109,7 +109,7 @@ def test_a_subagent_whose_name_is_no_id_is_told(tmp_path):
     assert len(found(tmp_path).damage) == 1
 
 
-def test_a_subagents_file_beside_the_session_belongs_to_the_session_it_names(tmp_path):
+def test_a_subagent_file_beside_a_session_belongs_to_the_one_it_names(tmp_path):
     write(tmp_path, "agent-a1", b"torn {", user("hello", sessionId=SESSION))
     write(tmp_path, "agent-a2", user("hello", sessionId="../../etc"))
     write(tmp_path, "agent-a3", user("hello", sessionId=""))
@@ -168,7 +168,7 @@ def test_a_directory_that_may_not_be_read_is_told_and_hides_no_other(open_dir):
     told = as_nobody(lambda: find_transcripts(str(open_dir)))
 
     assert [item.session for item in told.files] == ["a"]
-    assert [(span.path, span.why) for span in told.damage] == [
+    assert [(span.path, span.reason) for span in told.damage] == [
         (str(open_dir / "projects/closed"), "Permission denied")
     ]
 
@@ -184,7 +184,7 @@ def test_the_files_of_one_session_are_the_same_as_in_the_whole_list(tmp_path):
         }
 
 
-def test_a_spilled_output_is_looked_for_beside_its_transcript_by_name_alone():
+def test_a_spilled_output_is_found_by_name_beside_its_transcript():
     main = SessionFile("/c/projects/p/s1.jsonl", "s1", 0, 0)
     subagent = SessionFile("/c/projects/p/s1/subagents/agent-a1.jsonl", "s1", 0, 0, "a1")
 

@@ -68,7 +68,7 @@ def test_a_line_becomes_a_response(tmp_path):
             "msg_1",
             "s",
             "claude-x",
-            Usage(3, 5, 7, 10, 20, 2),
+            Usage(3, 5, 7, 30, 20, 2),
             1780308000250,
             "/srv/app",
             "req_1",

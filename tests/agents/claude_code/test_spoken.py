@@ -40,7 +40,7 @@ def test_long_lived_cache_writes_are_told_apart():
         b'{"type":"assistant","message":{"id":"m","usage":{"cache_creation_input_tokens":9,'
         b'"cache_creation":{"ephemeral_1h_input_tokens":4}}}}'
     )
-    assert to_row(line, "s", "")[6:8] == (5, 4)
+    assert to_row(line, "s", "")[6:8] == (9, 4)
 
 
 def test_the_lane_is_the_files_or_the_lines():

@@ -70,9 +70,7 @@ def test_cache_writes_for_an_hour_are_counted_apart():
         "message": {"id": "m1", "model": "claude-opus-5-5", "usage": usage},
     }
 
-    assert read_model_call(record).usage == Usage(
-        cache_write_5m_tokens=40, cache_write_1h_tokens=60
-    )
+    assert read_model_call(record).usage == Usage(cache_write_tokens=100, cache_write_1h_tokens=60)
 
 
 def test_the_stop_reason_comes_from_the_last_result():

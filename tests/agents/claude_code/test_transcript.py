@@ -166,7 +166,7 @@ SMALL = [
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_bytes_changed_at_random_never_raise_and_cost_only_the_lines_they_hit(data):
+def test_random_damage_never_raises_and_loses_only_the_lines_it_hits(data):
     path = data.draw(st.sampled_from(SMALL))
     lines = path.read_bytes().splitlines(keepends=True)
     body = bytearray(path.read_bytes())

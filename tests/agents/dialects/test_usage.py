@@ -33,13 +33,13 @@ def test_a_value_that_is_no_object_counts_nothing():
 def test_cache_writes_are_told_apart_by_life_time():
     said = {"cache_creation_input_tokens": 100, "cache_creation": {"ephemeral_1h_input_tokens": 30}}
 
-    assert decode_usage(said) == Usage(cache_write_5m_tokens=70, cache_write_1h_tokens=30)
-    assert decode_usage({"cache_creation_input_tokens": 100}) == Usage(cache_write_5m_tokens=100)
+    assert decode_usage(said) == Usage(cache_write_tokens=100, cache_write_1h_tokens=30)
+    assert decode_usage({"cache_creation_input_tokens": 100}) == Usage(cache_write_tokens=100)
 
 
 def test_more_hour_writes_than_writes_do_not_go_below_zero():
     assert decode_usage({"cache_creation": {"ephemeral_1h_input_tokens": 30}}) == Usage(
-        cache_write_1h_tokens=30
+        cache_write_tokens=30, cache_write_1h_tokens=30
     )
 
 

@@ -33,7 +33,7 @@ def worked(where, *replies):
 
 
 def outputs(session):
-    return [(call.output, call.is_error) for step in session.steps for call in step.calls]
+    return [(call.output, call.is_error) for step in session.steps for call in step.tool_calls]
 
 
 def test_tools_are_run_for_real_and_recorded_as_the_client_does(tmp_path):

@@ -104,7 +104,7 @@ def test_the_stop_reason_follows_from_the_blocks_or_the_script():
         assert json.loads(ask(model, stream=False)[2])["stop_reason"] == "max_tokens"
 
 
-def test_usage_comes_from_the_size_of_the_request_and_is_the_same_each_time():
+def test_scripted_usage_follows_the_request_size_and_is_repeatable():
     more = [
         {"role": "user", "content": "x" * 400},
         {"role": "assistant", "content": "y"},

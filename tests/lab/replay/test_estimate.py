@@ -25,10 +25,11 @@ def test_a_branch_costs_what_its_source_cost_from_there_or_more_where_the_cache_
     assert told.cached_cost_usd == pytest.approx(sum(each.cost.usd for each in steps[1:]))
     first = steps[1]
     anew = price(
-        MODEL, Usage(cache_write_5m_tokens=first.usage.prompt, output_tokens=first.usage.output)
+        MODEL,
+        Usage(cache_write_5m_tokens=first.usage.prompt_tokens, output_tokens=first.usage.output),
     ).usd
     assert told.uncached_cost_usd - told.cached_cost_usd == pytest.approx(anew - first.cost.usd)
-    assert told.context_tokens == first.usage.prompt > 0
+    assert told.context_tokens == first.usage.prompt_tokens > 0
 
 
 def test_an_unknown_price_is_not_guessed(steps):

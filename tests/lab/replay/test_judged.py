@@ -32,7 +32,7 @@ def test_scout_counts_the_messages_and_tokens_of_a_run(ground):
     for name, counts in said.items():
         session = ground.source(int(name[-2:])).read
         own = [step for subagent in session.list_threads() for step in session.own_steps(subagent)]
-        assert counts["prompt"] == sum(step.usage.prompt for step in own), name
+        assert counts["prompt"] == sum(step.usage.prompt_tokens for step in own), name
         assert counts["completion"] == sum(step.usage.output for step in own), name
         assert counts["responses"] == len(own), name
         steps = json.loads((session.folder / "trajectory.json").read_bytes())["steps"]

@@ -4,13 +4,13 @@ from flightlog.lab.inspect import align_steps
 from flightlog.lab.replay.branch_points import branch_points, iter_side_effects
 from flightlog.model.entries import Text
 from flightlog.model.session import Step, ToolCall
-from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.model.usage import CostSource
 
 
 def step(*calls, text=""):
     content = (Text(text),) if text else ()
     return Step(
-        1, "m", None, "model", content, tuple(calls), Usage(), Cost(None, CostSource.UNKNOWN)
+        1, "m", None, "model", content, tuple(calls), cost_usd=None, cost_source=CostSource.UNKNOWN
     )
 
 

@@ -181,7 +181,7 @@ def test_what_is_no_export_is_refused_in_plain_words(tmp_path):
         fingerprint_export(tmp_path / "none.zip")
 
 
-def test_a_changed_middle_is_seen_by_its_time_and_a_changed_size_by_its_hash(tmp_path):
+def test_a_changed_middle_is_found_by_time_a_changed_size_by_hash(tmp_path):
     path = tmp_path / "x.json"
     path.write_bytes(b"[" + b" " * 100 + b"]")
     first = fingerprint_export(path)

@@ -95,7 +95,7 @@ def test_errors_and_rewritten_inputs_are_missed_call_by_call(tmp_path, version):
         assert what in lost(session, [told])
 
 
-def test_a_subagent_that_is_not_linked_and_a_picture_that_is_left_out_are_missed(tmp_path):
+def test_an_unlinked_subagent_and_a_missing_picture_are_counted(tmp_path):
     recorded = archive(tmp_path, "2.1.325/subagent-foreground", "2.1.325/odd-outputs")
     alone = recorded.read_session("7575a0bb")
     shown = recorded.read_session("594c6bc1")

@@ -100,22 +100,22 @@ def test_scout_imports_every_session_with_the_same_messages_and_tokens(emitted):
 
 def expected(session, known):
     """What anybody who reads the recording would count."""
-    copied = known[""].copied if "" in known else frozenset()
+    copied = known[""].copied_message_ids if "" in known else frozenset()
     main = [step for step in session.steps if step.message_id not in copied]
     all_steps = main + [
         step for subagent in session.subagents for turn in subagent.turns for step in turn.steps
     ]
     return {
         "messages": messages(session, known),
-        "prompt": sum(step.usage.prompt for step in all_steps),
-        "completion": sum(step.usage.output for step in all_steps),
-        "cached": sum(step.usage.cache_read for step in all_steps),
-        "own tokens": sum(step.usage.total for step in main),
+        "prompt": sum(step.usage.prompt_tokens for step in all_steps),
+        "completion": sum(step.usage.output_tokens for step in all_steps),
+        "cached": sum(step.usage.cache_read_tokens for step in all_steps),
+        "own tokens": sum(step.usage.total_tokens for step in main),
         "responses": len(all_steps),
         "compactions": sum(
             is_note(item, NoteKind.COMPACTION) for turn in session.turns for item in turn.items
         )
-        + bool(sum(turn.rewound for turn in session.turns)),
+        + bool(sum(turn.is_rewound for turn in session.turns)),
         "subagents": len(session.subagents),
     }
 
@@ -125,9 +125,9 @@ def messages(session, known):
     items = [item for turn in session.turns for item in turn.items]
     notes = sum(isinstance(item, Note) and item.kind not in NOT_SAID for item in items)
     prompts = sum(turn.kind is not None for turn in session.turns)
-    answers = sum(call.result is not None for step in session.steps for call in step.calls)
+    answers = sum(call.result is not None for step in session.steps for call in step.tool_calls)
     warmups = sum(
-        subagent.warmup for subagent in session.subagents
+        subagent.is_warmup for subagent in session.subagents
     )  # each is a step that refers to a trajectory: two messages
     system = bool("" in known and known[""].system)
     context = len(known[""].context) if "" in known else 0

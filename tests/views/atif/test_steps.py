@@ -17,20 +17,17 @@ from flightlog.model.session import (
     ToolCall,
     Turn,
 )
-from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.model.usage import Cost, CostSource, Usage, usage_fields
 from flightlog.views.atif.fidelity import measure_fidelity
 from flightlog.views.atif.lint import iter_findings, parse_json
 from flightlog.views.atif.writer import MAIN, AtifOptions, build_trajectory
 
-NO_LIMITS = Cost(0.0, CostSource.TABLE)
+COUNTS = usage_fields(Usage(input_tokens=10, output_tokens=5), Cost(0.0, CostSource.TABLE))
 GO = (Text("go"),)
 
 
 def spoke(number, *content, calls=(), **fields):
-    usage = Usage(input_tokens=10, output_tokens=5)
-    return Step(
-        number, f"m{number}", number * 1000, "m", content, tuple(calls), usage, NO_LIMITS, **fields
-    )
+    return Step(number, f"m{number}", number * 1000, "m", content, tuple(calls), **COUNTS, **fields)
 
 
 def thread(*items, number=1, kind=PromptKind.HUMAN, prompt=GO, **fields):
@@ -87,7 +84,9 @@ def test_a_summary_that_comes_after_other_notes_is_found_and_said_once():
 def test_records_nobody_knows_are_named_in_the_notes_and_are_no_steps():
     turn = thread(note(NoteKind.UNKNOWN, "strange with a, b"), spoke(1, Text("a")))
     broken = Damage("t.jsonl", 0, 3, "torn")
-    document = build_trajectory(session(turn, unknown=(("strange", 1),), damage=(broken,))).main
+    document = build_trajectory(
+        session(turn, unknown_record_types=(("strange", 1),), damage=(broken,))
+    ).main
 
     assert [step.source for step in document.steps] == ["user", "agent"]
     assert "strange" in document.notes
@@ -95,7 +94,7 @@ def test_records_nobody_knows_are_named_in_the_notes_and_are_no_steps():
 
 
 def test_one_turn_taken_back_is_told_as_one():
-    told = steps(thread(rewound=True), thread(number=2))
+    told = steps(thread(is_rewound=True), thread(number=2))
 
     assert told[1].message == "turn 1 taken back"
 
@@ -139,7 +138,7 @@ def test_a_subagent_that_never_answered_is_still_linked():
     assert result.subagent_trajectory_ref[0].trajectory_path == "subagent_Explore_a1.json"
 
 
-def test_a_subagent_started_by_a_subagent_is_linked_there_and_paid_for_by_all_above():
+def test_a_nested_subagent_is_linked_and_paid_for_by_all_above_it():
     inner = Subagent("a2", "../Plan x", "", "t2", (thread(spoke(4, Text("y"))),))
     outer = Subagent(
         "a1",
@@ -176,7 +175,7 @@ def test_a_subagent_whose_call_nobody_recorded_is_linked_where_its_time_is():
     )
 
 
-def test_what_the_client_added_stands_at_its_time_and_what_has_no_time_comes_first():
+def test_client_additions_are_ordered_by_time_those_without_first():
     known = ThreadContext(
         system="Be kind.",
         context=(ContextItem("date", "today", 1500), ContextItem("old", "long ago")),
@@ -217,7 +216,7 @@ def test_whatever_a_session_holds_nothing_is_wrong_with_its_trajectory(version):
     )
     subagent = Subagent("a1", "T", "d", "t", (thread(spoke(3, Text("x"))),), is_warmup=True)
     turn = thread(
-        spoke(1, calls=[call], aborted=True, stop_reason="end"), note(NoteKind.REMARK, "r", 2000)
+        spoke(1, calls=[call], is_aborted=True, stop_reason="end"), note(NoteKind.REMARK, "r", 2000)
     )
     told = session(turn, thread(number=2, kind=None, prompt=()), subagents=(subagent,))
     bundle = build_trajectory(told, AtifOptions(version))

@@ -147,9 +147,9 @@ def test_scout_counts_the_tokens_that_were_recorded(sessions):
 
     assert said.keys() == told.keys()
     for where, (session, known) in told.items():
-        copied = frozenset().union(*(each.copied for each in known.values()))
+        copied = frozenset().union(*(each.copied_message_ids for each in known.values()))
         own = [step for step in all_steps(session) if step.message_id not in copied]
-        assert said[where]["prompt"] == sum(step.usage.prompt for step in own), where
+        assert said[where]["prompt"] == sum(step.usage.prompt_tokens for step in own), where
         assert said[where]["completion"] == sum(step.usage.output_tokens for step in own), where
         assert said[where]["responses"] == len(own), where
 
@@ -170,13 +170,15 @@ def test_nothing_that_has_a_place_is_lost(sessions):
 def test_the_scenarios_are_what_they_say(sessions):
     root, told = sessions
     ((shown, _),) = named(told, "picture")
-    (picture,) = [image for step in shown.steps for call in step.calls for image in call.images]
+    (picture,) = [
+        image for step in shown.steps for call in step.tool_calls for image in call.images
+    ]
 
     assert [len(session.subagents) for session, _ in named(told, "background")] == [2]
     assert base64.b64decode(picture.data) in {
         path.read_bytes() for path in (root / "1.6").rglob("images/*.png")
     }
-    assert any(known[""].copied for _, known in named(told, "compaction and fork"))
+    assert any(known[""].copied_message_ids for _, known in named(told, "compaction and fork"))
     documents = [
         json.loads(path.read_bytes()) for path in (root / "1.6").glob(f"compaction*/{MAIN}")
     ]

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from flightlog.model.session import Step as Told
 from flightlog.model.session import Subagent, ToolCall, Turn
-from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.model.usage import CostSource
 from flightlog.views.atif.document import encode_trajectory
 from flightlog.views.atif.writer import AtifOptions, build_trajectory, step_ids, subagent_file
 from support.recordings import CASES, archive
@@ -30,7 +30,7 @@ def test_every_response_is_one_step_and_counted_once(tmp_path, case):
             responses = [step for turn in turns for step in turn.steps]
             assert list(step_ids(document)) == [step.message_id for step in responses]
             assert document.final_metrics.total_prompt_tokens == sum(
-                step.usage.prompt for step in responses
+                step.usage.prompt_tokens for step in responses
             )
             assert document.final_metrics.total_completion_tokens == sum(
                 step.usage.output_tokens for step in responses
@@ -54,7 +54,7 @@ def extras(steps, kind):
     ]
 
 
-def test_a_compaction_is_a_boundary_that_carries_its_summary_and_says_it_once(tmp_path):
+def test_a_compaction_is_a_boundary_with_its_summary_once(tmp_path):
     told = steps_of(tmp_path, "2.1.325/compaction-manual", "de349ced")
     (boundary,) = extras(told, "compaction")
     summary = boundary.observation.results[0].content
@@ -130,7 +130,7 @@ def test_a_subagent_is_a_document_of_its_own_that_its_call_refers_to(tmp_path):
     )
 
 
-def test_what_the_client_said_by_itself_is_neither_the_agents_nor_a_persons(tmp_path):
+def test_client_messages_are_neither_agent_nor_user_steps(tmp_path):
     told = steps_of(tmp_path, "2.1.325/api-error-retry", "5a2d380b")
 
     assert {step.source for step in extras(told, "api failure")} == {"system"}
@@ -232,6 +232,6 @@ def spoken(message, call):
         "m",
         (),
         (ToolCall(call, "Agent", {}),),
-        Usage(),
-        Cost(None, CostSource.UNKNOWN),
+        cost_usd=None,
+        cost_source=CostSource.UNKNOWN,
     )

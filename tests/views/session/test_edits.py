@@ -3,7 +3,7 @@ import pytest
 from flightlog.model.addresses import parse_address, relation_between
 from flightlog.model.entries import Text
 from flightlog.model.session import Step, ToolCall
-from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.model.usage import CostSource
 from flightlog.views.session.edits import (
     LINES_MAX,
     LineEdit,
@@ -60,7 +60,8 @@ def test_what_a_hook_made_of_it_counts():
     ran = {"file_path": "/b", "content": "z"}
 
     assert (
-        diff_of_call(call("Write", {"file_path": "/a", "content": "x"}, ran_input=ran)).path == "/b"
+        diff_of_call(call("Write", {"file_path": "/a", "content": "x"}, executed_input=ran)).path
+        == "/b"
     )
 
 
@@ -102,9 +103,9 @@ def test_a_steps_files_are_those_that_were_really_written():
         call("Write", {"file_path": "/a"}),
         call("Edit", {"file_path": "/a"}),
         call("Edit", {"file_path": "/failed"}, is_error=True),
-        call("Edit", {"file_path": "/denied"}, denied="by a person"),
+        call("Edit", {"file_path": "/denied"}, denial_reason="by a person"),
     )
-    step = Step(1, "m", None, "x", (), calls, Usage(), Cost(None, CostSource.UNKNOWN))
+    step = Step(1, "m", None, "x", (), calls, cost_usd=None, cost_source=CostSource.UNKNOWN)
 
     assert changed_files(step) == ("/a",)
 

@@ -27,7 +27,7 @@ def title_of(*entries, records=()):
     return header_of(*entries).to_session({PromptKind.HUMAN: "prompt"}, records.__contains__).title
 
 
-def test_title_of_a_person_comes_before_summary_before_generated_before_prompt():
+def test_title_precedence_is_user_summary_generated_prompt():
     given = entry(SessionTitled("given", is_user_title=True), 1)
     summary = entry(SessionSummarized("u1", "summary"), 2)
     generated = entry(SessionTitled("generated"), 3)
@@ -53,7 +53,7 @@ def test_first_directory_last_branch_and_highest_version_count():
         RecordContext("/b", "fix", "2.0.10"),
         RecordContext(),
     ]
-    entries = [entry(UnknownRecord("x"), at, scene=scene) for at, scene in enumerate(scenes)]
+    entries = [entry(UnknownRecord("x"), at, context=scene) for at, scene in enumerate(scenes)]
 
     session = header_of(*reversed(entries)).to_session({}, bool)
 

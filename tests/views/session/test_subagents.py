@@ -81,7 +81,7 @@ def test_side_records_without_a_name_do_not_adopt_each_other(tmp_path):
 
 
 @pytest.mark.parametrize("uuid", ["\x1b]52;c;x\x07", "../../etc", "a`b`c", "#1", "é" * 9, "🙂"])
-def test_the_name_of_a_thread_can_be_typed_whatever_its_first_record_is_called(tmp_path, uuid):
+def test_a_thread_name_is_typeable_whatever_its_first_record_is_named(tmp_path, uuid):
     told = archive(
         tmp_path, user("x", 1), side("task", 10, parentUuid=None, uuid=uuid, agentId="")
     ).read_session(SESSION)

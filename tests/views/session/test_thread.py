@@ -39,7 +39,7 @@ def test_late_result_is_attached_to_its_row(eviction, failed):
         next(place for place, each in enumerate(entries) if isinstance(each.event, ToolResult))
     )
     entries = [
-        replace(each, parent_uuid=first.parent) if each.parent == first.uuid else each
+        replace(each, parent_uuid=first.parent_uuid) if each.parent_uuid == first.uuid else each
         for each in entries
     ]
     late = later(replace(first, uuid="late", key="late:0", parent_uuid=entries[-2].uuid), entries)
@@ -61,7 +61,8 @@ def test_rewound_prompt_is_out_of_order():
     entries = entries_of(session_lines(4, 400))
     prompts = [each for each in entries if isinstance(each.event, UserPrompt)]
     again = later(
-        replace(prompts[-1], uuid="again", key="again:0", parent_uuid=prompts[2].parent), entries
+        replace(prompts[-1], uuid="again", key="again:0", parent_uuid=prompts[2].parent_uuid),
+        entries,
     )
 
     with pytest.raises(OutOfOrder):

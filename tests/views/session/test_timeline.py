@@ -3,7 +3,7 @@ import pytest
 from flightlog.model.addresses import parse_address
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Session, Step, Subagent, Turn
-from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.model.usage import CostSource
 from flightlog.views.session.outline import ThreadOutline
 from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import (
@@ -71,7 +71,7 @@ def test_the_strip_sums_up_to_the_whole(tmp_path):
         assert len(bars) <= most
         assert sum(bar.count for bar in bars) == len(told)
         assert sum(bar.total_tokens for bar in bars) == sum(
-            step.usage.total for step in session.steps
+            step.usage.total_tokens for step in session.steps
         )
         assert sum(bar.turns for bar in bars) == len(session.turns)
 
@@ -93,7 +93,7 @@ def test_every_record_of_the_story_has_an_address_that_opens(tmp_path, case):
             assert not isinstance(find_part(session, parse_address(address)), Session)
 
 
-STEP = Step(1, "m", None, "model", (), (), Usage(), Cost(None, CostSource.UNKNOWN))
+STEP = Step(1, "m", None, "model", (), (), cost_usd=None, cost_source=CostSource.UNKNOWN)
 TURN = Turn(1, None, (), None, (STEP,))
 LANES = tuple(Subagent(name, "", "", "", (TURN,)) for name in ("a12", "a1", "b7"))
 WHOLE = Session("s1", "a", "", "", "", "", "", None, None, (TURN,), LANES, None)
@@ -124,7 +124,7 @@ def test_an_address_that_leads_nowhere_is_refused_with_the_next_command(written)
     assert refusal.value.hint.startswith("flightlog session show")
 
 
-def test_a_beginning_that_several_subagents_share_is_refused_with_their_names():
+def test_an_ambiguous_subagent_prefix_is_refused_with_the_matches():
     with pytest.raises(Invalid) as refusal:
         find_part(WHOLE, parse_address("s1@a"))
 

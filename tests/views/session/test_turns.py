@@ -31,7 +31,7 @@ def asked(said, uuid="", parent="", at=0, kind=PromptKind.HUMAN):
 
 
 def replied(message, *content, uuid="", parent="", at=0, **fields):
-    said = {"usage": Usage(10, 5), "model": "claude-opus-5-5", **fields}
+    said = {"input_tokens": 10, "output_tokens": 5, "model": "claude-opus-5-5", **fields}
     return entry(AssistantReply(message, content=tuple(content), **said), uuid, parent, at)
 
 
@@ -53,10 +53,8 @@ def test_a_turn_goes_from_a_prompt_to_the_next():
 def test_lines_of_one_response_are_one_step_in_the_order_of_its_blocks():
     lines = [
         replied("m1", ToolUse("t", "Bash", {}), block_index=2, at=3),
-        replied(
-            "m1", Text("two"), block_index=1, at=2, usage=Usage(10, 50), stop_reason="tool_use"
-        ),
-        replied("m1", Text("one"), block_index=0, at=1, usage=Usage(10, 1)),
+        replied("m1", Text("two"), block_index=1, at=2, output_tokens=50, stop_reason="tool_use"),
+        replied("m1", Text("one"), block_index=0, at=1, output_tokens=1),
     ]
 
     (turn,) = told(asked("a"), *lines)
@@ -68,7 +66,7 @@ def test_lines_of_one_response_are_one_step_in_the_order_of_its_blocks():
     assert step.cost == price("claude-opus-5-5", Usage(10, 50), 1)
 
 
-def test_what_comes_before_the_first_prompt_is_a_turn_of_its_own_unless_it_is_only_notes():
+def test_steps_before_the_first_prompt_are_a_turn_but_notes_are_not():
     early = told(replied("m1"), asked("a"))
     noted = told(entry(ClientNote("hook", "x")), asked("a"))
 
@@ -77,7 +75,7 @@ def test_what_comes_before_the_first_prompt_is_a_turn_of_its_own_unless_it_is_on
     assert told(entry(Ignored("mode"))) == []
 
 
-def test_results_and_rewritten_inputs_find_their_call_even_when_they_come_first():
+def test_results_and_rewritten_inputs_find_a_call_that_comes_later():
     call = replied("m1", ToolUse("t1", "Bash", {"command": "ls"}), at=5)
     result = entry(ToolResult("t1", (Text("out"),), is_error=True, subagent="a7"), at=9)
 
@@ -109,8 +107,8 @@ def test_what_the_client_says_by_itself_is_a_note():
         entry(ClientNote("hook", "blocked")),
         entry(ClientNote("informational", "by the way")),
         entry(UnknownRecord("hologram", ("beam", "type"))),
-        replied("m1", Text("API Error"), synthetic=True, error="x"),
-        replied("m2", Text("No response requested."), synthetic=True),
+        replied("m1", Text("API Error"), is_synthetic=True, error="x"),
+        replied("m2", Text("No response requested."), is_synthetic=True),
     ]
 
     (turn,) = told(asked("a"), *said)
@@ -146,7 +144,7 @@ def test_a_note_is_not_told_twice_in_a_row():
     assert turn.items[0].kind is NoteKind.HOOK
 
 
-def test_a_prompt_that_was_taken_back_is_marked_and_what_replaced_it_is_not():
+def test_a_rewound_prompt_is_marked_and_its_replacement_is_not():
     thread = [
         asked("start", "u1"),
         replied("m1", uuid="u2", parent="u1"),
@@ -187,7 +185,7 @@ def test_an_unknown_model_costs_an_unknown_amount():
     assert turn.steps[0].cost == Cost(None, CostSource.UNKNOWN)
 
 
-def test_a_note_that_is_only_a_part_of_the_one_before_is_told_unless_a_hook_said_both():
+def test_a_note_within_the_last_one_is_shown_unless_both_are_a_hooks():
     outputs = [asked(said, kind=PromptKind.COMMAND_OUTPUT) for said in ("10", "1")]
     hooked = [entry(ClientNote("hook", "feedback: no")), entry(ClientNote("hook", "no"))]
 
@@ -224,7 +222,7 @@ def test_nothing_is_lost_and_nothing_is_told_twice_even_in_circles(said):
     assert sorted(each.key for each in sort_entries(said)) == sorted(each.key for each in said)
 
 
-def test_a_record_comes_after_the_one_it_replies_to_whatever_the_clock_says():
+def test_a_record_follows_its_parent_whatever_their_times():
     said = [plain("a", "b", 1), plain("b", "c", 2), plain("c", "", 3)]
 
     assert [each.uuid for each in sort_entries(said)] == ["c", "b", "a"]
@@ -236,7 +234,7 @@ def test_between_free_choices_the_earlier_then_the_smaller_key_comes_first():
     assert [each.uuid for each in sort_entries(said)] == ["a", "b", "c"]
 
 
-def test_a_missing_parent_makes_a_root_and_a_circle_goes_to_the_end_by_time():
+def test_a_missing_parent_makes_a_root_and_a_cycle_goes_last_by_time():
     said = [
         plain("x", "y", 1),
         plain("y", "x", 0),

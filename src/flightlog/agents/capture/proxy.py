@@ -27,6 +27,7 @@ from flightlog.agents.capture.recorder import (
     IncomingRequest,
     ResponseEnd,
     ResponseStart,
+    ResponseTee,
     RewrittenRequest,
     ServedResponse,
 )
@@ -38,22 +39,10 @@ _BUFFER_BYTES = 1 << 18  # aiohttp's parser pauses the socket above it
 _CONNECT_S = 30.0  # only for the connection: a model may think for minutes before the first byte
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 BODY_BYTES_MAX = 256 << 20  # far above any request the API accepts; bounds memory
-# A response reaches the recorder in few large parts: a model streams hundreds of small chunks.
-_FLUSH_S = 0.02
-_FLUSH_BYTES = 1 << 18
-_HOP = frozenset(
-    (
-        *(
-            "connection",
-            "keep-alive",
-            "proxy-authenticate",
-            "proxy-authorization",
-            "proxy-connection",
-            "te",
-        ),
-        *("trailer", "transfer-encoding", "upgrade", "host", "content-length", "expect"),
-    )
-)
+_HOP_HEADERS = """
+connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer
+transfer-encoding upgrade host content-length expect
+"""
 Barrier = Callable[[ApiRequest], Awaitable[None]]
 Rewrite = Callable[[RequestInfo, IncomingRequest], RewrittenRequest | ServedResponse | None]
 
@@ -243,7 +232,7 @@ class Proxy:
         start = ResponseStart(
             answer.status, lower_head, head["request-id"], self._elapsed_ms(started_at)
         )
-        copy = _ResponseTee(self._recorder, index, start)
+        copy = ResponseTee(self._recorder, index, start)
         outcome = ResponseOutcome.LEFT
         try:
             response, outcome = await _pump_response(request, answer, head, copy)
@@ -339,46 +328,6 @@ class Proxy:
         return round((self._loop.time() - started_at) * 1000, 3)
 
 
-class _ResponseTee:
-    """Collects chunks for the recorder, so that the call does not wait for the disk."""
-
-    def __init__(self, recorder: ExchangeRecorder, index: int, start: ResponseStart) -> None:
-        self._recorder = recorder
-        self._index = index
-        self._start = start
-        self._chunks: list[bytes] = []
-        self._bytes = 0
-        self._is_started = False
-        # The head too goes to disk a moment later: written now, it would delay the first byte.
-        self._timer: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(
-            _FLUSH_S, self._flush_chunks
-        )
-
-    def add_chunk(self, chunk: bytes) -> None:
-        self._chunks.append(chunk)
-        self._bytes += len(chunk)
-        if self._bytes >= _FLUSH_BYTES:
-            self._flush_chunks()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_FLUSH_S, self._flush_chunks)
-
-    def finish_copy(self, end: ResponseEnd) -> None:
-        self._flush_chunks()
-        self._recorder.record_response_end(self._index, self._start, end)
-
-    def _flush_chunks(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if not self._is_started:
-            self._is_started = True
-            self._recorder.record_response_start(self._index, self._start)
-        if self._chunks:
-            self._recorder.record_chunk(self._index, self._start, b"".join(self._chunks))
-            self._chunks = []
-            self._bytes = 0
-
-
 async def _read_body(request: web.BaseRequest) -> bytes | None:
     """Return the body, copied once, or None if it is larger than `BODY_BYTES_MAX`."""
     parts, size = [], 0
@@ -394,7 +343,7 @@ async def _pump_response(
     request: web.BaseRequest,
     answer: UpstreamResponse,
     head: CIMultiDict[str],
-    copy: _ResponseTee | None,
+    copy: ResponseTee | None,
 ) -> tuple[web.StreamResponse, ResponseOutcome]:
     """Forward a response chunk by chunk and end it as the upstream did."""
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=head)
@@ -429,7 +378,7 @@ async def _pump_response(
 def _end_to_end_headers(headers: "aiohttp.typedefs.LooseHeaders") -> CIMultiDict[str]:
     """Return the headers that are not for one connection only (RFC 9110, 7.6.1)."""
     fields = CIMultiDict(headers)
-    hop = _HOP.union(
+    hop = set(_HOP_HEADERS.split()).union(
         name.strip().lower()
         for value in fields.getall("connection", [])
         for name in value.split(",")

@@ -4,6 +4,7 @@ One thread does all disk work, in order. Nothing here raises to the caller: what
 is listed in `losses`.
 """
 
+import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,6 +28,9 @@ from flightlog.model.exchange import ApiRequest, ApiResponse, BodyRef, ResponseO
 from flightlog.store.exchanges import ExchangeStore
 
 _NO_BODY = BodyRef("", 0)
+# A response reaches the recorder in few large parts: a model streams hundreds of small chunks.
+_FLUSH_S = 0.02
+_FLUSH_BYTES = 1 << 18
 T = TypeVar("T")
 
 
@@ -237,3 +241,46 @@ class ExchangeRecorder:
         except (FlightlogError, OSError, ValueError, RuntimeError) as error:
             self.losses.append(self._scrubber.clean_text(f"{type(error).__name__}: {error}")[:300])
             return None
+
+
+class ResponseTee:
+    """Collects chunks for the recorder, so that the call does not wait for the disk."""
+
+    def __init__(self, recorder: ExchangeRecorder, index: int, start: ResponseStart) -> None:
+        """Record the head of the response a moment from now."""
+        self._recorder = recorder
+        self._index = index
+        self._start = start
+        self._chunks: list[bytes] = []
+        self._bytes = 0
+        self._is_started = False
+        # The head too goes to disk a moment later: written now, it would delay the first byte.
+        self._timer: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(
+            _FLUSH_S, self._flush_chunks
+        )
+
+    def add_chunk(self, chunk: bytes) -> None:
+        """Record a chunk, at once if many are waiting."""
+        self._chunks.append(chunk)
+        self._bytes += len(chunk)
+        if self._bytes >= _FLUSH_BYTES:
+            self._flush_chunks()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_FLUSH_S, self._flush_chunks)
+
+    def finish_copy(self, end: ResponseEnd) -> None:
+        """Record the chunks that are waiting and the end."""
+        self._flush_chunks()
+        self._recorder.record_response_end(self._index, self._start, end)
+
+    def _flush_chunks(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._is_started:
+            self._is_started = True
+            self._recorder.record_response_start(self._index, self._start)
+        if self._chunks:
+            self._recorder.record_chunk(self._index, self._start, b"".join(self._chunks))
+            self._chunks = []
+            self._bytes = 0

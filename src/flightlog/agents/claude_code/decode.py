@@ -7,7 +7,7 @@ order; `source` reads files, `views.session` joins the entries.
 import hashlib
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from flightlog.agents.claude_code.messages import decode_blocks, user_events
 from flightlog.agents.claude_code.usage import SYNTHETIC_MODEL, client_totals
@@ -157,7 +157,7 @@ def _decode_reply(record: dict[str, Any]) -> AssistantReply:
         message_id=text_field(message, "id"),
         model=text_field(message, "model"),
         content=decode_blocks(message.get("content")),
-        usage=decode_usage(message.get("usage")),
+        **asdict(decode_usage(message.get("usage"))),
         stop_reason=text_field(message, "stop_reason"),
         request_id=text_field(record, "requestId"),
         request_ref=text_field(record, "requestRef"),

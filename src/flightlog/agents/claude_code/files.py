@@ -9,6 +9,7 @@ not its content, decides which session it belongs to, as it does for the client 
 import os
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -78,13 +79,6 @@ def find_transcripts(config_dir: str) -> FileListing:
     return FileListing(tuple(sorted(transcripts, key=lambda file: file.path)), tuple(damage))
 
 
-def find_session_dirs(config_dir: str, session: str) -> list[str]:
-    """Return the project directories that hold a session's transcript."""
-    name = f"{session}.jsonl"
-    projects = _list_entries(projects_dir(config_dir), [])
-    return [project.path for project in projects if os.path.exists(f"{project.path}/{name}")]  # noqa: PTH110
-
-
 def session_files(folder: str, session: str) -> list[SessionFile]:
     """List the files of one session in its project's directory, as they are now."""
     damage: list[Damage] = []
@@ -103,8 +97,6 @@ def session_files(folder: str, session: str) -> list[SessionFile]:
 
 def spilled_output_path(transcript: SessionFile, written_path: str) -> str:
     """Return the path of a large tool result, which has its original name beside the transcript."""
-    from pathlib import Path  # noqa: PLC0415 - a usage report does not wait for it
-
     root = Path(transcript.path)
     if transcript.subagent:
         home = root.parent.parent

@@ -39,6 +39,7 @@ from flightlog.sources.foreign_json import (
 from flightlog.sources.protocol import UsageScan
 from flightlog.store.index.files import fingerprint_file, fingerprint_mapped
 from flightlog.store.recordings.reader import Reader, map_file, open_reader, read_blocks
+from flightlog.store.salvage import iter_spans
 
 BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16  # the first timestamp is in one of the first lines
@@ -229,8 +230,6 @@ class _UsageScanner:
         if record is not None:
             self._odd_record(record)
             return
-        from flightlog.store.salvage import iter_spans  # noqa: PLC0415 - its patterns compile slowly
-
         for span in iter_spans(line):
             inner = None if span.reason else parse_object(line[span.start : span.end])
             if inner is None:

@@ -192,7 +192,7 @@ def _context_sizes(lines: Sequence[bytes]) -> Iterator[tuple[str, int]]:
         record = parse_object(line) or {}
         message = object_field(record, "message")
         if text_field(record, "type") == "assistant" and object_field(message, "usage"):
-            yield text_field(message, "model"), decode_usage(message["usage"]).total
+            yield text_field(message, "model"), decode_usage(message["usage"]).total_tokens
 
 
 def _lines_with(path: str, needle: bytes) -> Iterator[bytes]:

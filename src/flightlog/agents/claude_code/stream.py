@@ -142,7 +142,7 @@ def read_result(records: Sequence[dict[str, Any]]) -> ResultRecord | None:
         int_field(record, "num_turns"),
         int_field(record, "duration_ms"),
         decode_usage(record.get("usage")),
-        sum(total.usage.total for total in model_totals(record)),
+        sum(total.usage.total_tokens for total in model_totals(record)),
         float(cost) if isinstance(cost, int | float) else None,
     )
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from flightlog.agents.dialects.anthropic_messages import (
     CacheCreationFields,
@@ -45,7 +46,8 @@ def _model_total(name: str, counts: dict[str, Any]) -> ModelTotal:
         CacheCreationFields(int_field(counts, "cacheCreationEphemeral1hInputTokens")),
         ServerToolFields(int_field(counts, "webSearchRequests")),
     )
-    return ModelTotal(name, fields.usage(), _amount_or_zero(counts.get("costUSD")))
+    cost_usd = _amount_or_zero(counts.get("costUSD"))
+    return ModelTotal(name, cost_usd, **asdict(fields.usage()))
 
 
 def _amount_or_zero(value: Any) -> float:

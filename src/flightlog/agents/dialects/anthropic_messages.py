@@ -330,7 +330,7 @@ class UsageFields(Struct, frozen=True, gc=False):
     def counts(self) -> tuple[int, int, int, int, int, int]:
         """Return the counts in the order of `Usage`.
 
-        `cache_creation_input_tokens` includes the 1-hour writes; all others live 5 minutes.
+        `cache_creation_input_tokens` includes the 1-hour writes; some clients count only those.
         """
         writes = self.cache_creation_input_tokens or 0
         hour = (self.cache_creation.ephemeral_1h_input_tokens or 0) if self.cache_creation else 0
@@ -338,7 +338,7 @@ class UsageFields(Struct, frozen=True, gc=False):
             self.input_tokens or 0,
             self.output_tokens or 0,
             self.cache_read_input_tokens or 0,
-            writes - hour if writes > hour else 0,
+            max(hour, writes),
             hour,
             (self.server_tool_use.web_search_requests or 0) if self.server_tool_use else 0,
         )

@@ -148,7 +148,7 @@ def add_turns(before: EarlierTurns, turns: Iterable[Turn], top: str) -> EarlierT
         for step in turn.steps:
             steps += 1
             models.add(step.model)
-            cost += step.cost.usd or 0.0
+            cost += step.cost_usd or 0.0
             for call in step.tool_calls:
                 calls, failed = calls + 1, failed + call.is_error
                 tools[call.name] += 1
@@ -353,7 +353,7 @@ def _subagent_usage(
         started_at=format_row_time(started_ms),
         duration_ms=max(ended_ms - started_ms, 0),
         actions=sum(len(step.tool_calls) for step in steps),
-        cost_usd=round(sum(step.cost.usd or 0.0 for step in steps), 6),
+        cost_usd=round(sum(step.cost_usd or 0.0 for step in steps), 6),
         is_warmup=subagent.is_warmup,
         is_success=subagent.tool_call_id not in failed,
         steps=[step_usage(step, model) for step in steps],

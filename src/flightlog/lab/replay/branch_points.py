@@ -52,19 +52,21 @@ class BranchEstimate(Struct, frozen=True):
 
 def estimate_branch(steps: Sequence[Step], turn: int) -> BranchEstimate:
     rest = steps[turn - 1 :]
-    costs = [step.cost.usd for step in rest]
+    costs = [step.cost_usd for step in rest]
     priced = [cost for cost in costs if cost is not None]
     cached = sum(priced) if rest and len(priced) == len(costs) else None
     if cached is None:
-        return BranchEstimate(len(rest), None, None, rest[0].usage.prompt if rest else 0)
+        return BranchEstimate(len(rest), None, None, rest[0].usage.prompt_tokens if rest else 0)
     first = rest[0]
     uncached = price(
         first.model,
-        Usage(cache_write_5m_tokens=first.usage.prompt, output_tokens=first.usage.output_tokens),
+        Usage(
+            cache_write_tokens=first.usage.prompt_tokens, output_tokens=first.usage.output_tokens
+        ),
         first.at_ms,
     ).usd
-    surcharge = max((uncached or 0.0) - (first.cost.usd or 0.0), 0.0)
-    return BranchEstimate(len(rest), cached, cached + surcharge, first.usage.prompt)
+    surcharge = max((uncached or 0.0) - (first.cost_usd or 0.0), 0.0)
+    return BranchEstimate(len(rest), cached, cached + surcharge, first.usage.prompt_tokens)
 
 
 def iter_side_effects(steps: Iterable[tuple[int, Step]], work_dir: str) -> Iterator[SideEffect]:

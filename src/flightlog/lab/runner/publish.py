@@ -93,7 +93,7 @@ def _count_session(run_session: RunSession, writes: int) -> RunSessionSummarized
     steps = [
         step for subagent in run_session.list_threads() for step in run_session.own_steps(subagent)
     ]
-    costs = [step.cost.usd for step in steps if step.cost.usd is not None]
+    costs = [step.cost_usd for step in steps if step.cost_usd is not None]
     spent = attempt.spent_usd
     cost = spent or (sum(costs) if costs else None)
     source = "captured responses, price table" if spent else "transcript, price table"

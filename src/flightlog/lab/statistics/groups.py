@@ -226,7 +226,12 @@ def _sample_trial(sample: Sample, facts: SampleContext) -> Trial:
     action = facts.normalize(action_of_response(sample.content, sample.stop_reason, facts.work_dir))
     usage = sample.usage
     return Trial(
-        facts.prefix + sample.path, action, {}, usage.prompt, usage.output_tokens, sample.cost_usd
+        facts.prefix + sample.path,
+        action,
+        {},
+        usage.prompt_tokens,
+        usage.output_tokens,
+        sample.cost_usd,
     )
 
 

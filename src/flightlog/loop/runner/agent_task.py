@@ -256,7 +256,7 @@ class AgentTask:
             call = read_model_call(record)
             if call is None or call.message_id in self._seen:
                 continue
-            tokens, usd = call.usage.total, price(call.model, call.usage).usd
+            tokens, usd = call.usage.total_tokens, price(call.model, call.usage).usd
             self._seen.add(call.message_id)
             self._tokens += tokens
             self._usd += usd or 0.0

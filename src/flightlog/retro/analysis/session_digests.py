@@ -84,8 +84,8 @@ def digest_session(
         outcomes=tuple(_find_outcomes(session))[:MARKS_MAX],
         failures=tuple(_find_failures(public))[:MARKS_MAX],
         costs=tuple(_turn_costs(session))[:MARKS_MAX],
-        cost_usd=summary.cost.usd,
-        total_tokens=summary.usage.total,
+        cost_usd=summary.cost_usd,
+        total_tokens=summary.usage.total_tokens,
     )
 
 

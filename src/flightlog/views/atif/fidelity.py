@@ -189,12 +189,12 @@ def _compare_figures(
     copied |= {str(dict_field(step, "extra").get("message_id")) for step in copies}
     steps = [step for turn in turns for step in turn.steps if step.message_id not in copied]
     prompt, output = (
-        sum(step.usage.prompt for step in steps),
+        sum(step.usage.prompt_tokens for step in steps),
         sum(step.usage.output_tokens for step in steps),
     )
     yield FidelityCount("prompt tokens", prompt, index.sum_metric("prompt_tokens"))
     yield FidelityCount("completion tokens", output, index.sum_metric("completion_tokens"))
-    priced = sum(step.cost.usd is not None for step in steps)
+    priced = sum(step.cost_usd is not None for step in steps)
     costs = sum(
         number_field(dict_field(step, "metrics"), "cost_usd") is not None for step in index.steps
     )

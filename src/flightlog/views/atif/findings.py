@@ -144,3 +144,31 @@ def content_texts(content: Any) -> Iterator[str]:
             for part in content
             if isinstance(part, dict) and isinstance(part.get("text"), str)
         )
+
+
+def agent_steps(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the document's own steps that called a model."""
+    for step in _own_steps(document):
+        if step.get("source") == "agent" and step.get("llm_call_count") != 0:
+            yield step
+
+
+def states_metric(document: dict[str, Any], name: str) -> bool:
+    """Return whether any step has the metric."""
+    return any(step_metric(step, name) is not None for _, step in iter_dicts(document, "steps"))
+
+
+def step_metric(step: dict[str, Any], name: str) -> int | float | None:
+    """Return a metric of a step, or None."""
+    return number_field(dict_field(step, "metrics"), name)
+
+
+def sum_steps(document: dict[str, Any], name: str) -> int | float:
+    """Return the sum over the document's own steps; copied ones count in the original session."""
+    return sum(step_metric(step, name) or 0 for step in _own_steps(document))
+
+
+def _own_steps(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for _, step in iter_dicts(document, "steps"):
+        if step.get("is_copied_context") is not True:
+            yield step

@@ -9,12 +9,16 @@ from typing import Any
 
 from flightlog.views.atif.findings import (
     LintFinding,
+    agent_steps,
     content_texts,
     dict_field,
     iter_dicts,
     iter_results,
     iter_texts,
     number_field,
+    states_metric,
+    step_metric,
+    sum_steps,
 )
 
 Exists = Callable[[str], bool]
@@ -360,10 +364,10 @@ def _check_total(
 ) -> Iterator[LintFinding]:
     """Yield a total below the sum; one above it needs subagents, copied steps or missing figures."""
     total = number_field(final, f"total_{name}")
-    if total is None or not _states_metric(document, name):
+    if total is None or not states_metric(document, name):
         return
-    own = _sum_steps(document, name)
-    is_complete = all(_metric(step, name) is not None for step in _agent_steps(document))
+    own = sum_steps(document, name)
+    is_complete = all(step_metric(step, name) is not None for step in agent_steps(document))
     if total < own or (total > own and is_complete and not _is_part(document)):
         yield LintFinding(
             "totals", f"final_metrics.total_{name}", f"{total}, but the steps add up to {own}"
@@ -372,9 +376,9 @@ def _check_total(
 
 def _check_total_cost(document: dict[str, Any], final: dict[str, Any]) -> Iterator[LintFinding]:
     total = number_field(final, "total_cost_usd")
-    if total is None or not math.isfinite(total) or not _states_metric(document, "cost_usd"):
+    if total is None or not math.isfinite(total) or not states_metric(document, "cost_usd"):
         return
-    own = _sum_steps(document, "cost_usd")
+    own = sum_steps(document, "cost_usd")
     if total < own - _USD_NOISE or (total > own + _USD_NOISE and not _is_part(document)):
         yield LintFinding(
             "total-cost",
@@ -390,28 +394,3 @@ def _is_part(document: dict[str, Any]) -> bool:
         result.get("subagent_trajectory_ref") for step in steps for _, result in iter_results(step)
     )
     return refs or any(step.get("is_copied_context") is True for step in steps)
-
-
-def _agent_steps(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for _, step in iter_dicts(document, "steps"):
-        called = step.get("source") == "agent" and step.get("llm_call_count") != 0
-        if called and step.get("is_copied_context") is not True:
-            yield step
-
-
-def _states_metric(document: dict[str, Any], name: str) -> bool:
-    return any(_metric(step, name) is not None for _, step in iter_dicts(document, "steps"))
-
-
-def _metric(step: dict[str, Any], name: str) -> int | float | None:
-    return number_field(dict_field(step, "metrics"), name)
-
-
-def _sum_steps(document: dict[str, Any], name: str) -> int | float:
-    """Return the sum over the document's own steps; copied ones count in the original session."""
-    steps = (
-        step
-        for _, step in iter_dicts(document, "steps")
-        if step.get("is_copied_context") is not True
-    )
-    return sum(_metric(step, name) or 0 for step in steps)

@@ -108,16 +108,16 @@ def build_metrics(step: Step) -> StepMetrics:
     """Return the tokens and the cost of one response; an unknown cost is absent."""
     usage = step.usage
     counts = {
-        "cache_creation_input_tokens": usage.cache_write,
+        "cache_creation_input_tokens": usage.cache_write_tokens,
         "cache_creation_1h_input_tokens": usage.cache_write_1h_tokens,
         "web_search_requests": usage.web_searches,
     }
     return StepMetrics(
-        prompt_tokens=usage.prompt,
+        prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.output_tokens,
         cached_tokens=usage.cache_read_tokens,
-        cost_usd=_round_usd(step.cost.usd),
-        extra={**without_empty(counts), "cost_source": step.cost.source.value},
+        cost_usd=_round_usd(step.cost_usd),
+        extra={**without_empty(counts), "cost_source": step.cost_source.value},
     )
 
 

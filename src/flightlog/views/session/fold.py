@@ -5,7 +5,7 @@ once (by its message id), and order comes from times and replies.
 """
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -32,6 +32,7 @@ from flightlog.views.session.thread import (
     SeenRecords,
     ThreadFold,
     fuller,
+    shorten_texts,
 )
 from flightlog.views.session.turns import Pricer, build_turns, rank, sort_entries
 
@@ -101,6 +102,28 @@ def fold_session(session: str, agent: str, price: Pricer, items: Iterable[Sessio
     for item in items:
         fold.add(item)
     return fold.session()
+
+
+def fold_outline(
+    session: str,
+    agent: str,
+    price: Pricer,
+    read_items: Callable[[], Iterable[Entry | Damage | SubagentInfo]],
+) -> SessionOutline:
+    """Return the outline, made in bounded memory if the order of the records allows it.
+
+    If it does not, the records are read a second time and kept whole, without their long texts.
+    """
+    fold = SessionFold(session, agent, price, Retain.TAIL)
+    try:
+        for item in read_items():
+            fold.add(item)
+        return fold.outline()
+    except OutOfOrder:
+        fold = SessionFold(session, agent, price, Retain.ALL)
+        for item in read_items():
+            fold.add(shorten_texts(item))
+        return fold.outline()
 
 
 class _AllEntries:

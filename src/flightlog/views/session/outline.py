@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from flightlog.model.entries import Block, PromptKind
 from flightlog.model.session import Note, Session, Step
-from flightlog.model.usage import Cost, Usage
+from flightlog.model.usage import Cost, CostSource, TokensAndCost
 from flightlog.views.session.timeline import RowMark
 
 BARS_MAX = 240  # as many as a page can show side by side
@@ -26,10 +26,11 @@ class TurnCost(Struct, frozen=True):
     address: str
     prompt: str
     steps: int
-    cost: Cost
+    cost_usd: float | None
+    cost_source: CostSource
 
 
-class SessionSummary(Struct, frozen=True):
+class SessionSummary(TokensAndCost, frozen=True):
     """One line of a list of sessions."""
 
     session: str
@@ -46,8 +47,6 @@ class SessionSummary(Struct, frozen=True):
     failed_tool_calls: int
     subagents: int
     models: tuple[str, ...]
-    usage: Usage
-    cost: Cost
     most_expensive_prompt: TurnCost | None
     compactions: int = 0
     unknown_records: int = 0

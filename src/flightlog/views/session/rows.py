@@ -166,14 +166,14 @@ class RowBuilder:
         self.open_calls.update((call.id, row) for call in unanswered)
         self.open_edits.update(call.id for call in unanswered if changed_file(call))
         self.subagent_calls.update(find_subagent_calls(step.tool_calls, row))
-        if step.cost.usd is not None:
-            self.sources.add(step.cost.source)
+        if step.cost_usd is not None:
+            self.sources.add(step.cost_source)
         if step.at_ms is not None:
             early, late = self.step_times or (step.at_ms, step.at_ms)
             self.step_times = (min(early, step.at_ms), max(late, step.at_ms))
-        usd = math.nan if step.cost.usd is None else step.cost.usd
+        usd = math.nan if step.cost_usd is None else step.cost_usd
         record = RowRecord() if locations is None else _step_record(step, locations)
-        self._add_row(RowMark.STEP, record, usd, step.usage.total, count_failures(step))
+        self._add_row(RowMark.STEP, record, usd, step.usage.total_tokens, count_failures(step))
 
     def _add_row(
         self, mark: RowMark, record: RowRecord, usd: float = 0.0, tokens: int = 0, failed: int = 0

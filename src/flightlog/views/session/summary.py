@@ -8,7 +8,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from flightlog.model.session import Session, Subagent
-from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.model.usage import Cost, CostSource, Usage, usage_fields
 from flightlog.views.session.outline import (
     SessionOutline,
     SessionSummary,
@@ -84,8 +84,7 @@ def _summarize_session(
         failed_tool_calls=sum(thread.failed_calls for thread in threads),
         subagents=sum(not subagent.is_warmup for subagent in subagents),
         models=tuple(sorted(set().union(*(thread.models for thread in threads)))),
-        usage=sum((thread.usage for thread in threads), Usage()),
-        cost=_sum_costs(threads),
+        **usage_fields(sum((thread.usage for thread in threads), Usage()), _sum_costs(threads)),
         most_expensive_prompt=_most_expensive_prompt(session.id, rows, subagents),
         compactions=rows[""].marks.count(RowMark.COMPACTION),
         unknown_records=sum(count for _, count in session.unknown_record_types),
@@ -128,9 +127,9 @@ def _most_expensive_prompt(
             continue
         is_known = not all(map(math.isnan, amounts))
         cost = _add_amounts(amounts, len(amounts), sources if is_known else set())
-        if best is None or (cost.usd or 0.0, len(amounts)) > (best.cost.usd or 0.0, best.steps):
+        if best is None or (cost.usd or 0.0, len(amounts)) > (best.cost_usd or 0.0, best.steps):
             number = main.marks.count(RowMark.TURN, 0, row + 1)
-            best = TurnCost(f"{session}#{number}", prompt, len(amounts), cost)
+            best = TurnCost(f"{session}#{number}", prompt, len(amounts), cost.usd, cost.source)
     return best
 
 

@@ -39,7 +39,7 @@ from flightlog.model.entries import (
     text_of,
 )
 from flightlog.model.session import Note, NoteKind, Step, ToolCall, Turn
-from flightlog.model.usage import Cost, Usage
+from flightlog.model.usage import Cost, Usage, usage_fields
 
 Rank = tuple[int, str]  # time, key
 _MESSAGES = (UserPrompt, AssistantReply, ToolResult)
@@ -227,10 +227,11 @@ class _TurnBuilder:
         ]
         replies.sort(key=lambda pair: pair[1].block_index)
         _, whole = max(
-            replies, key=lambda pair: (pair[1].usage.output_tokens, -pair[0].order_ms, pair[0].key)
+            replies, key=lambda pair: (pair[1].output_tokens, -pair[0].order_ms, pair[0].key)
         )
         at_ms = min((entry.at_ms for entry, _ in replies if entry.at_ms is not None), default=None)
         blocks = [(entry, block) for entry, reply in replies for block in reply.content]
+        usage = whole.usage
         return Step(
             number=number,
             message_id=whole.message_id,
@@ -242,8 +243,7 @@ class _TurnBuilder:
                 for entry, block in blocks
                 if isinstance(block, ToolUse)
             ),
-            usage=whole.usage,
-            cost=self._price(whole.model, whole.usage, at_ms),
+            **usage_fields(usage, self._price(whole.model, usage, at_ms)),
             stop_reason=next((reply.stop_reason for _, reply in replies if reply.stop_reason), ""),
             request_id=whole.request_id,
             record_uuids=tuple(entry.uuid for entry, _ in replies),

@@ -113,7 +113,7 @@ def filter_sessions(
     ]
     match filters.sort:
         case "cost":
-            matches.sort(key=lambda session: -(session.cost.usd or 0.0))
+            matches.sort(key=lambda session: -(session.cost_usd or 0.0))
         case "steps":
             matches.sort(key=lambda session: -session.steps)
         case "failed":

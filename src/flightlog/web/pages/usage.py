@@ -107,7 +107,7 @@ def _bar_values(row: UsageRow) -> dict[str, Any]:
         "input": usage.input_tokens,
         "output": usage.output_tokens,
         "cache read": usage.cache_read_tokens,
-        "cache write": usage.cache_write,
+        "cache write": usage.cache_write_tokens,
     }
 
 
