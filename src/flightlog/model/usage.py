@@ -42,6 +42,21 @@ class Usage(Struct, frozen=True, order=True):
         """All tokens."""
         return self.prompt + self.output_tokens
 
+    @property
+    def cache_write_tokens(self) -> int:
+        """Tokens written to the prompt cache, for five minutes or an hour."""
+        return self.cache_write
+
+    @property
+    def prompt_tokens(self) -> int:
+        """All tokens the model read."""
+        return self.prompt
+
+    @property
+    def total_tokens(self) -> int:
+        """All tokens."""
+        return self.total
+
     def __add__(self, other: "Usage") -> "Usage":
         """Return the sum of each class."""
         return Usage(

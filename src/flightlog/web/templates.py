@@ -110,6 +110,7 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         duration=format_duration,
         excerpt=make_excerpt,
         files=changed_files,
+        fingerprint=row_fingerprint,
         flat=lambda text: re.sub(r"\s+", " ", make_inert(text)),
         folder=lambda path: make_inert(path.rstrip("/").rsplit("/", 1)[-1]) or "?",
         gist=summarize_call,
@@ -117,13 +118,12 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         health=judge_health,
         inert=make_inert,
         iso=_format_iso,
-        lane_steps=count_subagent_steps,
         line=one_line,
         markdown=render_markdown,
         model=short_model,
         money=lambda usd: format_cost(Cost(usd, CostSource.TABLE)),
-        print=row_fingerprint,
         short=lambda session: session[:8],
+        step_count=count_subagent_steps,
         when=lambda at_ms, form="%Y-%m-%d %H:%M": format_timestamp(at_ms, zone, form),
     )
     env.globals.update(

@@ -122,7 +122,14 @@ def filter_sessions(
 
 
 def _searchable_text(summary: SessionSummary) -> str:
-    return f"{summary.title}\n{summary.project}\n{summary.branch}\n{summary.session}\n{' '.join(summary.models)}".lower()
+    texts = (
+        summary.title,
+        summary.project,
+        summary.branch,
+        summary.session,
+        " ".join(summary.models),
+    )
+    return "\n".join(texts).lower()
 
 
 def _matches_show_filter(summary: SessionSummary, show: str, now_ms: int) -> bool:
