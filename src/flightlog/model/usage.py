@@ -28,34 +28,21 @@ class Usage(Struct, frozen=True, order=True):
     web_searches: int = 0
 
     @property
-    def cache_write(self) -> int:
+    def cache_write_tokens(self) -> int:
         """Tokens written to the prompt cache, for five minutes or an hour."""
         return self.cache_write_5m_tokens + self.cache_write_1h_tokens
 
     @property
-    def prompt(self) -> int:
-        """All tokens the model read."""
-        return self.input_tokens + self.cache_read_tokens + self.cache_write
-
-    @property
-    def total(self) -> int:
-        """All tokens."""
-        return self.prompt + self.output_tokens
-
-    @property
-    def cache_write_tokens(self) -> int:
-        """Tokens written to the prompt cache, for five minutes or an hour."""
-        return self.cache_write
-
-    @property
     def prompt_tokens(self) -> int:
         """All tokens the model read."""
-        return self.prompt
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     @property
     def total_tokens(self) -> int:
         """All tokens."""
-        return self.total
+        return self.prompt_tokens + self.output_tokens
+
+    cache_write, prompt, total = cache_write_tokens, prompt_tokens, total_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
         """Return the sum of each class."""

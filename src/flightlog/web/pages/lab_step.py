@@ -157,10 +157,12 @@ def _step_context(runtime: Runtime, address: RunAddress) -> dict[str, Any]:
     source = ReplaySource(store, address.session, address.replicate, runtime.program_path)
     turn = source.list_turns()[address.turn - 1] if not address.subagent else None
     steps = source.read.own_steps(address.subagent)
+    recorded = steps[address.turn - 1]
     return {
         "run": store.name,
         "step": step,
-        "usage": steps[address.turn - 1].usage,
+        "usage": recorded.usage,
+        "cost": recorded.cost,
         "address": address,
         "segment": _session_segment(address),
         "changes": [_shorten_diff(change) for change in step["file_changes"]],
