@@ -16,7 +16,6 @@ from flightlog.app.runtime import open_runtime, write_export
 from flightlog.archive.archive import open_archive
 from flightlog.archive.sharing import redact_session
 from flightlog.model.addresses import parse_address
-from flightlog.model.runtime import Runtime
 from flightlog.model.text import describe_redaction
 from flightlog.views.json_output import as_json as to_json
 from flightlog.views.json_output import as_json_line
@@ -37,6 +36,8 @@ from flightlog.web.templates import has_vendor, make_environment
 @click.option("--json", "as_json", is_flag=True, help="Print the address as a line of JSON.")
 def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
     """Browse sessions in a local web page. Prints the address, which contains the token."""
+    from flightlog.web.server import ServerConfig, run_server  # noqa: PLC0415 - loads every page
+
     runtime = open_runtime()
 
     def ready(address: str) -> None:
@@ -48,7 +49,13 @@ def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
         if sys.stdout.isatty() and not no_open:
             open_browser(runtime, address)
 
-    serve_pages(runtime, port, ready, read_only=read_only)
+    if not has_vendor():
+        click.echo(
+            "charts and live filters are not installed; in a clone run: make install", err=True
+        )
+    config = ServerConfig(runtime, secrets.token_urlsafe(32), web_root(runtime), port, read_only)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(run_server(config, ready))
 
 
 @click.command(epilog="Example: flightlog share 2123f2df --output session.html")
@@ -87,27 +94,6 @@ def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
         f"{describe_redaction(page.secrets, page.personal)}; review it before you share it",
         err=True,
     )
-
-
-def serve_pages(
-    runtime: Runtime, port: int, ready: Callable[[str], None], *, read_only: bool = False
-) -> None:
-    """Serve this machine's sessions until interrupted; call `ready` with the address."""
-    from flightlog.web.server import ServerConfig, run_server  # noqa: PLC0415 - loads every page
-
-    if not has_vendor():
-        click.echo(
-            "charts and live filters are not installed; in a clone run: make install", err=True
-        )
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(
-            run_server(
-                ServerConfig(
-                    runtime, secrets.token_urlsafe(32), web_root(runtime), port, read_only
-                ),
-                ready,
-            )
-        )
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -30,24 +30,9 @@ from flightlog.web.session_page import PageRow
 
 CHARS_MAX = 60_000  # longer text is shown as plain text, because Markdown takes too long
 _TAGS = frozenset(
-    {
-        "p",
-        "br",
-        "hr",
-        "em",
-        "strong",
-        "s",
-        "del",
-        "code",
-        "pre",
-        "blockquote",
-        "ul",
-        "ol",
-        "li",
-        "a",
-    }
+    {"p", "br", "hr", "em", "strong", "s", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a"}
     | {"h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"}
-)
+)  # fmt: skip
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 VENDOR = ("vendor/htmx.js", "vendor/d3.js", "vendor/plot.js")

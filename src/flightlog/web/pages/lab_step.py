@@ -167,7 +167,7 @@ def _step_context(runtime: Runtime, address: RunAddress) -> dict[str, Any]:
         "segment": _session_segment(address),
         "changes": [_shorten_diff(change) for change in step["file_changes"]],
         "step_count": len(steps),
-        "why_not": turn.blocked_reason if turn else "a subagent cannot be replayed",
+        "blocked_reason": turn.blocked_reason if turn else "a subagent cannot be replayed",
         "estimate": estimate_branch(steps, address.turn) if turn else None,
         "count_max": service.COUNT_MAX,
         "prompt_max": PROMPT_CHARS_MAX,

@@ -35,12 +35,9 @@
   };
   const overTime = (kind, rows, width) => {
     const parse = (key) => new Date(kind === "day" ? `${key}T00:00:00` : key);
-    const step = kind === "day" ? "day" : d3.utcHour.every(5);
-    const span = (row) => kind === "day" ? { x: parse(row.key), interval: "day" } : { x1: parse(row.key), x2: new Date(+parse(row.key) + 5 * 3_600_000) };
-    const mark = kind === "day" ? Plot.rectY : Plot.rectY;
-    const x = kind === "day" ? { x: (row) => parse(row.key), interval: step } : { x1: (row) => span(row).x1, x2: (row) => span(row).x2 };
-    // Show at least 14 units, so that a single day is a narrow bar.
     const unit = kind === "day" ? 86_400_000 : 5 * 3_600_000;
+    const x = kind === "day" ? { x: (row) => parse(row.key), interval: "day" } : { x1: (row) => parse(row.key), x2: (row) => new Date(+parse(row.key) + unit) };
+    // Show at least 14 units, so that a single day is a narrow bar.
     const begin = d3.min(rows, (row) => +parse(row.key));
     const end = d3.max(rows, (row) => +parse(row.key)) + unit;
     const domain = [new Date(Math.min(begin, end - 14 * unit)), new Date(end)];
@@ -48,8 +45,8 @@
     const scale = colors();
     const tokens = rows.flatMap((row) => CLASSES.map((name) => ({ key: row.key, name, value: row[name] })));
     return [
-      Plot.plot({ ...common, y: { label: null, tickFormat: usd, ticks: 4, grid: true }, marks: [mark(rows, { ...x, y: (row) => row.cost_usd ?? 0, fill: css("--accent"), inset: 0.5, title: (row) => `${row.key}\n${usd(row.cost_usd)}`, tip: true }), Plot.ruleY([0])] }),
-      Plot.plot({ ...common, color: { domain: CLASSES, range: CLASSES.map((name) => scale[name]) }, y: { label: null, tickFormat: count, ticks: 4, grid: true }, marks: [mark(tokens, { ...x, y: "value", fill: "name", order: CLASSES, inset: 0.5, title: (row) => `${row.key}\n${label(row.name)}: ${count(row.value)} tokens`, tip: true }), Plot.ruleY([0])] }),
+      Plot.plot({ ...common, y: { label: null, tickFormat: usd, ticks: 4, grid: true }, marks: [Plot.rectY(rows, { ...x, y: (row) => row.cost_usd ?? 0, fill: css("--accent"), inset: 0.5, title: (row) => `${row.key}\n${usd(row.cost_usd)}`, tip: true }), Plot.ruleY([0])] }),
+      Plot.plot({ ...common, color: { domain: CLASSES, range: CLASSES.map((name) => scale[name]) }, y: { label: null, tickFormat: count, ticks: 4, grid: true }, marks: [Plot.rectY(tokens, { ...x, y: "value", fill: "name", order: CLASSES, inset: 0.5, title: (row) => `${row.key}\n${label(row.name)}: ${count(row.value)} tokens`, tip: true }), Plot.ruleY([0])] }),
     ];
   };
   const ranked = (kind, rows, width) => {
