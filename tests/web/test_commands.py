@@ -34,7 +34,7 @@ def started(machine, *options):
 
 def test_it_prints_an_address_that_answers_and_ends_when_interrupted(machine, tmp_path):
     served = started(machine | {"FLIGHTLOG_HOME": str(tmp_path / "data")}, "--port", "0", "--json")
-    address = json.loads(served.stdout.readline())["address"]
+    address = json.loads(served.stdout.readline())["url"]
     root, _, token = address.partition("/?token=")
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
 
@@ -60,7 +60,7 @@ def test_each_start_has_a_new_token_below_the_same_path(machine):
     addresses = []
     for _ in range(2):
         served = started(machine, "--json")
-        addresses.append(json.loads(served.stdout.readline())["address"])
+        addresses.append(json.loads(served.stdout.readline())["url"])
         served.send_signal(signal.SIGINT)
         served.communicate(timeout=20)
 
@@ -73,7 +73,7 @@ def test_each_start_has_a_new_token_below_the_same_path(machine):
 
 def test_half_requests_are_closed_and_malformed_ones_leave_stderr_clean(machine):
     served = started(machine, "--json")
-    port = int(re.search(r":(\d+)/", json.loads(served.stdout.readline())["address"])[1])
+    port = int(re.search(r":(\d+)/", json.loads(served.stdout.readline())["url"])[1])
     halves = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(100)]
     for half in halves:
         half.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")

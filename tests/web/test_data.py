@@ -47,7 +47,7 @@ def test_hits_stand_in_the_order_of_the_session(data):
     thread = data.load_session_page(name).thread_of()
     rows = [thread.id_at(row) for row in range(thread.total)]
     assert [hit.row for hit in hits] == sorted((hit.row for hit in hits), key=rows.index)
-    assert all(hit.found.lower() == "greet" for hit in hits)
+    assert all(hit.match.lower() == "greet" for hit in hits)
     assert len(data.find_in_session(name, "greet", 2)) == 2
 
 
@@ -55,7 +55,7 @@ def test_a_search_names_each_session_once_and_takes_half_a_word(data):
     hits = data.search("subag", 30)
 
     assert len({hit.session for hit in hits}) == len(hits) > 1
-    assert {hit.found.lower() for hit in hits} == {"subag"}
+    assert {hit.match.lower() for hit in hits} == {"subag"}
 
 
 def test_a_search_does_not_wait_for_who_writes_the_index(data, tmp_path):

@@ -162,7 +162,7 @@ def test_a_run_that_cannot_be_read_is_said_and_hides_no_other(tmp_path, monkeypa
     assert "<script>alert" not in listed.text + other.text
 
 
-def test_a_replay_is_asked_for_with_its_price_started_followed_and_certified(place, monkeypatch):
+def test_a_replay_shows_its_price_then_runs_and_is_certified(place, monkeypatch):
     monkeypatch.chdir(place)
     with running(place / "config") as served:
         asked = served.ask(f"{STEP}/replay?count=2&prompt=Mind+the+price")
@@ -203,7 +203,7 @@ def test_a_replay_is_asked_for_with_its_price_started_followed_and_certified(pla
     ],
     ids=["no-header", "other-origin", "read-only", "none", "too-many", "too-long"],
 )
-def test_nothing_is_started_without_the_header_in_read_only_mode_or_with_nonsense(
+def test_no_replay_starts_without_the_header_or_read_only_or_with_nonsense(
     place, monkeypatch, headers, read_only, sent
 ):
     monkeypatch.chdir(place)
@@ -235,9 +235,7 @@ def slow(tmp_path, monkeypatch):
     ]
 
 
-def test_a_replay_that_still_runs_when_the_server_ends_is_interrupted_and_nothing_of_it_runs_on(
-    tmp_path, slow
-):
+def test_a_running_replay_is_interrupted_when_the_server_ends(tmp_path, slow):
     with running(tmp_path / "config") as served:
         started = served.ask(
             "/lab/runs/slow/1/1/replay", "POST", body="count=1&prompt=", **origin(served)
@@ -279,9 +277,7 @@ PATHS = (
 
 
 @pytest.mark.parametrize(("width", "dark"), [(360, False), (1280, True)])
-def test_hostile_words_are_only_shown_and_no_page_has_a_serious_fault_of_access(
-    place, monkeypatch, browser, width, dark
-):
+def test_hostile_words_are_inert_and_pages_are_accessible(place, monkeypatch, browser, width, dark):
     monkeypatch.chdir(place)
     with running(place / "config") as served:
         page = browser.page(width, 900, dark=dark)

@@ -41,9 +41,7 @@ def test_without_an_analysis_the_page_says_what_to_do(tmp_path, monkeypatch):
     assert not (tmp_path / ".chat-retro-runtime").exists()
 
 
-def test_an_issue_is_previewed_redacted_and_published_only_by_a_write_of_our_own(
-    tmp_path, monkeypatch
-):
+def test_an_issue_is_previewed_redacted_and_published_only_by_our_write(tmp_path, monkeypatch):
     secret = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
     room = make_room(tmp_path)
     name = reported(room, "Fails with a key", f"It fails with {secret} in the header")

@@ -1,7 +1,6 @@
 """`flightlog serve` and `flightlog share`.
 
-The command line imports this module by name. The packages of the web extra are imported only
-inside the commands, because they may not be installed.
+The command line imports this module by name, because the web extra may not be installed.
 """
 
 import asyncio
@@ -15,13 +14,14 @@ import click
 
 from flightlog.app.runtime import open_runtime, write_export
 from flightlog.archive.archive import open_archive
+from flightlog.archive.sharing import redact_session
 from flightlog.model.addresses import parse_address
-from flightlog.model.errors import optional_import
-from flightlog.model.runtime import Runtime
 from flightlog.model.text import describe_redaction
 from flightlog.views.json_output import as_json as to_json
 from flightlog.views.json_output import as_json_line
 from flightlog.web.auth import open_browser, web_root
+from flightlog.web.share import render_share_page
+from flightlog.web.templates import has_vendor, make_environment
 
 
 @click.command(epilog="Example: flightlog serve --port 8642")
@@ -36,18 +36,26 @@ from flightlog.web.auth import open_browser, web_root
 @click.option("--json", "as_json", is_flag=True, help="Print the address as a line of JSON.")
 def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
     """Browse sessions in a local web page. Prints the address, which contains the token."""
+    from flightlog.web.server import ServerConfig, run_server  # noqa: PLC0415 - loads every page
+
     runtime = open_runtime()
 
     def ready(address: str) -> None:
         click.echo(
-            as_json_line({"address": address, "read_only": read_only}) if as_json else address
+            as_json_line({"url": address, "is_read_only": read_only}) if as_json else address
         )
         sys.stdout.flush()
         click.echo("stop with Ctrl-C", err=True)
         if sys.stdout.isatty() and not no_open:
             open_browser(runtime, address)
 
-    serve_pages(runtime, port, ready, read_only=read_only)
+    if not has_vendor():
+        click.echo(
+            "charts and live filters are not installed; in a clone run: make install", err=True
+        )
+    config = ServerConfig(runtime, secrets.token_urlsafe(32), web_root(runtime), port, read_only)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(run_server(config, ready))
 
 
 @click.command(epilog="Example: flightlog share 2123f2df --output session.html")
@@ -62,10 +70,6 @@ def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
 )
 def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
     """Write a session as one redacted HTML page. It works offline."""
-    from flightlog.archive.sharing import redact_session  # noqa: PLC0415 - slow to import
-    from flightlog.web.share import render_share_page  # noqa: PLC0415 - an extra
-    from flightlog.web.templates import make_environment  # noqa: PLC0415 - an extra
-
     runtime = open_runtime()
     archive = open_archive(runtime)
     session = archive.read_session(parse_address(session_id).session)
@@ -76,7 +80,7 @@ def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
     if as_json:
         content = {"html": page.value} if output is None else {"output": str(output)}
         removed = {
-            "removed": page.secrets + page.personal,
+            "removed_count": page.secrets + page.personal,
             "secrets": page.secrets,
             "personal": page.personal,
         }
@@ -90,29 +94,6 @@ def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
         f"{describe_redaction(page.secrets, page.personal)}; review it before you share it",
         err=True,
     )
-
-
-def serve_pages(
-    runtime: Runtime, port: int, ready: Callable[[str], None], *, read_only: bool = False
-) -> None:
-    """Serve this machine's sessions until interrupted; call `ready` with the address."""
-    with optional_import():
-        from flightlog.web.server import ServerConfig, run_server  # noqa: PLC0415 - an extra
-        from flightlog.web.templates import has_vendor  # noqa: PLC0415 - an extra
-
-    if not has_vendor():
-        click.echo(
-            "charts and live filters are not installed; in a clone run: make install", err=True
-        )
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(
-            run_server(
-                ServerConfig(
-                    runtime, secrets.token_urlsafe(32), web_root(runtime), port, read_only
-                ),
-                ready,
-            )
-        )
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

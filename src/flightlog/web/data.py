@@ -135,6 +135,7 @@ class WebData:
         self.cache = SessionCache(
             self.current_archive, lambda name: self._watcher.session_titles().get(name, "")
         )
+        self.load_session_page = self.cache.get
         self.listing = self._watcher.current_list
         self.titles = self._watcher.session_titles
         self.search = self._searcher.search_sessions
@@ -144,10 +145,6 @@ class WebData:
     def is_behind(self) -> bool:
         """Return whether the last search missed new records."""
         return self._searcher.is_behind
-
-    def load_session_page(self, session: str) -> SessionPage:
-        """Return the current state of a session."""
-        return self.cache.get(session)
 
     def find_in_session(self, session: str, words: str, limit: int) -> list[RowMatch]:
         """Return the rows of a session that contain the words."""

@@ -245,7 +245,7 @@ def _render_row(templates: Environment, page: SessionPage, row: PageRow) -> dict
         "prefix": "",
     }
     return {
-        "print": row_fingerprint(row),
+        "fingerprint": row_fingerprint(row),
         "html": templates.get_template("row.html").render(row=row, **values),
     }
 

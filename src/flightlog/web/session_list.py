@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 
-from flightlog.archive.archive import Archive, SessionFiles
+from flightlog.archive.archive import Archive
 from flightlog.archive.search import SearchIndex, SearchQuery, SearchResult, parse_query
 from flightlog.model.errors import Invalid
 from flightlog.model.text import one_line
@@ -123,12 +123,9 @@ class SessionListWatcher:
 def fingerprint_sessions(archive: Archive) -> dict[str, Fingerprint]:
     """Return the path, size and change time of every session's files."""
     return {
-        name: _fingerprint_recording(recording) for name, recording in archive.recordings.items()
+        name: tuple((file.path, file.size, file.changed_ns) for file in recording.files)
+        for name, recording in archive.recordings.items()
     }
-
-
-def _fingerprint_recording(recording: SessionFiles) -> Fingerprint:
-    return tuple((file.path, file.size, file.changed_ns) for file in recording.files)
 
 
 class RowMatch(Struct, frozen=True):

@@ -37,7 +37,7 @@ def render_share_page(
         session=session,
         summary=outline.summary,
         rows=rows,
-        lane_rows=subagent_rows,
+        subagent_rows=subagent_rows,
         bars=outline.threads[""].sum_bars(),
         total=len(rows),
         position=0,

@@ -30,24 +30,9 @@ from flightlog.web.session_page import PageRow
 
 CHARS_MAX = 60_000  # longer text is shown as plain text, because Markdown takes too long
 _TAGS = frozenset(
-    {
-        "p",
-        "br",
-        "hr",
-        "em",
-        "strong",
-        "s",
-        "del",
-        "code",
-        "pre",
-        "blockquote",
-        "ul",
-        "ol",
-        "li",
-        "a",
-    }
+    {"p", "br", "hr", "em", "strong", "s", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a"}
     | {"h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"}
-)
+)  # fmt: skip
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 VENDOR = ("vendor/htmx.js", "vendor/d3.js", "vendor/plot.js")
@@ -110,6 +95,7 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         duration=format_duration,
         excerpt=make_excerpt,
         files=changed_files,
+        fingerprint=row_fingerprint,
         flat=lambda text: re.sub(r"\s+", " ", make_inert(text)),
         folder=lambda path: make_inert(path.rstrip("/").rsplit("/", 1)[-1]) or "?",
         gist=summarize_call,
@@ -117,13 +103,12 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         health=judge_health,
         inert=make_inert,
         iso=_format_iso,
-        lane_steps=count_subagent_steps,
         line=one_line,
         markdown=render_markdown,
         model=short_model,
         money=lambda usd: format_cost(Cost(usd, CostSource.TABLE)),
-        print=row_fingerprint,
         short=lambda session: session[:8],
+        step_count=count_subagent_steps,
         when=lambda at_ms, form="%Y-%m-%d %H:%M": format_timestamp(at_ms, zone, form),
     )
     env.globals.update(

@@ -22,7 +22,7 @@ def desk_with_two(tmp_path):
     return desk
 
 
-def test_the_page_shows_who_runs_who_pays_and_what_is_wrong_and_nothing_acts(tmp_path):
+def test_the_live_page_shows_sessions_profiles_and_problems(tmp_path):
     desk = desk_with_two(tmp_path)
     with running(desk.config, data_dir=desk.home) as pages:
         whole, part = pages.ask("/live"), pages.ask("/live/part")

@@ -19,9 +19,7 @@ tasks:
 """
 
 
-def test_a_session_shows_its_tasks_gates_decisions_and_calibration_and_foreign_words_are_inert(
-    tmp_path, monkeypatch
-):
+def test_a_loop_shows_tasks_gates_decisions_calibration_and_inert_words(tmp_path, monkeypatch):
     root = project(tmp_path / "p", PLAN.replace("REVIEW", "[]"))
     directory = conduct(root)
     monkeypatch.chdir(root)
@@ -66,4 +64,4 @@ def test_a_question_is_answered_on_its_page(tmp_path, monkeypatch):
     assert done.status in {200, 303}
     assert runner.returncode == 0
     (told,) = [event for event in journal(directory) if event["kind"] == "answer"]
-    assert (told["answer"], told["by"]) == ("continue", "person")
+    assert (told["answer"], told["answered_by"]) == ("continue", "person")

@@ -12,7 +12,7 @@ def way(run, steps):
     return ActionPath(run, "session_01", tuple(Action(each, each, each) for each in steps))
 
 
-def test_a_picture_has_a_dot_for_each_stretch_and_nothing_lies_on_anything_else():
+def test_a_diagram_has_a_dot_for_each_segment_and_nothing_overlaps():
     root = build_path_tree([way("a", "xyzp"), way("b", "xyzq"), way("c", "xk"), way("d", "xyzp")])
 
     picture = draw_diagram(root)

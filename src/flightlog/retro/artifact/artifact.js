@@ -107,7 +107,7 @@
   const finding = (pattern) => {
     const box = make("details", "", { class: "finding" });
     const head = make("summary");
-    head.append(make("b", pattern.label), ` ${pattern.kind} · ${pattern.detail} · confidence ${pattern.sure.toFixed(2)}`);
+    head.append(make("b", pattern.label), ` ${pattern.kind} · ${pattern.detail} · confidence ${pattern.confidence.toFixed(2)}`);
     const list = make("ul");
     for (const [address, text] of pattern.evidence) {
       const item = make("li");
@@ -166,7 +166,7 @@
   const meta = data.meta;
   get("about").textContent = `${meta.conversation_count} conversations${meta.date_range ? `, ${meta.date_range.join(" to ")}` : ""} · ${meta.last_updated.slice(0, 10)}`;
   const charts = { timeline, heatmap, topics: graph, lengths, costs: money };
-  const names = Object.keys(charts).sort((a, b) => (b === data.first) - (a === data.first));
+  const names = Object.keys(charts).sort((a, b) => (b === data.first_chart) - (a === data.first_chart));
   get("charts").append(...names.map((name) => charts[name]()));
   get("findings").append(...data.patterns.slice(0, 200).map(finding));
   data.topics.forEach((label, at) => get("topic").append(make("option", label, { value: at })));

@@ -69,8 +69,8 @@ class _DiagramSegment(Struct):
 
 def draw_diagram(root: PathNode) -> Diagram:
     """Lay out a tree: time to the right, sessions one below the other."""
-    root_segment, left_out = _join_stretches(root)
-    segments = list(_iter_stretches(root_segment))
+    root_segment, omitted_count = _join_segments(root)
+    segments = list(_iter_segments(root_segment))
     rows = _assign_rows(root_segment)
     total = max(len(root.addresses), 1)
     dots = tuple(_draw_dot(segment, total) for segment in segments)
@@ -78,13 +78,13 @@ def draw_diagram(root: PathNode) -> Diagram:
         _draw_edge(segment, child, total) for segment in segments for child in segment.below
     )
     width = (max(segment.column for segment in segments) + 1) * COLUMN + MARGIN
-    return Diagram(width, max(rows, 1) * ROW + MARGIN, dots, lines, left_out)
+    return Diagram(width, max(rows, 1) * ROW + MARGIN, dots, lines, omitted_count)
 
 
-def _join_stretches(root: PathNode) -> tuple[_DiagramSegment, int]:
+def _join_segments(root: PathNode) -> tuple[_DiagramSegment, int]:
     """Merge steps without a fork into one segment; cut a tree of more than 400 segments."""
     root_segment = _DiagramSegment([root], [], 0)
-    queue, count, left_out = [root_segment], 1, 0
+    queue, count, omitted_count = [root_segment], 1, 0
     while queue:
         segment = queue.pop(0)
         while (
@@ -95,19 +95,19 @@ def _join_stretches(root: PathNode) -> tuple[_DiagramSegment, int]:
             segment.nodes.append(segment.nodes[-1].children[0])
         for child in sorted(segment.nodes[-1].children, key=lambda node: -len(node.addresses)):
             if count >= NODES_MAX:
-                left_out += 1
+                omitted_count += 1
                 continue
             below = _DiagramSegment([child], [], segment.column + 1)
             segment.below.append(below)
             queue.append(below)
             count += 1
-    return root_segment, left_out
+    return root_segment, omitted_count
 
 
 def _assign_rows(root_segment: _DiagramSegment) -> int:
     """Give each leaf a row and each fork the middle of its rows; return the number of rows."""
     rows = 0
-    for segment in reversed(list(_iter_stretches(root_segment))):
+    for segment in reversed(list(_iter_segments(root_segment))):
         if not segment.below:
             segment.row = rows
             rows += 1
@@ -116,7 +116,7 @@ def _assign_rows(root_segment: _DiagramSegment) -> int:
     return rows
 
 
-def _iter_stretches(root_segment: _DiagramSegment) -> Iterator[_DiagramSegment]:
+def _iter_segments(root_segment: _DiagramSegment) -> Iterator[_DiagramSegment]:
     stack = [root_segment]
     while stack:
         segment = stack.pop()

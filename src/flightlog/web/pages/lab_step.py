@@ -27,7 +27,7 @@ HEAD_LINES = 2  # the ---/+++ lines of a diff
 POINTS_SHOWN = 50
 _SESSION = "/{session:[1-9][0-9]{0,5}(?:r[1-9][0-9]{0,3})?}"
 _TURN = "/{turn:[1-9][0-9]{0,6}}"
-_LANE = re.compile(r"[A-Za-z0-9_-]{0,80}", re.ASCII)
+_SUBAGENT = re.compile(r"[A-Za-z0-9_-]{0,80}", re.ASCII)
 
 
 async def show_lab_session(request: web.Request) -> web.StreamResponse:
@@ -106,7 +106,7 @@ class ChangedFile(Struct, frozen=True):
 def _location_from_request(request: web.Request) -> RunAddress:
     number, _, replicate = request.match_info["session"].partition("r")
     subagent = request.query.get("subagent", "")
-    if not _LANE.fullmatch(subagent):
+    if not _SUBAGENT.fullmatch(subagent):
         raise Invalid("not a subagent id", hint="flightlog lab inspect RUN#SESSION")
     turn = int(request.match_info.get("turn", 0))
     return RunAddress(request.match_info["run"], int(number), int(replicate or 0), subagent, turn)
@@ -157,14 +157,17 @@ def _step_context(runtime: Runtime, address: RunAddress) -> dict[str, Any]:
     source = ReplaySource(store, address.session, address.replicate, runtime.program_path)
     turn = source.list_turns()[address.turn - 1] if not address.subagent else None
     steps = source.read.own_steps(address.subagent)
+    recorded = steps[address.turn - 1]
     return {
         "run": store.name,
         "step": step,
+        "usage": recorded.usage,
+        "cost": recorded.cost,
         "address": address,
         "segment": _session_segment(address),
-        "changes": [_shorten_diff(change) for change in step["changes"]],
+        "changes": [_shorten_diff(change) for change in step["file_changes"]],
         "step_count": len(steps),
-        "why_not": turn.blocked_reason if turn else "a subagent cannot be replayed",
+        "blocked_reason": turn.blocked_reason if turn else "a subagent cannot be replayed",
         "estimate": estimate_branch(steps, address.turn) if turn else None,
         "count_max": service.COUNT_MAX,
         "prompt_max": PROMPT_CHARS_MAX,

@@ -45,7 +45,7 @@ def _search_context(context: WebContext, query: str) -> dict[str, Any]:
             "sessions": [],
             "by_title": [],
             "kinds": [],
-            "left_out": (),
+            "omissions": (),
             "any": False,
         }
     listing = context.data.listing().sessions
@@ -68,7 +68,7 @@ def _search_context(context: WebContext, query: str) -> dict[str, Any]:
         "sessions": hits,
         "titles": context.data.titles(),
         "kinds": [(kind, hits_of_kind) for kind, hits_of_kind in kinds if hits_of_kind],
-        "left_out": (*([BEHIND] if context.data.is_behind else []), *results.omissions),
+        "omissions": (*([BEHIND] if context.data.is_behind else []), *results.omissions),
         "any": bool(titled or hits or results.hits),
     }
 
@@ -105,13 +105,7 @@ def page_address(context: WebContext, kind: str, address: str) -> str:
         parsed = parse_address(address)
         if parsed.session not in context.data.current_archive().recordings:
             return ""
-        row = (
-            f"{parsed.turn}.{parsed.step}"
-            if parsed.step
-            else f"{parsed.turn}"
-            if parsed.turn
-            else ""
-        )
+        row = ".".join(str(part) for part in (parsed.turn, parsed.step) if part)
         subagent = f"subagent={parsed.subagent}&" if parsed.subagent else ""
         query = f"?{subagent}at={row}#{row}" if row else f"?{subagent}".rstrip("?&")
         return f"/sessions/{parsed.session}{query}"

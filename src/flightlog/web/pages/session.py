@@ -84,7 +84,7 @@ async def show_matches(request: web.Request) -> web.StreamResponse:
         hits=hits,
         find=words,
         limit=HITS_MAX,
-        lane_id=request.query.get("subagent", ""),
+        subagent_id=request.query.get("subagent", ""),
     )
 
 
@@ -172,7 +172,7 @@ def _render_session(context: WebContext, request: web.Request) -> web.Response:
             find=words,
             hits=context.data.find_in_session(page.session.id, words, HITS_MAX) if words else None,
             limit=HITS_MAX,
-            lane_id=name,
+            subagent_id=name,
             whole=False,
             spilled="",
         )

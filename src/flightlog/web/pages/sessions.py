@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from flightlog.model.errors import Invalid
 from flightlog.views.overview import HealthLevel, judge_health
@@ -37,14 +38,9 @@ class SessionFilter(Struct, frozen=True):
     @property
     def query_string(self) -> str:
         """Return the filters as a query string."""
-        named = {
-            "q": self.q,
-            "project": self.project,
-            "model": self.model,
-            "show": self.show,
-            "sort": self.sort,
-        }
-        return urlencode({name: value for name, value in named.items() if value})
+        return urlencode(
+            {name: value for name, value in asdict(self).items() if value and name != "first"}
+        )
 
 
 class ListTotals(Struct, frozen=True):
@@ -122,7 +118,14 @@ def filter_sessions(
 
 
 def _searchable_text(summary: SessionSummary) -> str:
-    return f"{summary.title}\n{summary.project}\n{summary.branch}\n{summary.session}\n{' '.join(summary.models)}".lower()
+    texts = (
+        summary.title,
+        summary.project,
+        summary.branch,
+        summary.session,
+        " ".join(summary.models),
+    )
+    return "\n".join(texts).lower()
 
 
 def _matches_show_filter(summary: SessionSummary, show: str, now_ms: int) -> bool:

@@ -103,11 +103,11 @@ def _bar_values(row: UsageRow) -> dict[str, Any]:
     usage = row.usage
     return {
         "key": row.key,
-        "usd": row.cost.usd,
-        "input": usage.input_tokens,
-        "output": usage.output_tokens,
-        "cache read": usage.cache_read_tokens,
-        "cache write": usage.cache_write_tokens,
+        "cost_usd": row.cost.usd,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
     }
 
 

@@ -22,7 +22,7 @@
     for (const id of ids) {
       let row = known.get(id);
       const fresh = drawn[id];
-      if (fresh && row?.dataset.print !== fresh.print) {
+      if (fresh && row?.dataset.fingerprint !== fresh.fingerprint) {
         const next = parseRow(fresh.html);
         if (row) {
           const open = new Set([...row.querySelectorAll("details[open][data-key]")].map((details) => details.dataset.key));
