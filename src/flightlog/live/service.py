@@ -114,7 +114,7 @@ def render_status_lines(page: dict[str, Any]) -> dict[str, str]:
     """Render a session's status line from its output file, without color, in each width."""
     cost, folder = page.get("cost") or {}, page["projectPath"]
     payload: dict[str, object] = {"workspace": {"current_dir": folder, "project_dir": folder}}
-    payload["cost"] = {"total_cost_usd": cost.get("clientUsd", cost.get("ledgerUsd"))}
+    payload["cost"] = {"total_cost_usd": cost.get("clientCostUsd", cost.get("recordedCostUsd"))}
     now_s = page["metadata"]["gatheredAt"] / 1000
     styles = [StatusStyle(width, color=False, now_s=now_s) for width in WIDTHS]
     lines = zip(WIDTHS, render_widths(payload, page, styles), strict=True)
@@ -256,7 +256,7 @@ def _payload_from_page(page: dict[str, Any]) -> dict[str, Any]:
     return {
         "cwd": page.get("projectPath", ""),
         "model": {"display_name": page.get("model", {}).get("value")},
-        "cost": {"total_cost_usd": cost.get("clientUsd", cost.get("ledgerUsd"))},
+        "cost": {"total_cost_usd": cost.get("clientCostUsd", cost.get("recordedCostUsd"))},
     }
 
 

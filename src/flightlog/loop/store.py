@@ -196,10 +196,10 @@ def _question_page(state: LoopState) -> str:
     question = state.question.event
     until = format_utc_time(state.question.asked_at + question.timeout_s)
     fields = {
-        "question": question.question_id,
+        "question_id": question.question_id,
         "text": question.text,
         "options": list(question.options),
-        "without_an_answer": f"{question.default_answer} at {until}",
+        "default_answer": f"{question.default_answer} at {until}",
         "answer": "",
     }
     return dump_yaml(fields)

@@ -75,11 +75,11 @@ Change = Callable[[RuntimeState], RuntimeState]
 
 
 class CachedStateFile(Struct):
-    """The file as last written, with its hash; `before` is the hash of the file it replaced."""
+    """The file as last written, with its hash and the hash of the file it replaced."""
 
     fingerprint: bytes
     chunks: list[YamlChunk]
-    previous_text: bytes = b""
+    previous_fingerprint: bytes = b""
 
 
 class StateFileUpdate(Struct):
@@ -382,13 +382,13 @@ def _with_late_edit(folder: Path) -> bytes | None:
     cache = _load_cache(folder)
     if (
         cache is None
-        or not cache.previous_text
+        or not cache.previous_fingerprint
         or data is None
         or _hash_bytes(data) != cache.fingerprint
     ):
         return data
     late = shared_files.read_if_exists(folder / OWN / "before.yaml")
-    if not late or _hash_bytes(late) == cache.previous_text:
+    if not late or _hash_bytes(late) == cache.previous_fingerprint:
         return data
     try:
         parse_chunks(late.decode())
