@@ -35,7 +35,8 @@ from flightlog.live.state_file.yaml_edit import (
     apply_values,
     drop_members,
     new_item,
-    render_block,
+    new_root,
+    prepare_insertion,
 )
 from flightlog.model.errors import Conflict, FlightlogError
 from flightlog.model.usage import DAY_MS
@@ -242,21 +243,13 @@ def _with_frame(chunks: list[YamlChunk], new: RuntimeState) -> list[YamlChunk]:
             lead = "" if chunks[-1].text.endswith("\n\n") else "\n"
             chunks.append(YamlChunk(f"r:{name}", f"{lead}{name}:\n"))
     if new.thresholds is not None and "r:thresholds" not in names:
-        chunks.append(
-            _root_chunk("thresholds", state.to_wire(new.thresholds), f"\n{_OURS_TO_SET}\n")
-        )
+        plain = state.to_wire(new.thresholds)
+        chunks.append(new_root("thresholds", plain, f"\n{_OURS_TO_SET}"))
     if new.metadata is not None and "r:metadata" not in names:
-        chunks.append(_root_chunk("metadata", {"version": state.VERSION}, "\n"))
+        chunks.append(new_root("metadata", {"version": VERSION}, ""))
     if new.metadata is not None and "r:quickLookup" not in names and new.sessions:
-        chunks.append(_root_chunk("quickLookup", _quick_lookup(new), f"\n{_LOOKUP_NOTE}\n"))
+        chunks.append(new_root("quickLookup", _quick_lookup(new), f"\n{_LOOKUP_NOTE}"))
     return chunks
-
-
-def _root_chunk(name: str, plain: dict[str, Any], lead: str) -> YamlChunk:
-    text, node = render_block(
-        {f"{NOTES}lead": lead[:-1], name: plain} if lead else {name: plain}, 0, {}
-    )
-    return YamlChunk(f"r:{name}", text, (node.keys or {})[name])
 
 
 def _with_items(
@@ -292,21 +285,8 @@ def _with_items(
         for key, item in items.items()
     ]
     if new:
-        _prepare_insertion(after[at - 1], new[-1], name)
+        prepare_insertion(after[at - 1], new[-1], name)
     return [*after[:at], *new, *after[at:]], removed
-
-
-def _prepare_insertion(before: YamlChunk, last: YamlChunk, name: str) -> None:
-    """Change `before` so that new items can follow; its blank line moves behind the last one."""
-    if before.key == f"r:{name}":
-        if before.node is not None and before.node.is_flow:  # `sessions: []` becomes `sessions:`
-            before.text = before.text[: before.node.after] + before.text[before.node.end :]
-        before.node = None
-    if before.text.endswith("\n\n"):
-        before.text = before.text[:-1]
-        last.text += "\n"
-    elif not before.text.endswith("\n"):
-        before.text += "\n"
 
 
 def _item_to_dict(item: AuthProfile | RuntimeSession) -> dict[str, Any]:
