@@ -7,7 +7,6 @@ process collect at a time.
 
 import zlib
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from flightlog.live.state import (
     SessionCost,
     SessionMetadata,
     Thresholds,
+    format_time,
 )
 from flightlog.live.state_file import runtime_state
 from flightlog.model.runtime import Runtime
@@ -104,11 +104,9 @@ def collect_live_state(
 
 def open_journal(where: LiveDirectory) -> Journal[Event]:
     """Open the journal beside the state file."""
-    moment = datetime.fromtimestamp(where.now_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
     path = where.folder / runtime_state.OWN / "journal.jsonl"
-    return Journal(
-        path, Event, now=lambda: moment.replace("+00:00", "Z"), new_id=where.runtime.new_id
-    )
+    now = format_time(where.now_ms)
+    return Journal(path, Event, now=lambda: now, new_id=where.runtime.new_id)
 
 
 class LiveCollector:

@@ -124,7 +124,8 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
             "options": question.options,
             "default_answer": question.default_answer,
         }
-        plain = f"{make_inert(question.text)}\n  one of: {', '.join(question.options)} (without an answer: {question.default_answer})"
+        answers = f"{', '.join(question.options)} (without an answer: {question.default_answer})"
+        plain = f"{make_inert(question.text)}\n  one of: {answers}"
         print_json(fields) if as_json else click.echo(plain)
         return
     if answer not in question.options:

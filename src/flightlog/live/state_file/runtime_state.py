@@ -8,7 +8,6 @@ is not parsed again.
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.live import state
 from flightlog.live.state import (
     DEFAULT_PROFILE,
     VERSION,
@@ -28,6 +26,9 @@ from flightlog.live.state import (
     convert_leniently,
     create_default_auth_profile,
     create_default_runtime_state,
+    format_time,
+    to_wire,
+    with_freshness,
 )
 from flightlog.live.state_file.yaml_document import HEADER, YamlChunk, YamlError, parse_chunks
 from flightlog.live.state_file.yaml_edit import (
@@ -105,7 +106,7 @@ def load_state(folder: Path, now_ms: int) -> StateFileUpdate:
     except YamlError as broken:
         update = StateFileUpdate(_last_good_state(folder), broken.message)
     for profile in update.state.auth_profiles:
-        state.with_freshness(profile, now_ms)
+        with_freshness(profile, now_ms)
     return update
 
 
@@ -243,7 +244,7 @@ def _with_frame(chunks: list[YamlChunk], new: RuntimeState) -> list[YamlChunk]:
             lead = "" if chunks[-1].text.endswith("\n\n") else "\n"
             chunks.append(YamlChunk(f"r:{name}", f"{lead}{name}:\n"))
     if new.thresholds is not None and "r:thresholds" not in names:
-        plain = state.to_wire(new.thresholds)
+        plain = to_wire(new.thresholds)
         chunks.append(new_root("thresholds", plain, f"\n{_OURS_TO_SET}"))
     if new.metadata is not None and "r:metadata" not in names:
         chunks.append(new_root("metadata", {"version": VERSION}, ""))
@@ -290,7 +291,7 @@ def _with_items(
 
 
 def _item_to_dict(item: AuthProfile | RuntimeSession) -> dict[str, Any]:
-    plain: dict[str, Any] = state.to_wire(item)
+    plain: dict[str, Any] = to_wire(item)
     if isinstance(item, AuthProfile) and "blockStart" in plain["billing"]:
         billing = plain["billing"]
         document = list(billing)[: list(billing).index("blockStart")]
@@ -311,8 +312,7 @@ def _item_id(item: AuthProfile | RuntimeSession) -> str:
 
 def _write_timestamps(chunks: list[YamlChunk], state: RuntimeState, now_ms: int) -> None:
     """Update the time in the header, the metadata and the lookup."""
-    time = datetime.fromtimestamp(now_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
-    line = f"# Last updated: {time.replace('+00:00', 'Z')}"
+    line = f"# Last updated: {format_time(now_ms)}"
     for chunk in chunks[:2]:
         if chunk.node is None:
             chunk.text = _UPDATED.sub(line, chunk.text, count=1)
