@@ -174,7 +174,9 @@ def test_the_example_and_the_schema_of_a_plan_in_json(told, tmp_path):
 
 
 def test_simulated_sessions_are_one_value_however_many_there_are(told):
-    assert [len(told("loop", "simulate", "--count", str(count))["shown"]) for count in (1, 3)] == [
+    assert [
+        len(told("loop", "simulate", "--count", str(count))["simulations"]) for count in (1, 3)
+    ] == [
         1,
         0,
     ]

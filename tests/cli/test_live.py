@@ -40,7 +40,7 @@ def test_status_shows_the_board_then_the_recording_and_as_json_both(desk):
     )
     assert "Hooks missing" in told.out
     assert as_json["live"][0]["state"]["sessions"][0]["sessionId"] == ONE
-    assert as_json["sessions_live"] == 1
+    assert as_json["source_sessions"] == 1
 
 
 def test_watch_shows_what_was_gathered_last_while_somebody_else_gathers(desk):
@@ -55,7 +55,7 @@ def test_watch_shows_what_was_gathered_last_while_somebody_else_gathers(desk):
 
 def test_watch_prints_once_where_nobody_watches(desk):
     assert "1 running" in within(desk.config, "watch").out
-    assert json.loads(within(desk.config, "watch", "--once", "--json").out)[0]["broken"] == ""
+    assert json.loads(within(desk.config, "watch", "--once", "--json").out)[0]["error"] == ""
     assert within(desk.config, "watch", "--json").code == 2
 
 
@@ -95,7 +95,7 @@ def test_a_swap_by_hand_splits_the_cost_and_without_words_it_advises(desk):
     session = json.loads(within(desk.config, "status", "--json").out)["live"][0]["state"][
         "sessions"
     ][0]
-    assert [swap["authProfile"] for swap in session["swaps"]] == ["default", "work"]
+    assert [swap["authProfile"] for swap in session["profileSwitches"]] == ["default", "work"]
 
 
 def test_state_reads_the_file_and_says_where_it_is_broken(desk):

@@ -43,7 +43,7 @@ def test_one_look_writes_every_page_and_one_line(tmp_path):
         ]
     )
     page = json.loads((desk.folder / f"{ONE}.json").read_text())
-    assert (page["launch"]["label"], page["cost"]["clientUsd"]) == ("Primary Account", 0.61)
+    assert (page["launch"]["label"], page["cost"]["clientCostUsd"]) == ("Primary Account", 0.61)
     assert page["billing"]["limits"]["fiveHour"]["usedPercent"] == 29
     assert (
         json.loads((desk.folder / "billing-shared.json").read_text())["costToday"]
@@ -95,7 +95,7 @@ def paid(desk, name, at_ms):
 
 
 @pytest.mark.parametrize("seed", [7, 11])
-def test_a_week_of_two_accounts_and_swaps_adds_up_to_the_ledger_to_the_cent(tmp_path, seed):
+def test_week_of_two_accounts_and_switches_adds_up_to_the_cent(tmp_path, seed):
     desk = Desk(tmp_path)
     said = list(week(desk, seed=seed))
 
@@ -215,7 +215,7 @@ def test_our_own_memory_can_be_thrown_away(tmp_path):
     assert after == before
 
 
-def test_life_goes_from_start_to_end_and_the_ended_leave_the_file_for_the_archive(tmp_path):
+def test_lifecycle_runs_to_its_end_and_ended_sessions_are_archived(tmp_path):
     desk = Desk(tmp_path)
     stages = []
     desk.hook(ONE, "SessionStart", NOW_MS - 9 * MINUTE_MS)
@@ -287,7 +287,7 @@ def test_secrets_are_looked_for_in_new_bytes_only(tmp_path):
 
     (memo,) = msgspec.msgpack.decode(memory)["sessions"].values()
     assert list(memo["secrets"].values()) == [2]
-    assert memo["secrets_at"] == {str(path): path.stat().st_size}
+    assert memo["secrets_offsets"] == {str(path): path.stat().st_size}
 
 
 def test_budgets_and_limits_a_person_set_raise_alerts(tmp_path):

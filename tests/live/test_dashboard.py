@@ -5,7 +5,8 @@ from datetime import UTC
 import pytest
 
 from flightlog.live.collector import LiveState
-from flightlog.live.dashboard import TerminalSize, dashboard_lines, switch_advice
+from flightlog.live.dashboard import TerminalSize, dashboard_lines
+from flightlog.live.profiles import switch_advice
 from flightlog.live.state import (
     AuthProfile,
     Billing,

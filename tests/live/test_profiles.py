@@ -34,7 +34,7 @@ def test_variable_alias_directory_and_path_claim_in_this_order():
     assert found(WORK, SHOP, project="/srv/shopping") == ProfileMatch("default", "default")
 
 
-def test_a_new_print_belongs_to_who_claims_the_session_unless_they_have_another():
+def test_new_fingerprint_goes_to_the_claiming_profile_if_it_has_none():
     assert found(WORK, SHOP, account="oauth-2", project="/srv/shop") == ProfileMatch(
         "shop", "path", "oauth-2"
     )

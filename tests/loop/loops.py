@@ -165,4 +165,4 @@ def ended(runner):
 
 def answered(root):
     (event,) = [event for event in journal(session_of(root)) if event["kind"] == "answer"]
-    return event["answer"], event["by"]
+    return event["answer"], event["answered_by"]

@@ -45,7 +45,7 @@ redactor = Redactor(bytes(32))
 
 class OwnTasks(TaskExecutor):
     def run_attempt(self, effect, state, emit):
-        key = state.task_state(effect.task.task_id).key
+        key = state.task_state(effect.task.task_id).effect_id
         done = (root / "effects.txt").read_text().split() if (root / "effects.txt").exists() else []
         with open(root / "ran.txt", "a") as file:
             file.write(effect.task.task_id + "\\n")
@@ -149,10 +149,10 @@ def journal_so_far(path):
 
 
 @pytest.mark.slow
-def test_killed_at_some_of_the_calls_of_a_plan_it_comes_to_the_same_end(tmp_path):
+def test_killed_at_some_calls_of_a_plan_it_comes_to_the_same_end(tmp_path):
     assert killed_everywhere(tmp_path, 3, every=251) >= 12
 
 
 @pytest.mark.soak
-def test_killed_at_every_call_of_a_plan_of_20_tasks_it_comes_to_the_same_end(tmp_path):
+def test_killed_at_every_call_of_20_tasks_it_comes_to_the_same_end(tmp_path):
     assert killed_everywhere(tmp_path, 20, every=int(os.environ.get("FLIGHTLOG_EVERY", "1"))) >= 100

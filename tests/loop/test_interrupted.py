@@ -108,7 +108,7 @@ def test_pause_rests_after_the_task_and_stop_at_once(tmp_path):
         (root / "go").touch() if word == "pause" else None
         runner.communicate(timeout=30)
         assert asked.returncode == 0, asked.stderr
-        assert json.loads(asked.stdout) == {"session": "session-001", "asked": word}
+        assert json.loads(asked.stdout) == {"session": "session-001", "request": word}
         assert open_loop_session(session_of(root)).state.status == "paused"
 
     assert (paused / "a").exists()

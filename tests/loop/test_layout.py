@@ -132,7 +132,7 @@ def test_each_file_has_every_key_of_its_template(directory, name, shape):
     fits(read(directory / name), shape)
 
 
-def test_the_report_has_the_documents_headings_and_every_sentence_its_events(directory):
+def test_report_has_the_documents_headings_and_cites_events(directory):
     text = (directory / "final-report.md").read_text()
     numbers = {told.seq for told in iter_events(directory)}
 
@@ -199,7 +199,7 @@ def test_yaml_is_read_back_as_it_was():
     assert YAML(typ="safe", pure=True).load(dump_yaml(value)) == value
 
 
-def test_what_a_killed_process_left_is_tidied_and_missing_templates_are_made(tmp_path):
+def test_prepare_root_removes_partial_files_and_restores_templates(tmp_path):
     root = tmp_path / "ralph-loop-sessions"
     prepare_root(root)
     (root / "templates" / "quality-metrics.json").unlink()

@@ -174,7 +174,7 @@ def test_a_decision_is_paired_with_the_attempt_that_followed():
     ]  # fmt: skip
 
 
-def test_the_next_session_reads_its_confidence_through_what_the_last_ones_taught(tmp_path):
+def test_next_session_corrects_its_confidence_by_earlier_outcomes(tmp_path):
     wrong = "\n".join(
         f'  - {{task_id: t{n}, name: wrong, run: {{command: "false"}}, error_handling: {{on_failure: skip}}}}'
         for n in range(12)
@@ -192,7 +192,9 @@ def test_the_next_session_reads_its_confidence_through_what_the_last_ones_taught
     assert all(worth < raw for raw, worth in taught), "all of it was wrong"
     made = [event for event in journal(directory) if event["kind"] == "decision"]
     assert all(
-        event["confidence"] == calibrate_confidence(event["raw"], taught) < event["raw"]
+        event["confidence"]
+        == calibrate_confidence(event["raw_confidence"], taught)
+        < event["raw_confidence"]
         for event in made
     )
 

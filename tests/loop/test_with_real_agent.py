@@ -177,9 +177,10 @@ def test_an_agent_that_never_finishes_is_stopped_by_its_budget(bench, budgets, c
     seen = state.totals.calls
     assert 0 < seen <= len(asked)
     assert len(asked) <= (calls or seen) + 1, "the limit, and one call that was on its way"
-    for unit in budgets.keys() & {"tokens", "usd"}:
+    fields = {"tokens": "total_tokens", "usd": "cost_usd"}
+    for unit in budgets.keys() & fields.keys():
         noted = [
-            event[unit]
+            event[fields[unit]]
             for event in _journal(bench.project)
             if event["kind"] == "usage" and event["calls"]
         ]
@@ -248,7 +249,7 @@ def test_a_loop_without_an_end_is_stopped_by_each_breaker_within_its_limit(
     opened = [
         at
         for at, event in enumerate(told)
-        if event["kind"] == "breaker" and event["after"] == "open"
+        if event["kind"] == "breaker" and event["to_state"] == "open"
     ]
     assert ran.returncode == 1
     assert opened, open_loop_session(directory).state.reason

@@ -82,7 +82,7 @@ def _loop(folder):
         "tasks_total",
         "errors",
         "model_calls",
-        "tokens",
+        "total_tokens",
     )
     return {name: getattr(told, name) for name in kept} | {
         "events": sum(1 for _ in iter_events(directory))

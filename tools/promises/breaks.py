@@ -250,7 +250,7 @@ BREAKS = (
         "        if temp.read_bytes() != before:\n",
         "        if temp.stat().st_size != len(before):\n",
         "tests/live/state_file/test_runtime_state.py::"
-        "test_a_save_between_our_last_look_and_the_exchange_goes_back_and_is_read_again",
+        "test_save_between_last_read_and_exchange_is_restored_and_read_again",
     ),
     Break(
         "R9",
@@ -258,7 +258,7 @@ BREAKS = (
         "    files.replace_file(folder / NAME, late)\n    return late\n",
         "    return data\n",
         "tests/live/state_file/test_runtime_state.py::"
-        "test_a_save_into_the_file_we_had_just_exchanged_is_taken_up_by_the_next_update",
+        "test_save_into_the_replaced_file_is_restored_by_the_next_update",
     ),
     Break(
         "R10",
@@ -285,8 +285,8 @@ BREAKS = (
         "R11",
         "loop/decide/fold.py",
         "            state.epoch = event.epoch\n",
-        '            state.epoch, state.current = event.epoch, ""\n',
-        "tests/loop/test_every_syscall.py::test_killed_at_some_of_the_calls_of_a_plan_it_comes_to_the_same_end",
+        '            state.epoch, state.current_task = event.epoch, ""\n',
+        "tests/loop/test_every_syscall.py::test_killed_at_some_calls_of_a_plan_it_comes_to_the_same_end",
     ),
     Break(
         "R11",
@@ -333,15 +333,15 @@ BREAKS = (
     Break(
         "R13",
         "loop/decide/breaker.py",
-        "totals.usd >= limits.usd:\n",
-        "totals.usd >= limits.usd + 3:\n",
+        "totals.cost_usd >= limits.usd:\n",
+        "totals.cost_usd >= limits.usd + 3:\n",
         "tests/loop/test_with_real_agent.py::test_an_agent_that_never_finishes_is_stopped_by_its_budget",
     ),
     Break(
         "R13",
         "loop/decide/breaker.py",
-        "totals.tokens >= limits.tokens:\n",
-        "totals.tokens >= 2 * limits.tokens:\n",
+        "totals.total_tokens >= limits.tokens:\n",
+        "totals.total_tokens >= 2 * limits.tokens:\n",
         "tests/loop/test_with_real_agent.py::test_an_agent_that_never_finishes_is_stopped_by_its_budget",
     ),
     Break(

@@ -70,7 +70,7 @@ def state(*, as_json: bool) -> int:
             [
                 redact_for_output(
                     runtime,
-                    {"file": str(path), "broken": loaded.error, "state": to_wire(loaded.state)},
+                    {"path": str(path), "error": loaded.error, "state": to_wire(loaded.state)},
                 )
                 for path, loaded in states
             ]

@@ -170,7 +170,7 @@ def _running_block(
 
 
 def _fit_line(samples: Sequence[LimitSample]) -> tuple[float, float] | None:
-    """Return intercept and slope of percent over time by least squares; None if it does not rise."""
+    """Fit percent over time; return intercept and slope, or None if it does not rise."""
     if not samples:
         return None
     last = max(sample.at_ms for sample in samples)

@@ -7,7 +7,6 @@ process collect at a time.
 
 import zlib
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,27 +15,24 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.agents.claude_code.files import AGENT_NAME, projects_dir
-from flightlog.archive.archive import Archive, SessionFiles
+from flightlog.archive.archive import Archive
 from flightlog.live import health, layout, observe
 from flightlog.live.billing import round_cents
 from flightlog.live.cleanup import archive_removed, clean_up, log_line
-from flightlog.live.events import Event, ProfileBilled, fold_history
+from flightlog.live.events import Event, fold_history
 from flightlog.live.observe import ObservedSession, ObserverState, observe_panes
 from flightlog.live.profiles import ProfileLedger
 from flightlog.live.state import (
     Alerts,
     AuthProfile,
-    ContextUsage,
-    ModelInfo,
     RuntimeSession,
     RuntimeState,
     SessionCost,
     SessionMetadata,
     Thresholds,
-    TranscriptInfo,
+    format_time,
 )
 from flightlog.live.state_file import runtime_state
-from flightlog.model.errors import NotFound
 from flightlog.model.runtime import Runtime
 from flightlog.model.usage import DAY_MS
 from flightlog.privacy.trust import is_trusted
@@ -48,8 +44,6 @@ from flightlog.store.output_files import write_output_files
 FOLDER = "session-health"
 LOCK = "gather.lock"
 RECENT_MS = 8 * DAY_MS  # the week that billing looks back, and a day to spare
-WINDOW_DEFAULT = 200_000  # the context window of Claude models
-WINDOW_LONG = 1_000_000  # the same for models with the suffix [1m]
 # An output file is rewritten without news after PAGE_EVERY_MS plus up to PAGE_SPREAD_S seconds,
 # spread by session id, so that not all files of many sessions are due at once.
 PAGE_EVERY_MS = 90_000
@@ -110,11 +104,9 @@ def collect_live_state(
 
 def open_journal(where: LiveDirectory) -> Journal[Event]:
     """Open the journal beside the state file."""
-    moment = datetime.fromtimestamp(where.now_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
     path = where.folder / runtime_state.OWN / "journal.jsonl"
-    return Journal(
-        path, Event, now=lambda: moment.replace("+00:00", "Z"), new_id=where.runtime.new_id
-    )
+    now = format_time(where.now_ms)
+    return Journal(path, Event, now=lambda: now, new_id=where.runtime.new_id)
 
 
 class LiveCollector:
@@ -240,7 +232,7 @@ class LiveCollector:
     ) -> RuntimeSession:
         profile = ledger.profile_of(memo.session)
         thresholds = health.effective_thresholds(settings, profile.thresholds)
-        context = _context_usage(memo, thresholds)
+        context = observe.context_usage(memo, thresholds)
         signals = self._read_signals(memo)
         signals.percent_used, signals.has_broken_file = context.percent_used, broken
         signals.cost_issues = ledger.cost_issues(profile, thresholds)
@@ -254,10 +246,10 @@ class LiveCollector:
             project_path=self._project_path(memo),
             transcript_path=recording.main.path if recording and recording.main else "",
             health=health.judge_health(signals, thresholds),
-            model=_model_info(memo),
+            model=observe.model_info(memo),
             context=context,
             git=memo.git,
-            transcript=_transcript_info(memo, recording, self.now_ms),
+            transcript=observe.transcript_info(memo, recording, self.now_ms),
             alerts=Alerts(
                 bool(memo.secrets),
                 sorted(memo.secrets),
@@ -343,17 +335,6 @@ class LiveCollector:
         return len(write_output_files(self.where.folder, [*due, *shared], durable=False))
 
 
-def record_manual_switch(where: LiveDirectory, session: str, profile: str, since_ms: int) -> None:
-    """Record that `profile` pays for a session from a time on."""
-    state = runtime_state.load_state(where.folder, where.now_ms).state
-    if state.find_profile(profile) is None:
-        names = ", ".join(item.profile_id for item in state.auth_profiles) or "none yet"
-        raise NotFound(
-            f"no such profile: {profile!r}; known are: {names}", hint="flightlog live profiles"
-        )
-    open_journal(where).append(ProfileBilled(session, profile, since_ms, "manual"), durable=True)
-
-
 def _merge_profiles(before: list[AuthProfile], new: list[AuthProfile]) -> list[AuthProfile]:
     """Return the profiles of the file with new figures; a person's own edits stay."""
     figures = {profile.profile_id: profile for profile in new}
@@ -376,47 +357,6 @@ def _restore_unchanged_times(before: RuntimeSession | None, now: RuntimeSession)
     now.metadata.gathered_at = before.metadata.gathered_at
     if before != now:
         now.metadata.gathered_at = gathered_at
-
-
-def _model_info(memo: ObservedSession) -> ModelInfo:
-    model = memo.status.payload.model if memo.status else None
-    if model is not None and (model.display_name or model.id):
-        return ModelInfo(str(model.display_name or model.id), "jsonInput", 80)
-    return (
-        ModelInfo(memo.model, "transcript", 90)
-        if memo.model
-        else ModelInfo("unknown", "default", 10)
-    )
-
-
-def _context_usage(memo: ObservedSession, thresholds: Thresholds) -> ContextUsage:
-    window = memo.status.payload.context_window if memo.status else None
-    size = window.context_window_size if window else None
-    size = size or (WINDOW_LONG if "[1m]" in memo.model else WINDOW_DEFAULT)
-    current = window.current_usage if window else None
-    used = current.usage().total_tokens if current else memo.context_tokens
-    usable = int(size * (thresholds.compaction_percent or 100) / 100)
-    percent = 100 * used // usable if usable else 0
-    near = percent >= (thresholds.context_warning_percent or 0)
-    return ContextUsage(used, max(usable - used, 0), percent, size, near)
-
-
-def _transcript_info(
-    memo: ObservedSession, recording: SessionFiles | None, now_ms: int
-) -> TranscriptInfo:
-    main = recording.main if recording else None
-    if recording is None or main is None:
-        return TranscriptInfo()
-    age = now_ms - recording.changed_ms
-    return TranscriptInfo(
-        exists=True,
-        size_bytes=main.size,
-        last_modified=recording.changed_ms,
-        last_modified_ago=layout.format_age(age),
-        message_count=memo.message_count,
-        last_message_preview=memo.last_message,
-        is_synced=age < health.SYNCED_MS,
-    )
 
 
 def _load_observer(folder: Path) -> ObserverState:

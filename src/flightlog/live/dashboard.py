@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from flightlog.live.collector import LiveState
 from flightlog.live.layout import format_age
-from flightlog.live.profiles import LEAVE_AT, URGENT_AT, profile_urgency, rank_profiles
+from flightlog.live.profiles import switch_advice
 from flightlog.live.state import (
     AuthProfile,
     RuntimeSession,
@@ -69,18 +69,6 @@ def dashboard_lines(lives: Sequence[LiveState], screen: TerminalSize) -> list[Da
         foot.append(DashboardLine(one_line(advice, 200), "yellow"))
     lines = [*_fit_height(lines, len(foot), screen), *foot]
     return [DashboardLine(_truncate(line.text, screen.width), line.color) for line in lines]
-
-
-def switch_advice(profiles: Sequence[AuthProfile]) -> str:
-    """Say which profile to switch to if one is nearly used up; otherwise return ""."""
-    pressed = [profile for profile in profiles if profile_urgency(profile) >= LEAVE_AT]
-    ranked = rank_profiles(profiles)
-    if not pressed or ranked[0][1] >= LEAVE_AT:
-        return "every profile is nearly used up" if pressed else ""
-    worst = max(pressed, key=profile_urgency)
-    when = "now" if profile_urgency(worst) >= URGENT_AT else "soon"
-    best = ranked[0][0].label
-    return f"{worst.label} is nearly used up: go to {best} {when} (flightlog live swap)"
 
 
 def _title_line(

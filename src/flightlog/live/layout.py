@@ -5,7 +5,6 @@ and read only the old billing file on a first run and the markers that the statu
 """
 
 import zlib
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from msgspec import Struct
 
 from flightlog.live import health
 from flightlog.live.health import LIVE_MS
-from flightlog.live.state import AuthProfile, RuntimeSession, RuntimeState, to_wire
+from flightlog.live.state import AuthProfile, RuntimeSession, RuntimeState, format_time, to_wire
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import UNREADABLE
 from flightlog.model.output_files import OutputFile, Tier
@@ -90,9 +89,8 @@ def shared_files(state: RuntimeState, now_ms: int, template: str) -> list[Output
 
 def log_entry(state: RuntimeState, broken: str, counts: tuple[int, int], now_ms: int) -> str:
     """Return a log line; `counts` are files written and sessions archived. No content is logged."""
-    time = datetime.fromtimestamp(now_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
     line = (
-        f"{time.replace('+00:00', 'Z')} gathered sessions={len(state.sessions)} "
+        f"{format_time(now_ms)} gathered sessions={len(state.sessions)} "
         f"profiles={len(state.auth_profiles)} pages={counts[0]} archived={counts[1]}"
     )
     location = broken.split(":", maxsplit=1)[0]

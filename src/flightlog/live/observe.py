@@ -16,9 +16,20 @@ from flightlog.agents import source_of
 from flightlog.agents.claude_code.hooks import ClientStatus, read_new_status
 from flightlog.archive.archive import SessionFiles
 from flightlog.live.billing import LimitSample
-from flightlog.live.state import GitStatus, TmuxPane, VendorLimits
+from flightlog.live.health import SYNCED_MS
+from flightlog.live.layout import format_age
+from flightlog.live.state import (
+    ContextUsage,
+    GitStatus,
+    ModelInfo,
+    Thresholds,
+    TmuxPane,
+    TranscriptInfo,
+    VendorLimits,
+)
 from flightlog.model.errors import FlightlogError
 from flightlog.model.text import one_line
+from flightlog.privacy.scanner import secret_counts
 from flightlog.sources.hook_log import read_new_hook_records
 from flightlog.sources.protocol import TranscriptTail
 from flightlog.store.git.command import GitError, PersonGit
@@ -35,6 +46,8 @@ _SEPARATOR = "\t"
 _FIELDS = ("pane_id", "pane_width", "pane_height", "window_index", "session_name")
 _FORMAT = _SEPARATOR.join(f"#{{{name}}}" for name in _FIELDS)
 _NAME_CHARS_MAX = 64
+_WINDOW_DEFAULT = 200_000  # the context window of Claude models
+_WINDOW_LONG = 1_000_000  # the same for models with the suffix [1m]
 
 
 class ObservedSession(Struct):
@@ -125,6 +138,48 @@ def _accepts_signal(pid: int) -> bool:
     return True
 
 
+def model_info(memo: ObservedSession) -> ModelInfo:
+    """Return the model by the client's own word, otherwise by the transcript."""
+    model = memo.status.payload.model if memo.status else None
+    if model is not None and (model.display_name or model.id):
+        return ModelInfo(str(model.display_name or model.id), "jsonInput", 80)
+    if memo.model:
+        return ModelInfo(memo.model, "transcript", 90)
+    return ModelInfo("unknown", "default", 10)
+
+
+def context_usage(memo: ObservedSession, thresholds: Thresholds) -> ContextUsage:
+    """Return how full the context is, with the threshold of compaction as 100 percent."""
+    window = memo.status.payload.context_window if memo.status else None
+    size = window.context_window_size if window else None
+    size = size or (_WINDOW_LONG if "[1m]" in memo.model else _WINDOW_DEFAULT)
+    current = window.current_usage if window else None
+    used = current.usage().total_tokens if current else memo.context_tokens
+    usable = int(size * (thresholds.compaction_percent or 100) / 100)
+    percent = 100 * used // usable if usable else 0
+    near = percent >= (thresholds.context_warning_percent or 0)
+    return ContextUsage(used, max(usable - used, 0), percent, size, near)
+
+
+def transcript_info(
+    memo: ObservedSession, recording: SessionFiles | None, now_ms: int
+) -> TranscriptInfo:
+    """Return size, age and message count of the transcript."""
+    main = recording.main if recording else None
+    if recording is None or main is None:
+        return TranscriptInfo()
+    age = now_ms - recording.changed_ms
+    return TranscriptInfo(
+        exists=True,
+        size_bytes=main.size,
+        last_modified=recording.changed_ms,
+        last_modified_ago=format_age(age),
+        message_count=memo.message_count,
+        last_message_preview=memo.last_message,
+        is_synced=age < SYNCED_MS,
+    )
+
+
 def observe_git(
     projects: Iterable[tuple[ObservedSession, str]], now_ms: int, trusts: Callable[[Path], bool]
 ) -> None:
@@ -167,8 +222,6 @@ def _parse_git_status(text: str, now_ms: int) -> GitStatus:
 
 def search_secrets(memo: ObservedSession, recording: SessionFiles, now_ms: int) -> None:
     """Search what was written since the last search; store only counts by rule."""
-    from flightlog.privacy.scanner import secret_counts  # noqa: PLC0415 - loading its rules is slow
-
     memo.secrets_scanned_ms = now_ms
     for file in recording.files:
         start = memo.secrets_offsets.get(file.path, 0)

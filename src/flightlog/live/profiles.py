@@ -99,6 +99,18 @@ def profile_urgency(profile: AuthProfile) -> float:
     return WEEK_SHARE * week + BLOCK_SHARE * block + BURN_SHARE * burn
 
 
+def switch_advice(profiles: Sequence[AuthProfile]) -> str:
+    """Say which profile to switch to if one is nearly used up; otherwise return ""."""
+    pressed = [profile for profile in profiles if profile_urgency(profile) >= LEAVE_AT]
+    ranked = rank_profiles(profiles)
+    if not pressed or ranked[0][1] >= LEAVE_AT:
+        return "every profile is nearly used up" if pressed else ""
+    worst = max(pressed, key=profile_urgency)
+    when = "now" if profile_urgency(worst) >= URGENT_AT else "soon"
+    best = ranked[0][0].label
+    return f"{worst.label} is nearly used up: go to {best} {when} (flightlog live swap)"
+
+
 def _match_claim(hints: ProfileHints, profiles: Sequence[AuthProfile]) -> ProfileMatch | None:
     """Match what a person set: variable, alias, configuration directory, path, in this order."""
     launch = hints.launch

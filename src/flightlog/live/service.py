@@ -19,10 +19,10 @@ from flightlog.live.collector import (
     LiveState,
     collect_live_state,
     open_journal,
-    record_manual_switch,
 )
+from flightlog.live.events import ProfileBilled
 from flightlog.live.layout import NOT_SESSIONS
-from flightlog.live.profiles import rank_profiles
+from flightlog.live.profiles import rank_profiles, switch_advice
 from flightlog.live.state import AuthProfile, RuntimeState
 from flightlog.live.state_file import runtime_state
 from flightlog.model.errors import (
@@ -35,6 +35,8 @@ from flightlog.model.errors import (
 )
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import one_line
+from flightlog.privacy.json_redactor import JsonRedactor
+from flightlog.privacy.service import make_redactor
 
 LABEL_CHARS_MAX = 60  # fits in a dashboard column
 _WATCH_WAIT_S = 1.0  # a watcher asks again soon, so an older state is better than a wait
@@ -114,7 +116,7 @@ def render_status_lines(page: dict[str, Any]) -> dict[str, str]:
     """Render a session's status line from its output file, without color, in each width."""
     cost, folder = page.get("cost") or {}, page["projectPath"]
     payload: dict[str, object] = {"workspace": {"current_dir": folder, "project_dir": folder}}
-    payload["cost"] = {"total_cost_usd": cost.get("clientUsd", cost.get("ledgerUsd"))}
+    payload["cost"] = {"total_cost_usd": cost.get("clientCostUsd", cost.get("recordedCostUsd"))}
     now_s = page["metadata"]["gatheredAt"] / 1000
     styles = [StatusStyle(width, color=False, now_s=now_s) for width in WIDTHS]
     lines = zip(WIDTHS, render_widths(payload, page, styles), strict=True)
@@ -135,9 +137,6 @@ def redact_for_output(runtime: Runtime, document: dict[str, Any]) -> dict[str, A
 
     Each session in it is redacted with the known values of its own project.
     """
-    # Loading the detection rules is slow, and a settle does not need them.
-    from flightlog.privacy.json_redactor import JsonRedactor  # noqa: PLC0415
-    from flightlog.privacy.service import make_redactor  # noqa: PLC0415
 
     def redact_session(page: dict[str, Any]) -> dict[str, Any]:
         before = {**page, _LINES: {}}
@@ -185,8 +184,6 @@ def label_profile(
 
 def advise_profile(runtime: Runtime) -> dict[str, Any]:
     """Return the profiles ranked by urgency, and which one to switch to."""
-    from flightlog.live.dashboard import switch_advice  # noqa: PLC0415 - a settle needs no dashboard
-
     states = collect_here(runtime, secrets=False)
     profiles = [profile for live in states for profile in live.state.auth_profiles]
     ranked = [
@@ -205,13 +202,23 @@ def record_profile_switch(
     for live in list_live_runtimes(runtime):
         if any(Path(file.path).is_relative_to(live.config_dir) for file in recording.files):
             if not dry_run:
-                record_manual_switch(live, recording.session, profile, since_ms)
+                _record_switch(live, recording.session, profile, since_ms)
             since = datetime.fromtimestamp(since_ms / 1000, tz=UTC).astimezone(runtime.zone)
             text = since.isoformat("T", "seconds")
             return {"session": recording.session, "profile": profile, "since": text}
     raise NotFound(
         f"no agent directory contains the files of {recording.session}", hint="flightlog doctor"
     )
+
+
+def _record_switch(live: LiveDirectory, session: str, profile: str, since_ms: int) -> None:
+    state = runtime_state.read_state(live.folder, live.now_ms)
+    if state.find_profile(profile) is None:
+        names = ", ".join(item.profile_id for item in state.auth_profiles) or "none yet"
+        raise NotFound(
+            f"no such profile: {profile!r}; known are: {names}", hint="flightlog live profiles"
+        )
+    open_journal(live).append(ProfileBilled(session, profile, since_ms, "manual"), durable=True)
 
 
 def archive_old_sessions(runtime: Runtime, days: int, *, dry_run: bool) -> list[str]:
@@ -256,7 +263,7 @@ def _payload_from_page(page: dict[str, Any]) -> dict[str, Any]:
     return {
         "cwd": page.get("projectPath", ""),
         "model": {"display_name": page.get("model", {}).get("value")},
-        "cost": {"total_cost_usd": cost.get("clientUsd", cost.get("ledgerUsd"))},
+        "cost": {"total_cost_usd": cost.get("clientCostUsd", cost.get("recordedCostUsd"))},
     }
 
 

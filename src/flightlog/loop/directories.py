@@ -109,7 +109,9 @@ class LoopSession(NamedTuple):
         return layout.build_metadata(self.state, self.read_plan(redactor), self.state.last_at)
 
 
-class _Checkpoint(msgspec.Struct):
+class Checkpoint(msgspec.Struct):
+    """A cache of the state up to the event `last` at `offset`."""
+
     offset: int
     last: str
     state: LoopState
@@ -158,7 +160,7 @@ def _decode_line(line: JsonlLine, decoder: "json.Decoder[events.Event]") -> Loop
 
 def _load_checkpoint(directory: Path, path: Path) -> tuple[LoopState, int | None]:
     try:
-        checkpoint = json.decode((directory / CHECKPOINT).read_bytes(), type=_Checkpoint)
+        checkpoint = json.decode((directory / CHECKPOINT).read_bytes(), type=Checkpoint)
         with path.open("rb") as file:
             file.seek(checkpoint.offset)
             if json.decode(file.readline(), type=_JournalHead).id == checkpoint.last:

@@ -52,7 +52,7 @@ class DecisionMade(Struct, frozen=True, tag_field="kind", tag="decision"):
 
 
 class TaskStarted(Struct, frozen=True, tag_field="kind", tag="task_start"):
-    """An attempt begins; `key` is the same for all attempts and makes effects idempotent."""
+    """An attempt begins; `effect_id` is the same for all attempts and makes effects idempotent."""
 
     task: str
     attempt: int
@@ -62,7 +62,7 @@ class TaskStarted(Struct, frozen=True, tag_field="kind", tag="task_start"):
 
 
 class UsageRecorded(Struct, frozen=True, tag_field="kind", tag="usage"):
-    """One response of a model; `usd` is None if its price is unknown."""
+    """One response of a model; `cost_usd` is None if its price is unknown."""
 
     task: str
     attempt: int
@@ -154,7 +154,7 @@ class AlertRaised(Struct, frozen=True, tag_field="kind", tag="alert"):
 
 
 class QuestionAsked(Struct, frozen=True, tag_field="kind", tag="question"):
-    """A person is asked; `safe` is the answer if none is given within `timeout_s`."""
+    """A person is asked; `default_answer` is taken if none is given within `timeout_s`."""
 
     question_id: str
     trigger: str

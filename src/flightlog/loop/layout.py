@@ -56,7 +56,7 @@ def performance_figures(state: LoopState, now: float) -> dict[str, Any]:
         "human_interventions": totals.human_interventions,
         "iterations": state.iterations,
         "model_calls": totals.calls,
-        "tokens": totals.total_tokens,
+        "total_tokens": totals.total_tokens,
         "cost_usd": None if totals.unpriced_calls else round(totals.cost_usd, 6),
         "learning_rate": round(state.learning_rate, 6),
     }
@@ -183,8 +183,8 @@ def _task_fields(state: LoopState, task_id: str) -> dict[str, Any]:
         "artifacts": task.artifacts,
         "attempts": task.attempt,
     }
-    why = task.reason if task.status != "completed" else ""
-    optional = {"sessions": task.sessions, "diffs": task.diffs, "why": why}
+    reason = task.reason if task.status != "completed" else ""
+    optional = {"sessions": task.sessions, "diffs": task.diffs, "reason": reason}
     return {**fields, **{name: value for name, value in optional.items() if value}}
 
 

@@ -269,7 +269,7 @@ def _metric_lines(whole: LoopAccount) -> Iterator[str]:
     yield f"- Error count: {figures['error_count']} {span}"
     yield f"- Human interventions: {figures['human_interventions']} {span}"
     cost = "not known" if figures["cost_usd"] is None else f"{figures['cost_usd']:.4f} USD"
-    yield f"- Model calls: {figures['model_calls']}, {figures['tokens']} tokens, {cost} {span}"
+    yield f"- Model calls: {figures['model_calls']}, {figures['total_tokens']} tokens, {cost} {span}"
     for name, value in sorted(whole.state.metrics.items()):
         yield f"- {one_line(name, 80)}: {value:g} {span}"
 

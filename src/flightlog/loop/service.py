@@ -16,6 +16,7 @@ from flightlog.agents.recordings import adopt_session_files
 from flightlog.loop import directories
 from flightlog.loop.analysis import calibration_table
 from flightlog.loop.directories import (
+    JOURNAL,
     LoopEvent,
     find_session_dir,
     iter_events,
@@ -34,7 +35,6 @@ from flightlog.loop.runner.executor import LoopOptions
 from flightlog.loop.runner.session import RunMode
 from flightlog.loop.state import LoopState
 from flightlog.loop.status import describe_event
-from flightlog.loop.store import JOURNAL
 from flightlog.model.errors import Conflict, Invalid, NotFound
 from flightlog.model.runtime import Runtime
 from flightlog.privacy.redactor import Redactor
@@ -61,11 +61,6 @@ def all_sessions(runtime: Runtime, project: Path | None = None) -> list[Path]:
     """Return every session of a project (by default this one) that has begun."""
     paths = iter_session_dirs(loops_dir(runtime, project))
     return [path for path in paths if (path / JOURNAL).is_file()]
-
-
-def read_events(directory: Path) -> Iterator[LoopEvent]:
-    """Yield every event of a session."""
-    return iter_events(directory)
 
 
 def open_question(runtime: Runtime, name: str) -> QuestionAsked:

@@ -57,7 +57,7 @@ def compare_sessions(sessions: Iterable[tuple[str, Iterable[LoopEvent]]]) -> lis
                 human_interventions=figures["human_interventions"],
                 iterations=figures["iterations"],
                 model_calls=figures["model_calls"],
-                total_tokens=figures["tokens"],
+                total_tokens=figures["total_tokens"],
                 cost_usd=figures["cost_usd"],
                 brier_score=analysis.calibration.brier_score,
             )

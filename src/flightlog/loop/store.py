@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, json
+from msgspec import json
 
 from flightlog.loop import events, layout
 from flightlog.loop.decide.fold import apply_event
+from flightlog.loop.directories import CHECKPOINT, JOURNAL, Checkpoint
 from flightlog.loop.layout import dump_yaml
 from flightlog.loop.logs import DecisionLog, ErrorLog, build_log_entry
 from flightlog.loop.plan.load import redact_event
@@ -27,8 +28,6 @@ from flightlog.privacy.redactor import Redactor
 from flightlog.store.journal import Journal, JournalRecord, UnknownEvent
 from flightlog.store.output_files import AppendableJsonFile, write_output_files
 
-JOURNAL = "journal.jsonl"
-CHECKPOINT = "checkpoint.json"
 PAGES_EVERY_S = 1.0
 _COST_FACTOR = 10.0  # time between two writes of the output files, in durations of a write
 # Events that cannot be reconstructed from the work tree after a power cut are synced to disk.
@@ -41,14 +40,6 @@ _DURABLE = (
 _URGENT = (events.QuestionAsked | events.QuestionAnswered) | (
     events.LoopPaused | events.LoopStopped | events.LoopEnded | events.LoopResumed
 )
-
-
-class Checkpoint(Struct):
-    """A cache of the state up to the event `last` at `offset`."""
-
-    offset: int
-    last: str
-    state: LoopState
 
 
 class LoopStore:
@@ -196,10 +187,10 @@ def _question_page(state: LoopState) -> str:
     question = state.question.event
     until = format_utc_time(state.question.asked_at + question.timeout_s)
     fields = {
-        "question": question.question_id,
+        "question_id": question.question_id,
         "text": question.text,
         "options": list(question.options),
-        "without_an_answer": f"{question.default_answer} at {until}",
+        "default_answer": f"{question.default_answer} at {until}",
         "answer": "",
     }
     return dump_yaml(fields)

@@ -57,7 +57,7 @@ def test_the_example_read_and_written_again_is_the_same_file(tmp_path):
     assert path.read_text() == EXAMPLE
 
 
-def test_a_new_file_from_the_examples_facts_is_the_example_key_by_key_with_its_comments(tmp_path):
+def test_new_file_from_the_examples_values_equals_the_example(tmp_path):
     put(tmp_path / "old")
     told = read_state(tmp_path / "old", EXAMPLE_MS)
     told.auth_profiles[0].billing.is_fresh = True  # the document wrote what was no longer true
@@ -151,7 +151,7 @@ def test_a_save_between_our_read_and_our_write_is_never_lost(tmp_path, way):
     assert done.state.auth_profiles[0].label == "2 1 0 Primary Account"
 
 
-def test_a_save_into_the_file_we_had_just_exchanged_is_taken_up_by_the_next_update(tmp_path):
+def test_save_into_the_replaced_file_is_restored_by_the_next_update(tmp_path):
     path = put(tmp_path)
     editor = path.open("r+")  # an editor that writes in place holds the old file open
 
@@ -333,7 +333,7 @@ def test_a_state_reads_as_json(tmp_path):
     assert list(told["authProfiles"][0]) == ["profileId", "label", "billing", "metadata"]
 
 
-def test_a_save_between_our_last_look_and_the_exchange_goes_back_and_is_read_again(tmp_path):
+def test_save_between_last_read_and_exchange_is_restored_and_read_again(tmp_path):
     path = put(tmp_path / "state")
     code = """
 from flightlog.live.state_file.runtime_state import update_state

@@ -35,7 +35,7 @@ def places(node, text):
 
 
 @given(item=items)
-def test_an_item_laid_out_reads_back_and_its_places_are_those_a_parser_finds(item):
+def test_rendered_item_reads_back_with_the_positions_a_parser_finds(item):
     chunk = new_item("sessions:x", {"sessionId": "x", **item}, 2, {"sessionId": "# the id"})
 
     again = reread(chunk)

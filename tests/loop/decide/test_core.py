@@ -46,7 +46,7 @@ def first_events(effect):
     return [type(event).__name__ for event in effect.events]
 
 
-def test_the_task_with_the_highest_priority_is_first_and_the_decision_is_on_record():
+def test_highest_priority_task_is_first_and_its_decision_is_recorded():
     plan, state = session(TWO.replace("SETTING", "never"))
 
     made, begun = decide_effect(state, plan, 2000.0).events
@@ -152,10 +152,14 @@ def failed(number, **more):
         ),
         (
             "no_progress: 2",
-            [*failed(1, progress=False), *failed(2, progress=False)],
+            [*failed(1, made_progress=False), *failed(2, made_progress=False)],
             "no progress in 2 attempts",
         ),
-        ("permission_denials: 1", failed(1, denials=2), "permission denied in 1 attempt"),
+        (
+            "permission_denials: 1",
+            failed(1, permission_denials=2),
+            "permission denied in 1 attempt",
+        ),
         ("error_rate_over: 2", [*failed(1), *failed(2)], "error_rate > 0.5 (2 of the last 2"),
         (
             "low_confidence_times: 1",
@@ -176,7 +180,8 @@ def test_the_breaker_opens_on_each_rule_and_says_which(rule, events, sentence):
 
 def test_an_agent_that_asks_a_question_is_not_idle():
     plan, state = session(
-        FAILURES.replace("RULE", "no_progress: 1"), *failed(1, progress=False, asked=True)
+        FAILURES.replace("RULE", "no_progress: 1"),
+        *failed(1, made_progress=False, asked_question=True),
     )
 
     assert breaker.find_trip(state, plan) is None

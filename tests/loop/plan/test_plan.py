@@ -3,16 +3,27 @@
 import contextlib
 import json
 from pathlib import Path
+from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flightlog.loop.events import AttemptEnded, Event, TaskEnded, TaskVerified
 from flightlog.loop.plan.expression import evaluate_expression
 from flightlog.loop.plan.expression import parse_expression as expression
-from flightlog.loop.plan.load import hash_plan, load_plan, parse_plan
+from flightlog.loop.plan.load import (
+    REDACTED_FIELDS,
+    hash_plan,
+    load_plan,
+    parse_plan,
+    redact_event,
+)
 from flightlog.loop.plan.schema import json_schema, order_tasks
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
+from flightlog.privacy.json_redactor import JsonRedactor
+from flightlog.privacy.redactor import Redactor
 
 ROOT = Path(__file__).parents[3]
 LEAST = b"plan: least\ntasks:\n  - {task_id: 001, name: first, run: {command: 'true'}}\n"
@@ -123,3 +134,44 @@ def test_conditions_are_evaluated_or_said_to_be_unknown(text, names, value):
 def test_a_condition_can_do_nothing_but_compare(text):
     with pytest.raises(Invalid):
         expression(text)
+
+
+# Text in events that flightlog makes or checks itself: ids, digests, file names it chose, words of
+# a fixed set, names of the redacted plan; and the API's names of a message and a model.
+OWN_TEXT = frozenset(
+    {"session_id", "plan_digest", "project", "marker", "runner", "task", "effect_id", "diff"}
+    | {"agent_session", "message_id", "model", "action", "alternatives", "risks", "signal"}
+    | {"decision_type", "report_type", "error_type", "severity", "indicators", "from_state"}
+    | {"question_id", "trigger", "options", "default_answer", "answer"}
+)
+
+
+def holds_text(kind):
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return any(holds_text(field.type) for field in msgspec.structs.fields(kind))
+    return kind in (str, Any) or any(holds_text(part) for part in get_args(kind))
+
+
+def test_redacted_names_are_the_fields_of_events_with_foreign_text():
+    fields = [field for kind in get_args(Event) for field in msgspec.structs.fields(kind)]
+    with_text = {field.name for field in fields if holds_text(field.type)}
+
+    assert with_text - OWN_TEXT == REDACTED_FIELDS
+    assert with_text >= OWN_TEXT, "this list names only fields that exist"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        AttemptEnded("a", 1, "success", 1.0, last_message="SECRET"),
+        TaskEnded("a", "failure", 1.0, reason="SECRET"),
+        TaskVerified("a", 1, passed=False, missing_tools=("tool SECRET",)),
+    ],
+)
+def test_foreign_text_of_an_event_is_redacted(event):
+    secret = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
+    plain = msgspec.json.decode(msgspec.json.encode(event).replace(b"SECRET", secret.encode()))
+
+    clean = redact_event(msgspec.convert(plain, type(event)), JsonRedactor(Redactor(bytes(32))))
+
+    assert secret.encode() not in msgspec.json.encode(clean)

@@ -158,7 +158,7 @@ def test_reports_reach_the_inventory_and_their_statistics_equal_a_recount(tmp_pa
     )
     assert yaml(directory / "progress-tracking.yaml")["tasks"][0]["artifacts"] == ["docs/f1.md"]
     assert any(
-        event["kind"] == "alert" and "nonsense" in event["why"] for event in journal(directory)
+        event["kind"] == "alert" and "nonsense" in event["reason"] for event in journal(directory)
     )
 
 

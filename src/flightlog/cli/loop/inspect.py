@@ -1,6 +1,6 @@
 """The commands of `flightlog loop` that only read sessions."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -89,15 +89,7 @@ def monitor(written: str, *, once: bool, idle_s: float, as_json: bool) -> None:
 @click.option("--task", help="Only events of this task.")
 @click.option("--follow", is_flag=True, help="Print new events as they come.")
 @_json
-def logs(
-    written: str,
-    tail: int | None,
-    event: str | None,
-    task: str | None,
-    *,
-    follow: bool,
-    as_json: bool,
-) -> None:
+def logs(written: str, *, follow: bool, as_json: bool, **filters: Any) -> None:
     """Show the events of a session."""
     from flightlog.loop import service
     from flightlog.views.json_output import as_json_line
@@ -105,7 +97,7 @@ def logs(
     runtime = open_runtime()
     directory = service.find_session(runtime, written)
     for entry in service.log_entries(
-        runtime, directory, service.LogFilter(tail, event, task), follow=follow
+        runtime, directory, service.LogFilter(**filters), follow=follow
     ):
         if as_json:
             click.echo(as_json_line(entry))
@@ -150,8 +142,9 @@ def analyze(written: str, *, as_json: bool) -> None:
     """Analyze time, attempts, errors, decisions."""
     from flightlog.loop import service
     from flightlog.loop.analysis import analyze_session, render_text
+    from flightlog.loop.directories import iter_events
 
-    analysis = analyze_session(service.read_events(service.find_session(open_runtime(), written)))
+    analysis = analyze_session(iter_events(service.find_session(open_runtime(), written)))
     print_json(analysis) if as_json else click.echo(make_inert(render_text(analysis)))
 
 
@@ -162,10 +155,11 @@ def insights(written: str, *, as_json: bool) -> None:
     """Show lessons of a session with evidence."""
     from flightlog.loop import service
     from flightlog.loop.analysis import build_account
+    from flightlog.loop.directories import iter_events
     from flightlog.loop.report import find_insights
 
     sentences = find_insights(
-        build_account(service.read_events(service.find_session(open_runtime(), written)))
+        build_account(iter_events(service.find_session(open_runtime(), written)))
     )
     if as_json:
         print_json(sentences)
@@ -182,12 +176,13 @@ def insights(written: str, *, as_json: bool) -> None:
 def compare(written: str, *, as_json: bool) -> None:
     """Compare sessions side by side."""
     from flightlog.loop import service
+    from flightlog.loop.directories import iter_events
     from flightlog.loop.status import compare_sessions, comparison_rows
 
     runtime = open_runtime()
     names = [name.strip() for name in written.split(",") if name.strip()]
     directories = [service.find_session(runtime, name) for name in names]
-    columns = compare_sessions([(path.name, service.read_events(path)) for path in directories])
+    columns = compare_sessions([(path.name, iter_events(path)) for path in directories])
     if as_json:
         print_json(columns)
         return

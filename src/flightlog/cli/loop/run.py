@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _json = json_option()
-_asked = json_option("Print the request as JSON.")
+_request_json = json_option("Print the request as JSON.")
 _INTERVENTIONS = ("ask_first", "never", "always", "on_error", "on_low_confidence")
 
 
@@ -89,7 +89,7 @@ def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
 @click.command(epilog="Example: flightlog loop pause --session session-001")
 @SESSION
 @click.option("--now", is_flag=True, help="Pause at once, in the middle of the task.")
-@_asked
+@_request_json
 def pause(written: str, *, now: bool, as_json: bool) -> None:
     """Pause a session after its current task."""
     _send_request(written, "stop" if now else "pause", "a person paused it", as_json=as_json)
@@ -98,7 +98,7 @@ def pause(written: str, *, now: bool, as_json: bool) -> None:
 @click.command(epilog="Example: flightlog loop stop --session session-001")
 @SESSION
 @click.option("--after-task", is_flag=True, help="Finish the current task first.")
-@_asked
+@_request_json
 def stop(written: str, *, after_task: bool, as_json: bool) -> None:
     """Stop a session at once. All processes of its task are stopped. The session can be resumed."""
     _send_request(
@@ -119,12 +119,13 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
     question = service.open_question(runtime, written)
     if answer is None:
         fields = {
-            "question": question.question_id,
+            "question_id": question.question_id,
             "text": question.text,
             "options": question.options,
-            "safe": question.default_answer,
+            "default_answer": question.default_answer,
         }
-        plain = f"{make_inert(question.text)}\n  one of: {', '.join(question.options)} (without an answer: {question.default_answer})"
+        answers = f"{', '.join(question.options)} (without an answer: {question.default_answer})"
+        plain = f"{make_inert(question.text)}\n  one of: {answers}"
         print_json(fields) if as_json else click.echo(plain)
         return
     if answer not in question.options:
@@ -133,7 +134,7 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
             hint=f"one of: {', '.join(question.options)}",
         )
     service.send_request(runtime, written, ControlRequest("answer", question.question_id, answer))
-    outcome = {"session": written, "question": question.question_id, "answer": answer}
+    outcome = {"session": written, "question_id": question.question_id, "answer": answer}
     print_outcome(outcome, f"answered {question.question_id}: {answer}", as_json=as_json)
 
 
@@ -163,17 +164,23 @@ def simulate(seed: int, count: int, mode: str, *, as_json: bool) -> int:
         simulation = run_simulation(number, safety=mode == "safety")
         if simulation.violations or count == 1:
             shown.append(simulation)
-            counts = f"{simulation.events} events\t{simulation.crashes} deaths"
+            counts = f"{simulation.events} events\t{simulation.crashes} crashes"
             line = f"seed {simulation.seed}\t{simulation.status}\t{counts}\t{simulation.digest}"
             click.echo("\n  ".join([line, *simulation.violations]), err=as_json)
-    broken = sum(bool(simulation.violations) for simulation in shown)
+    failed = sum(bool(simulation.violations) for simulation in shown)
     if as_json:
         print_json(
-            {"mode": mode, "first": seed, "sessions": count, "broken": broken, "shown": shown}
+            {
+                "mode": mode,
+                "first_seed": seed,
+                "sessions": count,
+                "failed_count": failed,
+                "simulations": shown,
+            }
         )
     elif count > 1:
-        click.echo(f"{pluralize(count, 'session')}, {broken} with a violated invariant")
-    return int(broken > 0)
+        click.echo(f"{pluralize(count, 'session')}, {failed} with a violated invariant")
+    return int(failed > 0)
 
 
 @click.command(
@@ -267,7 +274,7 @@ def _send_request(session: str, request: str, reason: str, *, as_json: bool) -> 
             f"{session} is not running", hint=f"flightlog loop status --session {session}"
         )
     print_outcome(
-        {"session": session, "asked": request}, f"asked {session} to {request}", as_json=as_json
+        {"session": session, "request": request}, f"asked {session} to {request}", as_json=as_json
     )
 
 

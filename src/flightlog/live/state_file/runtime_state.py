@@ -8,7 +8,6 @@ is not parsed again.
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.live import state
 from flightlog.live.state import (
     DEFAULT_PROFILE,
     VERSION,
@@ -28,6 +26,9 @@ from flightlog.live.state import (
     convert_leniently,
     create_default_auth_profile,
     create_default_runtime_state,
+    format_time,
+    to_wire,
+    with_freshness,
 )
 from flightlog.live.state_file.yaml_document import HEADER, YamlChunk, YamlError, parse_chunks
 from flightlog.live.state_file.yaml_edit import (
@@ -35,7 +36,8 @@ from flightlog.live.state_file.yaml_edit import (
     apply_values,
     drop_members,
     new_item,
-    render_block,
+    new_root,
+    prepare_insertion,
 )
 from flightlog.model.errors import Conflict, FlightlogError
 from flightlog.model.usage import DAY_MS
@@ -75,11 +77,11 @@ Change = Callable[[RuntimeState], RuntimeState]
 
 
 class CachedStateFile(Struct):
-    """The file as last written, with its hash; `before` is the hash of the file it replaced."""
+    """The file as last written, with its hash and the hash of the file it replaced."""
 
     fingerprint: bytes
     chunks: list[YamlChunk]
-    previous_text: bytes = b""
+    previous_fingerprint: bytes = b""
 
 
 class StateFileUpdate(Struct):
@@ -104,7 +106,7 @@ def load_state(folder: Path, now_ms: int) -> StateFileUpdate:
     except YamlError as broken:
         update = StateFileUpdate(_last_good_state(folder), broken.message)
     for profile in update.state.auth_profiles:
-        state.with_freshness(profile, now_ms)
+        with_freshness(profile, now_ms)
     return update
 
 
@@ -242,21 +244,13 @@ def _with_frame(chunks: list[YamlChunk], new: RuntimeState) -> list[YamlChunk]:
             lead = "" if chunks[-1].text.endswith("\n\n") else "\n"
             chunks.append(YamlChunk(f"r:{name}", f"{lead}{name}:\n"))
     if new.thresholds is not None and "r:thresholds" not in names:
-        chunks.append(
-            _root_chunk("thresholds", state.to_wire(new.thresholds), f"\n{_OURS_TO_SET}\n")
-        )
+        plain = to_wire(new.thresholds)
+        chunks.append(new_root("thresholds", plain, f"\n{_OURS_TO_SET}"))
     if new.metadata is not None and "r:metadata" not in names:
-        chunks.append(_root_chunk("metadata", {"version": state.VERSION}, "\n"))
+        chunks.append(new_root("metadata", {"version": VERSION}, ""))
     if new.metadata is not None and "r:quickLookup" not in names and new.sessions:
-        chunks.append(_root_chunk("quickLookup", _quick_lookup(new), f"\n{_LOOKUP_NOTE}\n"))
+        chunks.append(new_root("quickLookup", _quick_lookup(new), f"\n{_LOOKUP_NOTE}"))
     return chunks
-
-
-def _root_chunk(name: str, plain: dict[str, Any], lead: str) -> YamlChunk:
-    text, node = render_block(
-        {f"{NOTES}lead": lead[:-1], name: plain} if lead else {name: plain}, 0, {}
-    )
-    return YamlChunk(f"r:{name}", text, (node.keys or {})[name])
 
 
 def _with_items(
@@ -292,25 +286,12 @@ def _with_items(
         for key, item in items.items()
     ]
     if new:
-        _prepare_insertion(after[at - 1], new[-1], name)
+        prepare_insertion(after[at - 1], new[-1], name)
     return [*after[:at], *new, *after[at:]], removed
 
 
-def _prepare_insertion(before: YamlChunk, last: YamlChunk, name: str) -> None:
-    """Change `before` so that new items can follow; its blank line moves behind the last one."""
-    if before.key == f"r:{name}":
-        if before.node is not None and before.node.is_flow:  # `sessions: []` becomes `sessions:`
-            before.text = before.text[: before.node.after] + before.text[before.node.end :]
-        before.node = None
-    if before.text.endswith("\n\n"):
-        before.text = before.text[:-1]
-        last.text += "\n"
-    elif not before.text.endswith("\n"):
-        before.text += "\n"
-
-
 def _item_to_dict(item: AuthProfile | RuntimeSession) -> dict[str, Any]:
-    plain: dict[str, Any] = state.to_wire(item)
+    plain: dict[str, Any] = to_wire(item)
     if isinstance(item, AuthProfile) and "blockStart" in plain["billing"]:
         billing = plain["billing"]
         document = list(billing)[: list(billing).index("blockStart")]
@@ -331,8 +312,7 @@ def _item_id(item: AuthProfile | RuntimeSession) -> str:
 
 def _write_timestamps(chunks: list[YamlChunk], state: RuntimeState, now_ms: int) -> None:
     """Update the time in the header, the metadata and the lookup."""
-    time = datetime.fromtimestamp(now_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
-    line = f"# Last updated: {time.replace('+00:00', 'Z')}"
+    line = f"# Last updated: {format_time(now_ms)}"
     for chunk in chunks[:2]:
         if chunk.node is None:
             chunk.text = _UPDATED.sub(line, chunk.text, count=1)
@@ -382,13 +362,13 @@ def _with_late_edit(folder: Path) -> bytes | None:
     cache = _load_cache(folder)
     if (
         cache is None
-        or not cache.previous_text
+        or not cache.previous_fingerprint
         or data is None
         or _hash_bytes(data) != cache.fingerprint
     ):
         return data
     late = shared_files.read_if_exists(folder / OWN / "before.yaml")
-    if not late or _hash_bytes(late) == cache.previous_text:
+    if not late or _hash_bytes(late) == cache.previous_fingerprint:
         return data
     try:
         parse_chunks(late.decode())

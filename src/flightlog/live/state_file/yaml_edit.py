@@ -61,6 +61,25 @@ def new_item(
     return YamlChunk(key, " " * indent + "- " + text[indent + 2 :], node)
 
 
+def new_root(name: str, item: Mapping[str, Any], lead: str) -> YamlChunk:
+    """Return a chunk for a new key of the root, behind the comment lines `lead`."""
+    text, node = render_block({f"{NOTES}lead": lead, name: item}, 0, {})
+    return YamlChunk(f"r:{name}", text, (node.keys or {})[name])
+
+
+def prepare_insertion(before: YamlChunk, last: YamlChunk, name: str) -> None:
+    """Change `before` so that new items can follow; its blank line moves behind the last one."""
+    if before.key == f"r:{name}":
+        if before.node is not None and before.node.is_flow:  # `sessions: []` becomes `sessions:`
+            before.text = before.text[: before.node.after] + before.text[before.node.end :]
+        before.node = None
+    if before.text.endswith("\n\n"):
+        before.text = before.text[:-1]
+        last.text += "\n"
+    elif not before.text.endswith("\n"):
+        before.text += "\n"
+
+
 def apply_values(
     chunk: YamlChunk, new: Mapping[str, Any], comments: Mapping[str, str]
 ) -> YamlChunk:

@@ -74,11 +74,8 @@ def metric_value(state: LoopState, name: str) -> float | None:
 def apply_event(state: LoopState, at: float, event: events.Event) -> None:
     """Apply an event that happened at `at`."""
     state.totals.events += 1
-    if (
-        isinstance(event, events.RunnerAcquired)
-        and event.is_resumed
-        and state.resting_since is None
-    ):
+    resumed = isinstance(event, events.RunnerAcquired) and event.is_resumed
+    if resumed and state.resting_since is None:
         state.rested_s += max(at - state.last_at, 0.0)  # no runner since the crash
     state.last_at = max(state.last_at, at)
     if isinstance(event, events.SessionEvent):
@@ -93,9 +90,7 @@ def apply_event(state: LoopState, at: float, event: events.Event) -> None:
         state.question = OpenQuestion(event, at)
         state.question_count += 1
         state.totals.help_requests += 1
-        state.breaker.asked_question = state.breaker.asked_question or event.trigger.startswith(
-            "breaker"
-        )
+        state.breaker.asked_question |= event.trigger.startswith("breaker")
     else:
         _apply_answer(state, at, event)
 
@@ -104,16 +99,9 @@ def _apply_session_event(state: LoopState, at: float, event: events.SessionEvent
     match event:
         case events.LoopStarted():
             state.session_id, state.session_name = event.session_id, event.session_name
-            state.plan, state.plan_digest, state.project = (
-                event.plan,
-                event.plan_digest,
-                event.project,
-            )
-            state.config, state.budgets, state.is_autonomous = (
-                event.config,
-                event.budgets,
-                event.is_autonomous,
-            )
+            state.plan, state.plan_digest = event.plan, event.plan_digest
+            state.project, state.is_autonomous = event.project, event.is_autonomous
+            state.config, state.budgets = event.config, event.budgets
             state.context, state.calibration = dict(event.context), event.calibration
             state.tasks_total = event.tasks_total
             state.learning_rate, state.marker = event.config.learning_rate, event.marker
@@ -121,23 +109,15 @@ def _apply_session_event(state: LoopState, at: float, event: events.SessionEvent
         case events.RunnerAcquired():
             state.epoch = event.epoch
         case events.LoopPaused() | events.LoopStopped():
-            state.status, state.reason, state.question, state.verdict = (
-                "paused",
-                event.reason,
-                None,
-                None,
-            )
+            state.status, state.reason = "paused", event.reason
+            state.question = state.verdict = None
             state.resting_since = at
             state.stop_signal = event.signal if isinstance(event, events.LoopStopped) else ""
         case events.LoopResumed():
             _apply_resume(state, at, event)
         case events.LoopEnded():
-            state.status, state.reason, state.ended_at, state.question = (
-                event.status,
-                event.reason,
-                at,
-                None,
-            )
+            state.status, state.reason = event.status, event.reason
+            state.ended_at, state.question = at, None
         case _:
             assert_never(event)
 
@@ -154,13 +134,8 @@ def _apply_resume(state: LoopState, at: float, event: events.LoopResumed) -> Non
         state.breaker.state, state.breaker.probes, state.breaker.since = "half_open", 0, at
     for task in state.tasks.values():
         if task.status in {"deferred", "failed"}:
-            task.status, task.stage, task.failures, task.same_error_count, task.is_diagnosed = (
-                "pending",
-                "idle",
-                0,
-                0,
-                False,
-            )
+            task.status, task.stage, task.is_diagnosed = "pending", "idle", False
+            task.failures = task.same_error_count = 0
             task.result, task.ended_at = None, None
 
 
@@ -186,12 +161,8 @@ def _apply_task_event(state: LoopState, at: float, event: events.TaskEvent) -> N
             task.mode = event.action if event.action in {"diagnose", "delegate"} else "work"
         case events.TaskEnded():
             status = {"success": "completed", "failure": "failed"}.get(event.result, event.result)
-            task.status, task.stage, task.result, task.reason = (
-                status,
-                "idle",
-                event.result,
-                event.reason,
-            )
+            task.status, task.stage = status, "idle"
+            task.result, task.reason = event.result, event.reason
             task.ended_at, task.duration_s = at, event.duration_s
             state.verdict = None
             state.current_task = "" if state.current_task == event.task else state.current_task
@@ -204,11 +175,8 @@ def _apply_task_start(
 ) -> None:
     task.status, task.stage = "in_progress", "running"
     task.attempt, task.mode = event.attempt, event.mode
-    task.effect_id, task.agent_session, task.exit_ready = (
-        event.effect_id,
-        event.agent_session,
-        False,
-    )
+    task.effect_id, task.agent_session = event.effect_id, event.agent_session
+    task.exit_ready = False
     task.started_at = at if task.started_at is None else task.started_at
     state.current_task = event.task
     state.iterations += 1
@@ -266,15 +234,13 @@ def _record_failure(
 ) -> None:
     state.totals.errors += 1
     task.stage, task.failures = "failed", task.failures + 1
-    task.same_error_count = (
-        task.same_error_count + 1 if signature and signature == task.signature else 1
-    )
+    repeated = bool(signature) and signature == task.signature
+    task.same_error_count = task.same_error_count + 1 if repeated else 1
     task.error_type, task.error_message, task.signature = error_type, message, signature
     _update_expectation(state, right=False)
     breaker = state.breaker
-    breaker.same_error_count = (
-        breaker.same_error_count + 1 if signature and signature == breaker.signature else 1
-    )
+    repeated = bool(signature) and signature == breaker.signature
+    breaker.same_error_count = breaker.same_error_count + 1 if repeated else 1
     breaker.signature = signature
     _record_outcome(breaker, right=False)
 
@@ -349,13 +315,8 @@ def _apply_answer(state: LoopState, at: float, event: events.QuestionAnswered) -
             state.ensure_task(asked.task).is_approved = True
         case "error", "retry":
             task = state.ensure_task(asked.task)
-            task.stage, task.is_approved, task.retry_at, task.failures, task.same_error_count = (
-                "idle",
-                True,
-                at,
-                0,
-                0,
-            )
+            task.stage, task.is_approved, task.retry_at = "idle", True, at
+            task.failures = task.same_error_count = 0
         case _:
             answered = event.answered_by == "person"
             by = "a person answered" if answered else f"no answer within {asked.timeout_s:g} s"

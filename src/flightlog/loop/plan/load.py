@@ -28,20 +28,11 @@ _STRUCTS = tuple(
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 )
 Where = tuple[str | int, ...]
-_WORDS = frozenset(
-    {
-        "error_message",
-        "signature",
-        "said",
-        "why",
-        "text",
-        "rationale",
-        "name",
-        "value",
-        "commands",
-        "condition",
-    }
-    | {"session_name", "plan", "context", "missing"}
+# Fields of events that can hold text of a task, an agent, a person or a plan. They are redacted
+# before an event is written.
+REDACTED_FIELDS = frozenset(
+    {"session_name", "plan", "context", "rationale", "name", "value", "condition", "reason", "text"}
+    | {"error_message", "signature", "last_message", "commands", "missing_tools"}
 )
 
 
@@ -211,9 +202,9 @@ def _find_cycle(plan: Plan) -> list[str]:
 def redact_event(event: Event, records: JsonRedactor) -> Event:
     """Return an event with its text redacted."""
     fields = msgspec.to_builtins(event)
-    words = {name: value for name, value in fields.items() if name in _WORDS and value}
-    clean = records.redact_value(words) if words else words
-    return event if clean == words else msgspec.convert({**fields, **clean}, type(event))
+    texts = {name: value for name, value in fields.items() if name in REDACTED_FIELDS and value}
+    clean = records.redact_value(texts) if texts else texts
+    return event if clean == texts else msgspec.convert({**fields, **clean}, type(event))
 
 
 def redact_plan(plan: Plan, redactor: Redactor) -> Plan:

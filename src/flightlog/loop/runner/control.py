@@ -84,7 +84,7 @@ class ControlInbox:
             fields = read_yaml(self._answer_path.read_text("utf-8"))
         except (OSError, YAMLError, UnicodeDecodeError):
             return ""
-        if not isinstance(fields, dict) or fields.get("question") != question:
+        if not isinstance(fields, dict) or fields.get("question_id") != question:
             return ""
         return str(fields.get("answer") or "").strip()
 

@@ -35,7 +35,7 @@ class ControlRequest(Struct, frozen=True):
 
 
 class TaskResult(NamedTuple):
-    """Result of an attempt; `message` and `said` are the ends of its output."""
+    """Result of an attempt; `message` and `last_message` are the ends of its output."""
 
     result: str
     duration_s: float

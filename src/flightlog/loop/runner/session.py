@@ -11,21 +11,20 @@ from msgspec import Struct
 from ruamel.yaml.error import YAMLError
 
 from flightlog.loop import directories, events
+from flightlog.loop.directories import JOURNAL, LEASE, PLAN
 from flightlog.loop.plan.load import hash_plan, parse_plan, redact_plan
 from flightlog.loop.plan.schema import Budgets, LoopConfig, Plan
 from flightlog.loop.runner.driver import LoopDriver
 from flightlog.loop.runner.executor import LoopOptions, TaskExecutor
 from flightlog.loop.runner.guardian import MARK, kill_groups, processes_with_marker
 from flightlog.loop.state import LoopState
-from flightlog.loop.store import JOURNAL, LoopStore
+from flightlog.loop.store import LoopStore
 from flightlog.model.errors import Conflict, Invalid, NotFound, Unreadable, read_yaml
 from flightlog.model.runtime import Runtime
 from flightlog.privacy.redactor import Redactor
 from flightlog.store.files import create_file
 from flightlog.store.locks import Lease
 
-PLAN = "plan.yaml"
-LEASE = "runner.lock"
 Calibration = tuple[tuple[float, float], ...]
 
 

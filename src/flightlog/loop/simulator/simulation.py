@@ -21,9 +21,8 @@ from flightlog.loop.simulator.environment import (
     TaskBehavior,
     draw_plan,
 )
-from flightlog.loop.state import LoopState
+from flightlog.loop.state import HOUR_S, LoopState
 
-HOUR_S = 3600.0
 _GIVEN_BY_PERSON = 1_000  # additional failures after a person said to retry: no limit in practice
 STEPS_MAX = 20_000  # more than any drawn plan needs; a session that reaches it does not end
 RESUMES_MAX = 4
@@ -117,9 +116,8 @@ class InvariantChecker:
         if any(not self._gates.get(gate.name) for gate in gates):
             self.violations.append(f"{event.task} began though a gate was not passed")
         retries = self._plan.config.max_retries if task.max_retries is None else task.max_retries
-        more = (
-            1 + (task.delegate is not None) + self._allowed[event.task]
-        )  # a delegate may try once more
+        # A delegate may try once more.
+        more = 1 + (task.delegate is not None) + self._allowed[event.task]
         if self._failures[event.task] > retries + more and event.mode == "work":
             self.violations.append(f"{event.task} was tried more often than allowed")
 

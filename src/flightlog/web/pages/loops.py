@@ -13,7 +13,7 @@ from aiohttp import web
 from flightlog.app.runtime import IdleTimer
 from flightlog.loop import service
 from flightlog.loop.analysis import measure_calibration, pair_outcomes
-from flightlog.loop.directories import open_loop_session
+from flightlog.loop.directories import iter_events, open_loop_session
 from flightlog.loop.layout import build_progress, performance_figures
 from flightlog.loop.logs import DecisionLog, ErrorLog
 from flightlog.loop.runner.driver import ControlRequest
@@ -85,7 +85,7 @@ def _loop_context(runtime: Runtime, name: str) -> dict[str, Any]:
     plan = loop_session.read_plan(make_redactor(runtime))
     decisions, errors = DecisionLog({task.task_id: task.name for task in plan.tasks}), ErrorLog()
     shown: deque[dict[str, Any]] = deque(maxlen=DECISIONS_SHOWN)
-    records = list(service.read_events(directory))
+    records = list(iter_events(directory))
     for record in records:
         decisions.add_event(record.seq, record.timestamp, record.event)
         errors.add_event(record.seq, record.timestamp, record.event)

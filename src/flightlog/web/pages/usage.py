@@ -4,8 +4,7 @@ from typing import Any
 
 from aiohttp import web
 
-from flightlog.live.dashboard import switch_advice
-from flightlog.live.profiles import rank_profiles
+from flightlog.live.profiles import rank_profiles, switch_advice
 from flightlog.live.service import read_last_states, watch_here
 from flightlog.model.usage import Breakdown, UsageRow
 from flightlog.usage.prices import PRICES_FROM
