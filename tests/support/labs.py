@@ -117,7 +117,7 @@ def apply(folder, patch, *words):
 def proven(book, tmp_path):
     """Rebuild the final tree three ways from the baseline, byte for byte; return the changelog."""
     entries = changelog(book)
-    final = tree(laid_out(book, book.state.ended.tree, tmp_path / "final"))
+    final = tree(laid_out(book, book.state.end.tree, tmp_path / "final"))
     by_steps = laid_out(book, "baseline", tmp_path / "by-steps")
     applied(by_steps, entries)
     assert tree(by_steps) == final

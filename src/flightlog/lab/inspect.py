@@ -69,11 +69,11 @@ def align_steps(left: Sequence[Step], right: Sequence[Step], *, first: int = 1) 
                 "turn": turn,
                 "left": _describe_step(one),
                 "right": _describe_step(other),
-                "same": same,
-                "same_results": same_results,
+                "is_same": same,
+                "has_same_results": same_results,
             }
         )
-    return {"first_divergence": divergence, "first_other_result": other_results, "steps": rows}
+    return {"first_divergence": divergence, "first_result_difference": other_results, "steps": rows}
 
 
 def _step_actions(step: Step) -> tuple[Any, ...]:
@@ -123,7 +123,7 @@ def compare_runs(runs: Sequence[RunStore], programs: str) -> dict[str, Any]:
             }
             for meta in metas
         ],
-        "config": _differing_settings(runs),
+        "config_differences": _differing_settings(runs),
         "sessions": [
             _compare_session(runs, metas, index, programs) for index in range(1, last + 1)
         ],
@@ -198,13 +198,13 @@ def _compare_session(
 
 
 def _summarize_replicates(run: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    summary: dict[str, Any] = {"run": run, "count": len(rows)}
+    summary: dict[str, Any] = {"run_name": run, "count": len(rows)}
     results = [result for row in rows for result in row["verifiers"]]
     names = dict.fromkeys(result["name"] for result in results)
     summary["verifiers"] = {
         name: {
             "passed": sum(result["passed"] for result in results if result["name"] == name),
-            "of": len(rows),
+            "total": len(rows),
         }
         for name in names
     }
@@ -274,10 +274,10 @@ def _inspect_run(run: RunStore, programs: str) -> dict[str, Any]:
         for change in changes
     ]
     return {
-        "what": "run",
+        "kind": "run",
         **meta,
         "file_changes": files,
-        "unrecognised_events": state.unrecognized_events,
+        "unrecognized_events": state.unrecognized_events,
     }
 
 
@@ -299,6 +299,7 @@ def _inspect_session(session: RunSession, subagent: str) -> dict[str, Any]:
             "text": text_of(step.content),
             "tools": [call.name for call in step.tool_calls],
             "cost_usd": step.cost.usd,
+            "cost_source": step.cost.source.value,
             "files_changed": change_counts.get(step.message_id, 0),
         }
         for number, step in enumerate(session.own_steps(subagent), 1)
@@ -306,7 +307,7 @@ def _inspect_session(session: RunSession, subagent: str) -> dict[str, Any]:
     threads = {name: len(session.own_steps(name)) for name in session.list_threads() if name}
     prompt = session.run.config.sessions[session.planned.session_index - 1].prompt
     return {
-        "what": "session",
+        "kind": "session",
         **session_meta,
         "prompt": prompt,
         "subagent": subagent,
@@ -330,8 +331,8 @@ def _inspect_step(session: RunSession, address: RunAddress) -> dict[str, Any]:
         uuid_map["subagents"].get(address.subagent, []) if address.subagent else uuid_map["turns"]
     )
     return {
-        "what": "step",
-        "run": session.run.name,
+        "kind": "step",
+        "run_name": session.run.name,
         "session_dir": session.planned.session_dir,
         "turn": address.turn,
         "subagent": address.subagent,
@@ -346,8 +347,8 @@ def _inspect_step(session: RunSession, address: RunAddress) -> dict[str, Any]:
         "cost_usd": step.cost.usd,
         "cost_source": step.cost.source.value,
         "request": _request_fields(session, step),
-        "changes": list(session.iter_changes(step)),
-        "lineage": rows[address.turn - 1] if rows else None,
+        "file_changes": list(session.iter_changes(step)),
+        "uuid_map": rows[address.turn - 1] if rows else None,
     }
 
 
@@ -356,10 +357,10 @@ def _tool_call_fields(call: ToolCall) -> dict[str, Any]:
         "id": call.id,
         "name": call.name,
         "input": call.input,
-        "ran_input": call.executed_input,
+        "executed_input": call.executed_input,
         "output": call.output,
         "is_error": call.is_error,
-        "denied": call.denial_reason or None,
+        "denial_reason": call.denial_reason or None,
     }
 
 
@@ -371,9 +372,9 @@ def _request_fields(session: RunSession, step: Step) -> dict[str, Any] | None:
     return {
         "index": exchange.index,
         "file": str(Path("raw_dumps") / f"request_{exchange.index:03d}.json"),
-        "context": exchange.request.agent_context.value,
-        "messages": exchange.request.message_count,
-        "bytes": exchange.request.sent_body.size_bytes,
+        "agent_context": exchange.request.agent_context.value,
+        "message_count": exchange.request.message_count,
+        "size_bytes": exchange.request.sent_body.size_bytes,
         "sha256": exchange.request.sent_body.digest,
         "is_compaction": exchange.request.is_compaction,
         "status": exchange.response.status if exchange.response else None,

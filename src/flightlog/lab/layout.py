@@ -24,7 +24,7 @@ _EARLY = frozenset(
         "error",
     }
 )
-_VERIFIER_KEYS = ("name", "passed", "exit_code", "seconds", "output")
+_VERIFIER_KEYS = ("name", "passed", "exit_code", "duration_s", "output")
 
 
 def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
         "total_compaction_events": sum(session["compaction_count"] for session in sessions),
         "total_subagent_invocations": sum(session["subagent_count"] for session in sessions),
         "errors": _list_errors(sessions, state),
-        "left_out": list(state.baseline.notes) if state.baseline else [],
+        "snapshot_notes": list(state.baseline.notes) if state.baseline else [],
         **_replay_fields(state),
     }
 
@@ -129,7 +129,7 @@ def _session_meta(config: RunConfig, planned: PlannedSession, state: RunState) -
         else state.skipped.get(planned.session_dir),
         "exit_code": last.end.exit_code if last and last.end else None,
         "attempts": len(state.attempts.get(planned.session_dir, [])),
-        "own_tree": last.has_private_tree if last else None,
+        "has_private_tree": last.has_private_tree if last else None,
         "started_at": last.started_at if last else None,
         "finished_at": (last.finished_at or None) if last else None,
     }

@@ -18,7 +18,7 @@ def steps(tmp_path_factory):
     return ReplaySource(book, 1, 0, "/usr/bin:/bin").read.own_steps()
 
 
-def test_a_branch_costs_what_its_source_cost_from_there_or_more_where_the_cache_is_gone(steps):
+def test_a_branch_costs_as_much_as_its_source_or_more_without_cache(steps):
     told = estimate_branch(steps, 2)
 
     assert told.steps == 2

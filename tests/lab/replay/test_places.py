@@ -87,7 +87,7 @@ continue_run(book, setting, again=False)
 """
 
 
-def test_a_directory_a_killed_branch_worked_in_is_put_back_by_the_next_command(tmp_path):
+def test_the_next_command_restores_the_directory_of_a_killed_branch(tmp_path):
     slow = script([bash("echo one > a")], [bash("echo two > a; touch ../wrote; sleep 60")], "done")
     quick = script([bash("echo one > a")], [bash("echo two > a")], "done")
     env = environment(tmp_path)

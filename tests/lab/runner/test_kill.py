@@ -195,7 +195,7 @@ def test_a_run_that_is_being_carried_out_is_not_taken_up_by_another(tmp_path):
     until(lambda: not players(tmp_path))
 
 
-def test_a_death_in_the_middle_of_parallel_sessions_leaves_the_directory_as_it_was(tmp_path):
+def test_death_in_parallel_sessions_leaves_the_work_directory_unchanged(tmp_path):
     config = configured(tmp_path, 2)
     slow = f"touch began$(cat next); test $(cat next) = 1 -o -e {tmp_path}/go || sleep 30; cat next >> log;"
     text = config.read_text().replace("cat next >> log;", slow, 1)

@@ -80,7 +80,7 @@ def compare(
             comparison
             | {
                 "statistics": as_wire(analysis) if analysis else None,
-                "ways": _divergence_fields(root),
+                "divergence": _divergence_fields(root),
             }
         )
     else:
@@ -132,12 +132,12 @@ def _divergence_fields(root: "PathNode") -> list[dict[str, Any]]:
 
     return [
         {
-            "first": segment.first.depth,
-            "last": segment.last.depth,
-            "level": segment.depth,
+            "first_step": segment.first.depth,
+            "last_step": segment.last.depth,
+            "depth": segment.depth,
             "action": segment.first.action.label,
-            "sessions": segment.first.addresses,
-            "ends": segment.last.ended_addresses,
+            "addresses": segment.first.addresses,
+            "ended_addresses": segment.last.ended_addresses,
         }
         for segment in list_segments(root)
     ]
@@ -261,8 +261,8 @@ def _lint_fields(report: "LintReport") -> dict[str, object]:
             {
                 "severity": finding.severity.value,
                 "rule": finding.rule,
-                "where": finding.location,
-                "text": finding.message,
+                "location": finding.location,
+                "message": finding.message,
             }
             for finding in report.findings
         ],

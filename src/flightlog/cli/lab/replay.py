@@ -172,7 +172,7 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
             [
                 meta["run_name"],
                 certificate.get("verdict", "not decided"),
-                str(len(certificate.get("replaced", ()))),
+                str(len(certificate.get("replacements", ()))),
                 first["stop_reason"],
                 _count_passed(first["verifiers"]),
                 str(first["num_turns"]),
@@ -189,7 +189,9 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
     for effect in effects[:_EFFECTS_MAX]:
         where = f"turn {effect['turn']}: " if effect["turn"] else ""
         click.echo(
-            make_inert(f"not restored: {where}{effect['kind']}: {one_line(effect['what'], 100)}"),
+            make_inert(
+                f"not restored: {where}{effect['kind']}: {one_line(effect['description'], 100)}"
+            ),
             err=True,
         )
     if len(effects) > _EFFECTS_MAX:
@@ -201,7 +203,7 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
         if certificate.get("first_difference"):
             done = (
                 "refused before any request (--allow-drift continues)"
-                if certificate["refused"]
+                if certificate["is_refused"]
                 else "continued"
             )
             click.echo(

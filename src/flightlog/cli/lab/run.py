@@ -163,7 +163,7 @@ def _print_plan(path: Path, config: object, *, as_json: bool) -> None:
     assert isinstance(config, RunConfig)
     planned = plan_sessions(config)
     if as_json:
-        print_json({"run": path.name, "config": config, "sessions": planned})
+        print_json({"run_name": path.name, "config": config, "sessions": planned})
         return
     rows = []
     for session in planned:

@@ -36,7 +36,7 @@ _TEXT_CHARS_MAX = 100
 
 
 class ReplayTurn(Struct, frozen=True):
-    """One turn in a list; `why_not` says why a replay of it cannot be exact."""
+    """One turn in a list; `blocked_reason` says why a replay of it cannot be exact."""
 
     turn: int
     at_ms: int | None

@@ -189,7 +189,7 @@ def _estimate_batch(
     costs = [bodies[target].expected_cost_usd for target in unchanged for _ in target.items]
     expected = None if None in costs else round(sum(usd or 0.0 for usd in costs), 6)
     return plan.batch_report(BatchState("", targets, sent.limits, ""), "dry run") | {
-        "expected_usd": expected
+        "expected_cost_usd": expected
     }
 
 
