@@ -25,7 +25,8 @@ def test_a_branch_costs_as_much_as_its_source_or_more_without_cache(steps):
     assert told.cached_cost_usd == pytest.approx(sum(each.cost.usd for each in steps[1:]))
     first = steps[1]
     anew = price(
-        MODEL, Usage(cache_write_5m_tokens=first.usage.prompt, output_tokens=first.usage.output)
+        MODEL,
+        Usage(cache_write_5m_tokens=first.usage.prompt, output_tokens=first.usage.output_tokens),
     ).usd
     assert told.uncached_cost_usd - told.cached_cost_usd == pytest.approx(anew - first.cost.usd)
     assert told.context_tokens == first.usage.prompt > 0

@@ -81,7 +81,8 @@ from flightlog.app.runtime import open_runtime
 from flightlog.lab.service import prepare_run
 from flightlog.lab.store import RunStore
 from flightlog.lab.runner.run import continue_run
-setting = replace(prepare_run(open_runtime(dict(os.environ)), lambda *_: None), isolation_mode=IsolationMode.NONE, parent_death_prefix=())
+setting = prepare_run(open_runtime(dict(os.environ)), lambda *_: None)
+setting = replace(setting, isolation_mode=IsolationMode.NONE, parent_death_prefix=())
 book = RunStore(Path(sys.argv[1]), now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
 continue_run(book, setting, again=False)
 """

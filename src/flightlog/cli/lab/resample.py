@@ -353,9 +353,6 @@ def _print_batch(summary: dict[str, Any], run: Path) -> None:
     )
     click.echo(f"\n{summary['stop_reason']}, {cost}   {make_inert(str(run))}", err=True)
     if summary["remaining"] and summary["stop_reason"] != "dry run":
-        click.echo(
-            make_inert(
-                f"{pluralize(summary['remaining'], 'sample')} left; to continue: flightlog lab resample {run.name} --resume"
-            ),
-            err=True,
-        )
+        left = pluralize(summary["remaining"], "sample")
+        command = f"flightlog lab resample {run.name} --resume"
+        click.echo(make_inert(f"{left} left; to continue: {command}"), err=True)

@@ -32,6 +32,7 @@ from flightlog.lab.replay.recorded_context import (
     RecordedAnswerServer,
     RecordedContext,
     RewrittenBody,
+    drift_error,
 )
 from flightlog.lab.replay.restore import SOURCE_GIT, TREE, work_in_place
 from flightlog.lab.replay.source import BranchPoint, decode_request
@@ -39,7 +40,7 @@ from flightlog.lab.runner.agent_setup import is_captured
 from flightlog.lab.runner.context import RunContext, RunEnvironment
 from flightlog.lab.runner.session import SessionStart, transcript_dir
 from flightlog.lab.store import SHADOW, SOURCE, RunStore, create_run
-from flightlog.model.errors import Conflict, Invalid, NotFound
+from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.exchange import RequestOrigin
 from flightlog.store.directories import copy_tree, remove_tree
 from flightlog.store.files import ensure_dir, replace_file, resolve_inside
@@ -348,8 +349,7 @@ def _record_certificate(
 
 def _raise_if_drifted(result: Certificate, branch: BranchCreated) -> None:
     if result.verdict == DIFFERS and not branch.allow_drift:
-        why = f"the branch differs from the recording: {result.first_difference}"
-        raise Conflict(why, hint="continue anyway, labeled as differing, with --allow-drift")
+        raise drift_error(result.first_difference)
 
 
 def _branch_config(

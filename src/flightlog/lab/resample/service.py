@@ -14,7 +14,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.agents.capture.sanitize import Scrubber
-from flightlog.agents.scripted.server import serve_scenario
 from flightlog.lab import service
 from flightlog.lab.events import SamplesUpdated
 from flightlog.lab.layout import meta_page
@@ -40,6 +39,7 @@ from flightlog.lab.resample.state import (
 )
 from flightlog.lab.runner.context import Tell as Telling
 from flightlog.lab.runner.run import add_replicates
+from flightlog.lab.runner.session import scripted_model
 from flightlog.lab.store import RunStore
 from flightlog.model.errors import Misconfigured, NotFound
 from flightlog.model.runtime import JobExecutors, Runtime
@@ -235,8 +235,8 @@ def _execute_batch(  # noqa: PLR0913 - the batch, its requests and how they are 
 
     try:
         with ExitStack() as stack:
-            if run.config.scenario is not None and not address:
-                address = stack.enter_context(serve_scenario(run.config.scenario, keep=False)).url
+            if not address:
+                address = stack.enter_context(scripted_model(run.config))
             runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
             reason = runner.run(main(address))
     finally:
