@@ -56,7 +56,6 @@ def compare(
     from flightlog.lab.inspect import compare_runs
     from flightlog.lab.service import open_run
     from flightlog.lab.statistics import service
-    from flightlog.lab.statistics.analysis import as_wire
 
     runtime = open_runtime()
     if write and len(runs) > 1:
@@ -76,13 +75,7 @@ def compare(
         how["by"],
     )
     if as_json:
-        print_json(
-            comparison
-            | {
-                "statistics": as_wire(analysis) if analysis else None,
-                "divergence": _divergence_fields(root),
-            }
-        )
+        print_json(comparison | {"statistics": analysis, "divergence": _divergence_fields(root)})
     else:
         print_comparison(comparison)
         print_analysis(analysis) if analysis else None

@@ -20,6 +20,7 @@ from flightlog.lab.layout import meta_page
 from flightlog.lab.replay.source import ReplaySource
 from flightlog.lab.resample import plan
 from flightlog.lab.resample.batch import SampleBatch, SendOptions, Tell, recover_answered
+from flightlog.lab.resample.layout import LOCK
 from flightlog.lab.resample.plan import Sweep, VariantLabel, make_variant, parse_sweep
 from flightlog.lab.resample.requests import (
     RequestListing,
@@ -35,7 +36,6 @@ from flightlog.lab.resample.state import (
     BatchState,
     BatchStore,
     SampleTarget,
-    lock_batches,
 )
 from flightlog.lab.runner.context import Tell as Telling
 from flightlog.lab.runner.run import add_replicates
@@ -44,6 +44,7 @@ from flightlog.lab.store import RunStore
 from flightlog.model.errors import Misconfigured, NotFound
 from flightlog.model.runtime import JobExecutors, Runtime
 from flightlog.store.files import process_tag
+from flightlog.store.locks import exclusive_lock
 from flightlog.store.output_files import write_output_files
 
 
@@ -156,7 +157,7 @@ def list_unfinished_batches(runtime: Runtime, run: RunStore) -> list[BatchState]
 
 @contextmanager
 def _locked_store(runtime: Runtime, run: RunStore) -> Iterator[BatchStore]:
-    with lock_batches(run.path, f"process {process_tag()}"):
+    with exclusive_lock(run.path / LOCK, who=f"process {process_tag()}"):
         store = BatchStore(run.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
         for state in store.batches.values():
             if not state.stop_reason:  # its process died: its answers are paid and count
