@@ -105,15 +105,8 @@ def print_run(meta: dict[str, Any]) -> None:
     for entry in meta["sessions"]:
         counts = [str(entry[name]) for name in ("num_turns", "tool_call_count", "file_writes")]
         error = one_line(entry["error"] or "", 60)
-        rows.append(
-            [
-                entry["session_dir"],
-                entry["stop_reason"],
-                *counts,
-                format_usd(entry["total_cost_usd"]),
-                error,
-            ]
-        )
+        cost = format_usd(entry["total_cost_usd"])
+        rows.append([entry["session_dir"], entry["stop_reason"], *counts, cost, error])
     print_table(
         ["session", "ended", "turns", "tools", "writes", "cost", "error"], rows, right=(2, 3, 4, 5)
     )
@@ -179,13 +172,8 @@ def print_side_by_side(comparison: dict[str, Any], names: list[str]) -> None:
     rows = []
     for step in comparison["steps"]:
         sign = "=" if step["has_same_results"] else "~" if step["is_same"] else "≠"
-        rows.append(
-            [
-                str(step["turn"]),
-                sign,
-                *(one_line(step[side], 42) or "-" for side in ("left", "right")),
-            ]
-        )
+        sides = (one_line(step[side], 42) or "-" for side in ("left", "right"))
+        rows.append([str(step["turn"]), sign, *sides])
     print_table(["turn", "", *(one_line(name, 42) for name in names)], rows, right=(0,))
     divergence = comparison["first_divergence"]
     click.echo("no divergence" if divergence is None else f"they diverge in turn {divergence}")
@@ -198,15 +186,8 @@ def _print_session(session: dict[str, Any]) -> None:
     rows = []
     for turn in session["turns"]:
         tools, text = one_line(", ".join(turn["tools"]) or "-", 40), one_line(turn["text"], 70)
-        rows.append(
-            [
-                str(turn["turn"]),
-                tools,
-                str(turn["files_changed"]),
-                format_usd(turn["cost_usd"]),
-                text,
-            ]
-        )
+        counts = (str(turn["files_changed"]), format_usd(turn["cost_usd"]))
+        rows.append([str(turn["turn"]), tools, *counts, text])
     print_table(["turn", "tools", "files", "cost", "text"], rows, right=(0, 2, 3))
     for subagent, count in session["subagents"].items():
         click.echo(make_inert(f"subagent @{subagent}: {pluralize(count, 'turn')}"))

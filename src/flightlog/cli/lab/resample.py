@@ -317,18 +317,8 @@ def _print_requests(listed: "list[RequestListing]") -> None:
         rows.append(
             (*origin, str(request.message_count), f"{request.size_bytes / 1000:,.0f}", *result)
         )
-    heads = [
-        "request",
-        "turn",
-        "sender",
-        "model",
-        "messages",
-        "kB",
-        "response",
-        "cost",
-        "samples",
-        "variants",
-    ]
+    heads = ["request", "turn", "sender", "model", "messages", "kB"]
+    heads += ["response", "cost", "samples", "variants"]
     print_table(heads, rows, right=(0, 1, 4, 5, 7, 8, 9))
 
 
