@@ -123,7 +123,7 @@ def proven(book, tmp_path):
     assert tree(by_steps) == final
     by_sessions = laid_out(book, "baseline", tmp_path / "by-sessions")
     for each in book.planned_sessions():
-        apply(by_sessions, (book.path / each.name / "session_diff.patch").read_bytes())
+        apply(by_sessions, (book.path / each.session_dir / "session_diff.patch").read_bytes())
     assert tree(by_sessions) == final
     at_once = laid_out(book, "baseline", tmp_path / "at-once")
     apply(at_once, (book.path / "full_diff.patch").read_bytes())

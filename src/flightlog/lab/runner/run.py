@@ -44,7 +44,6 @@ from flightlog.lab.store import (
     LOCK,
     PlannedSession,
     RunStore,
-    create_run,
     find_planned_session,
     ready_sessions,
 )
@@ -66,15 +65,7 @@ _POLL_S = 0.2  # how long Ctrl-C may wait while sessions run in other threads
 def start_run(path: Path, config: RunConfig, environment: RunEnvironment) -> RunStore:
     agent_setup.select_driver(config, environment)  # raises if the agent is missing
     environment.permit(config, path, "")
-    runtime = environment.runtime
-    run = create_run(
-        path,
-        config,
-        now=runtime.clock.timestamp,
-        new_id=runtime.new_id,
-        remember=environment.remember,
-    )
-    return continue_run(run, environment, again=False)
+    return continue_run(environment.create_run(path, config), environment, again=False)
 
 
 def add_replicates(
