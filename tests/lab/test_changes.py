@@ -101,7 +101,7 @@ def test_two_subagents_at_once_share_and_so_does_a_tool_beside_one():
     )
 
 
-def test_after_a_shell_was_left_running_only_a_named_file_is_shared_and_the_rest_is_background():
+def test_beside_a_background_shell_only_a_named_file_is_shared():
     write = ("Write", {"file_path": "/w/named.txt"})
     main = [step("a", LEFT), step("b", write), step("c")]
     calls = [call(1, "", "a"), call(2, "", "b"), call(3, "", "c")]

@@ -23,4 +23,4 @@ def test_runs_are_compared_session_by_session_and_file_by_file(tmp_path):
         (2, {"completed": 2})
     ] * 2
     assert session["groups"][0]["file_writes"] == {"mean": 2, "sd": 0, "n": 2}
-    assert set(told["config"]) == {"max_turns", "scenario"}
+    assert set(told["config_differences"]) == {"max_turns", "scenario"}

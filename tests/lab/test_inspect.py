@@ -41,10 +41,10 @@ def test_a_step_is_shown_with_its_request_tools_changes_and_cost(book):
 
     assert (told["session_dir"], told["text"]) == ("session_01_r02", ["I write."])
     assert [tool["name"] for tool in told["tools"]] == ["Bash"]
-    assert [change["file_path"] for change in told["changes"]] == ["a", "b"]
+    assert [change["file_path"] for change in told["file_changes"]] == ["a", "b"]
     assert (told["request"]["index"], told["request"]["status"]) == (1, 200)
     assert told["cost_usd"] > 0
-    assert told["lineage"]["shadow_git_tag"] == "_step_01_r02_002"
+    assert told["uuid_map"]["shadow_git_tag"] == "_step_01_r02_002"
 
 
 def test_a_session_lists_its_turns_and_a_run_its_files(book):
@@ -89,6 +89,6 @@ def test_subagents_have_places_of_their_own(tmp_path):
     subagent = next(iter(inspect_address(book, RunAddress("r", 1), PATH)["subagents"]))
     told = inspect_address(book, RunAddress("r", 1, subagent=subagent, turn=1), PATH)
 
-    assert [change["file_path"] for change in told["changes"]] == ["sub"]
-    assert told["request"]["context"] == "subagent"
+    assert [change["file_path"] for change in told["file_changes"]] == ["sub"]
+    assert told["request"]["agent_context"] == "subagent"
     assert list((book.path / "session_01").glob(f"subagent_*_{subagent}.json"))

@@ -52,7 +52,7 @@ def test_what_follows_replicates_follows_the_first_of_them():
     }
 
 
-def test_only_what_waits_for_nothing_is_ready_and_the_last_session_is_the_trunk():
+def test_ready_sessions_have_no_open_requirements_and_the_last_is_final():
     config = RunConfig(
         "m", "w", tuple(SessionConfig(at, "p", count=3) for at in (1, 2)), session_mode="forked"
     )

@@ -58,10 +58,10 @@ def test_words_alone_give_lines_without_a_place_and_say_so():
     assert entry["file_path"] == "/elsewhere/a.txt"
 
 
-def test_what_failed_was_denied_or_never_answered_changed_nothing_and_shells_are_only_counted():
+def test_failed_denied_and_unanswered_calls_change_nothing():
     given = {"file_path": "/w/a", "content": "x"}
     failed = called("Write", given, is_error=True)
-    denied = called("Write", given, denied="rule")
+    denied = called("Write", given, denial_reason="rule")
     open_call = ToolCall("t1", "Write", given)
     shell = called("Bash", {"command": "rm -rf x"})
 

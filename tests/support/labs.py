@@ -117,13 +117,13 @@ def apply(folder, patch, *words):
 def proven(book, tmp_path):
     """Rebuild the final tree three ways from the baseline, byte for byte; return the changelog."""
     entries = changelog(book)
-    final = tree(laid_out(book, book.state.ended.tree, tmp_path / "final"))
+    final = tree(laid_out(book, book.state.end.tree, tmp_path / "final"))
     by_steps = laid_out(book, "baseline", tmp_path / "by-steps")
     applied(by_steps, entries)
     assert tree(by_steps) == final
     by_sessions = laid_out(book, "baseline", tmp_path / "by-sessions")
     for each in book.planned_sessions():
-        apply(by_sessions, (book.path / each.name / "session_diff.patch").read_bytes())
+        apply(by_sessions, (book.path / each.session_dir / "session_diff.patch").read_bytes())
     assert tree(by_sessions) == final
     at_once = laid_out(book, "baseline", tmp_path / "at-once")
     apply(at_once, (book.path / "full_diff.patch").read_bytes())

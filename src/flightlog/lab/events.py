@@ -61,10 +61,10 @@ class BranchCreated(RunEventBase, frozen=True, tag="branched"):
     """The run is a replay: its first session continues at turn `turn` of another run's session.
 
     Data of the source (recorded request, transcript so far) is in `.source`; `tree` names the files
-    before that turn. An empty `resume_at` resumes at the end of the truncated transcript; `fresh`
-    means that no turn came before. `rebuilt` is the fidelity of a request that was not captured but
-    rebuilt from the transcript. With `cursor` the session starts from its beginning (`tree` is its
-    first snapshot) and recorded answers are served up to the turn.
+    before that turn. An empty `resume_at` resumes at the end of the truncated transcript;
+    `is_fresh` means that no turn came before. `rebuilt_fidelity` is that of a request that was not
+    captured but rebuilt from the transcript. With `uses_cursor` the session starts from its
+    beginning (`tree` is its first snapshot) and recorded answers are served up to the turn.
     """
 
     source_run: str
@@ -133,10 +133,10 @@ class AgentStarted(RunEventBase, frozen=True, tag="agent_started"):
 
 
 class SnapshotSaved(RunEventBase, frozen=True, tag="saved"):
-    """The work tree was saved while request `request` was in flight, or, with 0, at the end.
+    """The work tree was saved while request `request_index` was in flight, or, with 0, at the end.
 
-    Without captured requests it is saved after tool call `call_id`, and `request` is only a
-    counter.
+    Without captured requests it is saved after tool call `tool_call_id`, and `request_index`
+    is only a counter.
     """
 
     session: str

@@ -27,12 +27,14 @@ from flightlog.lab.run_reader import RunSession, trees_of
 from flightlog.lab.store import RunStore, find_planned_session
 from flightlog.model.entries import Text, Thinking, text_of
 from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.exchange import Exchange
 from flightlog.model.session import Step, ToolCall
 from flightlog.model.text import one_line
 from flightlog.model.usage import usage_fields
 
 _SAID_CHARS_MAX = 160
 PAIR = 2
+_RUN_KEYS = ("run_name", "model", "session_mode", "stop_reason", "total_cost_usd", "tags")
 _NUMBERS = (
     "step_count",
     "num_turns",
@@ -54,13 +56,10 @@ def align_steps(left: Sequence[Step], right: Sequence[Step], *, first: int = 1) 
     divergence: int | None = None
     other_results: int | None = None
     for turn, (one, other) in enumerate(zip_longest(left, right), first):
-        same = one is not None and other is not None and _step_actions(one) == _step_actions(other)
-        same_results = (
-            same
-            and one is not None
-            and other is not None
-            and _step_results(one) == _step_results(other)
-        )
+        same = same_results = False
+        if one is not None and other is not None:
+            same = _step_actions(one) == _step_actions(other)
+            same_results = same and _step_results(one) == _step_results(other)
         if divergence is None and not same:
             divergence = turn
         if divergence is None and other_results is None and not same_results:
@@ -70,11 +69,11 @@ def align_steps(left: Sequence[Step], right: Sequence[Step], *, first: int = 1) 
                 "turn": turn,
                 "left": _describe_step(one),
                 "right": _describe_step(other),
-                "same": same,
-                "same_results": same_results,
+                "is_same": same,
+                "has_same_results": same_results,
             }
         )
-    return {"first_divergence": divergence, "first_other_result": other_results, "steps": rows}
+    return {"first_divergence": divergence, "first_result_difference": other_results, "steps": rows}
 
 
 def _step_actions(step: Step) -> tuple[Any, ...]:
@@ -98,33 +97,16 @@ def _describe_step(step: Step | None) -> str:
 
 
 def _input_summary(arguments: dict[str, Any]) -> str:
-    return str(
-        arguments.get("command")
-        or arguments.get("file_path")
-        or arguments.get("prompt")
-        or arguments
-    )
+    values = (arguments.get(name) for name in ("command", "file_path", "prompt"))
+    return str(next(filter(None, values), arguments))
 
 
 def compare_runs(runs: Sequence[RunStore], programs: str) -> dict[str, Any]:
     metas = [run_meta(run.name, run.config, run.state) for run in runs]
     last = max(len(run.config.sessions) for run in runs)
     return {
-        "runs": [
-            {
-                key: meta[key]
-                for key in (
-                    "run_name",
-                    "model",
-                    "session_mode",
-                    "stop_reason",
-                    "total_cost_usd",
-                    "tags",
-                )
-            }
-            for meta in metas
-        ],
-        "config": _differing_settings(runs),
+        "runs": [{key: meta[key] for key in _RUN_KEYS} for meta in metas],
+        "config_differences": _differing_settings(runs),
         "sessions": [
             _compare_session(runs, metas, index, programs) for index in range(1, last + 1)
         ],
@@ -139,26 +121,15 @@ def _side_by_side(runs: Sequence[RunStore], programs: str) -> dict[str, Any] | N
     aligned: list[Sequence[Step]] = []
     first = 1
     for run, other in ((left, right), (right, left)):
-        origin = other.state.branch
-        is_source = (
-            origin is not None and origin.source_run == run.name and run.state.branch is None
-        )
-        name = (
-            origin.source_session_dir
-            if origin is not None and is_source
-            else run.planned_sessions()[0].session_dir
-        )
-        planned = next(
-            (candidate for candidate in run.planned_sessions() if candidate.session_dir == name),
-            None,
-        )
-        if planned is None or run.state.last_attempt(planned.session_dir) is None:
+        sessions = {planned.session_dir: planned for planned in run.planned_sessions()}
+        name, turn, origin = next(iter(sessions)), 1, other.state.branch
+        if origin is not None and origin.source_run == run.name and run.state.branch is None:
+            name, turn = origin.source_session_dir, origin.turn
+            first = turn
+        if name not in sessions or run.state.last_attempt(name) is None:
             return None
-        steps = RunSession(run, planned, trees_of(run, programs)).own_steps()
-        if origin is not None and is_source:
-            first = origin.turn
-            steps = steps[first - 1 :]
-        aligned.append(steps)
+        steps = RunSession(run, sessions[name], trees_of(run, programs)).own_steps()
+        aligned.append(steps[turn - 1 :])
     first = branch.turn if branch is not None and first == 1 else first
     return align_steps(*aligned, first=first)
 
@@ -199,13 +170,13 @@ def _compare_session(
 
 
 def _summarize_replicates(run: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    summary: dict[str, Any] = {"run": run, "count": len(rows)}
+    summary: dict[str, Any] = {"run_name": run, "count": len(rows)}
     results = [result for row in rows for result in row["verifiers"]]
     names = dict.fromkeys(result["name"] for result in results)
     summary["verifiers"] = {
         name: {
             "passed": sum(result["passed"] for result in results if result["name"] == name),
-            "of": len(rows),
+            "total": len(rows),
         }
         for name in names
     }
@@ -275,10 +246,10 @@ def _inspect_run(run: RunStore, programs: str) -> dict[str, Any]:
         for change in changes
     ]
     return {
-        "what": "run",
+        "kind": "run",
         **meta,
         "file_changes": files,
-        "unrecognised_events": state.unrecognized_events,
+        "unrecognized_events": state.unrecognized_events,
     }
 
 
@@ -300,6 +271,7 @@ def _inspect_session(session: RunSession, subagent: str) -> dict[str, Any]:
             "text": text_of(step.content),
             "tools": [call.name for call in step.tool_calls],
             "cost_usd": step.cost_usd,
+            "cost_source": step.cost.source.value,
             "files_changed": change_counts.get(step.message_id, 0),
         }
         for number, step in enumerate(session.own_steps(subagent), 1)
@@ -307,7 +279,7 @@ def _inspect_session(session: RunSession, subagent: str) -> dict[str, Any]:
     threads = {name: len(session.own_steps(name)) for name in session.list_threads() if name}
     prompt = session.run.config.sessions[session.planned.session_index - 1].prompt
     return {
-        "what": "session",
+        "kind": "session",
         **session_meta,
         "prompt": prompt,
         "subagent": subagent,
@@ -331,8 +303,8 @@ def _inspect_step(session: RunSession, address: RunAddress) -> dict[str, Any]:
         uuid_map["subagents"].get(address.subagent, []) if address.subagent else uuid_map["turns"]
     )
     return {
-        "what": "step",
-        "run": session.run.name,
+        "kind": "step",
+        "run_name": session.run.name,
         "session_dir": session.planned.session_dir,
         "turn": address.turn,
         "subagent": address.subagent,
@@ -345,8 +317,8 @@ def _inspect_step(session: RunSession, address: RunAddress) -> dict[str, Any]:
         "stop_reason": step.stop_reason,
         **usage_fields(step.usage, step.cost),
         "request": _request_fields(session, step),
-        "changes": list(session.iter_changes(step)),
-        "lineage": rows[address.turn - 1] if rows else None,
+        "file_changes": list(session.iter_changes(step)),
+        "uuid_map": rows[address.turn - 1] if rows else None,
     }
 
 
@@ -355,10 +327,10 @@ def _tool_call_fields(call: ToolCall) -> dict[str, Any]:
         "id": call.id,
         "name": call.name,
         "input": call.input,
-        "ran_input": call.executed_input,
+        "executed_input": call.executed_input,
         "output": call.output,
         "is_error": call.is_error,
-        "denied": call.denial_reason or None,
+        "denial_reason": call.denial_reason or None,
     }
 
 
@@ -367,36 +339,34 @@ def _request_fields(session: RunSession, step: Step) -> dict[str, Any] | None:
     if call is None:
         return None
     exchange = call.exchange
+    response = exchange.response
     return {
         "index": exchange.index,
         "file": str(Path("raw_dumps") / f"request_{exchange.index:03d}.json"),
-        "context": exchange.request.agent_context.value,
-        "messages": exchange.request.message_count,
-        "bytes": exchange.request.sent_body.size_bytes,
+        "agent_context": exchange.request.agent_context.value,
+        "message_count": exchange.request.message_count,
+        "size_bytes": exchange.request.sent_body.size_bytes,
         "sha256": exchange.request.sent_body.digest,
         "is_compaction": exchange.request.is_compaction,
-        "status": exchange.response.status if exchange.response else None,
-        "request_id": exchange.response.request_id if exchange.response else None,
-        "first_byte_ms": exchange.response.first_byte_ms if exchange.response else None,
-        "system_and_tools": _system_and_tools(session, call.index),
+        "status": response.status if response else None,
+        "request_id": response.request_id if response else None,
+        "first_byte_ms": response.first_byte_ms if response else None,
+        "system_and_tools": _system_and_tools(session, exchange),
     }
 
 
-def _system_and_tools(session: RunSession, index: int) -> dict[str, Any]:
-    exchange = next(call.exchange for call in session.calls if call.index == index)
+def _system_and_tools(session: RunSession, exchange: Exchange) -> dict[str, Any]:
     try:
         body = json.loads(session.exchanges.sent_body(exchange))
     except (ValueError, NotFound):
         return {}
-    tools = body.get("tools") if isinstance(body, dict) else None
-    names = (
-        [str(tool.get("name")) for tool in tools if isinstance(tool, dict)]
-        if isinstance(tools, list)
-        else []
-    )
+    if not isinstance(body, dict):
+        return {"tools": [], "system_chars": 0}
+    tools = body.get("tools")
+    offered = tools if isinstance(tools, list) else []
     return {
-        "tools": names,
-        "system_chars": len(json.dumps(body.get("system"))) if isinstance(body, dict) else 0,
+        "tools": [str(tool.get("name")) for tool in offered if isinstance(tool, dict)],
+        "system_chars": len(json.dumps(body.get("system"))),
     }
 
 

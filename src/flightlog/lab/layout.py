@@ -24,7 +24,7 @@ _EARLY = frozenset(
         "error",
     }
 )
-_VERIFIER_KEYS = ("name", "passed", "exit_code", "seconds", "output")
+_VERIFIER_KEYS = ("name", "passed", "exit_code", "duration_s", "output")
 
 
 def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
@@ -34,8 +34,7 @@ def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
         for session in plan_sessions(config, state.added_replicates)
     ]
     started_sessions = [session for session in sessions if session["started_at"]]
-    started, batches = state.start, state.resample_batches.values()
-    unpriced = any(batch.unpriced_samples for batch in batches)
+    started = state.start
     costs = [
         session["total_cost_usd"]
         for session in started_sessions
@@ -68,17 +67,24 @@ def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
         "total_cost_usd": round(sum(costs), 9) if costs or not started_sessions else None,
         "total_spent_usd": round(state.spent_usd, 9),
         "max_budget_usd": config.max_budget_usd,
-        "total_resamples": sum(batch.samples for batch in batches),
-        "total_resample_errors": sum(batch.errors for batch in batches),
-        "total_resample_cost_usd": None
-        if unpriced
-        else round(sum(batch.cost_usd for batch in batches), 9),
+        **_resample_fields(state),
         "total_file_writes": sum(session["file_writes"] for session in sessions),
         "total_compaction_events": sum(session["compaction_count"] for session in sessions),
         "total_subagent_invocations": sum(session["subagent_count"] for session in sessions),
         "errors": _list_errors(sessions, state),
-        "left_out": list(state.baseline.notes) if state.baseline else [],
+        "snapshot_notes": list(state.baseline.notes) if state.baseline else [],
         **_replay_fields(state),
+    }
+
+
+def _resample_fields(state: RunState) -> dict[str, Any]:
+    batches = state.resample_batches.values()
+    is_unpriced = any(batch.unpriced_samples for batch in batches)
+    cost = None if is_unpriced else round(sum(batch.cost_usd for batch in batches), 9)
+    return {
+        "total_resamples": sum(batch.samples for batch in batches),
+        "total_resample_errors": sum(batch.errors for batch in batches),
+        "total_resample_cost_usd": cost,
     }
 
 
@@ -129,7 +135,7 @@ def _session_meta(config: RunConfig, planned: PlannedSession, state: RunState) -
         else state.skipped.get(planned.session_dir),
         "exit_code": last.end.exit_code if last and last.end else None,
         "attempts": len(state.attempts.get(planned.session_dir, [])),
-        "own_tree": last.has_private_tree if last else None,
+        "has_private_tree": last.has_private_tree if last else None,
         "started_at": last.started_at if last else None,
         "finished_at": (last.finished_at or None) if last else None,
     }

@@ -129,16 +129,11 @@ def check_permission(runtime: Runtime, run: RunStore) -> None:
 
 def open_run(runtime: Runtime, runs_dir: Path, name: str) -> RunStore:
     """Open a run by path, name or unique prefix."""
-    return RunStore(
-        store.find_run(runs_dir, name), now=runtime.clock.timestamp, new_id=runtime.new_id
-    )
+    return _open_store(runtime, store.find_run(runs_dir, name))
 
 
 def open_runs(runtime: Runtime, runs_dir: Path) -> list[RunStore]:
-    return [
-        RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
-        for path in store.list_run_paths(runs_dir)
-    ]
+    return [_open_store(runtime, path) for path in store.list_run_paths(runs_dir)]
 
 
 def open_readable_runs(runtime: Runtime, runs_dir: Path) -> tuple[list[RunStore], list[str]]:
@@ -146,7 +141,7 @@ def open_readable_runs(runtime: Runtime, runs_dir: Path) -> tuple[list[RunStore]
     opened, broken = [], []
     for path in store.list_run_paths(runs_dir):
         try:
-            opened.append(RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id))
+            opened.append(_open_store(runtime, path))
         except (FlightlogError, OSError) as error:
             broken.append(f"{path.name}: {error}")
     return opened, broken
@@ -210,6 +205,10 @@ def find_run(runtime: Runtime, name: str) -> RunStore:
     path = next((run for run in store.list_run_paths(runs_dir(runtime)) if run.name == name), None)
     if path is None:
         raise NotFound(f"no such run: {name[:60]!r}", hint="flightlog lab list")
+    return _open_store(runtime, path)
+
+
+def _open_store(runtime: Runtime, path: Path) -> RunStore:
     return RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
 
 
@@ -219,24 +218,10 @@ def start_replay(runtime: Runtime, request: ReplayRequest) -> "subprocess.Popen[
     The process has its own session, so Ctrl-C in the server's terminal reaches only the server,
     which passes it on once. If the server is killed, the process dies with it.
     """
-    arguments = [
-        "lab",
-        "replay",
-        request.run,
-        "--session",
-        str(request.session),
-        "--turn",
-        str(request.turn),
-    ]
-    arguments += ["--replicate", str(request.replicate)] if request.replicate else []
-    arguments += [
-        "--count",
-        str(request.count),
-        f"--prompt={request.prompt}",
-        "--runs-dir",
-        str(runs_dir(runtime)),
-        "--json",
-    ]
+    arguments = ["lab", "replay", request.run, f"--session={request.session}"]
+    arguments += [f"--turn={request.turn}", f"--count={request.count}"]
+    arguments += [f"--replicate={request.replicate}"] if request.replicate else []
+    arguments += [f"--prompt={request.prompt}", f"--runs-dir={runs_dir(runtime)}", "--json"]
     return subprocess.Popen(
         [*parent_death_prefix(runtime.program_path), sys.executable, "-m", "flightlog", *arguments],
         stdin=subprocess.DEVNULL,

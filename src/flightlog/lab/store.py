@@ -47,7 +47,7 @@ SOURCE = ".source"
 
 
 class PlannedSession(Struct, frozen=True):
-    """One session to run; `parent` is the conversation, `tree_of` the files it continues."""
+    """One session to run; `parent_session` has the conversation, `tree_session` the files."""
 
     session_dir: str
     session_index: int

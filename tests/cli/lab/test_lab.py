@@ -114,23 +114,23 @@ def test_recorded_sessions_become_runs_whose_changes_say_they_are_rebuilt(tmp_pa
         assert told.code == 0, told.err
         return json.loads(told.out)
 
-    assert [row["state"] for row in collected("collect", "--list")] == ["not collected"]
+    assert [row["status"] for row in collected("collect", "--list")] == ["not collected"]
     assert not (tmp_path / "runs").exists()
     (made,) = collected("collect", "--all", "--projects-dir", str(found))
-    assert made["state"] == "collected"
-    assert [row["state"] for row in collected("collect", "--all")] == ["there already"]
+    assert made["status"] == "collected"
+    assert [row["status"] for row in collected("collect", "--all")] == ["there already"]
 
-    entries = lines(tmp_path / "runs" / made["run"] / "state_changelog.jsonl")
+    entries = lines(tmp_path / "runs" / made["run_name"] / "state_changelog.jsonl")
     assert {entry["rebuilt_from"] for entry in entries} == {"the client's patch"}
     assert {entry["attribution"] for entry in entries} == {None}
     (tmp_path / "again").mkdir()
     for entry in entries:
         apply(tmp_path / "again", entry["diff"].encode(), "-p0")
     assert (tmp_path / "again" / entries[0]["file_path"]).exists()
-    meta = collected("inspect", made["run"])
+    meta = collected("inspect", made["run_name"])
     assert "rebuilt" in meta["permission_note"]
     assert meta["total_file_writes"] == len(entries)
-    assert collected("inspect", made["run"] + "#1.1")["request"] is None
+    assert collected("inspect", made["run_name"] + "#1.1")["request"] is None
 
 
 def test_asking_again_from_the_command_line(tmp_path):

@@ -90,10 +90,13 @@ def test_what_the_recording_had_is_held_against_the_trajectory(tmp_path):
         each["path"].rsplit("/", 1)[1]: each
         for each in json.loads(within(config, "lab", "lint", str(out), "--json").out)
     }
-    rows = {row["what"]: row for row in found["trajectory.json"]["fidelity"]}
+    rows = {row["element"]: row for row in found["trajectory.json"]["fidelity"]}
 
-    assert (rows["texts of the agent"]["recorded"], rows["texts of the agent"]["kept"]) == (3, 2)
-    assert rows["subagents"]["kept"] == rows["subagents"]["recorded"] == 1
+    assert (
+        rows["texts of the agent"]["recorded_count"],
+        rows["texts of the agent"]["exported_count"],
+    ) == (3, 2)
+    assert rows["subagents"]["exported_count"] == rows["subagents"]["recorded_count"] == 1
     assert found["subagent_general-purpose_a18a8ad043c6ab8dd.json"]["fidelity"] is None
     assert "step-count" in {finding["rule"] for finding in found["trajectory.json"]["findings"]}
 
@@ -110,11 +113,13 @@ def test_in_a_run_the_transcript_beside_the_trajectory_is_what_counts(tmp_path):
     told = json.loads(within(tmp_path / "elsewhere", "lab", "lint", str(out), "--json").out)
     rows = next(each["fidelity"] for each in told if each["path"].endswith("/trajectory.json"))
 
-    assert {row["what"] for row in rows if row["kept"] < row["recorded"]} == {"structured results"}
-    assert {"what": "subagents", "recorded": 1, "kept": 1, "why": ""} in rows
+    assert {row["element"] for row in rows if row["exported_count"] < row["recorded_count"]} == {
+        "structured results"
+    }
+    assert {"element": "subagents", "recorded_count": 1, "exported_count": 1, "reason": ""} in rows
 
 
-def test_a_trajectory_of_another_origin_is_compared_when_its_session_is_named(tmp_path):
+def test_a_foreign_trajectory_is_compared_with_the_named_session(tmp_path):
     config = config_dir(tmp_path / "config", "2.1.325/single-turn")
     path = str(put(tmp_path / "t.json", sound()))
 

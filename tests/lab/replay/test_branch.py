@@ -67,8 +67,8 @@ def prove(ground, places, word):
         name = f"{word}_{session}_{turn}"
         begins = tree(laid_out(book, "baseline", ground.root / "begins" / name))
         assert begins == source_tree(ground, source.build_branch_point(turn).tree, name)
-        ends = tree(laid_out(book, last.ended.tree, ground.root / "ends" / f"{name}_end"))
-        assert ends == source_tree(ground, source.read.attempt.ended.tree, f"{name}_end")
+        ends = tree(laid_out(book, last.end.tree, ground.root / "ends" / f"{name}_end"))
+        assert ends == source_tree(ground, source.read.attempt.end.tree, f"{name}_end")
         shutil.rmtree(book.path)
     assert (fingerprint(ground.work), fingerprint(ground.root / "runs" / "run")) == before
     assert not list((ground.root / "runs").glob(".work-*"))
@@ -103,9 +103,7 @@ def test_every_turn_can_be_gone_back_to_with_a_prompt(ground):
         }
 
 
-def test_a_prompt_is_said_after_the_recorded_context_and_in_every_request_from_then_on(
-    ground, prompted
-):
+def test_a_prompt_follows_the_recorded_context_in_every_later_request(ground, prompted):
     book = prompted
     recorded = ground.asked(ground.source(1).read.attempt.session_id)[4]
     asked = ground.asked(book.state.last_attempt("session_01").session_id)

@@ -33,7 +33,7 @@ def client(*messages, **more):
     return {**RECORDED, "metadata": {"user_id": "me"}, "messages": list(messages), **more}
 
 
-def test_everything_up_to_the_mark_is_what_was_recorded_and_the_asker_stays_himself():
+def test_context_before_the_marker_is_recorded_but_identity_is_kept():
     context = RecordedContext(RECORDED, MARK)
 
     first = context.splice_context(
@@ -45,7 +45,7 @@ def test_everything_up_to_the_mark_is_what_was_recorded_and_the_asker_stays_hims
     assert "system[0] (missing)" in first.replacements
 
 
-def test_what_follows_the_mark_is_the_clients_own_and_the_cache_mark_moves_on():
+def test_messages_after_the_marker_stay_and_the_cache_marker_moves():
     context = RecordedContext(RECORDED, MARK)
     mine = user(text("result"), text(MARK))
     context.splice_context(
@@ -83,7 +83,7 @@ def test_a_client_that_compacted_goes_on_from_its_own_summary():
     assert later.replacements == ("sentinel",)
 
 
-def test_a_request_without_the_mark_is_left_alone_and_certified_as_something_else():
+def test_a_request_without_the_marker_is_unchanged_and_differs():
     context = RecordedContext(RECORDED, MARK)
 
     assert context.splice_context(client(user(text("hello")))) is None
@@ -107,4 +107,4 @@ def test_what_the_proxy_cannot_put_right_is_a_difference():
         "tools.Bash (the client does not have it)",
     )
     assert verdict(betas="a", recorded_betas="a,b") == ("differs", "header anthropic-beta")
-    assert verdict(scrubbed=("a credential",))[0] == "differs"
+    assert verdict(scrubbed_fields=("a credential",))[0] == "differs"

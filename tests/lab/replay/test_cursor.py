@@ -55,7 +55,7 @@ def test_a_prompt_stands_in_every_request_from_the_turn_on(ground):
     )
 
 
-def test_what_cannot_come_out_the_same_is_named_and_refused_before_anything_is_asked(ground):
+def test_a_branch_that_cannot_match_is_refused_before_any_request(ground):
     asked = ground.count()
 
     book = branched(ground, "cursor_drift", 4)

@@ -29,7 +29,7 @@ def changed(file, pattern, into):
     return edit
 
 
-def test_a_tool_the_client_no_longer_has_is_refused_before_anything_is_asked(ground):
+def test_a_missing_client_tool_is_refused_before_any_request(ground):
     run = planted(ground, "tools", changed("config.yaml", r"\n +- Bash\b", ""))
     before = ground.count()
 
@@ -37,13 +37,16 @@ def test_a_tool_the_client_no_longer_has_is_refused_before_anything_is_asked(gro
 
     assert certificate(book)["verdict"] == "differs"
     assert certificate(book)["first_difference"] == "tools.Bash (the client does not have it)"
-    assert certificate(book)["refused"]
+    assert certificate(book)["is_refused"]
     assert ground.count() == before
     assert book.state.last_attempt("session_01").stop_reason == "error"
 
     allowed = ground.branch("allowed", 1, 7, run=run, allow_drift=True)  # one request, no tools
 
-    assert (certificate(allowed)["verdict"], certificate(allowed)["refused"]) == ("differs", False)
+    assert (certificate(allowed)["verdict"], certificate(allowed)["is_refused"]) == (
+        "differs",
+        False,
+    )
     assert json.loads((allowed.path / "run_meta.json").read_bytes())["replay_verdict"] == "differs"
 
 
@@ -57,7 +60,7 @@ def test_another_system_prompt_is_named_and_the_recorded_one_is_sent(ground):
     book = ground.branch("system-b", 1, 7, run=run)
 
     assert certificate(book)["verdict"] == "exact"
-    assert any(each.startswith("system") for each in certificate(book)["replaced"])
+    assert any(each.startswith("system") for each in certificate(book)["replacements"])
     asked = ground.asked(book.state.last_attempt("session_01").session_id)
     assert asked == ground.asked(ground.source(1).read.attempt.session_id)[6:]
 
@@ -72,6 +75,6 @@ def test_an_edited_message_is_named_and_the_recorded_one_is_sent(ground):
     at = next(
         at for at, each in enumerate(recorded[0]["messages"]) if "looking" in str(each["content"])
     )
-    assert certificate(book)["replaced"] == [f"messages[{at}].content[0].text"]
+    assert certificate(book)["replacements"] == [f"messages[{at}].content[0].text"]
     asked = ground.asked(book.state.last_attempt("session_01").session_id)
     assert asked == recorded

@@ -18,7 +18,7 @@ def steps(tmp_path_factory):
     return ReplaySource(book, 1, 0, "/usr/bin:/bin").read.own_steps()
 
 
-def test_a_branch_costs_what_its_source_cost_from_there_or_more_where_the_cache_is_gone(steps):
+def test_a_branch_costs_as_much_as_its_source_or_more_without_cache(steps):
     told = estimate_branch(steps, 2)
 
     assert told.steps == 2
@@ -26,7 +26,7 @@ def test_a_branch_costs_what_its_source_cost_from_there_or_more_where_the_cache_
     first = steps[1]
     anew = price(
         MODEL,
-        Usage(cache_write_5m_tokens=first.usage.prompt_tokens, output_tokens=first.usage.output),
+        Usage(cache_write_tokens=first.usage.prompt_tokens, output_tokens=first.usage.output_tokens),
     ).usd
     assert told.uncached_cost_usd - told.cached_cost_usd == pytest.approx(anew - first.cost.usd)
     assert told.context_tokens == first.usage.prompt_tokens > 0

@@ -33,7 +33,7 @@ def test_scout_counts_the_messages_and_tokens_of_a_run(ground):
         session = ground.source(int(name[-2:])).read
         own = [step for subagent in session.list_threads() for step in session.own_steps(subagent)]
         assert counts["prompt"] == sum(step.usage.prompt_tokens for step in own), name
-        assert counts["completion"] == sum(step.usage.output for step in own), name
+        assert counts["completion"] == sum(step.usage.output_tokens for step in own), name
         assert counts["responses"] == len(own), name
         steps = json.loads((session.folder / "trajectory.json").read_bytes())["steps"]
         results = [one for step in steps for one in step.get("observation", {}).get("results", ())]
@@ -42,7 +42,7 @@ def test_scout_counts_the_messages_and_tokens_of_a_run(ground):
         assert counts["messages"] == len(steps) - counts["compactions"] + len(answered), name
         told = session.session.steps
         assert sum(step["source"] == "agent" for step in steps) == len(told), name
-        assert len(answered) == sum(len(step.calls) for step in told), name
+        assert len(answered) == sum(len(step.tool_calls) for step in told), name
 
 
 def test_a_subagents_requests_between_two_of_the_main_thread_shift_nothing(ground):

@@ -54,5 +54,5 @@ def test_two_sessions_part_where_they_first_do_something_else():
 
     told = align_steps(left, right, first=7)
 
-    assert (told["first_divergence"], told["first_other_result"]) == (8, 7)
+    assert (told["first_divergence"], told["first_result_difference"]) == (8, 7)
     assert [row["right"] for row in told["steps"]] == ["Bash a (failed)", "Bash c", ""]

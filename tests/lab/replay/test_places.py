@@ -81,13 +81,14 @@ from flightlog.app.runtime import open_runtime
 from flightlog.lab.service import prepare_run
 from flightlog.lab.store import RunStore
 from flightlog.lab.runner.run import continue_run
-setting = replace(prepare_run(open_runtime(dict(os.environ)), lambda *_: None), isolation_mode=IsolationMode.NONE, parent_death_prefix=())
+setting = prepare_run(open_runtime(dict(os.environ)), lambda *_: None)
+setting = replace(setting, isolation_mode=IsolationMode.NONE, parent_death_prefix=())
 book = RunStore(Path(sys.argv[1]), now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
 continue_run(book, setting, again=False)
 """
 
 
-def test_a_directory_a_killed_branch_worked_in_is_put_back_by_the_next_command(tmp_path):
+def test_the_next_command_restores_the_directory_of_a_killed_branch(tmp_path):
     slow = script([bash("echo one > a")], [bash("echo two > a; touch ../wrote; sleep 60")], "done")
     quick = script([bash("echo one > a")], [bash("echo two > a")], "done")
     env = environment(tmp_path)

@@ -79,11 +79,11 @@ def test_every_turn_can_be_gone_back_to(recorded):
         recorded.flightlog("lab", "replay", recorded.session, "--list-turns", "--json").stdout
     )
 
-    assert [each["why_not"] for each in turns] == ["", "", ""]
+    assert [each["blocked_reason"] for each in turns] == ["", "", ""]
     assert len({each["tree"] for each in turns}) == 3
 
 
-def test_a_branch_has_the_files_and_the_context_of_then_and_says_how_it_knows(recorded):
+def test_a_branch_of_a_recording_has_its_files_and_rebuilt_context(recorded):
     verify = "test ! -e old.txt && test -e new.bin && test ! -e later && cp two /dev/null"
     words = ("lab", "replay", recorded.session, "--turn", "2", "--verify", verify, "--json")
 
@@ -106,7 +106,7 @@ def test_a_branch_has_the_files_and_the_context_of_then_and_says_how_it_knows(re
     ]
 
 
-def test_a_session_whose_files_were_not_saved_is_refused_with_the_way_to_have_them(recorded):
+def test_replay_without_snapshots_is_refused_with_a_hint(recorded):
     recorded.flightlog("lab", "track", str(recorded.bench.project), "--off")
     untracked = Recorded(recorded.bench, recorded.model)
     untracked.ask()

@@ -25,7 +25,7 @@ def test_an_edit_becomes_a_variant_that_says_what_was_changed(run):
         other = edit(run, till.url, {**body, "temperature": 0.6}, "empty result")
 
     assert [each["path"][-4:] for each in told["targets"]] == ["_v01"]
-    assert [each["first"] for each in again["targets"]] == [3]
+    assert [each["first_sample"] for each in again["targets"]] == [3]
     assert [each["variant"] for each in other["targets"]] == [2]
     assert till.came[0].body == body
     folder = run / "session_01/resamples/request_002_v01"

@@ -109,7 +109,7 @@ def test_a_batch_is_paid_once_through_many_kills(seed, tmp_path):
     judged(run, killed, told, till)
 
 
-def test_an_interrupted_batch_takes_in_what_is_on_its_way_and_goes_on_later(tmp_path):
+def test_an_interrupted_batch_records_answers_in_flight_and_resumes(tmp_path):
     finished(tmp_path)
     run = tmp_path / "runs" / "run"
     with paying(lambda _: Said(delay_s=0.3)) as till:

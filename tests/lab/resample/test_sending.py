@@ -17,13 +17,13 @@ from support.paying import Said, message, paying
 from support.sampled import KEY, SONNET, answers, ask, book, edit, holds, sent
 
 
-def test_a_request_is_sent_as_it_was_recorded_but_for_what_only_its_client_needs(run):
+def test_a_request_is_resent_as_recorded_without_client_only_fields(run):
     recorded = json.loads((run / "session_01/raw_dumps/request_002.json").read_text())
 
     with paying() as till:
         told = ask(run, till.url)
 
-    assert (told["stop_reason"], told["samples"], told["left"]) == ("completed", 5, 0)
+    assert (told["stop_reason"], told["samples"], told["remaining"]) == ("completed", 5, 0)
     assert len(till.came) == 5
     dropped = {"stream", "metadata", "context_management"}
     assert till.came[0].body == {
@@ -46,7 +46,7 @@ def test_a_request_is_sent_as_it_was_recorded_but_for_what_only_its_client_needs
     }
 
 
-def test_new_samples_get_numbers_after_those_there_are_and_totals_stay_true(run):
+def test_new_samples_are_numbered_after_old_ones_and_totals_add_up(run):
     before = json.loads((run / "run_meta.json").read_text())
 
     with paying() as till:
@@ -153,12 +153,12 @@ def test_an_api_that_stays_busy_ends_the_batch_which_goes_on_later(run):
     with paying() as till:
         again = service.resume_batch(open_runtime(), book(run), "", sent(till.url), {})
 
-    assert (told["stop_reason"], told["left"], told["errors"]) == ("rate_limited", 5, 0)
+    assert (told["stop_reason"], told["remaining"], told["errors"]) == ("rate_limited", 5, 0)
     assert (again["stop_reason"], again["samples"]) == ("completed", 5)
     assert list(answers(run)) == [f"sample_0{number}.json" for number in range(1, 6)]
 
 
-def test_what_the_api_refuses_is_beside_the_samples_and_the_rest_of_it_is_not_sent(run):
+def test_a_refused_request_is_recorded_and_its_other_samples_not_sent(run):
     refused = {
         "type": "error",
         "error": {"type": "invalid_request_error", "message": "temperature: too hot"},
@@ -215,7 +215,7 @@ def test_no_more_is_spent_than_the_budget(run):
     assert told["stop_reason"] == "budget_exhausted"
     # The first of them were expected to cost what the recorded answer did, which was less.
     assert one * 4 <= told["cost_usd"] <= one * 7
-    assert told["samples"] + told["left"] == 20
+    assert told["samples"] + told["remaining"] == 20
     assert more["samples"] == told["samples"]
     assert (all_of_it["stop_reason"], all_of_it["samples"]) == ("completed", 20)
 

@@ -67,7 +67,7 @@ def test_a_dry_run_sends_nothing_and_says_about_what_it_costs(run):
         sweep = Sweep(requests=(2,), variants=(SweepVariant("cold", {"temperature": 0}),), count=10)
         told = ask(run, till.url, sweep=sweep, dry_run=True)
 
-    assert told["expected_usd"] > 0
+    assert told["expected_cost_usd"] > 0
     assert [each["path"] for each in told["targets"]] == [
         "session_01/resamples/request_002",
         "session_01/resamples/request_002_v01",
@@ -76,7 +76,7 @@ def test_a_dry_run_sends_nothing_and_says_about_what_it_costs(run):
     assert (till.came, (run / JOURNAL).exists()) == ([], False)
 
 
-def test_a_whole_session_is_run_again_as_more_replicates_and_the_totals_tell(run, tmp_path):
+def test_rerunning_a_session_adds_replicates_and_updates_totals(run, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     (work / "mine").write_text("since then")

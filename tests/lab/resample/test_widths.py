@@ -59,7 +59,7 @@ def shares(book):
     return group, {each.label.removeprefix("Bash "): each for each in group.actions}
 
 
-def test_reported_shares_of_a_model_with_known_habits_lie_within_their_intervals(book):
+def test_intervals_contain_the_true_shares_of_a_simulated_model(book):
     with paying(model(3)) as till:
         told = asked(book, till.url, 80)
 
@@ -71,12 +71,12 @@ def test_reported_shares_of_a_model_with_known_habits_lie_within_their_intervals
         assert len(found.addresses) == found.count
 
 
-def test_sampling_stops_when_every_share_is_known_to_the_width_and_that_is_the_end(book):
+def test_sampling_stops_when_every_share_reaches_the_width(book):
     with paying(model(4)) as till:
         told = asked(book, till.url, 400, until_width=0.35, parallel=4)
 
     group, seen = shares(book)
-    assert (told["stop_reason"], told["left"], told["errors"]) == ("width_reached", 0, 0)
+    assert (told["stop_reason"], told["remaining"], told["errors"]) == ("width_reached", 0, 0)
     assert 30 < told["samples"] == group.n == len(till.came) < 200
     assert group.is_stopped_early
     for command, share in HABITS.items():

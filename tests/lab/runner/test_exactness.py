@@ -177,7 +177,7 @@ def attributed(book, place):
     }
 
 
-def test_two_tools_in_one_step_are_both_that_steps_and_what_follows_is_the_next_ones(place):
+def test_changes_of_two_tools_in_one_step_belong_to_that_step(place):
     work = place / "work"
     scenario = script(
         [bash("rm old.txt"), write(work / "b.txt", "b\n")], [bash(f"{BYTES} > c.bin")], "done"
@@ -261,7 +261,7 @@ def test_without_capture_the_tree_is_saved_after_each_tool_call(place):
     assert not (book.path / "session_01" / ".exchanges").exists()
 
 
-def test_without_capture_requests_are_rebuilt_from_the_transcript_with_a_grade(place):
+def test_uncaptured_requests_are_rebuilt_with_their_fidelity(place):
     every = script([bash("echo one > one")], [bash("echo two > two")], "done")
     book = run(place, config(place, every, "do it", capture_api_requests=False))
 

@@ -29,8 +29,9 @@ def configured(root: Path, sessions: int) -> Path:
     listed = "\n".join(
         f"  - {{session_index: {n}, prompt: number {n}}}" for n in range(1, sessions + 1)
     )
-    text = f"model: claude-opus-5-5\nengine: scripted\nwork_dir: {root / 'work'}\nscenario:{SCENARIO}sessions:\n{listed}\n"
-    (root / "run.yaml").write_text(text + "memory_file: null\n")
+    head = f"model: claude-opus-5-5\nengine: scripted\nwork_dir: {root / 'work'}\n"
+    text = f"{head}scenario:{SCENARIO}sessions:\n{listed}\nmemory_file: null\n"
+    (root / "run.yaml").write_text(text)
     return root / "run.yaml"
 
 
@@ -195,7 +196,7 @@ def test_a_run_that_is_being_carried_out_is_not_taken_up_by_another(tmp_path):
     until(lambda: not players(tmp_path))
 
 
-def test_a_death_in_the_middle_of_parallel_sessions_leaves_the_directory_as_it_was(tmp_path):
+def test_death_in_parallel_sessions_leaves_the_work_directory_unchanged(tmp_path):
     config = configured(tmp_path, 2)
     slow = f"touch began$(cat next); test $(cat next) = 1 -o -e {tmp_path}/go || sleep 30; cat next >> log;"
     text = config.read_text().replace("cat next >> log;", slow, 1)

@@ -49,7 +49,7 @@ def request(book, session, index):
     )
 
 
-def test_chained_sessions_go_on_with_what_was_said_and_their_copies_are_marked(tmp_path):
+def test_chained_sessions_continue_and_copied_steps_are_marked(tmp_path):
     book = run(tmp_path, config(tmp_path, WHO, "make one", "make two", session_mode="chained"))
 
     said = json.dumps(request(book, "session_02", 1)["messages"])
@@ -108,7 +108,7 @@ def test_four_at_once_each_see_their_own_tree_at_the_configured_path(tmp_path):
     assert not list((tmp_path / "runs").glob(".work-*"))
 
 
-def test_without_namespaces_they_run_one_after_the_other_and_the_run_says_so(tmp_path):
+def test_without_namespaces_sessions_run_in_sequence_with_a_note(tmp_path):
     sessions = ("make one", {"prompt": "make two", "count": 2})
     given = config(tmp_path, WHO, *sessions, session_mode="forked", engine="scripted")
     setting = replace(
@@ -193,7 +193,7 @@ def test_a_session_may_have_a_budget_of_its_own_and_the_run_goes_on(tmp_path):
     assert [each["stop_reason"] for each in told["sessions"]] == ["budget_exhausted", "completed"]
 
 
-def test_commands_run_before_and_after_and_a_failure_that_counts_ends_the_run(tmp_path):
+def test_pre_and_post_commands_run_and_a_checked_failure_ends_the_run(tmp_path):
     before = {
         "command": 'echo ready > ready; test -d "$HARNESS_RUN_DIR" && test "$PWD" = "$HARNESS_WORK_DIR"'
     }
@@ -239,7 +239,7 @@ def test_a_run_can_be_moved_and_says_nothing_of_where_it_was(tmp_path):
 
     told = inspect_address(moved, RunAddress("elsewhere", session=2, turn=1), os.environ["PATH"])
 
-    assert [change["file_path"] for change in told["changes"]] == ["who"]
+    assert [change["file_path"] for change in told["file_changes"]] == ["who"]
     assert told["request"]["status"] == 200
     ours = [
         "run_meta.json",

@@ -56,7 +56,7 @@ def test_another_argument_another_tool_or_another_order_is_another_action():
     )
 
 
-def test_words_alone_are_an_action_and_so_are_a_refusal_and_an_end_in_the_middle():
+def test_text_only_refused_and_truncated_responses_are_actions():
     said = [{"type": "text", "text": "Done."}]
 
     assert action_of_response(said, "end_turn") == action_of_response(

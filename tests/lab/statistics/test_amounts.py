@@ -13,7 +13,7 @@ DRAWS = {
 
 
 @pytest.mark.parametrize(("kind", "n"), [("even", 10), ("lopsided", 20), ("waiting", 30)])
-def test_95_percent_intervals_of_a_mean_cover_in_more_than_93_of_100_experiments(kind, n):
+def test_intervals_of_a_mean_cover_in_over_93_of_100_experiments(kind, n):
     draw, truth = DRAWS[kind]
     rng = np.random.default_rng(4)
 

@@ -26,7 +26,7 @@ def acted(rng, n, habits=HABITS, **costs):
 
 
 @pytest.mark.parametrize("n", [10, 40])
-def test_95_percent_intervals_of_a_distribution_cover_in_more_than_93_of_100_experiments(n):
+def test_intervals_of_a_distribution_cover_in_over_93_of_100_experiments(n):
     rng = np.random.default_rng(1)
     held = dict.fromkeys(HABITS, 0)
 
@@ -108,7 +108,7 @@ def test_below_five_there_is_no_verdict_and_at_five_there_may_be():
     )
 
 
-def test_outcomes_are_judged_by_verifier_and_agreement_is_the_chance_that_two_agree():
+def test_outcomes_are_per_verifier_and_agreement_is_a_pair_probability():
     def trials(name, passed, n, action):
         done = [{"tests": at < passed} for at in range(n)]
         keys = ["Bash", *[action] * (n - 1)]
@@ -134,7 +134,7 @@ def test_outcomes_are_judged_by_verifier_and_agreement_is_the_chance_that_two_ag
     assert (outcome.name, outcome.effect, outcome.is_finding) == ("tests", pytest.approx(0.9), True)
 
 
-def test_groups_a_rule_stopped_are_tested_by_what_holds_then_and_amounts_are_not():
+def test_groups_stopped_early_get_sequential_tests_and_no_amounts():
     rng = np.random.default_rng(4)
     groups = tuple(
         TrialGroup(name, acted(rng, 60, dearer=1.0), is_stopped_early=True) for name in "ab"
@@ -148,7 +148,7 @@ def test_groups_a_rule_stopped_are_tested_by_what_holds_then_and_amounts_are_not
     }
 
 
-def test_a_request_nobody_asked_again_as_it_was_has_nothing_to_be_compared_with():
+def test_a_request_without_samples_as_recorded_has_no_comparison():
     rng = np.random.default_rng(5)
 
     told = analyze_questions(

@@ -12,10 +12,10 @@ def way(run, steps, begins=None, session="session_01"):
 
 
 def shape(node):
-    return {each.action.key: (len(each.places), shape(each)) for each in node.below}
+    return {each.action.key: (len(each.addresses), shape(each)) for each in node.children}
 
 
-def test_ways_share_what_they_do_alike_and_a_branch_begins_where_it_went_back_to():
+def test_paths_share_equal_actions_and_a_branch_starts_at_its_turn():
     root = build_path_tree([
         way("replay_replay", "z", ("replay", "session_01", 1)),
         way("replay", "xy", ("run", "session_01", 2)),

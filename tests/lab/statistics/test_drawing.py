@@ -20,7 +20,7 @@ def test_a_bar_is_as_long_as_the_share_and_shaded_where_it_may_be():
     assert drawn(1.0, 0.7, 1.0) == "███████▓▓▓"
 
 
-def test_ways_are_told_by_the_step_they_part_with_and_words_stay_on_their_line():
+def test_path_lines_name_the_diverging_step_and_stay_on_one_line():
     def way(run, *steps):
         return ActionPath(run, "s", tuple(Action(each, each, each) for each in steps))
 

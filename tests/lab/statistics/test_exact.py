@@ -26,7 +26,7 @@ def test_fishers_test_is_fishers_test(a, b, c, d):
     assert ours == pytest.approx(fisher_exact([[a, b], [c, d]]).pvalue, abs=1e-9)
 
 
-def test_a_permutation_test_deals_out_every_way_where_it_can_and_draws_where_it_cannot():
+def test_permutation_test_is_exact_for_few_splits_and_draws_for_many():
     rng = np.random.default_rng(2)
     few, many = (
         (rng.normal(0, 1, 7).tolist(), rng.normal(1, 1, 6).tolist()),
@@ -44,7 +44,7 @@ def test_a_permutation_test_deals_out_every_way_where_it_can_and_draws_where_it_
     assert compare_means(many[0].tolist(), many[1].tolist(), seed=1)[0] == p
 
 
-def test_with_two_kinds_it_is_fishers_test_and_with_equal_values_nothing_differs():
+def test_permutation_of_two_kinds_equals_fishers_exact_test():
     one, other = ["a"] * 5 + ["b"], ["a"] + ["b"] * 5
 
     assert compare_kinds(one, other, seed=0)[0] == pytest.approx(fisher_p_value((5, 6), (1, 6)))

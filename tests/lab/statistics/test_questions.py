@@ -20,7 +20,7 @@ def harness(root, verb, *words):
     return done.code, done.out, done.err
 
 
-def test_samples_are_compared_with_the_recorded_answer_and_variants_with_vanilla(tmp_path):
+def test_samples_are_compared_with_the_recording_and_with_variants(tmp_path):
     book = made(tmp_path)
     answered(book, 1, 0, [LS] * 9 + ["hello"])
     answered(book, 1, 1, [CAT] * 10, label="told to read")
@@ -28,25 +28,25 @@ def test_samples_are_compared_with_the_recorded_answer_and_variants_with_vanilla
     code, out, err = harness(tmp_path, "compare", "run", "--json")
 
     assert code == 0, err
-    (answer,) = json.loads(out)["statistics"]["answers"]
+    (answer,) = json.loads(out)["statistics"]["questions"]
     vanilla, variant = answer["groups"]
-    assert answer["recorded"] == "Bash ls"
+    assert answer["recorded_action"] == "Bash ls"
     assert (vanilla["name"], variant["name"], variant["label"]) == (
         "request_001",
         "request_001_v01",
         "told to read",
     )
-    assert (vanilla["as_recorded"]["hits"], variant["as_recorded"]["hits"]) == (9, 0)
-    assert [(each["label"], each["hits"]) for each in vanilla["actions"]] == [
+    assert (vanilla["same_as_recorded"]["count"], variant["same_as_recorded"]["count"]) == (9, 0)
+    assert [(each["label"], each["count"]) for each in vanilla["actions"]] == [
         ("Bash ls", 9),
         ("(words only)", 1),
     ]
-    assert vanilla["amounts"]["output_tokens"]["mean"] == 36.5
-    assert vanilla["amounts"]["cost_usd"]["interval"]["low"] > 0
-    assert answer["against"][0]["verdict"] == DIFFERS
+    assert vanilla["means"]["output_tokens"]["mean"] == 36.5
+    assert vanilla["means"]["cost_usd"]["interval"]["low"] > 0
+    assert answer["comparisons"][0]["verdict"] == DIFFERS
 
 
-def test_the_analysis_is_written_points_at_files_that_are_there_and_leaves_a_persons_alone(
+def test_analysis_links_existing_files_and_keeps_a_handwritten_one(
     tmp_path,
 ):
     book = made(tmp_path)

@@ -58,7 +58,7 @@ def test_the_interval_of_a_difference_covers_too(one, n):
     assert covered >= 0.945
 
 
-def test_where_a_rule_stopped_the_sampling_the_interval_is_another_and_wider():
+def test_interval_after_a_stopping_rule_is_wider():
     fixed, stopped = (
         share_interval(HitCount(30, 100)),
         share_interval(HitCount(30, 100, is_stopped_early=True)),

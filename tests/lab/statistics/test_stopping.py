@@ -33,7 +33,7 @@ KNOWN: dict[tuple[int, int], bool] = {}
 
 
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.85, 0.1, 0.05), (0.97, 0.03)], ids=str)
-def test_95_percent_intervals_cover_in_more_than_93_of_100_experiments_that_were_stopped(shares):
+def test_intervals_cover_in_over_93_of_100_stopped_experiments(shares):
     rng = np.random.default_rng(11)
     KNOWN.clear()
     held = np.zeros(len(shares))
@@ -51,7 +51,7 @@ def test_95_percent_intervals_cover_in_more_than_93_of_100_experiments_that_were
     assert len(set(sizes)) > 3, "the rule looked at what was seen"
 
 
-def test_an_ordinary_interval_does_not_survive_somebody_who_stops_when_it_suits():
+def test_ordinary_intervals_fail_under_optional_stopping():
     """What the sequence is for: stop as soon as one half is excluded, and see how often that is wrong."""
     rng = np.random.default_rng(5)
     fooled = Counter()
@@ -83,7 +83,7 @@ def test_cost_keeps_its_coverage_where_the_actions_decided_when_to_stop():
     assert covered >= 0.93 * told
 
 
-def test_two_groups_are_told_apart_wherever_they_were_stopped_and_seldom_in_error():
+def test_sequential_test_separates_groups_with_few_false_findings():
     rng = np.random.default_rng(8)
     false = 0
     for _ in range(400):

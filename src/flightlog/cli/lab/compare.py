@@ -56,7 +56,6 @@ def compare(
     from flightlog.lab.inspect import compare_runs
     from flightlog.lab.service import open_run
     from flightlog.lab.statistics import service
-    from flightlog.lab.statistics.analysis import as_wire
 
     runtime = open_runtime()
     if write and len(runs) > 1:
@@ -76,13 +75,7 @@ def compare(
         how["by"],
     )
     if as_json:
-        print_json(
-            comparison
-            | {
-                "statistics": as_wire(analysis) if analysis else None,
-                "ways": _divergence_fields(root),
-            }
-        )
+        print_json(comparison | {"statistics": analysis, "divergence": _divergence_fields(root)})
     else:
         print_comparison(comparison)
         print_analysis(analysis) if analysis else None
@@ -97,23 +90,18 @@ def compare(
 def print_analysis(analysis: "ExperimentAnalysis") -> None:
     """Print the statistics of the samples."""
     for answer in analysis.questions:
+        recorded = one_line(answer.recorded_action, 90)
         click.echo(
-            make_inert(
-                f"\n{answer.name}"
-                + (
-                    f"  (recorded: {one_line(answer.recorded_action, 90)})"
-                    if answer.recorded_action
-                    else ""
-                )
-            )
+            make_inert(f"\n{answer.name}" + (f"  (recorded: {recorded})" if recorded else ""))
         )
         _print_groups(answer)
         for against in answer.comparisons:
             _print_against(against, answer)
     if analysis.test_count:
         click.echo(
-            f"\n{pluralize(analysis.test_count, 'comparison')}; * marks p at or below {analysis.significance_level:g} after "
-            f"{analysis.correction}'s correction. Intervals have {analysis.confidence_level:.0%} confidence.",
+            f"\n{pluralize(analysis.test_count, 'comparison')}; * marks p at or below "
+            f"{analysis.significance_level:g} after {analysis.correction}'s correction. "
+            f"Intervals have {analysis.confidence_level:.0%} confidence.",
             err=True,
         )
 
@@ -132,12 +120,12 @@ def _divergence_fields(root: "PathNode") -> list[dict[str, Any]]:
 
     return [
         {
-            "first": segment.first.depth,
-            "last": segment.last.depth,
-            "level": segment.depth,
+            "first_step": segment.first.depth,
+            "last_step": segment.last.depth,
+            "depth": segment.depth,
             "action": segment.first.action.label,
-            "sessions": segment.first.addresses,
-            "ends": segment.last.ended_addresses,
+            "addresses": segment.first.addresses,
+            "ended_addresses": segment.last.ended_addresses,
         }
         for segment in list_segments(root)
     ]
@@ -182,14 +170,13 @@ def _group_rows(group: "GroupSummary") -> list[list[str]]:
 
 
 def _print_against(against: "GroupComparison", answer: "QuestionResult") -> None:
-    from flightlog.lab.statistics.report import describe_effect
+    from flightlog.lab.statistics.report import describe_test
 
     click.echo(make_inert(f"  {against.group} against {against.baseline}: {against.verdict}"))
     labels = {share.name: share.label for group in answer.groups for share in group.actions}
     for test in against.tests:
         mark = "*" if test.is_finding else " "
-        effect = f"{describe_effect(test, labels)}; {test.test}, p = {test.p_value:.3g}, {test.p_value_adjusted:.3g} after Holm"
-        click.echo(make_inert(f"   {mark} {one_line(effect, 240)}"))
+        click.echo(make_inert(f"   {mark} {one_line(describe_test(test, labels), 240)}"))
 
 
 def _format_share(share: "ShareEstimate") -> str:
@@ -261,8 +248,8 @@ def _lint_fields(report: "LintReport") -> dict[str, object]:
             {
                 "severity": finding.severity.value,
                 "rule": finding.rule,
-                "where": finding.location,
-                "text": finding.message,
+                "location": finding.location,
+                "message": finding.message,
             }
             for finding in report.findings
         ],
@@ -276,9 +263,8 @@ def _print_lint(report: "LintReport", root: Path) -> None:
         f"{make_inert(name)}: {'ok' if not report.findings else pluralize(len(report.findings), 'finding')}"
     )
     for finding in report.findings:
-        click.echo(
-            f"  {finding.severity.value:7}  {finding.rule:20}  {make_inert(finding.location)}: {make_inert(finding.message)}"
-        )
+        text = make_inert(f"{finding.location}: {finding.message}")
+        click.echo(f"  {finding.severity.value:7}  {finding.rule:20}  {text}")
     lost = [item for item in report.fidelity or () if item.missing_count]
     if lost:
         rows = [

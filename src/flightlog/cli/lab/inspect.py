@@ -84,7 +84,7 @@ def format_usd(amount: float | None) -> str:
 
 def print_inspection(inspection: dict[str, Any]) -> None:
     """Print a run, a session or a step."""
-    {"run": print_run, "session": _print_session, "step": _print_step}[inspection["what"]](
+    {"run": print_run, "session": _print_session, "step": _print_step}[inspection["kind"]](
         inspection
     )
 
@@ -105,15 +105,8 @@ def print_run(meta: dict[str, Any]) -> None:
     for entry in meta["sessions"]:
         counts = [str(entry[name]) for name in ("num_turns", "tool_call_count", "file_writes")]
         error = one_line(entry["error"] or "", 60)
-        rows.append(
-            [
-                entry["session_dir"],
-                entry["stop_reason"],
-                *counts,
-                format_usd(entry["total_cost_usd"]),
-                error,
-            ]
-        )
+        cost = format_usd(entry["total_cost_usd"])
+        rows.append([entry["session_dir"], entry["stop_reason"], *counts, cost, error])
     print_table(
         ["session", "ended", "turns", "tools", "writes", "cost", "error"], rows, right=(2, 3, 4, 5)
     )
@@ -137,17 +130,17 @@ def print_run(meta: dict[str, Any]) -> None:
 
 def print_comparison(comparison: dict[str, Any]) -> None:
     """Print runs side by side."""
-    for name, values in comparison["config"].items():
+    for name, values in comparison["config_differences"].items():
         click.echo(make_inert(f"{name}: {one_line(' | '.join(map(format_value, values)), 160)}"))
     for session in comparison["sessions"]:
         click.echo(f"session {session['session_index']}")
         rows = [
             [
-                group["run"],
+                group["run_name"],
                 str(group["count"]),
                 ", ".join(f"{count} {reason}" for reason, count in group["stop_reasons"].items()),
                 ", ".join(
-                    f"{verifier['passed']}/{verifier['of']}"
+                    f"{verifier['passed']}/{verifier['total']}"
                     for verifier in group["verifiers"].values()
                 )
                 or "-",
@@ -178,14 +171,9 @@ def print_side_by_side(comparison: dict[str, Any], names: list[str]) -> None:
     """Print two sessions step by step."""
     rows = []
     for step in comparison["steps"]:
-        sign = "=" if step["same"] and step["same_results"] else "~" if step["same"] else "≠"
-        rows.append(
-            [
-                str(step["turn"]),
-                sign,
-                *(one_line(step[side], 42) or "-" for side in ("left", "right")),
-            ]
-        )
+        sign = "=" if step["has_same_results"] else "~" if step["is_same"] else "≠"
+        sides = (one_line(step[side], 42) or "-" for side in ("left", "right"))
+        rows.append([str(step["turn"]), sign, *sides])
     print_table(["turn", "", *(one_line(name, 42) for name in names)], rows, right=(0,))
     divergence = comparison["first_divergence"]
     click.echo("no divergence" if divergence is None else f"they diverge in turn {divergence}")
@@ -198,15 +186,8 @@ def _print_session(session: dict[str, Any]) -> None:
     rows = []
     for turn in session["turns"]:
         tools, text = one_line(", ".join(turn["tools"]) or "-", 40), one_line(turn["text"], 70)
-        rows.append(
-            [
-                str(turn["turn"]),
-                tools,
-                str(turn["files_changed"]),
-                format_usd(turn["cost_usd"]),
-                text,
-            ]
-        )
+        counts = (str(turn["files_changed"]), format_usd(turn["cost_usd"]))
+        rows.append([str(turn["turn"]), tools, *counts, text])
     print_table(["turn", "tools", "files", "cost", "text"], rows, right=(0, 2, 3))
     for subagent, count in session["subagents"].items():
         click.echo(make_inert(f"subagent @{subagent}: {pluralize(count, 'turn')}"))
@@ -215,11 +196,11 @@ def _print_session(session: dict[str, Any]) -> None:
 def _print_step(step: dict[str, Any]) -> None:
     subagent = f"@{step['subagent']}" if step["subagent"] else ""
     turn = f"{step['session_dir']}{subagent} turn {step['turn']}"
-    head = f"{step['run']} {turn}  {step['model']}  {format_usd(step['cost_usd'])}"
+    head = f"{step['run_name']} {turn}  {step['model']}  {format_usd(step['cost_usd'])}"
     click.echo(make_inert(head))
     request = step["request"]
     if request:
-        what = f"{pluralize(request['messages'], 'message')}, {pluralize(request['bytes'], 'byte')}"
+        what = f"{pluralize(request['message_count'], 'message')}, {pluralize(request['size_bytes'], 'byte')}"
         click.echo(
             make_inert(
                 f"request {request['index']}: {what}, status {request['status']}, {request['file']}"
@@ -232,24 +213,22 @@ def _print_step(step: dict[str, Any]) -> None:
     for text in step["text"]:
         click.echo(make_inert(_shorten_text(f"text: {text}", _OUTPUT_LINES_MAX)))
     for tool in step["tools"]:
-        state = " (denied)" if tool["denied"] else " (failed)" if tool["is_error"] else ""
+        state = " (denied)" if tool["denial_reason"] else " (failed)" if tool["is_error"] else ""
         click.echo(
             make_inert(
                 f"tool call {tool['name']}{state} {one_line(format_value(tool['input']), 160)}"
             )
         )
         click.echo(make_inert(_indent_text(_shorten_text(tool["output"], _OUTPUT_LINES_MAX))))
-    for change in step["changes"]:
+    for change in step["file_changes"]:
         stats = change["diff_stats"]
         click.echo(make_inert(f"{change['kind']} {change['file_path']} +{stats['added']} -{stats['removed']} "
                          f"({change['attribution']})"))  # fmt: skip
         shown = "" if change["binary"] or "diff_encoding" in change else change["diff"]
         click.echo(make_inert(_indent_text(_shorten_text(shown, _DIFF_LINES_MAX))))
-    if step["lineage"]:
-        lineage = step["lineage"]
-        click.echo(
-            make_inert(f"snapshot: {lineage['shadow_git_tag']}  message {lineage['message_id']}")
-        )
+    ids = step["uuid_map"]
+    if ids:
+        click.echo(make_inert(f"snapshot: {ids['shadow_git_tag']}  message {ids['message_id']}"))
 
 
 def _shorten_text(text: str, limit: int) -> str:

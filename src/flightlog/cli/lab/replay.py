@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.app.runtime import open_runtime
-from flightlog.cli.options import AS_JSON, ON, RUNS_DIR
+from flightlog.cli.lab.inspect import format_usd
+from flightlog.cli.options import AS_JSON, ON, RUNS_DIR, session_options
 from flightlog.cli.output import format_examples, print_json, print_table
 from flightlog.model.text import make_inert, one_line
 
@@ -19,14 +20,7 @@ _EFFECTS_MAX = 8
 
 @click.command("branch-points", epilog="Example: flightlog lab branch-points my-run --session 2")
 @click.argument("run")
-@click.option(
-    "--session", type=click.IntRange(1), default=1, show_default=True, help="Number of the session."
-)
-@click.option(
-    "--replicate",
-    type=click.IntRange(1),
-    help="Number of the replicate, if the session has several.",
-)
+@session_options
 @RUNS_DIR
 @AS_JSON
 def branch_points(
@@ -172,11 +166,11 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
             [
                 meta["run_name"],
                 certificate.get("verdict", "not decided"),
-                str(len(certificate.get("replaced", ()))),
+                str(len(certificate.get("replacements", ()))),
                 first["stop_reason"],
                 _count_passed(first["verifiers"]),
                 str(first["num_turns"]),
-                "?" if first["total_cost_usd"] is None else f"${first['total_cost_usd']:.4f}",
+                format_usd(first["total_cost_usd"]),
             ]
         )
     print_table(
@@ -189,7 +183,9 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
     for effect in effects[:_EFFECTS_MAX]:
         where = f"turn {effect['turn']}: " if effect["turn"] else ""
         click.echo(
-            make_inert(f"not restored: {where}{effect['kind']}: {one_line(effect['what'], 100)}"),
+            make_inert(
+                f"not restored: {where}{effect['kind']}: {one_line(effect['description'], 100)}"
+            ),
             err=True,
         )
     if len(effects) > _EFFECTS_MAX:
@@ -201,7 +197,7 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
         if certificate.get("first_difference"):
             done = (
                 "refused before any request (--allow-drift continues)"
-                if certificate["refused"]
+                if certificate["is_refused"]
                 else "continued"
             )
             click.echo(

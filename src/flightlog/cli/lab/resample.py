@@ -105,11 +105,13 @@ def resample(
         options = _merge_limits(options, sweep, arguments["parallel"])
         summary = resample_grid(runtime, store, sweep, options, dry_run=arguments["dry_run"])
     print_json(summary) if as_json else _print_batch(summary, store.path)
-    for batch in list_unfinished_batches(runtime, store) if not summary["left"] else ():
+    for batch in list_unfinished_batches(runtime, store) if not summary["remaining"] else ():
         command = f"flightlog lab resample {store.name} --resume --batch {batch.name[:8]}"
         left = pluralize(len(batch.remaining_samples), "sample")
         click.echo(make_inert(f"{left} of an earlier batch left; to continue: {command}"), err=True)
-    return int(bool(summary["errors"] or summary["left"]) and summary["stop_reason"] != "dry run")
+    return int(
+        bool(summary["errors"] or summary["remaining"]) and summary["stop_reason"] != "dry run"
+    )
 
 
 @click.command(
@@ -180,7 +182,7 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **argu
         runtime, store, sweep, body, arguments["label"], sent=_send_options(arguments)
     )
     print_json(summary) if as_json else _print_batch(summary, store.path)
-    return int(bool(summary["errors"] or summary["left"]))
+    return int(bool(summary["errors"] or summary["remaining"]))
 
 
 @click.command(
@@ -315,18 +317,8 @@ def _print_requests(listed: "list[RequestListing]") -> None:
         rows.append(
             (*origin, str(request.message_count), f"{request.size_bytes / 1000:,.0f}", *result)
         )
-    heads = [
-        "request",
-        "turn",
-        "sender",
-        "model",
-        "messages",
-        "kB",
-        "response",
-        "cost",
-        "samples",
-        "variants",
-    ]
+    heads = ["request", "turn", "sender", "model", "messages", "kB"]
+    heads += ["response", "cost", "samples", "variants"]
     print_table(heads, rows, right=(0, 1, 4, 5, 7, 8, 9))
 
 
@@ -345,15 +337,12 @@ def _print_batch(summary: dict[str, Any], run: Path) -> None:
     ):
         click.echo(make_inert(f"error: {one_line(error, 200)}"), err=True)
     cost = (
-        f"about {format_usd(summary['expected_usd'])}"
-        if "expected_usd" in summary
+        f"about {format_usd(summary['expected_cost_usd'])}"
+        if "expected_cost_usd" in summary
         else format_usd(summary["cost_usd"])
     )
     click.echo(f"\n{summary['stop_reason']}, {cost}   {make_inert(str(run))}", err=True)
-    if summary["left"] and summary["stop_reason"] != "dry run":
-        click.echo(
-            make_inert(
-                f"{pluralize(summary['left'], 'sample')} left; to continue: flightlog lab resample {run.name} --resume"
-            ),
-            err=True,
-        )
+    if summary["remaining"] and summary["stop_reason"] != "dry run":
+        left = pluralize(summary["remaining"], "sample")
+        command = f"flightlog lab resample {run.name} --resume"
+        click.echo(make_inert(f"{left} left; to continue: {command}"), err=True)

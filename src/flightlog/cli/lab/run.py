@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from flightlog.app.runtime import open_runtime
 from flightlog.cli.options import AS_JSON, ON, RUNS_DIR
 from flightlog.cli.output import format_examples, print_json, print_table
 from flightlog.model.text import make_inert, one_line, pluralize
+
+if TYPE_CHECKING:
+    from flightlog.lab.config import RunConfig
 
 
 @click.command(epilog="Example: flightlog lab collect --list")
@@ -156,26 +159,18 @@ def _config_overrides(arguments: dict[str, Any], config: Path) -> dict[str, obje
     return overrides
 
 
-def _print_plan(path: Path, config: object, *, as_json: bool) -> None:
-    from flightlog.lab.config import RunConfig
+def _print_plan(path: Path, config: "RunConfig", *, as_json: bool) -> None:
     from flightlog.lab.store import plan_sessions
 
-    assert isinstance(config, RunConfig)
     planned = plan_sessions(config)
     if as_json:
-        print_json({"run": path.name, "config": config, "sessions": planned})
+        print_json({"run_name": path.name, "config": config, "sessions": planned})
         return
     rows = []
     for session in planned:
         prompt = one_line(config.sessions[session.session_index - 1].prompt, 60)
-        rows.append(
-            (
-                session.session_dir,
-                session.parent_session or "-",
-                session.tree_session or "baseline",
-                prompt,
-            )
-        )
+        start = (session.parent_session or "-", session.tree_session or "baseline")
+        rows.append((session.session_dir, *start, prompt))
     click.echo(f"would run {path.name}, {pluralize(len(planned), 'session')}", err=True)
     print_table(["session", "continues", "files of", "prompt"], rows)
 

@@ -32,14 +32,15 @@ from flightlog.lab.replay.recorded_context import (
     RecordedAnswerServer,
     RecordedContext,
     RewrittenBody,
+    drift_error,
 )
 from flightlog.lab.replay.restore import SOURCE_GIT, TREE, work_in_place
 from flightlog.lab.replay.source import BranchPoint, decode_request
 from flightlog.lab.runner.agent_setup import is_captured
 from flightlog.lab.runner.context import RunContext, RunEnvironment
 from flightlog.lab.runner.session import SessionStart, transcript_dir
-from flightlog.lab.store import SHADOW, SOURCE, RunStore, create_run
-from flightlog.model.errors import Conflict, Invalid, NotFound
+from flightlog.lab.store import SHADOW, SOURCE, RunStore
+from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.exchange import RequestOrigin
 from flightlog.store.directories import copy_tree, remove_tree
 from flightlog.store.files import ensure_dir, replace_file, resolve_inside
@@ -80,22 +81,9 @@ def prepare_branch(
     path, number = where
     # The branch copies the source's configuration and counts as the person's own from then on.
     environment.permit(source.config, source.path, source.config_digest)
-    if environment.isolation_mode is IsolationMode.NONE and options.count > 1:
-        raise Invalid(
-            "several branches need mount namespaces, which are not available",
-            hint="replay one at a time",
-        )
-    if not Path(source.config.work_dir).is_dir():
-        hint = "create it, empty, at that path"
-        raise NotFound(f"the work directory does not exist: {source.config.work_dir}", hint=hint)
-    config, runtime = _branch_config(source.config, point, options, path.name), environment.runtime
-    run = create_run(
-        path,
-        config,
-        now=runtime.clock.timestamp,
-        new_id=runtime.new_id,
-        remember=environment.remember,
-    )
+    _check_can_branch(source, options, environment)
+    config = _branch_config(source.config, point, options, path.name)
+    run = environment.create_run(path, config)
     contents = {TRANSCRIPT: b"".join(point.transcript)}
     contents |= {REQUEST: point.body, AFTER: point.following} if point.body else {}
     contents |= {SERVED: point.served_responses} if options.uses_cursor else {}
@@ -124,6 +112,17 @@ def prepare_branch(
     )
     run.append(created, durable=True)
     return run
+
+
+def _check_can_branch(
+    source: RunStore, options: ReplayOptions, environment: RunEnvironment
+) -> None:
+    if environment.isolation_mode is IsolationMode.NONE and options.count > 1:
+        hint = "replay one at a time"
+        raise Invalid("several branches need mount namespaces, which are not available", hint=hint)
+    if not Path(source.config.work_dir).is_dir():
+        hint = "create it, empty, at that path"
+        raise NotFound(f"the work directory does not exist: {source.config.work_dir}", hint=hint)
 
 
 @contextmanager
@@ -348,8 +347,7 @@ def _record_certificate(
 
 def _raise_if_drifted(result: Certificate, branch: BranchCreated) -> None:
     if result.verdict == DIFFERS and not branch.allow_drift:
-        why = f"the branch differs from the recording: {result.first_difference}"
-        raise Conflict(why, hint="continue anyway, labeled as differing, with --allow-drift")
+        raise drift_error(result.first_difference)
 
 
 def _branch_config(

@@ -150,8 +150,8 @@ def certificate_fields(state: RunState) -> dict[str, Any] | None:
         "verdict": certified.verdict,
         "method": certified.method,
         "first_difference": certified.first_difference or None,
-        "replaced": list(certified.replacements),
-        "refused": certified.is_refused,
+        "replacements": list(certified.replacements),
+        "is_refused": certified.is_refused,
     }
 
 

@@ -24,26 +24,27 @@ from msgspec import Struct
 
 from flightlog.agents.capture.recorder import IncomingRequest, RewrittenRequest, ServedResponse
 from flightlog.agents.dialects.anthropic_messages import RequestInfo
-from flightlog.lab.run_session import ApiCall
 from flightlog.model.errors import Conflict
-from flightlog.model.exchange import RequestOrigin as Lane
-from flightlog.store.exchanges import ExchangeStore
+from flightlog.model.exchange import RequestOrigin
 
 NAMED_MAX = 40  # about one screen
+_MARKERS = frozenset({"cache_control"})
 _IDS = frozenset({"id", "tool_use_id", "signature"})
 _CACHE_MARKER = {"cache_control": {"type": "ephemeral"}}
 # These identify the caller or concern the transport, so they stay the client's.
 _OWN = frozenset({"messages", "metadata", "stream"})
-_HEADERS = ("content-type", "request-id", "retry-after", "x-should-retry")
+_BILLING = "x-anthropic-billing-header"
 
 
-def canonical_value(value: Any) -> Any:
-    """Return a value without cache markers, with the content of every message as blocks."""
+def canonical_value(value: Any, dropped: Collection[str] = _MARKERS) -> Any:
+    """Return a value without the keys in `dropped`, with the content of every message as blocks."""
     if isinstance(value, list):
-        return [canonical_value(item) for item in value]
+        return [canonical_value(item, dropped) for item in value]
     if not isinstance(value, dict):
         return value
-    mapping = {key: canonical_value(item) for key, item in value.items() if key != "cache_control"}
+    mapping = {
+        key: canonical_value(item, dropped) for key, item in value.items() if key not in dropped
+    }
     if "role" in mapping and isinstance(mapping.get("content"), str):
         mapping["content"] = [{"type": "text", "text": mapping["content"]}]
     return mapping
@@ -113,9 +114,8 @@ def insert_reminders(suffix: Sequence[Any], recorded: Sequence[Any]) -> list[Any
             remaining.pop(0)
         if not remaining:
             break
-        if position >= len(recorded) or _comparable_message(
-            recorded[position]
-        ) != _comparable_message(remaining[0]):
+        expected = [_comparable_message(message) for message in recorded[position : position + 1]]
+        if expected != [_comparable_message(remaining[0])]:
             return list(suffix)
         merged.append(remaining.pop(0))
         position += 1
@@ -144,15 +144,7 @@ def _comparable_message(message: Any) -> Any:
     """Return the model's words without ids; for other messages only their role."""
     if not isinstance(message, dict) or message.get("role") != "assistant":
         return message.get("role") if isinstance(message, dict) else message
-    return _without_ids(canonical_value(message))
-
-
-def _without_ids(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_without_ids(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _without_ids(item) for key, item in value.items() if key not in _IDS}
-    return value
+    return canonical_value(message, _MARKERS | _IDS)
 
 
 class RewrittenBody(Struct, frozen=True):
@@ -201,38 +193,27 @@ class RecordedContext:
         if marker_index is None:
             return None
         client_messages = [*messages[:marker_index], *self._without_mark(messages[marker_index])]
+        rest = messages[marker_index + 1 :]
         if self._before is None:
             self._before = canonical_value(client_messages)
-            self._added = canonical_value(messages[marker_index + 1 :]) if self._is_first else []
+            self._added = canonical_value(rest) if self._is_first else []
         elif canonical_value(client_messages) != self._before:
             # The client compacted its history, so it no longer continues the recorded one.
-            return RewrittenBody(
-                {**body, "messages": [*client_messages, *messages[marker_index + 1 :]]},
-                ("sentinel",),
-            )
-        rest = messages[marker_index + 1 :]
+            return RewrittenBody({**body, "messages": [*client_messages, *rest]}, ("sentinel",))
         if canonical_value(rest[: len(self._added)]) == self._added:
             rest = rest[len(self._added) :]
         rest = insert_reminders(rest, self._after) if self._after else rest
-        rewritten = {
-            **body,
-            "messages": [
-                *(_strip_all_cache_marks(self._messages) if rest else self._messages),
-                *rest,
-            ],
-        }
+        before = _strip_all_cache_marks(self._messages) if rest else self._messages
+        rewritten = {**body, "messages": [*before, *rest]}
         if not compacts:
             rewritten = self.apply_recorded_settings(rewritten)
         recorded = self.recorded | {"messages": self._messages}
         client_body = {**body, "messages": [*client_messages, *self._added]}
-        if isinstance(client_body.get("system"), list) and not self._has_billing:
-            client_body["system"] = [
-                block for block in client_body["system"] if not is_billing(block)
-            ]
-        return RewrittenBody(
-            rewritten,
-            tuple(find_differences(client_body, recorded, ignored={"metadata", "stream"})),
-        )
+        system = client_body.get("system")
+        if isinstance(system, list) and not self._has_billing:
+            client_body["system"] = [block for block in system if not is_billing(block)]
+        differences = find_differences(client_body, recorded, ignored={"metadata", "stream"})
+        return RewrittenBody(rewritten, tuple(differences))
 
     @property
     def _has_billing(self) -> bool:
@@ -268,9 +249,7 @@ class RecordedContext:
 
 def is_billing(block: Any) -> bool:
     """Return whether a block of a system prompt is the billing header, which transcripts omit."""
-    return isinstance(block, dict) and str(block.get("text", "")).startswith(
-        "x-anthropic-billing-header"
-    )
+    return isinstance(block, dict) and str(block.get("text", "")).startswith(_BILLING)
 
 
 def append_prompt(messages: list[Any], prompt: str) -> list[Any]:
@@ -310,16 +289,14 @@ def _content_blocks(content: Any) -> list[Any]:
 
 def _message_texts(message: Mapping[str, Any]) -> list[str]:
     content = message.get("content")
-    if isinstance(content, str):
-        return [content]
-    blocks = content if isinstance(content, list) else []
+    blocks = _content_blocks(content) if isinstance(content, str | list) else []
     return [str(block.get("text", "")) for block in blocks if isinstance(block, dict)]
 
 
 class RecordedAnswer(Struct, frozen=True):
-    """One recorded answer; `asked` identifies the request of a subagent ("" in the main thread)."""
+    """One recorded answer; the digest is of a subagent's request ("" in the main thread)."""
 
-    subagent: str
+    agent_context: str
     request_digest: str
     status: int
     headers: dict[str, str]
@@ -334,22 +311,15 @@ class RecordedAnswers:
 
     @property
     def is_on(self) -> bool:
-        return any(answer.subagent == Lane.MAIN.value for answer in self._remaining)
+        return any(answer.agent_context == RequestOrigin.MAIN.value for answer in self._remaining)
 
-    def pop_answer(self, subagent: Lane, body: Mapping[str, Any]) -> RecordedAnswer | None:
+    def pop_answer(self, origin: RequestOrigin, body: Mapping[str, Any]) -> RecordedAnswer | None:
         """Return the answer to a request: in order for the main thread, else by content."""
-        key = _request_key(subagent, body)
-        answer = next(
-            (
-                candidate
-                for candidate in self._remaining
-                if candidate.subagent == subagent.value and candidate.request_digest == key
-            ),
-            None,
-        )
-        if answer is not None:
-            self._remaining.remove(answer)
-        return answer
+        wanted = (origin.value, request_digest(origin, body))
+        for number, answer in enumerate(self._remaining):
+            if (answer.agent_context, answer.request_digest) == wanted:
+                return self._remaining.pop(number)
+        return None
 
 
 class RecordedAnswerServer:
@@ -378,13 +348,10 @@ class RecordedAnswerServer:
         answer = self._cursor.pop_answer(request.agent_context, body)
         if answer is not None:
             return ServedResponse(answer.status, answer.headers, answer.body)
-        if request.agent_context is not Lane.MAIN:
+        if request.agent_context is not RequestOrigin.MAIN:
             if self._cursor.is_on and not self._allow_drift:
-                what = f"it has a {request.agent_context.value} request that was not recorded"
-                raise Conflict(
-                    f"the branch differs from the recording: {what}",
-                    hint="continue anyway, labeled as differing, with --allow-drift",
-                )
+                origin = request.agent_context.value
+                raise drift_error(f"it has a {origin} request that was not recorded")
             return None
         self._length = self._length or len(body.get("messages") or ())
         rewritten = self._apply_recorded_settings(body)
@@ -394,39 +361,24 @@ class RecordedAnswerServer:
     def _apply_recorded_settings(self, body: dict[str, Any]) -> RewrittenBody:
         """Return the request with the recorded settings and the prompt of the branch."""
         messages = list(body.get("messages") or ())
-        prompted = [
-            *append_prompt(messages[: self._length], self._context.prompt),
-            *messages[self._length :],
-        ]
+        first = append_prompt(messages[: self._length], self._context.prompt)
+        prompted = [*first, *messages[self._length :]]
         rewritten = self._context.apply_recorded_settings({**body, "messages": prompted})
         ignored = {"messages", "metadata", "stream"}
-        return RewrittenBody(
-            rewritten, tuple(find_differences(body, self._context.recorded, ignored=ignored))
-        )
+        differences = find_differences(body, self._context.recorded, ignored=ignored)
+        return RewrittenBody(rewritten, tuple(differences))
 
 
-def list_recorded_answers(
-    calls: Sequence[ApiCall], exchanges: ExchangeStore, before: int
-) -> list[RecordedAnswer]:
-    """Return the answers before request `before`, in order."""
-    answers = []
-    for exchange in (call.exchange for call in calls if call.index < before):
-        response, subagent = exchange.response, exchange.request.agent_context
-        if response is None:
-            continue
-        headers = {name: value for name, value in response.headers.items() if name in _HEADERS}
-        headers["request-id"] = response.request_id
-        key = _request_key(subagent, msgspec.json.decode(exchanges.sent_body(exchange)))
-        answers.append(
-            RecordedAnswer(
-                subagent.value, key, response.status, headers, exchanges.response_body(exchange)
-            )
-        )
-    return answers
+def drift_error(difference: str) -> Conflict:
+    return Conflict(
+        f"the branch differs from the recording: {difference}",
+        hint="continue anyway, labeled as differing, with --allow-drift",
+    )
 
 
-def _request_key(subagent: Lane, body: Mapping[str, Any]) -> str:
-    if subagent is Lane.MAIN:
+def request_digest(origin: RequestOrigin, body: Mapping[str, Any]) -> str:
+    """Return what identifies a subagent's request in the recording; "" in the main thread."""
+    if origin is RequestOrigin.MAIN:
         return ""
     messages = body.get("messages") or []
     key = msgspec.json.encode([canonical_value(messages[:1]), len(messages)], order="sorted")

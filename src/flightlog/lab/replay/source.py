@@ -23,7 +23,7 @@ from flightlog.lab.replay.branch_points import (
     branch_points,
     iter_side_effects,
 )
-from flightlog.lab.replay.recorded_context import canonical_value, list_recorded_answers
+from flightlog.lab.replay.recorded_context import RecordedAnswer, canonical_value, request_digest
 from flightlog.lab.run_reader import RunSession, trees_of
 from flightlog.lab.run_session import ApiCall, rebuilt_of
 from flightlog.lab.store import PlannedSession, RunStore, find_planned_session
@@ -33,10 +33,11 @@ from flightlog.model.text import one_line
 from flightlog.store.recordings.adoption import TRANSCRIPT
 
 _TEXT_CHARS_MAX = 100
+_HEADERS = ("content-type", "request-id", "retry-after", "x-should-retry")
 
 
 class ReplayTurn(Struct, frozen=True):
-    """One turn in a list; `why_not` says why a replay of it cannot be exact."""
+    """One turn in a list; `blocked_reason` says why a replay of it cannot be exact."""
 
     turn: int
     at_ms: int | None
@@ -126,15 +127,30 @@ class ReplaySource:
             raise Invalid(
                 f"the answers before turn {turn} were not captured", hint="leave --cursor out"
             )
-        served = msgspec.json.encode(
-            list_recorded_answers(self.read.calls, self.read.exchanges, call.index)
-        )
+        served = msgspec.json.encode(self._answers_before(call.index))
         return replace(
             point,
             tree=self.read.attempt.tree,
             cut=TranscriptCut(point.cut.lines, is_fresh=True),
             served_responses=served,
         )
+
+    def _answers_before(self, index: int) -> list[RecordedAnswer]:
+        """Return the recorded answers to the requests before request `index`, in order."""
+        answers = []
+        for exchange in (call.exchange for call in self.read.calls if call.index < index):
+            response, origin = exchange.response, exchange.request.agent_context
+            if response is None:
+                continue
+            headers = {
+                name: response.headers[name] for name in _HEADERS if name in response.headers
+            }
+            headers["request-id"] = response.request_id
+            sent = msgspec.json.decode(self.read.exchanges.sent_body(exchange))
+            body = self.read.exchanges.response_body(exchange)
+            digest = request_digest(origin, sent)
+            answers.append(RecordedAnswer(origin.value, digest, response.status, headers, body))
+        return answers
 
     def _add_captured_request(self, point: BranchPoint, call: ApiCall) -> BranchPoint:
         request = call.exchange.request

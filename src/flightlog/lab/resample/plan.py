@@ -305,7 +305,7 @@ def batch_report(state: BatchState, reason: str) -> dict[str, object]:
         "stop_reason": reason,
         "samples": len(state.answer_costs),
         "errors": len(state.failures),
-        "left": len(state.remaining_samples),
+        "remaining": len(state.remaining_samples),
         "cost_usd": None if state.unpriced_count else round(state.cost_usd, 9),
         "max_budget_usd": state.limits.max_budget_usd,
         "targets": [dict(_target_fields(state, target)) for target in state.targets],
@@ -321,7 +321,7 @@ def _target_fields(state: BatchState, target: SampleTarget) -> Iterator[tuple[st
     yield "variant", target.variant
     yield "model", target.model or None
     yield "path", sample_dir(target.session, target.request, target.variant)
-    yield "first", target.first_sample
+    yield "first_sample", target.first_sample
     yield "count", target.count
     yield "samples", len(costs)
     yield "cost_usd", None if None in costs else round(sum(cost or 0.0 for cost in costs), 9)

@@ -183,7 +183,7 @@ class RequestListing(Struct, frozen=True):
 
 
 class SampleRequest(Struct, frozen=True):
-    """What is sent for a target, without the key; `expected_usd` is the recorded answer's cost."""
+    """What is sent for a target, without the key; its expected cost is the recorded answer's."""
 
     path: str
     headers: dict[str, str]

@@ -14,13 +14,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.agents.capture.sanitize import Scrubber
-from flightlog.agents.scripted.server import serve_scenario
 from flightlog.lab import service
 from flightlog.lab.events import SamplesUpdated
 from flightlog.lab.layout import meta_page
 from flightlog.lab.replay.source import ReplaySource
 from flightlog.lab.resample import plan
 from flightlog.lab.resample.batch import SampleBatch, SendOptions, Tell, recover_answered
+from flightlog.lab.resample.layout import LOCK
 from flightlog.lab.resample.plan import Sweep, VariantLabel, make_variant, parse_sweep
 from flightlog.lab.resample.requests import (
     RequestListing,
@@ -36,14 +36,15 @@ from flightlog.lab.resample.state import (
     BatchState,
     BatchStore,
     SampleTarget,
-    lock_batches,
 )
 from flightlog.lab.runner.context import Tell as Telling
 from flightlog.lab.runner.run import add_replicates
+from flightlog.lab.runner.session import scripted_model
 from flightlog.lab.store import RunStore
 from flightlog.model.errors import Misconfigured, NotFound
 from flightlog.model.runtime import JobExecutors, Runtime
 from flightlog.store.files import process_tag
+from flightlog.store.locks import exclusive_lock
 from flightlog.store.output_files import write_output_files
 
 
@@ -156,7 +157,7 @@ def list_unfinished_batches(runtime: Runtime, run: RunStore) -> list[BatchState]
 
 @contextmanager
 def _locked_store(runtime: Runtime, run: RunStore) -> Iterator[BatchStore]:
-    with lock_batches(run.path, f"process {process_tag()}"):
+    with exclusive_lock(run.path / LOCK, who=f"process {process_tag()}"):
         store = BatchStore(run.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
         for state in store.batches.values():
             if not state.stop_reason:  # its process died: its answers are paid and count
@@ -189,7 +190,7 @@ def _estimate_batch(
     costs = [bodies[target].expected_cost_usd for target in unchanged for _ in target.items]
     expected = None if None in costs else round(sum(usd or 0.0 for usd in costs), 6)
     return plan.batch_report(BatchState("", targets, sent.limits, ""), "dry run") | {
-        "expected_usd": expected
+        "expected_cost_usd": expected
     }
 
 
@@ -235,8 +236,8 @@ def _execute_batch(  # noqa: PLR0913 - the batch, its requests and how they are 
 
     try:
         with ExitStack() as stack:
-            if run.config.scenario is not None and not address:
-                address = stack.enter_context(serve_scenario(run.config.scenario, keep=False)).url
+            if not address:
+                address = stack.enter_context(scripted_model(run.config))
             runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
             reason = runner.run(main(address))
     finally:

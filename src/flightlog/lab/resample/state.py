@@ -6,8 +6,7 @@ that was sent and has no file and no end was in flight when its process died, an
 One process at a time sends samples of a run: it holds `.resamples.lock`.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import assert_never
 
@@ -17,7 +16,6 @@ from flightlog.lab.resample import layout
 from flightlog.lab.resample.layout import SampleItem
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.store.journal import Journal, JournalRecord
-from flightlog.store.locks import exclusive_lock
 
 WIDTH = "width_reached"
 
@@ -192,12 +190,6 @@ class BatchStore:
             names = ", ".join(batch.name[:8] for batch in matches[:5])
             raise Invalid("several batches are unfinished", hint=f"name one: --batch {names}")
         return matches[0]
-
-
-@contextmanager
-def lock_batches(run: Path, who: str) -> Iterator[None]:
-    with exclusive_lock(run / layout.LOCK, who=who):
-        yield
 
 
 def _apply_event(batches: dict[str, BatchState], record: JournalRecord[SampleEvent]) -> None:

@@ -21,7 +21,7 @@ from flightlog.agents.process import AgentProcess
 from flightlog.agents.protocol import Driver
 from flightlog.agents.sandbox import IsolationMode
 from flightlog.lab.config import RunConfig
-from flightlog.lab.store import RunStore
+from flightlog.lab.store import RunStore, create_run
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.runtime import Job, Runtime
 from flightlog.store.directories import copy_tree, remove_tree
@@ -66,6 +66,11 @@ class RunEnvironment(Struct, frozen=True):
         """Open the repository at `shadow` for snapshots of `work_tree`, in sequence `line`."""
         dirs = SnapshotDirs(shadow, work_tree, self.home, self.runtime.program_path)
         return open_trees(dirs, now=self.runtime.clock.now_s, line=line)
+
+    def create_run(self, path: Path, config: RunConfig) -> RunStore:
+        """Create a run's directory and record the run as the person's own."""
+        now, new_id = self.runtime.clock.timestamp, self.runtime.new_id
+        return create_run(path, config, now=now, new_id=new_id, remember=self.remember)
 
 
 class RunWorkTree:

@@ -13,7 +13,7 @@ the interrupted attempt and tries once more, and does not repeat an attempt that
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from msgspec import Struct
 from flightlog import __version__
 from flightlog.agents.protocol import Driver
 from flightlog.agents.sandbox import IsolationMode
-from flightlog.agents.scripted.server import serve_scenario
 from flightlog.lab import events
 from flightlog.lab.config import RunConfig
 from flightlog.lab.replay.branch import Branch, remove_placed_transcripts, restored_work_tree
@@ -37,9 +36,17 @@ from flightlog.lab.runner.session import (
     kill_agent,
     last_tree,
     run_session,
+    scripted_model,
 )
 from flightlog.lab.state import SessionAttempt
-from flightlog.lab.store import ATTEMPTS, LOCK, PlannedSession, RunStore, create_run, ready_sessions
+from flightlog.lab.store import (
+    ATTEMPTS,
+    LOCK,
+    PlannedSession,
+    RunStore,
+    find_planned_session,
+    ready_sessions,
+)
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.runtime import Job
 from flightlog.store.directories import remove_tree, set_aside
@@ -58,34 +65,14 @@ _POLL_S = 0.2  # how long Ctrl-C may wait while sessions run in other threads
 def start_run(path: Path, config: RunConfig, environment: RunEnvironment) -> RunStore:
     agent_setup.select_driver(config, environment)  # raises if the agent is missing
     environment.permit(config, path, "")
-    runtime = environment.runtime
-    run = create_run(
-        path,
-        config,
-        now=runtime.clock.timestamp,
-        new_id=runtime.new_id,
-        remember=environment.remember,
-    )
-    return continue_run(run, environment, again=False)
+    return continue_run(environment.create_run(path, config), environment, again=False)
 
 
 def add_replicates(
     run: RunStore, index: int, count: int, environment: RunEnvironment, budget_usd: float | None
 ) -> RunStore:
     """Run `count` more sessions that start where session `index` did, each in its own copy."""
-    planned = next(
-        (
-            each
-            for each in run.planned_sessions()
-            if each.session_index == index and not each.is_added
-        ),
-        None,
-    )
-    if planned is None:
-        raise NotFound(
-            f"{run.name} has no session {index}",
-            hint=f"it has sessions 1 to {len(run.config.sessions)}",
-        )
+    planned = find_planned_session(run, index, replicate=0)
     first = run.state.last_attempt(planned.session_dir)
     if first is None or first.end is None:
         raise NotFound(
@@ -130,7 +117,7 @@ def _execute_run(
         )
         for attempt in run.state.in_flight:
             _mark_interrupted(context, attempt)
-        with _scripted_model(run.config) as upstream:
+        with scripted_model(run.config) as upstream:
             try:
                 _prepare_baseline(context)
                 _run_sessions(context, upstream, branch, again=again)
@@ -164,22 +151,13 @@ def _prepare_baseline(context: RunContext) -> None:
         run_commands(context, "pre", run.config.pre_run_commands)
         context.work_tree.write_memory_file()
         snapshot = context.work_tree.ensure_baseline(BASELINE)
-        notes = (
-            [f"{left_out.path}: {left_out.reason}" for left_out in snapshot.omitted_files]
-            if snapshot
-            else []
-        )
-        notes += (
-            [
-                f"{path}: a nested repository, saved as plain files"
-                for path in snapshot.nested_repositories
-            ]
-            if snapshot
-            else []
-        )
-        run.append(
-            events.BaselineSaved(snapshot.name if snapshot else "", tuple(notes)), durable=True
-        )
+        if snapshot is None:
+            run.append(events.BaselineSaved(""), durable=True)
+            return
+        notes = [f"{omitted.path}: {omitted.reason}" for omitted in snapshot.omitted_files]
+        nested = snapshot.nested_repositories
+        notes += [f"{path}: a nested repository, saved as plain files" for path in nested]
+        run.append(events.BaselineSaved(snapshot.name, tuple(notes)), durable=True)
 
 
 def _mark_interrupted(context: RunContext, attempt: SessionAttempt) -> None:
@@ -359,16 +337,6 @@ def _finish_run(context: RunContext) -> None:
         remove_tree(run.scratch_dir)
 
 
-@contextmanager
-def _scripted_model(config: RunConfig) -> Iterator[str]:
-    """Serve the scripted model of a configuration and yield its address; without one, yield ""."""
-    if config.scenario is None:
-        yield ""
-        return
-    with serve_scenario(config.scenario, keep=False) as server:
-        yield server.url
-
-
 class SessionJob(Struct, frozen=True):
     """Payload of a job: one attempt at one session, and its share of the budget."""
 
@@ -410,7 +378,7 @@ def execute_session_job(payload: bytes, environment: RunEnvironment) -> bytes:
         if last is not None and last.end is None:
             _mark_interrupted(context, last)
         planned = next(each for each in run.planned_sessions() if each.session_dir == job.session)
-        with _scripted_model(run.config) as upstream:
+        with scripted_model(run.config) as upstream:
             return run_session(
                 context, _prepare_start(context, planned, private=True), upstream
             ).encode()

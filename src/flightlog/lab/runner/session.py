@@ -9,6 +9,8 @@ A session that continues another finds that session's transcript through this co
 was moved can be continued on another machine.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct
@@ -27,8 +29,9 @@ from flightlog.agents.claude_code.stream import AgentResult, read_outcome
 from flightlog.agents.process import end_process_tree
 from flightlog.agents.protocol import AgentOutcome, AgentPrompt
 from flightlog.agents.sandbox import BindMount, IsolationMode, isolation_prefix
+from flightlog.agents.scripted.server import serve_scenario
 from flightlog.archive.session_reader import list_session_folder
-from flightlog.lab.config import SessionConfig
+from flightlog.lab.config import RunConfig, SessionConfig
 from flightlog.lab.events import AgentStarted, RunSessionEnded, RunSessionStarted, SnapshotSaved
 from flightlog.lab.run_session import EXCHANGES
 from flightlog.lab.runner import agent_setup
@@ -105,6 +108,16 @@ class SessionStart(Struct, frozen=True):
     resume: str = ""
     arguments: tuple[str, ...] = ()
     rewrite: Rewrite | None = None
+
+
+@contextmanager
+def scripted_model(config: RunConfig) -> Iterator[str]:
+    """Serve the scripted model of a configuration and yield its address; without one, yield ""."""
+    if config.scenario is None:
+        yield ""
+        return
+    with serve_scenario(config.scenario, keep=False) as server:
+        yield server.url
 
 
 def run_session(context: RunContext, start: SessionStart, upstream: str) -> str:

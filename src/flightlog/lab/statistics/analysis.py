@@ -9,9 +9,7 @@ only tests that hold under it are made: shares, not amounts. Pure for a given se
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -109,10 +107,6 @@ class ExperimentAnalysis(Struct, frozen=True):
     confidence_level: float = inference.CONFIDENCE
     min_samples: int = SAMPLES_MIN
     seed: int = 0
-
-
-def as_wire(analysis: ExperimentAnalysis) -> Any:
-    return msgspec.to_builtins(analysis)
 
 
 def compare_groups(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[Comparison]:

@@ -70,7 +70,7 @@ def iter_forks(root: PathNode) -> Iterator[PathNode]:
 
 
 class PathSegment(Struct, frozen=True):
-    """Steps that some paths take without diverging; `level` counts the divergences before."""
+    """Steps that some paths take without diverging; `depth` counts the divergences before."""
 
     depth: int
     first: PathNode

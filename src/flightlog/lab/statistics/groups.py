@@ -120,7 +120,7 @@ class Trial(Struct, frozen=True):
 
 
 class TrialGroup(Struct, frozen=True):
-    """Trials of the same request; `stopped` means that a stopping rule decided their number."""
+    """Trials of the same request; `is_stopped_early` if a stopping rule set their number."""
 
     name: str
     trials: tuple[Trial, ...]
@@ -131,12 +131,11 @@ class TrialGroup(Struct, frozen=True):
 
 
 class ComparisonQuestion(Struct, frozen=True):
-    """Groups to compare, the unchanged one first; `recorded` is the recorded action."""
+    """Groups to compare, the unchanged one first, and the recorded action."""
 
     name: str
     groups: tuple[TrialGroup, ...]
     recorded_action: Action | None = None
-    recorded_address: str = ""
 
 
 class RecordedAction(Struct, frozen=True):
@@ -181,9 +180,8 @@ def _build_question(
         ),
     )
     if not order or order[0][0]:
-        order.insert(
-            0, (0, recorded_answer.model if recorded_answer else "")
-        )  # An empty base group: the unchanged request was not sampled.
+        # An empty base group: the unchanged request was not sampled.
+        order.insert(0, (0, recorded_answer.model if recorded_answer else ""))
     base_model = order[0][1]
     labels = {
         item.number: item.label

@@ -25,7 +25,7 @@ level exactly. Pure for a given seed; numpy is imported only when needed, as it 
 """
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import comb, exp, hypot, inf, lgamma, log, sqrt
 from statistics import NormalDist, fmean
@@ -259,14 +259,14 @@ def fisher_p_value(one: tuple[int, int], other: tuple[int, int]) -> float:
 
 def compare_means(one: Sequence[float], other: Sequence[float], seed: int) -> tuple[float, str]:
     """Return the p-value for equal means, and the name of the test."""
-    return _permutation_test([[value] for value in (*one, *other)], len(one), _mean_distance, seed)
+    return _permutation_test([[value] for value in (*one, *other)], len(one), seed)
 
 
 def compare_kinds(one: Sequence[str], other: Sequence[str], seed: int) -> tuple[float, str]:
     """Return the p-value for equal distributions over kinds, and the name of the test."""
     kinds = sorted({*one, *other})
     rows = [[float(value == kind) for kind in kinds] for value in (*one, *other)]
-    return _permutation_test(rows, len(one), _mean_distance, seed)
+    return _permutation_test(rows, len(one), seed)
 
 
 def adjust_p_values(values: Sequence[float]) -> list[float]:
@@ -279,20 +279,21 @@ def adjust_p_values(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _permutation_test(
-    rows: Sequence[Sequence[float]], first: int, distance: Callable[..., Any], seed: int
-) -> tuple[float, str]:
+def _permutation_test(rows: Sequence[Sequence[float]], first: int, seed: int) -> tuple[float, str]:
     import numpy as np  # noqa: PLC0415 - 0.1 s to import, and few commands need it
 
     pooled = np.asarray(rows)
     is_exact = comb(len(rows), first) <= WAYS_MAX
-    splits = _all_splits(len(rows), first) if is_exact else _draw_splits(len(rows), first, seed)
-    observed = np.zeros(len(rows))
-    observed[:first] = 1
-    distances = distance(splits, pooled, first)
-    at_least_as_far = distances >= distance(observed[None, :], pooled, first)[0] - _TIE * (
-        1 + np.abs(pooled).max(initial=0)
-    )
+    observed = np.zeros((1, len(rows)))
+    observed[:, :first] = 1
+    if is_exact:
+        splits = _all_splits(len(rows), first)
+    else:
+        drawn = np.repeat(observed, PERMUTATION_DRAWS, axis=0)
+        splits = np.random.default_rng(seed).permuted(drawn, axis=1)
+    tolerance = _TIE * (1 + np.abs(pooled).max(initial=0))
+    observed_distance = _mean_distance(observed, pooled, first)[0]
+    at_least_as_far = _mean_distance(splits, pooled, first) >= observed_distance - tolerance
     if is_exact:
         return float(at_least_as_far.mean()), EVERY
     return float((1 + at_least_as_far.sum()) / (1 + len(splits))), PERMUTED
@@ -313,11 +314,3 @@ def _all_splits(total: int, first: int) -> Any:
     for row, members in enumerate(combinations(range(total), first)):
         splits[row, list(members)] = 1
     return splits
-
-
-def _draw_splits(total: int, first: int, seed: int) -> Any:
-    import numpy as np  # noqa: PLC0415 - as above
-
-    splits = np.zeros((PERMUTATION_DRAWS, total))
-    splits[:, :first] = 1
-    return np.random.default_rng(seed).permuted(splits, axis=1)

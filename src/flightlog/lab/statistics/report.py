@@ -64,7 +64,8 @@ def render_analysis(name: str, analysis: ExperimentAnalysis, root: PathNode | No
     rules = (
         f"{sample_count} samples: intervals hold with {analysis.confidence_level:.0%}, "
         f"{analysis.test_count} comparisons were made, "
-        f"a finding is one that {analysis.correction}'s rule over all of them leaves at or below {analysis.significance_level:g}, "
+        f"a finding is one that {analysis.correction}'s rule over all of them leaves at or below "
+        f"{analysis.significance_level:g}, "
         f"and groups with fewer than {analysis.min_samples} samples are not compared (seed {analysis.seed})."
     )
     head = [f"# Analysis of {_escape_markdown(name)}", "", MARK, "", notes(rules, places), ""]
@@ -118,7 +119,8 @@ def _render_paths(root: PathNode, notes: _Footnotes) -> Iterator[str]:
 def _render_group(group: GroupSummary, notes: _Footnotes) -> Iterator[str]:
     title = _group_title(group)
     for share in group.actions[:_SHARES_MAX]:
-        sentence = f"{title}: {inline_code(share.label or share.name)} in {share.count} of {share.n} ({format_share(share)})."
+        action = inline_code(share.label or share.name)
+        sentence = f"{title}: {action} in {share.count} of {share.n} ({format_share(share)})."
         yield notes(sentence, share.addresses)
     rest = group.actions[_SHARES_MAX:]
     if rest:
@@ -161,13 +163,17 @@ def _render_comparison(
         )
     labels = {share.name: share.label for side in (base, group) for share in side.actions}
     for test in against.tests:
-        sentence = f"{pair}: {describe_effect(test, labels)}; {test.test}, p = {test.p_value:.3g}, {test.p_value_adjusted:.3g} after Holm"
-        yield notes(
-            f"{sentence}: {'a finding' if test.is_finding else 'not a finding'}.", test.addresses
-        )
+        finding = "a finding" if test.is_finding else "not a finding"
+        yield notes(f"{pair}: {describe_test(test, labels)}: {finding}.", test.addresses)
 
 
-def describe_effect(test: Comparison, labels: dict[str, str]) -> str:
+def describe_test(test: Comparison, labels: dict[str, str]) -> str:
+    """Return the effect of a comparison, its test and both p-values, as text."""
+    p_values = f"p = {test.p_value:.3g}, {test.p_value_adjusted:.3g} after Holm"
+    return f"{_describe_effect(test, labels)}; {test.test}, {p_values}"
+
+
+def _describe_effect(test: Comparison, labels: dict[str, str]) -> str:
     if test.measure == "actions":
         return f"the actions as a whole are {test.effect:.0%} apart"
     span = (
