@@ -86,7 +86,7 @@ def _artifact_data(
     return {
         "name": name,
         "meta": analysis.meta,
-        "first": analysis.user_preferences.preferred_viz or CHARTS[0],
+        "first_chart": analysis.user_preferences.preferred_viz or CHARTS[0],
         "timeline": [{"date": day, "count": count} for day, count in activity.days.items()],
         "heatmap": [
             {"day": day, "hour": hour, "count": count}
@@ -100,7 +100,7 @@ def _artifact_data(
         "topics": [topic.title for topic in topics],
         "patterns": [
             {"id": pattern.id, "kind": pattern.kind, "label": make_inert(pattern.title), "detail": pattern.detail,
-             "sure": pattern.confidence,
+             "confidence": pattern.confidence,
              "evidence": [[place.address, make_inert(place.text)] for place in pattern.evidence]}
             for pattern in analysis.patterns
         ],
