@@ -271,10 +271,8 @@ def key_of(row: Mapping[str, Any]) -> str:
     kind, more = row.get("kind", ""), ""
     match kind:
         case "action":
-            first, more = (
-                row.get("id"),
-                f":{row.get('session_id') or ''}:{row.get('timestamp') or ''}",
-            )
+            first = row.get("id")
+            more = f":{row.get('session_id') or ''}:{row.get('timestamp') or ''}"
         case "chat":
             first, more = row.get("id"), f":{row.get('uuid') or ''}"
         case "session":

@@ -45,9 +45,7 @@ from flightlog.store.git.history import head_commit, iter_commits
 from flightlog.store.git.repository import Repository, find_common_dir, find_repository
 from flightlog.store.recordings.adoption import session_dir
 
-OWN_HOOK = (
-    "own-hook"  # the file in which the recorder stores the directory of a repository's own hook
-)
+OWN_HOOK = "own-hook"  # file in which the recorder stores the directory of a repository's own hook
 PERSON = frozenset({"rows", "words", "push"})  # what a person's own command may write if configured
 __all__ = [
     "PERSON",

@@ -86,13 +86,8 @@ def milestone_progress(counts: dict[str, int]) -> dict[str, dict[str, Any]]:
 
 def chats_by_month(dataset: DatasetReader) -> dict[str, int]:
     """Return the number of chats by month."""
-    return dict(
-        sorted(
-            Counter(
-                str(row.get("timestamp", ""))[:7] for row in dataset.rows_of_kind("chat")
-            ).items()
-        )
-    )
+    months = (str(row.get("timestamp", ""))[:7] for row in dataset.rows_of_kind("chat"))
+    return dict(sorted(Counter(months).items()))
 
 
 def projected_bytes(dataset: DatasetReader) -> dict[str, int]:

@@ -22,9 +22,7 @@ from flightlog.dataset.rows import (
 )
 
 _NEVER = frozenset({"tombstone", "generation"})
-_FILE_ACTIONS = frozenset(
-    {"read", "edit"}
-)  # their target is a file name, which does not count as words
+_FILE_ACTIONS = frozenset({"read", "edit"})  # a file name does not count as words
 
 
 class TombstoneRules:
@@ -62,28 +60,26 @@ class TombstoneRules:
             return False
         if kind == "update" and self._covers_key(str(row.get("row_id") or "")):
             return True
-        return (
-            key_of(row) in self.keys
-            or (
-                kind != "commit" and short_session_of(row) in self._sessions
-            )  # commits belong to the repository
-            or (kind == "chat" and str(row.get("id")) in self._chats)
-            or (
-                kind == "action"
-                and (
-                    str(row.get("chat_id")) in self._chats
-                    or str(row.get("subagent")) in self._subagents
-                )
+        if kind == "chat":
+            is_of_chat = str(row.get("id")) in self._chats
+        else:
+            is_of_chat = kind == "action" and (
+                str(row.get("chat_id")) in self._chats
+                or str(row.get("subagent")) in self._subagents
             )
+        return (
+            is_of_chat
+            or key_of(row) in self.keys
+            # Commits belong to the repository.
+            or (kind != "commit" and short_session_of(row) in self._sessions)
             or all(map(self._is_in_time, _times_of(row)))
         )
 
     def strip_row(self, row: Row) -> Row:
         """Return a row without its removed words; the same object if it lost none."""
         times = _times_of(row)
-        is_silent = (
-            bool(self._silent_until) and times[0] <= self._silent_until
-        )  # also a row without a time
+        # Also a row without a time.
+        is_silent = bool(self._silent_until) and times[0] <= self._silent_until
         is_partly_removed = row.get("kind") == "session" and (
             short_session_of(row) in self._untitled or any(map(self._is_in_time, times))
         )

@@ -50,10 +50,8 @@ def render_artifact(
         f"default-src 'none'; script-src {_csp_hash(script)}; style-src {_csp_hash(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    fallback, data = (
-        _render_fallback(analysis),
-        embed_json(_artifact_data(analysis, digests, zone, name)),
-    )
+    fallback = _render_fallback(analysis)
+    data = embed_json(_artifact_data(analysis, digests, zone, name))
     parts = {"POLICY": policy, "STYLE": style, "SCRIPT": script, "FALLBACK": fallback, "DATA": data}
     # One pass from left to right, so that inserted text is never searched for placeholders.
     return "".join(parts.get(piece, piece) for piece in shell.split("@@"))

@@ -19,13 +19,7 @@ from flightlog.dataset.rows import (
     short_session_id,
 )
 from flightlog.model.session import Session, ToolCall, Turn
-from flightlog.store.git.history import (
-    FILES_MAX,
-    Commit,
-    commit_times,
-    head_commit,
-    iter_commits,
-)
+from flightlog.store.git.history import FILES_MAX, Commit, commit_times, head_commit, iter_commits
 from flightlog.store.git.repository import Repository
 
 # the line that `git commit` prints: `[branch 1a2b3c4]`

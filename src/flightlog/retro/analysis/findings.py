@@ -14,24 +14,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.model.text import pluralize
-from flightlog.retro.analysis.digests import (
-    TOPIC_CONVERSATIONS_MIN,
-    ConversationDigest,
-    DigestMark,
-)
+from flightlog.retro.analysis.digests import TOPIC_CONVERSATIONS_MIN, ConversationDigest, DigestMark
 from flightlog.retro.analysis.similarity import (
     Repetition,
     content_words,
     repeated_failures,
     repeated_questions,
 )
-from flightlog.retro.state import (
-    LOW_RATED,
-    Pattern,
-    PatternEvidence,
-    PatternTiming,
-    Preferences,
-)
+from flightlog.retro.state import LOW_RATED, Pattern, PatternEvidence, PatternTiming, Preferences
 
 if TYPE_CHECKING:
     from flightlog.retro.analysis.topics import Topic
