@@ -103,8 +103,8 @@ def test_an_issue_is_carried_along_in_json(told):
 
     assert draft["draft"]["title"] == "Broken"
     assert draft["path"].endswith(".json")
-    assert told("issue", "approve", cluster["id"]) == {"approved": [cluster["id"]]}
-    assert told("issue", "publish", "--dry-run")["written"] is False
+    assert told("issue", "approve", cluster["id"]) == {"approved_clusters": [cluster["id"]]}
+    assert told("issue", "publish", "--dry-run")["is_written"] is False
     assert [each["path"] for each in told("issue", "preview")] == told(
         "issue", "publish", "--dry-run"
     )["files"]
@@ -131,7 +131,7 @@ def test_feedback_and_preferences_are_kept_in_json(told):
         ("answer", "overall_value", "much", "--rating", "4"),
         ("gap", "It misses something"),
     ):
-        assert told("retro", "feedback", *words)["kept"].endswith(".json")
+        assert told("retro", "feedback", *words)["path"].endswith(".json")
     assert told("retro", "prefs", "set", "focus_areas", "a, b") == {
         "name": "focus_areas",
         "values": ["a", "b"],
@@ -142,7 +142,7 @@ def test_feedback_and_preferences_are_kept_in_json(told):
 def test_what_an_artifact_saved_is_taken_in_in_json(told, tmp_path):
     (tmp_path / "feedback.json").write_text(json.dumps({"ratings": {"activity": 4}}))
 
-    assert told("retro", "feedback", "import", str(tmp_path / "feedback.json"))["kept"].endswith(
+    assert told("retro", "feedback", "import", str(tmp_path / "feedback.json"))["path"].endswith(
         ".json"
     )
 

@@ -85,7 +85,7 @@ def test_status_and_doctor_speak_of_the_rows_here(ground):
         json.loads(run(ground, *words, "--json").out)
         for words in (("status",), ("dataset", "status"))
     ]
-    assert told[0]["dataset"]["shards_unsafe"] == told[1]["shards_unsafe"] == 2
+    assert told[0]["dataset"]["unpushed_shards"] == told[1]["unpushed_shards"] == 2
     (ground.top / ".gitignore").write_text(".git-ml\n")
     assert "git ignores the training rows" in run(ground, "doctor").out
 
@@ -101,7 +101,7 @@ def test_stats_compact_judge_forget_retain_and_export_in_a_row(ground, tmp_path)
         "commits": 1,
         "orchestration": 0,
     }
-    assert (told["pending"], told["milestones"]["file_prediction"]["percent"]) == (0, 0.2)
+    assert (told["pending_shards"], told["milestones"]["file_prediction"]["percent"]) == (0, 0.2)
     chat = ground.rows("chat")[0]["id"]
 
     assert run(ground, "dataset", "judge", chat, "feedback", '{"rating": "good"}').code == 0
@@ -268,6 +268,6 @@ def test_rows_never_go_where_a_link_in_the_clone_leads(ground):
     report, _ = settled(ground, FLIGHTLOG_TRUST="rows")
 
     assert report["dataset_rows"] == 0
-    assert "a symbolic link leads out of the project" in report["failed"][0]
+    assert "a symbolic link leads out of the project" in report["failures"][0]
     assert list(outside.rglob("*")) == [outside / "tracked"]
     assert run(ground, "status").code == 0

@@ -81,7 +81,7 @@ versions = st.lists(st.tuples(names, st.integers(1, 4)), min_size=1, max_size=12
 def test_the_base_files_depend_on_the_rows_alone(tmp_path_factory, written, gone, seed):
     one, other = (Ground(tmp_path_factory.mktemp("ground")).on() for _ in range(2))
     rows = [chat(name, rev) for name, rev in written]
-    rows += [make_tombstone("asked for", 1, of=key_of(chat(name))) for name in gone]
+    rows += [make_tombstone("asked for", 1, row_id=key_of(chat(name))) for name in gone]
     put(one, *rows)
     compacted(one)
     shuffled = list(rows)
@@ -124,7 +124,7 @@ def test_shards_of_the_default_branch_are_left_to_it(ground):
     assert compacted(ground).shards == 0
 
 
-def test_a_row_that_a_revert_took_away_comes_back_but_not_one_that_was_taken_out(ground):
+def test_row_lost_by_a_revert_returns_but_a_forgotten_row_does_not(ground):
     ground.on()
     ground.commit("dataset")
     put(ground, chat("a"))
@@ -133,7 +133,7 @@ def test_a_row_that_a_revert_took_away_comes_back_but_not_one_that_was_taken_out
     ground.commit("more rows")
     ground.git("revert", "--no-edit", "HEAD")
     ground.git("revert", "--no-edit", "HEAD~2")
-    put(ground, make_tombstone("asked for", 1, of=key_of(chat("b"))), number=2)
+    put(ground, make_tombstone("asked for", 1, row_id=key_of(chat("b"))), number=2)
     assert ground.rows("chat") == []
 
     done = compacted(ground)

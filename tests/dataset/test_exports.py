@@ -57,9 +57,12 @@ def test_rows_are_as_many_as_the_archive_tells_and_tokens_are_its_sum(everything
     assert ground.book.count_rows()["chat"] == sum(len(session.turns) for session in told)
     assert ground.book.count_rows()["action"] == len(set(calls))
     assert token_counts(ground.book) == {
-        "input": usage.input, "output": usage.output, "cache_read": usage.cache_read,
-        "cache_write_5m": usage.cache_write_5m, "cache_write_1h": usage.cache_write_1h,
-    }  # fmt: skip
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write,
+        "cache_write_1h_tokens": usage.cache_write_1h_tokens,
+    }
 
 
 def test_duckdb_reads_the_parquet_by_agent_and_day(everything, tmp_path):
@@ -79,7 +82,7 @@ def test_duckdb_reads_the_parquet_by_agent_and_day(everything, tmp_path):
     sums = asked(
         f"select sum(input_tokens), sum(output_tokens), sum(cache_read_tokens) from {responses}"
     )
-    assert sums == [(usage.input, usage.output, usage.cache_read)]
+    assert sums == [(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens)]
 
 
 def test_hugging_face_datasets_loads_the_folder(everything, tmp_path):
@@ -170,7 +173,7 @@ def rate(ground, output, rating):
     write_shard(ground.place, "judged", rated, 3, ground.kit().redactor)
 
 
-def test_examples_leave_out_what_was_rated_bad_and_pairs_prefer_what_was_not(ground, tmp_path):
+def test_examples_omit_answers_rated_bad_and_pairs_prefer_the_others(ground, tmp_path):
     answered(ground, ("Sort it.", "quickly"), ("Sort it.", "badly"), ("Else.", "fine"))
     rate(ground, "badly", {"rating": "bad"})
 

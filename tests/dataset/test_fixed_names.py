@@ -93,7 +93,7 @@ def test_many_at_once_are_refused_and_one_at_a_time_are_not(picked):
     assert picked.seen() == ["chat-1", "chat-2"]
 
 
-def test_a_server_without_attributes_refuses_it_by_files_of_fixed_names_alone(picked, tmp_path):
+def test_server_merge_without_attributes_conflicts_on_fixed_names_only(picked, tmp_path):
     bare = tmp_path / "server.git"
     picked.git("clone", "-q", "--bare", str(picked.top), str(bare))
 
@@ -117,7 +117,7 @@ def test_the_beginning_can_be_taken_back_at_any_time_and_no_row_goes(picked):
     assert picked.seen() == ["chat-1", "chat-2"]
 
 
-def test_a_compaction_we_commit_is_neither_picked_nor_taken_back_and_a_rebase_leaves_it_out(
+def test_committed_compaction_is_not_picked_reverted_or_rebased(
     tmp_path,
 ):
     ground = Rows(tmp_path)
@@ -142,7 +142,7 @@ def test_a_compaction_we_commit_is_neither_picked_nor_taken_back_and_a_rebase_le
     assert ground.seen() == ["chat-1", "chat-2"]
 
 
-def test_committing_a_compaction_leaves_what_a_person_staged_and_changed_alone(tmp_path):
+def test_committing_a_compaction_keeps_staged_and_changed_files(tmp_path):
     ground = Rows(tmp_path)
     ground.chat(1)
     (ground.top / "staged.txt").write_text("staged")

@@ -82,9 +82,7 @@ def test_a_push_touches_nothing_of_the_users_and_another_clone_gathers_it(ground
     assert pull_rows(other.place, "origin", other.kit().redactor).rows == 0
 
 
-def test_what_was_pulled_does_not_stand_in_the_way_of_a_merge_that_brings_it_too(
-    ground, origin, tmp_path
-):
+def test_pulled_rows_do_not_block_a_merge_that_brings_them_too(ground, origin, tmp_path):
     put(ground, "a")
     push_shards(ground.place, "origin", 1000)
     one, two = (clone_of(origin, tmp_path, name) for name in ("one", "two"))

@@ -25,7 +25,7 @@ def test_what_is_older_than_730_days_goes_and_stays_gone(ground):
     body = shard.read_bytes()
 
     moves = rows_due(ground.book, 730, NOW)
-    marks = [make_tombstone("old", NOW, of=move.item.name) for move in moves]
+    marks = [make_tombstone("old", NOW, row_id=move.item.name) for move in moves]
     write_shard(ground.place, "gone", marks, 1, ground.kit().redactor)
 
     assert [move.item.name for move in moves] == ["chat:chat-old:old"]

@@ -16,7 +16,7 @@ CHAT = {"kind": "chat", "id": "chat-1", "timestamp": "2026-11-02T12:00:00Z", "se
         "input": "make the tests pass", "output": "b", "tools": ["Read"], "files": [], "uuid": "u",
         "rev": 1}  # fmt: skip
 # Without a time no tombstone of the fixture removes it, so it makes a pair for preferences.
-WORSE = {**CHAT, "id": "chat-2", "timestamp": None, "output": "c", "rewound": True}
+WORSE = {**CHAT, "id": "chat-2", "timestamp": None, "output": "c", "is_rewound": True}
 STRANGE = (
     None,
     5,

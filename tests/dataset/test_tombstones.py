@@ -106,7 +106,7 @@ def test_a_session_is_named_by_any_unique_prefix(ground, name):
 
     (row,) = tombstones_for_rows(ground.book, [name], NOW)
 
-    assert (row["session"], row["whole"], len(row["chats"])) == (SESSION, True, 3)
+    assert (row["session"], row["is_whole_session"], len(row["chats"])) == (SESSION, True, 3)
 
 
 def test_an_ambiguous_or_unknown_name_is_refused(ground):
@@ -311,7 +311,7 @@ def test_the_commands_ask_show_do_and_name_the_next_step(ground):
     assert "3 chats" in asked.out
     assert "add --yes" in asked.err
     assert "  git filter-repo --force" in done.out
-    assert json.loads(silent.out)["stripped"]
+    assert json.loads(silent.out)["stripped_rows"]
     assert {row["input"] for row in ground.rows("chat")} == {None}
     assert "flightlog dataset strip-words --yes" in revoked.err
     assert run(ground, "dataset", "check").code == 0
@@ -321,7 +321,7 @@ def test_a_rule_of_the_wrong_type_is_left_out():
     rules = TombstoneRules()
     for row in (
         {"chats": 3},
-        {"session": ["x"], "whole": "yes"},
+        {"session": ["x"], "is_whole_session": "yes"},
         {"subagents": [1, None]},
         {"before": {}},
     ):
@@ -336,6 +336,6 @@ def test_a_rule_of_the_wrong_type_is_left_out():
 
 def test_the_same_rule_has_the_same_id():
     assert (
-        make_tombstone("x", 1, session="a", whole=True)["id"]
-        == make_tombstone("x", 2, session="a", whole=True)["id"]
+        make_tombstone("x", 1, session="a", is_whole_session=True)["id"]
+        == make_tombstone("x", 2, session="a", is_whole_session=True)["id"]
     )

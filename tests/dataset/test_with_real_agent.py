@@ -128,7 +128,7 @@ def killed_in_the_second_turn(machine, session):
         running.wait(20)
 
 
-def test_what_was_committed_is_in_a_new_clone_whatever_happened_to_the_machine(tmp_path, origin):
+def test_committed_rows_are_in_a_new_clone_after_the_machine_is_lost(tmp_path, origin):
     machine = Machine(tmp_path / "machine", origin)
     begin(machine, push=False)
     session = new_session()
@@ -155,7 +155,7 @@ def test_with_push_on_nothing_has_to_be_committed(tmp_path, origin):
 
     def safe():
         told = json.loads(machine.flightlog("dataset", "stats", "--json"))["safety"]
-        return told["shards_unsafe"] == 0 and told["last_safe_ms"] == told["last_record_ms"]
+        return told["unpushed_shards"] == 0 and told["last_pushed_ms"] == told["last_row_ms"]
 
     until(safe)
     assert (machine.git("rev-parse", "HEAD"), machine.git("ls-files", "--stage")) == before

@@ -171,7 +171,8 @@ def identity(dice: random.Random) -> str:
 
 def question(dice: random.Random, subject: str) -> str:
     words = dice.sample(SUBJECTS[subject], 4)
-    about = f" It is about the {dice.choice(COMMON)} {dice.choice(SUBJECTS[subject])} called {name(dice)} at {name(dice)}."
+    thing = f"{dice.choice(COMMON)} {dice.choice(SUBJECTS[subject])}"
+    about = f" It is about the {thing} called {name(dice)} at {name(dice)}."
     return dice.choice(FRAMES).format(*words) + about
 
 
@@ -201,7 +202,8 @@ def chats(seed: int, count: int = 120) -> tuple[list[dict], Truth]:
         subject = dice.choice(subjects)
         own = [chat for chat in made if chat[1] == subject]
         words = dice.sample(SUBJECTS[subject], 5)
-        text = f"Why does my {words[0]} fail with {words[1]} on {name(dice)} after {words[2]}, {words[3]} and {words[4]}?"
+        text = f"Why does my {words[0]} fail with {words[1]} on {name(dice)}"
+        text += f" after {words[2]}, {words[3]} and {words[4]}?"
         places = dice.sample(own, dice.randint(2, 4))
         for chat in places:
             chat[2].insert(dice.randint(0, len(chat[2])), again(dice, text))

@@ -120,7 +120,8 @@ def ran(bench, url, *words):
 
 
 def test_the_command_asks_the_analyst_and_goes_on_with_it(bench, export):
-    named = '```json\n{"names": {"activity": "When you work"}, "new": [{"label": "You forget", "evidence": ["no#1"]}]}\n```'
+    new = '[{"label": "You forget", "evidence": ["no#1"]}]'
+    named = f'```json\n{{"names": {{"activity": "When you work"}}, "new": {new}}}\n```'
     scenario = parse_scenario(
         {
             "rules": [

@@ -41,7 +41,7 @@ def told(place, *words, **more):
     return json.loads(ran.stdout)
 
 
-def test_the_directory_is_as_the_source_document_draws_it_and_git_takes_only_what_is_safe(place):
+def test_retro_directory_matches_the_document_and_git_tracks_safe_files(place):
     (place / "export.json").write_bytes(written(chats(1, 30)[0]))
     assert run(place, "export.json", program="chat-retro").returncode == 0
     run(place, "report-bug", "--title", "Broken", "--description", "x", program="issue-workflow")

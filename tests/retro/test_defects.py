@@ -57,7 +57,7 @@ def test_1_the_workflow_publishes_and_writes_the_changelog(room):
     assert public(room)["CHANGELOG.md"].startswith("# Changelog\n\n## 2026-11-0")
 
 
-def test_2_importing_keeps_severity_and_tags_so_that_a_corrupt_state_takes_the_fast_track(room):
+def test_2_import_keeps_severity_and_tags_so_corrupt_state_is_fast_tracked(room):
     (room.root / "state" / "analysis.json").write_text('{"schema_version": 1')
     assert room.load_analysis() is None
 
@@ -107,7 +107,7 @@ def test_5_yes_approves_and_publishes(tmp_path):
     assert "process --yes" in waiting.stderr
     done = run(tmp_path, "issue", "process", "--yes", "--json")
 
-    assert json.loads(done.stdout)["published"], done.stderr
+    assert json.loads(done.stdout)["published_files"], done.stderr
     assert list((tmp_path / ROOT / "issues").glob("issue_*.json"))
     listed = json.loads(run(tmp_path, "issue", "list", "--status", "prioritized", "--json").stdout)
     assert [each["title"] for each in listed] == ["It stops"]
@@ -203,7 +203,7 @@ def test_11_each_artifact_keeps_its_own_notes(room):
     assert "flightlog:${kind}:${data.name}" in one
 
 
-def test_12_a_session_can_be_resumed_without_its_id_even_after_a_crash_in_its_first_moment(
+def test_12_session_resumes_without_its_id_even_after_an_early_crash(
     tmp_path,
 ):
     from flightlog.retro.service import current_session, start_session
@@ -292,7 +292,7 @@ def test_16_feedback_is_given_on_the_command_line_and_counts(tmp_path):
     assert run(tmp_path, "retro", "feedback", "rate", first["id"], "down").returncode == 0
 
     summary = json.loads(run(tmp_path, "retro", "feedback", "summary", "--json").stdout)
-    assert summary["low_rated"] == {first["id"]: 1.0}
+    assert summary["low_rated_patterns"] == {first["id"]: 1.0}
     after = json.loads(run(tmp_path, "retro", "analyze", "--json", "--no-draw").stdout)["patterns"]
     assert (
         next(each for each in after if each["id"] == first["id"])["confidence"]

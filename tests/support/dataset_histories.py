@@ -167,7 +167,7 @@ class History:
         if living:
             key = self.draw.choice(living)
             self.taken.add(key)
-            self._put("gone", [make_tombstone("asked for", 1, of=key)])
+            self._put("gone", [make_tombstone("asked for", 1, row_id=key)])
             self.rows = {name: row for name, row in self.rows.items() if row["kind"] != "tombstone"}
             self.commit("delete a row")
 

@@ -73,12 +73,12 @@ def test_incidents_of_every_room_become_drafts_once(tmp_path):
     again = run(ground, "issue", "process", "--yes", "--json")
 
     told = json.loads(first.stdout)
-    rooms = {each["title"].split(":")[0] for each in told["issues"]}
+    rooms = {each["title"].split(":")[0] for each in told["open_issues"]}
     assert rooms >= {"loop", "lab", "live", "dataset", "store", "retro"}, (rooms, first.stderr)
     assert {"loop: breaker trip", "live: secret", "store: damaged recording"} <= {
-        each["title"] for each in told["issues"]
+        each["title"] for each in told["open_issues"]
     }
-    assert json.loads(again.stdout)["imported"] == []
+    assert json.loads(again.stdout)["imported_issues"] == []
     public = "".join(path.read_text() for path in (ground.top / ROOT / "issues").iterdir())
     assert "breaker trip" in public
     assert TOKEN not in public

@@ -45,12 +45,10 @@ def test_from_every_kind_to_every_kind(project, whole):
     missing = {kind: set(KINDS) - {kind} - found for kind, found in reached.items()}
 
     assert {kind: kinds for kind, kinds in missing.items() if kinds} == {}
-    assert whole.broken == ()
+    assert whole.broken_links == ()
 
 
-def test_a_commit_leads_to_the_steps_that_wrote_its_lines_and_to_the_one_that_made_it(
-    project, whole
-):
+def test_commit_traces_to_steps_that_wrote_its_lines_and_to_its_maker(project, whole):
     steps = {each.address for each in whole.items_of_kind("step")}
 
     assert steps == {f"{project.session}#1.1", f"{project.session}#1.2", f"{project.run}#1.1"}
@@ -130,7 +128,7 @@ def test_the_json_holds_what_the_screen_shows(project):
     shown = project.flightlog("trace", "HEAD", "--all").stdout
 
     assert told["start"]["address"] == project.commit
-    assert all(each["address"] in shown for each in told["found"])
+    assert all(each["address"] in shown for each in told["links"])
 
 
 def test_foreign_words_only_show(project):
@@ -185,9 +183,7 @@ def test_blame_names_the_prompt_of_a_committed_line(project):
     )
 
 
-def test_blame_names_the_prompt_of_a_line_that_is_not_committed_and_of_one_that_was_changed(
-    project, tmp_path
-):
+def test_blame_names_the_prompt_of_uncommitted_and_of_changed_lines(project, tmp_path):
     """Another session changes one line and adds one: only those are its own."""
     config = tmp_path / "config"
     shutil.copytree(project.config, config)
@@ -261,7 +257,7 @@ def test_blame_on_the_command_line(project):
     assert "Write totals with tax" in one.stdout
     assert project.commit in one.stdout
     assert all_.stdout.count(f"{project.session[:8]}#1.1") == 3
-    assert [line["number"] for line in told] == [1, 2]
+    assert [line["line_number"] for line in told] == [1, 2]
 
 
 def test_outside_of_any_project_only_sessions_are_traced(tmp_path, project):

@@ -14,6 +14,7 @@ from flightlog.model.text import describe_redaction, make_inert, pluralize
 
 _JSON = json_option()
 _DRY = click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
+_YES = click.option("--yes", is_flag=True, help="Remove the rows instead of only listing them.")
 
 
 @click.group(epilog="Example: flightlog dataset session sync-to-jsonl")
@@ -42,6 +43,7 @@ def tracked_group() -> None:
 @_JSON
 def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json: bool) -> None:
     """Write missing rows of this repository. Running it again writes nothing."""
+    from flightlog.cli.dataset_output import print_compaction
     from flightlog.dataset import service, state
 
     runtime = open_runtime()
@@ -73,9 +75,8 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
     if problem is not None:
         click.echo(f"not pushed: {make_inert(problem.message)}", err=True)
     if then_compact and not is_off:
-        _print_compaction(
-            service.compact_repository(runtime, location, service.CompactMode.WRITE), err=True
-        )
+        compaction = service.compact_repository(runtime, location, service.CompactMode.WRITE)
+        print_compaction(compaction, err=True)
 
 
 @tracked_group.command(epilog="Example: flightlog dataset tracked compact --commit")
@@ -91,18 +92,15 @@ def compact(*, dry_run: bool, commit: bool, as_json: bool) -> None:
 
     On the default branch they go into the base files, on any other branch into one shard.
     """
+    from flightlog.cli.dataset_output import print_compaction
     from flightlog.dataset import service
+    from flightlog.dataset.service import CompactMode
 
     runtime = open_runtime()
-    mode = (
-        service.CompactMode.DRY_RUN
-        if dry_run
-        else service.CompactMode.COMMIT
-        if commit
-        else service.CompactMode.WRITE
-    )
+    mode = CompactMode.COMMIT if commit else CompactMode.WRITE
+    mode = CompactMode.DRY_RUN if dry_run else mode
     compaction = service.compact_repository(runtime, service.require_dataset(runtime), mode)
-    print_json(compaction) if as_json else _print_compaction(compaction, err=False)
+    print_json(compaction) if as_json else print_compaction(compaction, err=False)
 
 
 @tracked_group.command(
@@ -129,16 +127,12 @@ def merge(base: Path, ours: Path, theirs: Path, name: str) -> None:
 @_JSON
 def stats(*, as_json: bool) -> None:
     """Show counts, milestones, growth and quality."""
+    from flightlog.cli.dataset_output import stats_lines
     from flightlog.dataset import service
 
     runtime = open_runtime()
     report = service.dataset_stats(runtime, service.require_dataset(runtime))
-    if as_json:
-        click.echo(json.dumps(report))
-        return
-    from flightlog.cli.dataset_output import stats_lines
-
-    for line in stats_lines(report):
+    for line in [json.dumps(report)] if as_json else stats_lines(report):
         click.echo(line)
 
 
@@ -224,11 +218,8 @@ def push(remote: str | None, *, as_json: bool) -> None:
 
     runtime = open_runtime()
     location = service.require_dataset(runtime)
-    pushed = push_shards(
-        location,
-        remote or str(service.load_project_settings(runtime, location)["dataset.remote"].value),
-        runtime.clock.now_ms(),
-    )
+    target = remote or str(service.load_project_settings(runtime, location)["dataset.remote"].value)
+    pushed = push_shards(location, target, runtime.clock.now_ms())
     if as_json:
         print_json(pushed)
     else:
@@ -278,14 +269,10 @@ def judge(row_id: str, field: str, value: str, *, as_json: bool) -> None:
         judgment = json.loads(value)
     except ValueError:
         judgment = value
-    key = service.record_judgment(
-        runtime, service.require_dataset(runtime), row_id, field, judgment
-    )
-    click.echo(
-        json.dumps({"of": key, "field": field, "value": judgment})
-        if as_json
-        else make_inert(f"recorded: {key}")
-    )
+    location = service.require_dataset(runtime)
+    key = service.record_judgment(runtime, location, row_id, field, judgment)
+    outcome = json.dumps({"row_id": key, "field": field, "value": judgment})
+    click.echo(outcome if as_json else make_inert(f"recorded: {key}"))
 
 
 @dataset.command(epilog="Example: flightlog dataset forget 2026-11-02_13a84f73 --yes")
@@ -294,7 +281,7 @@ def judge(row_id: str, field: str, value: str, *, as_json: bool) -> None:
 @click.option("--since", help="Rows since this time, such as 2026-11-02.")
 @click.option("--before", help="Rows before this time, such as 2026-11-03.")
 @_DRY
-@click.option("--yes", is_flag=True, help="Remove the rows instead of only listing them.")
+@_YES
 @_JSON
 def forget(row_ids: tuple[str, ...], **options: Any) -> int:
     """Remove rows for good.
@@ -303,6 +290,7 @@ def forget(row_ids: tuple[str, ...], **options: Any) -> int:
     removes its chats, actions and subagents; removing a chat removes its actions and the session's
     summary. Git's history is not changed: the commands that change it are shown.
     """
+    from flightlog.cli.dataset_output import print_removal
     from flightlog.cli.options import since_ms
     from flightlog.dataset import service
 
@@ -323,31 +311,26 @@ def forget(row_ids: tuple[str, ...], **options: Any) -> int:
         times,
         dry_run=options["dry_run"] or not options["yes"],
     )
-    return _print_removal(report, **options)
+    return print_removal(report, **options)
 
 
 @dataset.command("strip-words", epilog="Example: flightlog dataset strip-words --dry-run")
 @_DRY
-@click.option("--yes", is_flag=True, help="Remove the rows instead of only listing them.")
+@_YES
 @_JSON
 def strip_words(**options: Any) -> int:
     """Remove the words of all existing rows. No merge brings them back."""
+    from flightlog.cli.dataset_output import print_removal
     from flightlog.dataset import service
 
-    runtime = open_runtime()
-    return _print_removal(
-        service.strip_words(
-            runtime,
-            service.require_dataset(runtime),
-            dry_run=options["dry_run"] or not options["yes"],
-        ),
-        **options,
-    )
+    runtime, dry_run = open_runtime(), options["dry_run"] or not options["yes"]
+    report = service.strip_words(runtime, service.require_dataset(runtime), dry_run=dry_run)
+    return print_removal(report, **options)
 
 
 @dataset.command(epilog="Example: flightlog dataset retain --dry-run")
 @_DRY
-@click.option("--yes", is_flag=True, help="Remove the rows instead of only listing them.")
+@_YES
 @_JSON
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Remove rows older than dataset.keep_days."""
@@ -398,32 +381,14 @@ def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
         if not remove:
             prepare_dataset(location, service.make_row_redactor(runtime, location))
             open_trust(runtime).allow_rows(location.repository.top)
-    files = [{"path": str(change.path), "removed": change.body is None} for change in changes]
+    files = [{"path": str(change.path), "is_removed": change.body is None} for change in changes]
     if as_json:
-        click.echo(json.dumps({"changes": files, "done": not dry_run}))
+        click.echo(json.dumps({"changes": files, "is_done": not dry_run}))
         return
     for change in files:
-        click.echo(make_inert(f"{'removed' if change['removed'] else 'written'}: {change['path']}"))
+        click.echo(
+            make_inert(f"{'removed' if change['is_removed'] else 'written'}: {change['path']}")
+        )
     click.echo(
         "nothing was changed" if dry_run else f"{pluralize(len(files), 'file')} changed", err=True
     )
-
-
-def _print_removal(report: Any, **options: Any) -> int:
-    """Print what was removed; return exit code 1 without --yes or --dry-run."""
-    from flightlog.cli.dataset_output import removal_lines
-
-    if options["as_json"]:
-        print_json(report)
-    for line in () if options["as_json"] else removal_lines(report):
-        click.echo(make_inert(line))
-    if not (options["yes"] or options["dry_run"]):
-        click.echo("nothing was removed; add --yes to remove it", err=True)
-    return 0 if options["yes"] or options["dry_run"] else 1
-
-
-def _print_compaction(compaction: object, *, err: bool) -> None:
-    from flightlog.cli.dataset_output import compaction_lines
-
-    for line in compaction_lines(compaction):
-        click.echo(line, err=err)

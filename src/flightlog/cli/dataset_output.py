@@ -3,17 +3,34 @@
 from collections.abc import Iterator
 from typing import Any
 
+import click
 import msgspec
 
+from flightlog.cli.output import print_json
 from flightlog.dataset.compact import Compaction
 from flightlog.dataset.remote import RemoteSafety
 from flightlog.dataset.retention import RemovalReport
-from flightlog.model.text import pluralize
+from flightlog.model.text import make_inert, pluralize
 
 
-def compaction_lines(compaction: Any) -> Iterator[str]:
-    """Yield lines that describe a compaction."""
-    assert isinstance(compaction, Compaction)
+def print_compaction(compaction: Compaction, *, err: bool) -> None:
+    """Describe a compaction on stdout, or on stderr if `err`."""
+    for line in _compaction_lines(compaction):
+        click.echo(line, err=err)
+
+
+def print_removal(report: RemovalReport, **options: Any) -> int:
+    """Print what was removed; return exit code 1 without --yes or --dry-run."""
+    if options["as_json"]:
+        print_json(report)
+    for line in () if options["as_json"] else _removal_lines(report):
+        click.echo(make_inert(line))
+    if not (options["yes"] or options["dry_run"]):
+        click.echo("nothing was removed; add --yes to remove it", err=True)
+    return 0 if options["yes"] or options["dry_run"] else 1
+
+
+def _compaction_lines(compaction: Compaction) -> Iterator[str]:
     would = "would be " if compaction.dry_run else ""
     into = (
         "the base files"
@@ -44,7 +61,7 @@ def compaction_lines(compaction: Any) -> Iterator[str]:
         yield "to commit it: flightlog dataset tracked compact --commit"
 
 
-def removal_lines(report: RemovalReport) -> Iterator[str]:
+def _removal_lines(report: RemovalReport) -> Iterator[str]:
     """Yield lines on removed rows, files that repeat them, and how to clean git's history."""
     would = "" if report.is_done else "would be "
     kinds = (
@@ -66,9 +83,9 @@ def stats_lines(stats: dict[str, Any]) -> Iterator[str]:
     """Yield lines that summarize a dataset."""
     counts = stats["counts"]
     yield ", ".join(f"{number:,} {name}" for name, number in counts.items())
-    yield f"{stats['bytes']:,} bytes tracked, {pluralize(stats['pending'], 'shard')} not compacted"
+    yield f"{stats['total_bytes']:,} bytes tracked, {pluralize(stats['pending_shards'], 'shard')} not compacted"
     tokens = stats["tokens"]
-    yield f"{tokens['input']:,} input, {tokens['output']:,} output tokens, each response counted once"
+    yield f"{tokens['input_tokens']:,} input, {tokens['output_tokens']:,} output tokens, each response counted once"
     for name, milestone in stats["milestones"].items():
         needs = ", ".join(f"{number:,} {kind}" for kind, number in milestone["needs"].items())
         yield f"{milestone['percent']:>5}%  {name.replace('_', ' ')} ({needs})"
@@ -80,15 +97,15 @@ def stats_lines(stats: dict[str, Any]) -> Iterator[str]:
 
 def safety_line(safe: Any, now_ms: int) -> str:
     """Describe what would be lost with this machine."""
-    if not safe.last_record_ms:
+    if not safe.last_row_ms:
         return "no rows yet"
-    if not safe.last_safe_ms:
+    if not safe.last_pushed_ms:
         return "not backed up yet: commit and push, or flightlog dataset push"
-    age = format_age(now_ms - safe.last_safe_ms)
-    behind = (safe.last_record_ms - safe.last_safe_ms) // 1000
-    if behind <= 0 and not safe.shards_unsafe:
+    age = format_age(now_ms - safe.last_pushed_ms)
+    behind = (safe.last_row_ms - safe.last_pushed_ms) // 1000
+    if behind <= 0 and not safe.unpushed_shards:
         return f"all rows are backed up, the last one {age} ago"
-    unsafe = pluralize(safe.shards_unsafe, "shard")
+    unsafe = pluralize(safe.unpushed_shards, "shard")
     return f"the last backup is {age} old, {unsafe} not backed up: flightlog dataset push"
 
 

@@ -167,8 +167,8 @@ def _check_links(dataset: DatasetReader) -> Iterator[DatasetProblem]:
         )
         yield DatasetProblem("link", "actions", text, "flightlog dataset pull", is_note=True)
     for row in dataset.rows_of_kind("update"):
-        if str(row.get("of")) not in dataset.rows:
-            text = f"judges the missing row {row.get('of')}"
+        if str(row.get("row_id")) not in dataset.rows:
+            text = f"judges the missing row {row.get('row_id')}"
             yield DatasetProblem("link", str(row.get("id")), text, "", is_note=True)
 
 

@@ -275,23 +275,10 @@ def _restore_lost_rows(dirs: DatasetDirs, dataset: DatasetReader) -> int:
         last = (dirs.state_dir / "compacted").read_text().strip()
     except OSError:
         last = ""
-    words = [
-        "log",
-        "--full-history",
-        "--raw",
-        "-z",
-        "--no-abbrev",
-        "--no-renames",
-        "--diff-filter=D",
-        "--format=",
-        tip,
-    ]
-    words += (
-        ["--not", last]
-        if last and git_output(dirs.repository, "rev-parse", "-q", "--verify", last)
-        else []
-    )
-    listed = git_output(dirs.repository, *words, "--", PENDING)
+    options = ("--full-history", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=D")
+    is_known = last and git_output(dirs.repository, "rev-parse", "-q", "--verify", last)
+    tips = [tip, "--not", last] if is_known else [tip]
+    listed = git_output(dirs.repository, "log", *options, "--format=", *tips, "--", PENDING)
     present = {path.name for path in shard_files(dirs.tracked_dir)}
     lost = {
         facts.split()[2]

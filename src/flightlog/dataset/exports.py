@@ -26,6 +26,7 @@ import msgspec
 from flightlog.dataset.reader import DatasetReader
 from flightlog.dataset.rows import COUNTED, REDACTED, Row, rev_of
 from flightlog.dataset.stats import (
+    TOKENS,
     agents_by_session,
     count_by_kind,
     count_withheld,
@@ -44,9 +45,9 @@ TEXT, NUMBER, REAL, FLAG, NAMES, JSON = "text", "number", "real", "flag", "names
 COLUMNS: dict[str, dict[str, str]] = {
     "chats": {
         "id": TEXT, "timestamp": TEXT, "session_id": TEXT, "input": TEXT, "output": TEXT, "tools": NAMES,
-        "files": NAMES, "input_chars": NUMBER, "output_chars": NUMBER, "words": TEXT, "uuid": TEXT, "by": TEXT,
-        "files_modified": NAMES, "duration_seconds": REAL, "responses": NUMBER, "resulted_in_commit": FLAG,
-        "related_commit": TEXT, "rewound": FLAG, "feedback": JSON, "rev": NUMBER,
+        "files": NAMES, "input_chars": NUMBER, "output_chars": NUMBER, "words": TEXT, "uuid": TEXT,
+        "prompt_source": TEXT, "files_modified": NAMES, "duration_seconds": REAL, "responses": NUMBER,
+        "resulted_in_commit": FLAG, "related_commit": TEXT, "is_rewound": FLAG, "feedback": JSON, "rev": NUMBER,
     },
     "sessions": {
         "id": TEXT, "started_at": TEXT, "ended_at": TEXT, "summary": TEXT, "chat_count": NUMBER, "commits": NAMES,
@@ -73,7 +74,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     "responses": {
         "id": TEXT, "model": TEXT, "session_id": TEXT, "chat_id": TEXT, "subagent": TEXT, "timestamp": TEXT,
         "input_tokens": NUMBER, "output_tokens": NUMBER, "cache_read_tokens": NUMBER,
-        "cache_write_5m_tokens": NUMBER, "cache_write_1h_tokens": NUMBER,
+        "cache_write_tokens": NUMBER, "cache_write_1h_tokens": NUMBER,
     },
 }  # fmt: skip
 _KINDS = {"chats": "chat", "sessions": "session", "actions": "action", "commits": "commit"}
@@ -88,8 +89,8 @@ def chat_examples(dataset: DatasetReader) -> Iterator[dict[str, Any]]:
     commits = _commits_by_hash(dataset)
     for row in _answered_chats(dataset):
         if (
-            row.get("by", "human") == "human"
-            and not row.get("rewound")
+            row.get("prompt_source", "human") == "human"
+            and not row.get("is_rewound")
             and answer_score(row, commits) >= 0
         ):
             messages = [
@@ -126,7 +127,7 @@ def answer_score(row: Row, commits: Mapping[str, Row]) -> int:
     feedback = row.get("feedback")
     rating = feedback.get("rating") if isinstance(feedback, dict) else feedback
     value = _RATINGS.get(str(rating), 0)
-    value -= 1 if row.get("rewound") else 0
+    value -= 1 if row.get("is_rewound") else 0
     commit = commits.get(str(row.get("related_commit") or "")[:_SHORT], {})
     value += {"success": 1, "pass": 1, "failure": -1, "fail": -1}.get(
         str(commit.get("ci_result")), 0
@@ -164,7 +165,10 @@ def table_rows(dataset: DatasetReader, name: str) -> Iterator[tuple[str, str, Re
         if "words" in COLUMNS[name]:
             cells["words"] = row.get("words", REDACTED)
         if name == "chats":
-            cells |= {"responses": len(row.get("steps", ())), "by": row.get("by", "human")}
+            cells |= {
+                "responses": len(row.get("steps", ())),
+                "prompt_source": row.get("prompt_source", "human"),
+            }
             cells["duration_seconds"] = row.get("duration_seconds", rev_of(row) / 1000)
             for text in ("input", "output"):
                 cells[f"{text}_chars"] = row.get(f"{text}_chars", len(row.get(text) or ""))
@@ -173,21 +177,9 @@ def table_rows(dataset: DatasetReader, name: str) -> Iterator[tuple[str, str, Re
 
 def _response_rows(dataset: DatasetReader) -> Iterator[tuple[str, str, Record]]:
     for response in iter_responses(dataset):
-        names = list(COLUMNS["responses"])
-        values = [
-            response.id,
-            response.model,
-            response.session_id,
-            response.chat_id,
-            response.subagent,
-            response.timestamp,
-            *response.token_counts,
-        ]
-        yield (
-            response.agent or NO_AGENT,
-            response.timestamp[:10] or "unknown",
-            dict(zip(names, values, strict=True)),
-        )
+        fields = response._asdict() | dict(zip(TOKENS, response.token_counts, strict=True))
+        cells = {column: fields[column] for column in COLUMNS["responses"]}
+        yield response.agent or NO_AGENT, response.timestamp[:10] or "unknown", cells
 
 
 def export_dataset(dataset: DatasetReader, form: str, output: Path) -> dict[str, int]:
@@ -277,9 +269,8 @@ def _write_hugging_face(dataset: DatasetReader, output: Path) -> dict[str, int]:
         if rows:
             replace_file(path, _pack_parquet(name, rows, whole=True), durable=False)
         else:
-            remove_files(
-                [path] if path.exists() else []
-            )  # `load_dataset` refuses a table without rows
+            # `load_dataset` refuses a table without rows.
+            remove_files([path] if path.exists() else [])
     report = count_redactions(dataset)
     replace_file(
         inside_of(output, "redaction_report.json"),
@@ -310,7 +301,7 @@ def count_redactions(dataset: DatasetReader) -> dict[str, Any]:
     return {
         "chats": chats,
         "chats_without_words": count_withheld(dataset),
-        "redacted": dict(sorted(placeholders.items())),
+        "redacted_rows": dict(sorted(placeholders.items())),
     }
 
 
@@ -372,9 +363,12 @@ def _dataset_card(dataset: DatasetReader, counts: dict[str, int], report: dict[s
         if counts[name]
     ).replace("\n\n", "\n")
     rows = "\n".join(f"| {name} | {number:,} |" for name, number in counts.items())
-    tokens = token_counts(dataset)
+    counts_by_token = token_counts(dataset)
+    tokens = "{input_tokens:,} input and {output_tokens:,} output tokens".format_map(
+        counts_by_token
+    )
     private = (
-        "\n".join(f"| {rule} | {times:,} |" for rule, times in report["redacted"].items())
+        "\n".join(f"| {rule} | {times:,} |" for rule, times in report["redacted_rows"].items())
         or "| none | 0 |"
     )
     return f"""---
@@ -390,7 +384,7 @@ Turns, tool calls, subagents and commits of coding agent sessions, recorded by f
 |---|---|
 {rows}
 
-{tokens["input"]:,} input and {tokens["output"]:,} output tokens; `responses` holds each model response once.
+{tokens}; `responses` holds each model response once.
 
 ## What was removed
 

@@ -250,9 +250,8 @@ class DatasetReader:
         judgments: dict[str, Row] = {}
         for row in updates:
             if str(row.get("field")) in FIELDS:
-                judgments.setdefault(str(row.get("of", "")), {})[str(row["field"])] = row.get(
-                    "value"
-                )
+                fields = judgments.setdefault(str(row.get("row_id", "")), {})
+                fields[str(row["field"])] = row.get("value")
         return judgments
 
 

@@ -108,7 +108,7 @@ def tombstones_for_text(dataset: DatasetReader, text: str, now_ms: int) -> list[
             if wanted in _normalize_text(row.get("summary")):
                 tombstones.append(make_tombstone(ASKED, now_ms, session=short_session_of(row)))
             if wanted in _normalize_text(withhold_words(row)):
-                tombstones.append(make_tombstone(ASKED, now_ms, of=key))
+                tombstones.append(make_tombstone(ASKED, now_ms, row_id=key))
         elif wanted in _normalize_text(row):
             tombstones += _tombstones_for_row(dataset, key, now_ms)
     return tombstones
@@ -227,7 +227,7 @@ def _tombstones_for_row(dataset: DatasetReader, key: str, now_ms: int) -> list[R
             if short_session_of(other) == short_session_id(rest)
         ]
         chats = sorted(str(other.get("id")) for other in own if other.get("kind") == "chat")
-        return [make_tombstone(ASKED, now_ms, session=rest, whole=True, chats=chats)]
+        return [make_tombstone(ASKED, now_ms, session=rest, is_whole_session=True, chats=chats)]
     if kind == "chat":
         chats = [str(row.get("id"))]
         subagents = _subagents_of_chats(dataset, chats)
@@ -236,7 +236,7 @@ def _tombstones_for_row(dataset: DatasetReader, key: str, now_ms: int) -> list[R
                 ASKED, now_ms, session=short_session_of(row), chats=chats, subagents=subagents
             )
         ]
-    return [make_tombstone(ASKED, now_ms, of=key)]
+    return [make_tombstone(ASKED, now_ms, row_id=key)]
 
 
 def _subagents_of_chats(dataset: DatasetReader, chats: Iterable[str]) -> list[str]:

@@ -197,7 +197,7 @@ class CommitRow(
 class UpdateRow(
     Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="update"
 ):
-    """A later judgment: sets `field` of the row with key `of` to `value`."""
+    """A later judgment: sets `field` of the row with key `row_id` to `value`."""
 
     id: str
     timestamp: str
@@ -210,14 +210,14 @@ class UpdateRow(
 class TombstoneRow(
     Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="tombstone"
 ):
-    """A permanent removal of the row with key `of`, or of all rows that its rule names."""
+    """A permanent removal of the row with key `row_id`, or of all rows that its rule names."""
 
     id: str
     timestamp: str
     reason: str
     rev: int
     row_id: str = ""
-    session: str = ""  # with `whole` all of its rows, otherwise only its summary
+    session: str = ""  # if `is_whole_session` all of its rows, otherwise only its summary
     is_whole_session: bool = False
     chats: list[str] = []
     subagents: list[str] = []
@@ -271,10 +271,8 @@ def key_of(row: Mapping[str, Any]) -> str:
     kind, more = row.get("kind", ""), ""
     match kind:
         case "action":
-            first, more = (
-                row.get("id"),
-                f":{row.get('session_id') or ''}:{row.get('timestamp') or ''}",
-            )
+            first = row.get("id")
+            more = f":{row.get('session_id') or ''}:{row.get('timestamp') or ''}"
         case "chat":
             first, more = row.get("id"), f":{row.get('uuid') or ''}"
         case "session":

@@ -45,9 +45,7 @@ from flightlog.store.git.history import head_commit, iter_commits
 from flightlog.store.git.repository import Repository, find_common_dir, find_repository
 from flightlog.store.recordings.adoption import session_dir
 
-OWN_HOOK = (
-    "own-hook"  # the file in which the recorder stores the directory of a repository's own hook
-)
+OWN_HOOK = "own-hook"  # file in which the recorder stores the directory of a repository's own hook
 PERSON = frozenset({"rows", "words", "push"})  # what a person's own command may write if configured
 __all__ = [
     "PERSON",
@@ -233,8 +231,8 @@ def dataset_stats(runtime: Runtime, dirs: DatasetDirs) -> dict[str, Any]:
     counts = stats.count_by_kind(dataset)
     return {
         "counts": counts,
-        "bytes": total_bytes(dirs),
-        "pending": len(shard_files(dirs.tracked_dir)),
+        "total_bytes": total_bytes(dirs),
+        "pending_shards": len(shard_files(dirs.tracked_dir)),
         "words": {
             "tracked": load_options(runtime, dirs).words,
             "chats_without_words": stats.count_withheld(dataset),
@@ -244,10 +242,10 @@ def dataset_stats(runtime: Runtime, dirs: DatasetDirs) -> dict[str, Any]:
         "growth": stats.chats_by_month(dataset),
         "projected_bytes": stats.projected_bytes(dataset),
         "quality": stats.quality_score(dataset),
-        "repeats": dict(dataset.repeats),
-        "older_versions": dataset.older,
+        "duplicate_rows": dict(dataset.repeats),
+        "superseded_rows": dataset.older,
         "tombstones": dataset.count_rows().get("tombstone", 0),
-        "damage": len(dataset.damage),
+        "damage_count": len(dataset.damage),
         "safety": msgspec.to_builtins(remote.measure_safety(dirs)),
         "now_ms": runtime.clock.now_ms(),
     }
@@ -315,7 +313,7 @@ def retain_dataset(
     moves = retention.rows_due(read_dataset(dirs.tracked_dir), int(days), runtime.clock.now_ms())
     if moves and not dry_run:
         rows = [
-            make_tombstone(retention.WHY, runtime.clock.now_ms(), of=move.item.name)
+            make_tombstone(retention.WHY, runtime.clock.now_ms(), row_id=move.item.name)
             for move in moves
         ]
         write_shard(dirs, GONE, rows, runtime.clock.now_ms(), make_row_redactor(runtime, dirs))

@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgspec
+
 from flightlog.dataset.reader import DatasetReader
-from flightlog.dataset.rows import COUNTED, WITHHELD, Row, short_session_id
+from flightlog.dataset.rows import COUNTED, WITHHELD, Row, StepUsage, short_session_id
 
 PLURALS = {"session": "sessions", "chat": "chats", "action": "actions", "commit": "commits"}
 # Numbers of rows that training needs, from the source document's tool.
@@ -15,7 +17,14 @@ MILESTONES = {
     "code_suggestions": {"commits": 5000, "sessions": 2000, "chats": 5000},
 }
 _PROJECTED_CHATS = 5000  # the source document projects sizes at 5,000 chats
-_TOKENS = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
+# The cache writes for one hour are part of all cache writes.
+TOKENS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_1h_tokens",
+)
 
 
 class RowResponse(NamedTuple):
@@ -60,10 +69,10 @@ def agents_by_session(dataset: DatasetReader) -> dict[str, str]:
 
 def token_counts(dataset: DatasetReader) -> dict[str, int]:
     """Return the sum of the tokens of every response."""
-    sums = [0] * len(_TOKENS)
+    sums = [0] * len(TOKENS)
     for response in iter_responses(dataset):
         sums = [total + part for total, part in zip(sums, response.token_counts, strict=True)]
-    return dict(zip(_TOKENS, sums, strict=True))
+    return dict(zip(TOKENS, sums, strict=True))
 
 
 def milestone_progress(counts: dict[str, int]) -> dict[str, dict[str, Any]]:
@@ -77,13 +86,8 @@ def milestone_progress(counts: dict[str, int]) -> dict[str, dict[str, Any]]:
 
 def chats_by_month(dataset: DatasetReader) -> dict[str, int]:
     """Return the number of chats by month."""
-    return dict(
-        sorted(
-            Counter(
-                str(row.get("timestamp", ""))[:7] for row in dataset.rows_of_kind("chat")
-            ).items()
-        )
-    )
+    months = (str(row.get("timestamp", ""))[:7] for row in dataset.rows_of_kind("chat"))
+    return dict(sorted(Counter(months).items()))
 
 
 def projected_bytes(dataset: DatasetReader) -> dict[str, int]:
@@ -104,7 +108,9 @@ def quality_score(dataset: DatasetReader) -> dict[str, float]:
     with_ci = _fraction_of(commits, lambda row: row.get("ci_result"))
     with_feedback = _fraction_of(chats, lambda row: row.get("feedback"))
     completeness = 100 * (0.4 * complete + 0.3 * with_commits + 0.2 * with_ci + 0.1 * with_feedback)
-    anomalous = _fraction_of(chats, lambda row: not _has_text(row, "output") or row.get("rewound"))
+    anomalous = _fraction_of(
+        chats, lambda row: not _has_text(row, "output") or row.get("is_rewound")
+    )
     tools = {tool for row in chats for tool in row.get("tools", ())}
     files = {name for row in chats for name in row.get("files", ())}
     diversity = 100 * (0.5 * min(len(tools) / 5, 1) + 0.5 * min(len(files) / 50, 1))
@@ -147,12 +153,15 @@ def _agent_steps(dataset: DatasetReader) -> Iterator[RowResponse]:
 
 
 def _row_responses(row: Row, thread: tuple[str, str, str, str], at: str) -> Iterator[RowResponse]:
-    for step in row.get("steps", ()):
-        if isinstance(step, list) and len(step) > len(_TOKENS):
-            name, *parts = step
-            model = parts[len(_TOKENS)] if len(parts) > len(_TOKENS) else row.get("model", "")
-            numbers = (parts[0], parts[1], parts[2], parts[3], parts[4])
-            yield RowResponse(str(name), str(model), *thread, at, numbers)
+    for step in msgspec.convert(row.get("steps", ()), list[StepUsage]):
+        counts = (
+            step.input_tokens,
+            step.output_tokens,
+            step.cache_read_tokens,
+            step.cache_write_5m_tokens + step.cache_write_1h_tokens,
+            step.cache_write_1h_tokens,
+        )
+        yield RowResponse(step.id, step.model or row.get("model", ""), *thread, at, counts)
 
 
 def _has_text(row: Row, name: str) -> bool:

@@ -22,9 +22,7 @@ from flightlog.dataset.rows import (
 )
 
 _NEVER = frozenset({"tombstone", "generation"})
-_FILE_ACTIONS = frozenset(
-    {"read", "edit"}
-)  # their target is a file name, which does not count as words
+_FILE_ACTIONS = frozenset({"read", "edit"})  # a file name does not count as words
 
 
 class TombstoneRules:
@@ -36,20 +34,20 @@ class TombstoneRules:
         self._sessions: set[str] = set()
         self._untitled: set[str] = set()
         self._chats: set[str] = set()
-        self._lanes: set[str] = set()
+        self._subagents: set[str] = set()
         self._times: set[tuple[str, str]] = set()
         self._silent_until = ""
 
     def add_tombstone(self, row: Row) -> None:
         """Add the rules of one tombstone; fields of the wrong type are ignored."""
-        if row.get("of"):
-            self.keys.add(str(row["of"]))
+        if row.get("row_id"):
+            self.keys.add(str(row["row_id"]))
         session = short_session_id(str(row.get("session") or ""))
         since, before = str(row.get("since") or ""), str(row.get("before") or "")
         if session:
-            (self._sessions if row.get("whole") is True else self._untitled).add(session)
+            (self._sessions if row.get("is_whole_session") is True else self._untitled).add(session)
         self._chats.update(_only_texts(row.get("chats")))
-        self._lanes.update(_only_texts(row.get("subagents")))
+        self._subagents.update(_only_texts(row.get("subagents")))
         if before and row.get("words") == WITHHELD:
             self._silent_until = max(self._silent_until, before)
         elif before:
@@ -60,30 +58,28 @@ class TombstoneRules:
         kind = str(row.get("kind"))
         if kind in _NEVER:
             return False
-        if kind == "update" and self._covers_key(str(row.get("of") or "")):
+        if kind == "update" and self._covers_key(str(row.get("row_id") or "")):
             return True
-        return (
-            key_of(row) in self.keys
-            or (
-                kind != "commit" and short_session_of(row) in self._sessions
-            )  # commits belong to the repository
-            or (kind == "chat" and str(row.get("id")) in self._chats)
-            or (
-                kind == "action"
-                and (
-                    str(row.get("chat_id")) in self._chats
-                    or str(row.get("subagent")) in self._lanes
-                )
+        if kind == "chat":
+            is_of_chat = str(row.get("id")) in self._chats
+        else:
+            is_of_chat = kind == "action" and (
+                str(row.get("chat_id")) in self._chats
+                or str(row.get("subagent")) in self._subagents
             )
+        return (
+            is_of_chat
+            or key_of(row) in self.keys
+            # Commits belong to the repository.
+            or (kind != "commit" and short_session_of(row) in self._sessions)
             or all(map(self._is_in_time, _times_of(row)))
         )
 
     def strip_row(self, row: Row) -> Row:
         """Return a row without its removed words; the same object if it lost none."""
         times = _times_of(row)
-        is_silent = (
-            bool(self._silent_until) and times[0] <= self._silent_until
-        )  # also a row without a time
+        # Also a row without a time.
+        is_silent = bool(self._silent_until) and times[0] <= self._silent_until
         is_partly_removed = row.get("kind") == "session" and (
             short_session_of(row) in self._untitled or any(map(self._is_in_time, times))
         )
@@ -115,16 +111,20 @@ class TombstoneRules:
         return any(since <= time < before for since, before in self._times) if time else False
 
 
-def make_tombstone(why: str, now_ms: int, **rule: Any) -> Row:
-    """Return a tombstone of a row (`of`) or of a rule.
+def make_tombstone(reason: str, now_ms: int, **rule: Any) -> Row:
+    """Return a tombstone of a row (`row_id`) or of a rule.
 
-    A rule consists of `session`, `whole`, `chats`, `subagents`, `since`, `before` and `words`.
-    Equal rules have equal ids.
+    A rule consists of `session`, `is_whole_session`, `chats`, `subagents`, `since`, `before` and
+    `words`. Equal rules have equal ids.
     """
     name = hashlib.sha256(encode_row(rule)).hexdigest()[:12]
     return to_dict(
         TombstoneRow(
-            id=f"forget-{name}", timestamp=format_row_time(now_ms), reason=why, rev=now_ms, **rule
+            id=f"forget-{name}",
+            timestamp=format_row_time(now_ms),
+            reason=reason,
+            rev=now_ms,
+            **rule,
         )
     )
 

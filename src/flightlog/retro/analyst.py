@@ -151,12 +151,8 @@ class Analyst:
         self, store: RetroStore, driver: Driver, session: str, environment: AnalystEnvironment
     ) -> None:
         """Talk to the agent of `driver` in our session `session`."""
-        self._store, self._driver, self._session, self._environment = (
-            store,
-            driver,
-            session,
-            environment,
-        )
+        self._store, self._driver = store, driver
+        self._session, self._environment = session, environment
         in_full = environment.environment.get("CHAT_RETRO_DEBUG", "").lower() in logs.SWITCH
         self._log = logs.ToolLog(store.root, session, in_full=in_full)
         self._page = f"outputs/analyst_{format_utc_timestamp(store.now_ms())[:19].replace(':', '').replace('-', '')}.md"

@@ -67,7 +67,7 @@ class DraftRepeated(Struct, frozen=True, tag="Repeated"):
 
 
 class ClusterMade(Struct, frozen=True):
-    """Issues that belong together; a `fast` cluster is approved at once."""
+    """Issues that belong together; one with `is_fast_tracked` is approved at once."""
 
     id: str
     theme: str

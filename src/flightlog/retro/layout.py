@@ -50,10 +50,8 @@ def render_artifact(
         f"default-src 'none'; script-src {_csp_hash(script)}; style-src {_csp_hash(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    fallback, data = (
-        _render_fallback(analysis),
-        embed_json(_artifact_data(analysis, digests, zone, name)),
-    )
+    fallback = _render_fallback(analysis)
+    data = embed_json(_artifact_data(analysis, digests, zone, name))
     parts = {"POLICY": policy, "STYLE": style, "SCRIPT": script, "FALLBACK": fallback, "DATA": data}
     # One pass from left to right, so that inserted text is never searched for placeholders.
     return "".join(parts.get(piece, piece) for piece in shell.split("@@"))
@@ -86,7 +84,7 @@ def _artifact_data(
     return {
         "name": name,
         "meta": analysis.meta,
-        "first": analysis.user_preferences.preferred_viz or CHARTS[0],
+        "first_chart": analysis.user_preferences.preferred_viz or CHARTS[0],
         "timeline": [{"date": day, "count": count} for day, count in activity.days.items()],
         "heatmap": [
             {"day": day, "hour": hour, "count": count}
@@ -100,7 +98,7 @@ def _artifact_data(
         "topics": [topic.title for topic in topics],
         "patterns": [
             {"id": pattern.id, "kind": pattern.kind, "label": make_inert(pattern.title), "detail": pattern.detail,
-             "sure": pattern.confidence,
+             "confidence": pattern.confidence,
              "evidence": [[place.address, make_inert(place.text)] for place in pattern.evidence]}
             for pattern in analysis.patterns
         ],

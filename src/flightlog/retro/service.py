@@ -58,13 +58,12 @@ class NewConversations(Struct, frozen=True):
 
 def start_session(runtime: Runtime, store: RetroStore, resume: str = "") -> str:
     """Start a session or resume one, and store its id before anything else."""
-    session = (
-        check_id(resume)
-        if resume and resume != LATEST
-        else current_session(store)
-        if resume
-        else runtime.new_id()
-    )
+    if resume == LATEST:
+        session = current_session(store)
+    elif resume:
+        session = check_id(resume)
+    else:
+        session = runtime.new_id()
     body = msgspec.json.encode({"session_id": session}).decode() + "\n"
     output_files.write_output_files(store.root, [OutputFile(RESUME, Tier.PRIVATE, body)])
     return session
@@ -105,10 +104,8 @@ def read_new_input(
 
 def _is_stale(store: RetroStore) -> bool:
     """Return whether the journal has input to the analysis and grew after it was written."""
-    analysis, journal = (
-        store.root / "state" / "analysis.json",
-        store.root / "state" / "journal.jsonl",
-    )
+    analysis = store.root / "state" / "analysis.json"
+    journal = store.root / "state" / "journal.jsonl"
     if not analysis.is_file():
         return True
     inputs = events.PreferenceSet | events.FeedbackGiven | events.AnalystRan
@@ -244,13 +241,9 @@ def record_gap(store: RetroStore, description: str, category: str, priority: str
     if category not in GAPS:
         raise Invalid(f"no such category: {category[:40]}", hint=f"one of: {', '.join(GAPS)}")
     now = format_utc_timestamp(store.now_ms())
-    fields = {
-        "description": description,
-        "category": category,
-        "priority": priority,
-        "timestamp": now,
-    }
-    return _store_feedback(store, now, gaps=(msgspec.convert(fields, events.CoverageGap),))
+    fields = {"description": description, "category": category, "priority": priority}
+    gap = msgspec.convert(fields | {"timestamp": now}, events.CoverageGap)
+    return _store_feedback(store, now, gaps=(gap,))
 
 
 def import_ratings(store: RetroStore, path: Path) -> Path:

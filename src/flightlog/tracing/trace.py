@@ -287,10 +287,8 @@ def _items_of_same_commit(
 
 
 def _names_each_other(one: TraceLink, other: TraceLink) -> bool:
-    return (other.kind, other.address) in one.references or (
-        one.kind,
-        one.address,
-    ) in other.references
+    names_other = (other.kind, other.address) in one.references
+    return names_other or (one.kind, one.address) in other.references
 
 
 def _nearest_relation(addresses: Sequence[Address], link: TraceLink) -> str:

@@ -32,7 +32,7 @@ def edit(ground, name="src/b.py"):
     )
 
 
-def test_a_turn_becomes_a_chat_and_its_calls_actions_under_the_documents_names(ground):
+def test_turn_becomes_a_chat_and_its_calls_actions_with_document_names(ground):
     ground.on().write(SESSION, *turn(1, "Fix the bug.", "Fixed.", read(ground), edit(ground)))
 
     work = capture_session(ground.kit(), ground.recording(SESSION))
@@ -126,8 +126,8 @@ def test_the_work_of_a_capture_is_that_of_the_new_turns(ground):
         ground.write(SESSION, *records[: turns * 4])
         works.append(capture_session(ground.kit(), ground.recording(SESSION)))
 
-    assert works[0].turns_told == 5
-    assert [(work.turns_told, work.records_read) for work in works[-2:]] == [(3, 12), (3, 12)]
+    assert works[0].turn_count == 5
+    assert [(work.turn_count, work.record_count) for work in works[-2:]] == [(3, 12), (3, 12)]
     assert ground.rows("session")[0]["chat_count"] == 40
     assert len(ground.rows("chat")) == 40
     assert len(recall_session(ground.place.state_dir, SESSION).row_digests) < 20
@@ -189,7 +189,9 @@ def test_subagents_are_an_orchestration_row_and_their_calls_actions(ground):
         "action-call-1-1": "", "action-subagent-call": "aa",
     }  # fmt: skip
     steps = all_steps(ground.kit().archive.read_session(SESSION))
-    assert token_counts(ground.book)["output"] == sum(step.usage.output_tokens for step in steps)
+    assert token_counts(ground.book)["output_tokens"] == sum(
+        step.usage.output_tokens for step in steps
+    )
 
 
 def test_a_commit_is_linked_to_the_turn_that_made_it(ground):
@@ -229,7 +231,7 @@ def test_telling_all_of_it_writes_only_what_the_files_lack(ground):
     assert len(ground.rows("chat")) == 3
 
 
-def test_the_older_files_are_written_too_where_the_project_wants_them_and_git_ignores_them(ground):
+def test_local_cache_writes_the_older_files_and_git_ignores_them(ground):
     ground.on().write(SESSION, *turn(1, "x", "y", read(ground)))
 
     capture_session(ground.kit(local_cache=True), ground.recording(SESSION))

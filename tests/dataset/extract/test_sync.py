@@ -103,7 +103,7 @@ def test_words_can_be_switched_on_later_and_reach_the_rows_that_are_there(ground
     assert len(ground.rows("chat")) == 3
 
 
-def test_commits_are_rows_without_author_and_a_revert_is_an_update_of_its_own(ground):
+def test_commit_rows_have_no_author_and_a_revert_is_its_own_update(ground):
     (ground.top / "b.txt").write_text("b\n")
     made = ground.commit("Add b")
     ground.git("revert", "--no-edit", "HEAD")
@@ -147,7 +147,7 @@ def test_on_a_branch_without_a_dataset_only_shards_are_written(ground):
     assert len(ground.rows("chat")) == 1
 
 
-def test_a_cache_switched_on_later_holds_every_row_and_takes_no_file_of_others(ground):
+def test_cache_enabled_later_holds_every_row_and_overwrites_no_other_file(ground):
     theirs = ground.place.root / "chats" / "2025-12-16" / "chat-20251216-150332-abc123.json"
     theirs.parent.mkdir(parents=True)
     theirs.write_text(json.dumps(OLD_CHAT))

@@ -53,7 +53,7 @@ def test_commits_and_tests_are_told_by_what_the_tools_said(tmp_path):
     assert told.prompts[0].text == "Fix and commit"
 
 
-def test_a_failure_has_the_same_signature_whatever_the_numbers_and_directories(tmp_path):
+def test_failure_signature_ignores_numbers_and_directories(tmp_path):
     def tell(scene):
         scene.ask("Run it")
         scene.call(

@@ -1,8 +1,7 @@
 """`flightlog retro`: analyze, patterns, show, draw, preferences, feedback."""
 
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import click
 
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.output import Progress, json_option, print_json, print_outcome, print_table
+from flightlog.cli.retro.issues import find_store, open_store
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.text import make_inert, one_line, pluralize
 
@@ -22,117 +22,6 @@ if TYPE_CHECKING:
 _KEPT = json_option("Print the path of the feedback as JSON.")
 _SHOWN = 15  # findings after an analysis; `retro patterns` lists all
 _LATEST = "latest"
-_HEADS = ("id", "kind", "finding", "detail", "confidence")
-
-
-@click.group(epilog="Example: flightlog retro feedback rate topic-1f2e3d4c5b 4")
-def feedback() -> None:
-    """Give feedback on findings. Findings with a low rating count less in the next analysis."""
-
-
-@feedback.command(epilog="Example: flightlog retro feedback rate activity down --comment 'I know'")
-@click.argument("pattern")
-@click.argument("rating")
-@click.option("--comment", default="", help="Reason for the rating.")
-@_KEPT
-def rate(pattern: str, rating: str, *, comment: str, as_json: bool) -> None:
-    """Rate a finding from 1 to 5, or up or down."""
-    from flightlog.retro.service import record_rating
-    from flightlog.retro.store import open_retro_store
-
-    _print_saved(
-        record_rating(open_retro_store(open_runtime()), pattern, rating, comment), as_json=as_json
-    )
-
-
-@feedback.command(
-    epilog="Example: flightlog retro feedback answer overall_value 'It saves a morning'"
-)
-@click.argument("question")
-@click.argument("response")
-@click.option(
-    "--rating", default=None, type=click.IntRange(1, 5), help="Rating in addition to the answer."
-)
-@_KEPT
-def answer(question: str, response: str, *, rating: int | None, as_json: bool) -> None:
-    """Answer a feedback question.
-
-    QUESTION: insight_accuracy, insight_actionable, missing_patterns, most_useful, overall_value.
-    """
-    from flightlog.retro.service import record_answer
-    from flightlog.retro.store import open_retro_store
-
-    _print_saved(
-        record_answer(open_retro_store(open_runtime()), question, response, rating), as_json=as_json
-    )
-
-
-@feedback.command(epilog="Example: flightlog retro feedback gap 'It misses my Rust work'")
-@click.argument("description")
-@click.option("--category", default="other", show_default=True, help="Category of what was missed.")
-@click.option(
-    "--priority",
-    default="medium",
-    show_default=True,
-    type=click.Choice(["low", "medium", "high"]),
-    help="Importance of the gap.",
-)
-@_KEPT
-def gap(description: str, *, category: str, priority: str, as_json: bool) -> None:
-    """Report something the analysis missed."""
-    from flightlog.retro.service import record_gap
-    from flightlog.retro.store import open_retro_store
-
-    _print_saved(
-        record_gap(open_retro_store(open_runtime()), description, category, priority),
-        as_json=as_json,
-    )
-
-
-@feedback.command("import", epilog="Example: flightlog retro feedback import feedback.json")
-@click.argument("path", type=click.Path(exists=True, dir_okay=False))
-@_KEPT
-def import_feedback(path: str, *, as_json: bool) -> None:
-    """Import ratings saved by an HTML artifact."""
-    from flightlog.retro.service import import_ratings
-    from flightlog.retro.store import open_retro_store
-
-    _print_saved(import_ratings(open_retro_store(open_runtime()), Path(path)), as_json=as_json)
-
-
-@feedback.command(epilog="Example: flightlog retro feedback summary --json")
-@json_option()
-def summary(*, as_json: bool) -> None:
-    """Summarize all feedback."""
-    from flightlog.retro.events import FeedbackGiven
-    from flightlog.retro.state import summarize_feedback
-    from flightlog.retro.store import find_retro_store
-
-    runtime = open_runtime()
-    totals = summarize_feedback(
-        event
-        for event in find_retro_store(runtime).iter_events()
-        if isinstance(event, FeedbackGiven)
-    )
-    if as_json:
-        print_json(totals)
-        return
-    rows = [
-        ("ratings", str(totals.ratings)),
-        ("average", "" if totals.average_rating is None else f"{totals.average_rating:.2f}"),
-    ]
-    rows += [
-        ("answers", str(totals.answers)),
-        *((f"gap: {name}", str(count)) for name, count in totals.gaps_by_category.items()),
-    ]
-    rows += [
-        (f"low: {name}", f"{average:.1f}") for name, average in totals.low_rated_patterns.items()
-    ]
-    print_table(("feedback", ""), rows)
-
-
-def _print_saved(path: Path, *, as_json: bool) -> None:
-    print_outcome({"kept": str(path)}, f"saved: {path}", as_json=as_json)
 
 
 class _DefaultCommandGroup(click.Group):
@@ -150,6 +39,98 @@ def retro() -> None:
 
     `flightlog retro EXPORT` is short for `flightlog retro analyze EXPORT`.
     """
+
+
+@retro.group(epilog="Example: flightlog retro feedback rate topic-1f2e3d4c5b 4")
+def feedback() -> None:
+    """Give feedback on findings. Findings with a low rating count less in the next analysis."""
+
+
+@feedback.command(epilog="Example: flightlog retro feedback rate activity down --comment 'I know'")
+@click.argument("pattern")
+@click.argument("rating")
+@click.option("--comment", default="", help="Reason for the rating.")
+@_KEPT
+def rate(pattern: str, rating: str, *, comment: str, as_json: bool) -> None:
+    """Rate a finding from 1 to 5, or up or down."""
+    from flightlog.retro.service import record_rating
+
+    _print_saved(record_rating(open_store(), pattern, rating, comment), as_json=as_json)
+
+
+@feedback.command(
+    epilog="Example: flightlog retro feedback answer overall_value 'It saves a morning'"
+)
+@click.argument("question")
+@click.argument("response")
+@click.option(
+    "--rating", default=None, type=click.IntRange(1, 5), help="Rating in addition to the answer."
+)
+@_KEPT
+def answer(question: str, response: str, *, rating: int | None, as_json: bool) -> None:
+    """Answer a feedback question.
+
+    QUESTION: insight_accuracy, insight_actionable, missing_patterns, most_useful, overall_value.
+    """
+    from flightlog.retro.service import record_answer
+
+    _print_saved(record_answer(open_store(), question, response, rating), as_json=as_json)
+
+
+@feedback.command(epilog="Example: flightlog retro feedback gap 'It misses my Rust work'")
+@click.argument("description")
+@click.option("--category", default="other", show_default=True, help="Category of what was missed.")
+@click.option(
+    "--priority",
+    default="medium",
+    show_default=True,
+    type=click.Choice(["low", "medium", "high"]),
+    help="Importance of the gap.",
+)
+@_KEPT
+def gap(description: str, *, category: str, priority: str, as_json: bool) -> None:
+    """Report something the analysis missed."""
+    from flightlog.retro.service import record_gap
+
+    _print_saved(record_gap(open_store(), description, category, priority), as_json=as_json)
+
+
+@feedback.command("import", epilog="Example: flightlog retro feedback import feedback.json")
+@click.argument("path", type=click.Path(exists=True, dir_okay=False))
+@_KEPT
+def import_feedback(path: str, *, as_json: bool) -> None:
+    """Import ratings saved by an HTML artifact."""
+    from flightlog.retro.service import import_ratings
+
+    _print_saved(import_ratings(open_store(), Path(path)), as_json=as_json)
+
+
+@feedback.command(epilog="Example: flightlog retro feedback summary --json")
+@json_option()
+def summary(*, as_json: bool) -> None:
+    """Summarize all feedback."""
+    from flightlog.retro.events import FeedbackGiven
+    from flightlog.retro.state import summarize_feedback
+
+    history = find_store().iter_events()
+    totals = summarize_feedback(event for event in history if isinstance(event, FeedbackGiven))
+    if as_json:
+        print_json(totals)
+        return
+    average = "" if totals.average_rating is None else f"{totals.average_rating:.2f}"
+    gaps, low_rated = totals.gaps_by_category, totals.low_rated_patterns
+    rows = [
+        ("ratings", str(totals.ratings)),
+        ("average", average),
+        ("answers", str(totals.answers)),
+        *((f"gap: {name}", str(count)) for name, count in gaps.items()),
+        *((f"low: {name}", f"{rating:.1f}") for name, rating in low_rated.items()),
+    ]
+    print_table(("feedback", ""), rows)
+
+
+def _print_saved(path: Path, *, as_json: bool) -> None:
+    print_outcome({"path": str(path)}, f"saved: {path}", as_json=as_json)
 
 
 @retro.command(epilog="Example: flightlog retro export.zip --resume")
@@ -190,14 +171,7 @@ def analyze(  # noqa: PLR0913 - options
     model is called without --analyst. At a terminal you can go on talking to the analyst; an empty
     line ends it.
     """
-    from flightlog.retro.service import (
-        current_session,
-        draw_artifact,
-        end_session,
-        read_new_input,
-        start_session,
-    )
-    from flightlog.retro.store import find_retro_store, open_retro_store
+    from flightlog.retro import service
     from flightlog.sources.chat_exports.reader import check_export
 
     runtime = open_runtime()
@@ -206,35 +180,32 @@ def analyze(  # noqa: PLR0913 - options
     if export is not None:
         check_export(Path(export))
     if resume == _LATEST:
-        current_session(find_retro_store(runtime))  # raises before anything is created
-    store = open_retro_store(runtime)
+        service.current_session(find_store())  # raises before anything is created
+    store = open_store()
     with store.lock():
-        session = start_session(runtime, store, resume)
+        session = service.start_session(runtime, store, resume)
         progress = Progress("reading")
-        source = read_new_input(
+        source = service.read_new_input(
             runtime, store, Path(export) if export else None, progress, sessions=sessions
         )
         progress.close()
         analysis = source.load_analysis(store, runtime.zone)
-        artifact = (
-            draw_artifact(store, analysis, runtime.zone) if draw and source.anything else None
-        )
+        artifact = None
+        if draw and source.anything:
+            artifact = service.draw_artifact(store, analysis, runtime.zone)
         if analyst:
-            tell = partial(click.echo, err=as_json)
             if not as_json:
                 _print_analysis(analysis)
             analysis = _talk_with_analyst(
-                runtime, store, (analyst, session), analysis, say=say, tell=tell
+                runtime, store, (analyst, session), analysis, say=say, err=as_json
             )
-        end_session(runtime, store)
+        service.end_session(runtime, store)
     if as_json:
         print_json(analysis)
         return
     counts = source.counts
-    click.echo(
-        f"session {session}: {counts.new} new, {counts.unchanged} known, {counts.damaged_files} damaged",
-        err=True,
-    )
+    known = f"{counts.new} new, {counts.unchanged} known, {counts.damaged_files} damaged"
+    click.echo(f"session {session}: {known}", err=True)
     if not analyst:
         _print_analysis(analysis)
     if artifact is not None:
@@ -248,9 +219,9 @@ def analyze(  # noqa: PLR0913 - options
 @json_option()
 def patterns(*, kind: str, as_json: bool) -> None:
     """List the findings of the last analysis."""
-    analysis = _load_last_analysis(open_runtime())
+    analysis = _load_last_analysis()
     chosen = [pattern for pattern in analysis.patterns if kind in ("", pattern.kind)]
-    print_json(chosen) if as_json else print_table(_HEADS, _pattern_rows(chosen), right=(4,))
+    print_json(chosen) if as_json else _print_patterns(chosen)
 
 
 @retro.command(epilog="Example: flightlog retro show topic-1f2e3d4c5b")
@@ -258,28 +229,17 @@ def patterns(*, kind: str, as_json: bool) -> None:
 @json_option()
 def show(what: str, *, as_json: bool) -> None:
     """Show a finding or an evidence address."""
-    runtime = open_runtime()
-    matches = [
-        pattern for pattern in _load_last_analysis(runtime).patterns if pattern.id.startswith(what)
-    ]
-    if len(matches) == 1:
-        if as_json:
-            print_json(matches[0])
-            return
-        click.echo(make_inert(f"{matches[0].kind}: {matches[0].label}\n{matches[0].detail}\n"))
-        print_table(
-            ("address", "words"),
-            [(evidence.address, one_line(evidence.text, 100)) for evidence in matches[0].evidence],
-        )
-        return
     from flightlog.retro.service import read_evidence
-    from flightlog.retro.store import find_retro_store
 
-    rows = read_evidence(runtime, find_retro_store(runtime), what, Path(runtime.cwd))
+    patterns = _load_last_analysis().patterns
+    matches = [pattern for pattern in patterns if pattern.id.startswith(what)]
+    if len(matches) == 1:
+        print_json(matches[0]) if as_json else _print_pattern(matches[0])
+        return
+    runtime = open_runtime()
+    rows = read_evidence(runtime, find_store(), what, Path(runtime.cwd))
     if as_json:
-        print_json(
-            [{"address": address, "role": role, "text": text} for address, role, text in rows]
-        )
+        print_json([dict(zip(("address", "role", "text"), row, strict=True)) for row in rows])
         return
     for address, role, text in rows:
         click.echo(f"{make_inert(address)} {make_inert(role)}\n{make_inert(text)}\n")
@@ -297,13 +257,11 @@ def show(what: str, *, as_json: bool) -> None:
 def draw(*, form: str, as_json: bool) -> None:
     """Write the last analysis to outputs/. The HTML file works offline."""
     from flightlog.retro.service import draw_artifact
-    from flightlog.retro.store import open_retro_store
 
-    runtime = open_runtime()
-    analysis = _load_last_analysis(runtime)
-    store = open_retro_store(runtime)
+    analysis = _load_last_analysis()
+    store = open_store()
     with store.lock():
-        path = draw_artifact(store, analysis, runtime.zone, form)
+        path = draw_artifact(store, analysis, open_runtime().zone, form)
     print_json({"artifact": str(path)}) if as_json else click.echo(str(path))
 
 
@@ -325,17 +283,14 @@ def set_prefs(name: str, values: str, *, as_json: bool) -> None:
 
     from flightlog.retro.events import PreferenceSet
     from flightlog.retro.layout import CHARTS
-    from flightlog.retro.store import open_retro_store
 
     chosen = tuple(value.strip() for value in values.split(",") if value.strip())
     if name == "preferred_viz" and not set(chosen) <= set(CHARTS):
         raise Invalid(
             f'no such chart: "{one_line(values, 40)}"', hint=f"one of: {', '.join(CHARTS)}"
         )
-    open_retro_store(open_runtime()).journal.append(
-        msgspec.convert({"type": "Preferred", "name": name, "values": chosen}, PreferenceSet),
-        durable=True,
-    )
+    event = msgspec.convert({"type": "Preferred", "name": name, "values": chosen}, PreferenceSet)
+    open_store().journal.append(event, durable=True)
     line = "it applies from the next analysis: flightlog retro analyze"
     print_outcome({"name": name, "values": chosen}, line, as_json=as_json)
 
@@ -344,19 +299,18 @@ def set_prefs(name: str, values: str, *, as_json: bool) -> None:
 @json_option()
 def show_prefs(*, as_json: bool) -> None:
     """Show the current preferences."""
-    from flightlog.retro.store import find_retro_store, read_preferences
+    from flightlog.retro.store import read_preferences
 
-    preferences = read_preferences(find_retro_store(open_runtime()).iter_events())
+    preferences = read_preferences(find_store().iter_events())
     if as_json:
         print_json(preferences)
         return
     rows = [
         ("focus_areas", ", ".join(preferences.focus_areas)),
         ("excluded_topics", ", ".join(preferences.excluded_topics)),
+        ("preferred_viz", preferences.preferred_viz or ""),
     ]
-    print_table(
-        ("preference", "value"), [*rows, ("preferred_viz", preferences.preferred_viz or "")]
-    )
+    print_table(("preference", "value"), rows)
 
 
 @retro.command(epilog="Example: flightlog retro retain --dry-run")
@@ -366,28 +320,19 @@ def show_prefs(*, as_json: bool) -> None:
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove logs older than 90 days. Outputs, issues, drafts and feedback are kept."""
     from flightlog.retro import logs
-    from flightlog.retro.store import find_retro_store
 
-    store = find_retro_store(open_runtime())
+    store = find_store()
     actions = logs.logs_due(store.root, store.now_ms())
     if actions and not dry_run:
         if not yes:
-            raise Invalid(
-                f"{pluralize(len(actions), 'log')} would be removed",
-                hint="flightlog retro retain --yes",
-            )
+            problem = f"{pluralize(len(actions), 'log')} would be removed"
+            raise Invalid(problem, hint="flightlog retro retain --yes")
         logs.remove_old_logs(store.root, store.now_ms())
     if as_json:
         print_json(actions)
         return
-    print_table(
-        ("log", "days old"),
-        [(action.item.name, str(action.age_days)) for action in actions],
-        right=(1,),
-    )
-
-
-retro.add_command(feedback)
+    rows = [(action.item.name, str(action.age_days)) for action in actions]
+    print_table(("log", "days old"), rows, right=(1,))
 
 
 def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
@@ -397,7 +342,7 @@ def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
     analysis: "RetroAnalysis",
     *,
     say: str,
-    tell: Callable[[str], object],
+    err: bool,
 ) -> "RetroAnalysis":
     """Send the findings to the analyst and print replies; at a terminal, until an empty line."""
     from flightlog.retro.analysis.analyze import apply_analyst_names
@@ -406,13 +351,13 @@ def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
     conversation = make_analyst(runtime, store, *analyst)
     reply = ask_analyst(conversation, analysis, say)
     usd = reply.cost_usd
-    tell(f"\n{make_inert(reply.text)}\n")
+    click.echo(f"\n{make_inert(reply.text)}\n", err=err)
     while sys.stdin.isatty() and (
         prompt := click.prompt("you", default="", show_default=False, err=True).strip()
     ):
         reply = conversation.send_prompt(prompt, analysis)
         usd += reply.cost_usd
-        tell(f"\n{make_inert(reply.text)}\n")
+        click.echo(f"\n{make_inert(reply.text)}\n", err=err)
     click.echo(
         f"{usd:.2f} USD, saved in {reply.path}; to continue: flightlog retro --resume --analyst {analyst[0]}",
         err=True,
@@ -420,10 +365,8 @@ def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
     return apply_analyst_names(store, analysis)
 
 
-def _load_last_analysis(runtime: "Runtime") -> "RetroAnalysis":
-    from flightlog.retro.store import find_retro_store
-
-    analysis = find_retro_store(runtime).load_analysis()
+def _load_last_analysis() -> "RetroAnalysis":
+    analysis = find_store().load_analysis()
     if analysis is None:
         raise NotFound("no analysis yet", hint="flightlog retro analyze")
     return analysis
@@ -432,10 +375,9 @@ def _load_last_analysis(runtime: "Runtime") -> "RetroAnalysis":
 def _print_analysis(analysis: "RetroAnalysis") -> None:
     meta = analysis.meta
     span = f", {meta.date_range[0]} to {meta.date_range[1]}" if meta.date_range else ""
-    click.echo(
-        f"{pluralize(meta.conversation_count, 'conversation')}{span}; {pluralize(len(analysis.patterns), 'finding')}\n"
-    )
-    print_table(_HEADS, _pattern_rows(analysis.patterns[:_SHOWN]), right=(4,))
+    conversations = f"{pluralize(meta.conversation_count, 'conversation')}{span}"
+    click.echo(f"{conversations}; {pluralize(len(analysis.patterns), 'finding')}\n")
+    _print_patterns(analysis.patterns[:_SHOWN])
     if len(analysis.patterns) > _SHOWN:
         click.echo(
             "\nall findings: flightlog retro patterns; one with its evidence: flightlog retro show ID",
@@ -443,14 +385,15 @@ def _print_analysis(analysis: "RetroAnalysis") -> None:
         )
 
 
-def _pattern_rows(patterns: "Sequence[Pattern]") -> list[tuple[str, ...]]:
-    return [
-        (
-            pattern.id,
-            pattern.kind,
-            one_line(pattern.title, 60),
-            pattern.detail,
-            f"{pattern.confidence:.2f}",
-        )
-        for pattern in patterns
+def _print_pattern(pattern: "Pattern") -> None:
+    click.echo(make_inert(f"{pattern.kind}: {pattern.label}\n{pattern.detail}\n"))
+    rows = [(evidence.address, one_line(evidence.text, 100)) for evidence in pattern.evidence]
+    print_table(("address", "words"), rows)
+
+
+def _print_patterns(patterns: "Sequence[Pattern]") -> None:
+    rows = [
+        (item.id, item.kind, one_line(item.title, 60), item.detail, f"{item.confidence:.2f}")
+        for item in patterns
     ]
+    print_table(("id", "kind", "finding", "detail", "confidence"), rows, right=(4,))

@@ -41,7 +41,7 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
     from flightlog.tracing.providers import iter_incidents
 
     runtime = open_runtime()
-    store = _open_store()
+    store = open_store()
     with store.lock():
         incidents = draft_incidents(store, iter_incidents(runtime, store.root.parent))
         analysis = store.load_analysis()
@@ -58,13 +58,17 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
     for line in processed.unreadable_drafts:
         click.echo(make_inert(f"skipped: {line}"), err=True)
     changes: dict[str, Sequence[str]] = {
-        "imported": processed.imported_issues,
-        "repeated": processed.duplicate_drafts,
+        "imported_issues": processed.imported_issues,
+        "duplicate_drafts": processed.duplicate_drafts,
+        "reopened_issues": processed.reopened_issues,
+        "published_files": published,
     }
-    changes |= {"reopened": processed.reopened_issues, "published": published}
-    summary = ", ".join(f"{len(names)} {state}" for state, names in changes.items())
+    counts = zip(
+        map(len, changes.values()), ("imported", "repeated", "reopened", "published"), strict=True
+    )
+    summary = ", ".join(f"{count} {state}" for count, state in counts)
     line = f"{pluralize(len(incidents), 'incident')} drafted, {summary}"
-    print_outcome({**changes, "issues": board.open_issues()}, line, as_json=as_json)
+    print_outcome({**changes, "open_issues": board.open_issues()}, line, as_json=as_json)
 
 
 @issue.command("list", epilog="Example: flightlog issue list --status prioritized")
@@ -76,7 +80,7 @@ def list_issues(*, status: str, as_json: bool) -> None:
 
     if status and status not in STATUSES:
         raise Invalid(f"no such status: {status[:40]}", hint=f"one of: {', '.join(STATUSES)}")
-    board = _find_store().load_board()
+    board = find_store().load_board()
     chosen = [entry for entry in board.issues.values() if status in ("", entry.status)]
     chosen.sort(key=lambda entry: (-entry.priority_score, entry.id))
     print_json(chosen) if as_json else _print_issues(chosen)
@@ -87,7 +91,7 @@ def list_issues(*, status: str, as_json: bool) -> None:
 def clusters(*, as_json: bool) -> None:
     """List clusters with priority and status."""
     ranked = sorted(
-        _find_store().load_board().clusters.values(),
+        find_store().load_board().clusters.values(),
         key=lambda cluster: (-cluster.aggregate_priority, cluster.id),
     )
     if as_json:
@@ -110,7 +114,7 @@ def clusters(*, as_json: bool) -> None:
 @json_option()
 def drafts(*, as_json: bool) -> None:
     """List drafts that are not imported yet."""
-    names = sorted(path.name for path in (_find_store().root / "issue-drafts").glob("draft_*.json"))
+    names = sorted(path.name for path in (find_store().root / "issue-drafts").glob("draft_*.json"))
     if as_json:
         print_json(names)
         return
@@ -125,10 +129,10 @@ def approve(cluster: str, *, as_json: bool) -> None:
     """Approve a cluster for publishing."""
     from flightlog.retro.issues import workflow
 
-    store = _open_store()
+    store = open_store()
     with store.lock():
         names = workflow.approve_clusters(store, cluster)
-    print_outcome({"approved": names}, f"approved: {', '.join(names)}", as_json=as_json)
+    print_outcome({"approved_clusters": names}, f"approved: {', '.join(names)}", as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue preview")
@@ -139,7 +143,7 @@ def preview(written: str | None, *, as_json: bool) -> None:
     from flightlog.model.output_files import Clean
     from flightlog.retro.issues import workflow
 
-    pages = workflow.preview_issues(_find_store(), written or "")
+    pages = workflow.preview_issues(find_store(), written or "")
     files = [
         {"path": page.path, "body": page.body.text}
         for page in pages
@@ -158,7 +162,7 @@ def publish(written: str | None, *, dry_run: bool, as_json: bool) -> None:
     """Publish approved issues, or one issue."""
     from flightlog.retro.issues import workflow
 
-    store = _open_store()
+    store = open_store()
     with store.lock():
         if dry_run:
             names = [page.path for page in workflow.preview_issues(store, written or "")]
@@ -167,7 +171,7 @@ def publish(written: str | None, *, dry_run: bool, as_json: bool) -> None:
     for name in () if as_json else names:
         click.echo(name)
     line = f"{pluralize(len(names), 'file')} {'would be ' if dry_run else ''}published"
-    print_outcome({"files": names, "written": not dry_run}, line, as_json=as_json)
+    print_outcome({"files": names, "is_written": not dry_run}, line, as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue start 1f2e3d")
@@ -213,7 +217,7 @@ def resolve(written: str, *, notes: str, by: str, as_json: bool) -> None:
     """Move an issue to the changelog."""
     from flightlog.retro.issues import workflow
 
-    store = _open_store()
+    store = open_store()
     with store.lock():
         resolved = workflow.resolve_issue(store, written, notes, by)
     print_outcome(resolved, f"{resolved.id} is {resolved.status}", as_json=as_json)
@@ -238,7 +242,7 @@ def report_bug(
         title = click.prompt("Title")
         description = description or click.prompt("What happened", default="")
         severity = severity or click.prompt("Severity", type=_SEVERITIES, default="medium")
-    store = _open_store()
+    store = open_store()
     analysis = store.load_analysis()
     facts = {
         "schema_version": str(analysis.schema_version) if analysis else "none",
@@ -246,19 +250,26 @@ def report_bug(
         "corrupt_state": str(any((store.root / "state").glob("*.corrupt-*"))),
     }
     draft = triage.make_draft(
-        title, description, store.now_ms(), severity, affected_files=files, context=facts
-    )  # type: ignore[arg-type]
+        title,
+        description,
+        store.now_ms(),
+        severity,  # type: ignore[arg-type]
+        affected_files=files,
+        context=facts,
+    )
     path = str(store.store_draft(draft))
     print_json({"path": path, "draft": draft}) if as_json else click.echo(path)
 
 
-def _open_store() -> "RetroStore":
+def open_store() -> "RetroStore":
+    """Return the store of the project here, and create its directory."""
     from flightlog.retro.store import open_retro_store
 
     return open_retro_store(open_runtime())
 
 
-def _find_store() -> "RetroStore":
+def find_store() -> "RetroStore":
+    """Return the store of the project here without creating anything."""
     from flightlog.retro.store import find_retro_store
 
     return find_retro_store(open_runtime())
@@ -267,7 +278,7 @@ def _find_store() -> "RetroStore":
 def _move_issue(issue_id: str, to: str, notes: str = "", *, as_json: bool) -> None:
     from flightlog.retro.issues import workflow
 
-    store = _open_store()
+    store = open_store()
     with store.lock():
         moved = workflow.move_issue(store, issue_id, to, notes)  # type: ignore[arg-type]
     print_outcome(moved, f"{moved.id} is {moved.status}", as_json=as_json)

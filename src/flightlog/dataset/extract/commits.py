@@ -19,10 +19,12 @@ from flightlog.dataset.rows import (
     short_session_id,
 )
 from flightlog.model.session import Session, ToolCall, Turn
-from flightlog.store.git.history import FILES_MAX, Commit
+from flightlog.store.git.history import FILES_MAX, Commit, commit_times, head_commit, iter_commits
+from flightlog.store.git.repository import Repository
 
 # the line that `git commit` prints: `[branch 1a2b3c4]`
 _NAMED = re.compile(r"\[[^\]\n]{1,200}? ([0-9a-f]{7,40})\]")
+_RECENT_COMMITS = 50  # searched for commits of a session
 _OUTPUT_CHARS = 20_000  # of a tool output, searched for commit hashes
 _SLACK_MS = 2_000  # git stores whole seconds, and a call's times may be rounded too
 
@@ -45,9 +47,19 @@ def find_makers(session: Session, commits: Iterable[Commit]) -> dict[str, Maker]
     return makers
 
 
-def mentions_commits(turns: Iterable[Turn]) -> bool:
-    """Return whether a turn may have made a commit."""
-    return any(any(_commit_calls(turn)) for turn in turns)
+def session_commits(
+    repository: Repository, session: Session
+) -> tuple[list[AnyRow], dict[str, Maker]]:
+    """Return rows and makers of the recent commits that turns of this session made."""
+    mentions_commits = any(any(_commit_calls(turn)) for turn in session.turns)
+    tip = head_commit(repository) if mentions_commits else ""
+    if not tip:
+        return [], {}
+    recent = list(iter_commits(repository, [tip], limit=_RECENT_COMMITS))
+    makers = find_makers(session, recent)
+    own = [commit for commit in recent if commit.hash in makers]
+    times = commit_times(repository, [commit.parents[0] for commit in own if commit.parents])
+    return build_rows(own, makers, times), makers
 
 
 def build_rows(

@@ -41,7 +41,6 @@ from flightlog.dataset.state import (
 from flightlog.model.entries import Entry, SessionTitled, UserPrompt
 from flightlog.model.session import Session, SessionFile, Turn
 from flightlog.privacy.json_redactor import JsonRedactor
-from flightlog.store.git.history import commit_times, head_commit, iter_commits
 from flightlog.store.output_files import write_output_files
 from flightlog.store.recordings.reader import raw_lines
 from flightlog.usage.prices import price
@@ -49,7 +48,6 @@ from flightlog.views.session.fold import fold_session
 
 _OPEN_TURNS = 2  # last turns that may still grow
 _BATCH_LINES = 500  # about 1 MB of a usual transcript, which the redactor searches in one pass
-_RECENT_COMMITS = 50  # searched for commits of the session
 
 
 class SessionWindow(NamedTuple):
@@ -310,7 +308,7 @@ def _build_rows(
     subagents: Mapping[str, SubagentProgress],
 ) -> list[AnyRow]:
     top, session = str(dirs.repository.top), window.session
-    rows, links = _session_commits(dirs, session)
+    rows, links = commits.session_commits(dirs.repository, session)
     by_chat: dict[str, list[str]] = {}
     for name, (_, chat_id) in links.items():
         by_chat.setdefault(chat_id, []).append(name[:12])
@@ -333,20 +331,6 @@ def _build_rows(
         whole, commits=list(dict.fromkeys([*whole.commits, *(name[:12] for name in links)]))
     )
     return [*rows, session_row(session, whole, [subagent.agent for subagent in subagents.values()])]
-
-
-def _session_commits(
-    dirs: DatasetDirs, session: Session
-) -> tuple[list[AnyRow], dict[str, commits.Maker]]:
-    """Return rows and makers of the commits that turns of this session made."""
-    tip = head_commit(dirs.repository) if commits.mentions_commits(session.turns) else ""
-    if not tip:
-        return [], {}
-    recent = list(iter_commits(dirs.repository, [tip], limit=_RECENT_COMMITS))
-    links = commits.find_makers(session, recent)
-    own = [commit for commit in recent if commit.hash in links]
-    parents = commit_times(dirs.repository, [commit.parents[0] for commit in own if commit.parents])
-    return commits.build_rows(own, links, parents), links
 
 
 def _is_fresh(row: Row, written: Mapping[str, str], dataset: DatasetReader | None) -> bool:

@@ -92,14 +92,9 @@ def convert_legacy_row(kind: str, record: dict[str, Any]) -> Row | None:
 
 
 def _legacy_chat(record: dict[str, Any]) -> Row:
-    prompt, answer = (
-        record.get("input", record.get("query")),
-        record.get("output", record.get("response")),
-    )
-    referenced, modified = (
-        _name_list(record, "files_referenced"),
-        _name_list(record, "files_modified"),
-    )
+    prompt = record.get("input", record.get("query"))
+    answer = record.get("output", record.get("response"))
+    files = [*_name_list(record, "files_referenced"), *_name_list(record, "files_modified")]
     return {
         "id": record.get("id", ""),
         "timestamp": _normalize_time(record.get("timestamp")),
@@ -107,7 +102,7 @@ def _legacy_chat(record: dict[str, Any]) -> Row:
         "input": prompt,
         "output": answer,
         "tools": _name_list(record, "tools") or _name_list(record, "tools_used"),
-        "files": _name_list(record, "files") or list(dict.fromkeys([*referenced, *modified])),
+        "files": _name_list(record, "files") or list(dict.fromkeys(files)),
         "input_chars": len(prompt or ""),
         "output_chars": len(answer or ""),
         "uuid": str(record.get("uuid") or ""),
@@ -161,11 +156,8 @@ def _present_fields(record: dict[str, Any], names: tuple[str, ...]) -> Row:
 def _normalize_time(value: Any) -> str:
     """Return a time in the source document's form if only its form differs."""
     text = str(value or "")
-    return (
-        f"{text[:19]}Z"
-        if len(text) >= 19 and text[10] == "T" and text[19:20] in ("", ".", "Z")
-        else text
-    )
+    has_time = len(text) >= 19 and text[10] == "T" and text[19:20] in ("", ".", "Z")
+    return f"{text[:19]}Z" if has_time else text
 
 
 class SyncReport(Struct, frozen=True):

@@ -52,17 +52,8 @@ _TYPES = {
     **dict.fromkeys(("Task", "Agent"), "delegate"),
     **dict.fromkeys(("WebFetch", "web_fetch"), "fetch"),
 }
-_TARGETS = (
-    "file_path",
-    "notebook_path",
-    "path",
-    "pattern",
-    "url",
-    "query",
-    "command",
-    "description",
-)
 FILE_FIELDS = ("file_path", "notebook_path", "path")
+_TARGETS = (*FILE_FIELDS, "pattern", "url", "query", "command", "description")
 _BY = {PromptKind.HUMAN: "human", PromptKind.TASK: "task", PromptKind.COMMAND: "command"}
 TOGETHER_MS = 5_000  # agents that start within it form a parallel batch
 

@@ -18,6 +18,7 @@ from flightlog.sources.chat_exports.conversation import (
 
 EXCERPT_CHARS = 200  # enough to recognize a prompt in a list
 PROMPTS_MAX = 60  # bounds the size of a digest; topics and questions need no more
+TOPIC_CONVERSATIONS_MIN = 6  # fewer conversations have no topics
 MARKS_MAX = 200  # bounds the size of a digest of a long session
 
 

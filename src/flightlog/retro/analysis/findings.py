@@ -8,26 +8,28 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.model.text import pluralize
-from flightlog.retro.analysis.digests import ConversationDigest, DigestMark
+from flightlog.retro.analysis.digests import TOPIC_CONVERSATIONS_MIN, ConversationDigest, DigestMark
 from flightlog.retro.analysis.similarity import (
     Repetition,
     content_words,
     repeated_failures,
     repeated_questions,
 )
-from flightlog.retro.analysis.topics import Topic, find_topics
-from flightlog.retro.state import Pattern, PatternEvidence, PatternTiming, Preferences
+from flightlog.retro.state import LOW_RATED, Pattern, PatternEvidence, PatternTiming, Preferences
+
+if TYPE_CHECKING:
+    from flightlog.retro.analysis.topics import Topic
 
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 EVIDENCE_MAX = 12  # addresses listed per finding; more would not be read
 IDS_MAX = 2000  # bounds `state/analysis.json` for a topic that most conversations share
 TOP_PROMPTS = 5  # most expensive prompts listed as cost drivers
-LOW_RATED = 2.5  # of 5; an average up to this lowers a finding's confidence
 
 
 class Activity(Struct, frozen=True):
@@ -80,7 +82,7 @@ def collect_findings(
             for repetition in repeated_questions(digests)
         ),
         *_activity_pattern(count_activity(digests, zone)),
-        *(_topic_pattern(topic, digests) for topic in find_topics(digests)),
+        *_topic_patterns(digests),
         *(
             _repetition_pattern("failure", "failed again", repetition)
             for repetition in repeated_failures(digests)
@@ -138,7 +140,16 @@ def _activity_pattern(activity: Activity) -> Iterator[Pattern]:
     yield Pattern("activity", label, "temporal", confidence, (), timing, "activity", detail, total)
 
 
-def _topic_pattern(topic: Topic, digests: Sequence[ConversationDigest]) -> Pattern:
+def _topic_patterns(digests: Sequence[ConversationDigest]) -> list[Pattern]:
+    if len(digests) < TOPIC_CONVERSATIONS_MIN:
+        return []
+    # scikit-learn takes 2 s to import.
+    from flightlog.retro.analysis.topics import find_topics  # noqa: PLC0415
+
+    return [_topic_pattern(topic, digests) for topic in find_topics(digests)]
+
+
+def _topic_pattern(topic: "Topic", digests: Sequence[ConversationDigest]) -> Pattern:
     members = [digests[index] for index in topic.members]
     evidence = [
         PatternEvidence(prompt.address, prompt.text)

@@ -1,22 +1,29 @@
 """Topics: clusters of conversations about the same subject, with a label and typical members.
 
-scikit-learn is imported only to cluster. A sample of the conversations decides how many topics
-there are, every other conversation joins the nearest; the same input gives the same topics.
+A sample of the conversations decides how many topics there are, every other conversation joins the
+nearest; the same input gives the same topics. Importing this module loads scikit-learn, which takes
+2 s.
 """
 
 import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import pdist, squareform
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics import silhouette_score
+from sklearn.preprocessing import normalize
 
-from flightlog.retro.analysis.digests import ConversationDigest
+from flightlog.retro.analysis.digests import TOPIC_CONVERSATIONS_MIN, ConversationDigest
 from flightlog.retro.analysis.similarity import content_words, words_by_stem
 
 SAMPLE_MAX = 1500  # conversations clustered pairwise: the distance matrix grows with the square
 LEARN_MAX = 8000  # conversations that the vector space is learned from
-LEAST = 6  # fewer conversations have no topics
 MEMBERS_MIN = 2  # a single conversation is no topic
 WORDS_MAX = 160  # words per conversation; its beginning tells the topic
 _DIMENSIONS = 48  # of the reduced vectors
@@ -47,7 +54,7 @@ def words_of(digest: ConversationDigest) -> list[str]:
 
 def find_topics(digests: Sequence[ConversationDigest]) -> list[Topic]:
     """Return the topics of these conversations, largest first."""
-    vectorized = _vectorize_digests(digests) if len(digests) >= LEAST else None
+    vectorized = _vectorize_digests(digests) if len(digests) >= TOPIC_CONVERSATIONS_MIN else None
     if vectorized is None:
         return []
     rows, vectors, weights, names = vectorized
@@ -74,11 +81,6 @@ def _vectorize_digests(
     digests: Sequence[ConversationDigest],
 ) -> tuple[list[int], Any, Any, Any] | None:
     """Return the indexes of non-empty conversations, their vectors, weights, and all words."""
-    import numpy as np  # noqa: PLC0415 - scikit-learn takes 2 s to import, here and below
-    from sklearn.decomposition import TruncatedSVD  # noqa: PLC0415
-    from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415
-    from sklearn.preprocessing import normalize  # noqa: PLC0415
-
     vectorizer = TfidfVectorizer(
         analyzer=words_of, sublinear_tf=True, min_df=2, max_df=max(0.4, 3 / len(digests)), max_features=20_000,
         dtype=np.float32,
@@ -90,7 +92,7 @@ def _vectorize_digests(
     rows = np.flatnonzero(np.diff(weights.indptr)).tolist()
     weights = weights if len(rows) == len(digests) else weights[rows]
     size = min(_DIMENSIONS, weights.shape[1] - 1, weights.shape[0] - 1)
-    if size < 2 or len(rows) < LEAST:
+    if size < 2 or len(rows) < TOPIC_CONVERSATIONS_MIN:
         return None
     sample = _sample_indexes([digests[index].id for index in rows], LEARN_MAX)
     reduced = TruncatedSVD(size, random_state=0).fit(weights[sample]).transform(weights)
@@ -105,10 +107,6 @@ def _sample_indexes(ids: Sequence[str], count: int) -> list[int]:
 
 def _cluster_vectors(vectors: Any, ids: list[str]) -> Any:
     """Cluster a sample, cut the tree at the best score, and let the rest join."""
-    import numpy as np  # noqa: PLC0415 - as above
-    from scipy.cluster.hierarchy import fcluster, linkage  # noqa: PLC0415
-    from scipy.spatial.distance import pdist, squareform  # noqa: PLC0415
-
     sample = _sample_indexes(ids, SAMPLE_MAX)
     distances = np.clip(pdist(vectors[sample], "cosine"), 0, 2)
     tree = linkage(distances, "average")
@@ -136,9 +134,6 @@ def _cluster_vectors(vectors: Any, ids: list[str]) -> Any:
 
 def _separation_score(square: Any, labels: Any) -> float:
     """Return the silhouette score, reduced by the share of single-member clusters."""
-    import numpy as np  # noqa: PLC0415 - as above
-    from sklearn.metrics import silhouette_score  # noqa: PLC0415
-
     names, sizes = np.unique(labels, return_counts=True)
     if not 2 <= len(names) < len(labels):
         return -1.0
@@ -149,8 +144,6 @@ def _separation_score(square: Any, labels: Any) -> float:
 def _build_topics(
     labels: Any, indexes: list[int], vectors: Any, weights: Any, names: Any
 ) -> list[Topic]:
-    import numpy as np  # noqa: PLC0415 - as above
-
     overall = np.asarray(weights.mean(axis=0)).ravel()
     topics = []
     for label in sorted(set(labels.tolist()) - {-1}):

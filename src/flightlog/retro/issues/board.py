@@ -151,15 +151,15 @@ def _apply_event(  # noqa: C901, PLR0912 - one arm for each event
         case events.ClusterApproved():
             clusters[event.cluster] = replace(clusters[event.cluster], status="approved")
         case events.IssueMoved():
-            published = _find_issue(issues, event.issue).is_published and event.status in OPEN
-            _update_issue(issues, event.issue, status=event.status, published=published, resolution_notes=event.notes,
-                          updated_ms=event.at_ms)  # fmt: skip
+            public = _find_issue(issues, event.issue).is_published and event.status in OPEN
+            _update_issue(issues, event.issue, status=event.status, is_published=public,
+                          resolution_notes=event.notes, updated_ms=event.at_ms)  # fmt: skip
         case events.IssuePublished():
-            _update_issue(issues, event.issue, published=True)
+            _update_issue(issues, event.issue, is_published=True)
         case events.IssueResolved():
             rest["resolutions"].append(event)
-            _update_issue(issues, event.issue, status="resolved", published=False, resolution_notes=event.notes,
-                          resolved_by=event.resolved_by, updated_ms=event.at_ms)  # fmt: skip
+            _update_issue(issues, event.issue, status="resolved", is_published=False, updated_ms=event.at_ms,
+                          resolution_notes=event.notes, resolved_by=event.resolved_by)  # fmt: skip
         case events.IssueReopened():
             issues.pop(event.draft, None)
             frequency = _find_issue(issues, event.issue).frequency + 1

@@ -163,7 +163,7 @@ def read_draft(name: str, data: bytes) -> DraftFile:
 
 
 def draft_event(draft: DraftFile, incidents: Iterable[Incident] = ()) -> IssueDrafted:
-    """Return the journal event of a draft; it is `generated` if it equals an incident's draft."""
+    """Return the journal event of a draft; `is_generated` if it equals an incident's draft."""
     generated = any(draft == draft_from_incident(incident) for incident in incidents)
     return IssueDrafted(
         draft.id, draft.title, draft.description, draft.created_ms, draft.category, draft.severity,

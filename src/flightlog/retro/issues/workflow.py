@@ -278,11 +278,8 @@ def resolve_issue(store: RetroStore, prefix: str, notes: str, by: str = "") -> I
     if not notes.strip():
         raise Invalid("resolution notes are missing", hint='flightlog issue resolve ID --notes "…"')
     now = store.now_ms()
-    notes, by, date = (
-        _public_text(store, notes),
-        _public_text(store, by),
-        format_utc_timestamp(now)[:10],
-    )
+    notes, by = _public_text(store, notes), _public_text(store, by)
+    date = format_utc_timestamp(now)[:10]
     store.journal.append(events.IssueResolved(issue.id, notes, date, now, by), durable=True)
     files.remove_files([files.resolve_inside(store.root, issue_name(issue))])
     return _write_pages(store).issues[issue.id]
