@@ -123,7 +123,7 @@ def test_verify_finds_what_reports_cannot_see(archive, harm):
 
     faults = json.loads(ran.out)["faults"]
     assert {fault["session"] for fault in faults} == {HURT}
-    assert ran.code == (0 if all(fault["repaired"] for fault in faults) else 3)
+    assert ran.code == (0 if all(fault["repair"] for fault in faults) else 3)
     assert (ran.code == 0) == (harm is HARMS["a damaged seek table"])
 
 

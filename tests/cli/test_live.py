@@ -40,7 +40,7 @@ def test_status_shows_the_board_then_the_recording_and_as_json_both(desk):
     )
     assert "Hooks missing" in told.out
     assert as_json["live"][0]["state"]["sessions"][0]["sessionId"] == ONE
-    assert as_json["sessions_live"] == 1
+    assert as_json["source_sessions"] == 1
 
 
 def test_watch_shows_what_was_gathered_last_while_somebody_else_gathers(desk):

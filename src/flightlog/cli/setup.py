@@ -279,11 +279,11 @@ def _change_fields(
     from flightlog.setup.install import format_diff
 
     return {
-        "settings": str(change.settings),
+        "settings_path": str(change.settings),
         "events": list(change.events),
-        "needed": change.is_needed,
-        "written": written,
-        "backup": str(backup) if backup else None,
+        "is_needed": change.is_needed,
+        "is_written": written,
+        "backup_path": str(backup) if backup else None,
         "diff": format_diff(change),
     }
 
@@ -367,9 +367,10 @@ def trust(target: str, *, yes: bool, revoke: bool, as_json: bool) -> int:
         consent.grant_consent(runtime, subject)
     subject = consent.find_target(runtime, target)
     report: dict[str, Any] = {
-        subject.kind: subject.name,
-        "allows": subject.allows,
-        "trusted": subject.is_trusted,
+        "kind": subject.kind,
+        "name": subject.name,
+        "effects": subject.allows,
+        "is_trusted": subject.is_trusted,
     }
     if subject.kind == "repository":
         report["dataset"] = consent.describe_dataset(runtime, Path(subject.name))
@@ -395,13 +396,13 @@ def ask_consent(needed: ConsentNeeded) -> bool:
 
 
 def _print_report(report: dict[str, Any]) -> None:
-    _print_effects(report["allows"], err=False)
+    _print_effects(report["effects"], err=False)
     for name, allowed in report.get("dataset", {}).get("sources", {}).items():
         click.echo(f"training rows by {name}: {', '.join(allowed) or 'no'}", err=True)
-    if not report["allows"]:
+    if not report["effects"]:
         click.echo("it publishes, sends and runs nothing", err=True)
     else:
-        click.echo("trusted" if report["trusted"] else "not trusted; allow it with --yes", err=True)
+        click.echo("trusted" if report["is_trusted"] else "not trusted; allow it with --yes", err=True)
 
 
 def _print_effects(effects: Any, *, err: bool) -> None:
