@@ -51,7 +51,9 @@ def test_open_permissions_are_told_once(tmp_path):
 
     ran = within(tmp_path, "doctor", "--json", FLIGHTLOG_HOME=str(tmp_path / "open"))
 
-    assert [each["subject"] for each in json.loads(ran.out) if "other" in each["message"]] == ["home"]
+    assert [each["subject"] for each in json.loads(ran.out) if "other" in each["message"]] == [
+        "home"
+    ]
 
 
 def test_a_broken_edit_of_the_runtime_state_is_told_with_its_place(tmp_path):

@@ -49,7 +49,12 @@ def test_status_says_what_is_kept_and_what_is_not(tmp_path):
     shutil.rmtree(config / "projects")
 
     told = asked(config, "status")[1]
-    assert (told["archived_sessions"], told["archived_only_sessions"], told["unarchived_sessions"], told["source_sessions"]) == (
+    assert (
+        told["archived_sessions"],
+        told["archived_only_sessions"],
+        told["unarchived_sessions"],
+        told["source_sessions"],
+    ) == (
         2,
         2,
         0,

@@ -28,7 +28,8 @@ def wrapped(folder, command, action):
     """A git that does something else for one of its commands."""
     folder.mkdir()
     real = shutil.which("git")
-    script = f'#!/bin/sh\nfor word in "$@"; do\n  if [ "$word" = {command} ]; then {action} ; fi\ndone\nexec {real} "$@"\n'
+    stop = f'if [ "$word" = {command} ]; then {action} ; fi'
+    script = f'#!/bin/sh\nfor word in "$@"; do\n  {stop}\ndone\nexec {real} "$@"\n'
     (folder / "git").write_text(script.replace("GIT", str(real)))
     (folder / "git").chmod(0o755)
     return f"{folder}:{PROGRAMS}"

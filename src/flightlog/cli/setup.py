@@ -402,7 +402,9 @@ def _print_report(report: dict[str, Any]) -> None:
     if not report["effects"]:
         click.echo("it publishes, sends and runs nothing", err=True)
     else:
-        click.echo("trusted" if report["is_trusted"] else "not trusted; allow it with --yes", err=True)
+        click.echo(
+            "trusted" if report["is_trusted"] else "not trusted; allow it with --yes", err=True
+        )
 
 
 def _print_effects(effects: Any, *, err: bool) -> None:

@@ -28,6 +28,7 @@ WAIT_S = 30.0
 _RETRY_S, _RETRY_MAX_S = 0.001, 0.05
 _NOTE_BYTES = 200  # a note is one phrase
 _COMMAND_CHARS = 80  # enough to recognize a program on one line
+_PROC = "/proc"  # macOS has none
 _STATES = {"T": "stopped", "t": "stopped", "Z": "gone", "X": "gone", "x": "gone"}
 
 
@@ -177,7 +178,7 @@ def _read_holder(file: int) -> LockHolder:
 def _locking_pid(inode: int) -> int:
     """Return the process that the kernel lists for a lock on `inode`; 0 if there is no list."""
     with suppress(OSError, ValueError, IndexError):
-        locks = [line.split() for line in _read_text("/proc/locks").splitlines()]
+        locks = [line.split() for line in _read_text(f"{_PROC}/locks").splitlines()]
         pids = (
             int(lock[4]) for lock in locks if lock[1] == "FLOCK" and lock[5].endswith(f":{inode}")
         )
@@ -187,20 +188,25 @@ def _locking_pid(inode: int) -> int:
 
 def _read_process(pid: int) -> tuple[str, float, str]:
     """Return a process's state, its start in seconds since 1970, and its command line."""
+    if not pid:
+        return "running", 0.0, ""
     try:
-        fields = _read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
-        boot_s = time.time() - float(_read_text("/proc/uptime").split()[0])
-        started_s = boot_s + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-        # Interpreter, program and verb name the holder; later words may be long, or a secret.
-        words = _read_text(f"/proc/{pid}/cmdline").split("\0")[:3]
-        command = " ".join(" ".join(words).split())[:_COMMAND_CHARS]
+        state, *fields = _read_text(f"{_PROC}/{pid}/stat").rpartition(")")[2].split()
+        boot_s = time.time() - float(_read_text(f"{_PROC}/uptime").split()[0])
+        started_s = boot_s + int(fields[18]) / os.sysconf("SC_CLK_TCK")
+        words = _read_text(f"{_PROC}/{pid}/cmdline").split("\0")
     except (OSError, ValueError, IndexError):
-        return ("gone" if pid and os.path.exists("/proc/self") else "running"), 0.0, ""  # noqa: PTH110 - as above
-    return _STATES.get(fields[0], "running"), started_s, command
+        state, started_s, command = _files().read_ps(pid)
+        words = command.split()
+    if not started_s:
+        return "gone", 0.0, ""
+    # Interpreter, program and verb name the holder; later words may be long, or a secret.
+    command = " ".join(" ".join(words[:3]).split())[:_COMMAND_CHARS]
+    return _STATES.get(state[:1], "running"), started_s, command
 
 
 def _read_text(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - as above
+    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - pathlib loads slowly
         return file.read()
 
 
