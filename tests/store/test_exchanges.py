@@ -34,11 +34,11 @@ NO_BODY = BodyRef("", 0)
 
 def request(index, **more):
     given = {
-        "context": RequestOrigin.MAIN,
+        "agent_context": RequestOrigin.MAIN,
         "method": "POST",
         "path": "/v1/messages",
         "headers": {},
-        "sent": NO_BODY,
+        "sent_body": NO_BODY,
     }
     return ApiRequest(index, **(given | more))
 
@@ -310,7 +310,7 @@ def test_dying_at_any_call_leaves_what_was_acknowledged_and_a_sound_journal(tmp_
 
 def test_the_values_survive_their_way_through_json():
     whole = request(
-        3, given=BodyRef("d", 1, ("=a",), 2, 1, 1), is_compaction=True, scrubbed=("metadata",)
+        3, client_body=BodyRef("d", 1, ("=a",), 2, 1, 1), is_compaction=True, scrubbed_fields=("metadata",)
     )
 
     assert msgspec.json.decode(msgspec.json.encode(whole), type=ApiRequest) == whole

@@ -236,6 +236,15 @@ def _fsync(path: Path, flags: int) -> None:
             os.close(file)
 
 
+def stat_identity(path: Path) -> tuple[int, int, int] | None:
+    """Return inode, time of change and size, which differ after a write; None without a file."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
 @functools.cache
 def process_tag() -> str:
     """Return the unique name of this process."""
