@@ -129,7 +129,7 @@ def test_a_body_told_by_its_difference_is_the_body(one, other):
     assert expand_chunks(BodyRef("", 0, own, 1, keep, tail), tuple(one)) == tuple(other)
 
 
-def test_bodies_come_back_byte_for_byte_in_any_order_and_from_another_process(tmp_path):
+def test_bodies_are_read_byte_for_byte_in_any_order_by_any_process(tmp_path):
     store = exchanges(tmp_path)
     asked = {}
     for index in range(1, CHAIN_MAX * 2 + 10):
@@ -290,7 +290,7 @@ end()
 
 
 @pytest.mark.slow
-def test_dying_at_any_call_leaves_what_was_acknowledged_and_a_sound_journal(tmp_path):
+def test_a_kill_at_any_call_leaves_acknowledged_data_and_a_sound_journal(tmp_path):
     def prepare(root):
         exchanges(root / "x").record_request(request(1), said(2))
 

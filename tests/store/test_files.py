@@ -61,7 +61,7 @@ def test_a_file_holds_what_was_last_put_there_for_its_owner_only(
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_dying_at_any_system_call_of_a_replacement_leaves_the_old_or_the_new(tmp_path):
+def test_a_kill_during_a_replacement_leaves_the_old_or_the_new_file(tmp_path):
     def check(root, acked):
         assert (root / "page").read_bytes() in ((NEW,) if "page" in acked else (OLD, NEW))
         if "new/page" in acked:

@@ -55,7 +55,7 @@ def test_git_killed_at_any_call_that_writes_leaves_the_shadow_sound(tmp_path, co
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", STEPS)
-def test_git_killed_at_one_call_in_five_that_writes_leaves_the_shadow_sound(tmp_path, command):
+def test_killing_git_at_every_fifth_write_leaves_the_shadow_sound(tmp_path, command):
     killed(tmp_path, command, every=5)
 
 

@@ -83,7 +83,7 @@ BREAKS = (
         "store/files.py",
         "    temp.rename(path)\n    if durable:\n",
         "    path.write_bytes(temp.read_bytes())\n    if durable:\n",
-        "tests/store/test_files.py::test_dying_at_any_system_call_of_a_replacement_leaves_the_old_or_the_new",
+        "tests/store/test_files.py::test_a_kill_during_a_replacement_leaves_the_old_or_the_new_file",
     ),
     Break(
         "R3",
