@@ -185,7 +185,7 @@ def test_a_damaged_session_is_read_around_its_bad_frame(archive):
         if each["session"] == HURT
     )
     assert 0 < summary["steps"] < 1200
-    assert summary["damaged"] == 1
+    assert summary["damage_count"] == 1
 
 
 def test_every_page_works_beside_a_damaged_session(archive, monkeypatch):

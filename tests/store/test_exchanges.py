@@ -310,7 +310,10 @@ def test_a_kill_at_any_call_leaves_acknowledged_data_and_a_sound_journal(tmp_pat
 
 def test_the_values_survive_their_way_through_json():
     whole = request(
-        3, client_body=BodyRef("d", 1, ("=a",), 2, 1, 1), is_compaction=True, scrubbed_fields=("metadata",)
+        3,
+        client_body=BodyRef("d", 1, ("=a",), 2, 1, 1),
+        is_compaction=True,
+        scrubbed_fields=("metadata",),
     )
 
     assert msgspec.json.decode(msgspec.json.encode(whole), type=ApiRequest) == whole
