@@ -9,13 +9,7 @@ import re
 from typing import Any
 
 from flightlog.privacy.detect import assignments, provider_tokens, randomness, rules
-from flightlog.privacy.detect.candidates import (
-    HIGH,
-    MEDIUM,
-    Candidate,
-    Judgement,
-    contains_needle,
-)
+from flightlog.privacy.detect.candidates import HIGH, MEDIUM, Candidate, Judgement, contains_needle
 from flightlog.privacy.detect.line_wraps import ends_line, is_quoted, unwrap_lines, unwrap_value
 from flightlog.privacy.detect.rules import TokenRule, load_rules
 

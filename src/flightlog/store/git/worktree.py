@@ -25,13 +25,7 @@ _KINDS: dict[str, Kind] = {
     "T": "retyped",
 }
 _COMPARE = (
-    "diff-tree",
-    "-r",
-    "-M",
-    "-l2000",
-    "--no-color",
-    "--no-ext-diff",
-    "--no-textconv",
+    *("diff-tree", "-r", "-M", "-l2000", "--no-color", "--no-ext-diff", "--no-textconv"),
     "--full-index",
 )
 UNWATCHED = "not watched"
@@ -39,18 +33,9 @@ _MISSING = "missing"
 _GONE, _NEW = "D", "?"
 # Directories that programs make again; walking them would take most of the time.
 HEAVY = (
-    *(
-        "node_modules",
-        ".venv",
-        "venv",
-        "__pycache__",
-        ".tox",
-        ".nox",
-        ".mypy_cache",
-        ".pytest_cache",
-        ".ruff_cache",
-    ),
-    *(".gradle", ".terraform", ".next", ".turbo", ".cache", ".DS_Store", ".hypothesis", ".direnv"),
+    *("node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox", ".mypy_cache"),
+    *(".pytest_cache", ".ruff_cache", ".gradle", ".terraform", ".next", ".turbo", ".cache"),
+    *(".DS_Store", ".hypothesis", ".direnv"),
 )
 
 
