@@ -268,7 +268,7 @@ def find_quoted_value(view: bytes, low: int, gap: bytes, at: int) -> tuple[int, 
 
 
 def is_quoted(text: bytes, start: int, end: int) -> bool:
-    """Return whether the value at `start`:`end` stands between two equal quotes."""
+    """Return whether the value at `start`:`end` is between two equal quotes."""
     before, after = text[start - 1 : start], text[end : end + 4].lstrip(b"\\")[:1]
     return before == after and before in (b'"', b"'", b"`")
 
