@@ -403,7 +403,7 @@ def test_git_is_given_nothing_of_a_run_that_holds_the_canary(tmp_path):
         assert not [way for way in told(value) if way.encode() in staged + ran.stdout + ran.stderr]
 
 
-def test_what_git_would_track_of_the_issues_holds_no_secret_no_name_and_no_home(place):
+def test_tracked_issue_files_hold_no_secret_no_name_and_no_home(place):
     (place / "repository" / "conversations.json").write_text(
         json.dumps(
             [
@@ -449,7 +449,7 @@ def test_what_git_would_track_of_the_issues_holds_no_secret_no_name_and_no_home(
         assert value.encode() not in published + tracked, value
 
 
-def test_what_git_would_track_of_the_rows_says_that_something_was_taken_out(place):
+def test_tracked_rows_say_that_something_was_taken_out(place):
     shared(place, *SHARED["dataset sync"])
     rows = b"".join(
         path.read_bytes() for path in (place / "repository" / ".git-ml").rglob("*.jsonl")

@@ -41,7 +41,7 @@ STAYS_HERE = {
     "loop/service.py conduct_session": "a message on this terminal",
     "agents/claude_code/driver.py project_folder": "the name of a directory",
     "agents/scripted/responses.py _split_text": "parts of a scripted reply",
-    "store/git/snapshots.py _snapshot_message": "the name of a private snapshot",
+    "store/git/worktree.py snapshot_message": "the name of a private snapshot",
     "agents/claude_code/stream.py read_outcome": "the error of a private run",
     "agents/claude_code/stream.py read_stream": "looks for signs; the words are passed on whole",
     "app/config.py _unknown_setting_error": "an error message about a setting",

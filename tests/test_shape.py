@@ -40,7 +40,7 @@ def functions(path):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name)
-def test_a_module_is_short_its_functions_are_shorter_and_it_says_what_it_is(path):
+def test_a_module_and_its_functions_are_short_and_documented(path):
     source = path.read_text("utf-8")
     lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions(path)}
 

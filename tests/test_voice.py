@@ -92,7 +92,7 @@ def test_every_error_has_a_next_step():
     assert without == []
 
 
-def test_a_message_says_what_happened_in_lower_case_and_without_a_full_stop():
+def test_a_message_is_in_lower_case_and_has_no_full_stop():
     for place, said in MESSAGES:
         assert BEGINNING.match(said), f"{place}: {said}"
         assert not said.endswith((".", "!", "?", ",", ";", ": ")), f"{place}: {said}"

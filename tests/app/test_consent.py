@@ -92,7 +92,7 @@ def test_allowed_run_is_replayed_until_its_configuration_changes(place):
     refused = flightlog(place, "lab", "replay", "evil", "--turn", "2")
     revoked = flightlog(place, "trust", branch.name, "--revoke")
 
-    assert (shown.code, json.loads(shown.out)["trusted"], granted.code) == (1, False, 0)
+    assert (shown.code, json.loads(shown.out)["is_trusted"], granted.code) == (1, False, 0)
     assert (ran.code, again.code) == (0, 0), ran.err
     assert (refused.code, revoked.code) == (4, 1)
 

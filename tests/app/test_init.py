@@ -47,7 +47,11 @@ def test_broken_settings_are_an_error_only_where_settings_are_read(tmp_path, mon
 def test_a_deleted_working_directory_does_not_stop_a_command(tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
-    script = f"import os; os.rmdir({str(gone)!r}); from flightlog.app.runtime import open_runtime; print(open_runtime().cwd)"
+    script = (
+        f"import os; os.rmdir({str(gone)!r})\n"
+        "from flightlog.app.runtime import open_runtime\n"
+        "print(open_runtime().cwd)"
+    )
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PWD": str(gone)}
 
     done = subprocess.run(

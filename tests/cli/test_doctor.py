@@ -6,7 +6,7 @@ from support.transcripts import SESSION, user, write
 
 def findings(root, **more):
     ran = within(root, "doctor", "--json", **more)
-    return ran.code, {(each["level"], each["about"]) for each in json.loads(ran.out)}
+    return ran.code, {(each["level"], each["subject"]) for each in json.loads(ran.out)}
 
 
 def test_a_sound_machine_is_exit_code_0(tmp_path):
@@ -51,7 +51,9 @@ def test_open_permissions_are_told_once(tmp_path):
 
     ran = within(tmp_path, "doctor", "--json", FLIGHTLOG_HOME=str(tmp_path / "open"))
 
-    assert [each["about"] for each in json.loads(ran.out) if "other" in each["text"]] == ["home"]
+    assert [each["subject"] for each in json.loads(ran.out) if "other" in each["message"]] == [
+        "home"
+    ]
 
 
 def test_a_broken_edit_of_the_runtime_state_is_told_with_its_place(tmp_path):
@@ -96,11 +98,11 @@ def test_fixing_twice_is_fixing_once_and_no_byte_is_lost(tmp_path):
     (home / "index.db").write_bytes(b"damaged once more" * 100)
     within(tmp_path, "doctor", "--fix")
 
-    repaired = [each["text"] for each in first if each["about"] == "repaired"]
+    repaired = [each["message"] for each in first if each["subject"] == "repaired"]
     assert any("damaged index" in text for text in repaired)
     assert any("notes.txt" in text for text in repaired)
     assert set(before.values()) <= set(after.values()), "what was damaged is somewhere else, whole"
-    assert [each for each in second if each["about"] == "repaired"] == []
+    assert [each for each in second if each["subject"] == "repaired"] == []
     assert {name: body for name, body in settled.items() if "index.db" not in name} == {
         name: body for name, body in after.items() if "index.db" not in name
     }

@@ -69,13 +69,13 @@ def test_a_dry_run_shows_and_writes_nothing(machine):
 def test_json_tells_the_change(machine):
     told = json.loads(init(machine, "--json", "--yes").stdout)
 
-    assert (told["written"], told["needed"], told["settings"]) == (
+    assert (told["is_written"], told["is_needed"], told["settings_path"]) == (
         True,
         True,
         str(settings(machine)),
     )
     again = json.loads(init(machine, "--json", "--yes").stdout)
-    assert (again["written"], again["needed"], again["backup"]) == (False, False, None)
+    assert (again["is_written"], again["is_needed"], again["backup_path"]) == (False, False, None)
 
 
 def test_remove_leaves_no_trace(machine):

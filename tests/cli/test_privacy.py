@@ -33,7 +33,7 @@ def test_scan_reports_rule_place_and_confidence_and_never_the_value(run, tmp_pat
 
     (finding, *_) = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 1
-    assert {"rule", "kind", "confidence", "offset", "masked", "line"} <= finding.keys()
+    assert {"rule", "kind", "confidence", "start", "masked_value", "line"} <= finding.keys()
     assert ONE.secret not in done.stdout + done.stderr
 
 
@@ -197,7 +197,7 @@ def test_trust_shows_what_it_allows_and_can_be_taken_back(run, tmp_path):
 
     asked = run("trust", "--json")
     assert asked.returncode == 1
-    assert json.loads(asked.stdout)["allows"] == {
+    assert json.loads(asked.stdout)["effects"] == {
         "dataset.track_words": True,
         "dataset.push": "origin",
     }

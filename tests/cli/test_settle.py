@@ -22,8 +22,8 @@ def test_settle_keeps_everything_and_doing_it_again_copies_nothing(tmp_path):
     first, again = asked(config, "settle"), asked(config, "settle")
 
     assert (first[0], first[1]["sessions"]) == (0, 2)
-    assert first[1]["bytes_adopted"] > 100_000
-    assert (again[0], again[1]["bytes_adopted"]) == (0, 0)
+    assert first[1]["adopted_bytes"] > 100_000
+    assert (again[0], again[1]["adopted_bytes"]) == (0, 0)
 
 
 def test_a_transcript_behind_a_link_is_archived_like_any_other(tmp_path):
@@ -35,21 +35,26 @@ def test_a_transcript_behind_a_link_is_archived_like_any_other(tmp_path):
     code, report = asked(config, "settle")
     transcript.unlink()
 
-    assert (code, report["failed"]) == (0, [])
-    assert report["bytes_adopted"] > 1_000
+    assert (code, report["failures"]) == (0, [])
+    assert report["adopted_bytes"] > 1_000
     assert within(config, "doctor", "--verify").code == 0
     assert len(json.loads(within(config, "session", "list", "--json").out)) == 1
 
 
 def test_status_says_what_is_kept_and_what_is_not(tmp_path):
     config = config_dir(tmp_path, *CASES)
-    assert asked(config, "status")[1]["not_kept"] == 2
+    assert asked(config, "status")[1]["unarchived_sessions"] == 2
 
     within(config, "settle")
     shutil.rmtree(config / "projects")
 
     told = asked(config, "status")[1]
-    assert (told["sessions_kept"], told["only_kept"], told["not_kept"], told["sessions_live"]) == (
+    assert (
+        told["archived_sessions"],
+        told["archived_only_sessions"],
+        told["unarchived_sessions"],
+        told["source_sessions"],
+    ) == (
         2,
         2,
         0,
@@ -65,7 +70,7 @@ def test_one_session_is_settled_by_its_beginning(tmp_path):
     code, told = asked(config, "settle", "2123")
 
     assert (code, told["sessions"]) == (0, 1)
-    assert asked(config, "status")[1]["sessions_kept"] == 1
+    assert asked(config, "status")[1]["archived_sessions"] == 1
 
 
 def test_the_hook_finds_a_session_the_configuration_does_not(tmp_path):
@@ -109,10 +114,10 @@ def test_old_sessions_are_sealed_and_still_told(tmp_path):
 
     code, told = asked(config, "settle")
     more = within(config, "settle", "--json", FLIGHTLOG_ARCHIVE_SEAL_AFTER_DAYS="0")
-    assert (code, told["sealed"], json.loads(more.out)["sealed"]) == (0, 0, 0)
+    assert (code, told["sealed_files"], json.loads(more.out)["sealed_files"]) == (0, 0, 0)
     for path in config.glob("projects/**/*.jsonl"):
         os.utime(path, (1_600_000_000, 1_600_000_000))
-    assert asked(config, "settle")[1]["sealed"] >= 2
+    assert asked(config, "settle")[1]["sealed_files"] >= 2
     shutil.rmtree(config / "projects")
 
     assert within(config, "session", "usage", "--json", "--by", "session").out == before

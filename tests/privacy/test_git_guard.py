@@ -204,7 +204,7 @@ def test_only_what_is_new_to_the_remote_is_looked_at(pushing, tmp_path):
     )
 
 
-def test_ordinary_pushes_pass_also_by_force_from_a_work_tree_and_of_a_deletion(pushing, tmp_path):
+def test_ordinary_pushes_pass_also_forced_from_a_work_tree_or_deleting(pushing, tmp_path):
     commit(pushing, "b.txt", b"b\n")
     codes = [pushed(pushing)]
     git(pushing, "commit", "-q", "--amend", "-m", "again")

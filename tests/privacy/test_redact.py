@@ -172,7 +172,7 @@ def test_home_directories_lose_their_owner_and_the_repository_its_place():
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(HOMES), max_size=8).map("".join))
-def test_a_home_directory_met_before_is_renamed_just_where_it_would_be_found(text):
+def test_a_known_home_directory_is_renamed_only_where_it_would_be_found(text):
     met = Redactor(KEY)
     met.redact_string('"/home/alice/x" /-home-alice-x')
 
@@ -189,7 +189,7 @@ class Counting(Redactor):
         return super().replace_detections(data, found)
 
 
-def test_a_home_directory_in_each_record_is_found_in_the_first_of_them_alone():
+def test_a_home_directory_in_every_record_is_detected_only_once():
     line = json.dumps({"cwd": "/home/alice/x", "text": "the parser reads each line " * 20}).encode()
     redactor = Counting(KEY)
 

@@ -63,7 +63,7 @@ def test_git_can_add_only_what_the_table_names_tracked(tmp_path, inside):
     assert added - {".gitignore"} == TRACKED
 
 
-def test_one_character_decides_between_private_and_shareable_and_neither_is_tracked():
+def test_one_character_separates_private_from_shareable_files():
     assert tiers.kind_of(f"{RETRO.root}/logs/debug.jsonl")[1].tier is Tier.PRIVATE
     assert tiers.kind_of(f"{RETRO.root}/logs/debug_audit.jsonl")[1].tier is Tier.SHAREABLE
 

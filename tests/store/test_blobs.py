@@ -48,7 +48,7 @@ def test_content_is_compressed_where_it_pays(tmp_path):
 @pytest.mark.parametrize(
     "harm", [b"", b"not zstd", b"\0" * 50, zstandard.compress(b"other content")]
 )
-def test_a_damaged_blob_is_never_taken_for_the_real_one_and_heals_when_put_again(tmp_path, harm):
+def test_a_damaged_blob_is_not_returned_and_is_repaired_when_put_again(tmp_path, harm):
     digest = store_blob(tmp_path, b"a" * 1000)
     (path,) = files(tmp_path)
     path.write_bytes(harm)

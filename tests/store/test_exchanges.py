@@ -34,11 +34,11 @@ NO_BODY = BodyRef("", 0)
 
 def request(index, **more):
     given = {
-        "context": RequestOrigin.MAIN,
+        "agent_context": RequestOrigin.MAIN,
         "method": "POST",
         "path": "/v1/messages",
         "headers": {},
-        "sent": NO_BODY,
+        "sent_body": NO_BODY,
     }
     return ApiRequest(index, **(given | more))
 
@@ -129,7 +129,7 @@ def test_a_body_told_by_its_difference_is_the_body(one, other):
     assert expand_chunks(BodyRef("", 0, own, 1, keep, tail), tuple(one)) == tuple(other)
 
 
-def test_bodies_come_back_byte_for_byte_in_any_order_and_from_another_process(tmp_path):
+def test_bodies_are_read_byte_for_byte_in_any_order_by_any_process(tmp_path):
     store = exchanges(tmp_path)
     asked = {}
     for index in range(1, CHAIN_MAX * 2 + 10):
@@ -290,7 +290,7 @@ end()
 
 
 @pytest.mark.slow
-def test_dying_at_any_call_leaves_what_was_acknowledged_and_a_sound_journal(tmp_path):
+def test_a_kill_at_any_call_leaves_acknowledged_data_and_a_sound_journal(tmp_path):
     def prepare(root):
         exchanges(root / "x").record_request(request(1), said(2))
 
@@ -310,7 +310,10 @@ def test_dying_at_any_call_leaves_what_was_acknowledged_and_a_sound_journal(tmp_
 
 def test_the_values_survive_their_way_through_json():
     whole = request(
-        3, given=BodyRef("d", 1, ("=a",), 2, 1, 1), is_compaction=True, scrubbed=("metadata",)
+        3,
+        client_body=BodyRef("d", 1, ("=a",), 2, 1, 1),
+        is_compaction=True,
+        scrubbed_fields=("metadata",),
     )
 
     assert msgspec.json.decode(msgspec.json.encode(whole), type=ApiRequest) == whole

@@ -2,6 +2,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.model.errors import Invalid, Unavailable
+from flightlog.store import files
 from flightlog.store.files import (
     create_file,
     ensure_dir,
+    is_running,
+    process_name,
     process_tag,
     quarantine_file,
     remove_stale_temps,
@@ -57,7 +61,7 @@ def test_a_file_holds_what_was_last_put_there_for_its_owner_only(
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_dying_at_any_system_call_of_a_replacement_leaves_the_old_or_the_new(tmp_path):
+def test_a_kill_during_a_replacement_leaves_the_old_or_the_new_file(tmp_path):
     def check(root, acked):
         assert (root / "page").read_bytes() in ((NEW,) if "page" in acked else (OLD, NEW))
         if "new/page" in acked:
@@ -196,3 +200,29 @@ def test_files_made_in_a_hurry_are_whole_at_once_and_synced_together(tmp_path):
     )
     with pytest.raises(FileNotFoundError):
         sync_files([tmp_path / "gone"])
+
+
+def test_without_proc_a_process_is_known_by_its_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_PROC", tmp_path / "no-proc")
+    files._read_boot_id.cache_clear()
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        name = process_name(child.pid)
+        pid, started, boot = name.split("-")
+
+        assert is_running(name)
+        assert abs(int(started) - time.time()) < 60
+        assert not is_running(f"{pid}-{int(started) - 3600}-{boot}")  # its pid was used before
+    finally:
+        child.kill()
+        child.wait()
+    assert not is_running(name)
+    assert process_name(child.pid) == f"{child.pid}-0-0"
+    files._read_boot_id.cache_clear()
+
+
+def test_without_ps_no_process_is_known(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_PROC", tmp_path / "no-proc")
+    monkeypatch.setattr(files, "_PS", str(tmp_path / "no-ps"))
+
+    assert files.read_ps(os.getpid()) == ("", 0, "")

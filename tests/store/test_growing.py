@@ -17,9 +17,7 @@ def encoded(items):
 
 
 @given(st.lists(st.tuples(entries, entries), max_size=8))
-def test_it_is_whole_after_every_write_and_holds_what_was_settled_and_what_is_pending(
-    tmp_path_factory, steps
-):
+def test_a_growing_document_is_whole_after_every_write(tmp_path_factory, steps):
     path = tmp_path_factory.mktemp("growing") / "log.json"
     page = AppendableJsonFile(path, b'{\n  "session_id": "s"}', "events", [], [])
     settled = []

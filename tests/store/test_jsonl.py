@@ -241,7 +241,7 @@ assert len(list(read_lines(log))) == acked + 1
 
 
 @pytest.mark.parametrize("foreign", [b"", b'{"n":2}\n'])
-def test_a_write_cut_short_is_taken_back_but_never_the_line_of_a_foreign_writer(tmp_path, foreign):
+def test_a_short_write_is_undone_but_never_a_foreign_writers_line(tmp_path, foreign):
     log = tmp_path / "log.jsonl"
     append_line(log, b'{"n":1}')
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flightlog.model.errors import Conflict
+from flightlog.store import locks
 from flightlog.store.locks import Lease, exclusive_lock, find_holder, holder_note, was_interrupted
 from support.strace_points import run
 from support.waiting import until
@@ -143,6 +144,30 @@ def test_a_stopped_holder_is_named_with_pid_command_and_start(tmp_path):
     finally:
         child.kill()
         child.wait()
+
+
+def test_without_proc_ps_names_the_holder_of_a_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "_PROC", str(tmp_path / "no-proc"))
+    code = f"""
+import time
+from pathlib import Path
+from flightlog.store.locks import exclusive_lock
+with exclusive_lock(Path({str(tmp_path / "lock")!r})): time.sleep(60)
+"""
+    child = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        until(lambda: find_holder(tmp_path / "lock"))
+        os.kill(child.pid, signal.SIGSTOP)
+        until(lambda: find_holder(tmp_path / "lock").state == "stopped")
+
+        holder = find_holder(tmp_path / "lock")
+
+        assert (holder.pid, holder.command) == (child.pid, f"{sys.executable} -c import")
+        assert abs(holder.since_s - time.time()) < 60
+    finally:
+        child.kill()
+        child.wait()
+    assert locks._read_process(child.pid) == ("gone", 0.0, "")
 
 
 def test_only_this_module_and_the_hook_lock_files():

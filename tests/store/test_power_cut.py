@@ -40,7 +40,7 @@ def look(root):
     if transcript.parent.exists():
         with open_recording(transcript) as recording:
             found["adopted"] = len(list(recording.read_lines()))
-            found["meta"] = read_meta(transcript.parent).files["transcript.jsonl"].size
+            found["meta"] = read_meta(transcript.parent).files["transcript.jsonl"].size_bytes
         found["sealed"] = not transcript.exists()
     return found
 

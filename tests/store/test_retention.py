@@ -104,7 +104,7 @@ end()
 """
 
 
-def test_killed_anywhere_nothing_goes_without_its_summary_and_the_next_run_finishes(tmp_path):
+def test_a_kill_removes_nothing_without_a_summary_and_can_be_resumed(tmp_path):
     here = Path(__file__).parents[1]
     scenario = SCENARIO.format(source=here.parent / "src", tests=here)
 

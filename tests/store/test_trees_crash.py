@@ -28,7 +28,8 @@ def wrapped(folder, command, action):
     """A git that does something else for one of its commands."""
     folder.mkdir()
     real = shutil.which("git")
-    script = f'#!/bin/sh\nfor word in "$@"; do\n  if [ "$word" = {command} ]; then {action} ; fi\ndone\nexec {real} "$@"\n'
+    stop = f'if [ "$word" = {command} ]; then {action} ; fi'
+    script = f'#!/bin/sh\nfor word in "$@"; do\n  {stop}\ndone\nexec {real} "$@"\n'
     (folder / "git").write_text(script.replace("GIT", str(real)))
     (folder / "git").chmod(0o755)
     return f"{folder}:{PROGRAMS}"
@@ -54,7 +55,7 @@ def test_git_killed_at_any_call_that_writes_leaves_the_shadow_sound(tmp_path, co
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", STEPS)
-def test_git_killed_at_one_call_in_five_that_writes_leaves_the_shadow_sound(tmp_path, command):
+def test_killing_git_at_every_fifth_write_leaves_the_shadow_sound(tmp_path, command):
     killed(tmp_path, command, every=5)
 
 

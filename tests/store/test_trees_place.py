@@ -21,7 +21,7 @@ def work(tmp_path):
     return folder
 
 
-def test_the_projects_own_repository_is_not_touched_and_its_settings_do_not_count(work):
+def test_the_projects_own_repository_and_its_settings_are_not_used(work):
     (work / "a.txt").write_bytes(b"one\r\ntwo\n")
     (work / ".gitattributes").write_text(
         "*.txt text eol=crlf working-tree-encoding=UTF-16\n*.md filter=evil ident\n"
@@ -49,7 +49,7 @@ def test_the_projects_own_repository_is_not_touched_and_its_settings_do_not_coun
     assert not (work / "evil").exists()
 
 
-def test_a_caller_inside_another_repository_or_hook_does_not_lead_us_astray(work, monkeypatch):
+def test_git_variables_of_the_caller_do_not_change_the_repository(work, monkeypatch):
     monkeypatch.setenv("GIT_DIR", "/nowhere")
     monkeypatch.setenv("GIT_INDEX_FILE", "/nowhere/index")
     (work / "a").write_text("a")
@@ -128,7 +128,7 @@ def test_all_snapshots_together_have_a_limit(work):
     trees.save_snapshot("later")
 
 
-def test_ignored_files_are_kept_or_left_by_policy_and_one_asked_for_by_name_is_seen(work):
+def test_policy_decides_on_ignored_files_except_those_given_by_name(work):
     (work / ".gitignore").write_text("*.log\n")
     (work / "a.log").write_text("a")
     (work / "node_modules/x").mkdir(parents=True)

@@ -83,7 +83,7 @@ BREAKS = (
         "store/files.py",
         "    temp.rename(path)\n    if durable:\n",
         "    path.write_bytes(temp.read_bytes())\n    if durable:\n",
-        "tests/store/test_files.py::test_dying_at_any_system_call_of_a_replacement_leaves_the_old_or_the_new",
+        "tests/store/test_files.py::test_a_kill_during_a_replacement_leaves_the_old_or_the_new_file",
     ),
     Break(
         "R3",
@@ -211,8 +211,8 @@ BREAKS = (
     Break(
         "R8",
         "setup/doctor.py",
-        '        done += [f"damaged index moved to {quarantine_file(part)}" for part in parts if part.exists()]\n',
-        '        done += [f"{part}" for part in parts if part.exists() and not part.unlink()]\n',
+        'f"damaged index moved to {quarantine_file(part)}" for part in parts if part.exists()\n',
+        'f"{part}" for part in parts if part.exists() and not part.unlink()\n',
         "tests/cli/test_doctor.py::test_fixing_twice_is_fixing_once_and_no_byte_is_lost",
     ),
     Break(

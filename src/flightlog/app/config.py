@@ -107,20 +107,22 @@ def _untrusted_settings(
     risky = frozenset(name for name in settings if name.rpartition(".")[2] in RISKY)
     if not risky:
         return risky
-    import tomllib  # noqa: PLC0415 - see _read_file_settings
-
     if TrustStore(Path(runtime.data_dir(environ), TRUST_FILE)).is_allowed(
-        path.parent, risky_settings(tomllib.loads(path.read_text("utf-8")))
+        path.parent, risky_settings(_parse_toml(path))
     ):
         return frozenset()
     return risky - {GRANTS[word] for word in environment_grants(environ)}
 
 
-def _read_file_settings(path: Path) -> Iterator[tuple[str, bool | int | str]]:
+def _parse_toml(path: Path) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 - runs after each turn, and most people have no settings file
 
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def _read_file_settings(path: Path) -> Iterator[tuple[str, bool | int | str]]:
     try:
-        groups = tomllib.loads(path.read_text("utf-8"))
+        groups = _parse_toml(path)
     except (OSError, ValueError, RecursionError) as error:
         raise Misconfigured(f"cannot read {path}: {error}", hint=f"correct {path}") from None
     for group, members in groups.items():

@@ -13,6 +13,7 @@ from flightlog.agents.claude_code.files import absolute_path, find_config_dirs, 
 from flightlog.app.jobs import LOCAL, make_executors
 from flightlog.hooks.writer import find_data_dir, find_own_dir
 from flightlog.model.runtime import Clock, ConfigValue, Runtime
+from flightlog.store.files import replace_file
 
 if TYPE_CHECKING:
     from flightlog.usage.pipeline import UsagePipeline
@@ -62,8 +63,7 @@ def open_runtime(environ: Mapping[str, str] | None = None, *, on: str = LOCAL) -
 
 def open_usage() -> "UsagePipeline":
     """Return the usage pipeline over the recordings of this machine."""
-    from flightlog.agents.claude_code.files import find_config_dirs  # noqa: PLC0415 - most commands do not need it
-    from flightlog.agents.recordings import list_recorded_files  # noqa: PLC0415 - as above
+    from flightlog.agents.recordings import list_recorded_files  # noqa: PLC0415 - most commands do not need it
     from flightlog.usage.pipeline import UsagePipeline  # noqa: PLC0415 - as above
 
     runtime = open_runtime()
@@ -145,6 +145,4 @@ class IdleTimer:
 
 def write_export(path: Path, body: str) -> None:
     """Write a file that a person requested."""
-    from flightlog.store.files import replace_file  # noqa: PLC0415 - most commands write no file
-
     replace_file(path, body.encode(), durable=False)

@@ -119,7 +119,7 @@ def preview(paths: tuple[str, ...], *, as_json: bool) -> None:
         redactor.known.forget_learned()
         clean = redactor.redact_string(text)
         if as_json:
-            click.echo(json.dumps({"path": name, "changed": clean != text, "text": clean}))
+            click.echo(json.dumps({"path": name, "is_changed": clean != text, "text": clean}))
             continue
         old, new = (side.splitlines(keepends=True) for side in (text, clean))
         # Removed lines are masked too: a preview may end up in a log.
@@ -246,9 +246,9 @@ def import_key(*, yes: bool, as_json: bool) -> None:
 
 
 def _finding_line(fields: dict[str, object]) -> str:
-    location = f"{fields['path']}:{fields['line']}:{fields['offset']}"
+    location = f"{fields['path']}:{fields['line']}:{fields['start']}"
     return make_inert(
-        f"{location}\t{fields['kind']}\t{fields['rule']}\t{fields['confidence']}\t{fields['masked']}"
+        f"{location}\t{fields['kind']}\t{fields['rule']}\t{fields['confidence']}\t{fields['masked_value']}"
     )
 
 

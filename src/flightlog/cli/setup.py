@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,21 +79,20 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
         check_formats,
         examine_installation,
         repair_installation,
+        verify_archive,
     )
 
     runtime = open_runtime()
     if by_manifest:
-        return _print_verification(_verify_archive(runtime, accept=fix), as_json=as_json)
-    progress = Progress("reading sessions")
-    findings = (
-        check_formats(runtime)
-        if by_format
-        else [
-            *(repair_installation(runtime) if fix else []),
-            *examine_installation(runtime, progress),
-        ]
-    )
-    progress.close()
+        with closing(Progress("verifying the archive")) as progress:
+            report = verify_archive(runtime, progress, accept=fix)
+        return _print_verification(report, as_json=as_json)
+    if by_format:
+        findings = check_formats(runtime)
+    else:
+        repairs = repair_installation(runtime) if fix else []
+        with closing(Progress("reading sessions")) as progress:
+            findings = [*repairs, *examine_installation(runtime, progress)]
     if as_json:
         print_json(findings)
     else:
@@ -102,16 +102,6 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
                 click.secho(f"{'':20}{make_inert(finding.next_command)}", fg="cyan")
     levels = {finding.level for finding in findings}
     return 3 if CheckLevel.DAMAGE in levels else 1 if CheckLevel.FAILURE in levels else 0
-
-
-def _verify_archive(runtime: Runtime, *, accept: bool) -> "ArchiveVerification":
-    from flightlog.setup.doctor import verify_archive
-
-    progress = Progress("verifying the archive")
-    try:
-        return verify_archive(runtime, progress, accept=accept)
-    finally:
-        progress.close()
 
 
 def _print_verification(report: "ArchiveVerification", *, as_json: bool) -> int:
@@ -279,11 +269,11 @@ def _change_fields(
     from flightlog.setup.install import format_diff
 
     return {
-        "settings": str(change.settings),
+        "settings_path": str(change.settings),
         "events": list(change.events),
-        "needed": change.is_needed,
-        "written": written,
-        "backup": str(backup) if backup else None,
+        "is_needed": change.is_needed,
+        "is_written": written,
+        "backup_path": str(backup) if backup else None,
         "diff": format_diff(change),
     }
 
@@ -309,11 +299,8 @@ def settle(session_id: str | None, *, as_json: bool) -> int:
     if session_id:
         report = settle_one(runtime, parse_address(session_id).session)
     else:
-        progress = Progress("archiving session")
-        try:
+        with closing(Progress("archiving session")) as progress:
             report = settle_all(runtime, progress)
-        finally:
-            progress.close()
     if as_json:
         print_json(report)
     else:
@@ -354,12 +341,8 @@ def trust(target: str, *, yes: bool, revoke: bool, as_json: bool) -> int:
         raise Invalid("--yes and --revoke exclude each other", hint="use only one of them")
     subject = consent.find_target(runtime, target)
     if revoke:
-        click.echo(
-            "consent revoked"
-            if consent.revoke_consent(runtime, subject)
-            else "there was no consent",
-            err=True,
-        )
+        had_consent = consent.revoke_consent(runtime, subject)
+        click.echo("consent revoked" if had_consent else "there was no consent", err=True)
         click.echo(
             "to remove the words of existing rows: flightlog dataset strip-words --yes", err=True
         )
@@ -367,9 +350,10 @@ def trust(target: str, *, yes: bool, revoke: bool, as_json: bool) -> int:
         consent.grant_consent(runtime, subject)
     subject = consent.find_target(runtime, target)
     report: dict[str, Any] = {
-        subject.kind: subject.name,
-        "allows": subject.allows,
-        "trusted": subject.is_trusted,
+        "kind": subject.kind,
+        "name": subject.name,
+        "effects": subject.allows,
+        "is_trusted": subject.is_trusted,
     }
     if subject.kind == "repository":
         report["dataset"] = consent.describe_dataset(runtime, Path(subject.name))
@@ -395,13 +379,15 @@ def ask_consent(needed: ConsentNeeded) -> bool:
 
 
 def _print_report(report: dict[str, Any]) -> None:
-    _print_effects(report["allows"], err=False)
+    _print_effects(report["effects"], err=False)
     for name, allowed in report.get("dataset", {}).get("sources", {}).items():
         click.echo(f"training rows by {name}: {', '.join(allowed) or 'no'}", err=True)
-    if not report["allows"]:
+    if not report["effects"]:
         click.echo("it publishes, sends and runs nothing", err=True)
     else:
-        click.echo("trusted" if report["trusted"] else "not trusted; allow it with --yes", err=True)
+        click.echo(
+            "trusted" if report["is_trusted"] else "not trusted; allow it with --yes", err=True
+        )
 
 
 def _print_effects(effects: Any, *, err: bool) -> None:

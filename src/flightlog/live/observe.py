@@ -32,6 +32,7 @@ from flightlog.model.text import one_line
 from flightlog.privacy.scanner import secret_counts
 from flightlog.sources.hook_log import read_new_hook_records
 from flightlog.sources.protocol import TranscriptTail
+from flightlog.store.files import has_proc, process_start, read_ps
 from flightlog.store.git.command import GitError, PersonGit
 from flightlog.store.recordings.reader import open_reader
 
@@ -116,16 +117,15 @@ def _read_transcript(memo: ObservedSession, tail: TranscriptTail) -> None:
 
 def is_alive(memo: ObservedSession) -> bool | None:
     """Return whether the agent's process still runs; None if the process is unknown."""
-    launch = memo.status.launch if memo.status else None
-    if launch is None or not launch.pid:
+    if memo.status is None or not memo.status.launch.pid:
         return None
-    if not launch.pid_started:
+    launch = memo.status.launch
+    if launch.pid_started:
+        return process_start(launch.pid) == launch.pid_started  # otherwise the pid was reused
+    if has_proc():
         return Path(f"/proc/{launch.pid}").exists() or _accepts_signal(launch.pid)
-    try:
-        fields = Path(f"/proc/{launch.pid}/stat").read_bytes().rpartition(b")")[2].split()
-        return int(fields[19]) == launch.pid_started  # another start time: the pid was reused
-    except (OSError, ValueError, IndexError):
-        return False
+    # Without /proc the hook records no start, but a process that began after the record is another.
+    return 0 < read_ps(launch.pid)[1] * 1000 <= memo.status.at_ms
 
 
 def _accepts_signal(pid: int) -> bool:

@@ -7,15 +7,11 @@ line gives one output line.
 """
 
 import itertools
-import json
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-import msgspec
-
-from flightlog.model.errors import UNREADABLE
 from flightlog.model.output_files import Clean, Redacted
 from flightlog.privacy.detect import decodings, engine, named_values
 from flightlog.privacy.detect.candidates import contains_needle
@@ -27,7 +23,7 @@ from flightlog.privacy.redactor import (
     keeps_growing,
     was_truncated,
 )
-from flightlog.privacy.scanner import iter_batches
+from flightlog.privacy.scanner import NOT_JSON, decode_line, encode_value, is_json, iter_batches
 
 # Cached strings, and the length up to which a string is cached: short strings repeat.
 _CACHED_MAX, _CACHED_CHARS = 50_000, 300
@@ -37,7 +33,6 @@ _KEY_CHARS_MAX = 80  # a longer key is text, not a name
 _BATCHES_MAX = 100_000
 
 
-_NOT_JSON = object()  # the decoded value of a line that is not JSON
 # The detections in each of some lines, if a search was already made.
 _LineDetections = list[list[engine.Detection]] | None
 
@@ -76,13 +71,13 @@ class JsonRedactor:
         A value recognized in one string is replaced in all strings.
         """
         clean = self.redact_value(value)
-        return Redacted(clean, *count_removed(_encode_value(value), _encode_value(clean)))
+        return Redacted(clean, *count_removed(encode_value(value), encode_value(clean)))
 
     def redact_value(self, value: Any) -> Any:
         """Return the JSON value with every string redacted; a list of records may split values in deltas."""
-        return self._redact_json_value(
-            self.redactor.without_split_values(value) if isinstance(value, list) else value
-        )
+        if isinstance(value, list):
+            value = self.redactor.without_split_values(value)
+        return self._redact_json_value(value)
 
     def redact_lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Yield each line of JSON redacted; a line that is not JSON is redacted as text.
@@ -103,18 +98,14 @@ class JsonRedactor:
         """Return redacted lines of JSON as text that may be published."""
         document = list(lines)
         self.collect_values(document)
-        return Clean(
-            b"".join(line + b"\n" for line in self.redact_lines(document)).decode(
-                "utf-8", "replace"
-            )
-        )
+        clean = b"".join(line + b"\n" for line in self.redact_lines(document))
+        return Clean(clean.decode("utf-8", "replace"))
 
     def redact_rows(self, rows: list[Any], indent: int = 0) -> Clean:
         """Return redacted values as sorted lines of JSON that may be published."""
-        lines = sorted(_encode_value(row) for row in self.redact_value(rows))
-        return Clean(
-            "".join(" " * indent + line.decode("utf-8", "replace") + "\n" for line in lines)
-        )
+        lines = sorted(encode_value(row) for row in self.redact_value(rows))
+        indented = (" " * indent + line.decode("utf-8", "replace") + "\n" for line in lines)
+        return Clean("".join(indented))
 
     def _redact_json_value(self, value: Any) -> Any:
         known = self.redactor.known
@@ -158,9 +149,8 @@ class JsonRedactor:
                 self._suspects[digest] = array("I", detections)
             self._replace_lines(done, list(detections), list(detections.values()))
         else:
-            self._replace_lines(
-                done, sorted({*suspects, *engine.lines_with_known_values(done, known)})
-            )
+            revealed = engine.lines_with_known_values(done, known)
+            self._replace_lines(done, sorted({*suspects, *revealed}))
         for _ in range(ROUNDS_MAX):
             if known.growth == growth:
                 break
@@ -172,12 +162,12 @@ class JsonRedactor:
         """Remove values that are split over the deltas of a content block."""
         heads = [5 if line.startswith(b"data:") else 0 for line in lines]
         values = [
-            _decode_line(line[head:]) if b'"delta"' in line or b'_start"' in line else None
+            decode_line(line[head:]) if b'"delta"' in line or b'_start"' in line else None
             for line, head in zip(lines, heads, strict=True)
         ]
         joined = self.redactor.without_split_values(values)
         return [
-            line if new is old else line[:head] + b" " * (head > 0) + _encode_value(new)
+            line if new is old else line[:head] + b" " * (head > 0) + encode_value(new)
             for line, head, old, new in zip(lines, heads, values, joined, strict=True)
         ]
 
@@ -238,9 +228,8 @@ class JsonRedactor:
             if not pending:
                 break
         decoded |= set(pending)
-        for index, new in zip(
-            decoded, self._redact_by_string([lines[index] for index in decoded]), strict=True
-        ):
+        clean = self._redact_by_string([lines[index] for index in decoded])
+        for index, new in zip(decoded, clean, strict=True):
             done[index] = new
         return done, decoded
 
@@ -262,7 +251,7 @@ class JsonRedactor:
         for detection in detections:
             at = bisect_right(starts, detection.start) - 1
             by_line.setdefault(at, []).append(detection)
-            if not _is_in_one_string(joined, detection):
+            if not detection.is_in_one_string(joined):
                 unsafe.add(at)
         changed = {}
         # A home directory is always inside a string, and its replacement reveals nothing else.
@@ -271,7 +260,7 @@ class JsonRedactor:
             if at not in unsafe:
                 shifted = [detection.shift_by(-starts[at]) for detection in of_line]
                 new = self.redactor.replace_detections(lines[at], shifted)
-                if at in final or _is_json(new):
+                if at in final or is_json(new):
                     changed[at] = new
                 else:
                     unsafe.add(at)
@@ -279,14 +268,14 @@ class JsonRedactor:
 
     def _redact_by_string(self, lines: list[bytes]) -> list[bytes]:
         """Redact lines string by string; all at once, so that each value is learned once."""
-        values = [_decode_line(line) for line in lines]
-        clean = self._redact_json_value([None if value is _NOT_JSON else value for value in values])
+        values = [decode_line(line) for line in lines]
+        clean = self._redact_json_value([None if value is NOT_JSON else value for value in values])
         done = []
         for line, value, new in zip(lines, values, clean, strict=True):
-            if value is _NOT_JSON:
+            if value is NOT_JSON:
                 done.append(self.redactor.redact_bytes(line))
             else:
-                done.append(line if value == new else _encode_value(new))
+                done.append(line if value == new else encode_value(new))
         return done
 
     def _collect_leaves(
@@ -302,9 +291,8 @@ class JsonRedactor:
                 if len(name) > _SHORT_CHARS:
                     names.add(JsonString("", name))
                 if isinstance(member, str | dict | list | tuple):
-                    self._collect_leaves(
-                        member, name if self._is_secret_key(name) else "", leaves, names
-                    )
+                    secret_key = name if self._is_secret_key(name) else ""
+                    self._collect_leaves(member, secret_key, leaves, names)
         elif isinstance(value, list | tuple):
             for member in value:
                 self._collect_leaves(member, key, leaves, names)
@@ -325,9 +313,7 @@ class JsonRedactor:
         known, unique = self.redactor.known, dict.fromkeys(leaves)
         results: dict[JsonString, str] = {}
         for _ in range(ROUNDS_MAX):
-            if (
-                self._growth != known.growth
-            ):  # a cached string may contain a value that is now known
+            if self._growth != known.growth:  # a cached string may contain a value now known
                 self._cache.clear()
                 self._growth = known.growth
             fresh = [leaf for leaf in unique if leaf not in self._cache and leaf not in results]
@@ -346,7 +332,7 @@ class JsonRedactor:
         hopeless: list[int] = []
         known, growth = self.redactor.known, self.redactor.known.growth
         for _ in range(ROUNDS_MAX):
-            after = self._redact_documents([documents[index] for index in pending])
+            after = self.redactor.redact_each_once([documents[index] for index in pending])
             changed = [
                 (index, new)
                 for index, new in zip(pending, after, strict=True)
@@ -363,29 +349,15 @@ class JsonRedactor:
             pending = [index for index in again if index not in hopeless]
             if known.growth != growth:
                 growth = known.growth
-                pending = sorted(
-                    {*pending, *engine.lines_with_known_values(documents, known)}.difference(
-                        hopeless
-                    )
-                )
+                revealed = engine.lines_with_known_values(documents, known)
+                pending = sorted({*pending, *revealed}.difference(hopeless))
             if not pending:
                 break
         for index in (*pending, *hopeless):
             tag = self.redactor.tag_whole_text(documents[index]).decode()
             documents[index] = _leaf_document(JsonString(leaves[index].key, tag))
-        return [
-            self._leaf_text(document, leaf)
-            for document, leaf in zip(documents, leaves, strict=True)
-        ]
-
-    def _redact_documents(self, documents: list[bytes]) -> list[bytes]:
-        # A string that contains a NUL cannot be searched among others.
-        together = [document for document in documents if b"\0" not in document]
-        after = iter(self.redactor.redact_once(b"\0".join(together)).split(b"\0"))
-        return [
-            self.redactor.redact_once(document) if b"\0" in document else next(after)
-            for document in documents
-        ]
+        pairs = zip(documents, leaves, strict=True)
+        return [self._leaf_text(document, leaf) for document, leaf in pairs]
 
     def _leaf_text(self, document: bytes, leaf: JsonString) -> str:
         prefix = _leaf_prefix(leaf.key)
@@ -406,49 +378,9 @@ class JsonRedactor:
             new = answers.get(JsonString("", name)) or str(name)
             while new in rebuilt:
                 new += "_"
-            rebuilt[new] = self._rebuild_value(
-                member, name if self._is_secret_key(name) else "", answers
-            )
+            secret_key = name if self._is_secret_key(name) else ""
+            rebuilt[new] = self._rebuild_value(member, secret_key, answers)
         return rebuilt
-
-
-def _is_in_one_string(data: bytes, detection: engine.Detection) -> bool:
-    """Return whether a tag can replace the detection in raw JSON without cutting a string or an escape."""
-    start, end = detection.start, detection.end
-    if len(detection.spans) > 1 or data[start - 1 : start] == b"\\":
-        return False
-    text = data[start:end]
-    return (
-        b'"' not in text
-        and (b"\\" not in text or detection.rule == "private-key")
-        and not text.endswith(b"\\")
-    )
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        msgspec.json.decode(line, type=msgspec.Raw)
-    except UNREADABLE:
-        return False
-    return True
-
-
-def _decode_line(line: bytes) -> Any:
-    try:
-        return msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        pass
-    try:
-        return json.loads(line)  # half a surrogate pair is not UTF-8, yet agents write it
-    except (ValueError, RecursionError):
-        return _NOT_JSON
-
-
-def _encode_value(value: Any) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except (UnicodeEncodeError, msgspec.MsgspecError):
-        return json.dumps(value).encode()
 
 
 def _is_plain(text: str) -> bool:

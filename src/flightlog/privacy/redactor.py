@@ -180,6 +180,16 @@ class Redactor:
         detections = self.detect(data)
         return self.replace_detections(data, detections) if detections else data
 
+    def redact_each_once(self, documents: list[bytes]) -> list[bytes]:
+        """Return each document after one round, searched together with NULs between them."""
+        # A document that contains a NUL cannot be searched among others.
+        together = [document for document in documents if b"\0" not in document]
+        after = iter(self.redact_once(b"\0".join(together)).split(b"\0"))
+        return [
+            self.redact_once(document) if b"\0" in document else next(after)
+            for document in documents
+        ]
+
     def replace_home_dirs(self, data: bytes) -> bytes:
         """Return `data` with the home directories that were already seen replaced."""
         for path, name in self._homes.items():

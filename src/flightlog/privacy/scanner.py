@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import Any, BinaryIO, NamedTuple
 
+import msgspec
+
+from flightlog.model.errors import UNREADABLE
 from flightlog.privacy.detect import engine
 from flightlog.privacy.detect.candidates import MEDIUM, SECRET, UNJUDGED
 from flightlog.privacy.detect.known_values import KnownSecrets
@@ -26,6 +29,7 @@ _FIRST_BYTES = 64 << 10
 # The deltas of a content block stay in one batch, up to this size.
 _BATCH_BYTES_MAX = 4 << 20
 _CONTINUATION = bytes(range(0x80, 0xC0))
+NOT_JSON = object()  # the decoded value of a line that is not JSON
 
 
 class LocatedFinding(NamedTuple):
@@ -199,3 +203,32 @@ def _iter_strings(value: Any) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for member in value.values() if isinstance(value, dict) else value:
             yield from _iter_strings(member)
+
+
+def is_json(line: bytes) -> bool:
+    """Return whether `line` is one JSON value."""
+    try:
+        msgspec.json.decode(line, type=msgspec.Raw)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def decode_line(line: bytes) -> Any:
+    """Return the JSON value of a line, or `NOT_JSON`."""
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        pass
+    try:
+        return json.loads(line)  # half a surrogate pair is not UTF-8, yet agents write it
+    except (ValueError, RecursionError):
+        return NOT_JSON
+
+
+def encode_value(value: Any) -> bytes:
+    """Return a value as one line of JSON."""
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, msgspec.MsgspecError):
+        return json.dumps(value).encode()

@@ -153,12 +153,12 @@ def finding_fields(name: str, finding: scanner.LocatedFinding) -> dict[str, Any]
     return {
         "path": name,
         "line": finding.line,
-        "offset": finding.start,
+        "start": finding.start,
         "end": finding.end,
         "rule": detection.rule,
         "kind": detection.kind,
         "confidence": confidence_label(detection.weight),
-        "masked": mask_value(detection.value),
+        "masked_value": mask_value(detection.value),
     }
 
 

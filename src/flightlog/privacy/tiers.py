@@ -70,9 +70,9 @@ LAYOUTS = (
 )
 
 
-def layout_of(room: str) -> TierLayout:
-    """Return the layout of `room`."""
-    return next(layout for layout in LAYOUTS if layout.feature == room)
+def layout_of(feature: str) -> TierLayout:
+    """Return the layout of `feature`."""
+    return next(layout for layout in LAYOUTS if layout.feature == feature)
 
 
 def kind_of(path: str) -> tuple[TierLayout, FileKind] | None:

@@ -34,10 +34,10 @@ RISKY = frozenset(
 
 
 class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is allowed for one subject from now on: nothing without `digest` and `rows`.
+    """What is allowed for one subject from now on: nothing without `digest` and `allows_rows`.
 
     `digest` is of everything that was shown, `address` the address that a key may be sent to, and
-    `rows` allows writing training rows unattended.
+    `allows_rows` allows writing training rows unattended.
     """
 
     subject: str

@@ -104,11 +104,8 @@ class RewindResult(Struct, frozen=True):
 def perform_rewind(runtime: Runtime, tell: "Tell") -> Iterator[RewindResult]:
     """Let the agent fail, rewind to before turn 7, and continue with another prompt."""
     # The lab needs the `lab` extra; the recording demo works without it.
-    from flightlog.lab import service  # noqa: PLC0415 - as above
-    from flightlog.lab.inspect import compare_runs  # noqa: PLC0415 - as above
-    from flightlog.lab.layout import run_meta  # noqa: PLC0415 - as above
-    from flightlog.lab.replay.branch import ReplayOptions, prepare_branch  # noqa: PLC0415
-    from flightlog.lab.replay.certificate import replay_meta  # noqa: PLC0415 - as above
+    from flightlog.lab import inspect, layout, service  # noqa: PLC0415 - as above
+    from flightlog.lab.replay import branch, certificate  # noqa: PLC0415 - as above
     from flightlog.lab.replay.source import ReplaySource  # noqa: PLC0415 - as above
     from flightlog.lab.runner.run import continue_run, start_run  # noqa: PLC0415 - as above
     from flightlog.lab.store import RunStore  # noqa: PLC0415 - as above
@@ -128,14 +125,16 @@ def perform_rewind(runtime: Runtime, tell: "Tell") -> Iterator[RewindResult]:
         store = RunStore(run.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
         source = ReplaySource(store, 1, 0, path)
         target = (root / "runs" / f"replay_shop_s01_t{TURN:02d}_r01", 1)
-        options = ReplayOptions(prompt=SAID)
-        branch = prepare_branch(store, source.build_branch_point(TURN), options, target, context)
-        branch = continue_run(branch, context, again=False)
+        options = branch.ReplayOptions(prompt=SAID)
+        point = source.build_branch_point(TURN)
+        prepared_replay = branch.prepare_branch(store, point, options, target, context)
+        replay = continue_run(prepared_replay, context, again=False)
         source_meta, branch_meta = (
-            run_meta(side.name, side.config, side.state) for side in (run, branch)
+            layout.run_meta(side.name, side.config, side.state) for side in (run, replay)
         )
-        comparison = compare_runs([store, branch], path)
-        yield RewindResult(engine, source_meta, branch_meta, replay_meta(branch.state), comparison)
+        comparison = inspect.compare_runs([store, replay], path)
+        replay_facts = certificate.replay_meta(replay.state)
+        yield RewindResult(engine, source_meta, branch_meta, replay_facts, comparison)
 
 
 def _choose_engine(environ: Mapping[str, str]) -> Engine:

@@ -75,7 +75,7 @@ class ArchiveVerification(Struct, frozen=True):
 
 
 class CheckResult(Struct, frozen=True):
-    """One checked thing; `next` is the command or setting that helps."""
+    """One checked thing; `next_command` is the command or setting that helps."""
 
     level: CheckLevel
     subject: str

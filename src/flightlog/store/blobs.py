@@ -89,7 +89,7 @@ def _read_blob(path: Path) -> bytes | None:
 class StoredBody(Struct, frozen=True):
     """A stored body: its chunks, their names, and how many it shares with the body before.
 
-    `mark` is a number of chunks and the state of the hash after them: the next body has the same
+    `marker` is a number of chunks and the state of the hash after them: the next body has the same
     beginning.
     """
 

@@ -10,6 +10,7 @@ import itertools
 import os
 import re
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +21,9 @@ from flightlog.model.runtime import Runtime
 _TEMP = re.compile(r"\..+\.(?P<owner>\d+-\d+-[0-9a-f]+)-\d+\.tmp")  # named by `open_temporary`
 _PART_BYTES_MAX = 255  # the longest file name of common file systems
 _SYNCS_MAX = 16  # threads; more waits do not overlap any better
+_PROC = Path("/proc")
+_PS = "/bin/ps"  # not by PATH, which may begin with a directory of the project
+_PS_LIMIT_S = 5.0  # it takes about 10 ms
 
 sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync.
 
@@ -232,6 +236,15 @@ def _fsync(path: Path, flags: int) -> None:
             os.close(file)
 
 
+def stat_identity(path: Path) -> tuple[int, int, int] | None:
+    """Return inode, time of change and size, which differ after a write; None without a file."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
 @functools.cache
 def process_tag() -> str:
     """Return the unique name of this process."""
@@ -244,17 +257,55 @@ os.register_at_fork(after_in_child=process_tag.cache_clear)
 
 def process_name(pid: int) -> str:
     """Return a unique name of a process, for `is_running`: pid, start and boot."""
-    return f"{pid}-{_process_start_ticks(pid)}-{_read_boot_id()}"
+    return f"{pid}-{process_start(pid)}-{_read_boot_id()}"
 
 
 def is_running(name: str) -> bool:
     """Return whether the process with this name still runs on this machine."""
     pid, started, boot = name.split("-")
-    return (
-        boot == _read_boot_id()
-        and started != "0"
-        and _process_start_ticks(int(pid)) == int(started)
-    )
+    return boot == _read_boot_id() and started != "0" and process_start(int(pid)) == int(started)
+
+
+def process_start(pid: int) -> int:
+    """Return when the process started, which tells it from a later one with the same pid.
+
+    In ticks since boot, or in seconds since 1970 where there is no /proc; 0 if it ended or that is
+    unknown.
+    """
+    try:
+        return int((_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[19])
+    except OSError:
+        return 0 if has_proc() else read_ps(pid)[1]
+
+
+def has_proc() -> bool:
+    """Return whether the system lists its processes in /proc; macOS does not."""
+    return (_PROC / "self").exists()
+
+
+def read_ps(pid: int) -> tuple[str, int, str]:
+    """Return a process's state letter, its start in seconds since 1970, and its command line.
+
+    Runs `ps`, for systems without /proc; the start is 0 if the process ended.
+    """
+    import calendar  # noqa: PLC0415 - only systems without /proc need it
+    import subprocess  # noqa: PLC0415 - as above
+
+    # One `-o` per column: after `=`, the rest of the argument is the column's header.
+    command = [_PS, "-o", "stat=", "-o", "lstart=", "-o", "command=", "-p", str(pid)]
+    try:
+        result = subprocess.run(
+            command,
+            env={"LC_ALL": "C", "TZ": "UTC"},
+            capture_output=True,
+            timeout=_PS_LIMIT_S,
+            check=False,
+        )
+        state, *date, line = result.stdout.decode("utf-8", "replace").strip().split(None, 6)
+        started_s = calendar.timegm(time.strptime(" ".join(date), "%a %b %d %H:%M:%S %Y"))
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return "", 0, ""
+    return state, started_s, line
 
 
 def _is_plain(part: str) -> bool:
@@ -262,17 +313,9 @@ def _is_plain(part: str) -> bool:
     return is_name and len(part.encode("utf-8", "surrogatepass")) <= _PART_BYTES_MAX
 
 
-def _process_start_ticks(pid: int) -> int:
-    """Return when the process started, in ticks since boot; 0 if it ended or that is unknown."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
-    except OSError:
-        return 0
-
-
 @functools.cache
 def _read_boot_id() -> str:
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
+        return (_PROC / "sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
     except OSError:
         return "0"

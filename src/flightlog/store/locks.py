@@ -12,14 +12,11 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from flightlog.model.errors import Conflict, Unavailable
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
+from flightlog.store import files
 
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 # A lock is held for one write or one git command, which takes up to 30 s on a very busy disk.
@@ -28,6 +25,7 @@ WAIT_S = 30.0
 _RETRY_S, _RETRY_MAX_S = 0.001, 0.05
 _NOTE_BYTES = 200  # a note is one phrase
 _COMMAND_CHARS = 80  # enough to recognize a program on one line
+_PROC = "/proc"  # macOS has none
 _STATES = {"T": "stopped", "t": "stopped", "Z": "gone", "X": "gone", "x": "gone"}
 
 
@@ -58,7 +56,7 @@ class LockHolder(NamedTuple):
         return ", ".join(filter(None, phrases)) or "another process"
 
 
-def lock_file(file: int, path: "Path | str", *, limit_s: float = 0.0, shared: bool = False) -> None:
+def lock_file(file: int, path: Path | str, *, limit_s: float = 0.0, shared: bool = False) -> None:
     """Lock the open `file`; raise `Conflict` naming the holder if that takes longer than `limit_s`.
 
     Raises `LocksUnavailable` if the file system has no locks.
@@ -87,7 +85,7 @@ def lock_file(file: int, path: "Path | str", *, limit_s: float = 0.0, shared: bo
 
 
 @contextmanager
-def exclusive_lock(path: "Path", who: str = "", *, limit_s: float = 0.0) -> Iterator[None]:
+def exclusive_lock(path: Path, who: str = "", *, limit_s: float = 0.0) -> Iterator[None]:
     """Hold an exclusive lock on `path`, or raise `Conflict` naming the holder after `limit_s`.
 
     The note in the file is cleared at the end: if one is left, its process died holding the lock.
@@ -95,7 +93,7 @@ def exclusive_lock(path: "Path", who: str = "", *, limit_s: float = 0.0) -> Iter
     file = _open_lock_file(path)
     try:
         lock_file(file, path, limit_s=limit_s)
-        with _files().os_errors_as_unavailable(path):
+        with files.os_errors_as_unavailable(path):
             _write_note(file, who)
         yield
         with suppress(OSError):
@@ -104,7 +102,7 @@ def exclusive_lock(path: "Path", who: str = "", *, limit_s: float = 0.0) -> Iter
         os.close(file)
 
 
-def was_interrupted(path: "Path") -> bool:
+def was_interrupted(path: Path) -> bool:
     """Return whether `path` has a note: its last holder died, or a process holds it now."""
     try:
         return path.stat().st_size > 0
@@ -115,7 +113,7 @@ def was_interrupted(path: "Path") -> bool:
 class Lease:
     """A lease on `path`, held until it is released or this process ends."""
 
-    def __init__(self, path: "Path", who: str, *, steal: bool = False) -> None:
+    def __init__(self, path: Path, who: str, *, steal: bool = False) -> None:
         """Take the lease, or raise `Conflict` naming the holder; with `steal`, take it over."""
         self.path = path
         self._file = _steal_lease(path, who) if steal else _acquire_lease(path, who)
@@ -132,7 +130,7 @@ class Lease:
 
     def release(self) -> None:
         """Release the lease; the file stays."""
-        with _files().os_errors_as_unavailable(self.path):
+        with files.os_errors_as_unavailable(self.path):
             try:
                 self.check_owner()
                 os.ftruncate(self._file, 0)
@@ -142,13 +140,13 @@ class Lease:
                 os.close(self._file)
 
 
-def holder_note(path: "Path") -> str:
+def holder_note(path: Path) -> str:
     """Return the note of the process that holds `path`; empty if it is free."""
     holder = find_holder(path)
     return "" if holder is None else holder.note or holder.describe_holder()
 
 
-def find_holder(path: "Path | str") -> LockHolder | None:
+def find_holder(path: Path | str) -> LockHolder | None:
     """Return the process that holds `path`, or None if it is free, missing or unreadable."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -177,7 +175,7 @@ def _read_holder(file: int) -> LockHolder:
 def _locking_pid(inode: int) -> int:
     """Return the process that the kernel lists for a lock on `inode`; 0 if there is no list."""
     with suppress(OSError, ValueError, IndexError):
-        locks = [line.split() for line in _read_text("/proc/locks").splitlines()]
+        locks = [line.split() for line in _read_text(f"{_PROC}/locks").splitlines()]
         pids = (
             int(lock[4]) for lock in locks if lock[1] == "FLOCK" and lock[5].endswith(f":{inode}")
         )
@@ -187,32 +185,30 @@ def _locking_pid(inode: int) -> int:
 
 def _read_process(pid: int) -> tuple[str, float, str]:
     """Return a process's state, its start in seconds since 1970, and its command line."""
+    if not pid:
+        return "running", 0.0, ""
     try:
-        fields = _read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
-        boot_s = time.time() - float(_read_text("/proc/uptime").split()[0])
-        started_s = boot_s + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-        # Interpreter, program and verb name the holder; later words may be long, or a secret.
-        words = _read_text(f"/proc/{pid}/cmdline").split("\0")[:3]
-        command = " ".join(" ".join(words).split())[:_COMMAND_CHARS]
+        state, *fields = _read_text(f"{_PROC}/{pid}/stat").rpartition(")")[2].split()
+        boot_s = time.time() - float(_read_text(f"{_PROC}/uptime").split()[0])
+        started_s = boot_s + int(fields[18]) / os.sysconf("SC_CLK_TCK")
+        words = _read_text(f"{_PROC}/{pid}/cmdline").split("\0")
     except (OSError, ValueError, IndexError):
-        return ("gone" if pid and os.path.exists("/proc/self") else "running"), 0.0, ""  # noqa: PTH110 - as above
-    return _STATES.get(fields[0], "running"), started_s, command
+        state, started_s, command = files.read_ps(pid)
+        words = command.split()
+    if not started_s:
+        return "gone", 0.0, ""
+    # Interpreter, program and verb name the holder; later words may be long, or a secret.
+    command = " ".join(" ".join(words[:3]).split())[:_COMMAND_CHARS]
+    return _STATES.get(state[:1], "running"), started_s, command
 
 
 def _read_text(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - as above
-        return file.read()
+    return Path(path).read_text("utf-8", "replace")
 
 
-def _files() -> "ModuleType":
-    from flightlog.store import files  # noqa: PLC0415 - pathlib loads slowly
-
-    return files
-
-
-def _open_lock_file(path: "Path") -> int:
-    _files().ensure_dir(path.parent)
-    with _files().os_errors_as_unavailable(path):
+def _open_lock_file(path: Path) -> int:
+    files.ensure_dir(path.parent)
+    with files.os_errors_as_unavailable(path):
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
@@ -221,7 +217,7 @@ def _write_note(file: int, who: str) -> None:
     os.pwrite(file, (who or f"process {os.getpid()}").encode(), 0)
 
 
-def _acquire_lease(path: "Path", who: str) -> int:
+def _acquire_lease(path: Path, who: str) -> int:
     while True:
         file = _open_lock_file(path)
         try:
@@ -240,8 +236,8 @@ def _acquire_lease(path: "Path", who: str) -> int:
         os.close(file)  # another process took it over between our open and our lock
 
 
-def _steal_lease(path: "Path", who: str) -> int:
-    with _files().open_temporary(path) as (temp, file), _files().os_errors_as_unavailable(path):
+def _steal_lease(path: Path, who: str) -> int:
+    with files.open_temporary(path) as (temp, file), files.os_errors_as_unavailable(path):
         os.pwrite(file, who.encode(), 0)
         lease = os.dup(file)
         lock_file(lease, path)

@@ -62,7 +62,7 @@ _OPENER = {"}": ord("{"), "]": ord("[")}
 
 
 class SalvagedSpan(NamedTuple):
-    """A part of the line: a record if `why` is empty, damage otherwise."""
+    """A part of the line: a record if `reason` is empty, damage otherwise."""
 
     start: int
     end: int

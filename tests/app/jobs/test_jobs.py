@@ -103,7 +103,7 @@ def test_a_rate_holds_for_all_machines_together(made, machines, tmp_path):
     assert all(at - began >= 0.1 * number for number, at in enumerate(sorted(till.at)))
 
 
-def test_a_cluster_leaves_the_same_files_as_this_machine_also_when_a_worker_dies(
+def test_a_cluster_leaves_the_same_files_even_when_a_worker_dies(
     made, doomed, tmp_path, monkeypatch
 ):
     here, there = copied(made, tmp_path / "here"), copied(made, tmp_path / "there")

@@ -19,7 +19,7 @@ def ground(tmp_path):
     return Ground(tmp_path)
 
 
-def test_a_repository_is_found_from_inside_and_work_trees_share_what_they_share(ground, tmp_path):
+def test_a_repository_is_found_from_inside_and_from_its_work_trees(ground, tmp_path):
     (ground.top / "deep" / "er").mkdir(parents=True)
     ground.git("worktree", "add", "-q", str(tmp_path / "second"), "-b", "second")
 
@@ -47,7 +47,7 @@ def test_a_hooks_own_variables_do_not_lead_git_astray(ground, tmp_path, monkeypa
     ).stdout.strip()  # fmt: skip
 
 
-def test_the_default_branch_is_the_remotes_else_a_usual_name_else_the_only_one(ground, tmp_path):
+def test_default_branch_is_the_remotes_or_a_usual_name_or_the_only_one(ground, tmp_path):
     ground.git("branch", "work")
     assert repository.default_branch(ground.place.repository) == "main"
     ground.git("branch", "-m", "main", "stem")

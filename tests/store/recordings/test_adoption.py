@@ -163,7 +163,7 @@ def test_a_source_that_was_rewritten_begins_a_new_generation(tmp_path, after, ho
     assert adopt_file(source, dest).source_state.generation == 2
 
 
-def test_an_edit_anywhere_in_a_large_source_is_noticed_when_nothing_was_added(tmp_path):
+def test_an_edit_in_a_large_source_is_noticed_when_nothing_was_added(tmp_path):
     source, dest = tmp_path / "source", tmp_path / "t.jsonl"
     said = bytearray(os.urandom(3_000_000))
     source.write_bytes(said)

@@ -50,7 +50,7 @@ def verify(top, given_sources=None, session="s1"):
 
 
 def left(faults):
-    return [fault for fault in faults if not fault.repaired]
+    return [fault for fault in faults if not fault.repair]
 
 
 def delete_sources(top):

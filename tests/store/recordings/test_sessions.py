@@ -127,7 +127,7 @@ def test_two_adoptions_of_one_session_do_not_meet(tmp_path):
         adopt_session(tmp_path, "claude-code", "s1", {})
 
 
-def test_dying_at_any_system_call_of_an_adoption_repeats_work_and_loses_nothing(tmp_path):
+def test_a_kill_at_any_system_call_of_an_adoption_loses_nothing(tmp_path):
     home = {"transcript.jsonl": "source.jsonl", "subagents/agent-1.jsonl": "agent.jsonl"}
 
     def prepare(root):

@@ -28,15 +28,13 @@ def make_executors(on: str) -> JobExecutors:
 @asynccontextmanager
 async def open_executor(on: str, parallel: int) -> AsyncIterator[JobExecutor]:
     """Open an executor at `on`: `local`, or the address of a Dask scheduler."""
-    if on == LOCAL:
-        from flightlog.app.jobs.executors import open_local_executor  # noqa: PLC0415 - few commands have jobs
+    from flightlog.app.jobs import executors  # noqa: PLC0415 - few commands have jobs
 
-        async with open_local_executor(parallel) as executor:
+    if on == LOCAL:
+        async with executors.open_local_executor(parallel) as executor:
             yield executor
     elif on.startswith(("tcp://", "tls://", "ws://", "wss://")):
-        from flightlog.app.jobs.executors import connect_cluster  # noqa: PLC0415 - as above
-
-        async with connect_cluster(on) as cluster:
+        async with executors.connect_cluster(on) as cluster:
             yield cluster
     else:
         raise Invalid(

@@ -21,6 +21,7 @@ import msgspec
 
 from flightlog.agents.sandbox import parent_death_prefix
 from flightlog.app.jobs import open_executor
+from flightlog.app.runtime import open_runtime
 from flightlog.model.errors import FlightlogError, Invalid, Unavailable, optional_import
 from flightlog.model.runtime import Job, JobError
 
@@ -60,7 +61,6 @@ def carry_out(work: str, payload: bytes, shared: bytes) -> bytes:
 
 def run_session_job(payload: bytes) -> bytes:
     """Run one session of a run, in the run's directory."""
-    from flightlog.app.runtime import open_runtime  # noqa: PLC0415 - a worker imports what it does
     from flightlog.lab import service  # noqa: PLC0415 - a worker imports what it does
     from flightlog.lab.runner.run import execute_session_job  # noqa: PLC0415 - as above
 
@@ -73,7 +73,6 @@ def run_session_job(payload: bytes) -> bytes:
 
 def run_replay_job(payload: bytes) -> bytes:
     """Continue one branch; retry it if it was in flight when its worker died."""
-    from flightlog.app.runtime import open_runtime  # noqa: PLC0415 - a worker imports what it does
     from flightlog.lab import service  # noqa: PLC0415 - a worker imports what it does
     from flightlog.lab.runner.run import continue_run  # noqa: PLC0415 - as above
 
@@ -88,8 +87,7 @@ def run_replay_job(payload: bytes) -> bytes:
 
 def run_archive_job(payload: bytes) -> bytes:
     """Export a chunk of the archive's sessions."""
-    from flightlog.app.runtime import open_runtime  # noqa: PLC0415 - a worker imports what it does
-    from flightlog.archive.bulk_export import run_archive_chunk  # noqa: PLC0415 - as above
+    from flightlog.archive.bulk_export import run_archive_chunk  # noqa: PLC0415 - a worker imports what it does
 
     return run_archive_chunk(open_runtime(), payload)
 

@@ -7,19 +7,21 @@ shell, flags, headers, calls, cookies, connection strings. Providers are in `nam
 import functools
 import re
 import string
-from typing import NamedTuple
 
 from flightlog.privacy.detect import randomness, rules
 from flightlog.privacy.detect.candidates import LOW, MEDIUM, Candidate
 from flightlog.privacy.detect.line_wraps import (
     BARE,
+    FILLERS,
     LINE_END,
     NEXT_FIELD,
-    WRAPPED_MAX,
+    VALUE_MAX,
+    AssignedValue,
     extend_with_lone_line,
     find_quoted_value,
-    unwrap_lines,
+    gap_end,
     unwrap_value,
+    value_in_quotes,
 )
 
 PASSWORDS = (
@@ -44,25 +46,11 @@ _HEADER = ("authorization", "authorisation")
 _NOT_NEXT = {"token": "si", "pass": "a-z", "key": "swb", "auth": "o", "salt": "es"}
 NAME_MAX = 40  # bytes of a name before and after the word: longer than names in code
 _NAME_BYTES = (string.ascii_letters + string.digits + "_-.").encode()
-_GAP_MAX = 40  # marks between a name and its value: an indented next line fits
-_FILLERS_MAX = 5  # words of the language among those marks: types, `const`, `Bearer`
-_VALUE_MAX = 560  # no key in one line is longer; longer ones are found by their frame (PEM)
 _DIGIT_REACH = 150  # a key has a digit within this many bytes after the word
 # Bytes after a word that decide whether it is worth a judgement: the word, and half a value.
 WORTH_MAX = 60 + _DIGIT_REACH
-# Words of languages, formats and headers that may come between a name and its value.
-_FILLERS = (
-    "b|r|u|f|value|val|default|string|str|char|text|basic|bearer|token|apikey|const|final|type|content"
-    "|plaintext|asplaintext|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly"
-    "|optional|raw|identified|is|fmt|sprintf|s|base64"
-)
 # One character class, or a few bytes: the standard library is linear here, and its call is faster.
 _TAIL = rules.quick_pattern(rb"[\w.\-]*")
-_MARKS = rules.quick_pattern(rb"[^A-Za-z0-9\x00]+")  # anything between words of one record
-_NUMBER = rules.quick_pattern(
-    rb"[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+)[ \t]*"
-)  # a line number of `cat -n`
-_FILLER = rules.linear_pattern(f"(?i)(?:{_FILLERS})\\b".encode())  # one of those words
 # The longest word for a secret that begins here.
 _WORD = rules.quick_pattern(
     "(?i:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode()
@@ -160,15 +148,6 @@ _LONG_KEY = 20  # from here on a key must have `RANDOM_ENTROPY`
 _WORD_PAIRS = 0.5
 
 
-class _AssignedValue(NamedTuple):
-    start: int
-    end: int
-    text: bytes
-    quoted: bool
-    operator: bytes
-    certain: bool = False  # the syntax says that it is a password, whatever it looks like
-
-
 def find_words(low: bytes) -> tuple[str, ...]:
     """Return the words for secrets that occur in a text of small letters."""
     return tuple(word for word in (*WORDS, *_HEADER) if word.encode() in low)
@@ -181,11 +160,11 @@ def assignment_pattern(among: tuple[str, ...] = WORDS) -> str:
         barred = _NOT_NEXT.get(word, "")
         first = f"[^\\W{barred}{barred.upper()}]|[.-]" if barred else r"[\w.-]"
         words.append(f"{re.escape(word)}(?:(?:{first})[\\w.-]*)?")
-    more = rf"(?:(?:{_FILLERS})[^A-Za-z0-9\x00]+)*"
+    more = rf"(?:(?:{FILLERS})[^A-Za-z0-9\x00]+)*"
     chars = r"[A-Za-z0-9_\-+/~.$!@#%^&*]"
     numbered = r"(?:[0-9]{1,6}(?:[ \t]|\xe2)[^A-Za-z0-9\x00]+)?"
     # Marks that assign, then anything; or only a blank, then something with a digit, as after a flag.
-    typed = rf"(?:(?:[ :\r\n-]|\\[rn])+(?:{_FILLERS}))?"
+    typed = rf"(?:(?:[ :\r\n-]|\\[rn])+(?:{FILLERS}))?"
     marks = r"[^A-Za-z0-9\x00]*"
     value = rf"(?:{chars}{{6}}|{chars}{{2,5}}{LINE_END})"
     assigned = rf"{typed}{marks}(?:[=:>(|,\"'`]| - | is [\"'`]){marks}{numbered}{more}{value}"
@@ -235,7 +214,7 @@ def judge_assignment(view: bytes, start: int, end: int) -> Candidate | None:
     name, tail = _name_around(view, start, end)
     if _is_boring(name):
         return None
-    high = _gap_end(view, tail)
+    high = gap_end(view, tail)
     value = _find_value(view, tail, high, name)
     if _SECRET_ID.search(name) and not (value and randomness.is_uuid(value.text)):
         return None
@@ -275,25 +254,7 @@ def _is_boring(name: bytes) -> bool:
     return _BORING.search(_SECRET_ID.sub(b"", name)) is not None
 
 
-def _gap_end(view: bytes, at: int) -> int:
-    """Return where the marks after a name end, with `_FILLERS` among them."""
-    for _ in range(_FILLERS_MAX):
-        marks = _MARKS.match(view, at, at + _GAP_MAX)
-        if marks is None:
-            break
-        at = marks.end()
-        number = _NUMBER.match(view, at, at + 10) if b"\n" in marks.group() else None
-        if number is not None:
-            at = number.end()
-            continue
-        filler = _FILLER.match(view, at, at + 16)
-        if filler is None or _MARKS.match(view, filler.end(), filler.end() + 1) is None:
-            break
-        at = filler.end()
-    return at
-
-
-def _find_value(view: bytes, low: int, high: int, name: bytes) -> _AssignedValue | None:
+def _find_value(view: bytes, low: int, high: int, name: bytes) -> AssignedValue | None:
     gap = view[low:high]
     operator = _OPERATOR.search(gap)
     # After an empty or masked value, or in a list, the next text is something else.
@@ -309,43 +270,21 @@ def _find_value(view: bytes, low: int, high: int, name: bytes) -> _AssignedValue
     if b"\n" in gap and opened is None and _NAMED_NEXT.match(view, high, high + NAME_MAX):
         return None  # nothing was assigned, and the next line begins with another name
     if opened is not None:
-        return _value_in_quotes(view, low + opened[0], opened[1], marks)
+        return value_in_quotes(view, low + opened[0], opened[1], marks)
     if gap.endswith((b"{", b"[")):
         return None  # a field of a template, or a subscript
     before = gap.rstrip(b"$!@#%^&*+/.~-_?")
     begin = low + len(before) if before else high
-    bare = BARE.match(view, begin, begin + _VALUE_MAX)
+    bare = BARE.match(view, begin, begin + VALUE_MAX)
     if bare is None:
         return None
     is_query = marks == b"=" or name.endswith(b"=")
     next_field = NEXT_FIELD.search(view, begin, bare.end()) if is_query else None
     stop, text = unwrap_value(view, begin, next_field.start() if next_field else bare.end())
-    return _AssignedValue(begin, stop, text, quoted=False, operator=marks)
+    return AssignedValue(begin, stop, text, quoted=False, operator=marks)
 
 
-def _value_in_quotes(view: bytes, start: int, quote: bytes, marks: bytes) -> _AssignedValue | None:
-    close = view.find(quote, start, start + _VALUE_MAX)
-    line = view.find(b"\n", start, start + _VALUE_MAX)
-    if close < 0 and line < 0:
-        bare = BARE.match(view, start, start + _VALUE_MAX)
-        return (
-            _AssignedValue(start, bare.end(), bare.group(), quoted=False, operator=marks)
-            if bare
-            else None
-        )
-    if line >= 0 and (close < 0 or line < close):
-        lines, back = unwrap_lines(view, start, WRAPPED_MAX)
-        text = lines.partition(quote)[0].rstrip(b"\\") if quote in lines else b""
-        return (
-            _AssignedValue(start, back(len(text)), text, quoted=True, operator=marks)
-            if text.strip()
-            else None
-        )
-    text = view[start:close].rstrip(b"\\")
-    return _AssignedValue(start, start + len(text), text, quoted=True, operator=marks)
-
-
-def _weigh_value(word: bytes, name: bytes, value: _AssignedValue) -> int:
+def _weigh_value(word: bytes, name: bytes, value: AssignedValue) -> int:
     text = value.text.rstrip(b".")
     # Unquoted, a word and `=` are the next attribute: `name="password" placeholder="…"`.
     attribute = not value.quoted and text.endswith(b"=") and text[:-1].isalpha()
@@ -406,7 +345,7 @@ def _is_key(word: bytes, name: bytes, text: bytes, operator: bytes) -> bool:
     )
 
 
-def _weigh_password(text: bytes, value: _AssignedValue) -> int:
+def _weigh_password(text: bytes, value: AssignedValue) -> int:
     listed = value.operator[:1] in (b"(", b",") and not value.certain
     mixed = (
         value.quoted and _TYPED.search(text) and randomness.english_pair_share(text) < _WORD_PAIRS
@@ -428,7 +367,7 @@ def _weigh_password(text: bytes, value: _AssignedValue) -> int:
     return LOW if len(text) >= 6 and _TYPED.search(text) and not _PROSE.match(text) else 0
 
 
-def _is_certain_password(view: bytes, start: int, value: _AssignedValue, name: bytes) -> bool:
+def _is_certain_password(view: bytes, start: int, value: AssignedValue, name: bytes) -> bool:
     """Return whether the syntax makes any word a password: beside a user's name, or in a `.env` file."""
     if value.quoted:  # the last argument of a call; in lists of names more follow
         return view[value.end : value.end + 4].lstrip(b"\\\"'`")[:1] == b")"

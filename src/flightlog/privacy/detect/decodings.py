@@ -8,6 +8,7 @@ the spans of the original that they come from.
 import base64
 import binascii
 import functools
+import html
 import itertools
 import json
 import re
@@ -169,6 +170,18 @@ def _decode_ascii_escape(escape: bytes) -> bytes:
     if escape.startswith(b"&#"):
         return bytes((int(escape[3:-1], 16) if escape[2:3] in b"xX" else int(escape[2:-1]),))
     return _NAMED.get(escape) or bytes((int(escape[-2:], 16),))
+
+
+def decode_escape(escape: bytes) -> bytes:
+    """Return the character of an escape; nothing for a line end or a color."""
+    if escape[:1] == b"%":
+        return bytes((int(escape[1:], 16),))
+    if escape[:1] == b"&":
+        return html.unescape(escape.decode()).encode()[:1]
+    text = escape.lstrip(b"\\")
+    if text[:1] == b"u" and len(text) == 5:
+        return bytes((int(text[1:], 16),))
+    return text if len(text) == 1 and text in b"\"'/`" and escape != text else b""
 
 
 def iter_other_views(data: bytes) -> Iterator[DecodedText]:

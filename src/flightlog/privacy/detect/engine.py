@@ -89,6 +89,18 @@ class Detection(NamedTuple):
             tuple((start + by, end + by) for start, end in spans), rule, kind, weight, value
         )
 
+    def is_in_one_string(self, data: bytes) -> bool:
+        """Return whether a tag can replace it in raw JSON without cutting a string or an escape."""
+        start, end = self.start, self.end
+        if len(self.spans) > 1 or data[start - 1 : start] == b"\\":
+            return False
+        text = data[start:end]
+        return (
+            b'"' not in text
+            and (b"\\" not in text or self.rule == "private-key")
+            and not text.endswith(b"\\")
+        )
+
 
 def find_private_values(
     data: bytes, known: KnownSecrets | None = None, meter: WorkBudget | None = None

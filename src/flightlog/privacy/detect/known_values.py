@@ -71,11 +71,8 @@ _ESCAPE_BEFORE = rules.quick_pattern(
 _LINE_END = rb"[ \t]*\\?(?:\\{1,4}r)?(?:\\{1,4}n|\r?\n)"  # also escaped up to twice
 _TAB = rb"(?:[ \t]|\\{1,4}t)"  # also escaped up to twice
 # A prefix of a line: indentation, a line number, a diff sign or a quote mark.
-_MARGIN = (
-    rb"(?:"
-    + _TAB
-    + rb"*(?:[0-9]{1,6}(?:\t|\\{1,4}t|\xe2\x86\x92|\\{1,4}u2192|[:|] ?| {2,})|[+>|-] ?))?"
-) + (_TAB + rb"*")
+_MARK = rb"(?:[0-9]{1,6}(?:\t|\\{1,4}t|\xe2\x86\x92|\\{1,4}u2192|[:|] ?| {2,})|[+>|-] ?)"
+_MARGIN = rb"(?:" + _TAB + rb"*" + _MARK + rb")?" + _TAB + rb"*"
 # Colors, and escapes of ASCII characters in JSON, URLs and HTML.
 _ESCAPES = (
     rb"(?:(?:\x1b|\\+u001[bB]|\\+x1[bB]|\\+033|\\+e)\[[0-9;:?]*[A-Za-z])+"
@@ -107,7 +104,7 @@ class _Spelling(NamedTuple):
 
 
 class _AutomatonPart(NamedTuple):
-    """A part of the automaton; `places` has for each anchor its offsets in spellings of a length."""
+    """A part of the automaton; `locations` has for each anchor its offsets in spellings of a length."""
 
     values: tuple[bytes, ...]
     spellings: dict[bytes, _Spelling]
@@ -286,7 +283,9 @@ class KnownSecrets:
                 windows.append((low, high))
         for low, high in windows:
             for pattern in _REWRITTEN:
-                other = decodings.replace_with_meaning(view[low:high], pattern, _decode_escape)
+                other = decodings.replace_with_meaning(
+                    view[low:high], pattern, decodings.decode_escape
+                )
                 for part in (*self._fixed, *self._parts):
                     for hit in self._find_exact(other.data, part, []):
                         ((start, end),) = other.source_spans(hit.start, hit.end)
@@ -353,10 +352,8 @@ def _list_anchors(spelling: bytes) -> list[tuple[int, int]]:
         range(last, last - half, -1),
         *(range(low, low + _ANCHOR_STEP) for low in middle),
     ]
-    return [
-        (offset, width)
-        for offset in {_choose_anchor(spelling, stretch, width) for stretch in stretches}
-    ]
+    offsets = {_choose_anchor(spelling, stretch, width) for stretch in stretches}
+    return [(offset, width) for offset in offsets]
 
 
 def _choose_anchor(spelling: bytes, offsets: range, width: int) -> int:
@@ -374,18 +371,6 @@ def _is_distinctive(text: bytes) -> bool:
     # A word such as `github` is an anchor in many lines, a repetition at each byte of a hostile text.
     word = text.isalpha() and (text.islower() or text[1:].islower() or text.isupper())
     return not word and not text.isdigit() and len(set(text)) > 3
-
-
-def _decode_escape(escape: bytes) -> bytes:
-    """Return the character of an escape; nothing for a line end or a color."""
-    if escape[:1] == b"%":
-        return bytes((int(escape[1:], 16),))
-    if escape[:1] == b"&":
-        return html.unescape(escape.decode()).encode()[:1]
-    text = escape.lstrip(b"\\")
-    if text[:1] == b"u" and len(text) == 5:
-        return bytes((int(text[1:], 16),))
-    return text if len(text) == 1 and text in b"\"'/`" and escape != text else b""
 
 
 def _literal_pattern(text: bytes) -> bytes:

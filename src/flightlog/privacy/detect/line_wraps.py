@@ -1,4 +1,4 @@
-"""Find where a value begins and ends: quotes, and line ends that cut a long value.
+"""Find where a value begins and ends: quotes, line ends that cut it, blocks of many lines.
 
 A terminal, a mail or a pager wraps long lines. The prefix that a tool puts before a line (diff
 marks, line numbers, quote marks, indentation) is removed with the line end. Each function joins
@@ -7,9 +7,10 @@ a bounded stretch from one offset on.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from flightlog.privacy.detect import randomness, rules
+from flightlog.privacy.detect.candidates import HIGH, MEDIUM, Candidate
 
 _LINE_MAX = 2_000  # bounds the search for the beginning of the line
 _RAGGED = 8  # wrapped lines differ in length by at most this: some tools wrap between words
@@ -60,8 +61,50 @@ _REST_ENTROPY = 2.5
 _REST_PAIRS = 0.62
 _QUOTED_MAX = 200  # how far the closing quote of a value that begins with a backtick is searched
 _VALUE_MARKS = b"$!@#%^&*+/.~-_?<{[("  # marks that a password may begin with
+_SECOND_AT = rules.linear_pattern(rb"[^\s/:@\"'<>\x00]{1,40}@")  # of a password with an `@`
+VALUE_MAX = 560  # no key in one line is longer; longer ones are found by their frame (PEM)
+_GAP_MAX = 40  # marks between a name and its value: an indented next line fits
+_FILLERS_MAX = 5  # words of the language among those marks: types, `const`, `Bearer`
+# Words of languages, formats and headers that may come between a name and its value.
+FILLERS = (
+    "b|r|u|f|value|val|default|string|str|char|text|basic|bearer|token|apikey|const|final|type|content"
+    "|plaintext|asplaintext|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly"
+    "|optional|raw|identified|is|fmt|sprintf|s|base64"
+)
+_MARKS = rules.quick_pattern(rb"[^A-Za-z0-9\x00]+")  # anything between words of one record
+_CAT_NUMBER = rules.quick_pattern(
+    rb"[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+)[ \t]*"
+)  # a line number of `cat -n`
+_FILLER = rules.linear_pattern(f"(?i)(?:{FILLERS})\\b".encode())  # one of those words
+_PEM_MAX = 20_000  # a PEM block of 8192 bits has 6,400 characters, and may be indented or encrypted
+_MANIFEST_MAX = 2_000  # bytes of a Kubernetes manifest before and after its `kind`
+_PEM_MIN = 90  # the frame of a PEM block alone is shorter
+_FRAME_MAX = 80  # a line of the frame
+# One entry of a Kubernetes secret.
+_ENTRY = rules.linear_pattern(
+    rb"(?:\n|\\n|[{,])[ \t]*[\"']?[\w.-]+[\"']?:[ ]*[\"']?([A-Za-z0-9+/]{8,}={0,3})[\"']?[ \t\r]*(?:$|[\n\\,}#])"
+)
+PEM_END = b"-----END "
+# The body of a PEM block, with headers, line ends of JSON and prefixes of lines.
+_BODY = rules.linear_pattern(rb"[A-Za-z0-9+/=\s\\nr:,\-|>\".0-9]*")
+# A file encrypted by Ansible: a header and lines of hex.
+_VAULT = rules.linear_pattern(
+    rb"\$ANSIBLE_VAULT;[0-9.]+;AES256[^\n\x00]{0,40}(?:\s*[0-9a-f]{16,80})+"
+)
 
+# Returns the offset in the text of an offset in the joined lines.
 Back = Callable[[int], int]
+
+
+class AssignedValue(NamedTuple):
+    """A value after a name, with the mark that assigns it."""
+
+    start: int
+    end: int
+    text: bytes
+    quoted: bool
+    operator: bytes
+    certain: bool = False  # the syntax says that it is a password, whatever it looks like
 
 
 def unwrap_lines(view: bytes, start: int, width: int) -> tuple[bytes, Back]:
@@ -192,6 +235,23 @@ def extend_with_lone_line(view: bytes, end: int, text: bytes) -> tuple[int, byte
     return lone.end(1), text + lone[1]
 
 
+def extend_to_last_word(view: bytes, secret: Candidate) -> Candidate:
+    """Return the password with the next line, if that is a single word and the last of the text."""
+    end, value = extend_with_lone_line(view, secret.end, secret.value)
+    last = view[end : end + 8].strip()[:1] in (b"", b"\0", b'"')
+    return (
+        secret._replace(end=end, value=value)
+        if last and b"\n" not in view[secret.start : secret.end]
+        else secret
+    )
+
+
+def extend_to_host(view: bytes, match: Any) -> bytes:
+    """Return the URL up to its host: a password may contain an `@`."""
+    more = _SECOND_AT.match(view, match.end(), match.end() + 80)
+    return bytes(view[match.start() : more.end()]) if more else bytes(match.group())
+
+
 def find_quoted_value(view: bytes, low: int, gap: bytes, at: int) -> tuple[int, bytes] | None:
     """Return where in `gap` a quoted value begins, and its quote, or None.
 
@@ -207,9 +267,96 @@ def find_quoted_value(view: bytes, low: int, gap: bytes, at: int) -> tuple[int, 
     return None
 
 
+def is_quoted(text: bytes, start: int, end: int) -> bool:
+    """Return whether the value at `start`:`end` is between two equal quotes."""
+    before, after = text[start - 1 : start], text[end : end + 4].lstrip(b"\\")[:1]
+    return before == after and before in (b'"', b"'", b"`")
+
+
+def value_in_quotes(view: bytes, start: int, quote: bytes, marks: bytes) -> AssignedValue | None:
+    """Return the value that begins at `start` after `quote`, also if its end is cut off or wrapped."""
+    close = view.find(quote, start, start + VALUE_MAX)
+    line = view.find(b"\n", start, start + VALUE_MAX)
+    if close < 0 and line < 0:
+        bare = BARE.match(view, start, start + VALUE_MAX)
+        return (
+            AssignedValue(start, bare.end(), bare.group(), quoted=False, operator=marks)
+            if bare
+            else None
+        )
+    if line >= 0 and (close < 0 or line < close):
+        lines, back = unwrap_lines(view, start, WRAPPED_MAX)
+        text = lines.partition(quote)[0].rstrip(b"\\") if quote in lines else b""
+        return (
+            AssignedValue(start, back(len(text)), text, quoted=True, operator=marks)
+            if text.strip()
+            else None
+        )
+    text = view[start:close].rstrip(b"\\")
+    return AssignedValue(start, start + len(text), text, quoted=True, operator=marks)
+
+
+def gap_end(view: bytes, at: int) -> int:
+    """Return where the marks after a name end, with `FILLERS` among them."""
+    for _ in range(_FILLERS_MAX):
+        marks = _MARKS.match(view, at, at + _GAP_MAX)
+        if marks is None:
+            break
+        at = marks.end()
+        number = _CAT_NUMBER.match(view, at, at + 10) if b"\n" in marks.group() else None
+        if number is not None:
+            at = number.end()
+            continue
+        filler = _FILLER.match(view, at, at + 16)
+        if filler is None or _MARKS.match(view, filler.end(), filler.end() + 1) is None:
+            break
+        at = filler.end()
+    return at
+
+
 def _begins_with_backtick(view: bytes, tick: int, outer: bytes) -> bool:
     """Return whether the backtick at `tick` belongs to a value in `outer` quotes; two quote a command."""
     if outer not in (b'"', b"'"):
         return False
     close = view.find(outer, tick, tick + _QUOTED_MAX)
     return close >= 0 and b"`" not in view[tick + 1 : close] and b"\n" not in view[tick:close]
+
+
+def judge_ansible_vault(view: bytes, start: int) -> Candidate | None:
+    """Return a file encrypted by Ansible: its key may be as weak as a password."""
+    body = _VAULT.match(view, start, start + _PEM_MAX)
+    return (
+        Candidate(start, body.end(), "ansible-vault", b"".join(body.group().split()), MEDIUM)
+        if body
+        else None
+    )
+
+
+def judge_pem_block(view: bytes, start: int, end: int) -> Candidate | None:
+    """Return the private key that begins at `start`; `end` is where its last line begins."""
+    stop = view.find(b"\0", start, min(end, start + _PEM_MAX))
+    limit = stop if stop >= 0 else min(len(view), max(end, start) + _FRAME_MAX, start + _PEM_MAX)
+    if end + len(PEM_END) <= limit:
+        close = view.find(b"-----", end + len(PEM_END), min(limit, end + _FRAME_MAX))
+        end = close + 5 if close >= 0 else end
+    else:
+        # The end was cut off: the base64 after the first line is still the key.
+        head = view.find(b"-----", start + 10, min(limit, start + _FRAME_MAX))
+        begin = head + 5 if head >= 0 else start + 10
+        end = _BODY.match(view, begin, limit).end()
+    if end - start < _PEM_MIN:
+        return None
+    return Candidate(start, end, "private-key", b"".join(view[start:end].split()), HIGH)
+
+
+def find_kubernetes_values(view: bytes, at: int) -> Iterator[Candidate]:
+    """Yield the values of a Kubernetes secret: base64 of any text."""
+    first = max(0, at - _MANIFEST_MAX)
+    low = max(view.rfind(b"\n---", first, at), view.rfind(b"\0", first, at), 0)
+    stops = (view.find(mark, at, at + _MANIFEST_MAX) for mark in (b"\n---", b"\0"))
+    high = min([stop for stop in stops if stop >= 0], default=at + _MANIFEST_MAX)
+    for entry in _ENTRY.finditer(view, low, high):
+        start, end = entry.span(1)
+        value = view[start:end]
+        if not value.isalpha() or len(value) >= 16:
+            yield Candidate(start, end, "kubernetes-secret", value, MEDIUM)

@@ -8,18 +8,9 @@ import functools
 import re
 from typing import Any
 
-import re2
-
 from flightlog.privacy.detect import assignments, provider_tokens, randomness, rules
-from flightlog.privacy.detect.candidates import (
-    HIGH,
-    LATIN,
-    MEDIUM,
-    Candidate,
-    Judgement,
-    contains_needle,
-)
-from flightlog.privacy.detect.line_wraps import ends_line, unwrap_lines, unwrap_value
+from flightlog.privacy.detect.candidates import HIGH, MEDIUM, Candidate, Judgement, contains_needle
+from flightlog.privacy.detect.line_wraps import ends_line, is_quoted, unwrap_lines, unwrap_value
 from flightlog.privacy.detect.rules import TokenRule, load_rules
 
 _REACH = 48  # bytes between a provider's name and its value
@@ -99,7 +90,7 @@ _ASSIGNED = rules.quick_pattern(rb"[\s\"'`]*[:=][\s\"'`=>]*|\s[\"'`]")
 @functools.cache
 def _secret_word_pattern(words: tuple[str, ...]) -> Any:
     """Return the compiled pattern of `words` and the beginning of a value after them."""
-    return re2.compile(f"(?i){assignments.assignment_pattern(words)}".encode(), LATIN)
+    return rules.linear_pattern(f"(?i){assignments.assignment_pattern(words)}".encode())
 
 
 @functools.cache
@@ -189,25 +180,6 @@ def has_value(view: bytes, end: int) -> bool:
         return False
     value = _VALUE.search(view, end, stop)
     return value is not None and view.find(b"\0", end, value.end()) < 0
-
-
-@functools.cache
-def _bounded_form_pattern(form: str) -> Any:
-    # With a mark at its edge that no language separates with, it is a part of a longer value.
-    edge = r"A-Za-z0-9_+?^!@#%*~$-"
-    pattern = re.sub(
-        r"\[(0-9A-Za-z_\.?)-\]\{(\d+)(,?\d*)\}", _allow_equals_signs, rules.form_pattern(form)
-    )
-    return re2.compile(
-        rf"(?:^|[^{edge}])({pattern})(?:$|[^=/\\{edge}]|\\[nrt\"'\\])".encode(), LATIN
-    )
-
-
-def _allow_equals_signs(field: re.Match[str]) -> str:
-    """Add `=` to the characters of a field, but not to the first: some alphabets have it."""
-    low, high = int(field[2]), field[3]
-    more = f",{int(high[1:]) - 1}" if len(high) > 1 else high
-    return f"[{field[1]}-][{field[1]}=-]{{{low - 1}{more}}}"
 
 
 def judge_beside_name(window: bytes, start: int) -> Judgement:
@@ -342,7 +314,7 @@ def _find_wrapped_value(
         if (
             hit.weight != MEDIUM
             or extends
-            or _is_quoted(whole, hit)
+            or is_quoted(whole, hit.start, hit.end)
             or _is_split_value(text, run, whole, hit)
         ):
             return hit._replace(start=back(hit.start - low + 1) - 1, end=back(hit.end - low))
@@ -367,14 +339,9 @@ def _is_value_part(part: bytes) -> bool:
     return randomness.english_pair_share(part) < _PART_PAIRS
 
 
-def _is_quoted(text: bytes, hit: Candidate) -> bool:
-    before, after = text[hit.start - 1 : hit.start], text[hit.end : hit.end + 4].lstrip(b"\\")[:1]
-    return before == after and before in (b'"', b"'", b"`")
-
-
 def _find_form(text: bytes, form: str, rule: TokenRule) -> Candidate | None:
     at = 0
-    while (match := _bounded_form_pattern(form).search(text, at)) is not None:
+    while (match := rules.bounded_form_pattern(form).search(text, at)) is not None:
         low, high = match.span(1)
         if low > _REACH:
             return None

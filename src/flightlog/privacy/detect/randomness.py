@@ -97,6 +97,15 @@ _GROUPS = rules.quick_pattern(rb"[A-Z0-9]{3,8}(?:-[A-Z0-9]{3,8}){3,7}")
 _DATE = rules.linear_pattern(
     rb"^\d{4}-\d\d-\d\d|^\d+(?:\.\d+)+$|^[v^~<>=]{0,2}\d+\.\d+\.\d+|^(?i:sha(?:1|256|384|512)|md5)[=:-]"
 )
+# Variables, masks, and ranges of ports in place of a password.
+_MASK = rules.linear_pattern(rb"^[$<{%*]|^\[|^x+$|^:|^//|\{\w+|^[0-9]+:[0-9]+$")
+# What prose says of a password: `is required`, `is not set`, `is hashed`.
+_PREDICATE = rules.quick_pattern(
+    rb"(?i)(?:not|now|never|always|also|only|being|still|stored|empty|wrong|incorrect|correct|valid|invalid"
+    rb"|missing|optional|default|equal|safe|secure|weak|strong|blank|null|none|hidden|secret|known|unknown"
+    rb"|longer|shorter|different|unique|temporary|about|their|there|these|those|where|which|given|shown"
+    rb"|written|taken|\w*(?:ed|ing|able|ible))\Z"
+)
 
 
 def shannon_entropy(value: bytes) -> float:
@@ -175,6 +184,27 @@ def is_grouped(value: bytes) -> bool:
         and count_digits(value) >= 3
         and not value.replace(b"-", b"").isdigit()
     )
+
+
+def is_masked(value: bytes) -> bool:
+    """Return whether `value` is a variable, a mask or a range of ports in place of a password."""
+    return _MASK.search(value) is not None
+
+
+def is_password_like(value: bytes) -> bool:
+    """Return whether `value` may be a password: long enough, and nothing in place of one."""
+    return len(value) >= 4 and not is_reference(value) and not is_masked(value)
+
+
+def is_predicate(value: bytes) -> bool:
+    """Return whether prose says `value` of a password: `is required`, `is hashed`."""
+    return _PREDICATE.match(value) is not None
+
+
+def is_dense(value: bytes) -> bool:
+    """Return whether `value` has the entropy and the digits of a key, and is no code."""
+    dense = shannon_entropy(value) >= RANDOM_ENTROPY
+    return dense and count_digits(value) >= 2 and not is_code(value)
 
 
 def _has_long_part(value: bytes) -> bool:

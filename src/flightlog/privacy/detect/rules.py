@@ -77,6 +77,26 @@ def form_pattern(form: str) -> str:
     return "".join(parts) + re.escape(form[at:])
 
 
+@functools.cache
+def bounded_form_pattern(form: str) -> Any:
+    """Return a pattern that finds a form which is not a part of a longer value."""
+    # With a mark at its edge that no language separates with, it is a part of a longer value.
+    edge = r"A-Za-z0-9_+?^!@#%*~$-"
+    pattern = re.sub(
+        r"\[(0-9A-Za-z_\.?)-\]\{(\d+)(,?\d*)\}", _allow_equals_signs, form_pattern(form)
+    )
+    return re2.compile(
+        rf"(?:^|[^{edge}])({pattern})(?:$|[^=/\\{edge}]|\\[nrt\"'\\])".encode(), LATIN
+    )
+
+
+def _allow_equals_signs(field: re.Match[str]) -> str:
+    """Add `=` to the characters of a field, but not to the first: some alphabets have it."""
+    low, high = int(field[2]), field[3]
+    more = f",{int(high[1:]) - 1}" if len(high) > 1 else high
+    return f"[{field[1]}-][{field[1]}=-]{{{low - 1}{more}}}"
+
+
 def form_head(form: str) -> str:
     """Return the literal text before the first field."""
     field = FIELD.search(form)

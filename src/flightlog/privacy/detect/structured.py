@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from flightlog.privacy.detect import randomness, rules
 from flightlog.privacy.detect.candidates import (
-    HIGH,
     LOW,
     MEDIUM,
     Candidate,
@@ -20,8 +19,13 @@ from flightlog.privacy.detect.candidates import (
 )
 from flightlog.privacy.detect.line_wraps import (
     LINE_END,
+    PEM_END,
     ends_line,
-    extend_with_lone_line,
+    extend_to_host,
+    extend_to_last_word,
+    find_kubernetes_values,
+    judge_ansible_vault,
+    judge_pem_block,
     unwrap_lines,
 )
 
@@ -153,6 +157,9 @@ _ECHOED_BEFORE = rules.linear_pattern(
     rb"\b(?:echo|printf)(?: -\w+| '%s(?:\\+n)?')* (?:\\{0,3}[\"'])?([^\"'\x00|\s][^\"'\x00|]{3,80}?)"
     rb"(?:\\{0,3}[\"'])?\s*\|[^|\n\x00]*\z"
 )
+# What follows the last word of a sentence.
+_TEXT_ENDS = (b"", b"\n", b"\r", b"\0", b'"', b"`")
+_SENTENCE_ENDS = (b".", b".\n", b". ", b'."', b"\\n")
 _TYPED = rules.quick_pattern(rb"[0-9!@#$%^&*+]")  # what passwords have and words do not
 # `<input value="SECRET" type="password">`
 _FIELD_BEFORE = rules.linear_pattern(
@@ -164,14 +171,6 @@ _BEFORE_REACH = 200  # a pipe, its command and the options before the flag fit
 _COMMAND_PLACEHOLDER = rules.linear_pattern(
     rb"(?i)^[$<{%*]|^\[|^x+$|^[0-9]+:[0-9]+$|\{\w+|^(?:passw(?:or)?d|pass|pwd|secret|word|public|private)\W*$"
 )
-# What prose says of a password: `is required`, `is not set`, `is hashed`.
-_PREDICATE = rules.quick_pattern(
-    rb"(?i)(?:not|now|never|always|also|only|being|still|stored|empty|wrong|incorrect|correct|valid|invalid"
-    rb"|missing|optional|default|equal|safe|secure|weak|strong|blank|null|none|hidden|secret|known|unknown"
-    rb"|longer|shorter|different|unique|temporary|about|their|there|these|those|where|which|given|shown"
-    rb"|written|taken|\w*(?:ed|ing|able|ible))\Z"
-)
-_PEM_MAX = 20_000  # a PEM block of 8192 bits has 6,400 characters, and may be indented or encrypted
 _LINE_END = LINE_END.encode()
 # A command that goes on in the next line: raw, as JSON writes it, and with that blanked out.
 _CONTINUED = rb"(?:\\[ ]{0,2}\r?\n|\\{3}n)\+?"
@@ -194,7 +193,6 @@ SPECIAL_PATTERN = (
     rb"|" + COMMAND_PATTERN
 )
 _TRIGGER = rules.linear_pattern(SPECIAL_PATTERN)  # the same, compiled
-_MANIFEST_MAX = 2_000  # bytes of a Kubernetes manifest before and after its `kind`
 _USER_FLAG = rules.linear_pattern(rb"--?(?:user|u|proxy-user)[ =]*")  # of curl
 _DIGIT = rules.linear_pattern(rb"[0-9]")  # a user's name with one may be a token
 _MARKED = rules.linear_pattern(rb"[0-9#!@%^*]")  # what the rest of a value has and a word does not
@@ -205,22 +203,6 @@ _LOOK = 400
 _WORD_PAIRS = 0.5
 # Bits per character: headers hold tokens that are shorter than other keys.
 _HEADER_ENTROPY = 2.8
-_PEM_MIN = 90  # the frame of a PEM block alone is shorter
-_FRAME_MAX = 80  # a line of the frame
-# One entry of a Kubernetes secret.
-_ENTRY = rules.linear_pattern(
-    rb"(?:\n|\\n|[{,])[ \t]*[\"']?[\w.-]+[\"']?:[ ]*[\"']?([A-Za-z0-9+/]{8,}={0,3})[\"']?[ \t\r]*(?:$|[\n\\,}#])"
-)
-_END = b"-----END "
-# The body of a PEM block, with headers, line ends of JSON and prefixes of lines.
-_BODY = rules.linear_pattern(rb"[A-Za-z0-9+/=\s\\nr:,\-|>\".0-9]*")
-_SECOND_AT = rules.linear_pattern(rb"[^\s/:@\"'<>\x00]{1,40}@")  # of a password with an `@`
-# A file encrypted by Ansible: a header and lines of hex.
-_VAULT = rules.linear_pattern(
-    rb"\$ANSIBLE_VAULT;[0-9.]+;AES256[^\n\x00]{0,40}(?:\s*[0-9a-f]{16,80})+"
-)
-# Variables, masks, and ranges of ports in place of a password.
-_URL_PLACEHOLDER = rules.linear_pattern(rb"^[$<{%*]|^\[|^x+$|^:|^//|\{\w+|^[0-9]+:[0-9]+$")
 
 
 class SecretCommand(NamedTuple):
@@ -275,14 +257,8 @@ def _is_spoken(value: bytes, after: bytes) -> bool:
     """Return whether `password is VALUE` gives the password: VALUE has a mark, or ends the sentence."""
     if _TYPED.search(value):
         return True
-    ends = after[:1] in (b"", b"\n", b"\r", b"\0", b'"', b"`") or after in (
-        b".",
-        b".\n",
-        b". ",
-        b'."',
-        b"\\n",
-    )
-    return ends and _PREDICATE.match(value) is None
+    ends = after[:1] in _TEXT_ENDS or after in _SENTENCE_ENDS
+    return ends and not randomness.is_predicate(value)
 
 
 def find_structured_secrets(
@@ -299,22 +275,22 @@ def find_structured_secrets(
             yield hit
             continue
         if text.startswith(b"kind"):
-            yield from _find_kubernetes_values(view, start)
+            yield from find_kubernetes_values(view, start)
             at = match.end()
             continue
         if text.startswith(b"$"):
-            secret = _judge_ansible_vault(view, start)
+            secret = judge_ansible_vault(view, start)
         elif text.startswith(b"-----BEGIN"):
             if pem_end <= start:  # searched once, however many blocks begin before it
-                pem_end = view.find(_END, start)
+                pem_end = view.find(PEM_END, start)
                 pem_end = pem_end if pem_end >= 0 else len(view)
-            secret = _judge_pem_block(view, start, pem_end)
+            secret = judge_pem_block(view, start, pem_end)
         else:
             secret = _judge_inline(view, match)
             if ends_line(view, secret.end if secret else match.end()) or b"\n" in text:
                 secret = _choose_longer(secret, _judge_over_lines(view, start))
             if secret and text[:7].lower() == b"machine":
-                secret = _extend_to_last_word(view, secret)
+                secret = extend_to_last_word(view, secret)
         at = secret.end if secret else match.end() if not text.startswith(b"://") else start + 3
         # A piped secret is before the match. A match longer than any URL is not read again.
         at = max(at, start + 1, match.end() - _LOOK)
@@ -325,7 +301,7 @@ def find_structured_secrets(
 def _judge_inline(view: bytes, match: Any) -> Candidate | None:
     start, text = match.start(), bytes(match.group())
     if text.startswith(b"://"):
-        return _judge_url(_extend_to_host(view, match), start) if text.endswith(b"@") else None
+        return _judge_url(extend_to_host(view, match), start) if text.endswith(b"@") else None
     command = judge_command(view, start)
     if command is not None:
         return command.hit
@@ -354,62 +330,6 @@ def _choose_longer(first: Candidate | None, second: Candidate | None) -> Candida
     return second if len(second.value) > len(first.value) and continues else first
 
 
-def _extend_to_last_word(view: bytes, secret: Candidate) -> Candidate:
-    """Return the password with the next line, if that is a single word and the last of the text."""
-    end, value = extend_with_lone_line(view, secret.end, secret.value)
-    last = view[end : end + 8].strip()[:1] in (b"", b"\0", b'"')
-    return (
-        secret._replace(end=end, value=value)
-        if last and b"\n" not in view[secret.start : secret.end]
-        else secret
-    )
-
-
-def _judge_ansible_vault(view: bytes, start: int) -> Candidate | None:
-    """Return a file encrypted by Ansible: its key may be as weak as a password."""
-    body = _VAULT.match(view, start, start + _PEM_MAX)
-    return (
-        Candidate(start, body.end(), "ansible-vault", b"".join(body.group().split()), MEDIUM)
-        if body
-        else None
-    )
-
-
-def _judge_pem_block(view: bytes, start: int, end: int) -> Candidate | None:
-    stop = view.find(b"\0", start, min(end, start + _PEM_MAX))
-    limit = stop if stop >= 0 else min(len(view), max(end, start) + _FRAME_MAX, start + _PEM_MAX)
-    if end + len(_END) <= limit:
-        close = view.find(b"-----", end + len(_END), min(limit, end + _FRAME_MAX))
-        end = close + 5 if close >= 0 else end
-    else:
-        # The end was cut off: the base64 after the first line is still the key.
-        head = view.find(b"-----", start + 10, min(limit, start + _FRAME_MAX))
-        begin = head + 5 if head >= 0 else start + 10
-        end = _BODY.match(view, begin, limit).end()
-    if end - start < _PEM_MIN:
-        return None
-    return Candidate(start, end, "private-key", b"".join(view[start:end].split()), HIGH)
-
-
-def _find_kubernetes_values(view: bytes, at: int) -> Iterator[Candidate]:
-    """Yield the values of a Kubernetes secret: base64 of any text."""
-    first = max(0, at - _MANIFEST_MAX)
-    low = max(view.rfind(b"\n---", first, at), view.rfind(b"\0", first, at), 0)
-    stops = (view.find(mark, at, at + _MANIFEST_MAX) for mark in (b"\n---", b"\0"))
-    high = min([stop for stop in stops if stop >= 0], default=at + _MANIFEST_MAX)
-    for entry in _ENTRY.finditer(view, low, high):
-        start, end = entry.span(1)
-        value = view[start:end]
-        if not value.isalpha() or len(value) >= 16:
-            yield Candidate(start, end, "kubernetes-secret", value, MEDIUM)
-
-
-def _extend_to_host(view: bytes, match: Any) -> bytes:
-    """Return the URL up to its host: a password may contain an `@`."""
-    more = _SECOND_AT.match(view, match.end(), match.end() + 80)
-    return bytes(view[match.start() : more.end()]) if more else bytes(match.group())
-
-
 def _judge_url(text: bytes, start: int) -> Candidate | None:
     middle = text.find(b":", 3)
     if middle < 0:
@@ -421,7 +341,7 @@ def _judge_url(text: bytes, start: int) -> Candidate | None:
             else None
         )
     password = text[middle + 1 : -1]
-    if not 3 <= len(password) <= 200 or _URL_PLACEHOLDER.search(password):
+    if not 3 <= len(password) <= 200 or randomness.is_masked(password):
         return None
     port = password.split(b"/")[0]
     if b"/" in password and ((port.isdigit() and len(port) > 1) or b"//" in password):
@@ -440,18 +360,22 @@ def _judge_header_or_flag(text: bytes, start: int) -> Candidate | None:
     value = words[-1] if words else b""
     if word.startswith(b"-"):
         value, rule = _user_password(text), "curl-user"
-        fine = _is_password_like(value) and not value.isdigit()
+        fine = randomness.is_password_like(value) and not value.isdigit()
     elif word.lower() in (b"bearer", b"basic", b"ssws"):
         rule = "auth-header"
-        encoded = _BASE64_PADDING.search(value) if word.lower() == b"basic" else _is_dense(value)
+        encoded = (
+            _BASE64_PADDING.search(value)
+            if word.lower() == b"basic"
+            else randomness.is_dense(value)
+        )
         random = randomness.is_random(value, floor=_HEADER_ENTROPY)
         fine = random or (encoded and not randomness.is_reference(value))
     elif word.endswith(b'"') or b"(" in word:
         value, rule = text.rsplit(b'"', 2)[1].rstrip(b"\\"), "credential-call"
-        fine = _is_password_like(value)
+        fine = randomness.is_password_like(value)
     else:
         value, rule = value.removeprefix(b"-p").strip(b"\"'"), "password-flag"
-        fine = _is_password_like(value)
+        fine = randomness.is_password_like(value)
     at = start + text.rfind(value)
     return (
         Candidate(at, at + len(value), rule, value, LOW if rule == "curl-user" else MEDIUM)
@@ -469,16 +393,3 @@ def _user_password(text: bytes) -> bytes:
     password = password.strip(b"\"'{}")
     name = name.strip(b"\"'{}")
     return password or (name if mark and _DIGIT.search(name) and len(name) >= 10 else b"")
-
-
-def _is_dense(value: bytes) -> bool:
-    dense = randomness.shannon_entropy(value) >= randomness.RANDOM_ENTROPY
-    return dense and randomness.count_digits(value) >= 2 and not randomness.is_code(value)
-
-
-def _is_password_like(value: bytes) -> bool:
-    return (
-        len(value) >= 4
-        and not randomness.is_reference(value)
-        and _URL_PLACEHOLDER.search(value) is None
-    )

@@ -179,7 +179,7 @@ class GitProcess:
 class PersonGit(Struct, frozen=True):
     """Runs git in a repository that belongs to a person.
 
-    `trusted` says that the person allowed what this repository configures, for commands that
+    `is_trusted` says that the person allowed what this repository configures, for commands that
     change something and for a git that is too old to be restricted. `variables` are set for git.
     """
 

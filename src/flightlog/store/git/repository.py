@@ -127,7 +127,7 @@ def _read_text(path: Path) -> str | None:
 class Repository(Struct, frozen=True):
     """The top of a work tree, and the git directory that all work trees share.
 
-    `trusted` says whether the person allowed what it configures (`flightlog trust`).
+    `is_trusted` says whether the person allowed what it configures (`flightlog trust`).
     """
 
     top: Path
@@ -290,6 +290,18 @@ class ShadowRepository(Struct, frozen=True):
         }
         folder = Path(environment.get("GIT_WORK_TREE", git_dir))
         return start_command([find_git(path), *command], environment, folder, _LIMIT_S, held)
+
+    def run_both(
+        self, one: Sequence[str], other: Sequence[str], more: Mapping[str, str], held: int
+    ) -> tuple[bytes, bytes]:
+        """Run two git commands at once and return the output of each."""
+        first = self.start_git(one, more=more, held=held)
+        second = self.start_git(other, more=more, held=held)
+        try:
+            output = first.finish_command()
+        finally:
+            other_output = second.finish_command()
+        return output, other_output
 
     def _check_settings(self) -> None:
         """Raise an error unless the settings are ours: a run of another person may bring others."""

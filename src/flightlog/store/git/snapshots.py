@@ -20,21 +20,20 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 from msgspec import Struct
 
-from flightlog.model.errors import UNREADABLE, Conflict, Invalid, NotFound, Unavailable
-from flightlog.store.files import ensure_dir, os_errors_as_unavailable, replace_file, sync_dir
+from flightlog.model.errors import Conflict, Invalid, NotFound, Unavailable
+from flightlog.store.files import (
+    ensure_dir,
+    os_errors_as_unavailable,
+    replace_file,
+    stat_identity,
+    sync_dir,
+)
 from flightlog.store.git import worktree
 from flightlog.store.git.command import GitError
 from flightlog.store.git.repository import ShadowRepository, remove_stale
-from flightlog.store.git.worktree import (
-    SkippedPath,
-    SnapshotPolicy,
-    TreeChange,
-    list_changes,
-    make_patch,
-)
+from flightlog.store.git.worktree import SkippedPath, SnapshotPolicy, TreeChange
 from flightlog.store.locks import lock_file
 
 NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # git's name for the empty tree
@@ -55,7 +54,7 @@ class SnapshotDirs(Struct, frozen=True):
 
 
 class WorkTreeSnapshot(Struct, frozen=True):
-    """One snapshot; `changed` says whether it differs from the one before on its line."""
+    """One snapshot; `has_changes` says whether it differs from the one before on its line."""
 
     name: str
     commit: str
@@ -138,7 +137,8 @@ class WorkTreeSnapshots:
                 tree = self._run_git(lock, ["write-tree"]).decode().strip()
             commit = head.commit
             if tree != head.tree or not commit:
-                commit = self._commit_tree(lock, tree, head.commit, _snapshot_message(name, status))
+                message = worktree.snapshot_message(name, status)
+                commit = self._commit_tree(lock, tree, head.commit, message)
             self._update_refs(lock, tag, commit, head.commit)
             self._remember_head(_SnapshotHead(commit, tree))
         return WorkTreeSnapshot(
@@ -153,10 +153,7 @@ class WorkTreeSnapshots:
         )
         parents = re.findall(rb"^parent (\w+)$", header, re.MULTILINE)
         before = self._resolve_commit(parents[0].decode()).tree if parents else NOTHING
-        try:
-            note = msgspec.json.decode(body.partition(b"\n")[2] or b"{}", type=_SnapshotNote)
-        except UNREADABLE:
-            note = _SnapshotNote()
+        note = worktree.read_snapshot_note(body)
         return WorkTreeSnapshot(
             name, commit, tree, tree != before, note.omitted_files, note.nested_repositories
         )
@@ -170,7 +167,9 @@ class WorkTreeSnapshots:
         self, before: WorkTreeSnapshot | str | None, after: WorkTreeSnapshot | str
     ) -> list[TreeChange]:
         """Return what changed between two snapshots; None is the empty tree."""
-        return list_changes(self._repository, self._resolve_tree(before), self._resolve_tree(after))
+        return worktree.list_changes(
+            self._repository, self._resolve_tree(before), self._resolve_tree(after)
+        )
 
     def patch_between(
         self,
@@ -179,7 +178,7 @@ class WorkTreeSnapshots:
         paths: Iterable[str] = (),
     ) -> bytes:
         """Return a patch for `git apply`, with binaries, modes, renames and links."""
-        return make_patch(
+        return worktree.make_patch(
             self._repository, self._resolve_tree(before), self._resolve_tree(after), paths
         )
 
@@ -188,9 +187,7 @@ class WorkTreeSnapshots:
 
         Content that was not snapshotted is lost. The line continues from `snapshot`.
         """
-        target = (
-            snapshot if isinstance(snapshot, WorkTreeSnapshot) else self.find_snapshot(snapshot)
-        )
+        target = self._resolve_snapshot(snapshot)
         with self._lock_line() as lock:
             self._is_as_left()
             head = self._branch_head()
@@ -203,9 +200,7 @@ class WorkTreeSnapshots:
         self, snapshot: WorkTreeSnapshot | str, into: Path, line: str
     ) -> "WorkTreeSnapshots":
         """Check a snapshot out into an empty directory, which gets a line of its own."""
-        target = (
-            snapshot if isinstance(snapshot, WorkTreeSnapshot) else self.find_snapshot(snapshot)
-        )
+        target = self._resolve_snapshot(snapshot)
         ensure_dir(into)
         with os_errors_as_unavailable(into):
             if any(into.iterdir()):
@@ -242,7 +237,7 @@ class WorkTreeSnapshots:
             # Many files go into one pack: one file to write and to sync, not thousands.
             packed = ["-c", "core.bigFileThreshold=1"] if len(status.changed) > PACK_FROM else []
             command = [*packed, "update-index", "-z", "--add", "--remove", "--replace", "--stdin"]
-            self._run_git(lock, command, stdin=_join_with_nuls(status.changed))
+            self._run_git(lock, command, stdin=worktree.join_nul_list(status.changed))
         return status._replace(nested_repositories=self._nested)
 
     def _forget_unwatched(self, lock: int) -> None:
@@ -253,7 +248,7 @@ class WorkTreeSnapshots:
     def _remove_from_index(self, lock: int, paths: list[str]) -> None:
         if paths:
             command = ["update-index", "-z", "--force-remove", "--stdin"]
-            self._run_git(lock, command, stdin=_join_with_nuls(paths))
+            self._run_git(lock, command, stdin=worktree.join_nul_list(paths))
 
     def _check_size_limit(self, added: int) -> None:
         """Raise `Unavailable` if the repository gets too large; measure only near the limit."""
@@ -297,7 +292,7 @@ class WorkTreeSnapshots:
 
     def _is_as_left(self) -> bool:
         """Return whether the index is as this object left it; otherwise forget the line's head."""
-        is_known = self._index_left is not None and self._index_left == _stat_identity(
+        is_known = self._index_left is not None and self._index_left == stat_identity(
             self._own / "index"
         )
         if not is_known:
@@ -307,7 +302,7 @@ class WorkTreeSnapshots:
 
     def _remember_head(self, head: _SnapshotHead) -> None:
         self._head = head
-        self._index_left = _stat_identity(self._own / "index")
+        self._index_left = stat_identity(self._own / "index")
 
     def _branch_head(self) -> _SnapshotHead:
         """Return the head of the line; cached, because `update-ref` fails later if it is stale."""
@@ -322,6 +317,9 @@ class WorkTreeSnapshots:
         return _SnapshotHead(
             *self._repository.resolve_names([f"{name}^{{commit}}", f"{name}^{{tree}}"])
         )
+
+    def _resolve_snapshot(self, snapshot: WorkTreeSnapshot | str) -> WorkTreeSnapshot:
+        return snapshot if isinstance(snapshot, WorkTreeSnapshot) else self.find_snapshot(snapshot)
 
     def _resolve_tree(self, snapshot: WorkTreeSnapshot | str | None) -> str:
         if snapshot is None:
@@ -339,23 +337,14 @@ class WorkTreeSnapshots:
         return self._run_git(lock, command, more=nested if inside else {})
 
     def _run_two(self, lock: int, one: list[str], other: list[str]) -> tuple[bytes, bytes]:
+        run = partial(self._repository.run_both, one, other, self._git_environment(), lock)
         try:
-            return self._run_concurrently(lock, one, other)
+            return run()
         except GitError:
             # The index is a cache; if a power cut tore it, read it again from the line.
             remove_stale(self._own / "index")
             self._run_git(lock, ["read-tree", self._branch_head().tree])
-            return self._run_concurrently(lock, one, other)
-
-    def _run_concurrently(self, lock: int, one: list[str], other: list[str]) -> tuple[bytes, bytes]:
-        environment = self._git_environment()
-        first = self._repository.start_git(one, more=environment, held=lock)
-        second = self._repository.start_git(other, more=environment, held=lock)
-        try:
-            output = first.finish_command()
-        finally:
-            other_output = second.finish_command()
-        return output, other_output
+            return run()
 
     def _git_environment(self) -> dict[str, str]:
         return {"GIT_WORK_TREE": str(self.work_tree), "GIT_INDEX_FILE": str(self._own / "index")}
@@ -404,32 +393,8 @@ class _WorkTreeGit:
         return self._run(command, inside)
 
 
-class _SnapshotNote(Struct, frozen=True):
-    """The second line of a commit's message, as JSON."""
-
-    omitted_files: tuple[SkippedPath, ...] = ()
-    nested_repositories: tuple[str, ...] = ()
-
-
-def _snapshot_message(name: str, status: worktree.WorkTreeStatus) -> bytes:
-    note = _SnapshotNote(status.omitted_files[:100], status.nested_repositories)
-    return name.encode() + b"\n" + msgspec.json.encode(note) + b"\n"
-
-
 def _check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         hint = "use letters, digits, '_', '-' and single dots"
         raise Invalid(f"not a name for a snapshot: {name[:60]!r}", hint=hint)
     return name
-
-
-def _join_with_nuls(paths: Iterable[str]) -> bytes:
-    return b"".join(os.fsencode(path) + b"\0" for path in paths)
-
-
-def _stat_identity(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple, Protocol
 
+import msgspec
 from msgspec import Struct
 
-from flightlog.model.errors import Invalid
+from flightlog.model.errors import UNREADABLE, Invalid
 from flightlog.store.git.repository import ShadowRepository
 
 Kind = Literal["added", "deleted", "modified", "renamed", "retyped"]
@@ -24,13 +25,7 @@ _KINDS: dict[str, Kind] = {
     "T": "retyped",
 }
 _COMPARE = (
-    "diff-tree",
-    "-r",
-    "-M",
-    "-l2000",
-    "--no-color",
-    "--no-ext-diff",
-    "--no-textconv",
+    *("diff-tree", "-r", "-M", "-l2000", "--no-color", "--no-ext-diff", "--no-textconv"),
     "--full-index",
 )
 UNWATCHED = "not watched"
@@ -38,18 +33,9 @@ _MISSING = "missing"
 _GONE, _NEW = "D", "?"
 # Directories that programs make again; walking them would take most of the time.
 HEAVY = (
-    *(
-        "node_modules",
-        ".venv",
-        "venv",
-        "__pycache__",
-        ".tox",
-        ".nox",
-        ".mypy_cache",
-        ".pytest_cache",
-        ".ruff_cache",
-    ),
-    *(".gradle", ".terraform", ".next", ".turbo", ".cache", ".DS_Store", ".hypothesis", ".direnv"),
+    *("node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox", ".mypy_cache"),
+    *(".pytest_cache", ".ruff_cache", ".gradle", ".terraform", ".next", ".turbo", ".cache"),
+    *(".DS_Store", ".hypothesis", ".direnv"),
 )
 
 
@@ -152,6 +138,27 @@ class WorkTreeStatus(NamedTuple):
     omitted_files: tuple[SkippedPath, ...]
     nested_repositories: tuple[str, ...]
     size_bytes: int
+
+
+class SnapshotNote(Struct, frozen=True):
+    """What a snapshot leaves out: the second line of its commit's message, as JSON."""
+
+    omitted_files: tuple[SkippedPath, ...] = ()
+    nested_repositories: tuple[str, ...] = ()
+
+
+def snapshot_message(name: str, status: WorkTreeStatus) -> bytes:
+    """Return the message of a snapshot's commit: its name, and a note."""
+    note = SnapshotNote(status.omitted_files[:100], status.nested_repositories)
+    return name.encode() + b"\n" + msgspec.json.encode(note) + b"\n"
+
+
+def read_snapshot_note(message: bytes) -> SnapshotNote:
+    """Return the note in a commit's message; an empty one if it cannot be read."""
+    try:
+        return msgspec.json.decode(message.partition(b"\n")[2] or b"{}", type=SnapshotNote)
+    except UNREADABLE:
+        return SnapshotNote()
 
 
 class GitRunner(Protocol):
@@ -259,6 +266,11 @@ def _weigh_file(path: Path, bytes_max: int) -> tuple[int, str]:
     if status.st_size > bytes_max:
         return 0, f"larger than {bytes_max} bytes"
     return status.st_size, "" if os.access(path, os.R_OK) else "unreadable"
+
+
+def join_nul_list(paths: Iterable[str]) -> bytes:
+    """Return paths as git reads them with `-z`."""
+    return b"".join(os.fsencode(path) + b"\0" for path in paths)
 
 
 def _split_nul_list(output: bytes) -> Iterator[str]:

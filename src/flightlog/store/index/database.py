@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from flightlog.model.errors import Conflict, Misconfigured, Unavailable
@@ -228,9 +229,7 @@ def _hold_gate(path: str, *, shared: bool = False) -> Iterator[None]:
 def _check_layout(home: str) -> None:
     """Raise `Misconfigured` if the index belongs to a data directory of a later version."""
     if os.path.exists(f"{home}/layout.json"):  # noqa: PTH110 - as above
-        from pathlib import Path  # noqa: PLC0415
-
-        from flightlog.store.directories import ensure_writable  # noqa: PLC0415 - as above
+        from flightlog.store.directories import ensure_writable  # noqa: PLC0415 - most reports write nothing there
 
         ensure_writable(Path(home))
 

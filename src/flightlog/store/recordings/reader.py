@@ -8,15 +8,12 @@ import mmap
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
-from flightlog.model.errors import Unavailable
-
-if TYPE_CHECKING:
-    from flightlog.model.errors import Damage
-    from flightlog.store.jsonl import JsonlLine
-    from flightlog.store.recordings.recording import Recording
-
+from flightlog.model.errors import Damage, Unavailable
+from flightlog.store.jsonl import JsonlLine, read_lines
+from flightlog.store.recordings.recording import Recording
 
 _BLOCK_BYTES = 4 << 20  # per read: larger ones are not faster
 _TAIL_BYTES = 2 << 20  # enough to know the state of a running session
@@ -139,12 +136,8 @@ def read_new_lines(path: str, start: int) -> tuple[list[bytes], int]:
     return [line for line in data[begin:end].split(b"\n") if line], skipped + end if end else start
 
 
-def sound_lines(path: str, start: int = 0) -> Iterator["JsonlLine | Damage"]:
+def sound_lines(path: str, start: int = 0) -> Iterator[JsonlLine | Damage]:
     """Yield every sound record from the line at `start` on, and the damage between them."""
-    from pathlib import Path  # noqa: PLC0415 - a usage report does not load it
-
-    from flightlog.store.jsonl import read_lines  # noqa: PLC0415
-
     try:
         yield from read_lines(Path(path), start)
     except FileNotFoundError:
@@ -169,7 +162,7 @@ class _PlainReader:
 
 
 class _SealedReader:
-    def __init__(self, recording: "Recording") -> None:
+    def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._holes: list[range] = []
 
@@ -189,11 +182,7 @@ class _SealedReader:
         self._recording.close()
 
 
-def _open_recording(path: str) -> "Recording":
-    from pathlib import Path  # noqa: PLC0415 - most files are plain
-
-    from flightlog.store.recordings.recording import Recording  # noqa: PLC0415 - zstandard loads slowly
-
+def _open_recording(path: str) -> Recording:
     try:
         return Recording(Path(path))
     except FileNotFoundError:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import NamedTuple, Self
 
-from msgspec.structs import replace as changed
+from msgspec.structs import replace
 
 from flightlog.model.errors import Damage, NotFound, Unavailable, Unreadable
 from flightlog.store.files import (
@@ -242,7 +242,7 @@ class Recording:
             str(self.path), lambda offset, length: self.read_around(offset, length, holes), start
         ):
             if isinstance(item, Damage) and any(item.offset in hole for hole in holes):
-                yield changed(item, why=DAMAGED_FRAME)
+                yield replace(item, reason=DAMAGED_FRAME)
             else:
                 yield item
 

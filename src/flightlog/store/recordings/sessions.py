@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, json
-from msgspec.structs import replace as replaced
+from msgspec.structs import replace
 
 from flightlog.model.errors import (
     UNREADABLE,
@@ -65,7 +65,7 @@ Cursor = tuple[str, str, int]  # session, file and block at which the next sampl
 
 
 class RecordingFault(Struct, frozen=True):
-    """One difference between a manifest and the files; `repaired` says what was done about it."""
+    """One difference between a manifest and the files; `repair` says what was done about it."""
 
     session: str
     file: str
@@ -98,7 +98,7 @@ def adopt_session(
         faults = _record_missing_faults(root, meta, missing)
     if faults:
         note_faults(home, agent, session, faults)
-    return replaced(adoption, faults=tuple(faults))
+    return replace(adoption, faults=tuple(faults))
 
 
 def seal_session(
@@ -154,7 +154,7 @@ def restore_session(
     """Copy a lost session again if the agent still has it; otherwise, with `accept`, forget it."""
     fault = RecordingFault(session, "", "lost", "its directory is missing")
     if sources and adopt_session(home, agent, session, sources).adopted:
-        return replaced(fault, repaired="copied again from the agent's own files")
+        return replace(fault, repair="copied again from the agent's own files")
     if accept:
         (home / "sessions" / agent / ADOPTED / session).rmdir()
     return fault

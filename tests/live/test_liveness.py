@@ -1,0 +1,26 @@
+"""Whether an agent's process still runs, where the hook could not record its start."""
+
+import os
+import subprocess
+import time
+
+from flightlog.agents.claude_code.hooks import ClientStatus, StatusPayload
+from flightlog.live.observe import ObservedSession, is_alive
+from flightlog.sources.hook_log import StatusLaunch
+from flightlog.store import files
+
+
+def observed(pid, at_s):
+    status = ClientStatus(int(at_s * 1000), StatusLaunch(pid=pid), StatusPayload())
+    return ObservedSession("s", status=status)
+
+
+def test_without_proc_a_process_younger_than_its_record_is_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_PROC", tmp_path / "no-proc")
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+
+    assert is_alive(observed(os.getpid(), time.time()))
+    assert not is_alive(observed(os.getpid(), time.time() - 86_400))
+    assert not is_alive(observed(ended.pid, time.time()))
+    assert is_alive(observed(0, time.time())) is None
