@@ -35,6 +35,6 @@ def test_cache_writes_for_an_hour_are_priced_while_a_task_runs(tmp_path):
     (noted,) = [event for event in journal(session_of(root)) if event["kind"] == "usage"]
     assert (
         noted["cost_usd"]
-        == price(MODEL, Usage(cache_write_5m_tokens=400, cache_write_1h_tokens=600)).usd
+        == price(MODEL, Usage(cache_write_tokens=1000, cache_write_1h_tokens=600)).usd
     )
-    assert noted["cost_usd"] > price(MODEL, Usage(cache_write_5m_tokens=1000)).usd
+    assert noted["cost_usd"] > price(MODEL, Usage(cache_write_tokens=1000)).usd

@@ -26,7 +26,9 @@ def test_a_branch_costs_as_much_as_its_source_or_more_without_cache(steps):
     first = steps[1]
     anew = price(
         MODEL,
-        Usage(cache_write_tokens=first.usage.prompt_tokens, output_tokens=first.usage.output_tokens),
+        Usage(
+            cache_write_tokens=first.usage.prompt_tokens, output_tokens=first.usage.output_tokens
+        ),
     ).usd
     assert told.uncached_cost_usd - told.cached_cost_usd == pytest.approx(anew - first.cost.usd)
     assert told.context_tokens == first.usage.prompt_tokens > 0
