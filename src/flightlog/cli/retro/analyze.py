@@ -15,9 +15,9 @@ from flightlog.model.text import make_inert, one_line, pluralize
 
 if TYPE_CHECKING:
     from flightlog.model.runtime import Runtime
+    from flightlog.retro.analysis.analyze import ReadCounts
     from flightlog.retro.state import Pattern, RetroAnalysis
     from flightlog.retro.store import RetroStore
-
 
 _KEPT = json_option("Print the path of the feedback as JSON.")
 _SHOWN = 15  # findings after an analysis; `retro patterns` lists all
@@ -177,25 +177,22 @@ def analyze(  # noqa: PLR0913 - options
     runtime = open_runtime()
     if export is None and resume and Path(resume).is_file():
         export, resume = resume, _LATEST
-    if export is not None:
-        check_export(Path(export))
+    path = None if export is None else Path(export)
+    if path is not None:
+        check_export(path)
     if resume == _LATEST:
         service.current_session(find_store())  # raises before anything is created
     store = open_store()
     with store.lock():
         session = service.start_session(runtime, store, resume)
         progress = Progress("reading")
-        source = service.read_new_input(
-            runtime, store, Path(export) if export else None, progress, sessions=sessions
-        )
+        source = service.read_new_input(runtime, store, path, progress, sessions=sessions)
         progress.close()
         analysis = source.load_analysis(store, runtime.zone)
         artifact = None
         if draw and source.anything:
             artifact = service.draw_artifact(store, analysis, runtime.zone)
         if analyst:
-            if not as_json:
-                _print_analysis(analysis)
             analysis = _talk_with_analyst(
                 runtime, store, (analyst, session), analysis, say=say, err=as_json
             )
@@ -203,9 +200,7 @@ def analyze(  # noqa: PLR0913 - options
     if as_json:
         print_json(analysis)
         return
-    counts = source.counts
-    known = f"{counts.new} new, {counts.unchanged} known, {counts.damaged_files} damaged"
-    click.echo(f"session {session}: {known}", err=True)
+    click.echo(f"session {session}: {_describe_counts(source.counts)}", err=True)
     if not analyst:
         _print_analysis(analysis)
     if artifact is not None:
@@ -344,10 +339,12 @@ def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
     say: str,
     err: bool,
 ) -> "RetroAnalysis":
-    """Send the findings to the analyst and print replies; at a terminal, until an empty line."""
+    """Print the findings unless `err`, then the analyst's replies, until an empty line is typed."""
     from flightlog.retro.analysis.analyze import apply_analyst_names
     from flightlog.retro.service import ask_analyst, make_analyst
 
+    if not err:
+        _print_analysis(analysis)
     conversation = make_analyst(runtime, store, *analyst)
     reply = ask_analyst(conversation, analysis, say)
     usd = reply.cost_usd
@@ -363,6 +360,10 @@ def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
         err=True,
     )
     return apply_analyst_names(store, analysis)
+
+
+def _describe_counts(counts: "ReadCounts") -> str:
+    return f"{counts.new} new, {counts.unchanged} known, {counts.damaged_files} damaged"
 
 
 def _load_last_analysis() -> "RetroAnalysis":
