@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT_NAME = "/sample"
-NOW_S = 1_794_760_200  # 2026-11-15T16:30Z, half an hour after the last recording
+NOW_S = 1_794_836_400  # 2026-11-16T13:40Z, half an hour after the last recording
 RUNNING = ("5057f83a", "fd162675")  # sessions whose transcript changed a minute ago
 KEY = "5eed" * 16
 SHOP = "def total(prices, tax):\n    net = sum(prices)\n    return round(net * (1 + tax), 2)\n"
@@ -51,7 +51,7 @@ def _commit_project(project: Path) -> None:
     (project / "README").write_text("A shop.\n")
     (project / "shop.py").write_text(SHOP)
     (project / "work" / "tax.py").write_text("GERMANY = 0.19\nFRANCE = 0.20\n")
-    when = {f"GIT_{who}_DATE": "2026-11-15T15:55:36Z" for who in ("AUTHOR", "COMMITTER")}
+    when = {f"GIT_{who}_DATE": "2026-11-16T13:08:37Z" for who in ("AUTHOR", "COMMITTER")}
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(project),

@@ -16,7 +16,7 @@ from flightlog.model.entries import Block
 from flightlog.model.exchange import ApiRequest, ApiResponse
 from flightlog.retro.events import Event as RetroEvent
 
-SESSION = "71a9c4a3"
+SESSION = "63180a29"
 LOOP = "--session session-001-shop"
 # Commands by their words; each line of arguments runs as text and with --json.
 READS: dict[str, tuple[str, ...]] = {
@@ -36,7 +36,7 @@ READS: dict[str, tuple[str, ...]] = {
     "privacy scan": ("", "--secrets", "--sessions"),
     "trust": ("", "runs/tax"),
     "completion": ("bash",),
-    "session list": ("", "--limit 3 --since 1d", "--since 2026-11-16", "--project none"),
+    "session list": ("", "--limit 3 --since 1d", "--since 2026-11-17", "--project none"),
     "session search": ("tax", "nothing-like-it"),
     "session show": (
         SESSION,
@@ -56,7 +56,7 @@ READS: dict[str, tuple[str, ...]] = {
     "session usage": (
         "",
         *(f"--by {by}" for by in ("session", "month", "model", "project", "block")),
-        "--since 2026-11-15 --timezone Asia/Tokyo",
+        "--since 2026-11-16 --timezone Asia/Tokyo",
     ),
     "trace": ("run:tax/session_01", SESSION, "task:session-001-shop/001", "nothing"),
     "blame": ("shop.py:1", "README:1", "none.py:1"),
@@ -112,7 +112,7 @@ READS: dict[str, tuple[str, ...]] = {
     "dataset strip-words": ("--dry-run",),
     "dataset tracked compact": ("--dry-run",),
 }
-LONG = "71a9c4a3-0484-45f3-ad35-ebd1bcbf67d9"
+LONG = "63180a29-cd3d-4009-962c-d44e433dd6f5"
 BACKGROUND = "5057f83a-5171-59e8-997a-6671cd31a57b"
 PAGES = (
     *(
