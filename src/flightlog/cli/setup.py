@@ -173,7 +173,12 @@ def init(  # noqa: PLR0913 - one parameter per option
 ) -> int:
     """Register the recording hook with Claude Code."""
     from flightlog.setup.init import InitRequest, plan_change, plan_removal, wants_guard
-    from flightlog.setup.install import InstallOptions, apply_change
+    from flightlog.setup.install import (
+        InstallOptions,
+        apply_change,
+        format_diff,
+        has_other_status_line,
+    )
     from flightlog.store.directories import ensure_writable
 
     runtime = open_runtime()
@@ -187,7 +192,11 @@ def init(  # noqa: PLR0913 - one parameter per option
     )
     options = InstallOptions(days, inline=inline, statusline=statusline)
     change = plan_removal(runtime, request) if remove else plan_change(runtime, request, options)
-    _print_plan(change, statusline=statusline and not remove, as_json=as_json)
+    if not as_json:
+        click.echo(make_inert(format_diff(change)) or f"nothing to change: {change.settings}")
+    if statusline and not remove and has_other_status_line(change.before):
+        message = "your own status line is kept; to preview ours: flightlog live statusline"
+        click.echo(message, err=True)
     guards = guard and wants_guard(runtime, request, remove=remove)
     if guards:
         outcome = "removed" if remove else "installed"
@@ -203,16 +212,6 @@ def init(  # noqa: PLR0913 - one parameter per option
         click.echo(json.dumps(_change_fields(change, written=written, backup=backup)))
     _print_change(None if dry_run else change, backup, written=written)
     return 0 if agreed else 1
-
-
-def _print_plan(change: "SettingsChange", *, statusline: bool, as_json: bool) -> None:
-    from flightlog.setup.install import format_diff, has_other_status_line
-
-    if not as_json:
-        click.echo(make_inert(format_diff(change)) or f"nothing to change: {change.settings}")
-    if statusline and has_other_status_line(change.before):
-        message = "your own status line is kept; to preview ours: flightlog live statusline"
-        click.echo(message, err=True)
 
 
 def _change_guard(runtime: Runtime, request: "InitRequest", *, remove: bool) -> None:
