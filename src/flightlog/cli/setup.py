@@ -185,11 +185,8 @@ def init(  # noqa: PLR0913 - one parameter per option
     request = InitRequest(scope=scope, cwd=Path(runtime.cwd))
     if not remove:
         ensure_writable(Path(runtime.data_dir))
-    days = (
-        0
-        if remove
-        else keep_days or _ask_keep_days(runtime, request, ask=not (yes or dry_run or as_json))
-    )
+    ask = not (yes or dry_run or as_json)
+    days = 0 if remove else keep_days or _ask_keep_days(runtime, request, ask=ask)
     options = InstallOptions(days, inline=inline, statusline=statusline)
     change = plan_removal(runtime, request) if remove else plan_change(runtime, request, options)
     if not as_json:
