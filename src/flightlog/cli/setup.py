@@ -173,12 +173,7 @@ def init(  # noqa: PLR0913 - one parameter per option
 ) -> int:
     """Register the recording hook with Claude Code."""
     from flightlog.setup.init import InitRequest, plan_change, plan_removal, wants_guard
-    from flightlog.setup.install import (
-        InstallOptions,
-        apply_change,
-        format_diff,
-        has_other_status_line,
-    )
+    from flightlog.setup.install import InstallOptions, apply_change, has_other_status_line
     from flightlog.store.directories import ensure_writable
 
     runtime = open_runtime()
@@ -190,7 +185,7 @@ def init(  # noqa: PLR0913 - one parameter per option
     options = InstallOptions(days, inline=inline, statusline=statusline)
     change = plan_removal(runtime, request) if remove else plan_change(runtime, request, options)
     if not as_json:
-        click.echo(make_inert(format_diff(change)) or f"nothing to change: {change.settings}")
+        _print_diff(change)
     if statusline and not remove and has_other_status_line(change.before):
         message = "your own status line is kept; to preview ours: flightlog live statusline"
         click.echo(message, err=True)
@@ -209,6 +204,12 @@ def init(  # noqa: PLR0913 - one parameter per option
         click.echo(json.dumps(_change_fields(change, written=written, backup=backup)))
     _print_change(None if dry_run else change, backup, written=written)
     return 0 if agreed else 1
+
+
+def _print_diff(change: "SettingsChange") -> None:
+    from flightlog.setup.install import format_diff
+
+    click.echo(make_inert(format_diff(change)) or f"nothing to change: {change.settings}")
 
 
 def _change_guard(runtime: Runtime, request: "InitRequest", *, remove: bool) -> None:
