@@ -104,7 +104,7 @@ VARYING = tuple(
         (r'( data-have=")\w+', r"\1N"),  # a fingerprint with inode numbers
         (r"(\bhave=)\d+[.]\d+", r"\1N"),  # how often the list was read
         (r'("(?:device|inode)": ?)\d+', r"\1N"),
-        (r'("check": ?)"\w+"', r"\1N"),  # a hash over the above
+        (r'("checksum": ?)"\w+"', r"\1N"),  # a hash over the above
         (r"process \d+ on [\w.-]+", "process N on HOST"),
         (r'("(?:ts|started_at|finished_at)": ?)"2[^"]+"', r"\1N"),  # lab reads the clock by itself
         (r'("version":)"\w{24}"', r"\1N"),  # a hash with inode numbers

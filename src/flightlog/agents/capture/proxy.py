@@ -202,11 +202,9 @@ class Proxy:
             return await self._serve_recorded(index, incoming, info, rewritten)
         body = incoming.body if rewritten is None else rewritten.body
         stored = self._recorder.record_request(index, incoming, info, rewritten)
-        barrier = (
-            asyncio.ensure_future(self._wait_for_barrier(stored))
-            if self._settings.barrier is not None
-            else None
-        )
+        barrier = None
+        if self._settings.barrier is not None:
+            barrier = asyncio.ensure_future(self._wait_for_barrier(stored))
         answer = None
         try:
             try:

@@ -61,27 +61,16 @@ def carry_out(work: str, payload: bytes, shared: bytes) -> bytes:
 
 def run_session_job(payload: bytes) -> bytes:
     """Run one session of a run, in the run's directory."""
-    from flightlog.lab import service  # noqa: PLC0415 - a worker imports what it does
-    from flightlog.lab.runner.run import execute_session_job  # noqa: PLC0415 - as above
+    from flightlog.lab.replay import service  # noqa: PLC0415 - a worker imports what it does
 
-    runtime = open_runtime()
-    # The process that sent the job has checked consent, here and below.
-    return execute_session_job(
-        payload, service.prepare_run(runtime, lambda *_: None, permit=lambda *_: None)
-    )
+    return service.run_sent_session(open_runtime(), payload)
 
 
 def run_replay_job(payload: bytes) -> bytes:
     """Continue one branch; retry it if it was in flight when its worker died."""
-    from flightlog.lab import service  # noqa: PLC0415 - a worker imports what it does
-    from flightlog.lab.runner.run import continue_run  # noqa: PLC0415 - as above
+    from flightlog.lab.replay import service  # noqa: PLC0415 - a worker imports what it does
 
-    runtime = open_runtime()
-    path = Path(payload.decode())
-    run = service.open_run(runtime, path.parent, str(path))
-    if run.state.end is None:
-        context = service.prepare_run(runtime, lambda *_: None, permit=lambda *_: None)
-        continue_run(run, context, again=bool(run.state.in_flight))
+    service.continue_sent_branch(open_runtime(), Path(payload.decode()))
     return b""
 
 

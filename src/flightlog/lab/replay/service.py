@@ -8,8 +8,8 @@ from flightlog.lab import service
 from flightlog.lab.collect import make_run_from_session
 from flightlog.lab.replay.branch import ReplayOptions, prepare_branch
 from flightlog.lab.replay.source import ReplaySource
-from flightlog.lab.runner.context import Tell
-from flightlog.lab.runner.run import continue_run
+from flightlog.lab.runner.context import RunEnvironment, Tell
+from flightlog.lab.runner.run import continue_run, execute_session_job
 from flightlog.lab.store import RunStore
 from flightlog.model.errors import NotFound
 from flightlog.model.runtime import Job, JobExecutors, Runtime
@@ -69,3 +69,19 @@ def _run_branches_remotely(
         for future in [submit(job) for job in jobs]:
             future.result()
     return [service.open_run(runtime, run.path.parent, str(run.path)) for run in runs]
+
+
+def run_sent_session(runtime: Runtime, payload: bytes) -> bytes:
+    """Run the session that another process sent, after it checked consent."""
+    return execute_session_job(payload, _prepare_sent_run(runtime))
+
+
+def continue_sent_branch(runtime: Runtime, path: Path) -> None:
+    """Continue the branch that another process sent, unless it has ended."""
+    run = service.open_run(runtime, path.parent, str(path))
+    if run.state.end is None:
+        continue_run(run, _prepare_sent_run(runtime), again=bool(run.state.in_flight))
+
+
+def _prepare_sent_run(runtime: Runtime) -> RunEnvironment:
+    return service.prepare_run(runtime, lambda *_: None, permit=lambda *_: None)

@@ -59,7 +59,7 @@ class SourceState(Struct, frozen=True):
 
 
 class AdoptionResult(Struct, frozen=True):
-    """The result of one adoption: `[start, end)` is new; whole lines end at `seen.lines_end`."""
+    """The result of one adoption: `[start, end)` is new; whole lines end at `source_state.line_end_offset`."""
 
     path: Path
     start: int
