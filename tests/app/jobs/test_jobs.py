@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from flightlog.app.jobs import open_executor
+from flightlog.app.jobs import executors, open_executor
 from flightlog.app.jobs.executors import connect_cluster as dask
 from flightlog.app.jobs.executors import open_job_queue
 from flightlog.app.runtime import open_runtime
@@ -223,3 +223,18 @@ def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path
     assert max(tries) <= 2
     assert sum(tries) > 4, "a worker died with a branch on its hands"
     assert len(list((tmp_path / "runs").glob("replay_*"))) == 4
+
+
+def test_a_cluster_without_workers_says_so_and_ends(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(executors, "WORKER_S", 6.0)
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+
+    with (
+        cluster(tmp_path, env, workers=0) as idle,
+        open_job_queue(idle.address) as submit,
+        pytest.raises(Unavailable, match="no worker joined tcp") as raised,
+    ):
+        submit(Job("flightlog-test-none", "archive", b"")).result(60)
+
+    assert raised.value.hint.startswith("start one: dask worker tcp://")
+    assert "waiting up to 6 s for one" in capsys.readouterr().err

@@ -24,10 +24,13 @@ from flightlog.app.jobs import open_executor
 from flightlog.app.runtime import open_runtime
 from flightlog.model.errors import FlightlogError, Invalid, Unavailable, optional_import
 from flightlog.model.runtime import Job, JobError
+from flightlog.model.text import make_inert
 
 Work = Callable[[bytes], bytes]
 SAMPLE = "sample"
 _CONNECT_S = 20.0  # longest wait for the scheduler
+WORKER_S = 60.0  # longest wait while the cluster has no worker
+_LOOK_S = 3.0  # the client asks the scheduler for its workers every two seconds
 _SAME = "install the same flightlog on every worker: pip install 'flightlog[scale]'"
 _THREADS = 8  # jobs at once if the caller does not say
 
@@ -102,9 +105,9 @@ ALONE: dict[str, Work] = {
 class DaskExecutor:
     """The workers of one scheduler."""
 
-    def __init__(self, client: Any) -> None:
-        """Use an open client."""
-        self._client = client
+    def __init__(self, client: Any, address: str) -> None:
+        """Use an open client of the scheduler at `address`."""
+        self._client, self._address = client, address[:80]
         self._shared: dict[str, Any] = {}
 
     async def submit(self, job: Job) -> bytes:
@@ -121,7 +124,7 @@ class DaskExecutor:
             retries=0,
         )
         try:
-            result = await future
+            result = await self._await_worker(future)
         except KilledWorker as error:
             raise JobError(f"the job killed several workers: {error}"[:500]) from error
         except asyncio.CancelledError:
@@ -139,6 +142,21 @@ class DaskExecutor:
             future.release()
         assert isinstance(result, bytes), "a job's result is bytes"
         return result
+
+    async def _await_worker(self, future: Any) -> Any:
+        """Return the result; raise `Unavailable` if the cluster has no worker for a while."""
+        waiting = asyncio.ensure_future(future.result())
+        idle = 0.0
+        while not (await asyncio.wait({waiting}, timeout=_LOOK_S))[0]:
+            idle = 0.0 if self._client.scheduler_info()["workers"] else idle + _LOOK_S
+            if idle == _LOOK_S:
+                note = f"no worker at {self._address}; waiting up to {WORKER_S:g} s for one\n"
+                sys.stderr.write(make_inert(note))
+            if idle >= WORKER_S:
+                waiting.cancel()
+                hint = f"start one: dask worker {self._address}"
+                raise Unavailable(f"no worker joined {self._address} in {WORKER_S:g} s", hint=hint)
+        return waiting.result()
 
     def _share_bytes(self, data: bytes) -> Any:
         """Return shared bytes as a task that any worker can recompute."""
@@ -170,7 +188,7 @@ async def connect_cluster(
             f"no scheduler answers at {address[:80]}: {type(error).__name__}", hint=hint
         ) from error
     try:
-        yield DaskExecutor(client)
+        yield DaskExecutor(client, address)
     finally:
         await client.close()
 

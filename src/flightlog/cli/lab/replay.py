@@ -195,8 +195,10 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
     for meta in metas:
         certificate = meta["replay"]["certificate"] or {}
         if certificate.get("first_difference"):
+            spent = meta["total_spent_usd"]
+            sent = f"after requests of the client's own, {format_usd(spent)}" if spent else ""
             done = (
-                "refused before any request (--allow-drift continues)"
+                f"refused {sent or 'before any request'} (--allow-drift continues)"
                 if certificate["is_refused"]
                 else "continued"
             )
