@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from flightlog.app.jobs import executors, open_executor
+from flightlog.app.jobs import open_executor
 from flightlog.app.jobs.executors import connect_cluster as dask
 from flightlog.app.jobs.executors import open_job_queue
 from flightlog.app.runtime import open_runtime
@@ -225,16 +225,18 @@ def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path
     assert len(list((tmp_path / "runs").glob("replay_*"))) == 4
 
 
-def test_a_cluster_without_workers_says_so_and_ends(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(executors, "WORKER_S", 6.0)
+def test_a_cluster_without_workers_says_so_and_ends(tmp_path, capsys):
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+
+    async def submitted(address):
+        async with dask(address, worker_s=6.0) as jobs:
+            await jobs.submit(Job("flightlog-test-none", "archive", b""))
 
     with (
         cluster(tmp_path, env, workers=0) as idle,
-        open_job_queue(idle.address) as submit,
         pytest.raises(Unavailable, match="no worker joined tcp") as raised,
     ):
-        submit(Job("flightlog-test-none", "archive", b"")).result(60)
+        asyncio.run(submitted(idle.address))
 
     assert raised.value.hint.startswith("start one: dask worker tcp://")
     assert "waiting up to 6 s for one" in capsys.readouterr().err

@@ -29,7 +29,7 @@ from flightlog.model.text import make_inert
 Work = Callable[[bytes], bytes]
 SAMPLE = "sample"
 _CONNECT_S = 20.0  # longest wait for the scheduler
-WORKER_S = 60.0  # longest wait while the cluster has no worker
+_WORKER_S = 60.0  # longest wait while the cluster has no worker
 _LOOK_S = 3.0  # the client asks the scheduler for its workers every two seconds
 _SAME = "install the same flightlog on every worker: pip install 'flightlog[scale]'"
 _THREADS = 8  # jobs at once if the caller does not say
@@ -105,9 +105,9 @@ ALONE: dict[str, Work] = {
 class DaskExecutor:
     """The workers of one scheduler."""
 
-    def __init__(self, client: Any, address: str) -> None:
-        """Use an open client of the scheduler at `address`."""
-        self._client, self._address = client, address[:80]
+    def __init__(self, client: Any, address: str, worker_s: float) -> None:
+        """Use an open client of the scheduler at `address`; wait `worker_s` for a worker."""
+        self._client, self._address, self._worker_s = client, address[:80], worker_s
         self._shared: dict[str, Any] = {}
 
     async def submit(self, job: Job) -> bytes:
@@ -150,12 +150,12 @@ class DaskExecutor:
         while not (await asyncio.wait({waiting}, timeout=_LOOK_S))[0]:
             idle = 0.0 if self._client.scheduler_info()["workers"] else idle + _LOOK_S
             if idle == _LOOK_S:
-                note = f"no worker at {self._address}; waiting up to {WORKER_S:g} s for one\n"
-                sys.stderr.write(make_inert(note))
-            if idle >= WORKER_S:
+                limit = f"waiting up to {self._worker_s:g} s for one"
+                sys.stderr.write(make_inert(f"no worker at {self._address}; {limit}\n"))
+            if idle >= self._worker_s:
                 waiting.cancel()
-                hint = f"start one: dask worker {self._address}"
-                raise Unavailable(f"no worker joined {self._address} in {WORKER_S:g} s", hint=hint)
+                problem = f"no worker joined {self._address} in {self._worker_s:g} s"
+                raise Unavailable(problem, hint=f"start one: dask worker {self._address}")
         return waiting.result()
 
     def _share_bytes(self, data: bytes) -> Any:
@@ -172,7 +172,7 @@ class DaskExecutor:
 
 @asynccontextmanager
 async def connect_cluster(
-    address: str, connect_s: float = _CONNECT_S
+    address: str, connect_s: float = _CONNECT_S, worker_s: float = _WORKER_S
 ) -> AsyncIterator[DaskExecutor]:
     """Connect to a scheduler, or raise `Unavailable`."""
     with optional_import():
@@ -188,7 +188,7 @@ async def connect_cluster(
             f"no scheduler answers at {address[:80]}: {type(error).__name__}", hint=hint
         ) from error
     try:
-        yield DaskExecutor(client, address)
+        yield DaskExecutor(client, address, worker_s)
     finally:
         await client.close()
 

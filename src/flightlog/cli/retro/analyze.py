@@ -16,7 +16,6 @@ from flightlog.model.text import make_inert, one_line, pluralize
 
 if TYPE_CHECKING:
     from flightlog.model.runtime import Runtime
-    from flightlog.retro.analysis.analyze import ReadCounts
     from flightlog.retro.service import RetroSession
     from flightlog.retro.state import Pattern, RetroAnalysis
     from flightlog.retro.store import RetroStore
@@ -181,9 +180,7 @@ def analyze(  # noqa: PLR0913 - options
     runtime = open_runtime()
     if export is None and resume and Path(resume).exists():
         export, resume = resume, _LATEST
-    path = None if export is None else Path(export)
-    if path is not None:
-        check_export(path)
+    path = None if export is None else check_export(Path(export))
     store = find_store()
     with service.run_session(runtime, store, resume) as session:
         progress = Progress("reading")
@@ -191,9 +188,8 @@ def analyze(  # noqa: PLR0913 - options
         source = service.read_new_input(runtime, store, path, progress, loops)
         progress.close()
         analysis = source.load_analysis(store, runtime.zone)
-        artifact = None
-        if draw and source.anything:
-            artifact = service.draw_artifact(store, analysis, runtime.zone)
+        is_due = draw and source.anything
+        artifact = service.draw_artifact(store, analysis, runtime.zone) if is_due else None
         if analyst:
             analysis = _talk_with_analyst(
                 runtime, store, (analyst, session), analysis, say=say, err=as_json
@@ -203,7 +199,9 @@ def analyze(  # noqa: PLR0913 - options
         return
     for problem in source.counts.problems[:_PROBLEMS_MAX]:
         click.echo(make_inert(f"damaged: {problem}"), err=True)
-    click.echo(f"session {session.id}: {_describe_counts(source.counts)}", err=True)
+    counts = source.counts
+    read = f"{counts.new} new, {counts.unchanged} known, {counts.damaged_files} damaged"
+    click.echo(f"session {session.id}: {read}", err=True)
     if not analyst:
         _print_analysis(analysis)
     if artifact is not None:
@@ -363,10 +361,6 @@ def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
         err=True,
     )
     return apply_analyst_names(store, analysis)
-
-
-def _describe_counts(counts: "ReadCounts") -> str:
-    return f"{counts.new} new, {counts.unchanged} known, {counts.damaged_files} damaged"
 
 
 def _load_last_analysis() -> "RetroAnalysis":

@@ -228,10 +228,11 @@ def export_size(path: Path) -> int:
     )
 
 
-def check_export(path: Path) -> None:
-    """Raise an error if `path` is no export of a known vendor; reads only the beginning."""
+def check_export(path: Path) -> Path:
+    """Return `path`, or raise if it is no export of a known vendor; reads only the beginning."""
     fingerprint_export(path)
     next(iter_elements(path), None)
+    return path
 
 
 def iter_elements(path: Path) -> Iterator[ExportedConversation]:
