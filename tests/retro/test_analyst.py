@@ -60,6 +60,7 @@ def test_the_analyst_is_metered_resumes_and_cannot_write(bench):
                         {"blocks": tries},
                         {"text": "Less of topic-1."},
                         {"text": "Once more."},
+                        {"text": "And more."},
                     ]
                 }
             ]
@@ -68,10 +69,13 @@ def test_the_analyst_is_metered_resumes_and_cannot_write(bench):
     session = new_session()
 
     with serve_scenario(scenario) as model:
-        first = sitting(bench, room, model.url, session).send_prompt(
-            build_prompt(ANALYSIS), ANALYSIS
-        )
-        second = sitting(bench, room, model.url, session).send_prompt("And what else?", ANALYSIS)
+        analyst = sitting(bench, room, model.url, session)
+        first = analyst.send_prompt(build_prompt(ANALYSIS), ANALYSIS)
+        analyst.append_metrics(1.5)
+        resumed = sitting(bench, room, model.url, session)
+        second = resumed.send_prompt("And what else?", ANALYSIS)
+        third = resumed.send_prompt("And what more?", ANALYSIS)
+        resumed.append_metrics(2.5)
 
     assert (first.text, second.text) == ("Less of topic-1.", "Once more.")
     assert len(bench.transcripts()) == 1
@@ -80,6 +84,12 @@ def test_the_analyst_is_metered_resumes_and_cannot_write(bench):
     lines = metered(room)
     assert len(lines) == 2
     assert lines[0]["tokens"]["total"] > 0
+    # The client's total grows from prompt to prompt; each line has the cost of its own run.
+    assert 0 < second.cost_usd < first.cost_usd
+    assert lines[0]["cost_usd"] == pytest.approx(first.cost_usd)
+    assert lines[1]["cost_usd"] == pytest.approx(second.cost_usd + third.cost_usd)
+    assert [line["prompts"] for line in lines] == [1, 2]
+    assert [line["timing"]["session_duration_seconds"] for line in lines] == [1.5, 2.5]
     assert session not in json.dumps(lines)
     assert json.loads((room.root / logs.AUDIT).read_text().splitlines()[0])["tool"] == "Write"
 
@@ -92,6 +102,7 @@ def test_an_analyst_that_fails_is_counted_and_told(bench):
 
     with pytest.raises(Unavailable, match="did not answer"):
         gone.send_prompt(build_prompt(ANALYSIS), ANALYSIS)
+    gone.append_metrics(1.0)
 
     assert metered(room)[0]["errors"] == {"agent": 1}
 

@@ -15,13 +15,6 @@ from support.sources_exports import claude_conversation
 FOLDERS = {"state", "logs", "issue-drafts", "issues", "feedback", "outputs", "tmp"}
 
 
-@pytest.fixture
-def place(tmp_path):
-    (tmp_path / "config").mkdir()
-    subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    return tmp_path
-
-
 def run(place, *words, program="flightlog", **more):
     return subprocess.run(
         [FLIGHTLOG.with_name(program), *words],

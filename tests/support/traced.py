@@ -155,7 +155,9 @@ def _looked_back(bench, top):
         room, "Totals are rounded too early", "They are.", context={"evidence": evidence}
     )
     meta = json.loads((top / "runs/tax/run_meta.json").read_text())
-    analyze.read_archive(room, archive, lambda told: Redacted(told, 0, 0))
+    analyze.read_archive(
+        room, archive, lambda told: Redacted(told, 0, 0), lambda _project: frozenset()
+    )
     finding = analyze.analyze(room, UTC).patterns[0].id
     commit = git(top, "rev-parse", "HEAD")
     return Project(bench, commit, issue, finding, session, meta["sessions"][0]["session_id"])

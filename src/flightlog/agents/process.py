@@ -4,6 +4,7 @@ Every child gets its own process session. Tools of an agent may leave it, so bef
 descendants are found with `ps`.
 """
 
+import errno
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from msgspec import Struct
 
 from flightlog.agents.claude_code.stream import read_session_id
 from flightlog.agents.protocol import AgentOutcome, AgentPrompt, without_proxy
+from flightlog.model.errors import Invalid
 
 STOP_GRACE_S = 3.0  # between SIGTERM and SIGKILL
 TAIL_BYTES = 16_384  # what is stored of a command's output, so that an endless one costs no memory
@@ -40,9 +42,15 @@ class AgentProcess:
         cwd: Path,
         environment: Mapping[str, str],
         session_of: Callable[[Sequence[dict[str, Any]]], str],
+        stdin: bytes = b"",
     ) -> None:
-        """Start `command` with exactly `environment` and nothing on its stdin."""
-        self._child = _start_child(command, cwd, environment, stderr=subprocess.PIPE)
+        """Start `command` with exactly `environment` and only `stdin` on its stdin."""
+        self._child = _start_child(
+            command, cwd, environment, subprocess.PIPE, has_input=bool(stdin)
+        )
+        if self._child.stdin is not None:
+            arguments = (self._child.stdin, stdin)
+            threading.Thread(target=_write_input, args=arguments, daemon=True).start()
         self._session_of = session_of
         self._read = 0
         self._lines: list[bytes] = []
@@ -164,17 +172,36 @@ def send_signal(pids: set[int], number: int) -> None:
 
 
 def _start_child(
-    command: Sequence[str], cwd: Path, environment: Mapping[str, str], stderr: int
+    command: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    stderr: int,
+    *,
+    has_input: bool = False,
 ) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        list(command),
-        cwd=cwd,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        start_new_session=True,
-    )
+    try:
+        return subprocess.Popen(
+            list(command),
+            cwd=cwd,
+            env=dict(environment),
+            stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    except OSError as error:
+        if error.errno != errno.E2BIG:
+            raise
+        longest = max(len(os.fsencode(word)) for word in command)
+        hint = "shorten the prompt, or let it name a file to read"
+        raise Invalid(
+            f"an argument of the agent is too long for this system: {longest:,} bytes", hint=hint
+        ) from None
+
+
+def _write_input(stream: IO[bytes], data: bytes) -> None:
+    with suppress(BrokenPipeError), stream:  # the agent may end without reading all of it
+        stream.write(data)
 
 
 def _collect_lines(stream: IO[bytes], lines: list[bytes]) -> None:

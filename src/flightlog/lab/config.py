@@ -30,6 +30,7 @@ from flightlog.model.text import suggest_name
 TOOLS = ("Read", "Grep", "Glob", "Bash", "Write", "Edit")
 # Control characters, separators and surrogates: YAML writers fold, escape or lose them.
 _ODD = re.compile(r"[^\x20-\x7e\xa0-\u1fff\u2030-\ud7ff]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 Engine = Literal["claude_code", "command", "scripted"]
 Mode = Literal["isolated", "chained", "forked"]
 Provider = Literal["anthropic", "openrouter", "bedrock", "vertex"]
@@ -187,7 +188,27 @@ def _load_mapping(text: str) -> dict[str, Any]:
         raise Misconfigured(
             "the run configuration is not a mapping", hint="it needs model, work_dir and sessions"
         )
-    return data
+    joined = _join_surrogates(data)
+    assert isinstance(joined, dict)
+    return joined
+
+
+def _join_surrogates(value: Any) -> Any:
+    """Join the halves of characters that JSON escapes as two, such as emoji."""
+    if isinstance(value, dict):
+        return {key: _join_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_join_surrogates(item) for item in value]
+    if isinstance(value, str) and _SURROGATE.search(value):
+        try:
+            return value.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            half = ascii(_SURROGATE.search(value)[0])[1:-1]  # type: ignore[index]
+            raise Misconfigured(
+                f"the run configuration has half a character: {half}",
+                hint="write the character itself, or both halves of its escape",
+            ) from None
+    return value
 
 
 def dump_run_config(config: RunConfig) -> str:

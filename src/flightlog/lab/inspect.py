@@ -21,6 +21,7 @@ from statistics import mean, pstdev
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.lab.layout import run_meta
 from flightlog.lab.run_reader import RunSession, trees_of
@@ -152,14 +153,15 @@ def _compare_session(
     runs: Sequence[RunStore], metas: Sequence[dict[str, Any]], index: int, programs: str
 ) -> dict[str, Any]:
     groups = []
-    changed_files: list[dict[str, str]] = []
+    ended: list[tuple[set[str], dict[str, str]]] = []
     for run, meta in zip(runs, metas, strict=True):
         rows = [each for each in meta["sessions"] if each["session_index"] == index]
         files = [_changed_files(run, row["session_dir"], programs) for row in rows]
-        changed_files += [file for file in files if file is not None]
+        ended += [file for file in files if file is not None]
         groups.append(_summarize_replicates(run.name, rows))
-    paths = sorted({path for files in changed_files for path in files})
-    same = [path for path in paths if len({files.get(path) for files in changed_files}) == 1]
+    # A branch changes fewer files than its source: what counts is what each session left.
+    paths = sorted({path for changed, _ in ended for path in changed})
+    same = [path for path in paths if len({files.get(path) for _, files in ended}) == 1]
     return {
         "session_index": index,
         "groups": groups,
@@ -189,14 +191,15 @@ def _summarize_replicates(run: str, rows: Sequence[dict[str, Any]]) -> dict[str,
     return summary
 
 
-def _changed_files(run: RunStore, session: str, programs: str) -> dict[str, str] | None:
-    """Return the paths that a session changed with their object ids; None if it did not end."""
+def _changed_files(
+    run: RunStore, session: str, programs: str
+) -> tuple[set[str], dict[str, str]] | None:
+    """Return the paths that a session changed, and the ids of all files it left; None if none."""
     last, trees = run.state.last_attempt(session), trees_of(run, programs)
     if last is None or last.end is None or trees is None:
         return None
-    return {
-        change.path: change.id for change in trees.diff_snapshots(last.tree or None, last.end.tree)
-    }
+    changes = trees.diff_snapshots(last.tree or None, last.end.tree)
+    return {change.path for change in changes}, trees.list_file_ids(last.end.tree)
 
 
 class RunAddress(Struct, frozen=True):
@@ -226,11 +229,23 @@ def inspect_address(run: RunStore, address: RunAddress, programs: str) -> dict[s
     session = RunSession(
         run, find_planned_session(run, address.session, address.replicate), trees_of(run, programs)
     )
+    if address.subagent:
+        address = replace(address, subagent=_find_subagent(session, address.subagent))
     return (
         _inspect_step(session, address)
         if address.turn
         else _inspect_session(session, address.subagent)
     )
+
+
+def _find_subagent(session: RunSession, prefix: str) -> str:
+    threads = [thread for thread in session.list_threads() if thread]
+    matches = [thread for thread in threads if thread.startswith(prefix)]
+    if len(matches) != 1 and prefix not in matches:
+        count = f"{len(matches)} subagents begin" if matches else "no subagent begins"
+        hint = f"one of: {', '.join(threads)}" if threads else "it has no subagents"
+        raise NotFound(f"{count} with {prefix[:80]}", hint=hint)
+    return prefix if prefix in matches else matches[0]
 
 
 def _inspect_run(run: RunStore, programs: str) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
         "sessions": sessions,
         "started_at": state.started_at or None,
         "finished_at": state.finished_at or None,
-        "stop_reason": state.end.stop_reason if state.end else "running",
+        "stop_reason": state.end.stop_reason if state.end else _describe_open_state(state),
         "total_steps": sum(session["step_count"] for session in sessions),
         "total_tool_calls": sum(session["tool_call_count"] for session in sessions),
         "total_cost_usd": round(sum(costs), 9) if costs or not started_sessions else None,
@@ -162,8 +162,12 @@ def _session_counts(last: SessionAttempt | None) -> dict[str, Any]:
 def _stop_reason(planned: PlannedSession, state: RunState) -> str:
     last = state.last_attempt(planned.session_dir)
     if last is not None:
-        return last.stop_reason or "running"
+        return last.stop_reason or _describe_open_state(state)
     return "skipped" if planned.session_dir in state.skipped else "pending"
+
+
+def _describe_open_state(state: RunState) -> str:
+    return "interrupted" if state.is_abandoned else "running"
 
 
 def _list_errors(sessions: list[dict[str, Any]], state: RunState) -> list[dict[str, Any]]:

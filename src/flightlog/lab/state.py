@@ -53,6 +53,8 @@ class RunState(Struct):
     resample_batches: dict[str, events.SamplesUpdated] = field(default_factory=dict)
     tree: str = ""
     end: events.RunEnded | None = None
+    is_abandoned: bool = False
+    """Whether the process that carries it out died; set by the store, not by an event."""
     damage: list[Damage] = field(default_factory=list)
     unrecognized_events: int = 0
 
@@ -93,6 +95,7 @@ def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None: 
         case events.RunStarted():
             state.start, state.started_at = event, record.ts
         case events.RunResumed():
+            state.is_abandoned = False
             state.takeover_count, state.process, state.end, state.finished_at = (
                 state.takeover_count + 1,
                 event.process,

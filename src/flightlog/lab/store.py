@@ -143,6 +143,8 @@ class RunStore:
         self.state: RunState = (
             fold_run(self._journal.read_records()) if (path / JOURNAL).exists() else RunState()
         )
+        process = self.state.process
+        self.state.is_abandoned = bool(process) and not files.is_running(process)
 
     @property
     def name(self) -> str:

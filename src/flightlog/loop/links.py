@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Final
 
 from flightlog.loop import events
-from flightlog.loop.directories import JOURNAL, iter_events, session_id
+from flightlog.loop.directories import JOURNAL, ROOT, iter_events, iter_session_dirs, session_id
 from flightlog.model.addresses import TraceLink
 from flightlog.model.errors import Damage, Incident, IncidentKind
 from flightlog.model.session import Session
 from flightlog.store.jsonl import read_together
 
 ROOM: Final = "loop"
+_RULES = ("error_rate", "no progress", "permission denied", "the same error", "confidence")
 
 
 class TaskLinks:
@@ -40,6 +41,17 @@ class TaskLinks:
             )
 
 
+def find_agent_sessions(project: str) -> frozenset[str]:
+    """Return the ids of the agent sessions that loops of `project` started."""
+    return frozenset(
+        session
+        for directory in iter_session_dirs(Path(project) / ROOT)
+        if (directory / JOURNAL).is_file()
+        for link in _task_links(directory)
+        for session in link.session_addresses
+    )
+
+
 def _task_links(directory: Path) -> Iterator[TraceLink]:
     sessions: dict[str, dict[str, None]] = {}
     results: dict[str, str] = {}
@@ -60,14 +72,30 @@ def _task_links(directory: Path) -> Iterator[TraceLink]:
 
 def find_incidents(directory: Path) -> Iterator[Incident]:
     """Yield breaker trips, failed gates and an end in error, each with the number of its event."""
-    journal = f"{directory.name}/{JOURNAL}"
+    journal, task = f"{directory.name}/{JOURNAL}", ""
     for record in iter_events(directory):
+        task = getattr(record.event, "task", task)
         if (kind := _incident_kind(record.event)) is not None:
-            yield Incident(kind, int(record.timestamp * 1000), ROOM, (f"{journal}#{record.seq}",))
+            subject = "/".join((directory.name, *_incident_subject(record.event, task)))
+            at_ms, evidence = int(record.timestamp * 1000), (f"{journal}#{record.seq}",)
+            yield Incident(kind, at_ms, ROOM, evidence, subject=subject)
     for line in read_together(directory / JOURNAL):
         if isinstance(line, Damage):
             evidence = (f"{journal}:{line.offset}",)
             yield Incident("damaged journal", 0, ROOM, evidence, {"bytes": line.length})
+
+
+def _incident_subject(event: events.Event, task: str) -> tuple[str, ...]:
+    """Return the parts of what an incident concerns; `task` is the last task before it."""
+    match event:
+        case events.BreakerChanged(condition=condition):
+            # Conditions hold counts, and a plan's own may hold any text.
+            rule = next((rule for rule in _RULES if condition.startswith(rule)), "condition")
+            return (task, rule.replace(" ", "-"))
+        case events.GateChecked(name=name):
+            return (name,)
+        case _:
+            return ()
 
 
 def _incident_kind(event: events.Event) -> IncidentKind | None:

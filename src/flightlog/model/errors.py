@@ -125,8 +125,10 @@ _LOCATION = re.compile(r"[A-Za-z0-9._~@:#/+-]{1,160}")
 class Incident(Struct, frozen=True):
     """A problem that a feature found: a kind, counts and locations.
 
-    Incidents become drafts, and drafts become public, so no field can hold text of a file or a
-    conversation: evidence that does not look like a location is replaced by its digest.
+    `subject` is what it concerns, such as a task of a loop; incidents of one kind about different
+    subjects are different problems. Incidents become drafts, and drafts become public, so no field
+    can hold text of a file or a conversation: what does not look like a location is replaced by its
+    digest.
     """
 
     kind: IncidentKind
@@ -134,10 +136,13 @@ class Incident(Struct, frozen=True):
     feature: IncidentFeature
     evidence: tuple[str, ...] = ()
     counts: dict[IncidentCount, int] = {}
+    subject: str = ""
 
     def __post_init__(self) -> None:
-        """Replace evidence that may be text."""
+        """Replace evidence and a subject that may be text."""
         force_setattr(self, "evidence", tuple(map(_safe_location, self.evidence)))
+        if self.subject:
+            force_setattr(self, "subject", _safe_location(self.subject))
 
 
 def _safe_location(text: str) -> str:

@@ -7,7 +7,8 @@ shown to the analyst.
 The analyst may read and search, nothing else: Claude Code starts without the tools that write or
 run; any other program starts in a sandbox where only `state/agent` is writable. Recorded text is
 passed as framed data together with the statement that it holds no instructions. Replies are stored
-in `outputs/`, costs in the metrics. A start marker is on disk before the agent starts.
+in `outputs/`, costs in the metrics, one line a run. A start marker is on disk before the agent
+starts.
 """
 
 import hashlib
@@ -129,10 +130,15 @@ class AnalystEnvironment(Struct, frozen=True):
 
 
 class _AnalystStarted(Struct, frozen=True):
-    """The marker of a started analyst: `session` is the agent's own session id."""
+    """The marker of a started analyst: `session` is the agent's own session id.
+
+    `cost_usd` is the part of the session's cost that the metrics hold: the client's own total goes
+    on counting when the session is resumed.
+    """
 
     agent: str
     session: str
+    cost_usd: float = 0.0
 
 
 def build_prompt(analysis: RetroAnalysis) -> str:
@@ -157,6 +163,12 @@ class Analyst:
         self._log = logs.ToolLog(store.root, session, in_full=in_full)
         self._page = f"outputs/analyst_{format_utc_timestamp(store.now_ms())[:19].replace(':', '').replace('-', '')}.md"
         self._replies: list[str] = []
+        start = self._load_start()
+        # The agent's own total, and the part of it that the metrics hold.
+        self._total_usd = self._billed_usd = start.cost_usd if start else 0.0
+        self._metrics = logs.SessionMetrics(
+            logs.pseudonymize_session(session, environment.key), 0.0, logs.SessionTokens()
+        )
 
     @property
     def has_started(self) -> bool:
@@ -173,22 +185,39 @@ class Analyst:
             self._log.append_call(format_utc_timestamp(self._store.now_ms()), *call)
         result = read_result(outcome.records)
         failed = outcome.timed_out or outcome.exit_code != 0 or bool(result and result.is_error)
-        name = logs.pseudonymize_session(self._session, self._environment.key)
         error: logs.ErrorKind | None = (
             "timeout" if outcome.timed_out else "agent" if failed else None
         )
-        logs.append_metrics(self._store.root, _build_metrics(result, name, error))
+        usd = self._count_cost(result)
+        self._metrics = _add_prompt(self._metrics, result, usd, error)
         if failed:
             reason = "timeout" if outcome.timed_out else f"exit code {outcome.exit_code}"
             hint = f"flightlog retro --resume --analyst {self._driver.agent}"
             raise Unavailable(f"the analyst did not answer: {reason}", hint=hint)
         return self._record_turn(
-            (result.text if result else "") or outcome.plain.strip(), result, analysis
+            (result.text if result else "") or outcome.plain.strip(), usd, analysis
         )
+
+    def append_metrics(self, duration_s: float) -> None:
+        """Append the line of this run, which took `duration_s`, to the metrics."""
+        timing = replace(self._metrics.timing, session_duration_seconds=duration_s)
+        logs.append_metrics(self._store.root, replace(self._metrics, timing=timing))
+        if (start := self._load_start()) is not None:
+            self._billed_usd = self._total_usd
+            self._save_start(start.session)
+
+    def _count_cost(self, result: ResultRecord | None) -> float:
+        """Return the cost of the last prompt: what the client's total grew by."""
+        if result is None or result.cost_usd is None:
+            return 0.0
+        usd = result.cost_usd - self._total_usd
+        self._total_usd = result.cost_usd
+        return usd if usd >= 0 else result.cost_usd  # a smaller total is that of a new session
 
     def _run_prompt(self, prompt: str) -> AgentOutcome:
         start = self._load_start()
-        self._save_start(start.session if start else self._session)
+        if start is None:
+            self._save_start(self._session)
         outcome = (
             self._run_driver(prompt, resume=start.session)
             if start
@@ -203,6 +232,7 @@ class Analyst:
             # Claude Code refuses to resume a transcript without a message, and refuses to reuse its id if the
             # file exists already. Only a new id works in both cases.
             new_session = str(uuid.uuid4())
+            self._total_usd = self._billed_usd = 0.0
             self._save_start(new_session)
             outcome = self._run_driver(prompt, session=new_session)
         if outcome.session:
@@ -228,9 +258,7 @@ class Analyst:
             running.stop()
             raise
 
-    def _record_turn(
-        self, text: str, result: ResultRecord | None, analysis: RetroAnalysis
-    ) -> AnalystTurn:
+    def _record_turn(self, text: str, usd: float, analysis: RetroAnalysis) -> AnalystTurn:
         self._replies.append(text)
         body = "\n\n---\n\n".join(self._replies) + "\n"
         output_files.write_output_files(
@@ -239,9 +267,7 @@ class Analyst:
         reply = decode_reply(text, analysis)
         if reply != events.AnalystRan():
             self._store.journal.append(reply, durable=True)
-        return AnalystTurn(
-            text, self._store.root / self._page, (result and result.cost_usd) or 0.0, self._session
-        )
+        return AnalystTurn(text, self._store.root / self._page, usd, self._session)
 
     def _load_start(self) -> _AnalystStarted | None:
         try:
@@ -253,28 +279,48 @@ class Analyst:
         return start if start.agent == self._driver.agent else None
 
     def _save_start(self, session: str) -> None:
-        body = msgspec.json.encode(_AnalystStarted(self._driver.agent, session)).decode() + "\n"
+        start = _AnalystStarted(self._driver.agent, session, self._billed_usd)
+        body = msgspec.json.encode(start).decode() + "\n"
         output_files.write_output_files(
             self._store.root, [OutputFile(self._marker_path, Tier.PRIVATE, body)]
         )
 
     @property
     def _marker_path(self) -> str:
-        return f"state/analyst-{self._session}"
+        return marker_path(self._session)
 
 
-def _build_metrics(
-    result: ResultRecord | None, session: str, error: logs.ErrorKind | None
+def marker_path(session: str) -> str:
+    """Return the path of the marker that an analyst was started in our session `session`."""
+    return f"state/analyst-{session}"
+
+
+def _add_prompt(
+    metrics: logs.SessionMetrics,
+    result: ResultRecord | None,
+    usd: float,
+    error: logs.ErrorKind | None,
 ) -> logs.SessionMetrics:
-    errors: dict[logs.ErrorKind, int] = {error: 1} if error else {}
+    """Return the metrics of a run after one more prompt."""
+    errors = dict(metrics.errors)
+    if error:
+        errors[error] = errors.get(error, 0) + 1
     if result is None:
-        return logs.SessionMetrics(session, 0.0, logs.SessionTokens(), errors=errors)
-    usage, seconds = result.usage, result.duration_ms / 1000
-    total = usage.input_tokens + usage.output_tokens + usage.cache_read_tokens
+        return replace(metrics, errors=errors)
+    usage, before = result.usage, metrics.tokens
+    counts = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens)
+    totals = (before.input, before.output, before.cache_read, before.total)
     tokens = logs.SessionTokens(
-        usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, total
+        *(old + new for old, new in zip(totals, (*counts, sum(counts)), strict=True))
     )
-    timing = logs.Timing(seconds, seconds, seconds)
-    return logs.SessionMetrics(
-        session, result.cost_usd or 0.0, tokens, result.num_turns, timing, errors
+    latency = metrics.timing.total_latency_seconds + result.duration_ms / 1000
+    prompts = metrics.prompts + 1
+    return replace(
+        metrics,
+        cost_usd=metrics.cost_usd + usd,
+        tokens=tokens,
+        turns=metrics.turns + result.num_turns,
+        timing=logs.Timing(latency, latency / prompts),
+        errors=errors,
+        prompts=prompts,
     )

@@ -63,6 +63,7 @@ class SessionMetrics(Struct, frozen=True):
     turns: int = 0
     timing: Timing = Timing()
     errors: dict[ErrorKind, int] = {}
+    prompts: int = 0
 
 
 def pseudonymize_session(session: str, key: bytes) -> str:

@@ -6,6 +6,8 @@ resumed.
 
 import shlex
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from flightlog.agents.sandbox import (
 )
 from flightlog.archive.archive import open_archive
 from flightlog.archive.sharing import redact_session
-from flightlog.model.addresses import check_id, parse_address
+from flightlog.model.addresses import Address, check_id, parse_address
 from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.output_files import OutputFile, Redacted, Tier
 from flightlog.model.runtime import Runtime
@@ -33,11 +35,20 @@ from flightlog.model.session import Session
 from flightlog.retro import events, logs
 from flightlog.retro.analysis import analyze
 from flightlog.retro.analysis.digests import ConversationDigest
-from flightlog.retro.analyst import Analyst, AnalystEnvironment, AnalystTurn, build_prompt
+from flightlog.retro.analyst import (
+    Analyst,
+    AnalystEnvironment,
+    AnalystTurn,
+    build_prompt,
+    marker_path,
+)
 from flightlog.retro.layout import feedback_page, render_artifact, render_markdown
 from flightlog.retro.state import GAPS, QUESTIONS, RetroAnalysis, parse_rating
-from flightlog.retro.store import RetroStore, format_utc_timestamp, load_tag_key
+from flightlog.retro.store import ANALYSIS, RetroStore, format_utc_timestamp, load_tag_key
 from flightlog.store import files, output_files
+from flightlog.store.directories import remove_tree
+from flightlog.views.session.timeline import iter_turns
+from flightlog.views.transcript import RenderOptions, render_passage
 
 RESUME = "resume-session.json"
 LATEST = "latest"
@@ -56,17 +67,50 @@ class NewConversations(Struct, frozen=True):
         return last or analyze.analyze(store, zone)
 
 
+class RetroSession(Struct):
+    """A running session, and its analyst once there is one."""
+
+    id: str
+    analyst: Analyst | None = None
+
+
+@contextmanager
+def run_session(runtime: Runtime, store: RetroStore, resume: str = "") -> Iterator[RetroSession]:
+    """Run a session in the block: empty `tmp/` and append one line of metrics at its end.
+
+    If it fails before the first analysis, remove the directory that it created.
+    """
+    begun_ms, is_new = store.now_ms(), not store.root.exists()
+    if resume:
+        find_session(store, resume)  # raises before anything is created
+    store.prepare_directory()
+    try:
+        with store.lock():
+            session = RetroSession(start_session(runtime, store, resume))
+            try:
+                yield session
+            finally:
+                _end_session(runtime, store, session, (store.now_ms() - begun_ms) / 1000)
+    finally:
+        if is_new and not (store.root / ANALYSIS).exists():
+            remove_tree(store.root)
+
+
 def start_session(runtime: Runtime, store: RetroStore, resume: str = "") -> str:
     """Start a session or resume one, and store its id before anything else."""
-    if resume == LATEST:
-        session = current_session(store)
-    elif resume:
-        session = check_id(resume)
-    else:
-        session = runtime.new_id()
+    session = find_session(store, resume) if resume else runtime.new_id()
     body = msgspec.json.encode({"session_id": session}).decode() + "\n"
     output_files.write_output_files(store.root, [OutputFile(RESUME, Tier.PRIVATE, body)])
     return session
+
+
+def find_session(store: RetroStore, resume: str) -> str:
+    """Return the session to resume: `latest`, or one that is the current or has an analyst."""
+    if resume == LATEST:
+        return current_session(store)
+    if (store.root / marker_path(check_id(resume))).exists() or resume == current_session(store):
+        return resume
+    raise NotFound(f"no such retro session: {resume[:60]}", hint="flightlog retro --resume")
 
 
 def current_session(store: RetroStore) -> str:
@@ -83,14 +127,13 @@ def read_new_input(
     store: RetroStore,
     export: Path | None,
     progress: analyze.Progress,
-    *,
-    sessions: bool,
+    loop_sessions: analyze.LoopSessions | None,
 ) -> NewConversations:
-    """Read new conversations of an export and, if `sessions`, of the archive."""
+    """Read new conversations of an export and, if there are `loop_sessions`, of the archive."""
     read = analyze.ReadCounts()
     if export is not None:
         read += analyze.read_export(store, export.absolute(), progress)
-    if sessions:
+    if loop_sessions is not None:
         archive = open_archive(runtime)
 
         def redact(session: Session) -> Redacted[Session]:
@@ -98,7 +141,7 @@ def read_new_input(
                 lambda document: document.session
             )
 
-        read += analyze.read_archive(store, archive, redact, progress)
+        read += analyze.read_archive(store, archive, redact, loop_sessions, progress)
     return NewConversations(read, bool(read.new) or _is_stale(store))
 
 
@@ -122,7 +165,7 @@ def draw_artifact(
     if form == "md":
         body = render_markdown(analysis)
     else:
-        body = render_artifact(analysis, list(analyze.load_digests(store).values()), zone, name)
+        body = render_artifact(analysis, analyze.load_analyzed_digests(store), zone, name)
     output_files.write_output_files(
         store.root, [OutputFile(name, Tier.PRIVATE, body)], durable=False
     )
@@ -130,8 +173,13 @@ def draw_artifact(
     return store.root / name
 
 
-def make_analyst(runtime: Runtime, store: RetroStore, name: str, session: str) -> Analyst:
-    """Return an analyst: `claude-code`, `scripted`, or a command with `{prompt}` in it."""
+def make_analyst(runtime: Runtime, store: RetroStore, name: str, session: RetroSession) -> Analyst:
+    """Give a session its analyst: `claude-code`, `scripted`, or a command with `{prompt}` in it."""
+    session.analyst = _open_analyst(runtime, store, name, session.id)
+    return session.analyst
+
+
+def _open_analyst(runtime: Runtime, store: RetroStore, name: str, session: str) -> Analyst:
     path = runtime.program_path
     environment = clean_environment(runtime.environ) | _login_environment(runtime)
     key = load_tag_key(runtime)
@@ -175,11 +223,17 @@ def _login_environment(runtime: Runtime) -> dict[str, str]:
     return {name: runtime.environ[name] for name in names if name in runtime.environ}
 
 
-def end_session(runtime: Runtime, store: RetroStore) -> None:
-    """End a session: empty `tmp/` and append its metrics."""
+def _end_session(
+    runtime: Runtime, store: RetroStore, session: RetroSession, duration_s: float
+) -> None:
     logs.empty_tmp(store.root)
-    session = logs.pseudonymize_session(current_session(store), load_tag_key(runtime))
-    logs.append_metrics(store.root, logs.SessionMetrics(session, 0.0, logs.SessionTokens()))
+    if session.analyst is not None:
+        session.analyst.append_metrics(duration_s)
+        return
+    name = logs.pseudonymize_session(session.id, load_tag_key(runtime))
+    timing = logs.Timing(session_duration_seconds=duration_s)
+    metrics = logs.SessionMetrics(name, 0.0, logs.SessionTokens(), timing=timing)
+    logs.append_metrics(store.root, metrics)
 
 
 def read_evidence(
@@ -188,16 +242,29 @@ def read_evidence(
     """Return address, role and text of the messages at an address."""
     address = parse_address(prefix)
     digest = find_digest(store, prefix)
-    if digest.source == AGENT_NAME:
-        session = open_archive(runtime).read_session(digest.id)
-        rows = [(f"{session.id}#{turn.number}", "user", turn.text) for turn in session.turns]
-    else:
-        rows = list(analyze.iter_conversation(digest, folder))
+    if not digest.export:
+        return list(_iter_session_rows(open_archive(runtime).read_session(digest.id), address))
+    rows = list(analyze.iter_conversation(digest, folder))
     wanted = str(msgspec.structs.replace(address, session=digest.id))
     exact = [row for row in rows if row[0] == wanted or row[0].startswith(f"{wanted}.")]
     return exact or (
         rows if address.turn == 0 else [row for row in rows if wanted.startswith(f"{row[0]}.")]
     )
+
+
+def _iter_session_rows(session: Session, at: Address) -> Iterator[tuple[str, str, str]]:
+    """Yield the prompts of a session; of one turn also the steps, or one of them."""
+    for thread, turn in iter_turns(session):
+        if thread != at.subagent or at.turn not in (0, turn.number):
+            continue
+        address = Address(session.id, turn.number, subagent=thread)
+        if not at.step:
+            yield str(address), "user", turn.text
+        for step in turn.steps if at.turn else ():
+            if at.step in (0, step.number):
+                address = Address(session.id, turn.number, step.number, thread)
+                lines = render_passage(session, address, RenderOptions())
+                yield str(address), "assistant", "\n".join(line.text for line in lines)
 
 
 def find_digest(store: RetroStore, prefix: str) -> ConversationDigest:
@@ -269,5 +336,9 @@ def _store_feedback(store: RetroStore, now: str, **parts: Any) -> Path:
     feedback = events.FeedbackGiven(session, now, **parts)
     store.journal.append(feedback, durable=True)
     page = feedback_page(feedback)
-    output_files.write_output_files(store.root, [page])
-    return store.root / page.path
+    path, number = store.root / page.path, 1
+    # Several commands within a second are several files.
+    while not files.create_file(path, str(page.body).encode()):
+        number += 1
+        path = (store.root / page.path).with_stem(f"{Path(page.path).stem}_{number}")
+    return path

@@ -111,9 +111,10 @@ class RetroStore:
             return None
 
     def _quarantine_file(self, path: Path, size: int) -> None:
-        number = 1
-        while (aside := path.with_name(f"{path.name}.corrupt-{number}")).exists():
+        aside, number = path.with_name(f"{path.name}.corrupt"), 0
+        while aside.exists():
             number += 1
+            aside = path.with_name(f"{path.name}.corrupt-{number}")
         files.rename_file(path, aside.name)
         incident = Incident("corrupt state", self.now_ms(), "retro", (aside.name,), {"bytes": size})
         self.journal.append(events.IncidentNoticed(incident), durable=True)

@@ -54,10 +54,10 @@ def load_blob(root: Path, digest: str) -> bytes:
     """Return the bytes with this digest; raise `Unreadable` if they do not match it."""
     path = _existing_path(root, digest)
     if path is None:
-        raise NotFound(f"no such blob: {digest}", hint="flightlog doctor")
+        raise NotFound(f"no such blob: {digest}", hint="restore the file from a backup")
     data = _read_blob(path)
     if data is None or hashlib.sha256(data).hexdigest() != digest:
-        raise Unreadable(f"a blob is damaged: {path}", hint="flightlog doctor")
+        raise Unreadable(f"a blob is damaged: {path}", hint="restore the file from a backup")
     return data
 
 
@@ -140,7 +140,9 @@ class BodyStore:
             for name in chunks
         )
         if hashlib.sha256(data).hexdigest() != body.digest:
-            raise Unreadable(f"a body is damaged: {body.digest}", hint="flightlog doctor")
+            raise Unreadable(
+                f"a body is damaged: {body.digest}", hint="restore the file from a backup"
+            )
         return data
 
     def _store_chunk(self, chunk: bytes) -> str:

@@ -163,7 +163,8 @@ class ExchangeStore:
             list(self.read_all())
         if index not in self._requests:
             raise NotFound(
-                f"the record of exchange {index} is gone: {self.folder}", hint="flightlog doctor"
+                f"the record of exchange {index} is gone: {self.folder}",
+                hint="restore the file from a backup",
             )
         return self._requests[index]
 

@@ -223,3 +223,20 @@ def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path
     assert max(tries) <= 2
     assert sum(tries) > 4, "a worker died with a branch on its hands"
     assert len(list((tmp_path / "runs").glob("replay_*"))) == 4
+
+
+def test_a_cluster_without_workers_says_so_and_ends(tmp_path, capsys):
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+
+    async def submitted(address):
+        async with dask(address, worker_s=6.0) as jobs:
+            await jobs.submit(Job("flightlog-test-none", "archive", b""))
+
+    with (
+        cluster(tmp_path, env, workers=0) as idle,
+        pytest.raises(Unavailable, match="no worker joined tcp") as raised,
+    ):
+        asyncio.run(submitted(idle.address))
+
+    assert raised.value.hint.startswith("start one: dask worker tcp://")
+    assert "waiting up to 6 s for one" in capsys.readouterr().err

@@ -232,6 +232,28 @@ def test_a_question_is_answered_by_command_by_file_or_by_nobody(tmp_path):
     assert not (nobody / "b").exists()
 
 
+def test_a_task_that_reports_low_confidence_asks_before_the_next(tmp_path):
+    plan = """
+    plan: unsure
+    config: {human_intervention: WHEN, answer_timeout_seconds: 0.5}
+    tasks:
+      - {task_id: a, name: x, run: {command: 'cat sure.jsonl >> "$FLIGHTLOG_REPORT"'}}
+      - {task_id: b, name: y, run: {command: "touch b"}, dependencies: [a]}
+    """
+    sure = {"sure__jsonl": '{"confidence": 0.2}\n'}
+    asking = project(tmp_path / "asking", plan.replace("WHEN", "on_low_confidence"), **sure)
+    silent = project(tmp_path / "silent", plan.replace("WHEN", "never"), **sure)
+
+    paused = ralph(asking, "run", "--plan", "plan.yaml", "--autonomous")
+    done = ralph(silent, "run", "--plan", "plan.yaml", "--autonomous")
+
+    assert (paused.returncode, done.returncode) == (1, 0), paused.stderr + done.stderr
+    assert answered(asking) == ("pause", "timeout")
+    assert not (asking / "b").exists()
+    assert "confidence 0.20, below 0.7" in (session_of(asking) / "journal.jsonl").read_text()
+    assert "question" not in _kinds(silent)
+
+
 def test_without_autonomous_the_first_question_is_whether_to_begin(tmp_path):
     root = project(tmp_path / "p", TWO + "config: {answer_timeout_seconds: 0.3}\n")
 

@@ -33,6 +33,7 @@ QUIET = dict.fromkeys(
     ),
     "1",
 )
+_ARGUMENT_BYTES_MAX = 128 << 10  # MAX_ARG_STRLEN, with the NUL at its end
 _FOLDER_CHARS_MAX = 200  # the client cuts longer names and appends a hash
 _READING_TOOLS = ("Read", "Grep", "Glob")
 _OTHER_TOOLS = (
@@ -129,11 +130,20 @@ class ClaudeCode(Struct, frozen=True):
                 ",".join(_OTHER_TOOLS),
             ]
         # The prompt comes last: it may begin with a dash, and options may take several words.
-        command += [*prompt.arguments, "--", prompt.prompt]
-        environment = without_proxy(prompt.environment)
+        by_stdin = is_too_long(prompt.prompt)
+        command += [*prompt.arguments, *(() if by_stdin else ("--", prompt.prompt))]
         return AgentProcess(
-            command, cwd=prompt.cwd, environment=environment, session_of=read_session_id
+            command,
+            cwd=prompt.cwd,
+            environment=without_proxy(prompt.environment),
+            session_of=read_session_id,
+            stdin=prompt.prompt.encode() if by_stdin else b"",
         )
+
+
+def is_too_long(argument: str) -> bool:
+    """Return whether Linux refuses `argument` as one word of a command."""
+    return len(argument.encode("utf-8", "replace")) >= _ARGUMENT_BYTES_MAX
 
 
 def find(given: str, path: str) -> Path:

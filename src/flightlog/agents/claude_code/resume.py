@@ -83,6 +83,10 @@ def list_output(project: Path, session_id: str) -> Iterator[tuple[str, Path]]:
         for path in sorted(beside.iterdir()) if beside.is_dir() else ():
             if path.is_file() and not path.is_symlink():
                 yield f"{folder}/{path.name}", path
+    # Clients before 2.1 write the subagents of all sessions beside the transcripts.
+    for path in sorted(project.glob("agent-*.jsonl")):
+        if not path.is_symlink() and session_id.encode() in path.read_bytes():
+            yield f"subagents/{path.name}", path
 
 
 def _is_result(record: dict[str, Any]) -> bool:

@@ -24,6 +24,7 @@ _LIMIT = re.compile(r"usage limit reached\|(\d{10})")
 _LIMIT_WORDS = re.compile(
     r"(usage|session|rate|weekly) limit (reached|exceeded|hit)|limit will reset", re.IGNORECASE
 )
+_UNKNOWN_OPTION = re.compile(r"unknown option '(--[\w-]+)'")
 _LIMIT_STATUS = frozenset({429, 529})  # too many requests; the API is overloaded
 _LOGIN_STATUS = frozenset({401, 403})
 _STOPPED = {"error_max_turns": "max_turns", "error_max_budget_usd": "budget_exhausted"}
@@ -156,6 +157,8 @@ def read_outcome(outcome: AgentOutcome) -> AgentResult:
     exit_error = (
         f"exit code {outcome.exit_code}: {outcome.stderr.strip()[-_ERROR_CHARS_MAX:]}".rstrip(": ")
     )
+    if (unknown := _UNKNOWN_OPTION.search(outcome.stderr)) and result is None:
+        return AgentResult("error", f"this client is too old: it has no option {unknown[1]}")
     if result is None:
         return (
             AgentResult("completed") if outcome.exit_code == 0 else AgentResult("error", exit_error)

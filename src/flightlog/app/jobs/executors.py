@@ -24,10 +24,13 @@ from flightlog.app.jobs import open_executor
 from flightlog.app.runtime import open_runtime
 from flightlog.model.errors import FlightlogError, Invalid, Unavailable, optional_import
 from flightlog.model.runtime import Job, JobError
+from flightlog.model.text import make_inert
 
 Work = Callable[[bytes], bytes]
 SAMPLE = "sample"
 _CONNECT_S = 20.0  # longest wait for the scheduler
+_WORKER_S = 60.0  # longest wait while the cluster has no worker
+_LOOK_S = 3.0  # the client asks the scheduler for its workers every two seconds
 _SAME = "install the same flightlog on every worker: pip install 'flightlog[scale]'"
 _THREADS = 8  # jobs at once if the caller does not say
 
@@ -91,9 +94,9 @@ ALONE: dict[str, Work] = {
 class DaskExecutor:
     """The workers of one scheduler."""
 
-    def __init__(self, client: Any) -> None:
-        """Use an open client."""
-        self._client = client
+    def __init__(self, client: Any, address: str, worker_s: float) -> None:
+        """Use an open client of the scheduler at `address`; wait `worker_s` for a worker."""
+        self._client, self._address, self._worker_s = client, address[:80], worker_s
         self._shared: dict[str, Any] = {}
 
     async def submit(self, job: Job) -> bytes:
@@ -110,7 +113,7 @@ class DaskExecutor:
             retries=0,
         )
         try:
-            result = await future
+            result = await self._await_worker(future)
         except KilledWorker as error:
             raise JobError(f"the job killed several workers: {error}"[:500]) from error
         except asyncio.CancelledError:
@@ -129,6 +132,21 @@ class DaskExecutor:
         assert isinstance(result, bytes), "a job's result is bytes"
         return result
 
+    async def _await_worker(self, future: Any) -> Any:
+        """Return the result; raise `Unavailable` if the cluster has no worker for a while."""
+        waiting = asyncio.ensure_future(future.result())
+        idle = 0.0
+        while not (await asyncio.wait({waiting}, timeout=_LOOK_S))[0]:
+            idle = 0.0 if self._client.scheduler_info()["workers"] else idle + _LOOK_S
+            if idle == _LOOK_S:
+                limit = f"waiting up to {self._worker_s:g} s for one"
+                sys.stderr.write(make_inert(f"no worker at {self._address}; {limit}\n"))
+            if idle >= self._worker_s:
+                waiting.cancel()
+                problem = f"no worker joined {self._address} in {self._worker_s:g} s"
+                raise Unavailable(problem, hint=f"start one: dask worker {self._address}")
+        return waiting.result()
+
     def _share_bytes(self, data: bytes) -> Any:
         """Return shared bytes as a task that any worker can recompute."""
         if not data:
@@ -143,7 +161,7 @@ class DaskExecutor:
 
 @asynccontextmanager
 async def connect_cluster(
-    address: str, connect_s: float = _CONNECT_S
+    address: str, connect_s: float = _CONNECT_S, worker_s: float = _WORKER_S
 ) -> AsyncIterator[DaskExecutor]:
     """Connect to a scheduler, or raise `Unavailable`."""
     with optional_import():
@@ -159,7 +177,7 @@ async def connect_cluster(
             f"no scheduler answers at {address[:80]}: {type(error).__name__}", hint=hint
         ) from error
     try:
-        yield DaskExecutor(client)
+        yield DaskExecutor(client, address, worker_s)
     finally:
         await client.close()
 

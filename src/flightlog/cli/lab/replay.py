@@ -195,15 +195,14 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
     for meta in metas:
         certificate = meta["replay"]["certificate"] or {}
         if certificate.get("first_difference"):
-            done = (
-                "refused before any request (--allow-drift continues)"
-                if certificate["is_refused"]
-                else "continued"
-            )
-            click.echo(
-                make_inert(
-                    f"{meta['run_name']}: differs at {certificate['first_difference']}: {done}"
-                ),
-                err=True,
-            )
+            where = f"{meta['run_name']}: differs at {certificate['first_difference']}"
+            click.echo(make_inert(f"{where}: {_describe_drift(meta, certificate)}"), err=True)
     click.echo(f"\n{make_inert(str(folder))}", err=True)
+
+
+def _describe_drift(meta: dict[str, Any], certificate: dict[str, Any]) -> str:
+    if not certificate["is_refused"]:
+        return "continued"
+    spent = meta["total_spent_usd"]
+    sent = f"after requests of the client's own, {format_usd(spent)}" if spent else ""
+    return f"refused {sent or 'before any request'} (--allow-drift continues)"

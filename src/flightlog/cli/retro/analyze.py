@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,13 @@ from flightlog.model.text import make_inert, one_line, pluralize
 
 if TYPE_CHECKING:
     from flightlog.model.runtime import Runtime
-    from flightlog.retro.analysis.analyze import ReadCounts
+    from flightlog.retro.service import RetroSession
     from flightlog.retro.state import Pattern, RetroAnalysis
     from flightlog.retro.store import RetroStore
 
 _KEPT = json_option("Print the path of the feedback as JSON.")
 _SHOWN = 15  # findings after an analysis; `retro patterns` lists all
+_PROBLEMS_MAX = 5  # damaged conversations described after an analysis
 _LATEST = "latest"
 
 
@@ -171,36 +173,35 @@ def analyze(  # noqa: PLR0913 - options
     model is called without --analyst. At a terminal you can go on talking to the analyst; an empty
     line ends it.
     """
+    from flightlog.loop.links import find_agent_sessions
     from flightlog.retro import service
     from flightlog.sources.chat_exports.reader import check_export
 
     runtime = open_runtime()
-    if export is None and resume and Path(resume).is_file():
+    if export is None and resume and Path(resume).exists():
         export, resume = resume, _LATEST
-    path = None if export is None else Path(export)
-    if path is not None:
-        check_export(path)
-    if resume == _LATEST:
-        service.current_session(find_store())  # raises before anything is created
-    store = open_store()
-    with store.lock():
-        session = service.start_session(runtime, store, resume)
+    path = None if export is None else check_export(Path(export))
+    store = find_store()
+    with service.run_session(runtime, store, resume) as session:
         progress = Progress("reading")
-        source = service.read_new_input(runtime, store, path, progress, sessions=sessions)
+        loops = cache(find_agent_sessions) if sessions else None
+        source = service.read_new_input(runtime, store, path, progress, loops)
         progress.close()
         analysis = source.load_analysis(store, runtime.zone)
-        artifact = None
-        if draw and source.anything:
-            artifact = service.draw_artifact(store, analysis, runtime.zone)
+        is_due = draw and source.anything
+        artifact = service.draw_artifact(store, analysis, runtime.zone) if is_due else None
         if analyst:
             analysis = _talk_with_analyst(
                 runtime, store, (analyst, session), analysis, say=say, err=as_json
             )
-        service.end_session(runtime, store)
     if as_json:
         print_json(analysis)
         return
-    click.echo(f"session {session}: {_describe_counts(source.counts)}", err=True)
+    for problem in source.counts.problems[:_PROBLEMS_MAX]:
+        click.echo(make_inert(f"damaged: {problem}"), err=True)
+    counts = source.counts
+    read = f"{counts.new} new, {counts.unchanged} known, {counts.damaged_files} damaged"
+    click.echo(f"session {session.id}: {read}", err=True)
     if not analyst:
         _print_analysis(analysis)
     if artifact is not None:
@@ -333,7 +334,7 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
 def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
     runtime: "Runtime",
     store: "RetroStore",
-    analyst: tuple[str, str],
+    analyst: "tuple[str, RetroSession]",
     analysis: "RetroAnalysis",
     *,
     say: str,
@@ -360,10 +361,6 @@ def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
         err=True,
     )
     return apply_analyst_names(store, analysis)
-
-
-def _describe_counts(counts: "ReadCounts") -> str:
-    return f"{counts.new} new, {counts.unchanged} known, {counts.damaged_files} damaged"
 
 
 def _load_last_analysis() -> "RetroAnalysis":

@@ -177,6 +177,8 @@ def trim_to_branch(bundle: TrajectoryBundle, branch: BranchCreated) -> Trajector
     source = f"{branch.source_run}/{branch.source_session_dir}"
     notes = f"Continues at turn {branch.turn} of {source}, which has the steps before it."
     extra = main.extra if isinstance(main.extra, dict) else {}
+    started = next((step.timestamp for step in own_steps if step.timestamp), UNSET)
+    extra |= {"started_at": started} if started is not UNSET else {}
     origin = {
         "source_run": branch.source_run,
         "source_session": branch.source_session_dir,

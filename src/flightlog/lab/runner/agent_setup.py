@@ -158,7 +158,12 @@ def agent_arguments(
         mode,
         (
             *config.allowed_tools,
-            *(["Agent"] if config.agents and "Agent" not in config.allowed_tools else []),
+            # Clients before 2.1 call the tool `Task`; each client ignores the other name.
+            *(
+                name
+                for name in ("Agent", "Task")
+                if config.agents and name not in config.allowed_tools
+            ),
         ),
         budget_usd,
         session.system_prompt or config.system_prompt or "",

@@ -143,7 +143,7 @@ def _within_budget(context: RunContext, rewrite: Rewrite | None) -> Rewrite:
     def check(
         request: RequestInfo, incoming: IncomingRequest
     ) -> RewrittenRequest | ServedResponse | None:
-        if context.budget.is_empty:
+        if not context.budget.allows_call():
             raise Unavailable("the budget of this run is spent", hint="raise max_budget_usd")
         return rewrite(request, incoming) if rewrite is not None else None
 

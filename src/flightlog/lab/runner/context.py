@@ -4,8 +4,9 @@ A session that runs alone works in the work directory itself; sessions that run 
 a copy, which they see at the same path. All snapshots are in the run's shadow repository. Without
 `track_changes` there is none: nothing is saved, restored or copied.
 
-The budget is checked before each model call and charged after it. Calls in flight when the budget
-runs out, at most one for each running session, are still paid.
+The budget is checked before each model call and charged after it. A call is refused if it would
+exceed the budget by costing as much as the most expensive one before. Calls in flight when the
+budget runs out, at most one for each running session, are still paid.
 """
 
 import threading
@@ -143,6 +144,8 @@ class Budget:
     def __init__(self, limit_usd: float | None, spent_usd: float = 0.0) -> None:
         self._limit = limit_usd
         self._spent = spent_usd
+        self._highest = 0.0
+        self._is_closed = False
         self._lock = threading.Lock()
         self.unpriced = 0
 
@@ -157,15 +160,23 @@ class Budget:
 
     @property
     def is_empty(self) -> bool:
-        return self._limit is not None and self._spent >= self._limit
+        return self._limit is not None and (self._is_closed or self._spent >= self._limit)
 
-    def charge(self, usd: float | None) -> None:
+    def allows_call(self) -> bool:
+        """Return whether one more call probably fits; after a no, the budget counts as empty."""
+        with self._lock:
+            if self._limit is not None and self._spent + self._highest > self._limit:
+                self._is_closed = True
+        return not self.is_empty
+
+    def charge(self, usd: float | None, *, is_one_call: bool = True) -> None:
         """Add the cost of a response; count a response of unknown price in `unpriced`."""
         with self._lock:
             if usd is None:
                 self.unpriced += 1
             else:
                 self._spent += usd
+                self._highest = max(self._highest, usd if is_one_call else 0.0)
 
 
 class RunContext:

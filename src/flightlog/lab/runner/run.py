@@ -47,7 +47,7 @@ from flightlog.lab.store import (
     find_planned_session,
     ready_sessions,
 )
-from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.errors import FlightlogError, Invalid, NotFound
 from flightlog.model.runtime import Job
 from flightlog.store.directories import remove_tree, set_aside
 from flightlog.store.files import process_tag
@@ -111,10 +111,13 @@ def _execute_run(
         if run.state.start is None:
             run.append(_run_started_event(run, environment, driver), durable=True)
         run.append(events.RunResumed(process_tag()), durable=True)
-        tree = stack.enter_context(restored_work_tree(run, environment)) if branch else None
-        context = RunContext(
-            run, RunWorkTree(run, environment, tree), environment, driver, more_usd
-        )
+        try:
+            tree = stack.enter_context(restored_work_tree(run, environment)) if branch else None
+            work_tree = RunWorkTree(run, environment, tree)
+        except FlightlogError:
+            run.append(events.RunEnded("refused", run.final_tree), durable=True)
+            raise
+        context = RunContext(run, work_tree, environment, driver, more_usd)
         for attempt in run.state.in_flight:
             _mark_interrupted(context, attempt)
         with scripted_model(run.config) as upstream:
@@ -264,7 +267,7 @@ def _submit_wave(context: RunContext, wave: Sequence[PlannedSession], submit: Su
     finally:
         spent = context.budget.spent_usd
         context.run.reload()
-        context.budget.charge(context.run.state.spent_usd - spent)
+        context.budget.charge(context.run.state.spent_usd - spent, is_one_call=False)
     for future in futures:
         _stop_if_fatal(context, future.result().decode())
     _remove_copies(context, wave)
@@ -330,8 +333,11 @@ def _finish_run(context: RunContext) -> None:
         if not context.is_apart:
             run_commands(context, "post", run.config.post_run_commands)
     finally:
-        is_complete = len(run.ended_sessions()) == len(run.planned_sessions())
-        reason = context.stop_reason or ("completed" if is_complete else "incomplete")
+        attempts = [state.last_attempt(each.session_dir) for each in run.planned_sessions()]
+        ended = [attempt.stop_reason for attempt in attempts if attempt and attempt.end]
+        failed = next((reason for reason in ended if reason not in _TRUSTED_REASONS), "")
+        whole = len(ended) == len(attempts)
+        reason = context.stop_reason or ((failed or "completed") if whole else "incomplete")
         run.append(events.RunEnded(reason, tree), durable=True)
         publish_run(context)
         remove_tree(run.scratch_dir)

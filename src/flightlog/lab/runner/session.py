@@ -18,6 +18,7 @@ from msgspec import Struct
 from flightlog.agents import source_of
 from flightlog.agents.capture.proxy import Rewrite
 from flightlog.agents.capture.sanitize import Scrubber
+from flightlog.agents.claude_code.driver import is_too_long
 from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.claude_code.resume import (
     find_config_dir,
@@ -221,6 +222,7 @@ def _run_agent(
     arguments = agent_setup.agent_arguments(
         config, session, context.mode, budget_usd=budget_usd, resumes=bool(resume)
     )
+    arguments = _put_long_prompt_aside(arguments, run.scratch_dir / "tmp" / f"{session_id}.txt")
     prompt = AgentPrompt(
         start.prompt or session.prompt,
         work_dir,
@@ -235,6 +237,16 @@ def _run_agent(
     run.append(AgentStarted(start.planned.session_dir, start.attempt, process_name(agent.pid)))
     with context.track_agent(start.planned.session_dir, agent):
         return agent.wait(config.session_timeout_seconds or _NO_TIMEOUT_S)
+
+
+def _put_long_prompt_aside(arguments: list[str], path: Path) -> list[str]:
+    """Write a system prompt that is too long for a command into the file `path`."""
+    option = "--system-prompt"
+    if option not in arguments or not is_too_long(arguments[arguments.index(option) + 1]):
+        return arguments
+    at = arguments.index(option)
+    replace_file(path, arguments[at + 1].encode(), durable=False)
+    return [*arguments[:at], f"{option}-file", str(path), *arguments[at + 2 :]]
 
 
 def _command_prefix(context: RunContext, start: SessionStart) -> tuple[str, ...]:

@@ -210,11 +210,20 @@ def _trip_breaker(state: LoopState, trip: breaker.BreakerTrip) -> Effect:
 
 
 def _review_effect(state: LoopState, plan: Plan) -> Effect | None:
-    for task_id in plan.review_points:
-        done = (
-            state.task_state(task_id).status == "completed" and task_id not in state.reviewed_points
-        )
-        if done and gates.should_ask(state, "review"):
-            text = f"Review after {task_id} ({plan.find_task(task_id).name}): go on?"
-            return AppendEvents([gates.make_question(state, "review", task_id, text)])
+    """Ask after a task that is a review point, or that completed and reported low confidence."""
+    limit = state.config.confidence_threshold
+    for task in plan.tasks:
+        at, label = state.task_state(task.task_id), f"{task.task_id} ({task.name})"
+        reported = 1.0 if at.reported_confidence is None else at.reported_confidence
+        if at.status != "completed" or task.task_id in state.reviewed_points:
+            continue
+        if task.task_id in plan.review_points and gates.should_ask(state, "review"):
+            text = f"Review after {label}: go on?"
+        elif reported < limit and gates.should_ask(state, "confidence"):
+            text = (
+                f"{label} is done, but reports confidence {reported:.2f}, below {limit:g}: go on?"
+            )
+        else:
+            continue
+        return AppendEvents([gates.make_question(state, "review", task.task_id, text)])
     return None

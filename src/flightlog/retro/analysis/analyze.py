@@ -18,6 +18,7 @@ from flightlog.archive.archive import Archive
 from flightlog.model.errors import UNREADABLE, Damage, Incident
 from flightlog.model.output_files import Redacted
 from flightlog.model.session import Session
+from flightlog.model.text import pluralize
 from flightlog.retro import events, state
 from flightlog.retro.analysis import digests, session_digests
 from flightlog.retro.analysis.digests import ConversationDigest
@@ -26,21 +27,31 @@ from flightlog.retro.analyst import KIND, extend_findings
 from flightlog.retro.issues.workflow import draft_incidents
 from flightlog.retro.layout import analysis_page
 from flightlog.retro.state import VERSION, AnalysisMeta, ArtifactRecord, RetroAnalysis
-from flightlog.retro.store import DIGESTS, RetroStore, format_utc_timestamp, read_preferences
+from flightlog.retro.store import (
+    DIGESTS,
+    ROOT,
+    RetroStore,
+    format_utc_timestamp,
+    read_preferences,
+)
 from flightlog.sources.chat_exports import reader
 from flightlog.sources.chat_exports.conversation import Conversation, iter_addressed_messages
 from flightlog.store import jsonl, output_files
 
 Progress = Callable[[int, int], None]
+LoopSessions = Callable[[str], frozenset[str]]  # ids of the sessions that a project's loops started
+DIGEST_VERSION = 2  # changes when digests of unchanged sessions must be made again
+PATHS_MAX = 3  # fields named for each conversation
 _DECODER = msgspec.json.Decoder(ConversationDigest)
 
 
 class ReadCounts(Struct, frozen=True):
-    """Conversations that were new or changed, already known, and damaged."""
+    """Conversations that were new or changed, already known, and damaged; what was wrong."""
 
     new: int = 0
     unchanged: int = 0
     damaged_files: int = 0
+    problems: tuple[str, ...] = ()
 
     def __add__(self, other: "ReadCounts") -> "ReadCounts":
         """Return the sums of both."""
@@ -48,6 +59,7 @@ class ReadCounts(Struct, frozen=True):
             self.new + other.new,
             self.unchanged + other.unchanged,
             self.damaged_files + other.damaged_files,
+            self.problems + other.problems,
         )
 
 
@@ -63,6 +75,11 @@ def load_digests(store: RetroStore) -> dict[str, ConversationDigest]:
     return digests
 
 
+def load_analyzed_digests(store: RetroStore) -> list[ConversationDigest]:
+    """Return the digests that analysis looks at: all but those of an analyst's sessions."""
+    return [digest for digest in load_digests(store).values() if not digest.is_own]
+
+
 def read_export(store: RetroStore, path: Path, progress: Progress | None = None) -> ReadCounts:
     """Append the digests of an export's new conversations; report bytes read to `progress`."""
     export = reader.fingerprint_export(path)
@@ -71,7 +88,8 @@ def read_export(store: RetroStore, path: Path, progress: Progress | None = None)
             return ReadCounts(unchanged=event.conversations)
     known = {digest.version for digest in load_digests(store).values()}
     new = same = damaged = 0
-    source, size, done = "chatgpt", path.stat().st_size, 0
+    source, size, done = "chatgpt", reader.export_size(path), 0
+    problems: list[str] = []
     for element in reader.iter_elements(path):
         source = element.source
         done += len(element.data)
@@ -84,7 +102,11 @@ def read_export(store: RetroStore, path: Path, progress: Progress | None = None)
         chat = reader.decode_element(element)
         if isinstance(chat, Damage):
             damaged += 1
+            problems.append(f"{chat.path} at byte {chat.offset}: {chat.reason}")
             continue
+        if chat.left_out:
+            count, paths = pluralize(len(chat.left_out), "field"), chat.left_out[:PATHS_MAX]
+            problems.append(f"{chat.id}: {count} of another type left out: {', '.join(paths)}")
         digest = digests.digest_chat(chat, version, path.name, (element.member, element.offset))
         jsonl.append_line(store.root / DIGESTS, msgspec.json.encode(digest))
         new += 1
@@ -94,18 +116,20 @@ def read_export(store: RetroStore, path: Path, progress: Progress | None = None)
         export.fingerprint, export.file_hash, vendor, new + same, damaged, names
     )
     store.journal.append(event, durable=True)
-    return ReadCounts(new, same, damaged)
+    return ReadCounts(new, same, damaged, tuple(problems))
 
 
 def read_archive(
     store: RetroStore,
     archive: Archive,
     redact: Callable[[Session], Redacted[Session]],
+    loop_sessions: LoopSessions,
     progress: Progress | None = None,
 ) -> ReadCounts:
     """Append digests of new or changed recorded sessions.
 
-    `redact` makes the text of failures publishable. Sessions with damage become draft issues.
+    `redact` makes the text of failures publishable. Sessions with damage become draft issues. The
+    prompts of a loop's sessions are no person's, and an analyst's sessions are left out.
     """
     known = {digest.id: digest.version for digest in load_digests(store).values()}
     new = same = 0
@@ -113,7 +137,9 @@ def read_archive(
     for done, recording in enumerate(archive.recordings.values()):
         if progress is not None:
             progress(done, len(archive.recordings))
-        stamps = "|".join(f"{file.path}:{file.size}:{file.changed_ns}" for file in recording.files)
+        stamps = f"{DIGEST_VERSION}|" + "|".join(
+            f"{file.path}:{file.size}:{file.changed_ns}" for file in recording.files
+        )
         version = hashlib.blake2b(stamps.encode("utf-8", "replace"), digest_size=12).hexdigest()
         if known.get(recording.session) == version:
             same += 1
@@ -122,6 +148,10 @@ def read_archive(
         if session.damage:
             incidents.append(_damage_incident(session, store.now_ms()))
         digest = session_digests.digest_session(session, version, redact)
+        if ROOT in Path(session.cwd).parts:
+            digest = ConversationDigest(digest.id, digest.source, version, is_own=True)
+        elif session.id in loop_sessions(session.cwd):
+            digest = msgspec.structs.replace(digest, title="", prompts=(), costs=())
         jsonl.append_line(store.root / DIGESTS, msgspec.json.encode(digest))
         new += 1
     draft_incidents(store, incidents)
@@ -143,7 +173,7 @@ def analyze(store: RetroStore, zone: tzinfo) -> RetroAnalysis:
     """Analyze all digests and write `state/analysis.json`."""
     before = store.load_analysis()
     digests = sorted(
-        load_digests(store).values(), key=lambda digest: (digest.started_ms, digest.id)
+        load_analyzed_digests(store), key=lambda digest: (digest.started_ms, digest.id)
     )
     history = list(store.iter_events())
     ratings = state.average_ratings(
@@ -191,7 +221,7 @@ def iter_conversation(digest: ConversationDigest, folder: Path) -> Iterator[tupl
     If the export in `folder` is gone, yield the prompts that the digest holds.
     """
     path = folder / digest.export
-    if digest.export and path.is_file():
+    if digest.export and path.exists():
         element = reader.element_at(path, digest.member, digest.offset)
         chat = reader.decode_element(element) if element is not None else None
         if isinstance(chat, Conversation) and chat.id == digest.id:

@@ -58,6 +58,8 @@ class ConversationDigest(Struct, frozen=True, omit_defaults=True, gc=False):
     files: int = 0
     canvases: int = 0
     is_deleted: bool = False
+    is_own: bool = False
+    """Whether it is a session of our own analyst."""
     project: str = ""
     models: tuple[str, ...] = ()
     frictions: tuple[DigestMark, ...] = ()

@@ -227,6 +227,8 @@ def _working_prompts(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]
     """Find prompts that led to a commit or passing tests without any friction."""
     good: list[tuple[ConversationDigest, str]] = []
     for digest in digests:
+        if not digest.prompts:  # a loop's session
+            continue
         bad = {_turn_address(mark.address) for mark in digest.frictions}
         reached = {
             _turn_address(mark.address) for mark in digest.outcomes if mark.kind != "tests failed"

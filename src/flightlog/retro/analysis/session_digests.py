@@ -24,7 +24,7 @@ from flightlog.views.session.edits import changed_file
 from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import turn_steps
 
-LOOP_CALLS = 4  # equal calls in one turn that count as a loop
+LOOP_CALLS = 4  # equal calls in one turn from which they count as a loop
 DEAD_END_CALLS = 3  # failing calls at the end of a turn
 _COMMIT = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
 _COMMITTED = re.compile(r"\[[^\]\n]+ (?:\([\w-]+\) )?[0-9a-f]{7,40}\]")
@@ -136,17 +136,14 @@ def _find_loops(session: Session, turn: Turn) -> Iterator[DigestMark]:
     counts: Counter[str] = Counter()
     failed: set[str] = set()
     retried: set[str] = set()
+    loops: dict[str, tuple[str, str]] = {}
     for step in turn.steps:
         address = f"{session.id}#{turn.number}.{step.number}"
         for call in step.tool_calls:
             signature = f"{call.name} {sorted(call.input.items(), key=lambda pair: pair[0])}"
             counts[signature] += 1
             if counts[signature] == LOOP_CALLS:
-                yield DigestMark(
-                    "tool loop",
-                    address,
-                    make_excerpt(f"{call.name} called {LOOP_CALLS} times alike"),
-                )
+                loops[signature] = (address, call.name)
             if signature in failed and signature not in retried:
                 retried.add(signature)
                 yield DigestMark(
@@ -154,6 +151,9 @@ def _find_loops(session: Session, turn: Turn) -> Iterator[DigestMark]:
                 )
             if call.is_error and not call.denial_reason:
                 failed.add(signature)
+    for signature, (address, name) in loops.items():
+        text = make_excerpt(f"{name} called {counts[signature]} times alike")
+        yield DigestMark("tool loop", address, text)
 
 
 def _ends_in_failures(turn: Turn) -> bool:

@@ -4,6 +4,7 @@ Pure. `issue-state.json` shows this value; nothing reads that file back.
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
@@ -151,6 +152,8 @@ def _apply_event(  # noqa: C901, PLR0912 - one arm for each event
         case events.ClusterApproved():
             clusters[event.cluster] = replace(clusters[event.cluster], status="approved")
         case events.IssueMoved():
+            if _find_issue(issues, event.issue).status == "resolved":
+                _mark_reopened(rest["resolutions"], event.issue, event.at_ms)
             public = _find_issue(issues, event.issue).is_published and event.status in OPEN
             _update_issue(issues, event.issue, status=event.status, is_published=public,
                           resolution_notes=event.notes, updated_ms=event.at_ms)  # fmt: skip
@@ -165,10 +168,19 @@ def _apply_event(  # noqa: C901, PLR0912 - one arm for each event
             frequency = _find_issue(issues, event.issue).frequency + 1
             _update_issue(issues, event.issue, status="triaged", frequency=frequency, updated_ms=event.at_ms,
                           cluster_id="")  # fmt: skip
+            _mark_reopened(rest["resolutions"], event.issue, event.at_ms)
         case events.IncidentNoticed():
             rest["incidents"].append(event)
         case _:
             pass
+
+
+def _mark_reopened(resolutions: list[events.IssueResolved], issue: str, at_ms: int) -> None:
+    """Add to the last resolution of an issue that it did not last."""
+    last = max(index for index, event in enumerate(resolutions) if event.issue == issue)
+    date = datetime.fromtimestamp(at_ms / 1000, UTC).date()
+    notes = f"{resolutions[last].notes} (reopened on {date})"
+    resolutions[last] = replace(resolutions[last], notes=notes)
 
 
 def _find_issue(issues: dict[str, Issue], name: str) -> Issue:

@@ -30,7 +30,8 @@ from flightlog.retro.issues.board import Issue
 from flightlog.retro.state import Pattern
 
 DRAFT_NAME = re.compile(r"draft_\d{8}_\d{6}_([0-9a-f]{6,12})\.json")
-FINDING = "finding"
+FINDING, INCIDENT = "finding", "incident"
+_GENERATED = frozenset({FINDING, INCIDENT})
 _CRITICAL = frozenset({"corrupt state", "secret"})
 _WORTH = frozenset({"friction", "failure again"})  # kinds of findings that a person can act on
 SAME = 0.6  # word overlap from which two reports are one problem
@@ -113,12 +114,12 @@ def make_draft(
 def draft_from_incident(incident: Incident) -> DraftFile:
     """Return the draft of an incident that a feature reported."""
     severity: Severity = "critical" if incident.kind in _CRITICAL else "high"
-    title = f"{incident.feature}: {incident.kind}"
+    title = ": ".join(filter(None, (incident.feature, incident.kind, incident.subject)))
     counts = ", ".join(f"{name}: {number:,}" for name, number in incident.counts.items())
     evidence = f"Where: {', '.join(incident.evidence)}" if incident.evidence else ""
     return make_draft(
         title, "\n\n".join(filter(None, (counts, evidence))), incident.at_ms, severity,
-        tags=(incident.feature, "incident"), context={"evidence": " ".join(incident.evidence)},
+        tags=(incident.feature, INCIDENT), context={"evidence": " ".join(incident.evidence)},
     )  # fmt: skip
 
 
@@ -249,8 +250,8 @@ def find_same_issue(new: IssueTriaged, known: Sequence[Issue]) -> Issue | None:
     for issue in known:
         if issue.id == new.issue or not issue.signature:
             continue
-        if "incident" in new.tags or "incident" in issue.tags:
-            # Drafts of incidents differ by their kind alone, which is in the title.
+        if not _GENERATED.isdisjoint((*new.tags, *issue.tags)):
+            # Drafts of incidents and findings differ only by what their title names.
             alike = float(new.title == issue.title)
         else:
             alike = word_overlap(words, _issue_words(issue.title, issue.description))

@@ -19,6 +19,7 @@ from flightlog.sources.chat_exports.conversation import (
     TOOL,
     ChatMessage,
     Conversation,
+    decode_lenient,
 )
 
 SOURCE = "chatgpt"
@@ -73,12 +74,9 @@ class _ChatGptConversation(Struct):
     id: str | None = None
 
 
-_DECODER = msgspec.json.Decoder(_ChatGptConversation)
-
-
 def decode_chat(data: bytes) -> Conversation:
     """Decode one element of `conversations.json`."""
-    chat = _DECODER.decode(data)
+    chat, left_out = decode_lenient(data, _ChatGptConversation, "mapping")
     threads = list(_iter_threads(chat))
     decoded = (
         _decode_message(chat.mapping[node], subagent)
@@ -99,6 +97,7 @@ def decode_chat(data: bytes) -> Conversation:
         messages,
         branches=len(threads) - 1,
         is_deleted=not chat.mapping,
+        left_out=left_out,
     )
 
 

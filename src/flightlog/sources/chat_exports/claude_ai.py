@@ -8,11 +8,16 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from flightlog.model.addresses import is_safe
-from flightlog.sources.chat_exports.conversation import AGENT, PERSON, ChatMessage, Conversation
+from flightlog.sources.chat_exports.conversation import (
+    AGENT,
+    PERSON,
+    ChatMessage,
+    Conversation,
+    decode_lenient,
+)
 
 SOURCE = "claude"
 _ROOT = "00000000-0000-4000-8000-000000000000"
@@ -41,12 +46,9 @@ class _ClaudeAiConversation(Struct):
     chat_messages: list[_ClaudeAiMessage] = []
 
 
-_DECODER = msgspec.json.Decoder(_ClaudeAiConversation)
-
-
 def decode_chat(data: bytes) -> Conversation:
     """Decode one element of `conversations.json`."""
-    chat = _DECODER.decode(data)
+    chat, left_out = decode_lenient(data, _ClaudeAiConversation, "chat_messages")
     subagents = _branch_names(chat.chat_messages)
     ordered = sorted(zip(chat.chat_messages, subagents, strict=True), key=lambda pair: pair[1])
     return Conversation(
@@ -60,6 +62,7 @@ def decode_chat(data: bytes) -> Conversation:
         tuple(_decode_message(message, subagent) for message, subagent in ordered),
         branches=len(set(subagents) - {""}),
         is_deleted=not chat.chat_messages,
+        left_out=left_out,
     )
 
 

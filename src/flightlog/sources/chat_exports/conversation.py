@@ -5,12 +5,16 @@ carries the name of its branch as its subagent.
 """
 
 from collections.abc import Iterator
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin
 
+import msgspec
 from msgspec import Struct
 
 from flightlog.model.addresses import Address
 
 PERSON, AGENT, TOOL = "user", "assistant", "tool"
+T = TypeVar("T", bound=Struct)
 
 
 class ChatMessage(Struct, frozen=True):
@@ -38,6 +42,56 @@ class Conversation(Struct, frozen=True):
     messages: tuple[ChatMessage, ...]
     branches: int = 0
     is_deleted: bool = False
+    left_out: tuple[str, ...] = ()
+    """Paths of the fields that were left out because they have another type than expected."""
+
+
+def decode_lenient(data: bytes, kind: type[T], needed: str) -> tuple[T, tuple[str, ...]]:
+    """Decode `data`, without the fields that do not fit; return their paths, too.
+
+    Raise `msgspec.ValidationError` if `data` is no such object, or the field `needed` does not fit.
+    """
+    left_out: list[str] = []
+    try:
+        return msgspec.json.decode(data, type=kind), ()
+    except msgspec.ValidationError:
+        chat = _fit(msgspec.json.decode(data), kind, "", left_out)
+        if needed in left_out:
+            raise
+        return chat, tuple(left_out)
+
+
+def _fit(value: Any, kind: Any, path: str, left_out: list[str]) -> Any:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        if NoneType in get_args(kind):
+            kind = get_args(kind)[0]
+        arguments = get_args(kind)
+        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, Struct):
+            types = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+            known = {name: value[name] for name in types if name in value}
+            return kind(**_fit_items(known, types, path, left_out))
+        if isinstance(value, dict) and get_origin(kind) is dict:
+            return _fit_items(value, dict.fromkeys(value, arguments[1]), path, left_out)
+        if isinstance(value, list) and get_origin(kind) is list:
+            items = dict(enumerate(value))
+            fitted = _fit_items(items, dict.fromkeys(items, arguments[0]), path, left_out)
+            return list(fitted.values())
+        raise
+
+
+def _fit_items(
+    items: dict[Any, Any], types: dict[Any, Any], path: str, left_out: list[str]
+) -> dict[Any, Any]:
+    fitted = {}
+    for name, item in items.items():
+        at = f"{path}.{name}" if path else str(name)
+        try:
+            fitted[name] = _fit(item, types[name], at, left_out)
+        except msgspec.ValidationError:
+            left_out.append(at)
+    return fitted
 
 
 def iter_addressed_messages(chat: Conversation) -> Iterator[tuple[str, ChatMessage]]:

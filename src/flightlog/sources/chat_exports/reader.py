@@ -1,4 +1,4 @@
-"""Open an export (zip or JSON), split its array, yield conversations one by one.
+"""Open an export (zip, unzipped directory or JSON), split its array, yield conversations one by one.
 
 Splitting only knows brackets and strings; whether an element is valid is left to its decoder.
 All elements of one export begin with the same key, so the splitter searches for the next such
@@ -52,10 +52,12 @@ _HASH_HEX = 16
 _RATIO_MAX = 50
 _SMALL_BYTES = 1 << 20  # harmless at any ratio
 _ACCOUNT_BYTES_MAX = 1 << 20  # one account takes a few hundred bytes
-_READ_HINT = "name a zip or JSON file"
+_READ_HINT = "name a zip or JSON file, or the directory that the zip unpacks to"
+_ZIP_START = b"PK\x03\x04"
 _AGAIN_HINT = "download the export again"
 _MEMBER = re.compile(r"(?:^|/)conversations[^/]*\.json$")
 _ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, RuntimeError)
+_ACCOUNT_FILES = frozenset({"user.json", "users.json"})
 _ACCOUNT_FIELDS = (
     "full_name",
     "name",
@@ -81,6 +83,8 @@ def split_export(read: Read) -> Iterator[ArrayElement]:
     """Yield the objects of the top array, or consecutive objects if there is no array."""
     buffer = read(CHUNK_BYTES).removeprefix(b"\xef\xbb\xbf")
     first = buffer.lstrip()[:1]
+    if buffer.startswith(_ZIP_START):
+        raise Invalid("the zip is incomplete", hint=_AGAIN_HINT)
     if first not in {b"[", b"{"}:
         raise Invalid(
             "no JSON array or object at the beginning",
@@ -196,7 +200,12 @@ class ExportedConversation(Struct, frozen=True):
 
 
 def fingerprint_export(path: Path) -> ExportFingerprint:
-    """Return a fingerprint of both ends of the file, its size and time; reads 2 MB."""
+    """Return a fingerprint of both ends of each file, its size and time; reads 2 MB of each."""
+    if path.is_dir():
+        parts = [fingerprint_export(member) for member in _unzipped_members(path)]
+        digests = ("".join(part) for part in zip(*map(msgspec.structs.astuple, parts), strict=True))
+        hashes = [hashlib.sha256(digest.encode()).hexdigest()[:_HASH_HEX] for digest in digests]
+        return ExportFingerprint(*hashes)
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -212,10 +221,18 @@ def fingerprint_export(path: Path) -> ExportFingerprint:
     return ExportFingerprint(file_hash, f"{file_hash}-{stamp}")
 
 
-def check_export(path: Path) -> None:
-    """Raise an error if `path` is no export of a known vendor; reads only the beginning."""
+def export_size(path: Path) -> int:
+    """Return the bytes of a file, or of the conversation files of a directory."""
+    return sum(
+        part.stat().st_size for part in (_unzipped_members(path) if path.is_dir() else [path])
+    )
+
+
+def check_export(path: Path) -> Path:
+    """Return `path`, or raise if it is no export of a known vendor; reads only the beginning."""
     fingerprint_export(path)
     next(iter_elements(path), None)
+    return path
 
 
 def iter_elements(path: Path) -> Iterator[ExportedConversation]:
@@ -229,24 +246,34 @@ def iter_elements(path: Path) -> Iterator[ExportedConversation]:
 
 
 def account_names(path: Path) -> list[str]:
-    """Return the owner's names, addresses and numbers in `users.json` or `user.json` of a zip."""
-    if not zipfile.is_zipfile(path):
-        return []
+    """Return the owner's names, addresses and numbers in `users.json` or `user.json`."""
     values: list[str] = []
-    with zipfile.ZipFile(path) as archive, suppress(*UNREADABLE, *_ZIP_ERRORS):
-        for name in archive.namelist():
-            if name.rpartition("/")[2] in {"user.json", "users.json"}:
-                with archive.open(name) as file:
-                    content = msgspec.json.decode(file.read(_ACCOUNT_BYTES_MAX))
-                accounts = content if isinstance(content, list) else [content]
-                accounts = [account for account in accounts if isinstance(account, dict)]
-                values += [
-                    str(account[field])
-                    for account in accounts
-                    for field in _ACCOUNT_FIELDS
-                    if account.get(field)
-                ]
+    with suppress(*UNREADABLE, *_ZIP_ERRORS):
+        for data in _iter_account_files(path):
+            content = msgspec.json.decode(data)
+            accounts = content if isinstance(content, list) else [content]
+            values += [
+                str(account[field])
+                for account in accounts
+                if isinstance(account, dict)
+                for field in _ACCOUNT_FIELDS
+                if account.get(field)
+            ]
     return values
+
+
+def _iter_account_files(path: Path) -> Iterator[bytes]:
+    if path.is_dir():
+        for member in sorted(path.rglob("user*.json")):
+            if member.name in _ACCOUNT_FILES and member.resolve().is_relative_to(path.resolve()):
+                with _open_export(member) as file:
+                    yield file.read(_ACCOUNT_BYTES_MAX)
+    elif zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                if name.rpartition("/")[2] in _ACCOUNT_FILES:
+                    with archive.open(name) as file:
+                        yield file.read(_ACCOUNT_BYTES_MAX)
 
 
 def decode_element(element: ExportedConversation) -> Conversation | Damage:
@@ -269,6 +296,10 @@ def element_at(path: Path, member: str, offset: int) -> ExportedConversation | N
 
 
 def _iter_members(path: Path) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]]]]:
+    if path.is_dir():
+        for member in _unzipped_members(path):
+            yield member.relative_to(path).as_posix(), _open_export(member)
+        return
     if not zipfile.is_zipfile(path):
         yield path.name, _open_export(path)
         return
@@ -284,6 +315,18 @@ def _iter_members(path: Path) -> Iterator[tuple[str, AbstractContextManager[IO[b
             raise Unreadable("the zip unpacks to more than 50 times its size", hint=_AGAIN_HINT)
         for name in names:
             yield name, _open_member(archive, name)
+
+
+def _unzipped_members(folder: Path) -> list[Path]:
+    """Return the conversation files of an unzipped export; links out of it are left out."""
+    members = [
+        path
+        for path in sorted(folder.rglob("conversations*.json"))
+        if path.is_file() and path.resolve().is_relative_to(folder.resolve())
+    ]
+    if not members:
+        raise Invalid(f"no conversations in this directory: {folder}", hint=_READ_HINT)
+    return members
 
 
 @contextmanager

@@ -82,9 +82,8 @@ def open_trees(
     """
     work_tree = dirs.work_tree.resolve()
     if not work_tree.is_dir():
-        raise NotFound(
-            f"no such directory: {dirs.work_tree}", hint="name the directory the agent works in"
-        )
+        hint = "name the directory the agent works in"
+        raise NotFound(f"no such directory: {dirs.work_tree}", hint=hint)
     if dirs.home.resolve().is_relative_to(work_tree):
         hint = "work in a directory below it"
         raise Invalid(f"a home directory is not snapshotted: {work_tree}", hint=hint)
@@ -108,11 +107,8 @@ class WorkTreeSnapshots:
         line: str,
     ) -> None:
         """Use an existing repository; `open_trees` is the public constructor."""
-        self.work_tree = work_tree
-        self.line = line
-        self._repository = repository
-        self._policy = policy
-        self._now = now
+        self.work_tree, self.line = work_tree, line
+        self._repository, self._policy, self._now = repository, policy, now
         self._own = repository.git_dir / "lines" / line
         self._branch = f"refs/heads/{line}"
         self._head: _SnapshotHead | None = None
@@ -170,6 +166,10 @@ class WorkTreeSnapshots:
         return worktree.list_changes(
             self._repository, self._resolve_tree(before), self._resolve_tree(after)
         )
+
+    def list_file_ids(self, snapshot: str) -> dict[str, str]:
+        """Return the object id of each file in a snapshot."""
+        return worktree.list_file_ids(self._repository, self._resolve_tree(snapshot))
 
     def patch_between(
         self,

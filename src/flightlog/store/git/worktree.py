@@ -73,6 +73,13 @@ def list_changes(repository: ShadowRepository, before: str, after: str) -> list[
     return sorted(_build_changes(raw, counts), key=lambda change: change.path)
 
 
+def list_file_ids(repository: ShadowRepository, tree: str) -> dict[str, str]:
+    """Return the object id of every file in a tree, by path."""
+    lines = _split_nul_list(repository.run_git(["ls-tree", "-r", "-z", tree]))
+    entries = (line.split("\t", 1) for line in lines)
+    return {path: head.rpartition(" ")[2] for head, path in entries}
+
+
 def make_patch(
     repository: ShadowRepository, before: str, after: str, paths: Iterable[str] = ()
 ) -> bytes:
