@@ -569,3 +569,16 @@ def test_a_health_file_becomes_a_session_of_the_state(tmp_path):
         session.model,
     )
     assert session_health_to_runtime_session(page, "work").auth_profile == "work"
+
+
+def test_a_block_that_is_over_has_no_burn_rate(tmp_path):
+    desk = Desk(tmp_path)
+    desk.responses(ONE, (NOW_MS - MINUTE_MS, 100_000, 10))
+    running = desk.gather().state.auth_profiles[0].billing
+    desk.now_ms += 9 * 3_600_000
+
+    over = desk.gather().state.auth_profiles[0].billing
+
+    assert running.burn_rate_per_hour > 0
+    assert (over.burn_rate_per_hour, over.total_tokens, over.block_end) == (0, 0, None)
+    assert over.week_cost_usd == running.week_cost_usd

@@ -91,7 +91,7 @@ def compute_billing(
     """Return the billing of one profile; without a running window its fields are unknown."""
     start, end, official = _running_block(payments, profile.limits, now_ms)
     runs = end > now_ms
-    block = [payment for payment in payments if start <= payment.last_ms < end]
+    block = [payment for payment in payments if runs and start <= payment.last_ms < end]
     cost = sum(payment.cost_usd for payment in block)
     tokens = sum(payment.total_tokens for payment in block)
     began = min((max(payment.first_ms, start) for payment in block), default=now_ms)
@@ -104,7 +104,7 @@ def compute_billing(
     today = sum(payment.cost_usd for payment in payments if payment.last_ms >= midnight)
     total = sum(payment.cost_usd for payment in payments if payment.last_ms >= week)
     return Billing(
-        cost_today=round(today, COST_DIGITS),
+        cost_today=round(today + 0.0, COST_DIGITS),
         burn_rate_per_hour=round_cents(burn),
         budget_remaining=(end - now_ms) // MINUTE_MS if runs else None,
         budget_percent_used=int(percent if percent is not None else percent_elapsed)
@@ -117,8 +117,8 @@ def compute_billing(
         last_fetched=now_ms,
         block_start=start if runs else None,
         block_end=end if runs else None,
-        block_cost_usd=round(cost, COST_DIGITS) if runs else None,
-        week_cost_usd=round(total, COST_DIGITS),
+        block_cost_usd=round(cost + 0.0, COST_DIGITS) if runs else None,
+        week_cost_usd=round(total + 0.0, COST_DIGITS),
         week_start=week,
         cost_source="ledger",
         budget_source=("statusline" if percent is not None else "time of the block")
