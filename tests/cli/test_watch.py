@@ -38,6 +38,10 @@ def test_the_board_follows_what_happens_and_q_gives_the_terminal_back(tmp_path):
         assert max(map(len, first.splitlines())) <= 80
         desk.responses(session_id(2), (now, 1000, 10))
         until(lambda: "2 running" in tmux("capture-pane", "-p").stdout)
+        for key in ("Down", "Up", "Escape", "PageDown", "x"):
+            tmux("send-keys", key)
+        time.sleep(1)
+        assert "2 running" in tmux("capture-pane", "-p").stdout
         tmux("send-keys", "q")
         after = until(
             lambda: (said := tmux("capture-pane", "-p").stdout) and "running" not in said and said

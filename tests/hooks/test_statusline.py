@@ -12,6 +12,7 @@ import pytest
 
 from flightlog.hooks.statusline_segments import DROPPED, StatusStyle, render_line
 from flightlog.setup.install import LINE_SCRIPT, status_line_command
+from support.waiting import until
 
 SESSION = "11111111-1111-4111-8111-111111111111"
 NOW_S = 1_794_744_000.0
@@ -68,7 +69,7 @@ def test_statusline_shows_profile_model_context_cost_limits_and_problems(monkeyp
     time.tzset()
 
     assert line() == (
-        "Work | Opus 5.5 | ctx 26% | $1.23 | $13.23/h | 5h 29% until 13:00 | 7d 91% until Mon 12:00"
+        "Work | Opus 5.5 | ctx 25% | $1.23 | $13.23/h | 5h 29% until 13:00 | 7d 91% until Mon 12:00"
         " | ! Secrets detected"
     )
 
@@ -79,15 +80,15 @@ def test_it_fits_every_width_and_colour_adds_no_column(width):
 
     assert len(plain) <= width
     assert ESCAPES.sub("", painted) == plain
-    assert "ctx 26%" in plain
+    assert "ctx 25%" in plain
     assert ("\x1b" in painted, "\x1b" in plain) == (True, False)
 
 
 def test_the_context_says_when_compaction_is_near():
     full = {**PAYLOAD["context_window"], "current_usage": {"input_tokens": 130_000}}
 
-    assert "ctx 83% near compaction" in line({**PAYLOAD, "context_window": full})
-    assert "ctx 83%!" in line({**PAYLOAD, "context_window": full}, width=50)
+    assert "ctx 78% near compaction" in line({**PAYLOAD, "context_window": full})
+    assert "ctx 78%!" in line({**PAYLOAD, "context_window": full}, width=50)
 
 
 def test_what_has_grown_old_is_not_shown():
@@ -100,7 +101,7 @@ def test_what_has_grown_old_is_not_shown():
 def test_a_template_of_ones_own_is_followed_and_unknown_words_say_nothing():
     page = {**PAGE, "statusline": {"template": "<{model}> {cost} -- {today} {nonsense} {context}"}}
 
-    assert line(page=page) == "<Opus 5.5> $1.23 -- today $17.03 ctx 26%"
+    assert line(page=page) == "<Opus 5.5> $1.23 -- today $17.03 ctx 25%"
     assert set(DROPPED) >= {"week", "git", "burn", "five", "profile"}
 
 
@@ -238,3 +239,48 @@ def test_sixteen_at_once_do_not_pile_up(tmp_path):
     assert all(b"Opus 5.5" in each for each in said)
     assert {each.returncode for each in crowd} == {0}
     assert 1 <= len(notes(tmp_path)) <= 16
+
+
+def test_the_first_call_in_a_fresh_directory_makes_the_session_known(tmp_path):
+    state = tmp_path / "config" / "session-health" / "runtime-state.yaml"
+    (tmp_path / "config").mkdir()
+    key = "sk-" + "test-" * 5 + "0002"
+
+    first = ran(PAYLOAD, tmp_path, ANTHROPIC_API_KEY=key)
+    page = state.with_name(f"{SESSION}.json")
+    until(lambda: page.exists() and state.exists(), 30)
+    second = ran(PAYLOAD, tmp_path, ANTHROPIC_API_KEY=key)
+
+    assert "API key" not in first
+    assert second.startswith("API key …0002 | Opus 5.5")
+    assert f"sessionId: {SESSION}" in state.read_text()
+    assert (tmp_path / "home" / "config-dirs").read_text() == f"{tmp_path / 'config'}\n"
+
+
+def test_a_new_session_has_no_label_or_limits_of_another_account(tmp_path):
+    folder = tmp_path / "config" / "session-health"
+    folder.mkdir(parents=True)
+    shared = {
+        **PAGE,
+        "billing": {
+            **PAGE["billing"],
+            "limits": {"fiveHour": {"usedPercent": 99, "resetsAt": 4e12}},
+        },
+        "statusline": {"template": "{profile}|{five}|{cost}|{today}"},
+    }
+    (folder / "billing-shared.json").write_text(json.dumps(shared))
+    bare = {name: value for name, value in PAYLOAD.items() if name != "rate_limits"}
+
+    assert ran(bare, tmp_path) == "$1.23\n"
+
+
+def test_an_idle_line_has_no_burn_rate():
+    for idle_s, is_shown in ((60, True), (180, False)):
+        page = {**PAGE, "metadata": {"lastActivity": (NOW_S - idle_s) * 1000}}
+        assert ("/h" in line(page=page)) == is_shown
+
+
+def test_after_compaction_no_old_alert_is_shown():
+    page = {**PAGE, "health": {"status": "warning", "issues": ["Context near compaction"]}}
+
+    assert "near compaction" not in line(page=page)

@@ -8,6 +8,8 @@ import subprocess
 import pytest
 from ruamel.yaml import YAML
 
+from flightlog.hooks.statusline_segments import StatusStyle, render_line
+from flightlog.live.state import session_health_to_runtime_session
 from flightlog.model.usage import Breakdown
 from support.live_files import MINUTE_MS, NOW_MS, Desk, iso, limits, session_id
 from support.transcripts import user
@@ -179,18 +181,24 @@ def test_alias_path_and_directory_choose_the_profile_a_person_named(tmp_path):
     assert "label: The shop" in desk.yaml.read_text()
 
 
-def test_deleting_the_file_loses_comments_and_nothing_else(tmp_path):
+def test_deleting_the_file_loses_nothing(tmp_path):
     desk = Desk(tmp_path)
     at = NOW_MS - 10 * MINUTE_MS
     desk.responses(ONE, (at, 10_000, 100), (at + 120_000, 40_000, 100))
     desk.tell(ONE, at - 1000, account="oauth-aaaa")
     desk.tell(ONE, at + 90_000, account="oauth-bbbb")
     desk.gather()
-    desk.yaml.write_text(desk.yaml.read_text().replace("Primary Account", "Ada"))
+    text = desk.yaml.read_text().replace("Primary Account", "Ada  # my name\n    mine: kept")
+    desk.yaml.write_text(text.replace("thresholds:\n", "thresholds:\n  costTodayUsd: 20\n"))
     before = desk.gather().state
+    own = [line for line in desk.yaml.read_text().splitlines() if "updated" not in line.lower()]
 
     desk.yaml.unlink()
     after = desk.gather().state
+    again = [line for line in desk.yaml.read_text().splitlines() if "updated" not in line.lower()]
+
+    assert own == again
+    assert "  costTodayUsd: 20" in again
 
     assert [each.label for each in after.auth_profiles] == [
         each.label for each in before.auth_profiles
@@ -392,3 +400,185 @@ def test_a_session_is_found_by_its_id_and_by_its_pane_while_it_lives(tmp_path):
     assert first == {"bySessionId": {ONE: "default", TWO: "default"}, "byTmux": {"%3": ONE}}
     assert second == {"bySessionId": {TWO: "default"}, "byTmux": None}
     assert "  # mine\n  byTmux:" in text
+
+
+def billing_text(desk):
+    return YAML(typ="safe").load(desk.yaml.read_text())["authProfiles"][0]["billing"]
+
+
+def test_a_value_that_becomes_unknown_leaves_the_file(tmp_path):
+    desk = Desk(tmp_path)
+    at = NOW_MS - 60 * MINUTE_MS
+    desk.responses(ONE, (NOW_MS - 3 * MINUTE_MS, 100_000, 1_000))
+    for minutes, percent in ((0, 10), (20, 30), (50, 70)):
+        window = limits(percent, NOW_MS + 60 * MINUTE_MS)
+        desk.tell(ONE, at + minutes * MINUTE_MS, account="oauth-aaaa", rate_limits=window)
+    desk.gather()
+    before = billing_text(desk)
+    text = desk.yaml.read_text().replace(
+        "      forecast:\n", "      mine: kept\n      forecast:  # my remark\n"
+    )
+    desk.yaml.write_text(text)
+    desk.now_ms += 2 * 3_600_000
+    desk.tell(ONE, desk.now_ms, rate_limits=limits(1, desk.now_ms + 300 * MINUTE_MS))
+
+    desk.gather()
+
+    after = billing_text(desk)
+    assert before["forecast"]["exhaustedAt"] > NOW_MS
+    assert {"forecast", "tokensPerMinute"} & after.keys() == set()
+    assert after["mine"] == "kept"
+    assert "# my remark" in desk.yaml.read_text()
+    assert desk.gather().state.auth_profiles[0].billing.forecast is None
+
+
+def test_a_file_without_sessions_has_an_empty_list(tmp_path):
+    desk = Desk(tmp_path)
+    desk.gather()
+
+    assert "\nsessions: []\n" in desk.yaml.read_text()
+    desk.responses(ONE, (NOW_MS - MINUTE_MS, 1000, 10))
+    assert list(by_id(desk.gather())) == [ONE]
+    assert "\nsessions:\n  - sessionId" in desk.yaml.read_text()
+    desk.hook(ONE, "SessionEnd", NOW_MS)
+    desk.gather()
+    assert "\nsessions: []\n" in desk.yaml.read_text()
+
+
+@pytest.mark.parametrize(
+    ("size", "used", "percent"),
+    [(1_000_000, 850_000, 88), (1_000_000, 990_000, 100), (200_000, 1_880, 1), (200_000, 2_600, 2)],
+)
+def test_file_and_status_line_agree_on_the_context(tmp_path, size, used, percent):
+    desk = Desk(tmp_path)
+    window = {"context_window_size": size, "current_usage": {"cache_read_input_tokens": used}}
+    desk.responses(ONE, (NOW_MS - MINUTE_MS, 1000, 10))
+    desk.tell(ONE, NOW_MS - MINUTE_MS, context_window=window)
+
+    context = by_id(desk.gather())[ONE].context
+
+    page = json.loads((desk.folder / f"{ONE}.json").read_text())
+    line = render_line({"context_window": window}, page, StatusStyle(200, False, NOW_MS / 1000))
+    assert context.percent_used == percent
+    assert f"ctx {percent}%" in line
+    assert (context.tokens_used, context.tokens_left) == (used, max(size - 33_000 - used, 0))
+
+
+def test_a_transcript_above_the_usual_window_is_in_a_long_one(tmp_path):
+    desk = Desk(tmp_path)
+    desk.responses(ONE, (NOW_MS - MINUTE_MS, 546_000, 10))
+
+    context = by_id(desk.gather())[ONE].context
+
+    assert (context.window_size, context.percent_used) == (1_000_000, 56)
+    assert not context.near_compaction
+
+
+def test_billing_of_an_older_program_is_kept_until_its_account_is_used(tmp_path):
+    desk = Desk(tmp_path)
+    figures = {"costToday": 17.03, "burnRatePerHour": 13.23, "budgetRemaining": 211}
+    old = json.dumps({**figures, "resetTime": "13:00", "lastFetched": NOW_MS - MINUTE_MS})
+    desk.folder.mkdir()
+    (desk.folder / "billing-shared.json").write_text(old)
+    desk.responses(ONE, (NOW_MS - 5 * MINUTE_MS, 1000, 10))
+
+    desk.gather()
+
+    first = billing_text(desk)
+    assert (first["costToday"], first["budgetRemaining"], first["costSource"]) == (
+        17.03,
+        211,
+        "billing-shared.json",
+    )
+    assert (desk.folder / "billing-shared.json.flightlog-1.bak").read_text() == old
+    desk.responses(ONE, (NOW_MS - 5 * MINUTE_MS, 1000, 10), (NOW_MS, 1000, 10))
+    desk.gather()
+    assert billing_text(desk)["costSource"] == "ledger"
+
+
+def test_an_account_never_used_has_no_window(tmp_path):
+    desk = Desk(tmp_path)
+    desk.folder.mkdir()
+    desk.yaml.write_text("authProfiles:\n  - profileId: spare\n    label: Spare\nsessions:\n")
+
+    (profile,) = desk.gather().state.auth_profiles
+    desk.now_ms += 9 * DAY_MS
+    later = desk.gather().state.auth_profiles[0].metadata
+
+    bill = profile.billing
+    assert [bill.budget_remaining, bill.budget_percent_used, bill.reset_time, bill.block_end] == (
+        [None] * 4
+    )
+    assert (profile.metadata.detection_method, profile.metadata.last_used) == ("manual", None)
+    assert (later.first_seen, later.detection_method) == (NOW_MS, "manual")
+
+
+def test_last_use_is_remembered_after_the_week(tmp_path):
+    desk = Desk(tmp_path)
+    desk.responses(ONE, (NOW_MS - MINUTE_MS, 1000, 10))
+    desk.gather()
+    desk.now_ms += 20 * DAY_MS
+
+    assert desk.gather().state.auth_profiles[0].metadata.last_used == NOW_MS - MINUTE_MS
+
+
+def test_amounts_are_not_moved_between_profiles_by_rounding(tmp_path):
+    desk = Desk(tmp_path)
+    for number in range(5):
+        name = session_id(number)
+        desk.responses(name, (NOW_MS - 5 * MINUTE_MS, 1_000 + 137 * number, 10))
+        desk.tell(name, NOW_MS - 4 * MINUTE_MS, account=f"oauth-{number:04}")
+
+    profiles = desk.gather().state.auth_profiles
+
+    assert len(profiles) == 5
+    assert [item.billing.cost_today for item in profiles] == [
+        item.billing.block_cost_usd for item in profiles
+    ]
+
+
+def test_only_a_question_to_the_person_is_waiting(tmp_path):
+    desk = Desk(tmp_path)
+    desk.responses(ONE, (NOW_MS - 3 * MINUTE_MS, 1000, 10))
+    seen = []
+    for event, payload in (
+        ("Stop", {}),
+        ("Notification", {"notification_type": "idle_prompt"}),
+        ("Notification", {"message": "Claude is waiting for your input"}),
+        ("Notification", {"notification_type": "permission_prompt"}),
+    ):
+        desk.hook(ONE, event, NOW_MS - MINUTE_MS, **payload)
+        seen.append(by_id(desk.gather())[ONE].health.lifecycle)
+
+    assert seen == ["resting", "resting", "resting", "waiting"]
+
+
+def test_a_health_file_becomes_a_session_of_the_state(tmp_path):
+    desk = Desk(tmp_path)
+    desk.responses(ONE, (NOW_MS - 3 * MINUTE_MS, 1000, 10))
+    desk.tell(ONE, NOW_MS - MINUTE_MS, account="oauth-aaaa")
+    session = by_id(desk.gather())[ONE]
+    page = json.loads((desk.folder / f"{ONE}.json").read_text())
+
+    again = session_health_to_runtime_session(page)
+
+    assert (again.session_id, again.auth_profile) == (ONE, session.auth_profile)
+    assert (again.health, again.context, again.model) == (
+        session.health,
+        session.context,
+        session.model,
+    )
+    assert session_health_to_runtime_session(page, "work").auth_profile == "work"
+
+
+def test_a_block_that_is_over_has_no_burn_rate(tmp_path):
+    desk = Desk(tmp_path)
+    desk.responses(ONE, (NOW_MS - MINUTE_MS, 100_000, 10))
+    running = desk.gather().state.auth_profiles[0].billing
+    desk.now_ms += 9 * 3_600_000
+
+    over = desk.gather().state.auth_profiles[0].billing
+
+    assert running.burn_rate_per_hour > 0
+    assert (over.burn_rate_per_hour, over.total_tokens, over.block_end) == (0, 0, None)
+    assert over.week_cost_usd == running.week_cost_usd

@@ -4,9 +4,9 @@ from datetime import UTC
 
 import pytest
 
+from flightlog.live.billing import switch_advice
 from flightlog.live.collector import LiveState
 from flightlog.live.dashboard import TerminalSize, dashboard_lines
-from flightlog.live.profiles import switch_advice
 from flightlog.live.state import (
     AuthProfile,
     Billing,
@@ -107,3 +107,21 @@ def test_advice_names_who_has_room():
     assert switch_advice(live.state.auth_profiles).startswith("Work is nearly used up: go to ")
     assert switch_advice([live.state.auth_profiles[0]]) == "every profile is nearly used up"
     assert switch_advice([AuthProfile("a")]) == ""
+
+
+def test_a_question_to_the_person_comes_first_and_life_stays_at_80_columns():
+    states = lives(sessions=4)
+    states[0].state.sessions[2].health.lifecycle = "waiting"
+
+    lines = [item.text for item in dashboard_lines(states, TerminalSize(80, 24, UTC))]
+    rows = lines[next(i for i, text in enumerate(lines) if text.startswith("SESSION")) :]
+
+    assert "LIFE" in rows[0]
+    assert rows[1].startswith("00000002")
+    assert "waiting" in rows[1]
+
+
+def test_without_sessions_the_clock_is_right():
+    (title, *_) = dashboard_lines([], TerminalSize(80, 24, UTC, NOW_MS))
+
+    assert "12:00:00" in title.text

@@ -1,9 +1,8 @@
+from flightlog.live.billing import profile_urgency, rank_profiles, switch_advice
 from flightlog.live.profiles import (
     ProfileHints,
     ProfileMatch,
     match_profile,
-    profile_urgency,
-    rank_profiles,
 )
 from flightlog.live.state import AuthProfile, Billing, VendorLimits, VendorWindow
 from flightlog.sources.hook_log import StatusLaunch
@@ -59,4 +58,17 @@ def test_the_profile_with_most_room_comes_first():
     busy, free = used("busy", 90.0, 90.0, 40.0), used("free", 10.0, 0.0, 0.0)
 
     assert [each.profile_id for each, _ in rank_profiles([busy, free])] == ["free", "busy"]
-    assert (profile_urgency(busy), profile_urgency(free)) == (0.6 * 90 + 0.3 * 90 + 0.1 * 100, 6.0)
+    assert (profile_urgency(busy), profile_urgency(free)) == (90.0, 10.0)
+
+
+def test_advice_follows_the_tightest_window():
+    def used(name, week, five):
+        windows = VendorLimits(VendorWindow(five, 2000), VendorWindow(week, 2000))
+        return AuthProfile(name, name, Billing(last_fetched=1000, limits=windows))
+
+    full, free = used("full", 30.0, 100.0), used("free", 0.0, 0.0)
+
+    assert profile_urgency(full) == 100
+    assert switch_advice([full, free]).startswith("full is nearly used up: go to free now")
+    full.billing.last_fetched = 3000  # both windows are over
+    assert switch_advice([full, free]) == ""

@@ -91,6 +91,10 @@ def test_the_status_line_is_shown_refreshed_and_gathered_in_the_real_agent(bench
 
         shown = until(lambda: [line for line in screen(tmux).splitlines() if "ctx 0%" in line], 40)
         assert "topic" in shown[0]
+        name = f"API key …{environment['ANTHROPIC_API_KEY'][-4:]}"
+        state = bench.config / "session-health/runtime-state.yaml"
+        until(lambda: state.exists() and "sessionId:" in state.read_text(), 40)
+        until(lambda: name in screen(tmux), 40)  # before the first prompt
         SEEN.clear()
         typed(tmux, "Say the first thing.")
         until(lambda: "First answer." in screen(tmux), 40)
@@ -104,7 +108,6 @@ def test_the_status_line_is_shown_refreshed_and_gathered_in_the_real_agent(bench
         typed(tmux, "And another.")
         until(lambda: "Second answer." in screen(tmux), 40)
         page = until(lambda: next(bench.config.glob("session-health/????????-*.json"), None), 40)
-        until(lambda: "Primary Account" in screen(tmux), 40)
         path = bench.recordings / "sessions/claude-code" / page.stem / "status.jsonl"
         until(
             lambda: read_new_status(str(path.parent), 0)[0][-1].payload.cost.total_cost_usd > 0, 40
@@ -117,8 +120,7 @@ def test_the_status_line_is_shown_refreshed_and_gathered_in_the_real_agent(bench
     assert all(noted)
     assert {each.launch.alias for each in noted} == {"claude2"}
     assert noted[-1].launch.account.startswith("key-")
-    state = (bench.config / "session-health/runtime-state.yaml").read_text()
-    assert f"sessionId: {session}" in state
-    assert environment["ANTHROPIC_API_KEY"] not in state
+    assert f"sessionId: {session}" in state.read_text()
+    assert environment["ANTHROPIC_API_KEY"] not in state.read_text()
     everything = b"".join(path.read_bytes() for path in bench.recordings.rglob("status.jsonl"))
     assert environment["ANTHROPIC_API_KEY"].encode() not in everything

@@ -44,6 +44,7 @@ def test_it_is_put_in_once_and_taken_out_to_the_byte(tmp_path, before):
         "type": "command",
         "command": status_line_command(PYTHON),
         "padding": 0,
+        "refreshInterval": 10,
     }
     assert "hooks" in told
     assert not again.is_needed

@@ -151,11 +151,12 @@ class Desk:
         with (folder / "status.jsonl").open("a") as file:
             file.write(json.dumps(record) + "\n")
 
-    def hook(self, session, event, at_ms):
+    def hook(self, session, event, at_ms, **payload):
         folder = self.home / "sessions" / "claude-code" / session
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "hooks.jsonl").open("a") as file:
-            file.write(json.dumps({"v": 1, "at_ms": at_ms, "event": event, "payload": {}}) + "\n")
+            record = {"v": 1, "at_ms": at_ms, "event": event, "payload": payload}
+            file.write(json.dumps(record) + "\n")
 
     def runtime(self):
         here = open_runtime({**os.environ, "CLAUDE_CONFIG_DIR": str(self.config)})

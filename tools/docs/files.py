@@ -162,6 +162,8 @@ Below `FLIGHTLOG_HOME/`; all of it is private.
 | `layout.json` | the layout of this directory; without it, the first |
 | `lost` | number of hook events that could not be written |
 | `index.db`, `index.db.gate` | the index, which can be deleted, and its lock |
+| `config-dirs` | the configuration directories that a hook or status line reported |
+| `other-config-dirs/` | the index of those that are not configured |
 """
 
 

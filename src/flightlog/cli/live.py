@@ -4,6 +4,7 @@ import contextlib
 import os
 import select
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -90,15 +91,13 @@ def state(*, as_json: bool) -> int:
 @json_option("Print the profiles as JSON.")
 def profiles(*, as_json: bool) -> None:
     """List billing profiles, least used first."""
-    from flightlog.live.profiles import rank_profiles
+    from flightlog.live.billing import merge_accounts, rank_profiles
     from flightlog.live.service import collect_here, redact_for_output
     from flightlog.live.state import to_wire
 
     runtime = open_runtime()
     states = collect_here(runtime, secrets=False)
-    ranked = rank_profiles(
-        [profile for live_state in states for profile in live_state.state.auth_profiles]
-    )
+    ranked = rank_profiles(merge_accounts(live_state.state for live_state in states))
     if as_json:
         fields = [{**to_wire(profile), "urgency": round(urgency, 1)} for profile, urgency in ranked]
         print_json([redact_for_output(runtime, profile_fields) for profile_fields in fields])
@@ -229,7 +228,7 @@ def watch(every: float, *, once: bool, as_json: bool) -> None:
         while True:
             size = os.get_terminal_size()
             _draw_screen(_dashboard_lines(runtime, size.columns, size.lines), size.lines)
-            if _read_key(every) in {b"q", b"Q", b"\x03", b"\x1b"}:
+            if _wait_for_quit(every):
                 return
 
 
@@ -247,7 +246,8 @@ def _dashboard_lines(runtime: Runtime, width: int, height: int) -> Sequence[Any]
     from flightlog.live.dashboard import TerminalSize, dashboard_lines
     from flightlog.live.service import watch_here
 
-    return dashboard_lines(watch_here(runtime), TerminalSize(width, height - 1, runtime.zone))
+    size = TerminalSize(width, height - 1, runtime.zone, runtime.clock.now_ms())
+    return dashboard_lines(watch_here(runtime), size)
 
 
 def _draw_screen(lines: Sequence[Any], height: int) -> None:
@@ -279,9 +279,13 @@ def _full_screen() -> Iterator[None]:
             termios.tcsetattr(stdin_fd, termios.TCSADRAIN, saved_mode)
 
 
-def _read_key(seconds: float) -> bytes:
-    if not sys.stdin.isatty():
-        select.select([], [], [], seconds)
-        return b""
-    ready, _, _ = select.select([sys.stdin], [], [], seconds)
-    return os.read(sys.stdin.fileno(), 1) if ready else b""
+def _wait_for_quit(seconds: float) -> bool:
+    """Wait for q or Ctrl-C; other keys, also arrows and Esc, change nothing."""
+    keyboard = [sys.stdin] if sys.stdin.isatty() else []
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        if select.select(keyboard, [], [], left)[0]:
+            keys = os.read(sys.stdin.fileno(), 64)  # an arrow is several bytes, and begins with Esc
+            if not keys or (not keys.startswith(b"\x1b") and set(keys) & set(b"qQ\x03")):
+                return True
+    return False

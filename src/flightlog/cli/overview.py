@@ -133,7 +133,7 @@ def status(*, as_json: bool) -> None:
     """
     import msgspec
 
-    from flightlog.live.service import watch_here
+    from flightlog.live.service import list_running, redact_for_output, watch_here
     from flightlog.recorder.overview import age_ms, read_status
     from flightlog.views.transcript import format_timestamp
 
@@ -141,9 +141,9 @@ def status(*, as_json: bool) -> None:
     lives = watch_here(runtime)
     summary = read_status(runtime)
     if as_json:
-        print_json(
-            {**msgspec.to_builtins(summary), "live": [live_json(runtime, live) for live in lives]}
-        )
+        running = redact_for_output(runtime, {"running": list_running(lives)})
+        pages = [live_json(runtime, live) for live in lives]
+        print_json({**running, **msgspec.to_builtins(summary), "live": pages})
         return
     show_dashboard(runtime, lives)
     click.echo()
@@ -197,9 +197,8 @@ def show_dashboard(runtime: "Runtime", lives: "Sequence[LiveState]") -> None:
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 140
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    for line in paint_lines(
-        dashboard_lines(lives, TerminalSize(width, 0, runtime.zone)), color=color
-    ):
+    size = TerminalSize(width, 0, runtime.zone, runtime.clock.now_ms())
+    for line in paint_lines(dashboard_lines(lives, size), color=color):
         click.echo(line)
 
 

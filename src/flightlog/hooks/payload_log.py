@@ -25,20 +25,28 @@ _NAMED = {
     "tmux": ("TMUX",),
 }
 # Credentials in the order the client looks; they are secrets and only fingerprints are written.
-_KEYS = ("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN")
+_KEYS = {
+    "ANTHROPIC_AUTH_TOKEN": "Token",
+    "ANTHROPIC_API_KEY": "API key",
+    "CLAUDE_CODE_OAUTH_TOKEN": "OAuth token",
+}
+KEY_CHARS_LEAST = 8  # four characters of a shorter one would say too much
 _CLOUDS = {"CLAUDE_CODE_USE_BEDROCK": "bedrock", "CLAUDE_CODE_USE_VERTEX": "vertex"}
 _LOGGED = ("model", "context_window", "rate_limits", "cost", "workspace", "version", "effort")
 _TICKING = ("total_duration_ms", "total_api_duration_ms")
 
 
-def append_payload(home: str, payload: dict[str, object], config_dir: str, at_ms: int) -> None:
-    """Append the payload unless the last one was equal, or was just written and has the same cost.
+def append_payload(
+    home: str, payload: dict[str, object], config_dir: str, at_ms: int
+) -> str | None:
+    """Append the payload and return the account's fingerprint; None if nothing was written.
 
+    Not written is a payload if the last one was equal, or was just written and has the same cost.
     A payload with a new cost is always written, because no other payload may follow it.
     """
     session = payload.get("session_id")
     if not recorder.is_safe(session):
-        return
+        return None
     folder = os.path.join(home, "sessions", AGENT, str(session))
     path = os.path.join(folder, "status.jsonl")
     last, is_recent = _last_payload(path, at_ms)
@@ -46,7 +54,7 @@ def append_payload(home: str, payload: dict[str, object], config_dir: str, at_ms
         _comparable_fields(last) == _comparable_fields(payload)
         or (is_recent and _payload_cost(last) == _payload_cost(payload))
     ):
-        return
+        return None
     launch = _launch_facts(config_dir)
     head = f'{{"v":1,"id":"{at_ms:x}-{os.urandom(8).hex()}","at_ms":{at_ms},"agent":"{AGENT}",'
     names = [name for name in payload if name in _LOGGED or name.endswith(("_id", "_path", "cwd"))]
@@ -55,6 +63,8 @@ def append_payload(home: str, payload: dict[str, object], config_dir: str, at_ms
     writer.make_dir(folder)
     writer.append_line(path, line.encode("utf-8", "replace"), durable=False)
     _mark_session(os.path.join(home, "live"), str(session), config_dir)
+    writer.note_config_dir(home, config_dir)
+    return str(launch["account"])
 
 
 def _last_payload(path: str, at_ms: int) -> tuple[dict[str, object] | None, bool]:
@@ -91,10 +101,8 @@ def _comparable_fields(payload: dict[str, object]) -> list[object]:
 
 
 def _launch_facts(config_dir: str) -> dict[str, object]:
-    facts: dict[str, object] = {
-        "config_dir": config_dir,
-        "account": _account_fingerprint(config_dir),
-    }
+    account, account_name = _find_account(config_dir)
+    facts: dict[str, object] = {"config_dir": config_dir, "account": account, "name": account_name}
     for name, variables in _NAMED.items():
         value = next(
             (os.environ[variable] for variable in variables if os.environ.get(variable)), ""
@@ -107,15 +115,21 @@ def _launch_facts(config_dir: str) -> dict[str, object]:
     return facts
 
 
-def _account_fingerprint(config_dir: str) -> str:
-    """Return a one-way fingerprint of the paying account; empty if there is none."""
+def _find_account(config_dir: str) -> tuple[str, str]:
+    """Return a one-way fingerprint of the paying account, and its name; empty if unknown.
+
+    A key is named by its last four characters, as the vendor's console shows it.
+    """
     for variable, name in _CLOUDS.items():
         if os.environ.get(variable):
-            return name
-    for variable in _KEYS:
-        if os.environ.get(variable):
-            return "key-" + _fingerprint_secret(os.environ[variable])
-    for folder in (config_dir, os.path.dirname(config_dir)):
+            return name, name.title()
+    for variable, name in _KEYS.items():
+        if secret := os.environ.get(variable, ""):
+            shown = f" …{secret[-4:]}" if len(secret) >= KEY_CHARS_LEAST else ""
+            return "key-" + _fingerprint_secret(secret), name + shown
+    # Beside `~/.claude` the client's own file is in the directory above; nowhere else.
+    above = [os.path.dirname(config_dir)] if os.path.basename(config_dir) == ".claude" else []
+    for folder in (config_dir, *above):
         try:
             file = os.open(
                 os.path.join(folder, ".claude.json"), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -129,8 +143,10 @@ def _account_fingerprint(config_dir: str) -> str:
         account = _find_string(data, b'"accountUuid"')
         if account:
             organization = _find_string(data, b'"organizationUuid"')
-            return "oauth-" + _fingerprint_secret(f"{account}/{organization}")
-    return ""
+            plan = _find_string(data, b'"organizationType"').removeprefix("claude_")
+            shown = _find_string(data, b'"emailAddress"') or (plan and f"{plan.title()} plan")
+            return "oauth-" + _fingerprint_secret(f"{account}/{organization}"), shown
+    return "", ""
 
 
 def _find_string(data: bytes, key: bytes) -> str:

@@ -9,11 +9,12 @@ import _signal  # type: ignore[import-not-found]
 import os
 import time
 
-from flightlog.hooks import recorder, statusline_segments
+from flightlog.hooks import recorder, statusline_segments, writer
 
 HARD_STOP_S = 1.0  # the agent redraws several times a second; a later line is of no use
 PAYLOAD_BYTES_MAX = 1 << 20  # a payload has some kilobytes
 PAGE_BYTES_MAX = 1 << 18  # a live state has some kilobytes
+SHARED = "billing-shared.json"
 WIDTH_DEFAULT = 100  # without a terminal to measure
 
 
@@ -26,25 +27,26 @@ def main(arguments: list[str]) -> None:
     now_s = time.time()
     has_color = not os.environ.get("NO_COLOR")
     style = statusline_segments.StatusStyle(_terminal_width(arguments), has_color, now_s)
-    line = statusline_segments.render_line(payload, _read_live_state(payload), style) or "flightlog"
+    config_dir = writer.find_config_dir(payload.get("transcript_path"))
+    page = _read_live_state(payload, os.path.join(config_dir, "session-health"))
+    line = statusline_segments.render_line(payload, page, style) or "flightlog"
     os.write(1, line.encode("utf-8", "replace") + b"\n")
     printed.append(True)
     if "--preview" not in arguments and payload:
-        from flightlog.hooks import payload_log, writer  # noqa: PLC0415 - the line is printed first
+        from flightlog.hooks import payload_log  # noqa: PLC0415 - the line is printed first
 
-        data_dir = writer.find_data_dir(os.environ)
-        payload_log.append_payload(data_dir, payload, config_dir(payload), int(now_s * 1000))
+        home = writer.find_data_dir(os.environ)
+        account = payload_log.append_payload(home, payload, config_dir, int(now_s * 1000))
+        launch = page.get("launch")
+        if account is not None and (
+            not isinstance(launch, dict) or launch.get("account") != account
+        ):
+            # The live state does not show this session yet, or shows the account that paid before.
+            from flightlog.hooks import settle_gate  # noqa: PLC0415 - once per session and account
 
-
-def config_dir(payload: dict[str, object]) -> str:
-    """Return the agent's configuration directory, from its transcript or environment."""
-    transcript = payload.get("transcript_path")
-    if isinstance(transcript, str) and os.path.isabs(transcript):
-        projects = os.path.dirname(os.path.dirname(transcript))
-        if os.path.basename(projects) == "projects":
-            return os.path.dirname(projects)
-    directory = os.environ.get("CLAUDE_CONFIG_DIR", "").partition(",")[0].strip()
-    return os.path.expanduser(directory or "~/.claude")
+            session = str(payload["session_id"])
+            directory = os.path.join(home, "sessions", payload_log.AGENT, session)
+            settle_gate.run_settle_once(directory, settle_gate.settle_command(session), 0)
 
 
 def _read_payload() -> dict[str, object]:
@@ -53,13 +55,15 @@ def _read_payload() -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _read_live_state(payload: dict[str, object]) -> dict[str, object]:
-    """Return the live state of this session, or of the profile if the session is new."""
-    folder = os.path.join(config_dir(payload), "session-health")
+def _read_live_state(payload: dict[str, object], folder: str) -> dict[str, object]:
+    """Return the live state of this session; of a new one only the settings of all sessions.
+
+    Who pays for a new session is not known yet, so no account's label or limits are shown.
+    """
     session = payload.get("session_id")
     names = [f"{session}.json"] if recorder.is_safe(session) else []
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    for name in [*names, "billing-shared.json"]:
+    for name in [*names, SHARED]:
         try:
             file = os.open(os.path.join(folder, name), flags)
         except OSError:
@@ -69,7 +73,8 @@ def _read_live_state(payload: dict[str, object]) -> dict[str, object]:
         finally:
             os.close(file)
         if isinstance(value, dict):
-            return value
+            settings = {key: value[key] for key in ("thresholds", "statusline") if key in value}
+            return settings if name == SHARED else value
     return {}
 
 

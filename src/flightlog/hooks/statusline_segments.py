@@ -8,7 +8,11 @@ import time
 
 TEMPLATE = "{profile} | {model} | {context} | {cost} | {burn} | {five} | {week} | {git} | {alerts}"
 OLD_S = 600.0  # burn rate and forecast of an older live state would mislead
-COMPACTION_PERCENT = 78.0  # of the context window: where the agent compacts unless the page says so
+IDLE_S = 120.0  # the burn rate of a session that did nothing for longer is not shown
+# The client compacts where less than this is left of the window: 20,000 tokens for its answer and
+# 13,000 to spare (2.0.76 to 2.1.325), so at 167,000 of 200,000 and at 967,000 of a million.
+RESERVED_TOKENS = 33_000
+NEAR_ISSUE = "Context near compaction"
 NEAR_PERCENT = 70.0  # of that limit: early enough to finish a step before compaction
 # The order in which segments are shortened, then dropped, when the line is too wide.
 DROPPED = (
@@ -125,19 +129,31 @@ def _context_segment(payload: JsonObject, page: JsonObject, _: StatusStyle) -> S
             "cache_creation_input_tokens",
             "cache_read_input_tokens",
         )
-        share = _number(_value_at(page, "thresholds", "compactionPercent")) or COMPACTION_PERCENT
-        percent = 100 * sum(_number(use.get(name)) for name in names) / (size * share / 100)
+        share = _number(_value_at(page, "thresholds", "compactionPercent"))
+        used = sum(_number(use.get(name)) for name in names)
+        percent = context_percent(used, compaction_point(size, share))
     elif _value_at(page, "context", "percentUsed") is not None:
-        percent = _number(_value_at(page, "context", "percentUsed"))
+        percent = round(_number(_value_at(page, "context", "percentUsed")))
     else:
         return StatusSegment("ctx 0%", color=_DIM) if size else None
     near = _number(_value_at(page, "thresholds", "contextWarningPercent")) or NEAR_PERCENT
-    text = f"ctx {percent:.0f}%"
+    text = f"ctx {percent}%"
     if percent >= near:
         return StatusSegment(
             f"{text} near compaction", f"{text}!", _RED if percent >= 90 else _YELLOW
         )
     return StatusSegment(text, color=_GREEN)
+
+
+def compaction_point(window_tokens: float, share: float = 0.0) -> int:
+    """Return how many tokens fit before compaction; `share` is a person's own percentage."""
+    own = window_tokens * share / 100
+    return int(own or max(window_tokens - RESERVED_TOKENS, window_tokens / 2))
+
+
+def context_percent(used_tokens: float, point: int) -> int:
+    """Return how full the context is, at most 100, rounded as everywhere."""
+    return min(round(100 * used_tokens / point), 100) if point > 0 else 0
 
 
 def _cost_segment(payload: JsonObject, _: JsonObject, __: StatusStyle) -> StatusSegment | None:
@@ -147,7 +163,9 @@ def _cost_segment(payload: JsonObject, _: JsonObject, __: StatusStyle) -> Status
 
 def _burn_rate_segment(_: JsonObject, page: JsonObject, style: StatusStyle) -> StatusSegment | None:
     rate = _number(_value_at(page, "billing", "burnRatePerHour"))
-    return StatusSegment(f"${rate:.2f}/h", color=_DIM) if rate and _is_fresh(page, style) else None
+    last = _value_at(page, "metadata", "lastActivity") or _value_at(page, "billing", "lastFetched")
+    is_idle = style.now_s - _number(last) / 1000 > IDLE_S
+    return StatusSegment(f"${rate:.2f}/h", color=_DIM) if rate and not is_idle else None
 
 
 def _today_segment(_: JsonObject, page: JsonObject, style: StatusStyle) -> StatusSegment | None:
@@ -239,9 +257,10 @@ def _read_file(path: str) -> str:
 
 
 def _alerts_segment(_: JsonObject, page: JsonObject, __: StatusStyle) -> StatusSegment | None:
+    # The context segment says what NEAR_ISSUE says, from the payload, which is newer than the page.
     listed = _value_at(page, "health", "issues")
     issues = (
-        [_clean_text(_text(issue), 40) for issue in listed if issue]
+        [_clean_text(_text(issue), 40) for issue in listed if issue and issue != NEAR_ISSUE]
         if isinstance(listed, list)
         else []
     )

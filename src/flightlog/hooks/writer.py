@@ -1,4 +1,4 @@
-"""Append whole lines for the hook, make directories, count lost records.
+"""Append whole lines for the hook, make and list directories, count lost records.
 
 Follows the rules of `store.jsonl`, which this module may not import: lock, terminate a torn last
 line, write once, undo a short write, use a file of its own where locks do not work. A test
@@ -11,6 +11,8 @@ import os
 import sys
 import time
 
+DIRECTORIES = "config-dirs"  # one configuration directory per line
+DIRECTORIES_BYTES_MAX = 1 << 16  # some hundred directories
 LOCK_WAIT_S = 0.4  # leaves time to write a file of our own before the hook's limit of a second
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -36,6 +38,30 @@ def find_own_dir(given: str, usual: str) -> str:
     if not os.path.isabs(given.strip()):
         given = "~/Library/Application Support" if sys.platform == "darwin" else usual
     return os.path.join(os.path.expanduser(given.strip()), "flightlog")
+
+
+def find_config_dir(transcript: object) -> str:
+    """Return the agent's configuration directory, from its transcript or environment."""
+    if isinstance(transcript, str) and os.path.isabs(transcript):
+        projects = os.path.dirname(os.path.dirname(transcript))
+        if os.path.basename(projects) == "projects":
+            return os.path.dirname(projects)
+    directory = os.environ.get("CLAUDE_CONFIG_DIR", "").partition(",")[0].strip()
+    return os.path.expanduser(directory or "~/.claude")
+
+
+def note_config_dir(home: str, config_dir: str) -> None:
+    """Add a configuration directory to the list of those that were ever reported."""
+    path, line = os.path.join(home, DIRECTORIES), os.fsencode(config_dir)
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        known = b""
+    else:
+        known = os.read(file, DIRECTORIES_BYTES_MAX)
+        os.close(file)
+    if line not in known.split(b"\n") and b"\n" not in line and len(known) < DIRECTORIES_BYTES_MAX:
+        append_line(path, line, durable=False)
 
 
 def append_line(path: str, line: bytes, *, durable: bool) -> None:

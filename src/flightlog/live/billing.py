@@ -1,19 +1,35 @@
-"""Cost, burn rate and forecast of each billing profile: today, this five-hour block, this week.
+"""Cost, burn rate, forecast and rank of billing profiles: today, this five-hour block, this week.
 
 Input are usage buckets and the profile switches. A bucket that spans a switch is divided by its
 responses, so that the profiles add up to the total. Pure functions.
 """
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
 from typing import NamedTuple
 
-from flightlog.live.state import Billing, Forecast, VendorLimits
+from flightlog.live.state import (
+    AuthProfile,
+    Billing,
+    Forecast,
+    RuntimeState,
+    Thresholds,
+    VendorLimits,
+)
 from flightlog.model.usage import BLOCK_MS, HOUR_MS, UsageLine, row_to_response
 from flightlog.usage.digest import UsageBucket
 from flightlog.usage.prices import price
 
+LEAVE_AT, URGENT_AT = 80.0, 95.0  # urgency from which to switch soon, and at once
+COST_DIGITS = (
+    4  # cents are rounded where they are shown, so that sums are those of the usage report
+)
+_ADDED = (
+    *("cost_today", "burn_rate_per_hour", "block_cost_usd", "week_cost_usd"),
+    *("total_tokens", "tokens_per_minute"),
+)
 WEEK_MS = 7 * 24 * HOUR_MS
 MINUTE_MS = 60_000
 BURN_LEAST_MS = 5 * MINUTE_MS  # the first response of a block says nothing about an hour
@@ -72,9 +88,10 @@ def divide_bucket(
 def compute_billing(
     payments: Sequence[Payment], profile: ProfileLimits, now_ms: int, zone: tzinfo
 ) -> Billing:
-    """Return the billing of one profile; `split_cost` rounds day and week over all profiles."""
+    """Return the billing of one profile; without a running window its fields are unknown."""
     start, end, official = _running_block(payments, profile.limits, now_ms)
-    block = [payment for payment in payments if start <= payment.last_ms < end]
+    runs = end > now_ms
+    block = [payment for payment in payments if runs and start <= payment.last_ms < end]
     cost = sum(payment.cost_usd for payment in block)
     tokens = sum(payment.total_tokens for payment in block)
     began = min((max(payment.first_ms, start) for payment in block), default=now_ms)
@@ -83,26 +100,32 @@ def compute_billing(
     week, midnight = now_ms - WEEK_MS, _midnight_ms(now_ms, zone)
     burn = cost / elapsed_ms * HOUR_MS if block else 0.0
     percent = window.used_percent if window else None
-    percent_elapsed = min(100 * (now_ms - start) / (end - start), 100)
+    percent_elapsed = min(100 * (now_ms - start) / max(end - start, 1), 100)
+    today = sum(payment.cost_usd for payment in payments if payment.last_ms >= midnight)
+    total = sum(payment.cost_usd for payment in payments if payment.last_ms >= week)
     return Billing(
-        cost_today=sum(payment.cost_usd for payment in payments if payment.last_ms >= midnight),
+        cost_today=round(today + 0.0, COST_DIGITS),
         burn_rate_per_hour=round_cents(burn),
-        budget_remaining=max(end - now_ms, 0) // MINUTE_MS if block or official else 0,
-        budget_percent_used=int(percent if percent is not None else percent_elapsed),
-        reset_time=datetime.fromtimestamp(end / 1000, tz=UTC).strftime("%H:%M"),
+        budget_remaining=(end - now_ms) // MINUTE_MS if runs else None,
+        budget_percent_used=int(percent if percent is not None else percent_elapsed)
+        if runs
+        else None,
+        reset_time=datetime.fromtimestamp(end / 1000, tz=UTC).strftime("%H:%M") if runs else None,
         total_tokens=tokens,
         tokens_per_minute=int(tokens / elapsed_ms * MINUTE_MS) if block else None,
         is_fresh=True,
         last_fetched=now_ms,
-        block_start=start,
-        block_end=end,
-        block_cost_usd=round_cents(cost),
-        week_cost_usd=sum(payment.cost_usd for payment in payments if payment.last_ms >= week),
+        block_start=start if runs else None,
+        block_end=end if runs else None,
+        block_cost_usd=round(cost + 0.0, COST_DIGITS) if runs else None,
+        week_cost_usd=round(total + 0.0, COST_DIGITS),
         week_start=week,
         cost_source="ledger",
-        budget_source="statusline" if percent is not None else "time of the block",
+        budget_source=("statusline" if percent is not None else "time of the block")
+        if runs
+        else None,
         limits=profile.limits,
-        forecast=forecast_exhaustion(profile, (start, end), (cost, burn), now_ms),
+        forecast=forecast_exhaustion(profile, (start, end), (cost, burn), now_ms) if runs else None,
     )
 
 
@@ -132,6 +155,99 @@ def forecast_exhaustion(
     )
 
 
+def newest_limits(reported: Iterable[VendorLimits | None]) -> VendorLimits | None:
+    """Return each window as it was reported last."""
+    known = [limits for limits in reported if limits is not None]
+    five_hour, seven_day = (
+        max(
+            (window for window in windows if window is not None),
+            key=lambda window: window.as_of or 0,
+            default=None,
+        )
+        for windows in (
+            [limits.five_hour for limits in known],
+            [limits.seven_day for limits in known],
+        )
+    )
+    return VendorLimits(five_hour, seven_day) if five_hour or seven_day else None
+
+
+def merge_accounts(states: Iterable[RuntimeState]) -> list[AuthProfile]:
+    """Return one profile per account: costs of all directories add up, the newest limits count.
+
+    Without a fingerprint the profiles of two directories stay two.
+    """
+    merged: dict[tuple[int, str], AuthProfile] = {}
+    for number, state in enumerate(states):
+        for profile in state.auth_profiles:
+            account = profile.billing_fingerprint
+            key = (-1, account) if account else (number, profile.profile_id)
+            if key not in merged:
+                merged[key] = deepcopy(profile)
+                continue
+            bill, more = merged[key].billing, profile.billing
+            for name in _ADDED:
+                setattr(bill, name, (getattr(bill, name) or 0) + (getattr(more, name) or 0))
+            bill.limits = newest_limits([bill.limits, more.limits])
+            bill.block_end = bill.block_end or more.block_end
+            bill.forecast = bill.forecast or more.forecast
+            bill.last_fetched = max(bill.last_fetched, more.last_fetched)
+    return list(merged.values())
+
+
+def rank_profiles(profiles: Sequence[AuthProfile]) -> list[tuple[AuthProfile, float]]:
+    """Return profiles with their urgency, the one with the most budget left first."""
+    pairs = [(profile, profile_urgency(profile)) for profile in profiles]
+    return sorted(
+        pairs,
+        key=lambda pair: (pair[1], pair[0].billing.burn_rate_per_hour, pair[0].profile_id),
+    )
+
+
+def profile_urgency(profile: AuthProfile) -> float:
+    """Return how full the tightest running window is, 0 to 100; unknown limits count as unused."""
+    limits, now_ms = profile.billing.limits or VendorLimits(), profile.billing.last_fetched
+    return max(
+        (
+            min(window.used_percent or 0.0, 100.0)
+            for window in (limits.seven_day, limits.five_hour)
+            if window is not None and (window.resets_at is None or window.resets_at > now_ms)
+        ),
+        default=0.0,
+    )
+
+
+def switch_advice(profiles: Sequence[AuthProfile]) -> str:
+    """Say which profile to switch to if one is nearly used up; otherwise return ""."""
+    pressed = [profile for profile in profiles if profile_urgency(profile) >= LEAVE_AT]
+    ranked = rank_profiles(profiles)
+    if not pressed or ranked[0][1] >= LEAVE_AT:
+        return "every profile is nearly used up" if pressed else ""
+    worst = max(pressed, key=profile_urgency)
+    when = "now" if profile_urgency(worst) >= URGENT_AT else "soon"
+    best = ranked[0][0].label
+    return f"{worst.label} is nearly used up: go to {best} {when} (flightlog live swap)"
+
+
+def find_cost_issues(bill: Billing, thresholds: Thresholds, now_ms: int) -> list[str]:
+    """Return budgets and vendor limits that are nearly used up."""
+    warn = thresholds.budget_warning_percent or 100
+    issues = []
+    for name, spent, budget in (
+        ("today", bill.cost_today, thresholds.cost_today_usd),
+        ("block", bill.block_cost_usd or 0.0, thresholds.cost_block_usd),
+        ("week", bill.week_cost_usd or 0.0, thresholds.cost_week_usd),
+    ):
+        if budget and 100 * spent / budget >= warn:
+            issues.append(f"Budget {name} {100 * spent / budget:.0f}% used")
+    limits = bill.limits or VendorLimits()
+    for name, window in (("5-hour", limits.five_hour), ("7-day", limits.seven_day)):
+        running = window is not None and (window.resets_at or 0) > now_ms
+        if window is not None and running and (window.used_percent or 0) >= warn:
+            issues.append(f"{name} limit {window.used_percent:.0f}% used")
+    return issues
+
+
 def round_cents(usd: float) -> float:
     """Round to cents, and -0.0 to 0.0."""
     return round(usd + 0.0, 2)
@@ -153,7 +269,7 @@ def _running_block(
     """Return start and end of the running block, and whether the vendor stated them.
 
     Without the vendor's window a block begins at the full hour of its first response, as in the
-    usage report; if none is running, it is the block that would begin now.
+    usage report. If none is running, the end is in the past.
     """
     window = limits.five_hour if limits else None
     if window is not None and window.resets_at and window.resets_at > now_ms:
@@ -163,9 +279,6 @@ def _running_block(
         if payment.first_ms >= end:
             start = payment.first_ms - payment.first_ms % HOUR_MS
             end = start + BLOCK_MS
-    if end <= now_ms:
-        start = now_ms - now_ms % HOUR_MS
-        end = start + BLOCK_MS
     return start, end, False
 
 

@@ -17,11 +17,11 @@ from msgspec import Struct
 from flightlog.agents.claude_code.files import AGENT_NAME, projects_dir
 from flightlog.archive.archive import Archive
 from flightlog.live import health, layout, observe
-from flightlog.live.billing import round_cents
+from flightlog.live.billing import find_cost_issues, round_cents
 from flightlog.live.cleanup import archive_removed, clean_up, log_line
 from flightlog.live.events import Event, fold_history
 from flightlog.live.observe import ObservedSession, ObserverState, observe_panes
-from flightlog.live.profiles import ProfileLedger
+from flightlog.live.profiles import LedgerPlace, ProfileLedger
 from flightlog.live.state import (
     Alerts,
     AuthProfile,
@@ -31,6 +31,7 @@ from flightlog.live.state import (
     SessionMetadata,
     Thresholds,
     format_time,
+    has_automatic_label,
 )
 from flightlog.live.state_file import runtime_state
 from flightlog.model.runtime import Runtime
@@ -40,6 +41,7 @@ from flightlog.store import files
 from flightlog.store.journal import Journal
 from flightlog.store.locks import exclusive_lock
 from flightlog.store.output_files import write_output_files
+from flightlog.store.shared_files import back_up
 
 FOLDER = "session-health"
 LOCK = "gather.lock"
@@ -61,6 +63,8 @@ class LiveDirectory(Struct, frozen=True):
     config_dir: Path
     now_ms: int
     draw: Draw | None = None
+    peers: tuple[Path, ...] = ()
+    """All configuration directories, whose accounts have the same ids everywhere."""
 
     @property
     def folder(self) -> Path:
@@ -133,9 +137,12 @@ class LiveCollector:
         folder, now_ms = self.where.folder, self.now_ms
         # A state file deleted later is restored from the journal, not from old output files.
         if not (folder / runtime_state.NAME).exists() and not self.journal.path.exists():
-            runtime_state.migrate_billing(folder, now_ms, layout.old_billing(folder))
+            old = layout.old_billing(folder)
+            if old is not None:
+                back_up(folder / layout.SHARED, (folder / layout.SHARED).read_bytes())
+            runtime_state.migrate_billing(folder, now_ms, old)
         before = runtime_state.load_state(folder, now_ms)
-        ledger = ProfileLedger(before.state, self.history, self.observer, now_ms)
+        ledger = ProfileLedger(before.state, self.history, self.observer, self._ledger_place())
         ledger.apply_edits()
         digests = self.archive.usage_pipeline.session_digests(self.recordings)
         self.projects = {digest.session: digest.project for digest in digests}
@@ -165,6 +172,12 @@ class LiveCollector:
         log_line(folder, layout.log_entry(live.state, live.error, counts, now_ms))
         return live
 
+    def _ledger_place(self) -> LedgerPlace:
+        peers = [path / FOLDER for path in self.where.peers if path != self.where.config_dir]
+        states = [runtime_state.read_state(folder, self.now_ms) for folder in peers]
+        others = [profile for state in states for profile in state.auth_profiles]
+        return LedgerPlace(str(self.where.config_dir), self.now_ms, others)
+
     def _observe_sessions(self, ledger: ProfileLedger) -> list[ObservedSession]:
         """Bring every known session up to date and return the live ones."""
         shown = layout.sessions_with_status_line(self.where.home, self.where.config_dir)
@@ -177,9 +190,9 @@ class LiveCollector:
             # The transcript of a resting session is not read; its payer counts for the week.
             read = recording if recent or observe.is_alive(memo) else None
             folder = f"{self.where.home}/sessions/{AGENT_NAME}/{name}"
+            last = memo.status
             statuses = observe.update_observation(memo, folder, read)
-            project = self._project_path(memo)
-            ledger.observe_session(name, statuses, project, str(self.where.config_dir))
+            ledger.observe_session(name, statuses, self._project_path(memo), last)
             signals = self._read_signals(memo)
             if health.is_live(signals):
                 live.append(memo)
@@ -235,7 +248,7 @@ class LiveCollector:
         context = observe.context_usage(memo, thresholds)
         signals = self._read_signals(memo)
         signals.percent_used, signals.has_broken_file = context.percent_used, broken
-        signals.cost_issues = ledger.cost_issues(profile, thresholds)
+        signals.cost_issues = find_cost_issues(profile.billing, thresholds, self.now_ms)
         recording = self.recordings.get(memo.session)
         payload = memo.status.payload if memo.status else None
         client = payload.cost.total_cost_usd if payload and payload.cost else None
@@ -303,6 +316,7 @@ class LiveCollector:
             tmux_pane_id=launch.tmux_pane if launch else "",
             first_seen=memo.first_seen_ms,
             cli_version=(memo.status.payload.version or "") if memo.status else "",
+            account=launch.account if launch else "",
         )
 
     def _draw_status_lines(
@@ -342,6 +356,7 @@ def _merge_profiles(before: list[AuthProfile], new: list[AuthProfile]) -> list[A
         fresh = figures.pop(profile.profile_id, None)
         if fresh is not None:
             profile.billing, profile.metadata = fresh.billing, fresh.metadata
+            profile.label = fresh.label if has_automatic_label(profile) else profile.label
             profile.billing_fingerprint = profile.billing_fingerprint or fresh.billing_fingerprint
     return before + list(figures.values())
 

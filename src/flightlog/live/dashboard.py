@@ -9,9 +9,10 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from flightlog.live.billing import merge_accounts, switch_advice
 from flightlog.live.collector import LiveState
+from flightlog.live.health import RESTING, WAITING
 from flightlog.live.layout import format_age
-from flightlog.live.profiles import switch_advice
 from flightlog.live.state import (
     AuthProfile,
     RuntimeSession,
@@ -23,9 +24,12 @@ from flightlog.model.text import one_line
 
 WIDTH_LEAST = 40  # below this width the tables are cut instead of narrowed
 SQUEEZE = 1.15  # a row may be this much too wide before a column is dropped
+LAST_LEAST = 24  # the last column shows the worst problem in this width
 CELL_LEAST = 9  # still shows a session id and the beginning of a label
 _OLD_LIMIT_MS = 300_000  # the vendor's percentage is shown with its age from here on
 _ORDER = {"critical": 0, "warning": 1, "unknown": 2, "healthy": 3}
+# "waiting" is a question to the person; a session that is done for now is idle.
+LIFE_WORDS = {WAITING: "waiting for you", RESTING: "idle"}
 _COLORS = {"critical": "red", "warning": "yellow", "healthy": "green"}
 
 
@@ -37,11 +41,12 @@ class DashboardLine(NamedTuple):
 
 
 class TerminalSize(NamedTuple):
-    """Size of the terminal; a height of 0 means no limit."""
+    """Size of the terminal (a height of 0 means no limit), its time zone and time."""
 
     width: int
     height: int
     zone: tzinfo
+    now_ms: int = 0
 
 
 class ColumnLayout(NamedTuple):
@@ -52,14 +57,19 @@ class ColumnLayout(NamedTuple):
 
 
 def dashboard_lines(lives: Sequence[LiveState], screen: TerminalSize) -> list[DashboardLine]:
-    """Return the lines of the dashboard, with the sessions in worst health first."""
-    profiles = [profile for live in lives for profile in live.state.auth_profiles]
+    """Return the lines of the dashboard: sessions that wait for the person, then by health."""
+    profiles = merge_accounts(live.state for live in lives)
     sessions = [session for live in lives for session in live.state.sessions]
     sessions.sort(
-        key=lambda item: (_ORDER.get(item.health.status, 2), -_last_activity(item), item.session_id)
+        key=lambda item: (
+            item.health.lifecycle != WAITING,
+            _ORDER.get(item.health.status, 2),
+            -_last_activity(item),
+            item.session_id,
+        )
     )
-    labels = {profile.profile_id: profile.label for profile in profiles}
-    now_ms = max((live.now_ms for live in lives), default=0)
+    labels = label_sessions(lives)
+    now_ms = max((live.now_ms for live in lives), default=screen.now_ms)
     lines = [_title_line(sessions, profiles, now_ms, screen), DashboardLine("")]
     lines += _profile_lines(profiles, now_ms, screen)
     lines += [DashboardLine(""), *_session_lines(sessions, labels, now_ms, screen)]
@@ -69,6 +79,17 @@ def dashboard_lines(lives: Sequence[LiveState], screen: TerminalSize) -> list[Da
         foot.append(DashboardLine(one_line(advice, 200), "yellow"))
     lines = [*_fit_height(lines, len(foot), screen), *foot]
     return [DashboardLine(_truncate(line.text, screen.width), line.color) for line in lines]
+
+
+def label_sessions(lives: Sequence[LiveState]) -> dict[str, str]:
+    """Return the label of each session's account; an id alone may differ between directories."""
+    return {
+        session.session_id: profile.label
+        if (profile := live.state.find_profile(session.auth_profile))
+        else session.auth_profile
+        for live in lives
+        for session in live.state.sessions
+    }
 
 
 def _title_line(
@@ -96,7 +117,9 @@ def _profile_lines(
         five_hour = _format_limit(limits.five_hour, now_ms, "%H:%M", zone)
         if bill.forecast is not None and bill.forecast.exhausted_at:
             five_hour += f" out {_format_clock(bill.forecast.exhausted_at, '%H:%M', zone)}"
-        reset = f"resets {_format_clock(bill.block_end or 0, '%H:%M', zone)} by our count"
+        reset = "-"
+        if (bill.block_end or 0) > now_ms:
+            reset = f"resets {_format_clock(bill.block_end or 0, '%H:%M', zone)} by our count"
         seven_day = _format_limit(limits.seven_day, now_ms, "%a %H:%M", zone)
         amounts = (
             bill.cost_today,
@@ -123,22 +146,25 @@ def _session_lines(
         swapped = (
             f" (swapped {len(session.profile_switches) - 1}x)" if session.profile_switches else ""
         )
+        life = session.health.lifecycle or "-"
         colors[len(rows)] = _COLORS.get(session.health.status, "")
+        if life == WAITING and colors[len(rows)] != "red":
+            colors[len(rows)] = "yellow"
         rows.append(
             (
                 session.session_id[:8],
                 PurePosixPath(session.project_path).name or "-",
-                labels.get(session.auth_profile, session.auth_profile) + swapped,
+                labels[session.session_id] + swapped,
                 session.model.value,
                 f"{session.context.percent_used}%{near}",
                 "-" if usd is None else f"${usd:,.2f}",
-                session.health.lifecycle or "-",
+                LIFE_WORDS.get(life, life),
                 format_age(now_ms - _last_activity(session)),
                 ", ".join(session.health.issues) or session.health.status,
             )
         )
     return _table_lines(
-        rows, ColumnLayout(right=(4, 5, 7), dropped=(7, 3, 6, 2, 5)), screen, colors
+        rows, ColumnLayout(right=(4, 5, 7), dropped=(7, 3, 5, 2, 6)), screen, colors
     )
 
 
@@ -153,8 +179,10 @@ def _table_lines(
     widths = {column: max(len(row[column]) for row in clean) for column in range(len(rows[0]))}
     limit = max(screen.width, WIDTH_LEAST)
     last = max(widths)
+    # A long list of problems is cut before it displaces a column.
+    excess = max(widths[last] - LAST_LEAST, 0)
     for column in columns.dropped:
-        if sum(widths.values()) + len(widths) - 1 > limit * SQUEEZE:
+        if sum(widths.values()) - excess + len(widths) - 1 > limit * SQUEEZE:
             del widths[column]
     while sum(widths.values()) + len(widths) - 1 > limit:
         widest = max((column for column in widths if column != last), key=lambda at: widths[at])

@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from flightlog.hooks.statusline_segments import NEAR_ISSUE
 from flightlog.live.state import RuntimeSession, SessionHealth, Thresholds
 from flightlog.model.errors import Incident, IncidentKind
 
@@ -14,6 +15,8 @@ MINUTE_MS = 60_000
 WORKING, WAITING, RESTING, ENDED = "working", "waiting", "resting", "ended"
 ORPHANED, STARTING, UNKNOWN = "orphaned", "starting", "unknown"
 ROOM: Final = "live"
+# Earlier versions wrote this into every file; it means the client's own point of compaction.
+_OLD_COMPACTION_PERCENT = 78
 _SECRETS = "Secrets detected"
 _WORK_EVENTS = {
     *("UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionDenied"),
@@ -48,7 +51,6 @@ def default_thresholds() -> Thresholds:
     """Return the thresholds that apply unless a person sets others."""
     return Thresholds(
         context_warning_percent=70,
-        compaction_percent=78,  # where Claude Code compacts by itself
         budget_warning_percent=80,
         transcript_stale_minutes=5,
     )
@@ -61,6 +63,8 @@ def effective_thresholds(*settings: Thresholds | None) -> Thresholds:
         for name in Thresholds.__struct_fields__ if thresholds is not None else ():
             if getattr(thresholds, name) is not None:
                 setattr(effective, name, getattr(thresholds, name))
+    if effective.compaction_percent == _OLD_COMPACTION_PERCENT:
+        effective.compaction_percent = None
     return effective
 
 
@@ -108,7 +112,7 @@ def judge_health(signs: HealthSignals, thresholds: Thresholds) -> SessionHealth:
     if is_at_risk(signs, thresholds):
         warning.append("Nothing written while it works")
     if signs.percent_used >= (thresholds.context_warning_percent or 0):
-        warning.append("Context near compaction")
+        warning.append(NEAR_ISSUE)
     if lifecycle_of(signs) == ORPHANED:
         warning.append("Crashed (process gone, no SessionEnd event)")
     warning += signs.cost_issues

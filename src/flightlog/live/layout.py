@@ -38,6 +38,7 @@ class LaunchInfo(Struct, rename="camel"):
     tmux_pane_id: str
     first_seen: int
     cli_version: str
+    account: str
 
 
 def session_file(
@@ -80,7 +81,8 @@ def fingerprint_session(session: RuntimeSession, launch: LaunchInfo, template: s
 
 def shared_files(state: RuntimeState, now_ms: int, template: str) -> list[OutputFile]:
     """Return the files about all sessions."""
-    used = max(state.auth_profiles, key=lambda profile: profile.metadata.last_used, default=None)
+    profiles = state.auth_profiles
+    used = max(profiles, key=lambda profile: profile.metadata.last_used or 0, default=None)
     return [
         _json_file(SHARED, _shared_billing(state, used, template)),
         _json_file(SUMMARY, _summarize_state(state, used, now_ms)),
@@ -113,7 +115,7 @@ def sessions_with_status_line(home: Path, config_dir: Path) -> list[str]:
         markers = [path for path in (home / "live").iterdir() if is_safe(path.name)]
     except OSError:
         return []
-    return [path.name for path in markers if _read_marker(path) == str(config_dir)]
+    return [path.name for path in markers if read_marker(path) == str(config_dir)]
 
 
 def format_age(age_ms: int) -> str:
@@ -125,7 +127,8 @@ def format_age(age_ms: int) -> str:
     return "<1m"
 
 
-def _read_marker(path: Path) -> str:
+def read_marker(path: Path) -> str:
+    """Return the configuration directory that a session's marker names; "" if there is none."""
     try:
         return path.read_bytes()[:4096].decode("utf-8", "surrogateescape")
     except OSError:
@@ -169,7 +172,7 @@ def _summarize_state(state: RuntimeState, used: AuthProfile | None, now_ms: int)
         "global": {
             "totalCostToday": round(sum(bill.cost_today for bill in bills), 2),
             "burnRatePerHour": round(sum(bill.burn_rate_per_hour for bill in bills), 2),
-            "budgetRemaining": used.billing.budget_remaining if used else 0,
+            "budgetRemaining": (used.billing.budget_remaining or 0) if used else 0,
         },
         "alerts": {
             "sessionsWithSecrets": sum(alert.secrets_detected for alert in alerts),

@@ -13,8 +13,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.hooks import ClientStatus, read_new_status
+from flightlog.agents.claude_code.hooks import ClientStatus, is_notice, read_new_status
 from flightlog.archive.archive import SessionFiles
+from flightlog.hooks.statusline_segments import compaction_point, context_percent
 from flightlog.live.billing import LimitSample
 from flightlog.live.health import SYNCED_MS
 from flightlog.live.layout import format_age
@@ -48,7 +49,7 @@ _FIELDS = ("pane_id", "pane_width", "pane_height", "window_index", "session_name
 _FORMAT = _SEPARATOR.join(f"#{{{name}}}" for name in _FIELDS)
 _NAME_CHARS_MAX = 64
 _WINDOW_DEFAULT = 200_000  # the context window of Claude models
-_WINDOW_LONG = 1_000_000  # the same for models with the suffix [1m]
+_WINDOW_LONG = 1_000_000  # that of models with the suffix [1m], which transcripts leave out
 
 
 class ObservedSession(Struct):
@@ -92,7 +93,7 @@ def update_observation(
     """Bring an observation up to date; return the new status payloads."""
     records, memo.hooks_offset = read_new_hook_records(folder, memo.hooks_offset)
     for record in records:
-        if record.at_ms >= memo.event_ms:
+        if record.at_ms >= memo.event_ms and not is_notice(record):
             memo.last_event, memo.event_ms = record.event, record.at_ms
     fresh, memo.status_offset = read_new_status(folder, memo.status_offset)
     if fresh:
@@ -101,6 +102,21 @@ def update_observation(
     if recording is not None and main is not None:
         _read_transcript(memo, source_of(recording.agent).tail(main.path, memo.transcript_offset))
     return fresh
+
+
+def switch_time(before: ClientStatus | None, status: ClientStatus) -> int:
+    """Return from when on the account of `status` pays.
+
+    The client reports after each response. If the cost grew since the last report, the responses in
+    between were requested by the new account.
+    """
+    costs = [
+        item.payload.cost.total_cost_usd if item and item.payload.cost else None
+        for item in (before, status)
+    ]
+    if before is not None and None not in costs and costs[1] > costs[0]:  # type: ignore[operator]
+        return before.at_ms + 1
+    return status.at_ms
 
 
 def _read_transcript(memo: ObservedSession, tail: TranscriptTail) -> None:
@@ -149,14 +165,15 @@ def model_info(memo: ObservedSession) -> ModelInfo:
 
 
 def context_usage(memo: ObservedSession, thresholds: Thresholds) -> ContextUsage:
-    """Return how full the context is, with the threshold of compaction as 100 percent."""
+    """Return how full the context is, with the client's point of compaction as 100 percent."""
     window = memo.status.payload.context_window if memo.status else None
     size = window.context_window_size if window else None
-    size = size or (_WINDOW_LONG if "[1m]" in memo.model else _WINDOW_DEFAULT)
     current = window.current_usage if window else None
     used = current.usage().total_tokens if current else memo.context_tokens
-    usable = int(size * (thresholds.compaction_percent or 100) / 100)
-    percent = 100 * used // usable if usable else 0
+    is_long = "[1m]" in memo.model or used > _WINDOW_DEFAULT
+    size = size or (_WINDOW_LONG if is_long else _WINDOW_DEFAULT)
+    usable = compaction_point(size, thresholds.compaction_percent or 0.0)
+    percent = context_percent(used, usable)
     near = percent >= (thresholds.context_warning_percent or 0)
     return ContextUsage(used, max(usable - used, 0), percent, size, near)
 

@@ -11,7 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import tzinfo
 from fnmatch import fnmatch
+from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 from flightlog.agents.claude_code.hooks import ClientStatus, StatusLimit
 from flightlog.live.billing import (
@@ -22,12 +24,15 @@ from flightlog.live.billing import (
     ProfileLimits,
     compute_billing,
     divide_bucket,
+    newest_limits,
     split_cost,
 )
 from flightlog.live.events import AccountBound, BillingHistory, Event, ProfileBilled, ProfileEdited
-from flightlog.live.observe import ObserverState
+from flightlog.live.observe import ObserverState, switch_time
 from flightlog.live.state import (
+    DEFAULT_LABEL,
     DEFAULT_PROFILE,
+    MIGRATED,
     AuthProfile,
     ProfileSwitch,
     RuntimeState,
@@ -35,18 +40,17 @@ from flightlog.live.state import (
     VendorLimits,
     VendorWindow,
     create_default_auth_profile,
+    has_automatic_label,
+    with_freshness,
 )
+from flightlog.model.text import one_line
 from flightlog.model.usage import UsageLine
 from flightlog.sources.hook_log import StatusLaunch
 from flightlog.usage.digest import UsageDigest
 
-# Weights of a profile's urgency: an exhausted week blocks for days, a block for hours, and the
-# burn rate only says how soon.
-WEEK_SHARE, BLOCK_SHARE, BURN_SHARE = 0.6, 0.3, 0.1
-BURN_FULL_USD = 20.0  # cost per hour that counts as the full burn rate
-LEAVE_AT, URGENT_AT = 80.0, 95.0  # urgency from which to switch soon, and at once
 SAMPLES_MAX = 400  # more than three hours of samples; the forecast uses 90 minutes
 SAMPLE_EVERY_MS = 30_000
+LABEL_CHARS_MAX = 60  # fits in a dashboard column
 LoadRows = Callable[[str], Sequence[UsageLine]]
 
 
@@ -67,48 +71,45 @@ class ProfileHints(NamedTuple):
     now_ms: int = 0
 
 
+class LedgerPlace(NamedTuple):
+    """The directory of a ledger, the time, and the profiles of all other directories."""
+
+    config_dir: str
+    now_ms: int
+    others: Sequence[AuthProfile] = ()
+
+
 def match_profile(
-    hints: ProfileHints, profiles: Sequence[AuthProfile], current: str = ""
+    hints: ProfileHints,
+    profiles: Sequence[AuthProfile],
+    current: str = "",
+    others: Sequence[AuthProfile] = (),
 ) -> ProfileMatch:
-    """Return the profile that pays; `current` is the one that paid until now."""
+    """Return the profile that pays; `current` is the one that paid until now.
+
+    An account has one id in all directories: `others` are the profiles of the other ones.
+    """
     account = hints.launch.account
+    own_ids = {profile.profile_id for profile in profiles}
     for profile in profiles:
         if account and profile.billing_fingerprint == account:
             return ProfileMatch(profile.profile_id, "fingerprint")
+    for profile in others:
+        is_same = account and profile.billing_fingerprint == account
+        if is_same and profile.profile_id not in own_ids:
+            return ProfileMatch(profile.profile_id, "fingerprint", account)
     claim = _match_claim(hints, profiles)
-    if account:
-        return _assign_account(account, claim, profiles)
-    by_window = _match_by_window(hints, profiles, current) if hints.week_reset_ms else None
-    return by_window or claim or ProfileMatch(current or DEFAULT_PROFILE, "default")
-
-
-def rank_profiles(profiles: Sequence[AuthProfile]) -> list[tuple[AuthProfile, float]]:
-    """Return profiles with their urgency, the one with the most budget left first."""
-    pairs = [(profile, profile_urgency(profile)) for profile in profiles]
-    return sorted(pairs, key=lambda pair: (pair[1], pair[0].profile_id))
-
-
-def profile_urgency(profile: AuthProfile) -> float:
-    """Return how urgent it is to leave a profile, 0 to 100; unknown limits count as unused."""
-    limits = profile.billing.limits or VendorLimits()
-    week, block = (
-        min((window.used_percent or 0.0) if window else 0.0, 100.0)
-        for window in (limits.seven_day, limits.five_hour)
+    # The default profile of another directory is another account, as far as is known.
+    is_free = DEFAULT_PROFILE in own_ids or all(
+        profile.profile_id != DEFAULT_PROFILE for profile in others
     )
-    burn = min(profile.billing.burn_rate_per_hour / BURN_FULL_USD, 1.0) * 100
-    return WEEK_SHARE * week + BLOCK_SHARE * block + BURN_SHARE * burn
-
-
-def switch_advice(profiles: Sequence[AuthProfile]) -> str:
-    """Say which profile to switch to if one is nearly used up; otherwise return ""."""
-    pressed = [profile for profile in profiles if profile_urgency(profile) >= LEAVE_AT]
-    ranked = rank_profiles(profiles)
-    if not pressed or ranked[0][1] >= LEAVE_AT:
-        return "every profile is nearly used up" if pressed else ""
-    worst = max(pressed, key=profile_urgency)
-    when = "now" if profile_urgency(worst) >= URGENT_AT else "soon"
-    best = ranked[0][0].label
-    return f"{worst.label} is nearly used up: go to {best} {when} (flightlog live swap)"
+    if account:
+        return _assign_account(account, claim, profiles, is_default_free=is_free)
+    by_window = _match_by_window(hints, profiles, current) if hints.week_reset_ms else None
+    if by_window or claim or current:
+        return by_window or claim or ProfileMatch(current, "default")
+    number = f"-{crc32(hints.launch.config_dir.encode()):08x}"[:5]
+    return ProfileMatch(DEFAULT_PROFILE + ("" if is_free else number), "default")
 
 
 def _match_claim(hints: ProfileHints, profiles: Sequence[AuthProfile]) -> ProfileMatch | None:
@@ -136,13 +137,18 @@ def _matches_pattern(path: str, pattern: str) -> bool:
 
 
 def _assign_account(
-    account: str, claim: ProfileMatch | None, profiles: Sequence[AuthProfile]
+    account: str,
+    claim: ProfileMatch | None,
+    profiles: Sequence[AuthProfile],
+    *,
+    is_default_free: bool,
 ) -> ProfileMatch:
     """Assign a new fingerprint to the profile that claims the session, or to a new profile."""
     name = claim.profile if claim else DEFAULT_PROFILE
     owner = next((profile for profile in profiles if profile.profile_id == name), None)
     free = owner is None or not owner.billing_fingerprint
-    if free and (claim is not None or owner is not None or not profiles):
+    is_first = is_default_free and not profiles
+    if free and (claim is not None or owner is not None or is_first):
         return ProfileMatch(name, claim.method if claim else "fingerprint", account)
     return ProfileMatch(f"account-{account.rpartition('-')[2][:4]}", "fingerprint", account)
 
@@ -172,16 +178,20 @@ class ProfileLedger:
     """The profiles of one configuration directory."""
 
     def __init__(
-        self, state: RuntimeState, history: BillingHistory, observer: ObserverState, now_ms: int
+        self,
+        state: RuntimeState,
+        history: BillingHistory,
+        observer: ObserverState,
+        place: LedgerPlace,
     ) -> None:
         """Start from the state file, the folded journal and the last observations."""
-        self.history, self.observer, self.now_ms = history, observer, now_ms
+        self.history, self.observer, self.now_ms = history, observer, place.now_ms
+        self.place = place
         self.thresholds = state.thresholds
         self.profiles = {profile.profile_id: profile for profile in state.auth_profiles}
         self.events: list[Event] = []
         self.session_usd: dict[str, float] = {}
         self._segment_usd: dict[tuple[str, int], float] = defaultdict(float)
-        self._config_dir = ""
 
     def apply_edits(self) -> None:
         """Record a person's edits of profiles, and restore those that the file lost."""
@@ -193,6 +203,9 @@ class ProfileLedger:
                 profile.path_patterns = list(edit.path_patterns) or None
                 profile.config_dirs = list(edit.config_dirs) or None
         for name, profile in self.profiles.items():
+            if not profile.metadata.first_seen:  # a person wrote this profile
+                profile.metadata.first_seen = self.now_ms
+                profile.metadata.detection_method = "manual"
             edit = _profile_edit(profile)
             default = _profile_edit(create_default_auth_profile(name))
             if edit != (self.history.edits.get(name) or default):
@@ -202,25 +215,34 @@ class ProfileLedger:
                 self.profiles[name].billing_fingerprint = fingerprint
 
     def observe_session(
-        self, session: str, statuses: Sequence[ClientStatus], project: str, config_dir: str
+        self,
+        session: str,
+        statuses: Sequence[ClientStatus],
+        project: str,
+        before: ClientStatus | None = None,
     ) -> None:
-        """Apply new payloads of a session: who pays, and how full the vendor's windows are."""
-        self._config_dir = config_dir
+        """Apply new payloads of a session: who pays, and how full the vendor's windows are.
+
+        `before` is the last payload that was applied earlier.
+        """
         for status in statuses:
             limits = status.payload.rate_limits
             week = limits.seven_day.resets_ms if limits and limits.seven_day else 0
             current = self.history.payer_at(session, status.at_ms)
             directory = project or status.payload.cwd or ""
             hints = ProfileHints(status.launch, directory, week, status.at_ms)
-            match = match_profile(hints, list(self.profiles.values()), current)
+            match = self._match(hints, current)
             profile = self._ensure_profile(match.profile, match.method)
             if match.learned_fingerprint and not profile.billing_fingerprint:
                 profile.billing_fingerprint = match.learned_fingerprint
                 self._record_event(AccountBound(profile.profile_id, match.learned_fingerprint))
             if current != match.profile:
-                since = status.at_ms if current else 0
+                since = switch_time(before, status) if current else 0
                 self._record_event(ProfileBilled(session, match.profile, since, match.method))
+            self._name_profile(profile, status.launch)
+            profile.metadata.last_used = max(profile.metadata.last_used or 0, status.at_ms)
             self._record_limits(profile.profile_id, status)
+            before = status
         if not statuses and session not in self.history.segments and project:
             match = self._match_by_path(project)
             self._ensure_profile(match.profile, match.method)
@@ -243,17 +265,15 @@ class ProfileLedger:
             own = profile.thresholds or Thresholds()
             budget = own.cost_block_usd or everywhere.cost_block_usd
             samples = self.observer.samples.get(name, ())
-            limits = ProfileLimits(self.observer.limits.get(name), samples, budget)
-            profile.billing = compute_billing(payments[name], limits, self.now_ms, zone)
-            profile.metadata.total_sessions = len(sessions[name])
-            last_times = [payment.last_ms for payment in payments[name]]
-            profile.metadata.last_used = max(last_times, default=0)
-        # Rounded together, so that days and weeks of the profiles add up to the total.
-        bills = [profile.billing for profile in self.profiles.values()]
-        days = split_cost([bill.cost_today for bill in bills])
-        weeks = split_cost([bill.week_cost_usd or 0.0 for bill in bills])
-        for bill, day, week in zip(bills, days, weeks, strict=True):
-            bill.cost_today, bill.week_cost_usd = day, week
+            limits = ProfileLimits(self._newest_limits(profile), samples, budget)
+            last_ms = max((payment.last_ms for payment in payments[name]), default=0)
+            # What an older program counted stays until this profile is used again.
+            if profile.billing.cost_source == MIGRATED and last_ms <= profile.billing.last_fetched:
+                with_freshness(profile, self.now_ms)
+            else:
+                profile.billing = compute_billing(payments[name], limits, self.now_ms, zone)
+                profile.metadata.total_sessions = len(sessions[name])
+            profile.metadata.last_used = max(profile.metadata.last_used or 0, last_ms) or None
         return list(self.profiles.values())
 
     def profile_of(self, session: str) -> AuthProfile:
@@ -276,25 +296,6 @@ class ProfileLedger:
             ProfileSwitch(profile, since, cost)
             for (since, profile, _), cost in zip(parts, costs, strict=True)
         ]
-
-    def cost_issues(self, profile: AuthProfile, thresholds: Thresholds) -> list[str]:
-        """Return budgets and vendor limits that are nearly used up."""
-        warn = thresholds.budget_warning_percent or 100
-        bill = profile.billing
-        issues = []
-        for name, spent, budget in (
-            ("today", bill.cost_today, thresholds.cost_today_usd),
-            ("block", bill.block_cost_usd or 0.0, thresholds.cost_block_usd),
-            ("week", bill.week_cost_usd or 0.0, thresholds.cost_week_usd),
-        ):
-            if budget and 100 * spent / budget >= warn:
-                issues.append(f"Budget {name} {100 * spent / budget:.0f}% used")
-        limits = bill.limits or VendorLimits()
-        for name, window in (("5-hour", limits.five_hour), ("7-day", limits.seven_day)):
-            running = window is not None and (window.resets_at or 0) > self.now_ms
-            if window is not None and running and (window.used_percent or 0) >= warn:
-                issues.append(f"{name} limit {window.used_percent:.0f}% used")
-        return issues
 
     def _iter_payments(
         self, digest: UsageDigest, load_rows: LoadRows
@@ -327,14 +328,41 @@ class ProfileLedger:
         return self._ensure_profile(self._match_by_path(project).profile, "auto").profile_id
 
     def _match_by_path(self, project: str) -> ProfileMatch:
-        hints = ProfileHints(StatusLaunch(config_dir=self._config_dir), project)
-        return match_profile(hints, list(self.profiles.values()))
+        return self._match(ProfileHints(StatusLaunch(config_dir=self.place.config_dir), project))
+
+    def _match(self, hints: ProfileHints, current: str = "") -> ProfileMatch:
+        return match_profile(hints, list(self.profiles.values()), current, self.place.others)
 
     def _ensure_profile(self, name: str, method: str) -> AuthProfile:
         if name not in self.profiles:
             how = "fingerprint" if method == "fingerprint" else "auto"
-            self.profiles[name] = create_default_auth_profile(name, self.now_ms, method=how)
+            profile = create_default_auth_profile(name, self.now_ms, method=how)
+            profile.metadata.last_used = None
+            if name.startswith(f"{DEFAULT_PROFILE}-"):
+                profile.label = f"{DEFAULT_LABEL} ({Path(self.place.config_dir).name})"
+            twins = [other for other in self.place.others if other.profile_id == name]
+            profile.label = twins[0].label if twins else profile.label
+            self.profiles[name] = profile
         return self.profiles[name]
+
+    def _name_profile(self, profile: AuthProfile, launch: StatusLaunch) -> None:
+        """Label a profile that has an automatic label by its account or launch alias."""
+        name = one_line(launch.name or launch.alias, LABEL_CHARS_MAX)
+        is_ours = profile.profile_id.partition("-")[0] in {DEFAULT_PROFILE, "account"}
+        if not name or not is_ours or not has_automatic_label(profile):
+            return
+        account, rest = profile.billing_fingerprint, (*self.profiles.values(), *self.place.others)
+        taken = {other.label for other in rest if other.billing_fingerprint != account}
+        suffix = f" ({launch.account[-4:]})" if name in taken else ""
+        profile.label = name + suffix
+
+    def _newest_limits(self, profile: AuthProfile) -> VendorLimits | None:
+        """Return the account's limits as last reported in any directory."""
+        account = profile.billing_fingerprint
+        same = [other for other in self.place.others if other.billing_fingerprint == account]
+        reported = [self.observer.limits.get(profile.profile_id)]
+        reported += [other.billing.limits for other in same if account]
+        return newest_limits(reported)
 
     def _record_event(self, event: Event) -> None:
         self.history.add_event(event)

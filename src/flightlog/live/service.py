@@ -1,6 +1,7 @@
 """What the interfaces call: collect, read and change the live state of this machine."""
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -9,9 +10,16 @@ from typing import Any
 import msgspec
 
 from flightlog.agents import SAMPLES
-from flightlog.agents.claude_code.files import find_config_dirs, has_sessions
+from flightlog.agents.claude_code.files import (
+    AGENT_NAME,
+    find_config_dirs,
+    has_sessions,
+    normalize_path,
+)
 from flightlog.archive.archive import Archive, open_archive
 from flightlog.hooks.statusline_segments import TEMPLATE, StatusStyle, render_line, render_widths
+from flightlog.hooks.writer import DIRECTORIES, DIRECTORIES_BYTES_MAX
+from flightlog.live.billing import merge_accounts, rank_profiles, switch_advice
 from flightlog.live.cleanup import archive_removed, clean_up
 from flightlog.live.collector import (
     CollectDepth,
@@ -21,9 +29,9 @@ from flightlog.live.collector import (
     open_journal,
 )
 from flightlog.live.events import ProfileBilled
-from flightlog.live.layout import NOT_SESSIONS
-from flightlog.live.profiles import rank_profiles, switch_advice
-from flightlog.live.state import AuthProfile, RuntimeState
+from flightlog.live.layout import NOT_SESSIONS, read_marker
+from flightlog.live.profiles import LABEL_CHARS_MAX
+from flightlog.live.state import AuthProfile, RuntimeState, to_wire
 from flightlog.live.state_file import runtime_state
 from flightlog.model.errors import (
     UNREADABLE,
@@ -38,43 +46,98 @@ from flightlog.model.text import one_line
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.service import make_redactor
 
-LABEL_CHARS_MAX = 60  # fits in a dashboard column
 _WATCH_WAIT_S = 1.0  # a watcher asks again soon, so an older state is better than a wait
 WIDTHS = (40, 60, 80, 100, 120, 150, 200)
 _LINES = "formattedStrings"
+_OTHER_DIRECTORIES = "other-config-dirs"
+
+
+def find_known_config_dirs(runtime: Runtime) -> list[str]:
+    """Return the configured directories, and all others that a hook or status line reported."""
+    given = find_config_dirs(runtime)
+    try:
+        with (Path(runtime.data_dir) / DIRECTORIES).open("rb") as file:
+            lines = file.read(DIRECTORIES_BYTES_MAX).splitlines()
+    except OSError:
+        lines = []
+    if given == [str(SAMPLES)]:
+        return given
+    paths = [normalize_path(os.fsdecode(line)) for line in lines if line.startswith(b"/")]
+    return list(dict.fromkeys([*given, *(path for path in paths if Path(path).is_dir())]))
 
 
 def list_live_runtimes(runtime: Runtime) -> list[LiveDirectory]:
     """Return every configuration directory of this machine's agents."""
     now_ms = runtime.clock.now_ms()
-    directories = [Path(path) for path in find_config_dirs(runtime)]
-    return [LiveDirectory(runtime, path, now_ms, render_status_lines) for path in directories]
+    directories = tuple(Path(path) for path in find_known_config_dirs(runtime))
+    return [
+        LiveDirectory(runtime, path, now_ms, render_status_lines, directories)
+        for path in directories
+    ]
 
 
 def collect_here(runtime: Runtime, *, secrets: bool = True) -> list[LiveState]:
     """Collect the live state of all sessions on this machine."""
-    archive = open_archive(runtime)
-    depth = CollectDepth(secrets=secrets, durable=False)
-    try:
-        return [collect_live_state(live, archive, depth) for live in _used_directories(runtime)]
-    finally:
-        archive.usage_pipeline.save()
+    return _collect_all(runtime, CollectDepth(secrets=secrets, durable=False))
 
 
 def watch_here(runtime: Runtime, *, secrets: bool = True) -> list[LiveState]:
     """Return the live state; if another process is collecting it, return its last result."""
-    archive = open_archive(runtime)
     depth = CollectDepth(secrets=secrets, durable=False, wait_s=_WATCH_WAIT_S)
+    return _collect_all(runtime, depth)
+
+
+def _collect_all(runtime: Runtime, depth: CollectDepth) -> list[LiveState]:
+    configured = find_config_dirs(runtime)
+    reported = [path for path in find_known_config_dirs(runtime) if path not in configured]
+    archive = open_archive(runtime)
+    # An index of their own: the main index is that of the configured directories.
+    others = Archive(reported, f"{runtime.data_dir}/{_OTHER_DIRECTORIES}") if reported else archive
     states = []
     try:
         for live in _used_directories(runtime):
+            owner = archive if str(live.config_dir) in configured else others
             try:
-                states.append(collect_live_state(live, archive, depth))
+                states.append(collect_live_state(live, owner, depth))
             except Conflict:
+                if depth.wait_s != _WATCH_WAIT_S:
+                    raise
                 states.append(_read_last_state(live))
     finally:
         archive.usage_pipeline.save()
+        if reported:
+            others.usage_pipeline.save()
     return states
+
+
+def list_running(lives: Sequence[LiveState]) -> list[dict[str, Any]]:
+    """Return the running sessions of all directories, each with its own account and limits."""
+    rows = []
+    for live in lives:
+        for session in live.state.sessions:
+            profile = live.state.find_profile(session.auth_profile)
+            cost = session.cost
+            rows.append(
+                {
+                    "session": session.session_id,
+                    "agent": AGENT_NAME,
+                    "project": session.project_path,
+                    "profile": profile.label if profile else session.auth_profile,
+                    "profile_id": session.auth_profile,
+                    "account": profile.billing_fingerprint if profile else None,
+                    "config_dir": live.config_dir,
+                    "model": session.model.value,
+                    "lifecycle": session.health.lifecycle,
+                    "health": session.health.status,
+                    "context_percent": session.context.percent_used,
+                    "cost_usd": cost.recorded_cost_usd if cost else None,
+                    "limits": to_wire(profile.billing.limits) if profile else None,
+                    "last_activity_ms": session.metadata.last_activity
+                    if session.metadata
+                    else None,
+                }
+            )
+    return rows
 
 
 def read_last_states(runtime: Runtime) -> list[LiveState]:
@@ -91,9 +154,14 @@ def collect_after_settle(runtime: Runtime, archive: Archive, only: str) -> tuple
     """Collect after a settle of `only` one session, or of all; return error messages."""
     recording = archive.recordings.get(only)
     paths = [Path(file.path) for file in recording.files] if recording else []
+    if only:  # a session without a transcript is known by its status line
+        paths.append(Path(read_marker(Path(runtime.data_dir) / "live" / only)))
+    configured = find_config_dirs(runtime)
     notes = []
     for live in _used_directories(runtime):
-        if not only or any(path.is_relative_to(live.config_dir) for path in paths):
+        if str(live.config_dir) in configured and (
+            not only or any(path.is_relative_to(live.config_dir) for path in paths)
+        ):
             try:
                 collect_live_state(live, archive, CollectDepth(only=only, durable=False))
             except FlightlogError as error:
@@ -103,11 +171,13 @@ def collect_after_settle(runtime: Runtime, archive: Archive, only: str) -> tuple
 
 def _used_directories(runtime: Runtime) -> list[LiveDirectory]:
     """Return the directories that an agent wrote to and that we may write to, samples aside."""
+    markers = Path(runtime.data_dir) / "live"
+    shown = {read_marker(path) for path in markers.iterdir()} if markers.is_dir() else set()
     return [
         live
         for live in list_live_runtimes(runtime)
         if live.config_dir != SAMPLES
-        and has_sessions(live.config_dir)
+        and (has_sessions(live.config_dir) or str(live.config_dir) in shown)
         and os.access(live.config_dir, os.W_OK)
     ]
 
@@ -167,25 +237,57 @@ def label_profile(
     runtime: Runtime, profile_id: str, text: str, *, dry_run: bool
 ) -> tuple[str, AuthProfile]:
     """Change the label of a profile; return the old label and the profile."""
-    for live in list_live_runtimes(runtime):
-        profile = runtime_state.read_state(live.folder, live.now_ms).find_profile(profile_id)
-        if profile is None:
-            continue
-        before, profile.label = profile.label, one_line(text, LABEL_CHARS_MAX)
+    found = _find_profiles(runtime, profile_id)
+    before, label = found[0][1].label, one_line(text, LABEL_CHARS_MAX)
+    for live, profile in found:
+        profile.label = label
         if not dry_run:
-            change = partial(_relabel_profile, profile_id, profile.label)
+            change = partial(_relabel_profile, profile.profile_id, label)
             update = runtime_state.update_state(live.folder, live.now_ms, change)
             if update.error:
                 path = live.folder / runtime_state.NAME
                 raise Unreadable(f"{runtime_state.NAME}: {update.error}", hint=f"edit {path}")
-        return before, profile
-    raise NotFound(f"no such profile: {profile_id!r}", hint="flightlog live profiles")
+    return before, found[0][1]
+
+
+def _find_profiles(runtime: Runtime, name: str) -> list[tuple[LiveDirectory, AuthProfile]]:
+    """Return the account with this id, label or fingerprint in each directory that has it."""
+    known = [
+        (live, profile)
+        for live in list_live_runtimes(runtime)
+        for profile in runtime_state.read_state(live.folder, live.now_ms).auth_profiles
+    ]
+    found = [
+        pair
+        for pair in known
+        if name in {pair[1].profile_id, pair[1].label, pair[1].billing_fingerprint}
+    ]
+    accounts = {
+        profile.billing_fingerprint or str(live.config_dir): profile.label
+        for live, profile in found
+    }
+    if not found:
+        names = ", ".join(sorted({profile.profile_id for _, profile in known})) or "none yet"
+        raise NotFound(
+            f"no such profile: {name!r}; known are: {names}", hint="flightlog live profiles"
+        )
+    if len(accounts) > 1:
+        choices = ", ".join(profile.billing_fingerprint or "-" for _, profile in found)
+        raise Invalid(
+            f"{len(accounts)} accounts are called {name!r}", hint=f"name one of: {choices}"
+        )
+    return [
+        (live, profile)
+        for live, profile in known
+        if (profile.billing_fingerprint or str(live.config_dir)) in accounts
+        and (profile.billing_fingerprint or (live, profile) in found)
+    ]
 
 
 def advise_profile(runtime: Runtime) -> dict[str, Any]:
     """Return the profiles ranked by urgency, and which one to switch to."""
     states = collect_here(runtime, secrets=False)
-    profiles = [profile for live in states for profile in live.state.auth_profiles]
+    profiles = merge_accounts(live.state for live in states)
     ranked = [
         {"profileId": profile.profile_id, "label": profile.label, "urgency": round(urgency, 1)}
         for profile, urgency in rank_profiles(profiles)
@@ -198,27 +300,19 @@ def record_profile_switch(
 ) -> dict[str, str]:
     """Record that `profile` pays for a session from the time `at` on; now if it is empty."""
     recording = open_archive(runtime).find_recording(session_id)
+    profile = _find_profiles(runtime, profile)[0][1].profile_id
     since_ms = _parse_time(runtime, at) if at else runtime.clock.now_ms()
     for live in list_live_runtimes(runtime):
         if any(Path(file.path).is_relative_to(live.config_dir) for file in recording.files):
             if not dry_run:
-                _record_switch(live, recording.session, profile, since_ms)
+                event = ProfileBilled(recording.session, profile, since_ms, "manual")
+                open_journal(live).append(event, durable=True)
             since = datetime.fromtimestamp(since_ms / 1000, tz=UTC).astimezone(runtime.zone)
             text = since.isoformat("T", "seconds")
             return {"session": recording.session, "profile": profile, "since": text}
     raise NotFound(
         f"no agent directory contains the files of {recording.session}", hint="flightlog doctor"
     )
-
-
-def _record_switch(live: LiveDirectory, session: str, profile: str, since_ms: int) -> None:
-    state = runtime_state.read_state(live.folder, live.now_ms)
-    if state.find_profile(profile) is None:
-        names = ", ".join(item.profile_id for item in state.auth_profiles) or "none yet"
-        raise NotFound(
-            f"no such profile: {profile!r}; known are: {names}", hint="flightlog live profiles"
-        )
-    open_journal(live).append(ProfileBilled(session, profile, since_ms, "manual"), durable=True)
 
 
 def archive_old_sessions(runtime: Runtime, days: int, *, dry_run: bool) -> list[str]:

@@ -5,7 +5,8 @@ those of the document are ours and are left out while they are unknown.
 """
 
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct, field
@@ -14,6 +15,7 @@ VERSION = "1.0"
 FRESH_MS = 300_000  # billing older than this is shown as stale
 DEFAULT_PROFILE = "default"
 DEFAULT_LABEL = "Primary Account"
+MIGRATED = "billing-shared.json"  # the source of costs that an older program counted
 
 T = TypeVar("T")
 
@@ -59,9 +61,9 @@ class Billing(Struct, rename="camel"):
 
     cost_today: float = 0.0
     burn_rate_per_hour: float = 0.0
-    budget_remaining: int = 0
-    budget_percent_used: int = 0
-    reset_time: str = "00:00"
+    budget_remaining: int | None = None
+    budget_percent_used: int | None = None
+    reset_time: str | None = None
     total_tokens: int = 0
     tokens_per_minute: int | None = None
     is_fresh: bool = False
@@ -82,7 +84,7 @@ class ProfileMetadata(Struct, rename="camel"):
 
     detection_method: str = "auto"
     first_seen: int = 0
-    last_used: int = 0
+    last_used: int | None = None
     total_sessions: int = 0
 
 
@@ -240,6 +242,24 @@ def create_default_auth_profile(
     return AuthProfile(profile_id, label, metadata=ProfileMetadata(method, now_ms, now_ms))
 
 
+def session_health_to_runtime_session(
+    page: dict[str, Any], auth_profile: str = ""
+) -> RuntimeSession:
+    """Return the session of a health file `<session-id>.json`, linked to its profile.
+
+    The source document calls it `sessionHealthToRuntimeSession`.
+    """
+    launch = page.get("launch")
+    paid_by = launch.get("authProfile") if isinstance(launch, dict) else None
+    link = {"authProfile": auth_profile or page.get("authProfile") or paid_by or DEFAULT_PROFILE}
+    return convert_leniently(RuntimeSession, {**page, **link}, "sessionId")
+
+
+def has_automatic_label(profile: AuthProfile) -> bool:
+    """Return whether a profile still has the label that was made from its id."""
+    return profile.label == create_default_auth_profile(profile.profile_id).label
+
+
 def with_freshness(profile: AuthProfile, now_ms: int) -> AuthProfile:
     """Set `isFresh` for the current time and return the profile."""
     profile.billing.is_fresh = 0 <= now_ms - profile.billing.last_fetched < FRESH_MS
@@ -250,6 +270,29 @@ def format_time(at_ms: int) -> str:
     """Return a time as ISO 8601 in UTC with milliseconds."""
     text = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+@cache
+def list_fields(kind: Any) -> dict[str, Any]:
+    """Return the fields of a type by their names on disk, each with the fields of its own type."""
+    return {
+        item.encode_name: next(
+            (
+                list_fields(inner)
+                for inner in (item.type, *get_args(item.type))
+                if isinstance(inner, type) and issubclass(inner, Struct)
+            ),
+            {},
+        )
+        for item in msgspec.structs.fields(kind)
+    }
+
+
+def computed_fields(item: AuthProfile | RuntimeSession) -> dict[str, Any]:
+    """Return the fields that leave the file when they become unknown; others are a person's."""
+    fields = list_fields(type(item))
+    names = fields if isinstance(item, RuntimeSession) else ("billing", "metadata")
+    return {name: fields[name] for name in names}
 
 
 def to_wire(value: Any) -> Any:

@@ -13,6 +13,7 @@ from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs
 from flightlog.agents.claude_code.hooks import keep_days
 from flightlog.archive.archive import Archive, Progress, open_archive
 from flightlog.dataset.state import find_collecting_root
+from flightlog.live.service import find_known_config_dirs
 from flightlog.model.errors import Invalid
 from flightlog.model.runtime import Runtime
 from flightlog.model.usage import DAY_MS, Breakdown, usage_fields
@@ -112,7 +113,7 @@ class RecordingStatus(Struct, frozen=True):
 def read_status(runtime: Runtime) -> RecordingStatus:
     """Return the status from file names and sizes alone."""
     data_dir = Path(runtime.data_dir)
-    dirs = [Path(path) for path in find_config_dirs(runtime)]
+    dirs = [Path(path) for path in find_known_config_dirs(runtime)]
     live = Archive([str(path) for path in dirs]).recordings
     recorded, _ = list_recorded_sessions(data_dir, AGENT_NAME)
     sizes = dict(_iter_file_sizes(data_dir / "sessions"))

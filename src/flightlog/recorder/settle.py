@@ -14,6 +14,7 @@ from flightlog.agents.claude_code.hooks import find_transcript_paths
 from flightlog.agents.recordings import adopt_session_files
 from flightlog.archive.archive import Archive, SessionFiles, open_archive
 from flightlog.dataset.state import find_collecting_root
+from flightlog.live.layout import read_marker
 from flightlog.live.service import collect_after_settle
 from flightlog.model.addresses import check_id
 from flightlog.model.errors import Conflict, FlightlogError, NotFound
@@ -49,7 +50,14 @@ def settle_one(runtime: Runtime, prefix: str) -> SettleReport:
     try:
         recording = archive.find_recording(prefix)
     except NotFound:
-        recording = _find_by_hook_log(runtime, check_id(prefix))
+        session = check_id(prefix)
+        try:
+            recording = _find_by_hook_log(runtime, session)
+        except NotFound:
+            if not read_marker(Path(runtime.data_dir) / "live" / session):
+                raise
+            # The session has a status line, and no transcript before its first prompt.
+            return SettleReport(0, 0, 0, (), (), _update_index(runtime, archive, session))
     return _settle_recordings(runtime, archive, [recording], seal=False)
 
 

@@ -23,6 +23,7 @@ LINE_SCRIPT = Path(__file__).parents[1] / "hooks" / "status.py"
 TIMEOUT_S = 5  # of the hook; the agent waits for it
 TIMEOUT_INLINE_S = 10  # the hook also settles
 DAYS_KEY = "cleanupPeriodDays"
+REFRESH_S = 10  # an idle session's limits and clock change slowly
 LINE_KEY = "statusLine"
 
 # Commands that contain these are ours, whatever Python they name.
@@ -101,7 +102,12 @@ def plan_install(
     }
     events = events_for(versions)
     groups = {event: {"matcher": "", "hooks": [hook]} for event in events}
-    line = {"type": "command", "command": status_line_command(python), "padding": 0}
+    line = {
+        "type": "command",
+        "command": status_line_command(python),
+        "padding": 0,
+        "refreshInterval": REFRESH_S,  # a client before 2.1.97 ignores it
+    }
     after = add_hooks(text, groups, options.keep_days, str(settings))
     after = add_status_line(after, line) if options.statusline else after
     return SettingsChange(

@@ -28,6 +28,8 @@ class StatusLaunch(Struct):
 
     config_dir: str = ""
     account: str = ""
+    name: str = ""
+    """The account's e-mail address or plan, or the end of its key."""
     alias: str = ""
     profile: str = ""
     tmux_pane: str = ""

@@ -247,7 +247,7 @@ def test_old_sessions_leave_with_their_text(tmp_path):
     assert [each.session_id for each in read_state(tmp_path, 1).sessions] == ["b"]
     cleanup_old_sessions(tmp_path, EXAMPLE_MS + 8 * DAY_MS)
     assert read_state(tmp_path, 1).sessions == []
-    assert path.read_text().endswith("sessions:\n")
+    assert path.read_text().endswith("sessions: []\n")
 
 
 def test_files_and_directories_are_for_their_owner_alone(tmp_path):

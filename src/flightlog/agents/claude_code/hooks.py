@@ -171,6 +171,17 @@ def read_new_status(folder: str, start: int) -> tuple[list[ClientStatus], int]:
     return read_new_records(f"{folder}/{STATUS}", start, _decode_status)
 
 
+def is_notice(record: HookRecord) -> bool:
+    """Return whether a notification needs no answer: the agent is idle, or signed in."""
+    if record.event != "Notification":
+        return False
+    payload = parse_object(bytes(record.payload)) or {}
+    kind = text_field(payload, "notification_type")
+    if not kind:  # clients before 2.1 send the text alone
+        return "waiting for your input" in text_field(payload, "message")
+    return kind != "permission_prompt" and not kind.startswith(("elicitation", "agent_needs"))
+
+
 def find_transcript_paths(records: Iterable[HookRecord]) -> set[str]:
     """Return the absolute transcript paths that hook payloads name."""
     paths = {

@@ -17,12 +17,14 @@ from msgspec import Struct
 
 from flightlog.live.state import (
     DEFAULT_PROFILE,
+    MIGRATED,
     VERSION,
     AuthProfile,
     Billing,
     RuntimeSession,
     RuntimeState,
     Thresholds,
+    computed_fields,
     convert_leniently,
     create_default_auth_profile,
     create_default_runtime_state,
@@ -34,10 +36,12 @@ from flightlog.live.state_file.yaml_document import HEADER, YamlChunk, YamlError
 from flightlog.live.state_file.yaml_edit import (
     NOTES,
     apply_values,
+    drop_absent,
     drop_members,
     new_item,
     new_root,
     prepare_insertion,
+    show_empty_list,
 )
 from flightlog.model.errors import Conflict, FlightlogError
 from flightlog.model.usage import DAY_MS
@@ -143,7 +147,7 @@ def migrate_billing(folder: Path, now_ms: int, billing: dict[str, Any] | None) -
         if state.auth_profiles or billing is None:
             return state
         profile = create_default_auth_profile(DEFAULT_PROFILE, now_ms)
-        profile.billing = convert_leniently(Billing, dict(billing))
+        profile.billing = convert_leniently(Billing, {**billing, "costSource": MIGRATED})
         state.auth_profiles.append(profile)
         return state
 
@@ -275,8 +279,9 @@ def _with_items(
         if is_item:
             item = items.pop(chunk.key)
             if chunk.key not in same:
-                comments = _item_comments(item, indexes)
-                chunk = apply_values(chunk, _item_to_dict(item), comments)  # noqa: PLW2901
+                new_values, comments = _item_to_dict(item), _item_comments(item, indexes)
+                chunk = apply_values(chunk, new_values, comments)  # noqa: PLW2901
+                chunk = drop_absent(chunk, computed_fields(item), new_values)  # noqa: PLW2901
             indent = len(chunk.text) - len(chunk.text.lstrip(" "))
         after.append(chunk)
         if is_item or chunk.key == f"r:{name}":
@@ -287,6 +292,8 @@ def _with_items(
     ]
     if new:
         prepare_insertion(after[at - 1], new[-1], name)
+    elif after[at - 1].key == f"r:{name}":
+        after[at - 1] = show_empty_list(after[at - 1], name)
     return [*after[:at], *new, *after[at:]], removed
 
 
@@ -341,9 +348,9 @@ def _quick_lookup(state: RuntimeState) -> dict[str, dict[str, str]]:
 
 
 def _load_chunks(folder: Path, data: bytes | None) -> list[YamlChunk]:
-    if not data:
-        return []
     cache = _load_cache(folder)
+    if not data:  # a deleted file comes back as it was, with a person's own lines
+        return cache.chunks if cache is not None and data is None else []
     if cache is not None and cache.fingerprint == _hash_bytes(data):
         return cache.chunks
     try:

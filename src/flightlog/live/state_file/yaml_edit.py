@@ -70,14 +70,20 @@ def new_root(name: str, item: Mapping[str, Any], lead: str) -> YamlChunk:
 def prepare_insertion(before: YamlChunk, last: YamlChunk, name: str) -> None:
     """Change `before` so that new items can follow; its blank line moves behind the last one."""
     if before.key == f"r:{name}":
-        if before.node is not None and before.node.is_flow:  # `sessions: []` becomes `sessions:`
-            before.text = before.text[: before.node.after] + before.text[before.node.end :]
+        # `sessions: []` becomes `sessions:`
+        before.text = re.sub(rf"(?m)^({name}:)[ \t]*\[\s*\]", r"\1", before.text, count=1)
         before.node = None
     if before.text.endswith("\n\n"):
         before.text = before.text[:-1]
         last.text += "\n"
     elif not before.text.endswith("\n"):
         before.text += "\n"
+
+
+def show_empty_list(root: YamlChunk, name: str) -> YamlChunk:
+    """Return the root chunk of a list without items as `sessions: []`."""
+    text = re.sub(rf"(?m)^({name}:)(?=[ \t]*(?:#|$))", r"\1 []", root.text, count=1)
+    return YamlChunk(root.key, text, root.node) if text == root.text else YamlChunk(root.key, text)
 
 
 def apply_values(
@@ -95,6 +101,44 @@ def apply_values(
     return YamlChunk(chunk.key, text, node)
 
 
+def drop_absent(chunk: YamlChunk, fields: Mapping[str, Any], new: Mapping[str, Any]) -> YamlChunk:
+    """Return the chunk without those members named in `fields` that `new` does not contain.
+
+    Members and comments of a person stay.
+    """
+    assert chunk.node is not None
+    text = _drop_absent(chunk.text, (chunk.node, chunk.node), fields, new)
+    return YamlChunk(chunk.key, text, chunk.node)
+
+
+def _drop_absent(
+    text: str, nodes: tuple[YamlNode, YamlNode], fields: Mapping[str, Any], new: Mapping[str, Any]
+) -> str:
+    """Drop members of the second of `nodes`; the first is the root, whose locations follow."""
+    root, node = nodes
+    for key, inner in fields.items():
+        child, value = (node.keys or {}).get(key), new.get(key)
+        if child is None or node.is_flow:
+            continue
+        if child.keys and isinstance(value, dict | None):
+            text = _drop_absent(text, (root, child), inner, value or {})
+        if value is None and (child.is_flow or not child.keys):
+            text = _remove_member(text, root, node, key)
+    return text
+
+
+def _remove_member(text: str, root: YamlNode, node: YamlNode, key: str) -> str:
+    """Remove the lines of a member; a comment behind its value gets a line of its own."""
+    assert node.keys is not None
+    child = node.keys.pop(key)
+    start = text.rfind("\n", 0, child.after) + 1
+    end = text.find("\n", max(child.end, child.after)) + 1 or len(text)
+    comment = text[max(child.end, child.after) : end].strip()
+    kept = f"{' ' * node.indent}{comment}\n" if comment.startswith("#") else ""
+    _shift_after_removal(root, end, end - start - len(kept))
+    return text[:start] + kept + text[end:]
+
+
 def drop_members(chunk: YamlChunk, new: Mapping[str, Mapping[str, Any]]) -> YamlChunk:
     """Return the chunk without the lines of members that the mappings in `new` do not contain."""
     root, text = chunk.node, chunk.text
@@ -106,11 +150,7 @@ def drop_members(chunk: YamlChunk, new: Mapping[str, Mapping[str, Any]]) -> Yaml
         for key, child in list(node.keys.items()):
             if key in members or child.keys is not None:
                 continue
-            del node.keys[key]
-            start = text.rfind("\n", 0, child.after) + 1
-            end = text.find("\n", child.end) + 1 or len(text)
-            text = text[:start] + text[end:]
-            _shift_after_removal(root, end, end - start)
+            text = _remove_member(text, root, node, key)
     return YamlChunk(chunk.key, text, root)
 
 

@@ -4,7 +4,8 @@ from typing import Any
 
 from aiohttp import web
 
-from flightlog.live.profiles import rank_profiles, switch_advice
+from flightlog.live.billing import merge_accounts, rank_profiles, switch_advice
+from flightlog.live.dashboard import LIFE_WORDS, label_sessions
 from flightlog.live.service import read_last_states, watch_here
 from flightlog.model.usage import Breakdown, UsageRow
 from flightlog.usage.prices import PRICES_FROM
@@ -36,13 +37,14 @@ def _live_context(context: WebContext) -> dict[str, Any]:
         if context.read_only
         else watch_here(context.runtime, secrets=False)
     )
-    profiles = [item for live in lives for item in live.state.auth_profiles]
+    profiles = merge_accounts(live.state for live in lives)
     sessions = [item for live in lives for item in live.state.sessions]
     sessions.sort(key=lambda item: (_WORST_FIRST.get(item.health.status, 2), item.session_id))
     return {
         "profiles": rank_profiles(profiles),
         "sessions": sessions,
-        "labels": {item.profile_id: item.label for item in profiles},
+        "labels": label_sessions(lives),
+        "life_words": LIFE_WORDS,
         "broken": [live.error for live in lives if live.error],
         "advice": switch_advice(profiles),
         "now_ms": context.runtime.clock.now_ms(),

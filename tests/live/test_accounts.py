@@ -1,0 +1,213 @@
+"""Accounts over several configuration directories: who pays, what it is called, whose limits."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from msgspec.structs import replace
+
+from flightlog.hooks import payload_log, writer
+from flightlog.live.billing import merge_accounts
+from flightlog.live.service import (
+    collect_here,
+    find_known_config_dirs,
+    label_profile,
+    list_running,
+    record_profile_switch,
+)
+from flightlog.model.errors import Invalid, NotFound
+from support.live_files import MINUTE_MS, NOW_MS, Desk, limits, session_id
+
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+PERSONAL = {"oauthAccount": {"accountUuid": "u-1", "emailAddress": "ada@example.org",
+                             "organizationUuid": "o-1"}}  # fmt: skip
+
+
+class Machine:
+    """Two configuration directories with one home; only the first one is configured."""
+
+    def __init__(self, root, monkeypatch):
+        self.desks = [Desk(root / name) for name in ("personal", "work")]
+        self.home, self.monkeypatch, self.now_ms = root / "home", monkeypatch, NOW_MS
+        for desk in self.desks:
+            desk.home = self.home
+        (self.desks[0].config / ".claude.json").write_text(json.dumps(PERSONAL))
+
+    def start(self, number, desk, key="", **payload):
+        """Run a session: a transcript, a hook event, a payload of the status line."""
+        name, place = session_id(number), self.desks[desk]
+        place.responses(name, (NOW_MS - 3 * MINUTE_MS, 1000 * (number + 1), 10))
+        place.hook(name, "Stop", NOW_MS - 2 * MINUTE_MS)
+        self.report(number, desk, key, NOW_MS - MINUTE_MS, **payload)
+        return name
+
+    def report(self, number, desk, key, at_ms, **payload):
+        for variable in KEYS:
+            self.monkeypatch.delenv(variable, raising=False)
+        if key:
+            self.monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+        given = {"session_id": session_id(number), "cwd": "/home/ada/shop", **payload}
+        return payload_log.append_payload(
+            str(self.home), given, str(self.desks[desk].config), at_ms
+        )
+
+    def runtime(self):
+        return replace(self.desks[0].runtime(), data_dir=str(self.home))
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    return Machine(tmp_path, monkeypatch)
+
+
+def fake_key(end):
+    return "sk-" + "test-" * 4 + end
+
+
+def test_eleven_sessions_of_three_accounts_show_their_own(machine):
+    """Sessions 0 to 3 pay by subscription, 4 to 7 by one key, 8 to 10 by another, in both places."""
+    own = {}
+    for number in range(11):
+        key = "" if number < 4 else fake_key("0002") if number < 8 else fake_key("0003")
+        desk = 0 if number < 4 else number % 2
+        used = {"rate_limits": limits(20 + number, NOW_MS + 60 * MINUTE_MS)} if number < 4 else {}
+        own[machine.start(number, desk, key, **used)] = (
+            "ada@example.org" if not key else f"API key …{key[-4:]}"
+        )
+
+    states = collect_here(machine.runtime(), secrets=False)
+    again = collect_here(machine.runtime(), secrets=False)
+
+    running = {row["session"]: row for row in list_running(again)}
+    assert {name: row["profile"] for name, row in running.items()} == own
+    assert {row["profile"] for row in list_running(states)} == set(own.values())
+    for name, row in running.items():
+        five = (row["limits"] or {}).get("fiveHour")
+        assert (five is not None) == (own[name] == "ada@example.org")
+        assert row["agent"] == "claude-code"
+    accounts = merge_accounts(live.state for live in again)
+    assert sorted(profile.label for profile in accounts) == sorted(set(own.values()))
+    ids = {
+        profile.label: profile.profile_id for live in again for profile in live.state.auth_profiles
+    }
+    assert len(set(ids.values())) == 3
+    pages = [path for desk in machine.desks for path in desk.folder.glob("0*.json")]
+    assert {page.stem: json.loads(page.read_text())["launch"]["label"] for page in pages} == own
+
+
+def test_a_directory_that_a_hook_reported_is_known(machine, tmp_path):
+    machine.start(1, 1, fake_key("0002"))
+    unreported = tmp_path / "gone"
+    writer.note_config_dir(str(machine.home), str(unreported))
+
+    known = find_known_config_dirs(machine.runtime())
+
+    assert known == [str(desk.config) for desk in machine.desks]
+    assert (machine.home / "config-dirs").read_text().count(str(machine.desks[1].config)) == 1
+
+
+def test_status_lists_running_sessions_of_all_directories(machine):
+    name = machine.start(1, 1, fake_key("0002"))
+    os.utime(next(machine.desks[1].config.glob("projects/*/*.jsonl")))
+    environment = {
+        **{key: value for key, value in os.environ.items() if key not in KEYS},
+        "FLIGHTLOG_HOME": str(machine.home),
+        "CLAUDE_CONFIG_DIR": str(machine.desks[0].config),
+    }
+    machine.desks[1].hook(name, "Stop", int(time.time() * 1000))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "flightlog", "status", "--json"],
+        env=environment, capture_output=True, check=True,
+    )  # fmt: skip
+
+    report = json.loads(done.stdout)
+    (row,) = report["running"]
+    assert (row["session"], row["profile"]) == (name, "API key …0002")
+    assert {"agent", "project", "config_dir", "lifecycle"} <= row.keys()
+    assert report["archived_only_sessions"] == 0
+
+
+def test_label_reaches_the_account_in_every_directory(machine):
+    for desk in (0, 1):
+        machine.start(desk, desk, fake_key("0002"))
+    machine.start(2, 1, fake_key("0003"))
+    collect_here(machine.runtime(), secrets=False)
+
+    label_profile(machine.runtime(), "API key …0002", "Blog", dry_run=False)
+
+    running = list_running(collect_here(machine.runtime(), secrets=False))
+    assert [row["profile"] for row in running] == ["Blog", "Blog", "API key …0003"]
+
+
+def test_an_id_of_two_accounts_is_refused(machine):
+    for desk, account in enumerate(("key-aaaa", "key-bbbb")):
+        place = machine.desks[desk]
+        place.folder.mkdir()
+        place.yaml.write_text(
+            f"authProfiles:\n  - profileId: default\n    label: Mine {desk}\n"
+            f"    billingFingerprint: {account}\nsessions: []\n"
+        )
+        machine.start(desk, desk)
+        machine.desks[desk].tell(session_id(desk), NOW_MS, account=account)
+    writer.note_config_dir(str(machine.home), str(machine.desks[1].config))
+
+    with pytest.raises(Invalid, match="2 accounts"):
+        label_profile(machine.runtime(), "default", "x", dry_run=False)
+    running = list_running(collect_here(machine.runtime(), secrets=False))
+    assert [row["profile"] for row in running] == ["Mine 0", "Mine 1"]
+
+
+def test_switch_is_billed_from_the_request_on(machine):
+    desk, name = machine.desks[0], session_id(1)
+    at = NOW_MS - 10 * MINUTE_MS
+    desk.responses(name, (at, 10_000, 100), (at + 60_000, 10_000, 100), (at + 120_000, 40_000, 100))
+    for at_ms, account, cost in (
+        (at - 1000, "key-aaaa", 0.0),
+        (at + 1000, "key-aaaa", 0.1),
+        (at + 61_000, "key-aaaa", 0.2),
+        (at + 121_000, "key-bbbb", 0.6),  # the client reports after the response
+    ):
+        desk.tell(name, at_ms, account=account, cost={"total_cost_usd": cost})
+
+    (session,) = desk.gather().state.sessions
+
+    first, second = session.profile_switches
+    assert second.since == at + 61_001
+    assert (first.auth_profile, second.auth_profile) == ("default", "account-bbbb")
+    assert second.cost_usd > first.cost_usd  # 40,000 of 60,000 tokens
+
+
+def test_swap_to_an_unknown_profile_is_refused_before_it_is_written(machine):
+    name = machine.start(1, 0, fake_key("0002"))
+    collect_here(machine.runtime(), secrets=False)
+
+    with pytest.raises(NotFound, match="no such profile: 'nosuch'"):
+        record_profile_switch(machine.runtime(), name, "nosuch", "", dry_run=True)
+
+
+def test_an_unknown_account_is_not_the_default_of_another_directory(machine):
+    machine.start(1, 0, fake_key("0002"))
+    machine.desks[1].responses(session_id(2), (NOW_MS - MINUTE_MS, 1000, 10))
+    machine.desks[1].tell(session_id(2), NOW_MS - MINUTE_MS)
+    writer.note_config_dir(str(machine.home), str(machine.desks[1].config))
+
+    first, second = list_running(collect_here(machine.runtime(), secrets=False))
+
+    assert (first["profile"], first["profile_id"]) == ("API key …0002", "default")
+    assert second["profile"] == "Primary Account (config)"
+    assert second["profile_id"].startswith("default-")
+
+
+def test_a_login_beside_another_directory_is_not_taken_for_its_own(tmp_path, monkeypatch):
+    for variable in KEYS:
+        monkeypatch.delenv(variable, raising=False)
+    (tmp_path / ".claude.json").write_text(json.dumps(PERSONAL))
+
+    accounts = [payload_log._find_account(str(tmp_path / name)) for name in (".claude", ".work")]
+
+    assert accounts[0][1] == "ada@example.org"
+    assert accounts[1] == ("", "")
