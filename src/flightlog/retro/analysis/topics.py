@@ -138,9 +138,9 @@ def weigh_words(texts: Sequence[list[str]]) -> tuple[WordWeights, list[str]]:
     numbers: dict[str, int] = {}
     starts, columns, counts = [0], array("q"), array("q")
     for text in texts:
-        for word, count in Counter(text).items():
+        for word, times in Counter(text).items():
             columns.append(numbers.setdefault(word, len(numbers)))
-            counts.append(count)
+            counts.append(times)
         starts.append(len(columns))
     column, count = np.array(columns, np.int64), np.array(counts, np.float64)
     texts_with = np.bincount(column, minlength=len(numbers))
