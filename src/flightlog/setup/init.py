@@ -248,7 +248,7 @@ def apply_uninstall(runtime: Runtime, plan: UninstallPlan) -> None:
         if text := _without_instructions(path.read_text("utf-8")):
             files.replace_file(path, text.encode(), mode=0o644)
         else:
-            path.unlink()
+            shared_files.remove_with_dir(path)
 
 
 def _list_projects(runtime: Runtime) -> list[Path]:

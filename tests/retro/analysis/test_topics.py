@@ -15,7 +15,7 @@ from flightlog.retro.analysis.topics import (
     cut_tree,
     find_components,
     link_average,
-    silhouette,
+    mean_silhouette,
     weigh_words,
 )
 from support.fresh import seeds
@@ -60,7 +60,7 @@ def test_weights_are_those_of_scikit_learn(seed):
 
     assert names == vectorizer.get_feature_names_out().tolist()
     assert np.allclose(dense(weights), expected, atol=1e-5)
-    assert np.allclose(dense(weights.transpose()), expected.T, atol=1e-5)
+    assert np.allclose(dense(weights.transpose_rows()), expected.T, atol=1e-5)
     assert np.allclose(dense(weights.take_rows([5, 240, 3])), expected[[5, 240, 3]], atol=1e-5)
 
 
@@ -95,7 +95,7 @@ def test_the_silhouette_is_that_of_scikit_learn(seed):
 
     expected = silhouette_score(square, labels, metric="precomputed")
 
-    assert silhouette(square, labels) == pytest.approx(expected)
+    assert mean_silhouette(square, labels) == pytest.approx(expected)
 
 
 def test_texts_without_a_common_word_have_no_weights():

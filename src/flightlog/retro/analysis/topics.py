@@ -88,7 +88,7 @@ def _vectorize_digests(
     if size < 2 or len(rows) < TOPIC_CONVERSATIONS_MIN:
         return None
     sample = _sample_indexes([digests[index].id for index in rows], LEARN_MAX)
-    reduced = weights.multiply(find_components(weights.take_rows(sample), size))
+    reduced = weights.multiply_by(find_components(weights.take_rows(sample), size))
     return rows, _scale_rows(reduced), weights, names
 
 
@@ -107,7 +107,7 @@ class WordWeights(NamedTuple):
         picked = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], lengths)
         return WordWeights(starts, self.columns[picked], self.values[picked], self.width)
 
-    def transpose(self) -> "WordWeights":
+    def transpose_rows(self) -> "WordWeights":
         """Return the matrix of words by texts."""
         order = np.argsort(self.columns, kind="stable")
         rows = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
@@ -115,7 +115,7 @@ class WordWeights(NamedTuple):
         starts = np.concatenate(([0], np.cumsum(counts)))
         return WordWeights(starts, rows[order], self.values[order], len(self.starts) - 1)
 
-    def multiply(self, dense: Any) -> Any:
+    def multiply_by(self, dense: Any) -> Any:
         """Return the product with a dense matrix."""
         product = np.empty((len(self.starts) - 1, dense.shape[1]), np.float32)
         bounds = self.starts.tolist()
@@ -164,12 +164,12 @@ def weigh_words(texts: Sequence[list[str]]) -> tuple[WordWeights, list[str]]:
 
 def find_components(weights: WordWeights, size: int) -> Any:
     """Return the `size` main components, as columns, by a randomized SVD with a fixed seed."""
-    across = weights.transpose()
+    across = weights.transpose_rows()
     basis = np.random.default_rng(0).standard_normal((weights.width, size + 10), np.float32)
     for _ in range(_POWER_STEPS):
-        basis = _principal_axes(across.multiply(_principal_axes(weights.multiply(basis))))
-    texts = _principal_axes(weights.multiply(basis))
-    return _principal_axes(across.multiply(texts))[:, :size]
+        basis = _principal_axes(across.multiply_by(_principal_axes(weights.multiply_by(basis))))
+    texts = _principal_axes(weights.multiply_by(basis))
+    return _principal_axes(across.multiply_by(texts))[:, :size]
 
 
 def _principal_axes(matrix: Any) -> Any:
@@ -227,8 +227,7 @@ def link_average(distances: Any) -> list[tuple[int, int, float]]:
     A cluster has the number of one of its members. Following nearest neighbors until two are each
     other's nearest finds every merge in quadratic time, though not in the order of heights.
     """
-    between = distances.copy()
-    np.fill_diagonal(between, np.inf)
+    between = distances + np.diag(np.full(len(distances), np.inf))
     sizes = np.ones(len(between))
     chain: list[int] = []
     merges: list[tuple[int, int, float]] = []
@@ -265,10 +264,10 @@ def _separation_score(distances: Any, labels: Any) -> float:
     if not 2 <= len(sizes) < len(labels):
         return -1.0
     singles = float((sizes < MEMBERS_MIN).sum()) / len(labels)
-    return silhouette(distances, labels) - singles
+    return mean_silhouette(distances, labels) - singles
 
 
-def silhouette(distances: Any, labels: Any) -> float:
+def mean_silhouette(distances: Any, labels: Any) -> float:
     """Return how much nearer the points are to their own cluster than to the next one, -1 to 1."""
     sizes, points = np.bincount(labels), np.arange(len(labels))
     ordered = distances[:, np.argsort(labels, kind="stable")]
