@@ -36,6 +36,10 @@ NOT_RUN = {
     "feedback.json": "a file that a browser saved",
     "live swap 2123f2df": "a switch of accounts that did not happen",
 }
+CHATS = "$(grep -ohE 'chat-[0-9]+-[0-9]+-[0-9a-f]{6}' -r .git-ml/tracked | sort -u)"
+EACH_CHAT = f"for id in {CHATS}; do flightlog dataset judge $id"
+COMMITS = "$(git commit -q --allow-empty -m Release; git log --format=%h --abbrev=12)"
+EACH_COMMIT = f"for id in {COMMITS}; do flightlog dataset judge $id"
 # What the reader puts in place of a name of the documents.
 VALUES = {
     "uvx flightlog": "flightlog",
@@ -44,10 +48,12 @@ VALUES = {
     "replay_my-run_s02_t07_r01_…": "$(basename runs/replay_my-run_s02_t07_r01_*)",
     "harness resample-edit my-run --request 5 --input": "sed -i 's/Take notes/Take few notes/' request.json && "
     "harness resample-edit my-run --request 5 --input",
+    # Chats and sessions that the page has not made the dataset forget yet.
+    "judge chat-20261102-120140-3fa9c1 feedback good": f"stats && {EACH_CHAT} feedback good && break; done",
+    "judge 9fceb02d0ae5 ci_result failure": f"stats && {EACH_COMMIT} ci_result failure && break; done",
     "2026-11-02_13a84f73": "$(grep -ohE '[0-9]{4}-[0-9]{2}-[0-9]{2}_[0-9a-f]{8}' -r .git-ml/tracked | head -1)",
     "13a84f73": "2123f2df",
     "chat-20261102-120140-3fa9c1": "$(grep -ohE 'chat-[0-9]+-[0-9]+-[0-9a-f]{6}' -r .git-ml/tracked | head -1)",
-    "9fceb02d0ae5": "$(git rev-parse --short=12 HEAD)",
     "RUN OTHER": "my-run my-run",
     "RUN#2r3.14": "'my-run#2.3'",
     "RUN": "my-run",
@@ -71,6 +77,10 @@ CODES = {
     "privacy check": (0, 1),
     "lab lint": (0, 1),
     "issue-workflow process": (0, 1),
+    "ralph-runtime answer": (1,),  # the plan has no question
+    "ralph-runtime resume": (2,),  # the plan is completed
+    "dataset export --format sft": (2,),  # the page has removed the words before
+    "dataset export --format preferences": (2,),
     "--drop-thinking": (2,),  # the scripted model does not think
     "dataset export --format huggingface": (69,),  # needs the extra `tables`, as the page says
     "dataset export --format parquet": (69,),
@@ -220,6 +230,11 @@ def test_every_line_that_is_not_run_is_still_documented():
     told = "\n".join(command for commands in documented().values() for command in commands)
 
     assert {part for part in NOT_RUN if part not in told} == set()
+
+
+@pytest.mark.slow
+def test_the_tutorial_works_from_the_bare_wheel(bare, tmp_path):
+    test_tutorial.follow_tutorial(bare, tmp_path)
 
 
 @pytest.mark.slow
