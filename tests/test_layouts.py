@@ -272,6 +272,6 @@ def test_two_versions_side_by_side_lose_nothing_of_each_other(tmp_path):
 
 
 def start(which, path, log):
-    program = Path(__file__).with_name("journal_events.py")
+    program = Path(__file__).parent / "support" / "journal_events.py"
     log.touch()
     return subprocess.Popen([sys.executable, program, which, str(path), str(log)]), log

@@ -19,7 +19,7 @@ TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if "recordings" n
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 50
 # All of src. A change that adds a feature raises these by what the feature may take; nothing else raises them.
-SOURCE_LINES_MAX = 63_850
+SOURCE_LINES_MAX = 70_800
 SOURCE_FILES_MAX = 370
 
 
@@ -377,16 +377,16 @@ def test_no_lock_file_names_where_a_package_came_from():
 LIMITS = {
     measures.classes_sharing_a_name: 0,
     measures.participles: 0,
-    measures.one_word_functions: 404,  # a tenth of all
+    measures.one_word_functions: 401,  # a tenth of all
     measures.modules_too_many: 0,
     measures.modules_with_one_importer: 62,  # 17 % of all
     measures.small_modules_with_one_importer: 0,
     measures.repeated_module_names: 60,
     measures.boolean_pairs: 0,
     measures.unexplained_constants: 0,
-    measures.late_imports: 111,
-    measures.long_lines: 2_834,
-    measures.long_test_names: 144,
+    measures.late_imports: 64,
+    measures.long_lines: 700,  # 1 % of all
+    measures.long_test_names: 0,
 }
 
 

@@ -107,6 +107,8 @@ def test_hook_event_reaches_the_page_through_the_files_of_its_walk(tmp_path):
     )  # fmt: skip
     settle = called_by(RUN_COMMAND, environ, "settle", session)
     with called_modules() as page, running(config, data_dir=home) as pages:
+        pages.ask("/search?q=greeting")  # waits until the server has read the list of sessions
+        page.clear()
         assert pages.ask(f"/sessions/{session}").status == 200
 
     assert in_order(hook, expected[:3]) == expected[:3]

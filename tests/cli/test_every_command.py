@@ -161,7 +161,11 @@ def test_a_page_to_pass_on_is_told_in_json(told, tmp_path):
     assert written_to["output"] == str(tmp_path / "page.html")
     assert printed["html"] == (tmp_path / "page.html").read_text()
     assert printed["session"].startswith("2123f2df")
-    assert printed["removed"] == written_to["removed"] == printed["secrets"] + printed["personal"]
+    assert (
+        printed["removed_count"]
+        == written_to["removed_count"]
+        == printed["secrets"] + printed["personal"]
+    )
 
 
 def test_the_example_and_the_schema_of_a_plan_in_json(told, tmp_path):

@@ -60,7 +60,7 @@ def test_rows_are_as_many_as_the_archive_tells_and_tokens_are_its_sum(everything
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cache_read_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": usage.cache_write,
+        "cache_write_tokens": usage.cache_write_tokens,
         "cache_write_1h_tokens": usage.cache_write_1h_tokens,
     }
 

@@ -7,7 +7,6 @@ import time
 from flightlog.agents.claude_code.hooks import ClientStatus, StatusPayload
 from flightlog.live.observe import ObservedSession, is_alive
 from flightlog.sources.hook_log import StatusLaunch
-from flightlog.store import files
 
 
 def observed(pid, at_s):
@@ -15,12 +14,11 @@ def observed(pid, at_s):
     return ObservedSession("s", status=status)
 
 
-def test_without_proc_a_process_younger_than_its_record_is_another(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_PROC", tmp_path / "no-proc")
+def test_without_proc_a_process_younger_than_its_record_is_another(tmp_path):
     ended = subprocess.Popen(["true"])
     ended.wait()
 
-    assert is_alive(observed(os.getpid(), time.time()))
-    assert not is_alive(observed(os.getpid(), time.time() - 86_400))
-    assert not is_alive(observed(ended.pid, time.time()))
-    assert is_alive(observed(0, time.time())) is None
+    assert is_alive(observed(os.getpid(), time.time()), tmp_path)
+    assert not is_alive(observed(os.getpid(), time.time() - 86_400), tmp_path)
+    assert not is_alive(observed(ended.pid, time.time()), tmp_path)
+    assert is_alive(observed(0, time.time()), tmp_path) is None

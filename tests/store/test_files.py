@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.model.errors import Invalid, Unavailable
-from flightlog.store import files
 from flightlog.store.files import (
     create_file,
     ensure_dir,
@@ -202,27 +201,18 @@ def test_files_made_in_a_hurry_are_whole_at_once_and_synced_together(tmp_path):
         sync_files([tmp_path / "gone"])
 
 
-def test_without_proc_a_process_is_known_by_its_start(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_PROC", tmp_path / "no-proc")
-    files._read_boot_id.cache_clear()
+def test_without_proc_a_process_is_known_by_its_start(tmp_path):
+    proc = tmp_path / "no-proc"
     child = subprocess.Popen(["sleep", "60"])
     try:
-        name = process_name(child.pid)
+        name = process_name(child.pid, proc)
         pid, started, boot = name.split("-")
 
-        assert is_running(name)
+        assert is_running(name, proc)
         assert abs(int(started) - time.time()) < 60
-        assert not is_running(f"{pid}-{int(started) - 3600}-{boot}")  # its pid was used before
+        assert not is_running(f"{pid}-{int(started) - 3600}-{boot}", proc)  # the pid was reused
     finally:
         child.kill()
         child.wait()
-    assert not is_running(name)
-    assert process_name(child.pid) == f"{child.pid}-0-0"
-    files._read_boot_id.cache_clear()
-
-
-def test_without_ps_no_process_is_known(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_PROC", tmp_path / "no-proc")
-    monkeypatch.setattr(files, "_PS", str(tmp_path / "no-ps"))
-
-    assert files.read_ps(os.getpid()) == ("", 0, "")
+    assert not is_running(name, proc)
+    assert process_name(child.pid, proc) == f"{child.pid}-0-0"

@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 
 from flightlog.model.errors import Conflict
-from flightlog.store import locks
-from flightlog.store.locks import Lease, exclusive_lock, find_holder, holder_note, was_interrupted
+from flightlog.store.locks import (
+    Lease,
+    exclusive_lock,
+    find_holder,
+    holder_note,
+    read_process,
+    was_interrupted,
+)
 from support.strace_points import run
 from support.waiting import until
 
@@ -146,28 +152,20 @@ def test_a_stopped_holder_is_named_with_pid_command_and_start(tmp_path):
         child.wait()
 
 
-def test_without_proc_ps_names_the_holder_of_a_lock(tmp_path, monkeypatch):
-    monkeypatch.setattr(locks, "_PROC", str(tmp_path / "no-proc"))
-    code = f"""
-import time
-from pathlib import Path
-from flightlog.store.locks import exclusive_lock
-with exclusive_lock(Path({str(tmp_path / "lock")!r})): time.sleep(60)
-"""
-    child = subprocess.Popen([sys.executable, "-c", code])
+def test_without_proc_ps_describes_the_holder_of_a_lock(tmp_path):
+    child = subprocess.Popen(["sleep", "60"])
     try:
-        until(lambda: find_holder(tmp_path / "lock"))
         os.kill(child.pid, signal.SIGSTOP)
-        until(lambda: find_holder(tmp_path / "lock").state == "stopped")
+        until(lambda: read_process(child.pid, tmp_path)[0] == "stopped")
 
-        holder = find_holder(tmp_path / "lock")
+        state, started_s, command = read_process(child.pid, tmp_path)
 
-        assert (holder.pid, holder.command) == (child.pid, f"{sys.executable} -c import")
-        assert abs(holder.since_s - time.time()) < 60
+        assert (state, command) == ("stopped", "sleep 60")
+        assert abs(started_s - time.time()) < 60
     finally:
         child.kill()
         child.wait()
-    assert locks._read_process(child.pid) == ("gone", 0.0, "")
+    assert read_process(child.pid, tmp_path) == ("gone", 0.0, "")
 
 
 def test_only_this_module_and_the_hook_lock_files():

@@ -36,7 +36,7 @@ from flightlog.lab.resample.state import BatchLimits
 from flightlog.lab.runner.run import start_run
 
 RATIO = 1.2
-COMMAND = "for n in $(seq 1 {}); do echo 'a tool result of some length, so that a request is as large as real ones'; done"
+COMMAND = "for n in $(seq 1 {}); do echo 'a tool result, so long that a request is as large as real ones'; done"
 
 
 def script(kilobytes: int) -> dict[str, Any]:

@@ -172,57 +172,51 @@ def init(  # noqa: PLR0913 - one parameter per option
     as_json: bool,
 ) -> int:
     """Register the recording hook with Claude Code."""
-    from flightlog.setup.init import (
-        InitRequest,
-        change_guard,
-        plan_change,
-        plan_removal,
-        wants_guard,
-    )
-    from flightlog.setup.install import (
-        InstallOptions,
-        apply_change,
-        format_diff,
-        has_other_status_line,
-    )
+    from flightlog.setup.init import InitRequest, plan_change, plan_removal, wants_guard
+    from flightlog.setup.install import InstallOptions, apply_change, has_other_status_line
     from flightlog.store.directories import ensure_writable
 
     runtime = open_runtime()
     request = InitRequest(scope=scope, cwd=Path(runtime.cwd))
     if not remove:
         ensure_writable(Path(runtime.data_dir))
-    days = (
-        0
-        if remove
-        else keep_days or _ask_keep_days(runtime, request, ask=not (yes or dry_run or as_json))
-    )
+    ask = not (yes or dry_run or as_json)
+    days = 0 if remove else keep_days or _ask_keep_days(runtime, request, ask=ask)
     options = InstallOptions(days, inline=inline, statusline=statusline)
     change = plan_removal(runtime, request) if remove else plan_change(runtime, request, options)
     if not as_json:
-        click.echo(make_inert(format_diff(change)) or f"nothing to change: {change.settings}")
+        _print_diff(change)
     if statusline and not remove and has_other_status_line(change.before):
-        click.echo(
-            "your own status line is kept; to preview ours: flightlog live statusline", err=True
-        )
+        message = "your own status line is kept; to preview ours: flightlog live statusline"
+        click.echo(message, err=True)
     guards = guard and wants_guard(runtime, request, remove=remove)
     if guards:
-        click.echo(
-            f"the guard on commits and pushes here will be {'removed' if remove else 'installed'}",
-            err=True,
-        )
+        outcome = "removed" if remove else "installed"
+        click.echo(f"the guard on commits and pushes here will be {outcome}", err=True)
     agreed = yes or dry_run or not (change.is_needed or guards) or _confirm_write(as_json=as_json)
     backup = apply_change(change) if agreed and not dry_run else None
     written = agreed and not dry_run and change.is_needed
-    for hook in (
-        change_guard(runtime, request, remove=remove) if guards and agreed and not dry_run else ()
-    ):
-        click.echo(f"guard {'removed' if remove else 'installed'}: {hook.name}", err=True)
+    if guards and agreed and not dry_run:
+        _change_guard(runtime, request, remove=remove)
     if scope == "project" and agreed and not (remove or dry_run):
         _offer_dataset(runtime, request.cwd, wanted=dataset, words=words, ask=not (yes or as_json))
     if as_json:
         click.echo(json.dumps(_change_fields(change, written=written, backup=backup)))
     _print_change(None if dry_run else change, backup, written=written)
     return 0 if agreed else 1
+
+
+def _print_diff(change: "SettingsChange") -> None:
+    from flightlog.setup.install import format_diff
+
+    click.echo(make_inert(format_diff(change)) or f"nothing to change: {change.settings}")
+
+
+def _change_guard(runtime: Runtime, request: "InitRequest", *, remove: bool) -> None:
+    from flightlog.setup.init import change_guard
+
+    for hook in change_guard(runtime, request, remove=remove):
+        click.echo(f"guard {'removed' if remove else 'installed'}: {hook.name}", err=True)
 
 
 def _ask_keep_days(runtime: Runtime, request: "InitRequest", *, ask: bool) -> int:

@@ -32,7 +32,7 @@ from flightlog.model.text import one_line
 from flightlog.privacy.scanner import secret_counts
 from flightlog.sources.hook_log import read_new_hook_records
 from flightlog.sources.protocol import TranscriptTail
-from flightlog.store.files import has_proc, process_start, read_ps
+from flightlog.store.files import PROC, has_processes, process_start, read_ps
 from flightlog.store.git.command import GitError, PersonGit
 from flightlog.store.recordings.reader import open_reader
 
@@ -115,15 +115,15 @@ def _read_transcript(memo: ObservedSession, tail: TranscriptTail) -> None:
     memo.last_message = f"{tail.last_role}, {tail.last_bytes:,} bytes" if tail.last_role else ""
 
 
-def is_alive(memo: ObservedSession) -> bool | None:
+def is_alive(memo: ObservedSession, proc: Path = PROC) -> bool | None:
     """Return whether the agent's process still runs; None if the process is unknown."""
     if memo.status is None or not memo.status.launch.pid:
         return None
     launch = memo.status.launch
     if launch.pid_started:
-        return process_start(launch.pid) == launch.pid_started  # otherwise the pid was reused
-    if has_proc():
-        return Path(f"/proc/{launch.pid}").exists() or _accepts_signal(launch.pid)
+        return process_start(launch.pid, proc) == launch.pid_started  # otherwise the pid was reused
+    if has_processes(proc):
+        return (proc / str(launch.pid)).exists() or _accepts_signal(launch.pid)
     # Without /proc the hook records no start, but a process that began after the record is another.
     return 0 < read_ps(launch.pid)[1] * 1000 <= memo.status.at_ms
 

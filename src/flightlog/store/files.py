@@ -21,7 +21,7 @@ from flightlog.model.runtime import Runtime
 _TEMP = re.compile(r"\..+\.(?P<owner>\d+-\d+-[0-9a-f]+)-\d+\.tmp")  # named by `open_temporary`
 _PART_BYTES_MAX = 255  # the longest file name of common file systems
 _SYNCS_MAX = 16  # threads; more waits do not overlap any better
-_PROC = Path("/proc")
+PROC = Path("/proc")  # macOS has none
 _PS = "/bin/ps"  # not by PATH, which may begin with a directory of the project
 _PS_LIMIT_S = 5.0  # it takes about 10 ms
 
@@ -255,32 +255,33 @@ def process_tag() -> str:
 os.register_at_fork(after_in_child=process_tag.cache_clear)
 
 
-def process_name(pid: int) -> str:
+def process_name(pid: int, proc: Path = PROC) -> str:
     """Return a unique name of a process, for `is_running`: pid, start and boot."""
-    return f"{pid}-{process_start(pid)}-{_read_boot_id()}"
+    return f"{pid}-{process_start(pid, proc)}-{_read_boot_id(proc)}"
 
 
-def is_running(name: str) -> bool:
+def is_running(name: str, proc: Path = PROC) -> bool:
     """Return whether the process with this name still runs on this machine."""
     pid, started, boot = name.split("-")
-    return boot == _read_boot_id() and started != "0" and process_start(int(pid)) == int(started)
+    is_this_boot = boot == _read_boot_id(proc)
+    return is_this_boot and started != "0" and process_start(int(pid), proc) == int(started)
 
 
-def process_start(pid: int) -> int:
+def process_start(pid: int, proc: Path = PROC) -> int:
     """Return when the process started, which tells it from a later one with the same pid.
 
     In ticks since boot, or in seconds since 1970 where there is no /proc; 0 if it ended or that is
     unknown.
     """
     try:
-        return int((_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[19])
+        return int((proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[19])
     except OSError:
-        return 0 if has_proc() else read_ps(pid)[1]
+        return 0 if has_processes(proc) else read_ps(pid)[1]
 
 
-def has_proc() -> bool:
-    """Return whether the system lists its processes in /proc; macOS does not."""
-    return (_PROC / "self").exists()
+def has_processes(proc: Path = PROC) -> bool:
+    """Return whether the system lists its processes in `proc`."""
+    return (proc / "self").exists()
 
 
 def read_ps(pid: int) -> tuple[str, int, str]:
@@ -314,8 +315,8 @@ def _is_plain(part: str) -> bool:
 
 
 @functools.cache
-def _read_boot_id() -> str:
+def _read_boot_id(proc: Path) -> str:
     try:
-        return (_PROC / "sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
+        return (proc / "sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
     except OSError:
         return "0"

@@ -25,7 +25,6 @@ WAIT_S = 30.0
 _RETRY_S, _RETRY_MAX_S = 0.001, 0.05
 _NOTE_BYTES = 200  # a note is one phrase
 _COMMAND_CHARS = 80  # enough to recognize a program on one line
-_PROC = "/proc"  # macOS has none
 _STATES = {"T": "stopped", "t": "stopped", "Z": "gone", "X": "gone", "x": "gone"}
 
 
@@ -167,7 +166,7 @@ def _read_holder(file: int) -> LockHolder:
     note = os.pread(file, _NOTE_BYTES, 0).decode("utf-8", "replace").strip()
     match = re.search(r"process (\d+)", note)
     pid = _locking_pid(os.fstat(file).st_ino) or int(match[1] if match else 0)
-    state, started_s, command = _read_process(pid)
+    state, started_s, command = read_process(pid)
     # The note is as old as the lock. A lock without one is at most as old as its process.
     return LockHolder(pid, command, os.fstat(file).st_mtime if note else started_s, state, note)
 
@@ -175,7 +174,7 @@ def _read_holder(file: int) -> LockHolder:
 def _locking_pid(inode: int) -> int:
     """Return the process that the kernel lists for a lock on `inode`; 0 if there is no list."""
     with suppress(OSError, ValueError, IndexError):
-        locks = [line.split() for line in _read_text(f"{_PROC}/locks").splitlines()]
+        locks = [line.split() for line in _read_text(files.PROC / "locks").splitlines()]
         pids = (
             int(lock[4]) for lock in locks if lock[1] == "FLOCK" and lock[5].endswith(f":{inode}")
         )
@@ -183,15 +182,15 @@ def _locking_pid(inode: int) -> int:
     return 0
 
 
-def _read_process(pid: int) -> tuple[str, float, str]:
+def read_process(pid: int, proc: Path = files.PROC) -> tuple[str, float, str]:
     """Return a process's state, its start in seconds since 1970, and its command line."""
     if not pid:
         return "running", 0.0, ""
     try:
-        state, *fields = _read_text(f"{_PROC}/{pid}/stat").rpartition(")")[2].split()
-        boot_s = time.time() - float(_read_text(f"{_PROC}/uptime").split()[0])
+        state, *fields = _read_text(proc / str(pid) / "stat").rpartition(")")[2].split()
+        boot_s = time.time() - float(_read_text(proc / "uptime").split()[0])
         started_s = boot_s + int(fields[18]) / os.sysconf("SC_CLK_TCK")
-        words = _read_text(f"{_PROC}/{pid}/cmdline").split("\0")
+        words = _read_text(proc / str(pid) / "cmdline").split("\0")
     except (OSError, ValueError, IndexError):
         state, started_s, command = files.read_ps(pid)
         words = command.split()
@@ -202,8 +201,8 @@ def _read_process(pid: int) -> tuple[str, float, str]:
     return _STATES.get(state[:1], "running"), started_s, command
 
 
-def _read_text(path: str) -> str:
-    return Path(path).read_text("utf-8", "replace")
+def _read_text(path: Path) -> str:
+    return path.read_text("utf-8", "replace")
 
 
 def _open_lock_file(path: Path) -> int:

@@ -161,7 +161,7 @@ def test_a_worker_that_knows_no_such_work_says_so(machines):
 
 def ended(book):
     return [
-        (each.name, book.state.last_attempt(each.name).stop_reason)
+        (each.session_dir, book.state.last_attempt(each.session_dir).stop_reason)
         for each in book.planned_sessions()
     ]
 

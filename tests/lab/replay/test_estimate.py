@@ -35,7 +35,7 @@ def test_a_branch_costs_as_much_as_its_source_or_more_without_cache(steps):
 
 
 def test_an_unknown_price_is_not_guessed(steps):
-    unknown = replace(steps[2], cost=Cost(None, CostSource.UNKNOWN))
+    unknown = replace(steps[2], cost_usd=None, cost_source=CostSource.UNKNOWN)
 
     assert estimate_branch([*steps[:2], unknown], 1).cached_cost_usd is None
     assert estimate_branch([*steps[:2], unknown], 1).uncached_cost_usd is None

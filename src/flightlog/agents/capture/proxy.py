@@ -227,6 +227,17 @@ class Proxy:
             end = ResponseEnd(ResponseOutcome.LEFT, self._elapsed_ms(started_at))
             self._recorder.record_response_end(index, ResponseStart(0, {}, "", 0.0), end)
             raise
+        return await self._stream_answer(request, answer, index, started_at, notes)
+
+    async def _stream_answer(
+        self,
+        request: web.BaseRequest,
+        answer: UpstreamResponse,
+        index: int,
+        started_at: float,
+        notes: tuple[str, ...],
+    ) -> web.StreamResponse:
+        """Send the upstream's answer to the client and to the recording as it comes."""
         head = self._response_headers(answer)
         lower_head = {name.lower(): value for name, value in head.items()}
         start = ResponseStart(

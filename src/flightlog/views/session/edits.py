@@ -5,7 +5,6 @@ It says what the tool was asked to write, not what the file contains. Lines are 
 fingerprint, so that a cache of them holds no text.
 """
 
-import difflib
 import enum
 import hashlib
 import re
@@ -213,6 +212,8 @@ def _compare_texts(old: str, new: str) -> Iterator[ChangedLine]:
         yield from (ChangedLine(DiffSign.REMOVED, line) for line in before)
         yield from (ChangedLine(DiffSign.ADDED, line) for line in after)
         return
+    import difflib  # noqa: PLC0415 - only a shown edit is compared; a settle does without it
+
     for line in difflib.ndiff(before, after):
         if line[0] != "?":
             yield _parse_line(line[0] + line[2:])
