@@ -87,6 +87,7 @@ clean: ## Remove what the other targets made
 .venv/.run: .venv/bin/python requirements/run.txt requirements/extras.txt requirements/build.txt pyproject.toml tools/web/package-lock.json tools/web/build_hook.py
 	$(PIP) -r requirements/run.txt -r requirements/extras.txt -r requirements/build.txt
 	$(BIN)/python -m pip --quiet install --no-input --no-deps --no-build-isolation --editable .
+	@test -e src/flightlog/web/static/vendor/htmx.js || echo "npm failed: the pages will have no charts and no live filters; to try again: touch pyproject.toml && make install" >&2
 	@touch $@
 
 .venv/.dev: .venv/.run requirements/scale.txt requirements/dev.txt

@@ -28,7 +28,7 @@ LICENCES = {
     "plot.LICENSE": "@observablehq/plot/LICENSE",
 }
 NPM_S_MAX = 60  # with the packages in reach it takes 2 s
-WITHOUT = "the pages will have no charts and no live filters; to try again: make install"
+WITHOUT = "the pages will have no charts and no live filters; to try again: touch pyproject.toml && make install"
 
 
 class AssetsHook(BuildHookInterface):  # type: ignore[type-arg,misc]
@@ -70,8 +70,11 @@ def fetch() -> None:
         ]
         try:
             subprocess.run(command, check=True, stdout=sys.stderr, timeout=NPM_S_MAX)
-        except (subprocess.SubprocessError, OSError) as error:
-            print(f"npm failed: {WITHOUT}\n  {str(error).replace(folder, '')}", file=sys.stderr)
+        except subprocess.TimeoutExpired:
+            print(f"npm took more than {NPM_S_MAX} s: {WITHOUT}", file=sys.stderr)
+            return
+        except (subprocess.CalledProcessError, OSError):
+            print(f"npm failed: {WITHOUT}", file=sys.stderr)
             return
         VENDOR.mkdir(parents=True, exist_ok=True)
         for name, source in (FILES | LICENCES).items():
