@@ -29,7 +29,7 @@ COMMANDS = {
     "init": ("flightlog.cli.setup", "init", "Register the recording hook with Claude Code."),
     "uninstall": (
         "flightlog.cli.overview",
-        "uninstall",
+        "undo_init",
         "Undo what init did, and list what stays.",
     ),
     "demo": ("flightlog.cli.overview", "demo", "Record a scripted agent and show the result."),

@@ -263,11 +263,14 @@ def _print_overview(overview: "Overview", zone: "tzinfo") -> None:
         click.secho(f"    {make_inert(fact.next_command)}", fg="cyan")
 
 
-@click.command(epilog=format_examples("flightlog uninstall --dry-run", "flightlog uninstall --yes"))
+@click.command(
+    "uninstall",
+    epilog=format_examples("flightlog uninstall --dry-run", "flightlog uninstall --yes"),
+)
 @click.option("--yes", is_flag=True, help="Remove it without asking.")
 @click.option("--dry-run", is_flag=True, help="Show it; remove nothing.")
 @json_option("Print what is removed and what stays as JSON.")
-def uninstall(*, yes: bool, dry_run: bool, as_json: bool) -> int:
+def undo_init(*, yes: bool, dry_run: bool, as_json: bool) -> int:
     """Undo what init did, and list what stays.
 
     Removes the hooks, the status line, the guards on commits and the sections of CLAUDE.md, from
