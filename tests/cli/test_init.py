@@ -242,6 +242,19 @@ def test_uninstall_without_consent_removes_nothing(machine, project, words):
     assert contents(project, home(machine)) == before
 
 
+def test_uninstall_goes_on_after_settings_that_cannot_be_read(machine, project, tmp_path):
+    init(machine, "--yes")
+    (project / ".claude").mkdir()
+    (project / ".claude/settings.local.json").write_text("{ not JSON")
+
+    done = uninstall(machine, "--yes", "--json", cwd=tmp_path)
+
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["is_written"]) == (0, True), done.stderr
+    assert "hooks" not in read(machine)
+    assert str(project / ".claude/settings.local.json") in str(report["leftovers"])
+
+
 def test_uninstall_where_nothing_was_installed_says_so(machine, tmp_path):
     done = uninstall(machine, "--yes", cwd=tmp_path)
 

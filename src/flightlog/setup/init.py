@@ -11,6 +11,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from flightlog.archive.archive import open_archive
 from flightlog.dataset import service
 from flightlog.dataset.layout import prepare_dataset
 from flightlog.live.collector import FOLDER
+from flightlog.model.errors import Invalid, Misconfigured
 from flightlog.model.runtime import Runtime
 from flightlog.privacy import git_guard
 from flightlog.privacy.service import SETTINGS, guard_git, repository_settings
@@ -227,14 +229,22 @@ def plan_uninstall(runtime: Runtime) -> UninstallPlan:
     """Plan to undo every `init` of this user: here, and in each project that has sessions."""
     projects = [InitRequest(scope="project", cwd=folder) for folder in _list_projects(runtime)]
     paths = [Path(config_dir) / "settings.json" for config_dir in find_config_dirs(runtime)]
-    paths += [settings_path(runtime, project) for project in projects]
-    texts = [project.cwd / "CLAUDE.md" for project in projects]
-    changes = [install.plan_removal(path) for path in dict.fromkeys(paths)]
+    texts: list[Path] = []
+    for project in projects:
+        with suppress(Invalid):  # a link that leads out of the project: `init` refused it, too
+            paths.append(settings_path(runtime, project))
+            texts.append(files.ensure_contained(project.cwd, project.cwd / "CLAUDE.md"))
+    changes, unreadable = [], []
+    for path in dict.fromkeys(paths):
+        try:
+            changes.append(install.plan_removal(path))
+        except Misconfigured as error:  # one damaged file must not keep the others
+            unreadable.append(Leftover(str(path), error.message, f"edit {shlex.quote(str(path))}"))
     return UninstallPlan(
         tuple(change for change in changes if change.is_needed),
         tuple(project for project in projects if wants_guard(runtime, project, remove=True)),
-        tuple(path for path in texts if path.is_file() and BEGIN in path.read_text("utf-8")),
-        tuple(_list_leftovers(runtime, paths, projects)),
+        tuple(path for path in texts if path.is_file() and BEGIN.encode() in path.read_bytes()),
+        (*unreadable, *_list_leftovers(runtime, paths, projects)),
     )
 
 
@@ -245,8 +255,8 @@ def apply_uninstall(runtime: Runtime, plan: UninstallPlan) -> None:
     for project in plan.guards:
         change_guard(runtime, project, remove=True)
     for path in plan.instructions:
-        if text := _without_instructions(path.read_text("utf-8")):
-            files.replace_file(path, text.encode(), mode=0o644)
+        if text := _without_instructions(path.read_bytes().decode("utf-8", "surrogateescape")):
+            files.replace_file(path, text.encode("utf-8", "surrogateescape"), mode=0o644)
         else:
             shared_files.remove_with_dir(path)
 
