@@ -60,7 +60,7 @@ soak-whole: .venv/.dev ## Everything at once for 30 minutes, with kills; MINUTES
 	$(BIN)/python -m tools.soak --minutes $${MINUTES:-30}
 
 lock: .venv/.dev ## Pin the requirement files again
-	for name in run build rooms dev judges; do \
+	for name in run build extras scale dev judges; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
 	    --no-annotate --no-header --output-file requirements/$$name.txt requirements/$$name.in; done
 
@@ -84,11 +84,12 @@ clean: ## Remove what the other targets made
 .venv/bin/python:
 	@python="$(PYTHON)"; test -n "$$python"; "$$python" -m venv .venv
 
-.venv/.run: .venv/bin/python requirements/run.txt requirements/build.txt pyproject.toml tools/web/package-lock.json tools/web/build_hook.py
-	$(PIP) -r requirements/run.txt -r requirements/build.txt
+.venv/.run: .venv/bin/python requirements/run.txt requirements/extras.txt requirements/build.txt pyproject.toml tools/web/package-lock.json tools/web/build_hook.py
+	$(PIP) -r requirements/run.txt -r requirements/extras.txt -r requirements/build.txt
 	$(BIN)/python -m pip --quiet install --no-input --no-deps --no-build-isolation --editable .
+	@test -e src/flightlog/web/static/vendor/htmx.js || echo "npm failed: the pages will have no charts and no live filters; to try again: touch pyproject.toml && make install" >&2
 	@touch $@
 
-.venv/.dev: .venv/.run requirements/rooms.txt requirements/dev.txt
-	$(PIP) -r requirements/rooms.txt -r requirements/dev.txt
+.venv/.dev: .venv/.run requirements/scale.txt requirements/dev.txt
+	$(PIP) -r requirements/scale.txt -r requirements/dev.txt
 	@touch $@

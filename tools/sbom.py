@@ -2,9 +2,10 @@
 
     python -m tools.sbom build/flightlog.cdx.json
 
-Holds what an installation brings along: the pinned Python packages (`run.txt` required, `rooms.txt` optional) and
-the web assets that are built into the wheel. What only builds, tests or judges is left out. Versions and hashes come
-from the lock files, licenses and dependencies from the installed packages' metadata. Packages are named by purl.
+Holds what an installation brings along: the pinned Python packages (`run.txt` required, `extras.txt` and `scale.txt`
+optional) and the web assets that are built into the wheel. What only builds, tests or judges is left out. Versions and
+hashes come from the lock files, licenses and dependencies from the metadata of the installed packages. Packages are
+named by purl.
 """
 
 import base64
@@ -44,7 +45,8 @@ def build_sbom(root: Path) -> Json:
     own = _pypi(project["name"], project["version"])
     packages = [
         *_read_requirements(root / "requirements/run.txt", "required"),
-        *_read_requirements(root / "requirements/rooms.txt", "optional"),
+        *_read_requirements(root / "requirements/extras.txt", "optional"),
+        *_read_requirements(root / "requirements/scale.txt", "optional"),
     ]
     components = {
         package["bom-ref"]: package for package in reversed(packages)

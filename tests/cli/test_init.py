@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.real_agent import VERSIONS, agent_program
+from support.transcripts import user, write
 
 FLIGHTLOG = [sys.executable, "-m", "flightlog"]
 
@@ -182,3 +183,80 @@ def test_nobody_gets_a_guard_unasked(machine, tmp_path):
         init(machine, *options, cwd=project)
 
     assert not (project / ".git/hooks/pre-push").exists()
+
+
+def uninstall(machine, *arguments, **more):
+    words = [*FLIGHTLOG, "uninstall", *arguments]
+    return subprocess.run(words, env=machine, capture_output=True, text=True, check=False, **more)
+
+
+@pytest.fixture
+def project(machine, tmp_path):
+    """A repository with a hook and instructions of its own, where a session was recorded."""
+    top = tmp_path / "shop"
+    subprocess.run(["git", "init", "-q", str(top)], check=True)
+    (top / ".git/hooks/pre-commit").write_text("#!/bin/sh\nexit 0\n")
+    (top / "CLAUDE.md").write_text("# Shop\n\nUse tabs.\n")
+    settings(machine).parent.mkdir()
+    settings(machine).write_text('{\n    "model": "opus"\n}\n')
+    write(settings(machine).parent, "aaaa", user("hello", cwd=str(top)))
+    return top
+
+
+def contents(*folders):
+    return {
+        path: path.read_bytes()
+        for folder in folders
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_uninstall_restores_every_byte_that_init_changed(machine, project, tmp_path):
+    before = contents(project, home(machine))
+    assert init(machine, "--yes").returncode == 0
+    assert init(machine, "--project", "--yes", "--dataset", cwd=project).returncode == 0
+    assert contents(project, home(machine)) != before
+
+    done = uninstall(machine, "--yes", "--json", cwd=tmp_path)
+
+    report = json.loads(done.stdout)
+    after = contents(project, home(machine))
+    kept = {leftover["path"] for leftover in report["leftovers"]}
+    assert (done.returncode, report["is_written"], len(report["removals"])) == (0, True, 4)
+    new = {path for path in after if path not in before}
+    assert {path for path in new if kept.isdisjoint(map(str, [path, *path.parents]))} == set()
+    assert {path for path in before if after.get(path) != before[path]} == set()
+    assert {str(project / ".git-ml"), sys.prefix} <= kept
+    assert all(leftover["command"] for leftover in report["leftovers"])
+
+
+@pytest.mark.parametrize("words", [["--dry-run"], ["--json"], []])
+def test_uninstall_without_consent_removes_nothing(machine, project, words):
+    init(machine, "--yes")
+    before = contents(project, home(machine))
+
+    done = uninstall(machine, *words, stdin=subprocess.DEVNULL)
+
+    assert done.returncode == (0 if words == ["--dry-run"] else 1)
+    assert contents(project, home(machine)) == before
+
+
+def test_uninstall_goes_on_after_settings_that_cannot_be_read(machine, project, tmp_path):
+    init(machine, "--yes")
+    (project / ".claude").mkdir()
+    (project / ".claude/settings.local.json").write_text("{ not JSON")
+
+    done = uninstall(machine, "--yes", "--json", cwd=tmp_path)
+
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["is_written"]) == (0, True), done.stderr
+    assert "hooks" not in read(machine)
+    assert str(project / ".claude/settings.local.json") in str(report["leftovers"])
+
+
+def test_uninstall_where_nothing_was_installed_says_so(machine, tmp_path):
+    done = uninstall(machine, "--yes", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "nothing was removed\n")
+    assert "what stays, and how to delete it:" in done.stdout

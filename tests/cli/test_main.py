@@ -200,28 +200,6 @@ def test_python_dash_m_is_the_same_program():
     assert ran.stdout.startswith("flightlog, version ")
 
 
-@pytest.mark.parametrize(
-    ("missing", "extra", "words"),
-    [
-        ("stamina", "lab", ["lab", "resample", "x", "--request", "1"]),
-        ("stamina", "lab", ["lab", "resample-session", "x"]),
-    ],
-)
-def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(
-    tmp_path, missing, extra, words
-):
-    code = f"import sys; sys.modules[{missing!r}] = None; from flightlog.cli import main; main()"
-
-    ran = subprocess.run(
-        [sys.executable, "-c", code, *words],
-        cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-    assert (ran.returncode, "Traceback" in ran.stderr) == (69, False), ran.stderr
-    assert missing in ran.stderr
-    assert f"pip install 'flightlog[{extra}]'" in ran.stderr
-
-
 def test_every_extra_is_one_the_package_has():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 

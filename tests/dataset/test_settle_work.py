@@ -17,7 +17,7 @@ except SystemExit:
     print(*sys.modules, file=sys.stderr)
 """
 HEAVY = {
-    "rich", "jinja2", "aiohttp", "zstandard", "pyarrow", "tomllib", "ruamel", "asyncio", "logging",
+    "rich", "jinja2", "aiohttp", "backports", "pyarrow", "tomllib", "ruamel", "asyncio", "logging",
     "concurrent", "multiprocessing", "subprocess", "difflib", "email", "http", "ssl", "socket",
 }  # fmt: skip
 OURS_MAX = 165

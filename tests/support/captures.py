@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import zstandard
-
 from flightlog.agents.capture.proxy import ProxySettings
 from flightlog.agents.capture.recorder import ExchangeRecorder
 from flightlog.agents.capture.server import capture_in_thread
+from flightlog.store.compression import zstd
 from flightlog.store.exchanges import ExchangeStore
 from support.upstream import answering, call, parts
 
@@ -42,7 +41,7 @@ def proxied(
 
 def captured_requests() -> list[dict]:
     """The requests of every recorded run: version, case, headers, request_id, body."""
-    data = zstandard.ZstdDecompressor().decompress(REQUESTS.read_bytes(), max_output_size=1 << 26)
+    data = zstd.decompress(REQUESTS.read_bytes())
     return [json.loads(line) for line in data.splitlines()]
 
 

@@ -13,7 +13,6 @@ import tarfile
 from pathlib import Path
 
 import msgspec
-import zstandard
 
 from flightlog.archive.archive import Archive
 from flightlog.dataset.reader import read_dataset
@@ -27,6 +26,7 @@ from flightlog.loop.status import build_status
 from flightlog.privacy.redactor import Redactor
 from flightlog.retro.state import decode_analysis
 from flightlog.retro.store import ANALYSIS, RetroStore
+from flightlog.store.compression import zstd
 
 KEPT = Path(__file__).parents[1] / "recordings" / "layouts"
 VERSIONS = sorted(path.name.removesuffix(".tar.zst") for path in KEPT.glob("*.tar.zst"))
@@ -43,9 +43,7 @@ BYTES_MAX = 600_000
 
 def unpacked(version, into):
     """Lay the directories of a version out and return where."""
-    data = zstandard.ZstdDecompressor().decompress(
-        (KEPT / f"{version}.tar.zst").read_bytes(), 1 << 28
-    )
+    data = zstd.decompress((KEPT / f"{version}.tar.zst").read_bytes())
     with tarfile.open(fileobj=io.BytesIO(data)) as packed:
         # Python 3.11.3 and older has no filters; the archive is ours.
         packed.extractall(into, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
@@ -138,7 +136,7 @@ def _keep(version):
             for folder in ROOMS.values():
                 tar.add(root / folder, folder, filter=_plain)
         body = packed.getvalue()
-    kept = zstandard.ZstdCompressor(19).compress(body)
+    kept = zstd.compress(body, 19)
     assert len(kept) < BYTES_MAX, f"{len(kept)} bytes: too much to keep for ever"
     KEPT.mkdir(exist_ok=True)
     (KEPT / f"{version}.tar.zst").write_bytes(kept)

@@ -6,13 +6,13 @@ import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 
-import zstandard
 from msgspec.structs import replace
 
 from flightlog.app.runtime import open_runtime
 from flightlog.archive.archive import Archive
 from flightlog.live.collector import CollectDepth, LiveDirectory, collect_live_state
 from flightlog.live.service import render_status_lines
+from flightlog.store.compression import zstd
 from support.transcripts import MODEL, assistant, user, write
 
 NOW_MS = 1_794_744_000_000  # a full hour: 2026-11-15T12:00Z
@@ -101,10 +101,7 @@ class Desk:
             self.folder / "archive/sessions.jsonl",
             self.folder.glob("archive/sessions-*.jsonl.zst"),
         )
-        bodies = [
-            zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes())
-            for path in sorted(packed)
-        ]
+        bodies = [zstd.decompress(path.read_bytes()) for path in sorted(packed)]
         bodies += [plain.read_bytes()] if plain.exists() else []
         return [json.loads(line) for line in b"".join(bodies).splitlines()]
 

@@ -112,22 +112,8 @@ def test_a_taken_port_is_said_with_the_next_command(machine):
     )
 
 
-def test_without_the_extra_it_says_how_to_get_it(machine, tmp_path):
-    hidden = tmp_path / "hidden"
-    hidden.mkdir()
-    blocker = "import sys, importlib.util as u; real = u.find_spec\n"
-    blocker += "class No:\n    def find_spec(self, name, path=None, target=None):\n"
-    blocker += "        if name == 'aiohttp': raise ModuleNotFoundError(name, name=name)\n"
-    (hidden / "sitecustomize.py").write_text(blocker + "sys.meta_path.insert(0, No())\n")
-
-    served = started(machine | {"PYTHONPATH": str(hidden)})
-    _, said = served.communicate(timeout=20)
-
-    assert (served.returncode, "pip install 'flightlog[web]'" in said) == (69, True)
-
-
-def test_the_pages_need_no_extra_but_their_own():
-    missing = "brotli numpy stamina sklearn scipy distributed pyarrow textual"
+def test_the_pages_need_no_extra():
+    missing = "stamina sklearn scipy distributed pyarrow duckdb"
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({missing!r}.split()))\n"
         "import flightlog.web.commands, flightlog.web.pages, flightlog.web.server, flightlog.lab.replay.service"

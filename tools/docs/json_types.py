@@ -25,6 +25,7 @@ from flightlog.recorder.settle import SettleReport
 from flightlog.retro.issues.board import Issue, IssueCluster
 from flightlog.retro.state import FeedbackSummary, Pattern, Preferences, RetroAnalysis
 from flightlog.setup.doctor import ArchiveVerification, CheckResult
+from flightlog.setup.init import Leftover
 from flightlog.tracing.blame import BlameLine
 from flightlog.tracing.trace import Trace
 from flightlog.views.atif.fidelity import FidelityCount
@@ -110,6 +111,14 @@ class ConfigSettingOutput(TypedDict):
     name: str
     value: Any
     origin: str
+
+
+class UninstallOutput(TypedDict):
+    """`uninstall`: what it removes, and what stays."""
+
+    removals: list[str]
+    is_written: bool
+    leftovers: list[Leftover]
 
 
 class InitOutput(TypedDict):
@@ -340,6 +349,7 @@ class DatasetStatsOutput(TypedDict):
 OUTPUTS: dict[str, Any] = {
     "up": Overview,
     "init": InitOutput,
+    "uninstall": UninstallOutput,
     "doctor": list[CheckResult] | ArchiveVerification,
     "watch": list[ConfigDirOutput],
     "settle": SettleReport,

@@ -1,8 +1,9 @@
 """Puts the pages' front-end assets into the package when it is built or installed.
 
 The packages are pinned by checksum in package-lock.json and come through npm; nothing of them
-is in the repository. Where npm is missing the build goes on and says so: everything but the
-charts and the live filters works without them, and `flightlog serve` tells how to get them.
+is in the repository. If npm is missing or fails, the build goes on and says so: everything but
+the charts and the live filters works without them, and the pages say how to get them. A source
+archive contains them, so installing from one needs no npm.
 """
 
 import shutil
@@ -26,6 +27,8 @@ LICENCES = {
     "d3.LICENSE": "d3/LICENSE",
     "plot.LICENSE": "@observablehq/plot/LICENSE",
 }
+NPM_S_MAX = 60  # with the packages in reach it takes 2 s
+WITHOUT = "the pages will have no charts and no live filters; to try again: touch pyproject.toml && make install"
 
 
 class AssetsHook(BuildHookInterface):  # type: ignore[type-arg,misc]
@@ -45,7 +48,7 @@ def fetch() -> None:
         return
     npm = shutil.which("npm")
     if npm is None:
-        print("npm is missing: the pages will have no charts and no live filters", file=sys.stderr)
+        print(f"npm is missing: {WITHOUT}", file=sys.stderr)
         return
     with tempfile.TemporaryDirectory() as folder:
         for name in ("package.json", "package-lock.json"):
@@ -59,8 +62,20 @@ def fetch() -> None:
             "--ignore-scripts",
             "--no-audit",
             "--no-fund",
+            # One retry after a second: npm's own two would wait 70 s for a registry out of reach.
+            "--fetch-retries=1",
+            "--fetch-retry-mintimeout=1000",
+            "--fetch-timeout=20000",
+            "--loglevel=error",
         ]
-        subprocess.run([*command, "--loglevel=error"], check=True, stdout=sys.stderr)
+        try:
+            subprocess.run(command, check=True, stdout=sys.stderr, timeout=NPM_S_MAX)
+        except subprocess.TimeoutExpired:
+            print(f"npm took more than {NPM_S_MAX} s: {WITHOUT}", file=sys.stderr)
+            return
+        except (subprocess.CalledProcessError, OSError):
+            print(f"npm failed: {WITHOUT}", file=sys.stderr)
+            return
         VENDOR.mkdir(parents=True, exist_ok=True)
         for name, source in (FILES | LICENCES).items():
             shutil.copy(Path(folder) / "node_modules" / source, VENDOR / name)

@@ -27,6 +27,11 @@ from flightlog.model.text import make_inert
 COMMANDS = {
     "up": ("flightlog.cli.overview", "up", "Summarize your sessions and suggest commands."),
     "init": ("flightlog.cli.setup", "init", "Register the recording hook with Claude Code."),
+    "uninstall": (
+        "flightlog.cli.overview",
+        "undo_init",
+        "Undo what init did, and list what stays.",
+    ),
     "demo": ("flightlog.cli.overview", "demo", "Record a scripted agent and show the result."),
     "doctor": ("flightlog.cli.setup", "doctor", "Check the installation and report problems."),
     "status": ("flightlog.cli.overview", "status", "Show running sessions and recording status."),

@@ -1,4 +1,4 @@
-"""`flightlog up`, `status` and `demo`."""
+"""`flightlog up`, `status`, `demo` and `uninstall`."""
 
 import sys
 from collections.abc import Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from flightlog.live.collector import LiveState
     from flightlog.model.runtime import Runtime
+    from flightlog.setup.init import UninstallPlan
     from flightlog.views.overview import Overview
 
 
@@ -259,3 +260,48 @@ def _print_overview(overview: "Overview", zone: "tzinfo") -> None:
     for fact in iter_facts(overview, zone):
         click.echo(make_inert(fact.text))
         click.secho(f"    {make_inert(fact.next_command)}", fg="cyan")
+
+
+@click.command(
+    "uninstall",
+    epilog=format_examples("flightlog uninstall --dry-run", "flightlog uninstall --yes"),
+)
+@click.option("--yes", is_flag=True, help="Remove it without asking.")
+@click.option("--dry-run", is_flag=True, help="Show it; remove nothing.")
+@json_option("Print what is removed and what stays as JSON.")
+def undo_init(*, yes: bool, dry_run: bool, as_json: bool) -> int:
+    """Undo what init did, and list what stays.
+
+    Removes the hooks, the status line, the guards on commits and the sections of CLAUDE.md, from
+    the agent's settings and from every project that has sessions. Recorded data stays. Exit 1 if
+    it was not confirmed.
+    """
+    from flightlog.setup.init import apply_uninstall, plan_uninstall
+    from flightlog.setup.install import format_diff
+
+    runtime = open_runtime()
+    plan = plan_uninstall(runtime)
+    removals = [f"hook and status line: {change.settings}" for change in plan.settings]
+    removals += [f"guard on commits and pushes: {project.cwd}" for project in plan.guards]
+    removals += [f"section on training rows: {path}" for path in plan.instructions]
+    if not as_json:
+        for line in [*map(format_diff, plan.settings), *removals]:
+            click.echo(make_inert(line))
+    interactive = sys.stdin.isatty() and not as_json
+    agreed = yes or dry_run or not plan.is_needed
+    agreed = agreed or (interactive and click.confirm("Remove this?", default=True, err=True))
+    written = agreed and not dry_run and plan.is_needed
+    if written:
+        apply_uninstall(runtime, plan)
+    report = {"removals": removals, "is_written": written, "leftovers": plan.leftovers}
+    print_json(report) if as_json else _print_leftovers(plan, written=written)
+    return 0 if agreed else 1
+
+
+def _print_leftovers(plan: "UninstallPlan", *, written: bool) -> None:
+    added = "; add --yes to remove it" if plan.is_needed else ""
+    click.echo("removed" if written else f"nothing was removed{added}", err=True)
+    click.echo("what stays, and how to delete it:")
+    for leftover in plan.leftovers:
+        click.echo(make_inert(f"  {leftover.content}: {leftover.path}"))
+        click.secho(f"    {make_inert(leftover.command)}", fg="cyan")

@@ -67,10 +67,10 @@ def _compress_log(path: Path, now_ms: int) -> None:
         return
     if data:
         # This module is loaded after each turn, but compresses at most once a day.
-        import zstandard  # noqa: PLC0415
+        from flightlog.store.compression import zstd  # noqa: PLC0415
 
         name = f"sessions-{now_ms}.jsonl.zst"
-        files.replace_file(path.with_name(name), zstandard.ZstdCompressor(level=10).compress(data))
+        files.replace_file(path.with_name(name), zstd.compress(data, 10))
     shared_files.remove_with_dir(path)
 
 

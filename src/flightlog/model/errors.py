@@ -17,6 +17,7 @@ limits for YAML and JSON below, which every reader shares.
 """
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -30,12 +31,12 @@ YAML_BYTES_MAX = 1 << 20  # ruamel.yaml reads at most 1 MB in a second
 YAML_NODES_MAX = 40_000  # with every alias expanded; ruamel.yaml parses about as many in a second
 # What decoding foreign bytes may raise: not JSON, not text, or nested too deeply.
 UNREADABLE = (DecodeError, UnicodeDecodeError, RecursionError)
+# Which extra brings a package that the base installation lacks.
 EXTRAS = {
-    **dict.fromkeys(("aiohttp", "multidict", "yarl"), "web"),
-    "stamina": "lab",
-    "numpy": "lab,retro",
-    **dict.fromkeys(("scipy", "sklearn"), "retro"),
-    **dict.fromkeys(("distributed", "pyarrow"), "scale"),
+    "pyarrow": "tables",
+    "duckdb": "sql",
+    **dict.fromkeys(("dask", "distributed"), "scale"),
+    "inspect_ai": "inspect",
 }
 
 
@@ -204,8 +205,26 @@ def missing_extra_error(error: ModuleNotFoundError) -> Unavailable | None:
     name = (error.name or "").partition(".")[0]
     if name not in EXTRAS:
         return None
-    hint = f"pip install 'flightlog[{EXTRAS[name]}]'"
+    hint = install_line(EXTRAS[name], sys.prefix, __file__)
     return Unavailable(f"this needs {name}, which is not installed", hint=hint)
+
+
+def install_line(extra: str, prefix: str, source: str) -> str:
+    """Return the command that adds `extra` to the flightlog of this Python `prefix`.
+
+    `source` is a file of the package: outside site-packages it belongs to a clone.
+    """
+    clone, found, _ = source.partition("/src/flightlog/")
+    if found and "/site-packages/" not in source:
+        return f"'{prefix}/bin/python' -m pip install --editable '{clone}[{extra}]'"
+    wanted = f"'flightlog[{extra}]'"
+    if "/uv/archive-v" in prefix:  # `uvx` runs from uv's cache
+        return f"uvx --from {wanted} flightlog"
+    if "/uv/tools/" in prefix:
+        return f"uv tool install {wanted}"
+    if "/pipx/venvs/" in prefix:
+        return f"pipx install --force {wanted}"
+    return f"pip install {wanted}"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Changes that `init` makes.
+"""Changes that `init` makes, and that `uninstall` takes back.
 
 For a dataset it writes three things, each marked so that it can be found and removed: the tracked
 directory, the project's answer about words in `flightlog.toml`, and a section of `CLAUDE.md`.
@@ -10,6 +10,8 @@ import os
 import shlex
 import sys
 import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,8 +20,11 @@ from msgspec.structs import replace
 from flightlog.agents.claude_code.driver import ClaudeCode
 from flightlog.agents.claude_code.files import find_config_dirs
 from flightlog.agents.claude_code.hooks import project_settings
+from flightlog.archive.archive import open_archive
 from flightlog.dataset import service
 from flightlog.dataset.layout import prepare_dataset
+from flightlog.live.collector import FOLDER
+from flightlog.model.errors import Invalid, Misconfigured
 from flightlog.model.runtime import Runtime
 from flightlog.privacy import git_guard
 from flightlog.privacy.service import SETTINGS, guard_git, repository_settings
@@ -41,6 +46,13 @@ work; never edit or merge them by hand.
 """
 LONG_DAYS = 3650  # ten years: in effect, transcripts are never deleted
 _DEFAULT_DAYS = 30  # Claude Code's own default
+_PROJECT_DATA = {
+    ".git-ml": "training rows",
+    ".git/flightlog": "state of the dataset and of saved files",
+    ".chat-retro-runtime": "analyses",
+    "ralph-loop-sessions": "loop sessions",
+    SETTINGS: "the project's settings of flightlog",
+}
 
 
 def has_words_setting(folder: Path) -> bool:
@@ -89,6 +101,13 @@ def _add_agent_instructions(path: Path) -> list[str]:
     gap = "\n" if before and not before.endswith("\n\n") else ""
     files.replace_file(path, (before + gap + SECTION).encode(), mode=0o644)
     return [f"{path}: a section on training rows"]
+
+
+def _without_instructions(text: str) -> str:
+    """Return `text` without our section, and without the empty line that was put before it."""
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2].removeprefix("\n")
+    return (before[:-1] if before.endswith("\n\n") else before) + after
 
 
 class InitRequest(Struct, frozen=True):
@@ -182,3 +201,93 @@ def current_keep_days(runtime: Runtime, location: InitRequest) -> int:
         install.DAYS_KEY
     )
     return days if isinstance(days, int) else _DEFAULT_DAYS
+
+
+class Leftover(Struct, frozen=True):
+    """Something that `uninstall` leaves, and the command that deletes it."""
+
+    path: str
+    content: str
+    command: str
+
+
+class UninstallPlan(Struct, frozen=True):
+    """What `uninstall` removes: hooks and status lines, git guards, sections of `CLAUDE.md`."""
+
+    settings: tuple[install.SettingsChange, ...]
+    guards: tuple[InitRequest, ...]
+    instructions: tuple[Path, ...]
+    leftovers: tuple[Leftover, ...]
+
+    @property
+    def is_needed(self) -> bool:
+        """Return whether there is something to remove."""
+        return bool(self.settings or self.guards or self.instructions)
+
+
+def plan_uninstall(runtime: Runtime) -> UninstallPlan:
+    """Plan to undo every `init` of this user: here, and in each project that has sessions."""
+    projects = [InitRequest(scope="project", cwd=folder) for folder in _list_projects(runtime)]
+    paths = [Path(config_dir) / "settings.json" for config_dir in find_config_dirs(runtime)]
+    texts: list[Path] = []
+    for project in projects:
+        with suppress(Invalid):  # a link that leads out of the project: `init` refused it, too
+            paths.append(settings_path(runtime, project))
+            texts.append(files.ensure_contained(project.cwd, project.cwd / "CLAUDE.md"))
+    changes, unreadable = [], []
+    for path in dict.fromkeys(paths):
+        try:
+            changes.append(install.plan_removal(path))
+        except Misconfigured as error:  # one damaged file must not keep the others
+            unreadable.append(Leftover(str(path), error.message, f"edit {shlex.quote(str(path))}"))
+    return UninstallPlan(
+        tuple(change for change in changes if change.is_needed),
+        tuple(project for project in projects if wants_guard(runtime, project, remove=True)),
+        tuple(path for path in texts if path.is_file() and BEGIN.encode() in path.read_bytes()),
+        (*unreadable, *_list_leftovers(runtime, paths, projects)),
+    )
+
+
+def apply_uninstall(runtime: Runtime, plan: UninstallPlan) -> None:
+    """Carry out the plan."""
+    for change in plan.settings:
+        install.apply_change(change)
+    for project in plan.guards:
+        change_guard(runtime, project, remove=True)
+    for path in plan.instructions:
+        if text := _without_instructions(path.read_bytes().decode("utf-8", "surrogateescape")):
+            files.replace_file(path, text.encode("utf-8", "surrogateescape"), mode=0o644)
+        else:
+            shared_files.remove_with_dir(path)
+
+
+def _list_projects(runtime: Runtime) -> list[Path]:
+    """Return this directory and those of all sessions, with the projects around them."""
+    archive = open_archive(runtime)
+    folders = [Path(runtime.cwd)]
+    folders += [Path(archive.first_cwd(recording)) for recording in archive.recordings.values()]
+    found = [folder for folder in folders if folder.is_absolute() and folder.is_dir()]
+    return list(dict.fromkeys([*found, *map(files.find_project, found)]))
+
+
+def _list_leftovers(
+    runtime: Runtime, settings: Sequence[Path], projects: Sequence[InitRequest]
+) -> Iterator[Leftover]:
+    paths = {Path(runtime.data_dir): "archived sessions, index, settings"}
+    for config_dir in find_config_dirs(runtime):
+        paths[Path(config_dir) / FOLDER] = "state of running sessions"
+    for path in settings:
+        paths |= dict.fromkeys(shared_files.list_backups(path), "backup of the agent's settings")
+    for project in projects:
+        paths |= {project.cwd / name: content for name, content in _PROJECT_DATA.items()}
+    for path, content in paths.items():
+        if path.exists():
+            yield Leftover(str(path), content, f"rm -r {shlex.quote(str(path))}")
+    yield Leftover(sys.prefix, "the program", _removal_command(sys.prefix))
+
+
+def _removal_command(prefix: str) -> str:
+    if "/uv/archive-v" in prefix:  # `uvx` runs from uv's cache
+        return "uv cache clean flightlog"
+    tool = {"/uv/tools/": "uv tool", "/pipx/venvs/": "pipx"}
+    return f"{next((tool[part] for part in tool if part in prefix), 'pip')} uninstall flightlog"

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import zstandard
 from msgspec import Struct
 
 from flightlog.model.errors import Invalid, NotFound, Unreadable
 from flightlog.model.exchange import BodyRef
+from flightlog.store.compression import zstd
 from flightlog.store.files import os_errors_as_unavailable, quarantine_file, replace_file
 
 BLOB_BYTES_MAX = 1 << 30  # bounds the memory that a hostile compressed blob can take
@@ -42,7 +42,7 @@ def store_blob(root: Path, data: bytes, *, durable: bool = True) -> str:
         if _read_blob(path) == data:
             return digest
         quarantine_file(path)
-    packed = zstandard.compress(data) if len(data) >= _COMPRESS_BYTES_MIN else data
+    packed = zstd.compress(data) if len(data) >= _COMPRESS_BYTES_MIN else data
     if len(packed) < len(data) * _COMPRESSED_SHARE_MAX:
         replace_file(_blob_path(root, digest, ".zst"), packed, durable=durable)
     else:
@@ -78,12 +78,14 @@ def _read_blob(path: Path) -> bytes | None:
         packed = path.read_bytes()
     if path.suffix != ".zst":
         return packed
+    unpacker = zstd.ZstdDecompressor()
     try:
-        if zstandard.frame_content_size(packed) > BLOB_BYTES_MAX:
+        if (zstd.get_frame_info(packed).decompressed_size or 0) > BLOB_BYTES_MAX:
             return None
-        return zstandard.decompress(packed, max_output_size=BLOB_BYTES_MAX)
-    except zstandard.ZstdError:
+        data = unpacker.decompress(packed, BLOB_BYTES_MAX)
+    except zstd.ZstdError:
         return None
+    return data if unpacker.eof else None
 
 
 class StoredBody(Struct, frozen=True):

@@ -1,13 +1,11 @@
 """`flightlog serve` and `flightlog share`.
 
-The command line imports this module by name, because the web extra may not be installed.
+The command line imports this module by name, because packages of one layer do not import each other.
 """
 
 import asyncio
-import importlib.util
 import secrets
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -36,6 +34,8 @@ from flightlog.web.templates import has_vendor, make_environment
 @click.option("--json", "as_json", is_flag=True, help="Print the address as a line of JSON.")
 def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
     """Browse sessions in a local web page. Prints the address, which contains the token."""
+    import uvloop  # noqa: PLC0415 - only this command runs a loop
+
     from flightlog.web.server import ServerConfig, run_server  # noqa: PLC0415 - loads every page
 
     runtime = open_runtime()
@@ -54,7 +54,7 @@ def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
             "charts and live filters are not installed; in a clone run: make install", err=True
         )
     config = ServerConfig(runtime, secrets.token_urlsafe(32), web_root(runtime), port, read_only)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_server(config, ready))
 
 
@@ -94,12 +94,3 @@ def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
         f"{describe_redaction(page.secrets, page.personal)}; review it before you share it",
         err=True,
     )
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's event loop, which is faster, if it is installed."""
-    if importlib.util.find_spec("uvloop") is None:
-        return None
-    import uvloop  # noqa: PLC0415 - optional
-
-    return uvloop.new_event_loop

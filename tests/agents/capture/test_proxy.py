@@ -11,11 +11,11 @@ import zlib
 
 import brotli
 import pytest
-import zstandard
 
 from flightlog.agents.capture.recorder import RewrittenRequest
 from flightlog.model.errors import Invalid
 from flightlog.model.exchange import RequestOrigin, ResponseOutcome
+from flightlog.store.compression import zstd
 from support.captures import (
     BODY,
     EVENTS,
@@ -53,7 +53,7 @@ BIG = os.urandom(1 << 20) * 100
         (chunked(gzip.compress(EVENTS), headers="content-encoding: gzip\r\n"), EVENTS),
         (chunked(zlib.compress(EVENTS), headers="content-encoding: deflate\r\n"), EVENTS),
         (chunked(brotli.compress(EVENTS), headers="content-encoding: br\r\n"), EVENTS),
-        (chunked(zstandard.compress(EVENTS), headers="content-encoding: zstd\r\n"), EVENTS),
+        (chunked(zstd.compress(EVENTS), headers="content-encoding: zstd\r\n"), EVENTS),
         (plain(gzip.compress(EVENTS), headers="content-encoding: gzip\r\n"), EVENTS),
         (plain(b"\xff not gzip", headers="content-encoding: gzip\r\n"), b"\xff not gzip"),
         (plain(BIG), BIG),

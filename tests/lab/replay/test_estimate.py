@@ -3,7 +3,7 @@ from msgspec.structs import replace
 
 from flightlog.lab.replay.branch_points import estimate_branch
 from flightlog.lab.replay.source import ReplaySource
-from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.model.usage import CostSource, Usage
 from flightlog.usage.prices import price
 from support.labs import bash, config, run, script
 

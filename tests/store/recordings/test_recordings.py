@@ -22,7 +22,7 @@ from flightlog.store.recordings.recording import (
 from support.strace_points import fail_everywhere, kill_everywhere
 
 SEAL = """
-import zstandard
+from flightlog.store.compression import zstd
 from flightlog.store.recordings.recording import seal_recording
 from flightlog.model.errors import FlightlogError
 begin()

@@ -1,6 +1,6 @@
 """Decompress captured bodies and scrub credentials from them; the traffic itself is not changed.
 
-A cut stream gives its readable part. If a compression is not installed, the bytes stay compressed
+A cut stream gives its readable part. If a compression is unknown, the bytes stay compressed
 and its name is returned.
 
 Requests carry the key, so its value is known and is replaced wherever it occurs: an agent that
@@ -11,10 +11,11 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import brotli
 import msgspec
-import zstandard
 
 from flightlog.privacy.detect.known_values import KnownSecrets
+from flightlog.store.compression import zstd
 
 BYTES_MAX = 1 << 30  # bounds what a decompression bomb can fill
 MARK = b"[scrubbed]"
@@ -30,10 +31,6 @@ _METADATA = msgspec.Raw(b'{"user_id":"[scrubbed]"}')
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class _Undecodable(Exception):
-    """The data is not in the declared compression, or its decoder is not installed."""
-
-
 def decompress_body(data: bytes, encoding: str) -> tuple[bytes, str]:
     """Return `data` decompressed, and the names of the compressions that could not be removed."""
     names = [
@@ -45,7 +42,7 @@ def decompress_body(data: bytes, encoding: str) -> tuple[bytes, str]:
             return data, ",".join(names) if data else ""
         try:
             data = decode(data)
-        except (zlib.error, zstandard.ZstdError, _Undecodable):
+        except (zlib.error, zstd.ZstdError, brotli.error):
             return data, ",".join(names)
         names.pop()
     return data, ""
@@ -64,18 +61,11 @@ def _decompress_deflate(data: bytes) -> bytes:
 
 
 def _decompress_zstd(data: bytes) -> bytes:
-    return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+    return zstd.ZstdDecompressor().decompress(data, BYTES_MAX)
 
 
 def _decompress_brotli(data: bytes) -> bytes:
-    try:
-        import brotli  # noqa: PLC0415 - an optional extra
-    except ImportError:
-        raise _Undecodable from None
-    try:
-        return bytes(brotli.Decompressor().process(data))
-    except brotli.error:
-        raise _Undecodable from None
+    return bytes(brotli.Decompressor().process(data))
 
 
 _DECODERS: dict[str, Callable[[bytes], bytes]] = {

@@ -44,7 +44,7 @@ def carry_out(work: str, payload: bytes, shared: bytes) -> bytes:
     if work not in ALONE:
         raise Invalid(
             f"this worker does not know the job kind {work[:40]!r}",
-            hint="install the same flightlog on every worker: pip install 'flightlog[scale]'",
+            hint=_SAME,
         )
     # The prefix ends the process with the thread that waits for it, and so with the worker.
     words = [

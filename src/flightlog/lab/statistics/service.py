@@ -17,7 +17,7 @@ from flightlog.lab.statistics.analysis import ExperimentAnalysis, analyze_questi
 from flightlog.lab.statistics.divergence import ActionPath, PathNode, build_path_tree
 from flightlog.lab.statistics.report import MARK, NAME, render_analysis
 from flightlog.lab.store import RunStore
-from flightlog.model.errors import Conflict, FlightlogError, NotFound, optional_import
+from flightlog.model.errors import Conflict, FlightlogError, NotFound
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.model.runtime import Runtime
 from flightlog.store.output_files import write_output_files
@@ -176,8 +176,7 @@ def analyze_runs(
     ]
     questions += branch_questions(runs if many else list_run_family(runtime, runs[0]), options)
     questions += session_questions(runs)
-    with optional_import():
-        return analyze_questions(questions, seed)
+    return analyze_questions(questions, seed)
 
 
 def list_run_family(runtime: Runtime, run: RunStore) -> list[RunStore]:

@@ -1,0 +1,256 @@
+"""Every command line in README and docs works as documented, with the bare wheel in an empty environment."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import test_tutorial
+from retro.planted import chats, written
+
+ROOT = Path(__file__).parents[1]
+SAMPLES = ROOT / "src/flightlog/agents/scripted/recordings"
+NAMES = "flightlog|harness|ralph-runtime|chat-retro|issue-workflow|ml-data-collector"
+SIZE_MB_MAX = 170
+
+# Lines that no test can run as they stand, each with the reason.
+NOT_RUN = {
+    "--analyst": "starts an agent of the reader's own",
+    "ssh other": "another machine",
+    "tcp://head:8786": "a cluster and the extra `scale`",
+    "flightlog watch": "draws until a person ends it",
+    "session follow": "prints until a person ends it",
+    "flightlog serve": "serves until a person ends it; tests/web starts it",
+    "dataset push": "a remote of the reader's",
+    "dataset pull": "a remote of the reader's",
+    "5b368800": "a session of an agent that saved its files",
+    "their-run": "a run that another person made",
+    "ralph-runtime stop": "needs a plan that runs at this moment",
+    "ralph-runtime pause": "as above",
+    "--sweep grid.yaml": "the file is the reader's",
+    "feedback.json": "a file that a browser saved",
+    "live swap 2123f2df": "a switch of accounts that did not happen",
+}
+CHATS = "$(grep -ohE 'chat-[0-9]+-[0-9]+-[0-9a-f]{6}' -r .git-ml/tracked | sort -u)"
+EACH_CHAT = f"for id in {CHATS}; do flightlog dataset judge $id"
+COMMITS = "$(git commit -q --allow-empty -m Release; git log --format=%h --abbrev=12)"
+EACH_COMMIT = f"for id in {COMMITS}; do flightlog dataset judge $id"
+# What the reader puts in place of a name of the documents.
+VALUES = {
+    "uvx flightlog": "flightlog",
+    "flightlog init": "flightlog init --yes",
+    "harness replay my-run --session 2 --turn 7 --count 8": "harness replay my-run --session 2 --turn 7 --count 2",
+    "replay_my-run_s02_t07_r01_…": "$(basename runs/replay_my-run_s02_t07_r01_*)",
+    "harness resample-edit my-run --request 5 --input": "sed -i 's/Take notes/Take few notes/' request.json && "
+    "harness resample-edit my-run --request 5 --input",
+    # Chats and sessions that the page has not made the dataset forget yet.
+    "judge chat-20261102-120140-3fa9c1 feedback good": f"stats && {EACH_CHAT} feedback good && break; done",
+    "judge 9fceb02d0ae5 ci_result failure": f"stats && {EACH_COMMIT} ci_result failure && break; done",
+    "2026-11-02_13a84f73": "$(grep -ohE '[0-9]{4}-[0-9]{2}-[0-9]{2}_[0-9a-f]{8}' -r .git-ml/tracked | head -1)",
+    "13a84f73": "2123f2df",
+    "chat-20261102-120140-3fa9c1": "$(grep -ohE 'chat-[0-9]+-[0-9]+-[0-9a-f]{6}' -r .git-ml/tracked | head -1)",
+    "RUN OTHER": "my-run my-run",
+    "RUN#2r3.14": "'my-run#2.3'",
+    "RUN": "my-run",
+    "'…'": "'Say it in words.'",
+    "FILE:LINE": "work/step1.txt:1",
+    "src/shop.py:12": "work/step1.txt:1",
+    "src/shop.py:1-40": "work/step1.txt:1-1",
+    "src/shop.py": "work/step1.txt",
+    "run:shop/session_01": "run:my-run/session_01",
+    "issue:9c2a3a8c": "issue:$(flightlog issue list --json | jq -r '.[0].id')",
+    "retro show ID": "retro show $(flightlog retro patterns --json | jq -r '.[0].id')",
+    "topic-1f2e3d4c5b": "$(flightlog retro patterns --json | jq -r '.[0].id')",
+    "resolve ID": "resolve $(flightlog issue list --json | jq -r '.[0].id')",
+    "experiment.yaml": "notes.yaml",
+    "greet/": "runs/greet/",
+    "~/shop": ".",
+}
+CODES = {
+    "flightlog doctor": (0, 1),  # 1: it found something to say
+    "privacy scan": (0, 1),  # 1: there are secrets
+    "privacy check": (0, 1),
+    "lab lint": (0, 1),
+    "issue-workflow process": (0, 1),
+    "ralph-runtime answer": (1,),  # the plan has no question
+    "ralph-runtime resume": (2,),  # the plan is completed
+    "dataset export --format sft": (2,),  # the page has removed the words before
+    "dataset export --format preferences": (2,),
+    "--drop-thinking": (2,),  # the scripted model does not think
+    "dataset export --format huggingface": (69,),  # needs the extra `tables`, as the page says
+    "dataset export --format parquet": (69,),
+}
+
+
+def blocks(page):
+    """Yield the text of each code block, and of each command between backticks in a table."""
+    text = page.read_text("utf-8")
+    yield from re.findall(r"^```(?:sh|console)?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    yield from re.findall(r"^(?:    \S.*\n)+", re.sub(r"(?ms)^```.*?^```$", "", text), re.MULTILINE)
+    for row in re.findall(r"^\|.*\|$", text, re.MULTILINE):
+        yield from re.findall(rf"`((?:{NAMES}) [^`]+)`", row) if page.name == "README.md" else ()
+
+
+def lines(page):
+    """Return the command lines of a page, without prompts and comments."""
+    found = []
+    for block in blocks(page):
+        for line in block.replace("\\\n", " ").splitlines():
+            command = re.sub(r"\s+#\s.*$", "", line.strip().removeprefix("$ "))
+            if re.match(rf"(?:uvx |.*\| *)?(?:{NAMES})\s", command):
+                found.append(command)
+    return found
+
+
+def documented():
+    how_to = sorted((ROOT / "docs/how-to").glob("*.md"))
+    pages = [ROOT / "README.md", *how_to, *sorted((ROOT / "docs/explanation").glob("*.md"))]
+    return {page: lines(page) for page in pages}
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """The wheel, installed without extras; return the directory of its commands."""
+    top = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(top)]
+    subprocess.run([*build, str(ROOT)], check=True, capture_output=True)
+    uv = [str(Path(sys.executable).with_name("uv"))]
+    subprocess.run([*uv, "venv", "-q", "--python", sys.executable, str(top / "venv")], check=True)
+    (wheel,) = top.glob("*.whl")
+    install = [*uv, "pip", "install", "-q", "--python", str(top / "venv/bin/python")]
+    pins = ["--constraint", str(ROOT / "requirements/run.txt")]
+    subprocess.run([*install, "--compile-bytecode", *pins, str(wheel)], check=True)
+    return top / "venv/bin"
+
+
+def machine(top, bare):
+    """Return the environment of a person who has only git, and the directory of their project."""
+    home, shop = top / "home", top / "home/shop"
+    shutil.copytree(SAMPLES, home / ".claude")
+    shop.mkdir()
+    for transcript in home.rglob("*.jsonl"):
+        data = transcript.read_bytes()
+        transcript.write_bytes(data.replace(b"/home/dev/project", str(shop).encode()))
+    path = f"{bare}:{Path(shutil.which('git')).parent}:/usr/bin:/bin"
+    env = {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "TZ": "UTC", "EDITOR": "true"}
+    return env | {"GIT_CONFIG_NOSYSTEM": "1"}, shop
+
+
+PREPARE = """
+set -e
+git init -q . && git config user.name You && git config user.email you@example.com && mkdir work runs
+cat > model.yaml <<'END'
+rules:
+  - replies:
+%s
+      - text: Done.
+END
+cat > notes.yaml <<'END'
+model: claude-opus-5-5
+engine: scripted
+scenario: model.yaml
+work_dir: work
+sessions:
+  - {session_index: 1, prompt: Take notes.}
+  - {session_index: 2, prompt: Repair it.}
+END
+echo 'password = "hunter2-and-more-of-it"' > notes.md && cp notes.md notes.txt
+cp "$HOME"/.claude/projects/*/2123f2df*.jsonl session.jsonl && cp session.jsonl rows.jsonl
+harness run notes.yaml --run-name my-run
+git add -A work && git commit -qm 'Take notes'
+cat > plan.yaml <<'END'
+plan: a small plan
+config: {human_intervention: never}
+tasks:
+  - {task_id: "001", name: greet, run: {command: "echo hello > greeting.txt"}, verify: ["test -s greeting.txt"]}
+END
+flightlog loop run --plan plan.yaml --autonomous
+flightlog init --project --dataset --yes && flightlog dataset session sync-to-jsonl
+flightlog retro analyze >/dev/null
+flightlog issue report-bug --title 'Slow' --description 'It is slow' --severity low
+"""
+STEP = """      - blocks:
+          - tool: Bash
+            input: {{command: "echo {0} > step{0}.txt; test {0} != 4"}}"""
+
+
+def prepared(shop, env):
+    """Prepare what the pages assume: a run, a loop, an analysis, an export, files with secrets."""
+    with zipfile.ZipFile(shop / "export.zip", "w") as export:
+        made = [json.loads(written(chat)) for chat in chats(1)[0]]
+        export.writestr("conversations.json", json.dumps(made))
+    steps = "\n".join(STEP.format(number) for number in range(1, 9))
+    return run(PREPARE % steps, shop, env)
+
+
+def run(command, cwd, env):
+    words = [*test_tutorial.offline(), "bash", "-c", command]
+    return subprocess.run(
+        words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+
+
+def filled_in(command):
+    for name, value in VALUES.items():
+        command = command.replace(name, value)
+    return command
+
+
+@pytest.mark.slow
+def test_every_documented_command_line_works_from_the_bare_wheel(bare, tmp_path):
+    env, shop = machine(tmp_path, bare)
+    ready = prepared(shop, env)
+    assert ready.returncode == 0, ready.stderr
+    failed = []
+    ran = 0
+
+    for page, commands in documented().items():
+        for command in commands:
+            if any(part in command for part in NOT_RUN):
+                continue
+            done = run(filled_in(command), shop, env)
+            ran += 1
+            codes = next((codes for part, codes in CODES.items() if part in command), (0,))
+            broken = re.search("Traceback|no such (option|command)", done.stderr)
+            silent = not (done.stdout + done.stderr) and ">" not in command
+            if done.returncode not in codes or broken or silent:
+                failed.append(f"{page.name}: {command}\n{done.returncode} {done.stderr[-400:]}")
+
+    assert failed == [], "\n".join(failed)
+    assert ran >= 100
+
+
+def test_every_line_that_is_not_run_is_still_documented():
+    told = "\n".join(command for commands in documented().values() for command in commands)
+
+    assert {part for part in NOT_RUN if part not in told} == set()
+
+
+@pytest.mark.slow
+def test_the_tutorial_works_from_the_bare_wheel(bare, tmp_path):
+    test_tutorial.follow_tutorial(bare, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_bare_wheel_is_small_enough(bare):
+    (packages,) = bare.parent.glob("lib/python*/site-packages")
+    used = subprocess.run(["du", "-sm", str(packages)], capture_output=True, text=True, check=True)
+
+    assert int(used.stdout.split()[0]) <= SIZE_MB_MAX
+
+
+@pytest.mark.slow
+def test_an_extra_that_is_missing_is_named_with_its_install_line(bare, tmp_path):
+    env, shop = machine(tmp_path, bare)
+
+    done = run("flightlog session export --all --format parquet --output rows/", shop, env)
+
+    assert done.returncode == 69
+    assert "this needs pyarrow" in done.stderr
+    assert "pip install 'flightlog[tables]'" in done.stderr
