@@ -377,14 +377,14 @@ def test_no_lock_file_names_where_a_package_came_from():
 LIMITS = {
     measures.classes_sharing_a_name: 0,
     measures.participles: 0,
-    measures.one_word_functions: 401,  # a tenth of all
+    measures.one_word_functions: 404,  # a tenth of all
     measures.modules_too_many: 0,
     measures.modules_with_one_importer: 62,  # 17 % of all
     measures.small_modules_with_one_importer: 0,
     measures.repeated_module_names: 60,
     measures.boolean_pairs: 0,
     measures.unexplained_constants: 0,
-    measures.late_imports: 63,
+    measures.late_imports: 60,
     measures.long_lines: 700,  # 1 % of all
     measures.long_test_names: 0,
 }

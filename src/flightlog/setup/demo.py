@@ -4,7 +4,7 @@ import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,15 +16,18 @@ from flightlog.agents.scripted.scenario import load_scenario
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.archive.archive import Archive
 from flightlog.archive.search import parse_query
+from flightlog.lab import inspect, layout, service
 from flightlog.lab.config import Engine, RunConfig, SessionConfig, VerifierConfig
+from flightlog.lab.replay import branch, certificate
+from flightlog.lab.replay.source import ReplaySource
+from flightlog.lab.runner.context import Tell
+from flightlog.lab.runner.run import continue_run, start_run
+from flightlog.lab.store import RunStore
 from flightlog.live.collector import CollectDepth, LiveDirectory, collect_live_state
 from flightlog.live.dashboard import TerminalSize, dashboard_lines
 from flightlog.model.errors import NotFound
 from flightlog.model.runtime import Runtime
 from flightlog.store.files import ensure_dir, replace_file
-
-if TYPE_CHECKING:
-    from flightlog.lab.runner.context import Tell
 
 PROMPTS = ("Write a module that rounds prices to cents, with a test.", "How many lines is that?")
 DEMO_SCENARIO = Path(__file__).parents[1] / "agents/scripted/scenarios/demo.yaml"
@@ -101,15 +104,8 @@ class RewindResult(Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def perform_rewind(runtime: Runtime, tell: "Tell") -> Iterator[RewindResult]:
+def perform_rewind(runtime: Runtime, tell: Tell) -> Iterator[RewindResult]:
     """Let the agent fail, rewind to before turn 7, and continue with another prompt."""
-    # The lab needs the `lab` extra; the recording demo works without it.
-    from flightlog.lab import inspect, layout, service  # noqa: PLC0415 - as above
-    from flightlog.lab.replay import branch, certificate  # noqa: PLC0415 - as above
-    from flightlog.lab.replay.source import ReplaySource  # noqa: PLC0415 - as above
-    from flightlog.lab.runner.run import continue_run, start_run  # noqa: PLC0415 - as above
-    from flightlog.lab.store import RunStore  # noqa: PLC0415 - as above
-
     # The demo needs no key and no login, so it gets neither.
     environ = clean_environment(runtime.environ)
     if "FLIGHTLOG_CLAUDE" in runtime.environ:
