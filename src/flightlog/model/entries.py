@@ -104,6 +104,7 @@ class ToolResult(Struct, frozen=True):
     subagent: str = ""
     result_file: str = ""
     detail: Any = None
+    run: str = ""
 
 
 class ToolInputRewritten(Struct, frozen=True):
@@ -234,12 +235,14 @@ class Entry(Struct, frozen=True):
 
 
 class SubagentInfo(Struct, frozen=True):
-    """The type and task of a subagent, and the tool call that started it."""
+    """The type and task of a subagent, and the tool call or workflow run that started it."""
 
     subagent: str
     agent_type: str = ""
     description: str = ""
     tool_call_id: str = ""
+    run: str = ""
+    is_side_call: bool = False
 
 
 class HookRecord(Struct, frozen=True):

@@ -100,6 +100,7 @@ class Overview(TokensAndCost, frozen=True):
     sessions_with_secrets: tuple[str, ...] = ()
     archived_sessions: int = 0
     damaged_sessions: tuple[str, ...] = ()
+    unread_files: int = 0
 
 
 def find_expiring_sessions(
@@ -208,6 +209,9 @@ def _recording_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]
             f"{pluralize(len(sessions), 'session')} {verb} what looks like secrets",
             f"flightlog privacy scan {sessions[0]} --secrets",
         )
+    if overview.unread_files:
+        files = pluralize(overview.unread_files, "file")
+        yield OverviewFact(f"{files} in an unknown layout not read", "flightlog doctor")
     if overview.unknown_records or overview.damage_count:
         records = pluralize(overview.unknown_records, "record")
         spans = pluralize(overview.damage_count, "damaged span")

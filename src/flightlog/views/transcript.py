@@ -19,7 +19,7 @@ from flightlog.model.session import Note, Session, Step, Subagent, ToolCall, Tur
 from flightlog.model.text import pluralize
 from flightlog.model.usage import format_cost
 from flightlog.views.session.summary import outline_session
-from flightlog.views.session.timeline import find_lane, find_step, find_turn
+from flightlog.views.session.timeline import find_lane, find_step, find_turn, group_by_call
 
 _MAIN_ARGUMENTS = ("command", "file_path", "pattern", "url", "query", "prompt")
 LINES_MAX = 12  # of a text; a result of this length still leaves its call on the screen
@@ -185,11 +185,7 @@ class _TranscriptRenderer:
     def __init__(self, session: Session, options: RenderOptions) -> None:
         self._session = session
         self._options = options
-        self._subagents = {
-            subagent.tool_call_id: subagent
-            for subagent in session.subagents
-            if subagent.tool_call_id
-        }
+        self._subagents = group_by_call(session.subagents)
         self.rendered: set[str] = set()
 
     def render_turn(self, turn: Turn, at: Address, depth: int) -> Iterator[TranscriptLine]:
@@ -224,7 +220,7 @@ class _TranscriptRenderer:
 
     def render_subagent(self, subagent: Subagent, depth: int) -> Iterator[TranscriptLine]:
         self.rendered.add(subagent.id)
-        kind = "warm-up" if subagent.is_warmup else subagent.agent_type or "subagent"
+        kind = subagent.agent_type or "subagent"
         task = f": {subagent.description}" if subagent.description else ""
         address = f"{self._session.id}@{subagent.id}"
         yield TranscriptLine(TranscriptLineKind.LANE, depth, f"{kind}{task}", address)
@@ -239,9 +235,9 @@ class _TranscriptRenderer:
         if call.executed_input is not None:
             arguments = self._truncate(format_arguments(call.executed_input), at)
             yield _note(depth + 1, f"a hook changed it to: {arguments}")
-        subagent = self._subagents.get(call.id)
-        if subagent is not None and subagent.id not in self.rendered:
-            yield from self.render_subagent(subagent, depth + 1)
+        for subagent in self._subagents.get(call.id, ()):
+            if subagent.id not in self.rendered:
+                yield from self.render_subagent(subagent, depth + 1)
         if call.result is None:
             yield _note(depth + 1, "no result on record")
             return

@@ -54,9 +54,9 @@ FIELDS: dict[str, frozenset[str]] = {
         "sandboxed sourceToolAssistantUUID summarizedTurnPromptUuids toolDenialKind toolUseResult turnCompanion "
         "turnOrigin turnPosition",
         "assistant": "apiBlockIndex apiErrorStatus apiErrorType attributionAgent attributionMcpServer "
-        "attributionMcpTool effort error failedResponseHadNoToolCall isAbortedMidStream isApiErrorMessage madeBy "
-        "message perTurnEffort promptCacheRequested requestId requestRef requestedModel thinkingDisplay "
-        "thinkingDurationMs toolInputStreamMs",
+        "attributionMcpTool attributionSkill effort error failedResponseHadNoToolCall isAbortedMidStream "
+        "isApiErrorMessage madeBy message perTurnEffort promptCacheRequested requestId requestRef requestedModel "
+        "thinkingDisplay thinkingDurationMs toolInputStreamMs",
         "system": "commandRun compactMetadata content durationMs error hasOutput hookAdditionalContext hookCount "
         "hookErrors hookInfos isMeta level logicalParentUuid maxRetries messageCount preventedContinuation "
         "retryAttempt retryInMs source stopReason subtype toolUseID",
@@ -78,6 +78,7 @@ FIELDS: dict[str, frozenset[str]] = {
         "ai-title": "aiTitle title",
         "custom-title": "customTitle title",
         "agent-name": "agentName name",
+        "fork-context-ref": "contextLength parentLastUuid parentSessionId",
     }.items()
 }
 

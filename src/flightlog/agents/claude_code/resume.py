@@ -80,9 +80,9 @@ def list_output(project: Path, session_id: str) -> Iterator[tuple[str, Path]]:
         yield TRANSCRIPT, main
     for folder in ("subagents", "tool-results"):
         beside = project / session_id / folder
-        for path in sorted(beside.iterdir()) if beside.is_dir() else ():
+        for path in sorted(beside.rglob("*")) if beside.is_dir() else ():
             if path.is_file() and not path.is_symlink():
-                yield f"{folder}/{path.name}", path
+                yield f"{folder}/{path.relative_to(beside)}", path
 
 
 def _is_result(record: dict[str, Any]) -> bool:

@@ -199,7 +199,7 @@ class SubagentSummary(Struct, frozen=True):
     agent_type: str
     description: str
     tool_call_id: str
-    is_warmup: bool
+    is_side_call: bool
     rows: int
     steps: int
     cost: Cost

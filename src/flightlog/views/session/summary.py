@@ -16,7 +16,7 @@ from flightlog.views.session.outline import (
     TurnCost,
 )
 from flightlog.views.session.rows import Location, RowBuilder
-from flightlog.views.session.timeline import RowMark, describe_uncalled
+from flightlog.views.session.timeline import RowMark, describe_uncalled, group_by_call
 
 
 def outline_session(
@@ -56,7 +56,7 @@ def _summarize_subagent(subagent: Subagent, rows: RowBuilder) -> SubagentSummary
         agent_type=subagent.agent_type,
         description=subagent.description,
         tool_call_id=subagent.tool_call_id,
-        is_warmup=subagent.is_warmup,
+        is_side_call=subagent.is_side_call,
         rows=len(rows.marks),
         steps=rows.marks.count(RowMark.STEP),
         cost=_sum_costs([rows]),
@@ -82,7 +82,7 @@ def _summarize_session(
         steps=sum(thread.marks.count(RowMark.STEP) for thread in threads),
         tool_calls=sum(thread.calls for thread in threads),
         failed_tool_calls=sum(thread.failed_calls for thread in threads),
-        subagents=sum(not subagent.is_warmup for subagent in subagents),
+        subagents=sum(not subagent.is_side_call for subagent in subagents),
         models=tuple(sorted(set().union(*(thread.models for thread in threads)))),
         **usage_fields(sum((thread.usage for thread in threads), Usage()), _sum_costs(threads)),
         most_expensive_prompt=_most_expensive_prompt(session.id, rows, subagents),
@@ -140,14 +140,13 @@ class _StepWalk:
         self, rows: Mapping[str, RowBuilder], subagents: Sequence[SubagentSummary]
     ) -> None:
         self._rows = rows
-        started = {
-            subagent.tool_call_id: subagent.id for subagent in subagents if subagent.tool_call_id
-        }
+        started = group_by_call(subagents)
         self._inner: dict[tuple[str, int], list[str]] = defaultdict(list)
         for name, thread in rows.items():
             for call_id, call in thread.subagent_calls.items():
-                if call_id in started:
-                    self._inner[name, call.row].append(started[call_id])
+                self._inner[name, call.row] += [
+                    subagent.id for subagent in started.get(call_id, ())
+                ]
 
     def iter_costs(self, name: str, begin: int, end: int, seen: set[str]) -> Iterator[float]:
         """Yield the cost of each step from row `begin` to row `end` of a thread."""
