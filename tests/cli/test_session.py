@@ -54,7 +54,7 @@ def test_usage_as_json_has_the_documented_keys(two, by):
     report = told(two, "session", "usage", "--json", "--by", by)
 
     assert report["total"].keys() >= TOKENS
-    assert report["unrecorded_usage"].keys() >= TOKENS
+    assert report["unrecorded"].keys() >= TOKENS
     assert report["rows"]
     assert all(row.keys() >= TOKENS and isinstance(row[by], str) for row in report["rows"])
     assert (

@@ -59,7 +59,7 @@ def test_a_fork_inherits_and_a_copy_counts_only_its_own_beside_the_parent(tmp_pa
     told = {truth.session[:8]: truth for truth in truths(tmp_path, *CURRENT)}
 
     assert all(adds_up(truth) for truth in told.values())
-    assert len(told) == 25
+    assert len(told) == 28
     for fork in ("cceeb00c", "92a86220"):
         assert told[fork].inherited_from.startswith("2123f2df")
         assert told[fork].inherited == told["2123f2df"].client.usage

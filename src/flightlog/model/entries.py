@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from flightlog.model.usage import ClientTotals, TokenCounts
+from flightlog.model.usage import ClientTotals, TokenCounts, UsageQuality
 
 
 class Text(Struct, frozen=True, tag="text"):
@@ -92,6 +92,7 @@ class AssistantReply(TokenCounts, frozen=True):
     is_synthetic: bool = False
     error: str = ""
     effort: str = ""
+    quality: UsageQuality = UsageQuality.EXACT
 
 
 class ToolResult(Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from flightlog.agents.claude_code.messages import decode_blocks, user_events
-from flightlog.agents.claude_code.usage import SYNTHETIC_MODEL, client_totals
+from flightlog.agents.claude_code.usage import SYNTHETIC_MODEL, client_totals, recorded_quality
 from flightlog.agents.dialects.anthropic_messages import decode_usage
 from flightlog.model.addresses import is_safe
 from flightlog.model.entries import (
@@ -167,6 +167,7 @@ def _decode_reply(record: dict[str, Any]) -> AssistantReply:
         is_synthetic=text_field(message, "model") == SYNTHETIC_MODEL,
         error=error if record.get("isApiErrorMessage") is True else "",
         effort=text_field(record, "effort"),
+        quality=recorded_quality(record),
     )
 
 

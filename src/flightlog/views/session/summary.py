@@ -89,16 +89,19 @@ def _summarize_session(
         compactions=rows[""].marks.count(RowMark.COMPACTION),
         unknown_records=sum(count for _, count in session.unknown_record_types),
         damage_count=len(session.damage),
+        unknown_responses=sum(thread.unknown_steps for thread in threads),
     )
 
 
 def _sum_costs(threads: Sequence[RowBuilder]) -> Cost:
     sources = set().union(*(thread.sources for thread in threads))
     steps = sum(thread.marks.count(RowMark.STEP) for thread in threads)
-    return _add_amounts(chain.from_iterable(thread.usd for thread in threads), steps, sources)
+    cost = _add_amounts(list(chain.from_iterable(thread.usd for thread in threads)), steps, sources)
+    is_lower_bound = any(thread.has_lower_bounds for thread in threads) and cost.usd is not None
+    return replace(cost, is_lower_bound=True) if is_lower_bound else cost
 
 
-def _add_amounts(amounts: Iterable[float], steps: int, sources: set[CostSource]) -> Cost:
+def _add_amounts(amounts: Sequence[float], steps: int, sources: set[CostSource]) -> Cost:
     """Add the known amounts; the cost of steps that are all unknown is unknown."""
     if steps and not sources:
         return Cost(None, CostSource.UNKNOWN)
@@ -109,7 +112,8 @@ def _add_amounts(amounts: Iterable[float], steps: int, sources: set[CostSource])
         if sources
         else CostSource.TABLE
     )
-    return Cost(sum((usd for usd in amounts if not math.isnan(usd)), 0.0), source)
+    known = [usd for usd in amounts if not math.isnan(usd)]
+    return Cost(sum(known, 0.0), source, is_lower_bound=len(known) < len(amounts))
 
 
 def _most_expensive_prompt(
@@ -129,7 +133,12 @@ def _most_expensive_prompt(
         cost = _add_amounts(amounts, len(amounts), sources if is_known else set())
         if best is None or (cost.usd or 0.0, len(amounts)) > (best.cost_usd or 0.0, best.steps):
             number = main.marks.count(RowMark.TURN, 0, row + 1)
-            best = TurnCost(f"{session}#{number}", prompt, len(amounts), cost.usd, cost.source)
+            at_least = cost.is_lower_bound or any(
+                thread.has_lower_bounds for thread in rows.values()
+            )
+            steps = len(amounts)
+            address = f"{session}#{number}"
+            best = TurnCost(address, prompt, steps, cost.usd, cost.source, at_least)
     return best
 
 
