@@ -52,3 +52,9 @@ def test_a_sealed_recording_explains_as_much_as_a_plain_one(tmp_path):
 
     assert plain == UsageEvidence(2, 0, has_copied_records=False, web_searches=0)
     assert find_evidence(paths) == plain
+
+
+def test_web_searches_of_the_client_are_counted(tmp_path):
+    search = {"type": "user", "toolUseResult": {"query": "x", "searchCount": 2}}
+
+    assert find_evidence(write(tmp_path, search)).web_searches == 2
