@@ -252,8 +252,9 @@ def test_a_teammate_is_linked_by_its_name(tmp_path):
 @pytest.mark.parametrize("same_ids", [True, False])
 def test_a_copy_of_the_history_counts_only_its_compaction_call(tmp_path, same_ids):
     history = [user("x", 1), assistant("m1", 2), user("y", 3), assistant("m2", 4)]
+    side_fields = {"isSidechain": True, "agentId": "acompact-12ab"}
     copies = [
-        {**record, "isSidechain": True, "uuid": record["uuid"] if same_ids else f"c{at}"}
+        {**record, **side_fields, "uuid": record["uuid"] if same_ids else f"c{at}"}
         for at, record in enumerate(history)
     ]
     own = assistant("m-compact", 5, tokens={"input_tokens": 90}, uuid="own", parentUuid="u4")
