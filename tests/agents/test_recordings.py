@@ -15,6 +15,7 @@ CASES = (
     "2.1.325/subagent-foreground",
     "2.1.325/odd-outputs",
     "2.0.76/subagent",
+    "2.1.325/workflow",
 )
 
 

@@ -54,7 +54,7 @@ def test_usage_as_json_has_the_documented_keys(two, by):
     report = told(two, "session", "usage", "--json", "--by", by)
 
     assert report["total"].keys() >= TOKENS
-    assert report["unrecorded_usage"].keys() >= TOKENS
+    assert report["unrecorded"].keys() >= TOKENS
     assert report["rows"]
     assert all(row.keys() >= TOKENS and isinstance(row[by], str) for row in report["rows"])
     assert (
@@ -260,3 +260,61 @@ def test_the_recordings_of_every_version_are_listed_and_counted(tmp_path):
             each["output_tokens"],
             pytest.approx(each["cost_usd"]),
         )
+
+
+@pytest.fixture
+def uncertain(tmp_path):
+    """A session of a client that wrote no final counts, and one without any usage."""
+    text = {"type": "text", "text": "word " * 300}
+    early = assistant("m1", 2, text, version="2.1.29", tokens={"output_tokens": 1})
+    bare = assistant("m2", 2, uuid="x2")
+    del bare["message"]["usage"]
+    write(tmp_path, SESSION, user("x", 1), early)
+    write(tmp_path, OTHER, user("y", 1, uuid="x1"), bare)
+    return tmp_path
+
+
+def test_a_lower_bound_is_the_same_in_list_usage_and_show(uncertain):
+    usage = told(uncertain, "session", "usage", "--by", "session", "--json")["rows"]
+    listed = {row["session"]: row for row in told(uncertain, "session", "list", "--json")}
+
+    for row in usage:
+        keys = ("is_lower_bound", "unknown_responses", "cost_usd", "cost_source")
+        assert [row[key] for key in keys] == [listed[row["session"]][key] for key in keys]
+    by_session = {row["session"]: row for row in usage}
+    assert by_session[SESSION]["is_lower_bound"] is True
+    assert by_session[OTHER]["output_tokens"] is by_session[OTHER]["cost_usd"] is None
+    shown = within(uncertain, "session", "show", SESSION).out
+    assert "10 + ≥ 1 tokens, ≥ $0.0001" in shown
+    assert "tokens unknown, cost unknown" in within(uncertain, "session", "show", OTHER).out
+
+
+def test_a_total_with_an_unknown_part_says_so(uncertain):
+    ran = within(uncertain, "session", "usage", "--by", "session")
+
+    assert "unknown" in ran.out
+    assert "≥ 1 " in ran.out
+    assert "$0.0000" not in ran.out
+    assert "1 response without recorded usage" in ran.err
+
+
+@pytest.mark.parametrize("by", ["session", "day", "block"])
+def test_an_estimate_is_apart_from_the_recorded_figures(uncertain, by):
+    plain = told(uncertain, "session", "usage", "--by", by, "--json")
+    report = told(uncertain, "session", "usage", "--by", by, "--json", "--estimate")
+
+    estimated = report["total"]["estimated_output_tokens"]
+
+    assert 300 < estimated < 450
+    assert report["total"]["output_tokens"] == plain["total"]["output_tokens"] == 1
+    assert sum(row["estimated_output_tokens"] for row in report["rows"]) == estimated
+    assert report["total"]["estimated_cost_usd"] > 0
+    assert "estimated_output_tokens" not in plain["total"]
+    assert "estimated" in within(uncertain, "session", "usage", "--estimate").out
+
+
+def test_doctor_and_up_name_files_in_an_unknown_layout(two):
+    write(two, "s/chat", {"costUSD": 1})
+
+    assert "s/chat.jsonl" in within(two, "doctor").out
+    assert told(two, "up", "--json")["unread_files"] == 1

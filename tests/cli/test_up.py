@@ -40,7 +40,7 @@ def test_the_figures_are_those_of_the_reports(everything):
         json.loads(within(everything, "session", "list", "--json", "--limit", "0").out)
     )
     assert told["cost_usd"] == pytest.approx(report["total"]["cost_usd"])
-    assert told["unrecorded_cost_usd"] == pytest.approx(report["unrecorded_usage"]["cost_usd"])
+    assert told["unrecorded_cost_usd"] == pytest.approx(report["unrecorded"]["cost_usd"])
     assert told["is_sample"] is False
 
 

@@ -43,6 +43,7 @@ lines = st.builds(
     request_id=st.sampled_from(["", "r"]),
     subagent=st.sampled_from(["", "a1"]),
     is_aborted=st.booleans(),
+    quality=st.sampled_from([0, 1]),
 )
 
 

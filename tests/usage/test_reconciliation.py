@@ -4,8 +4,8 @@ from datetime import UTC
 
 import pytest
 
-from flightlog.model.usage import Breakdown, Usage
-from flightlog.usage.reconciliation import GapReason
+from flightlog.model.usage import Breakdown, ClientTotals, ModelTotal, Usage
+from flightlog.usage.reconciliation import GapEvidence, GapReason, SessionTotals, reconcile
 from support.recordings import CASES, archive
 
 CURRENT = [case for case in CASES if case.startswith("2.1.325/")]
@@ -59,7 +59,7 @@ def test_a_fork_inherits_and_a_copy_counts_only_its_own_beside_the_parent(tmp_pa
     told = {truth.session[:8]: truth for truth in truths(tmp_path, *CURRENT)}
 
     assert all(adds_up(truth) for truth in told.values())
-    assert len(told) == 25
+    assert len(told) == 28
     for fork in ("cceeb00c", "92a86220"):
         assert told[fork].inherited_from.startswith("2123f2df")
         assert told[fork].inherited == told["2123f2df"].client.usage
@@ -85,3 +85,20 @@ def test_eighteen_recordings_equal_the_client_and_nine_are_explained(tmp_path):
             assert truth.recorded == truth.client.usage
             assert round(truth.recorded_usd, 6) == round(truth.client.cost_usd, 6)
     assert len(EXPLAINED) == 9
+
+
+@pytest.mark.parametrize(
+    ("evidence", "reason"),
+    [
+        (GapEvidence(web_searches=1), GapReason.WEB_SEARCH),
+        (GapEvidence(web_searches=1, compactions=1), GapReason.COMPACTION),
+        (GapEvidence(), GapReason.UNKNOWN),
+    ],
+)
+def test_a_web_search_explains_what_only_the_client_counted(evidence, reason):
+    client = ClientTotals("s", 1.0, 0, (ModelTotal("m", 1.0, input_tokens=9),))
+    totals = SessionTotals("s", Usage(input_tokens=4), 0.5, 0, (), ())
+
+    (gap,) = reconcile(totals, {"s": [client]}, lambda *_: evidence).gaps
+
+    assert (gap.reason, gap.usage.input_tokens) == (reason, 5)

@@ -149,7 +149,7 @@ Below `FLIGHTLOG_HOME/`; all of it is private.
 
 | file | what |
 |---|---|
-| `sessions/<agent>/<session>/transcript.jsonl`, `subagents/*`, `tool-results/*` | verbatim copies |
+| `sessions/<agent>/<session>/transcript.jsonl`, `subagents/**`, `tool-results/*` | verbatim copies |
 | `*.g2.jsonl` | the next generation, begun when the agent rewrote its file |
 | `*.from-N.zst` | sealed, from byte N on |
 | `*.damaged-N` | a damaged file, renamed when it was restored |

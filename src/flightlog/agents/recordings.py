@@ -11,10 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from flightlog.agents.claude_code.files import (
     AGENT_NAME,
+    SUBAGENTS,
     find_transcripts,
     spilled_output_path,
+    subagent_file_name,
     subagent_info_path,
 )
 from flightlog.model.addresses import is_safe
@@ -61,7 +65,7 @@ def agent_files(home: str, files: Iterable[SessionFile]) -> dict[str, Path]:
         sources[recording_name(file)] = path
         info = Path(subagent_info_path(file))
         if file.subagent and info.is_file():
-            sources[f"subagents/{info.name}"] = info
+            sources[subagent_info_path(replace(file, path=recording_name(file)))] = info
         with suppress(OSError):
             outputs = sorted(Path(spilled_output_path(file, "x")).parent.iterdir())
             sources |= {
@@ -74,7 +78,9 @@ def agent_files(home: str, files: Iterable[SessionFile]) -> dict[str, Path]:
 
 def recording_name(transcript: SessionFile) -> str:
     """Return the name of a transcript inside our recording of its session."""
-    return f"subagents/agent-{transcript.subagent}.jsonl" if transcript.subagent else TRANSCRIPT
+    if not transcript.subagent:
+        return TRANSCRIPT
+    return f"{SUBAGENTS}/{subagent_file_name(transcript)}"
 
 
 def _adopted_files(

@@ -26,7 +26,7 @@ from flightlog.model.entries import Entry, SubagentInfo
 from flightlog.model.errors import Damage, Invalid, NotFound
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session, SessionFile, ThreadContext
-from flightlog.model.usage import Breakdown, row_to_response, usage_fields
+from flightlog.model.usage import Breakdown, row_fields, row_to_response
 from flightlog.sources.foreign_json import find_lines
 from flightlog.sources.protocol import FileListing
 from flightlog.store.jsonl import TORN_TAIL
@@ -159,7 +159,7 @@ class Archive:
                 row = usage_rows.get(summary.session)
                 if summary.session in damaged:
                     summary = replace(summary, damage_count=max(summary.damage_count, 1))  # noqa: PLW2901
-                yield replace(summary, **usage_fields(row.usage, row.cost)) if row else summary
+                yield replace(summary, **row_fields(row)) if row else summary
 
     def search_records(self, query: SearchQuery, limit: int) -> list[tuple[SearchResult, str]]:
         """Return records that match `query`, each with its address."""

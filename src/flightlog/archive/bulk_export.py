@@ -43,9 +43,9 @@ _ADDRESS = "session subagent turn step message_id"
 # Columns of each table, in order. A column has the same type in every table; the others are text.
 COLUMNS = {
     "sessions": "session title cwd branch version entrypoint started_ms ended_ms turns steps tool_calls subagents"
-    f" models {_TOKENS} cost_usd cost_source damage_count".split(),
+    f" models {_TOKENS} cost_usd cost_source is_lower_bound damage_count".split(),
     "steps": f"{_ADDRESS} at_ms model stop_reason text thinking tools"
-    f" {_TOKENS} cost_usd cost_source is_aborted".split(),
+    f" {_TOKENS} cost_usd cost_source is_lower_bound is_aborted".split(),
     "tool_calls": f"{_ADDRESS} tool_call_id name input output is_error denial_reason started_ms ended_ms".split(),
 }
 _INTEGERS = frozenset(
@@ -53,7 +53,7 @@ _INTEGERS = frozenset(
 )
 _FLOATS, _BOOLEANS, _LISTS = (
     frozenset({"cost_usd"}),
-    frozenset({"is_aborted", "is_error"}),
+    frozenset({"is_aborted", "is_error", "is_lower_bound"}),
     frozenset({"models", "tools"}),
 )
 Row = dict[str, Any]

@@ -27,7 +27,7 @@ from flightlog.views.session.thread import OutOfOrder, shorten_texts
 
 def list_session_folder(folder: Path, session: str) -> list[SessionFile]:
     """Return the transcripts in a session's directory: the main thread's, then its subagents'."""
-    paths = [folder / TRANSCRIPT, *sorted(folder.glob("subagents/*.jsonl"))]
+    paths = [folder / TRANSCRIPT, *sorted(folder.glob("subagents/**/*.jsonl"))]
     return [_describe_file(path, session) for path in paths if path.is_file()]
 
 

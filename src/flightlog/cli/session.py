@@ -151,9 +151,10 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
 @click.option("--since", default="", help="Only usage since then: 2026-11-01, 7d, 12h.")
 @click.option("--project", default="", help="Only sessions whose directory contains this.")
 @click.option("--timezone", default="", help="Time zone of the days, e.g. UTC or Europe/Berlin.")
+@click.option("--estimate", is_flag=True, help="Add an estimate of unrecorded output.")
 @json_option()
 @read_only
-def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) -> None:
+def usage(*, by: str, since: str, project: str, timezone: str, **flags: bool) -> None:
     """Report tokens and cost. Differences from the client's totals are listed below the table."""
     from flightlog.cli.usage import print_usage_report
     from flightlog.model.usage import Breakdown
@@ -163,7 +164,8 @@ def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) ->
     zone = parse_zone(timezone) if timezone else runtime.zone
     start = since_ms(since, runtime.clock.now_ms(), zone) if since else 0
     only = UsageFilter(start, project) if since or project else None
-    print_usage_report(Breakdown(by), zone, only, as_json=as_json)
+    ask = lambda usage: usage.report(Breakdown(by), zone, only, estimate=flags["estimate"])  # noqa: E731
+    print_usage_report(ask, zone, as_json=flags["as_json"])
 
 
 @session.command(
@@ -292,7 +294,7 @@ def _export_redacted(
 
 
 def _print_list(summaries: "Sequence[SessionSummary]", zone: tzinfo) -> None:
-    from flightlog.model.usage import format_cost
+    from flightlog.model.usage import format_cost, format_tokens
     from flightlog.views.transcript import format_timestamp
 
     rows = []
@@ -301,7 +303,7 @@ def _print_list(summaries: "Sequence[SessionSummary]", zone: tzinfo) -> None:
         counts = (
             str(summary.turns),
             str(summary.steps),
-            f"{summary.usage.total_tokens:,}",
+            format_tokens(summary.usage.total_tokens, summary.usage, summary.cost),
             format_cost(summary.cost),
         )
         title = summary.title or ("(warm-up only)" if summary.steps else "(no prompt)")

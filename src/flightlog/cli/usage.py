@@ -2,26 +2,32 @@
 
 import sys
 from datetime import tzinfo
+from typing import TYPE_CHECKING
 
 import click
 
 from flightlog.cli.output import print_table
 from flightlog.model.text import make_inert, pluralize
-from flightlog.model.usage import Breakdown, UsageRow, format_cost
+from flightlog.model.usage import Breakdown, Cost, UsageRow, format_cost, format_tokens
 from flightlog.usage.prices import PRICES_FROM
-from flightlog.usage.report import UsageFilter, UsageReport
+from flightlog.usage.report import UsageReport
 from flightlog.usage.report_json import report_json
 from flightlog.views.json_output import as_json as as_json_text
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flightlog.usage.pipeline import UsagePipeline
+
 
 def print_usage_report(
-    by: Breakdown, zone: tzinfo, only: UsageFilter | None = None, *, as_json: bool
+    ask: "Callable[[UsagePipeline], UsageReport]", zone: tzinfo, *, as_json: bool
 ) -> None:
-    """Print a usage report, then save the index, so that the user does not wait for the disk."""
+    """Print the usage report that `ask` returns, then save the index, so that the user does not wait for the disk."""
     from flightlog.app.runtime import open_usage
 
     pipeline = open_usage()
-    report = pipeline.report(by, zone, only)
+    report = ask(pipeline)
     if as_json:
         sys.stdout.write(as_json_text(report_json(report, str(zone))) + "\n")
     else:
@@ -61,6 +67,7 @@ def print_usage(report: UsageReport) -> None:
             ],
             right=(1, 2),
         )
+    _print_uncertainty(report.total, has_estimates=report.has_estimates)
     if report.damaged_lines:
         click.echo(
             f"{pluralize(report.damaged_lines, 'damaged span')} not counted: flightlog doctor",
@@ -73,12 +80,24 @@ def print_usage(report: UsageReport) -> None:
     click.echo(f"prices: {PRICES_FROM['source']}, {PRICES_FROM['date']}", err=True)
 
 
+def _print_uncertainty(total: UsageRow, *, has_estimates: bool) -> None:
+    """Say what of the total is unknown, a lower bound or an estimate."""
+    if total.unknown_responses:
+        count = pluralize(total.unknown_responses, "response")
+        click.echo(f"{count} without recorded usage: tokens and cost unknown", err=True)
+    if has_estimates:
+        text = f"about {total.estimated_output_tokens:,} more output tokens"
+        usd = f"${total.estimated_cost_usd:,.4f}"
+        click.echo(f"estimated from the text, not in the table: {text}, {usd}")
+    elif total.cost.is_lower_bound and not total.unpriced_models:
+        click.echo("≥: not all output was recorded: flightlog session usage --estimate", err=True)
+
+
 def _usage_cells(row: UsageRow, key: str) -> list[str]:
-    usage = row.usage
-    counts = (
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-    )
-    return [key or "?", *(f"{count:,}" for count in counts), format_cost(row.cost)]
+    usage, cost = row.usage, row.cost
+    counts = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
+    # Clients that record too little output still record all input.
+    known = cost if row.unknown_responses else Cost(cost.usd, cost.source)
+    given, read, written = (format_tokens(count, usage, known) for count in counts)
+    output = format_tokens(usage.output_tokens, usage, cost)
+    return [key or "?", given, output, read, written, format_cost(cost)]

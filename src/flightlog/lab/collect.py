@@ -259,4 +259,4 @@ def _iter_session_files(recording: SessionFiles) -> Iterator[tuple[str, bytes]]:
         yield recording_name(file), data
         meta = Path(file.path).with_suffix(".meta.json")
         if file.subagent and meta.is_file():
-            yield f"subagents/agent-{file.subagent}.meta.json", meta.read_bytes()
+            yield recording_name(file).removesuffix(".jsonl") + ".meta.json", meta.read_bytes()

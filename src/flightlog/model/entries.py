@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from flightlog.model.usage import ClientTotals, TokenCounts
+from flightlog.model.usage import ClientTotals, TokenCounts, UsageQuality
 
 
 class Text(Struct, frozen=True, tag="text"):
@@ -92,6 +92,7 @@ class AssistantReply(TokenCounts, frozen=True):
     is_synthetic: bool = False
     error: str = ""
     effort: str = ""
+    quality: UsageQuality = UsageQuality.EXACT
 
 
 class ToolResult(Struct, frozen=True):
@@ -104,6 +105,7 @@ class ToolResult(Struct, frozen=True):
     subagent: str = ""
     result_file: str = ""
     detail: Any = None
+    run: str = ""
 
 
 class ToolInputRewritten(Struct, frozen=True):
@@ -234,12 +236,14 @@ class Entry(Struct, frozen=True):
 
 
 class SubagentInfo(Struct, frozen=True):
-    """The type and task of a subagent, and the tool call that started it."""
+    """The type and task of a subagent, and the tool call or workflow run that started it."""
 
     subagent: str
     agent_type: str = ""
     description: str = ""
     tool_call_id: str = ""
+    run: str = ""
+    is_side_call: bool = False
 
 
 class HookRecord(Struct, frozen=True):

@@ -128,14 +128,14 @@ class Turn(Struct, frozen=True):
 
 
 class Subagent(Struct, frozen=True):
-    """A subagent's own thread."""
+    """A subagent's own thread; a side call is one of the client's own, such as a warm-up."""
 
     id: str
     agent_type: str
     description: str
     tool_call_id: str
     turns: tuple[Turn, ...]
-    is_warmup: bool = False
+    is_side_call: bool = False
 
 
 class Session(Struct, frozen=True):

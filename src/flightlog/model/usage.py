@@ -83,10 +83,22 @@ class CostSource(enum.Enum):
 
 
 class Cost(Struct, frozen=True):
-    """An amount with its source; an unknown amount is None, never zero."""
+    """An amount with its source; an unknown amount is None, never zero.
+
+    It is a lower bound if the client did not record all output, or a part of a sum is unknown.
+    """
 
     usd: float | None
     source: CostSource
+    is_lower_bound: bool = False
+
+
+class UsageQuality(enum.IntEnum):
+    """How far the recorded counts of a response can be trusted."""
+
+    EXACT = 0
+    LOWER_BOUND = 1  # the client recorded the output count from the start of the stream
+    MISSING = 2  # the client recorded no counts
 
 
 class TokenCounts(Struct, frozen=True, kw_only=True):
@@ -117,16 +129,27 @@ class TokensAndCost(TokenCounts, frozen=True, kw_only=True):
 
     cost_usd: float | None
     cost_source: CostSource
+    is_lower_bound: bool = False
 
     @property
     def cost(self) -> Cost:
         """The amount with its source."""
-        return Cost(self.cost_usd, self.cost_source)
+        return Cost(self.cost_usd, self.cost_source, self.is_lower_bound)
 
 
 def usage_fields(usage: Usage, cost: Cost) -> dict[str, Any]:
     """Return tokens and cost under the names of `TokensAndCost`."""
-    return {**asdict(usage), "cost_usd": cost.usd, "cost_source": cost.source}
+    return {
+        **asdict(usage),
+        "cost_usd": cost.usd,
+        "cost_source": cost.source,
+        "is_lower_bound": cost.is_lower_bound,
+    }
+
+
+def row_fields(row: "UsageRow") -> dict[str, Any]:
+    """Return the tokens and cost of a row, and how many of its responses have none recorded."""
+    return {**usage_fields(row.usage, row.cost), "unknown_responses": row.unknown_responses}
 
 
 def format_cost(cost: Cost) -> str:
@@ -134,11 +157,24 @@ def format_cost(cost: Cost) -> str:
     if cost.usd is None:
         return "cost unknown"
     amount = f"${cost.usd:,.4f}" if abs(cost.usd) < 1 else f"${cost.usd:,.2f}"
+    amount = f"≥ {amount}" if cost.is_lower_bound else amount
     return amount if cost.source is CostSource.TABLE else f"{amount} ({cost.source.value})"
 
 
+def is_unknown(usage: Usage, cost: Cost) -> bool:
+    """Return whether no response of this usage has counts; a known usage of zero costs nothing."""
+    return cost.usd is None and not usage
+
+
+def format_tokens(count: int, usage: Usage, cost: Cost) -> str:
+    """Return a count of `usage` as text: exact, at least that many, or unknown."""
+    if is_unknown(usage, cost):
+        return "unknown"
+    return f"≥ {count:,}" if cost.is_lower_bound else f"{count:,}"
+
+
 def sum_costs(costs: Iterable[Cost]) -> Cost:
-    """Add the known amounts; if there are none, the sum is unknown."""
+    """Add the known amounts; without any the sum is unknown, without some a lower bound."""
     parts = list(costs)
     amounts = [cost.usd for cost in parts if cost.usd is not None]
     if parts and not amounts:
@@ -147,7 +183,8 @@ def sum_costs(costs: Iterable[Cost]) -> Cost:
     for cost in parts:
         if cost.usd is not None and source is not CostSource.MIXED and cost.source is not source:
             source = cost.source if source is None else CostSource.MIXED
-    return Cost(sum(amounts, 0.0), source or CostSource.TABLE)
+    is_lower_bound = len(amounts) < len(parts) or any(cost.is_lower_bound for cost in parts)
+    return Cost(sum(amounts, 0.0), source or CostSource.TABLE, is_lower_bound)
 
 
 class Breakdown(enum.Enum):
@@ -162,7 +199,7 @@ class Breakdown(enum.Enum):
 
 
 class UsageRow(Struct, frozen=True):
-    """One row of a usage report, or its total."""
+    """One row of a usage report, or its total; estimates are not part of `usage` and `cost`."""
 
     key: str
     usage: Usage
@@ -173,6 +210,9 @@ class UsageRow(Struct, frozen=True):
     unpriced_models: tuple[str, ...]
     first_ms: int
     last_ms: int
+    unknown_responses: int = 0
+    estimated_output_tokens: int = 0
+    estimated_cost_usd: float = 0.0
 
 
 class ModelResponse(Struct, frozen=True):
@@ -187,6 +227,7 @@ class ModelResponse(Struct, frozen=True):
     request_id: str = ""
     subagent: str = ""
     is_aborted: bool = False
+    quality: UsageQuality = UsageQuality.EXACT
 
 
 class UsageLine(NamedTuple):
@@ -206,6 +247,7 @@ class UsageLine(NamedTuple):
     request_id: str
     subagent: str
     is_aborted: bool
+    quality: int = UsageQuality.EXACT
 
     @property
     def prompt_tokens(self) -> int:
@@ -218,7 +260,7 @@ def row_to_response(row: UsageLine) -> ModelResponse:
     message_id, session, model, *_ = row
     usage = Usage(*row[3:9])
     rest = (row.at_ms, row.project, row.request_id, row.subagent, row.is_aborted)
-    return ModelResponse(message_id, session, model, usage, *rest)
+    return ModelResponse(message_id, session, model, usage, *rest, UsageQuality(row.quality))
 
 
 def response_to_row(response: ModelResponse) -> UsageLine:

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.agents import SAMPLES
-from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs
+from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, find_unread_files
 from flightlog.agents.claude_code.hooks import keep_days
 from flightlog.archive.archive import Archive, Progress, open_archive
 from flightlog.dataset.state import find_collecting_root
@@ -71,6 +71,7 @@ def build_overview(runtime: Runtime, progress: Progress | None = None) -> Overvi
         damage_count=sum(summary.damage_count for summary in summaries) + len(archive.damage),
         is_sample=sample,
         archived_sessions=len(archived),
+        unread_files=0 if sample else sum(len(find_unread_files(str(path))) for path in dirs),
         damaged_sessions=tuple(summary.session for summary in summaries if summary.damage_count),
         sessions_with_secrets=() if sample else _sessions_with_secrets(runtime),
     )

@@ -11,7 +11,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, has_sessions
+from flightlog.agents.claude_code.files import (
+    AGENT_NAME,
+    find_config_dirs,
+    find_unread_files,
+    has_sessions,
+)
 from flightlog.agents.claude_code.hooks import KEEP_DAYS_DEFAULT, keep_days, project_settings
 from flightlog.agents.recordings import agent_files, list_recorded_files
 from flightlog.archive.archive import Archive, Progress
@@ -49,6 +54,7 @@ from flightlog.usage.prices import PRICES_FROM
 
 YEAR_MS = 365 * DAY_MS  # prices older than this are reported
 FREE_BYTES_MIN = 500_000_000  # less free space is a warning
+UNREAD_SHOWN = 3  # paths of files in an unknown layout
 FREE_INODES_MIN = 10_000  # fewer free inodes are a warning
 # Below these, one settle cannot be stored: transcript, manifest, lock and index.
 FULL_BYTES = 1_000_000
@@ -168,6 +174,11 @@ def _check_config_dir(path: Path) -> Iterator[CheckResult]:
             CheckLevel.NOTE, "sessions", f"no Claude Code sessions below {path}", "flightlog demo"
         )
         return
+    unread = find_unread_files(str(path))
+    if unread:
+        some = ", ".join(unread[:UNREAD_SHOWN])
+        text = f"{pluralize(len(unread), 'file')} in an unknown layout not read: {some}"
+        yield CheckResult(CheckLevel.WARNING, "sessions", text, "flightlog --version")
     days = keep_days(path)
     if days <= KEEP_DAYS_DEFAULT:
         text = f"Claude Code deletes transcripts after {days} days: {path}"

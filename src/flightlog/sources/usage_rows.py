@@ -19,7 +19,21 @@ _encode = msgspec.msgpack.Encoder().encode
 _Text = list[str]
 _Int = list[int]
 _Columns = tuple[
-    _Text, _Text, _Text, _Int, _Int, _Int, _Int, _Int, _Int, _Int, _Text, _Text, _Text, list[bool]
+    _Text,
+    _Text,
+    _Text,
+    _Int,
+    _Int,
+    _Int,
+    _Int,
+    _Int,
+    _Int,
+    _Int,
+    _Text,
+    _Text,
+    _Text,
+    list[bool],
+    _Int,
 ]
 _decode = msgspec.msgpack.Decoder(tuple[_Columns, list[ClientTotals]]).decode
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.model.usage import ModelResponse
+from flightlog.model.usage import ModelResponse, UsageQuality
 
 _NEVER = -1  # sorts a session without a response of its own before the others: it is the original
 
@@ -51,7 +51,7 @@ def attribute_responses(lines: Iterable[ModelResponse], first_ms: Mapping[str, i
 
 
 def is_better_copy(line: ModelResponse, other: ModelResponse) -> bool:
-    """Return whether `line` has more output, else is of the main thread, else is earlier."""
+    """Return whether `line` has counts, more output, is of the main thread, or is earlier."""
     return _copy_order(line) < _copy_order(other)
 
 
@@ -65,8 +65,15 @@ def _copy_order(line: ModelResponse) -> tuple[object, ...]:
         line.usage,
         line.project,
         line.is_aborted,
+        line.quality,
     )
-    return (-line.usage.output_tokens, bool(line.subagent), line.at_ms, *rest)
+    return (
+        line.quality is UsageQuality.MISSING,
+        -line.usage.output_tokens,
+        bool(line.subagent),
+        line.at_ms,
+        *rest,
+    )
 
 
 def _session_ages(

@@ -17,6 +17,7 @@ from flightlog.model.usage import (
     ModelResponse,
     Usage,
     UsageLine,
+    UsageQuality,
     response_to_row,
     row_to_response,
 )
@@ -40,9 +41,12 @@ from flightlog.usage.reconciliation import (
 )
 
 QUARTER_MS = 900_000  # the offsets of all time zones are whole quarters of an hour
+CHARS_PER_TOKEN = 4  # a usual value for English text; code and JSON have fewer
 USD_DIGITS = 9  # a billionth of a dollar: finer than any price, coarser than the order of a sum
 # Attribute getters in `map` halve the time of a loop over every response.
-_message_id, _model, _at_ms, _project = map(attrgetter, ("message_id", "model", "at_ms", "project"))
+_message_id, _model, _at_ms, _project, _quality = map(
+    attrgetter, ("message_id", "model", "at_ms", "project", "quality")
+)
 _TOKEN_CLASSES = tuple(map(attrgetter, Usage.__struct_fields__))  # a row names them as `Usage` does
 
 
@@ -57,6 +61,9 @@ class UsageBucket(Struct, frozen=True, array_like=True):
     first_ms: int
     last_ms: int
     usage: Usage
+    unknown_responses: int = 0
+    is_lower_bound: bool = False
+    is_estimate: bool = False  # of output that was not recorded; never stored
 
 
 class UsageDigest(Struct, frozen=True, array_like=True):
@@ -155,11 +162,12 @@ def _session_totals(
     started_ms = latest_totals(session.totals).started_ms
     # The client may not have counted what came before it started, or what was cut off.
     doubtful = [row_to_response(row) for row in rows if row.at_ms < started_ms or row.is_aborted]
-    amounts = [bucket.cost_usd for bucket in buckets if bucket.cost_usd is not None]
+    counted = [bucket for bucket in buckets if bucket.unknown_responses < bucket.responses]
+    amounts = [bucket.cost_usd for bucket in counted if bucket.cost_usd is not None]
     return SessionTotals(
         session.session,
         sum((bucket.usage for bucket in buckets), Usage()),
-        round(sum(amounts), USD_DIGITS) if len(amounts) == len(buckets) else None,
+        round(sum(amounts), USD_DIGITS) if len(amounts) == len(counted) else None,
         min(map(_at_ms, rows), default=None),
         tuple((response, price_of(response)) for response in doubtful),
         tuple(copies),
@@ -232,9 +240,15 @@ def _bucket(model: str, rows: list[UsageLine], *, long: bool) -> UsageBucket:
     times = list(map(_at_ms, rows))
     cost = price_at(model, usage, times[0], long=long)
     usd = None if cost.usd is None else round(cost.usd, USD_DIGITS)
+    source, unknown, is_lower_bound = cost.source, 0, False
+    if any(map(_quality, rows)):
+        unknown = sum(row.quality == UsageQuality.MISSING for row in rows)
+        is_lower_bound = any(row.quality == UsageQuality.LOWER_BOUND for row in rows)
+        usd, source = (None, CostSource.UNKNOWN) if unknown == len(rows) else (usd, source)
     quarter_ms = times[0] // QUARTER_MS * QUARTER_MS
+    span = (min(times), max(times))
     return UsageBucket(
-        model, quarter_ms, cost.source, usd, len(rows), min(times), max(times), usage
+        model, quarter_ms, source, usd, len(rows), *span, usage, unknown, is_lower_bound
     )
 
 
@@ -257,14 +271,46 @@ def _sum_buckets(parts: list[UsageBucket]) -> UsageBucket:
         min(part.first_ms for part in parts),
         max(part.last_ms for part in parts),
         sum((part.usage for part in parts), Usage()),
+        sum(part.unknown_responses for part in parts),
+        any(part.is_lower_bound for part in parts),
     )
 
 
 def _single_bucket(item: PricedResponse) -> UsageBucket:
-    model, at_ms = item.response.model, item.response.at_ms
-    quarter_ms = at_ms // QUARTER_MS * QUARTER_MS
+    response, cost = item.response, item.cost
+    at_ms, quality = response.at_ms, response.quality
     return UsageBucket(
-        model, quarter_ms, item.cost.source, item.cost.usd, 1, at_ms, at_ms, item.response.usage
+        response.model,
+        at_ms // QUARTER_MS * QUARTER_MS,
+        cost.source,
+        cost.usd,
+        1,
+        at_ms,
+        at_ms,
+        response.usage,
+        int(quality is UsageQuality.MISSING),
+        quality is UsageQuality.LOWER_BOUND,
+    )
+
+
+def estimate_bucket(row: UsageLine, chars: int) -> UsageBucket | None:
+    """Return the output of a response of `chars` characters that its row lacks, priced."""
+    missing = -(-chars // CHARS_PER_TOKEN) - row.output_tokens
+    if missing <= 0:
+        return None
+    usage = Usage(output_tokens=missing)
+    cost = price(row.model, usage, row.at_ms)
+    quarter_ms = row.at_ms // QUARTER_MS * QUARTER_MS
+    return UsageBucket(
+        row.model,
+        quarter_ms,
+        cost.source,
+        cost.usd,
+        0,
+        row.at_ms,
+        row.at_ms,
+        usage,
+        is_estimate=True,
     )
 
 

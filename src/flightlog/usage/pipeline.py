@@ -5,28 +5,34 @@ Without an index, or with a damaged one, the report is the same and takes longer
 
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import tzinfo
 from os import PathLike
 
 import msgspec
+from msgspec.structs import replace
 
-from flightlog.agents.claude_code.scan import find_evidence, scan_usage, scan_usage_mapped
+from flightlog.agents.claude_code.scan import (
+    count_output_chars,
+    find_evidence,
+    scan_usage,
+    scan_usage_mapped,
+)
 from flightlog.model.session import SessionFile
-from flightlog.model.usage import Breakdown, UsageLine, UsageRow
+from flightlog.model.usage import Breakdown, UsageLine, UsageQuality, UsageRow
 from flightlog.sources.workers import TICKETS_MAX, may_fork, run_forked, scan_files
 from flightlog.store.index.database import Index, Readable
 from flightlog.store.index.files import SCHEMA as FILES
 from flightlog.store.index.files import SyncStats
-from flightlog.usage.digest import UsageDigest, best_rows, digest_sessions
+from flightlog.usage.digest import UsageDigest, best_rows, digest_sessions, estimate_bucket
 from flightlog.usage.index import SCHEMA, SessionGroup, UsageIndexUpdate
 from flightlog.usage.prices import PRICES_FROM
 from flightlog.usage.reconciliation import GapEvidence
 from flightlog.usage.report import UsageFilter, UsageReport, build_report, filter_digests, total_row
 
 # Stored digests of another version are made again: count up when a rule in `usage` changes.
-VERSION = f"3 {PRICES_FROM['source']} {PRICES_FROM['date']}"
+VERSION = f"4 {PRICES_FROM['source']} {PRICES_FROM['date']}"
 
 _FORK_FROM = 16  # groups; digesting fewer takes less time than starting a process
 _encode = msgspec.msgpack.Encoder().encode
@@ -49,11 +55,45 @@ class UsagePipeline:
         """Files, bytes and lines that were read."""
         return self._sync().stats
 
-    def report(self, by: Breakdown, zone: tzinfo, only: UsageFilter | None = None) -> UsageReport:
+    def report(
+        self,
+        by: Breakdown,
+        zone: tzinfo,
+        only: UsageFilter | None = None,
+        *,
+        estimate: bool = False,
+    ) -> UsageReport:
         """Return usage and cost of all files, or of the part that `only` selects."""
         damaged = self._sync().damaged_spans
         digests: Iterable[UsageDigest] = map(_decode, self._digests.values())
-        return build_report(filter_digests(digests, only), by, zone, damaged)
+        if estimate:
+            digests = self._add_estimates(digests)
+        report = build_report(filter_digests(digests, only), by, zone, damaged)
+        return replace(report, has_estimates=estimate)
+
+    def _add_estimates(self, digests: Iterable[UsageDigest]) -> Iterator[UsageDigest]:
+        """Add the output that was not recorded, which reads the files of the sessions in question.
+
+        A response that several sessions have is estimated for the first. Thinking that was
+        recorded without its text is not estimated.
+        """
+        seen: set[str] = set()
+        for digest in digests:
+            new: list[UsageLine] = []
+            chars: Mapping[str, int] = {}
+            if any(bucket.is_lower_bound for bucket in digest.buckets):
+                paths = (file.path for file in self._files if file.session == digest.session)
+                chars = count_output_chars(paths)
+                rows = self.session_responses(digest.session)
+                new = [row for row in rows if row.quality == UsageQuality.LOWER_BOUND]
+                new = [row for row in new if row.message_id not in seen]
+                seen.update(row.message_id for row in new)
+            estimates = [
+                bucket
+                for row in new
+                if (bucket := estimate_bucket(row, chars.get(row.message_id, 0)))
+            ]
+            yield replace(digest, buckets=(*digest.buckets, *estimates)) if estimates else digest
 
     def session_rows(self) -> dict[str, UsageRow]:
         """Return each session's own usage; a response copied from another session counts there."""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from flightlog.model.usage import ClientTotals, Cost, CostSource, ModelResponse, Usage
+from flightlog.model.usage import ClientTotals, Cost, CostSource, ModelResponse, Usage, UsageQuality
 from flightlog.usage.price_table import ROWS, SOURCE, TAKEN, PriceList
 
 PRICES_FROM = {"source": SOURCE, "date": TAKEN}
@@ -86,6 +86,8 @@ def _cost(
     client_usd: Mapping[tuple[str, str], float],
 ) -> Cost:
     key = (response.session, response.model)
+    if response.quality is UsageQuality.MISSING:
+        return _UNKNOWN
     if is_priced(response.model) or key not in client_usd or not tokens[key]:
         return price(response.model, response.usage, response.at_ms)
     return Cost(client_usd[key] * response.usage.total_tokens / tokens[key], CostSource.CLIENT)

@@ -21,6 +21,7 @@ class GapReason(enum.Enum):
     CUT = "cut stream"
     INTERRUPTED = "interrupted"
     COPY = "resumed copy"
+    WEB_SEARCH = "web search side call"
     UNKNOWN = "unknown"
 
 
@@ -30,6 +31,7 @@ class GapEvidence(Struct, frozen=True):
     compactions: int = 0
     truncated_records: int = 0
     has_copied_records: bool = False
+    web_searches: int = 0
 
 
 FindEvidence = Callable[[str, bool], GapEvidence]
@@ -157,7 +159,9 @@ def _explain_gap(
         more = rest.total_tokens > 0
         shown = evidence(gap.session, more)
         reason = GapReason.INTERRUPTED if aborted else GapReason.UNKNOWN
-        if more and (shown.compactions or shown.truncated_records):
+        if more and shown.web_searches and (rest.web_searches or not shown.compactions):
+            reason = GapReason.WEB_SEARCH
+        elif more and (shown.compactions or shown.truncated_records):
             reason = GapReason.COMPACTION if shown.compactions else GapReason.CUT
         elif shown.has_copied_records:
             reason = GapReason.COPY

@@ -38,6 +38,7 @@ class UsageReport(Struct, frozen=True):
     rows: tuple[UsageRow, ...]
     reconciled: tuple[UsageDigest, ...]
     damaged_lines: int
+    has_estimates: bool = False
 
     @property
     def gaps(self) -> tuple[UsageGap, ...]:
@@ -108,9 +109,14 @@ def _row(items: Sequence[DigestBucket], key: str) -> UsageRow:
     usages: list[tuple[int, ...]] = []
     amounts: list[float] = []
     sessions, models, unpriced = set(), set(), set()
-    responses, first_ms, last_ms = 0, sys.maxsize, 0
+    responses, first_ms, last_ms, unknown, is_lower_bound = 0, sys.maxsize, 0, 0, False
     source: CostSource | None = None
+    estimates = [bucket for _, bucket in items if bucket.is_estimate]
     for digest, bucket in items:
+        if bucket.is_estimate:
+            continue
+        unknown += bucket.unknown_responses
+        is_lower_bound |= bucket.is_lower_bound or bool(bucket.unknown_responses)
         usages.append(astuple(bucket.usage))
         responses += bucket.responses
         sessions.add(digest.session)
@@ -118,12 +124,14 @@ def _row(items: Sequence[DigestBucket], key: str) -> UsageRow:
         first_ms = min(bucket.first_ms, first_ms)
         last_ms = max(bucket.last_ms, last_ms)
         if bucket.cost_usd is None:
-            unpriced.add(bucket.model)
+            if bucket.unknown_responses < bucket.responses:
+                unpriced.add(bucket.model)
             continue
         amounts.append(bucket.cost_usd)
         if bucket.source is not source:
             source = bucket.source if source is None else CostSource.MIXED
-    cost = Cost(round(sum(amounts, 0.0), USD_DIGITS), source or CostSource.TABLE)
+    is_lower_bound = is_lower_bound or bool(unpriced)
+    cost = Cost(round(sum(amounts, 0.0), USD_DIGITS), source or CostSource.TABLE, is_lower_bound)
     return UsageRow(
         key=key,
         usage=Usage(*map(sum, zip(*usages, strict=True))),
@@ -134,6 +142,9 @@ def _row(items: Sequence[DigestBucket], key: str) -> UsageRow:
         unpriced_models=tuple(sorted(unpriced)),
         first_ms=first_ms if items else 0,
         last_ms=last_ms,
+        unknown_responses=unknown,
+        estimated_output_tokens=sum(item.usage.output_tokens for item in estimates),
+        estimated_cost_usd=round(sum(item.cost_usd or 0.0 for item in estimates), USD_DIGITS),
     )
 
 
@@ -143,13 +154,18 @@ def _add_rows(rows: Sequence[UsageRow], sessions: int) -> UsageRow:
     return UsageRow(
         key="",
         usage=sum((row.usage for row in rows), Usage()),
-        cost=cost if cost.usd is None else Cost(round(cost.usd, USD_DIGITS), cost.source),
+        cost=cost
+        if cost.usd is None
+        else Cost(round(cost.usd, USD_DIGITS), cost.source, cost.is_lower_bound),
         responses=sum(row.responses for row in rows),
         sessions=sessions,
         models=tuple(sorted({model for row in rows for model in row.models})),
         unpriced_models=tuple(sorted({model for row in rows for model in row.unpriced_models})),
         first_ms=min((row.first_ms for row in rows), default=0),
         last_ms=max((row.last_ms for row in rows), default=0),
+        unknown_responses=sum(row.unknown_responses for row in rows),
+        estimated_output_tokens=sum(row.estimated_output_tokens for row in rows),
+        estimated_cost_usd=round(sum(row.estimated_cost_usd for row in rows), USD_DIGITS),
     )
 
 

@@ -2,7 +2,17 @@
 
 from typing import Any
 
-from flightlog.model.usage import Breakdown, Cost, CostSource, Usage, UsageRow, usage_fields
+from msgspec.structs import asdict
+
+from flightlog.model.usage import (
+    Breakdown,
+    Cost,
+    CostSource,
+    Usage,
+    UsageRow,
+    is_unknown,
+    usage_fields,
+)
 from flightlog.usage.prices import PRICES_FROM
 from flightlog.usage.reconciliation import Reconciliation, UsageGap
 from flightlog.usage.report import UsageReport
@@ -13,26 +23,36 @@ def report_json(report: UsageReport, zone: str) -> dict[str, Any]:
     by_session = report.by is Breakdown.SESSION
     reconciliations = report.reconciliations if by_session else ()
     clients = {item.session: reconciliation_json(item) for item in reconciliations}
+    estimate = report.has_estimates
     rows = [
-        {report.by.value: row.key, **row_json(row), **clients.get(row.key, {})}
+        {report.by.value: row.key, **row_json(row, estimate=estimate), **clients.get(row.key, {})}
         for row in report.rows
     ]
     return {
         "by": report.by.value,
-        "total": row_json(report.total),
+        "total": row_json(report.total, estimate=estimate),
         "rows": rows,
-        "unrecorded_usage": unrecorded_json(report.gaps),
+        "unrecorded": unrecorded_json(report.gaps),
         "price_table": PRICES_FROM,
         "timezone": zone,
         "damaged_lines": report.damaged_lines,
     }
 
 
-def row_json(row: UsageRow) -> dict[str, Any]:
-    """Return one row of a usage report, without its key."""
+def row_json(row: UsageRow, *, estimate: bool = False) -> dict[str, Any]:
+    """Return one row of a usage report, without its key; unknown counts are null, never zero."""
+    counts = usage_fields(row.usage, row.cost)
+    if is_unknown(row.usage, row.cost):
+        counts |= dict.fromkeys(asdict(row.usage))
+    estimates = {
+        "estimated_output_tokens": row.estimated_output_tokens,
+        "estimated_cost_usd": row.estimated_cost_usd,
+    }
     return {
-        **usage_fields(row.usage, row.cost),
+        **counts,
+        **(estimates if estimate else {}),
         "responses": row.responses,
+        "unknown_responses": row.unknown_responses,
         "sessions": row.sessions,
         "models": list(row.models),
         "unpriced_models": list(row.unpriced_models),

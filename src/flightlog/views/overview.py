@@ -13,7 +13,7 @@ from datetime import tzinfo
 from msgspec import Struct
 
 from flightlog.model.text import one_line, pluralize
-from flightlog.model.usage import DAY_MS, Cost, TokensAndCost, format_cost
+from flightlog.model.usage import DAY_MS, Cost, TokensAndCost, format_cost, format_tokens
 from flightlog.views.session.outline import SessionSummary, TurnCost
 from flightlog.views.transcript import format_timestamp
 
@@ -55,7 +55,9 @@ def judge_health(summary: SessionSummary) -> HealthSummary:
         look.append(f"context compacted {pluralize(summary.compactions, 'time')}")
     if summary.unknown_records:
         look.append(f"{pluralize(summary.unknown_records, 'record')} of unknown type")
-    if summary.cost_usd is None and summary.steps:
+    if summary.unknown_responses:
+        look.append(f"{pluralize(summary.unknown_responses, 'response')} without usage")
+    elif summary.cost_usd is None and summary.steps:
         look.append("no price known for its model")
     if bad or look:
         return HealthSummary(HealthLevel.BAD if bad else HealthLevel.LOOK, (*bad, *look))
@@ -100,6 +102,7 @@ class Overview(TokensAndCost, frozen=True):
     sessions_with_secrets: tuple[str, ...] = ()
     archived_sessions: int = 0
     damaged_sessions: tuple[str, ...] = ()
+    unread_files: int = 0
 
 
 def find_expiring_sessions(
@@ -162,7 +165,8 @@ def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
         f"{pluralize(overview.sessions, 'session')} in {projects}, {turns}, {first} to {last}",
         f"{flightlog} session list",
     )
-    cost = f"{format_cost(overview.cost)} for {overview.usage.total_tokens:,} tokens"
+    tokens = format_tokens(overview.usage.total_tokens, overview.usage, overview.cost)
+    cost = f"{format_cost(overview.cost)} for {tokens} tokens"
     yield OverviewFact(
         f"they cost {cost}, each response counted once", f"{flightlog} session usage"
     )
@@ -174,7 +178,7 @@ def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
         )
     if overview.most_expensive_prompt is not None:
         turn = overview.most_expensive_prompt
-        cost = format_cost(Cost(turn.cost_usd, turn.cost_source))
+        cost = format_cost(Cost(turn.cost_usd, turn.cost_source, turn.is_lower_bound))
         yield OverviewFact(
             f"most expensive prompt: {turn.prompt!r}, {pluralize(turn.steps, 'step')}, {cost}",
             f"{flightlog} session show {shlex.quote(turn.address)}",
@@ -208,6 +212,9 @@ def _recording_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]
             f"{pluralize(len(sessions), 'session')} {verb} what looks like secrets",
             f"flightlog privacy scan {sessions[0]} --secrets",
         )
+    if overview.unread_files:
+        files = pluralize(overview.unread_files, "file")
+        yield OverviewFact(f"{files} in an unknown layout not read", "flightlog doctor")
     if overview.unknown_records or overview.damage_count:
         records = pluralize(overview.unknown_records, "record")
         spans = pluralize(overview.damage_count, "damaged span")

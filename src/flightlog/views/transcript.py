@@ -17,9 +17,9 @@ from flightlog.model.addresses import Address
 from flightlog.model.entries import Block, Image, PromptKind, Text, Thinking, UnknownBlock
 from flightlog.model.session import Note, Session, Step, Subagent, ToolCall, Turn
 from flightlog.model.text import pluralize
-from flightlog.model.usage import format_cost
+from flightlog.model.usage import format_cost, format_tokens, is_unknown
 from flightlog.views.session.summary import outline_session
-from flightlog.views.session.timeline import find_lane, find_step, find_turn
+from flightlog.views.session.timeline import find_lane, find_step, find_turn, group_by_call
 
 _MAIN_ARGUMENTS = ("command", "file_path", "pattern", "url", "query", "prompt")
 LINES_MAX = 12  # of a text; a result of this length still leaves its call on the screen
@@ -153,10 +153,11 @@ def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
     counts += [f"{summary.failed_tool_calls:,} failed"] if summary.failed_tool_calls else []
     counts += [pluralize(summary.subagents, "subagent")] if summary.subagents else []
     branch = f" ({session.branch})" if session.branch else ""
+    tokens = format_tokens(summary.usage.total_tokens, summary.usage, summary.cost)
     facts = [
-        f"{session.agent} {session.version}, {session.cwd}{branch}",
+        f"{f'{session.agent} {session.version}'.strip()}, {session.cwd}{branch}",
         f"{format_timestamp(summary.started_ms, zone)} to {format_timestamp(summary.ended_ms, zone)}",
-        f"{', '.join(counts)}; {summary.usage.total_tokens:,} tokens, {format_cost(summary.cost)}",
+        f"{', '.join(counts)}; {tokens} tokens, {format_cost(summary.cost)}",
     ]
     facts += (
         [f"the client's own total: ${session.client_totals.cost_usd:.6f}"]
@@ -185,11 +186,7 @@ class _TranscriptRenderer:
     def __init__(self, session: Session, options: RenderOptions) -> None:
         self._session = session
         self._options = options
-        self._subagents = {
-            subagent.tool_call_id: subagent
-            for subagent in session.subagents
-            if subagent.tool_call_id
-        }
+        self._subagents = group_by_call(session.subagents)
         self.rendered: set[str] = set()
 
     def render_turn(self, turn: Turn, at: Address, depth: int) -> Iterator[TranscriptLine]:
@@ -213,8 +210,10 @@ class _TranscriptRenderer:
                 )
 
     def render_step(self, step: Step, at: Address, depth: int) -> Iterator[TranscriptLine]:
-        tokens = f"{step.usage.prompt_tokens:,} + {step.usage.output_tokens:,} tokens"
-        facts = [step.model, tokens, format_cost(step.cost)]
+        output = format_tokens(step.output_tokens, step.usage, step.cost)
+        tokens = f"{step.usage.prompt_tokens:,} + {output} tokens"
+        tokens = "tokens unknown" if is_unknown(step.usage, step.cost) else tokens
+        facts = [step.model or "unknown model", tokens, format_cost(step.cost)]
         facts += [step.stop_reason] if step.stop_reason not in {"", "end_turn", "tool_use"} else []
         facts += ["cut off"] if step.is_aborted else []
         yield TranscriptLine(TranscriptLineKind.STEP, depth, ", ".join(facts), str(at))
@@ -224,7 +223,7 @@ class _TranscriptRenderer:
 
     def render_subagent(self, subagent: Subagent, depth: int) -> Iterator[TranscriptLine]:
         self.rendered.add(subagent.id)
-        kind = "warm-up" if subagent.is_warmup else subagent.agent_type or "subagent"
+        kind = subagent.agent_type or "subagent"
         task = f": {subagent.description}" if subagent.description else ""
         address = f"{self._session.id}@{subagent.id}"
         yield TranscriptLine(TranscriptLineKind.LANE, depth, f"{kind}{task}", address)
@@ -239,9 +238,9 @@ class _TranscriptRenderer:
         if call.executed_input is not None:
             arguments = self._truncate(format_arguments(call.executed_input), at)
             yield _note(depth + 1, f"a hook changed it to: {arguments}")
-        subagent = self._subagents.get(call.id)
-        if subagent is not None and subagent.id not in self.rendered:
-            yield from self.render_subagent(subagent, depth + 1)
+        for subagent in self._subagents.get(call.id, ()):
+            if subagent.id not in self.rendered:
+                yield from self.render_subagent(subagent, depth + 1)
         if call.result is None:
             yield _note(depth + 1, "no result on record")
             return

@@ -34,7 +34,7 @@ from flightlog.views.session.outline import (
     ThreadOutline,
     TimelineBar,
 )
-from flightlog.views.session.timeline import RowKind, RowMark, count_failures
+from flightlog.views.session.timeline import RowKind, RowMark, count_failures, group_by_call
 
 FILES_MAX = 1_000  # files listed for one thread
 KINDS = {RowMark.TURN: RowKind.TURN, RowMark.STEP: RowKind.STEP}
@@ -169,16 +169,12 @@ class SessionPage:
             return (self.find_subagent(record.subagent),)
         calls = [call.id for call in item.tool_calls] if isinstance(item, Step) else []
         return tuple(
-            self._subagents_by_call[call] for call in calls if call in self._subagents_by_call
+            subagent for call in calls for subagent in self._subagents_by_call.get(call, ())
         )
 
     @functools.cached_property
-    def _subagents_by_call(self) -> dict[str, SubagentSummary]:
-        return {
-            subagent.tool_call_id: subagent
-            for subagent in self.outline.subagents
-            if subagent.tool_call_id
-        }
+    def _subagents_by_call(self) -> dict[str, list[SubagentSummary]]:
+        return group_by_call(self.outline.subagents)
 
 
 def _build_turn(number: int, record: RowRecord, content: "_RowContent") -> Turn:

@@ -20,7 +20,14 @@ from markupsafe import Markup
 from flightlog.model.entries import Image
 from flightlog.model.session import Subagent, ToolCall, Turn
 from flightlog.model.text import make_inert, one_line, pluralize
-from flightlog.model.usage import Cost, CostSource, format_cost
+from flightlog.model.usage import (
+    Cost,
+    CostSource,
+    TokensAndCost,
+    UsageRow,
+    format_cost,
+    is_unknown,
+)
 from flightlog.views.overview import judge_health
 from flightlog.views.session.edits import changed_files, diff_of_call
 from flightlog.views.session.outline import SubagentSummary
@@ -109,6 +116,7 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         money=lambda usd: format_cost(Cost(usd, CostSource.TABLE)),
         short=lambda session: session[:8],
         step_count=count_subagent_steps,
+        tokens=_format_tokens,
         when=lambda at_ms, form="%Y-%m-%d %H:%M": format_timestamp(at_ms, zone, form),
     )
     env.globals.update(
@@ -138,6 +146,13 @@ def format_count(number: int) -> str:
         if abs(number) >= factor:
             return f"{number / factor:.3g} {unit}"
     return f"{number:,}"
+
+
+def _format_tokens(count: int, item: UsageRow | TokensAndCost) -> str:
+    """Return a short count of an item's tokens: exact, a lower bound, or unknown."""
+    if is_unknown(item.usage, item.cost):
+        return "unknown"
+    return f"≥ {format_count(count)}" if item.cost.is_lower_bound else format_count(count)
 
 
 def format_bytes(count: int) -> str:

@@ -13,6 +13,8 @@ from flightlog.agents.dialects.anthropic_messages import RequestClassifier
 from support.captures import TOKEN, captured_requests, exchanges
 from support.recordings import ROOT
 
+UNCAPTURED = {"skill-fork", "subagent-fork", "workflow"}  # cases recorded without their requests
+
 
 def normal(body):
     """A request without what a transcript does not tell."""
@@ -38,7 +40,8 @@ def test_every_rebuilt_request_equals_the_captured_one():
         by_id[each["request_id"]] = each
         by_digest[hash_request(each["body"], each["headers"]["anthropic-beta"].split(","))] = each
     grades, told = [], []
-    for path in sorted((ROOT / "2.1.325").rglob("*.jsonl")):
+    files = sorted((ROOT / "2.1.325").rglob("*.jsonl"))
+    for path in (path for path in files if not UNCAPTURED & set(path.parts)):
         for request in rebuild_requests(sound(path)):
             raw = next(
                 (by_id[name] for name in request.request_ids if name in by_id),

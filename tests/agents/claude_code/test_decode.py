@@ -19,6 +19,7 @@ from support.transcripts import assistant, user
 LINES = [
     line
     for path in sorted(ROOT.glob("*/*/transcripts/**/*.jsonl"))
+    if path.name != "journal.jsonl"  # of a workflow: no transcript
     for line in path.read_bytes().splitlines()
 ]
 VALUES = st.recursive(

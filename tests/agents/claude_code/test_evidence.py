@@ -26,7 +26,7 @@ def test_compactions_and_cuts_are_counted(tmp_path):
 
     paths = write(tmp_path, {"type": "system", "subtype": "compact_boundary"}, cut, quoted)
 
-    assert find_evidence(paths) == UsageEvidence(1, 1, has_copied_records=False)
+    assert find_evidence(paths) == UsageEvidence(1, 1, has_copied_records=False, web_searches=0)
 
 
 def test_replies_whose_requests_stand_elsewhere_are_copies(tmp_path):
@@ -34,7 +34,9 @@ def test_replies_whose_requests_stand_elsewhere_are_copies(tmp_path):
 
     assert not find_evidence(write(tmp_path, request, answer)).has_copied_records
     assert find_evidence(write(tmp_path, answer)).has_copied_records
-    assert find_evidence(write(tmp_path)) == UsageEvidence(0, 0, has_copied_records=False)
+    assert find_evidence(write(tmp_path)) == UsageEvidence(
+        0, 0, has_copied_records=False, web_searches=0
+    )
 
 
 def test_an_archive_without_files_has_no_usage(tmp_path):
@@ -48,5 +50,11 @@ def test_a_sealed_recording_explains_as_much_as_a_plain_one(tmp_path):
     plain = find_evidence(paths)
     seal_recording(Path(paths[0]))
 
-    assert plain == UsageEvidence(2, 0, has_copied_records=False)
+    assert plain == UsageEvidence(2, 0, has_copied_records=False, web_searches=0)
     assert find_evidence(paths) == plain
+
+
+def test_web_searches_of_the_client_are_counted(tmp_path):
+    search = {"type": "user", "toolUseResult": {"query": "x", "searchCount": 2}}
+
+    assert find_evidence(write(tmp_path, search)).web_searches == 2

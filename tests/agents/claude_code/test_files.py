@@ -7,6 +7,7 @@ import pytest
 
 from flightlog.agents.claude_code.files import (
     find_transcripts,
+    find_unread_files,
     session_files,
     spilled_output_path,
     subagent_info_path,
@@ -192,3 +193,22 @@ def test_a_spilled_output_is_found_by_name_beside_its_transcript():
         assert spilled_output_path(main, said) == "/c/projects/p/s1/tool-results/b7.txt"
         assert spilled_output_path(subagent, said) == "/c/projects/p/s1/tool-results/b7.txt"
     assert subagent_info_path(subagent) == "/c/projects/p/s1/subagents/agent-a1.meta.json"
+
+
+def test_a_workflows_agents_are_found_and_its_journal_is_not(tmp_path):
+    root = config_dir(tmp_path, "2.1.325/workflow")
+
+    files = found(root).files
+
+    assert [file.subagent[:3] for file in files] == ["", "a0c", "a34", "a51"]
+    folder = next(root.glob("projects/*"))
+    assert len(session_files(str(folder), files[0].session)) == 4
+    assert find_unread_files(str(root)) == []
+
+
+def test_transcripts_in_an_unknown_layout_are_reported(tmp_path):
+    write(tmp_path, SESSION, user("x"))
+    chat = write(tmp_path, "s/chat", {"costUSD": 1})
+    deep = write(tmp_path, f"{SESSION}/swarm/agent-a1", user("x"))
+
+    assert find_unread_files(str(tmp_path)) == sorted([str(chat), str(deep)])

@@ -9,7 +9,7 @@ from flightlog.agents.claude_code.decode import decode_record
 from flightlog.agents.claude_code.scan import BLOCK_BYTES, scan_usage
 from flightlog.model.entries import AssistantReply, ClientTotalReported
 from flightlog.model.session import SessionFile
-from flightlog.model.usage import ModelResponse, Usage, row_to_response
+from flightlog.model.usage import ModelResponse, Usage, UsageQuality, row_to_response
 from flightlog.sources.protocol import UsageScan
 from flightlog.usage.attribution import attribute_responses
 
@@ -133,11 +133,43 @@ def test_odd_lines_that_are_no_responses_are_not_counted(tmp_path):
     found = scanned(
         tmp_path,
         line(name=3, type="user"),
-        line(usage=[], name=3),
         line(name=3, model="<synthetic>"),
     )
 
     assert (found.rows, found.damaged_lines) == ([], 0)
+
+
+@pytest.mark.parametrize("usage", [[], None, "x"])
+def test_a_response_without_counts_is_unknown(tmp_path, usage):
+    bare = json.loads(line("b", uuid="u2"))
+    del bare["message"]["usage"]
+    found = scanned(tmp_path, line("a"), line("c", usage=usage), json.dumps(bare).encode())
+
+    qualities = {row.message_id: (row.quality, row.output_tokens) for row in found.rows}
+
+    assert qualities == {
+        "a": (UsageQuality.EXACT, 5),
+        "b": (UsageQuality.MISSING, 0),
+        "c": (UsageQuality.MISSING, 0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("version", "quality"),
+    [("2.1.7", 0), ("2.1.8", 1), ("2.1.29", 1), ("2.1.58", 1), ("2.1.59", 0), ("", 0), ("x", 0)],
+)
+def test_versions_that_never_wrote_final_counts_are_lower_bounds(tmp_path, version, quality):
+    (row,) = scanned(tmp_path, line("a", version=version)).rows
+
+    assert row.quality == quality
+
+
+def test_a_line_without_any_id_is_counted_once(tmp_path):
+    bare = line(name=None, requestId=None)
+
+    found = scanned(tmp_path, bare, bare)
+
+    assert len({row.message_id for row in found.rows}) == 1
 
 
 def test_damage_is_counted_and_hides_nothing(tmp_path):

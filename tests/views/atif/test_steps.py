@@ -214,7 +214,7 @@ def test_whatever_a_session_holds_nothing_is_wrong_with_its_trajectory(version):
         denial_reason="no",
         result_file="C:\\a\\b.txt",
     )
-    subagent = Subagent("a1", "T", "d", "t", (thread(spoke(3, Text("x"))),), is_warmup=True)
+    subagent = Subagent("a1", "T", "d", "t", (thread(spoke(3, Text("x"))),), is_side_call=True)
     turn = thread(
         spoke(1, calls=[call], is_aborted=True, stop_reason="end"), note(NoteKind.REMARK, "r", 2000)
     )

@@ -18,7 +18,7 @@ from support.folding import entries_of, fold_items, random_entries, session_line
 from support.recordings import CASES, ROOT
 
 TRANSCRIPTS = sorted((ROOT).glob("*/*/transcripts/**/*.jsonl"))
-MAIN = [path for path in TRANSCRIPTS if not path.name.startswith("agent-")]
+MAIN = [path for path in TRANSCRIPTS if not path.name.startswith(("agent-", "journal"))]
 EAGER = Eviction(3, 1)
 EVICTIONS = (EVICTION, Eviction(40, 8), EAGER)
 
@@ -152,4 +152,4 @@ def test_hook_records_are_accepted_and_not_shown():
 
 def test_there_are_recordings_of_four_versions():
     assert {case.split("/")[0] for case in CASES} == {"1.0.128", "2.0.76", "2.1.100", "2.1.325"}
-    assert len(MAIN) == 33
+    assert len(MAIN) == 36

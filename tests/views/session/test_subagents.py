@@ -1,8 +1,14 @@
+import json
+from datetime import UTC
 from pathlib import Path
 
 import pytest
 
+from flightlog.archive.archive import Archive
 from flightlog.model.addresses import is_safe
+from flightlog.model.usage import Breakdown
+from flightlog.views.session.timeline import build_rows
+from flightlog.views.transcript import RenderOptions, render_session
 from support.recordings import archive as recorded
 from support.transcripts import SESSION, archive, assistant, user, write
 
@@ -18,14 +24,21 @@ def side(said, number, **fields):
 
 @pytest.mark.parametrize(
     "case",
-    ["1.0.128/subagent", "2.0.76/subagent", "2.1.100/subagent", "2.1.325/subagent-foreground"],
+    [
+        "1.0.128/subagent",
+        "2.0.76/subagent",
+        "2.1.100/subagent",
+        "2.1.325/subagent-foreground",
+        "2.1.325/subagent-fork",
+        "2.1.325/workflow",
+    ],
 )
 def test_in_every_layout_a_subagent_is_linked_to_the_call_that_started_it(tmp_path, case):
     told = [session for session in recorded(tmp_path, case).iter_sessions() if session.turns]
 
     for session in told:
         calls = {call.id for step in session.steps for call in step.tool_calls}
-        linked = [subagent for subagent in session.subagents if not subagent.is_warmup]
+        linked = [subagent for subagent in session.subagents if not subagent.is_side_call]
         assert linked
         assert all(
             subagent.tool_call_id in calls and subagent.agent_type and subagent.description
@@ -128,6 +141,148 @@ def test_a_subagent_whose_session_left_no_file_is_still_told(tmp_path):
 
     session = type(archive(tmp_path / "third", user("x")))([str(tmp_path)]).read_session(SESSION)
 
-    assert [(subagent.id, subagent.is_warmup) for subagent in session.subagents] == [("a7", True)]
+    assert [(subagent.id, subagent.is_side_call) for subagent in session.subagents] == [
+        ("a7", True)
+    ]
     assert session.turns == ()
     assert Path(tmp_path).exists()
+
+
+def steps_of(subagent):
+    return [step.message_id for turn in subagent.turns for step in turn.steps]
+
+
+def agent_file(root, name, *records, **meta):
+    folder = root / "projects" / "shop" / SESSION / "subagents"
+    write(root, f"{SESSION}/subagents/{name}", *records)
+    (folder / f"{name}.meta.json").write_text(json.dumps(meta))
+
+
+def result(call_id, number, **detail):
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": "ok"}
+    return user([block], number, toolUseResult=detail)
+
+
+def both(root):
+    """Return the session and the usage report of the same files."""
+    told = Archive([str(root)])
+    return told.read_session(SESSION), told.usage_report(Breakdown.SESSION, UTC).total.usage
+
+
+def test_the_agents_of_a_workflow_are_in_its_call_and_counted(tmp_path):
+    told = recorded(tmp_path, "2.1.325/workflow")
+    (session,) = told.iter_sessions()
+    usage = told.usage_report(Breakdown.SESSION, UTC).total.usage
+
+    (row,) = [row for row in build_rows(session) if row.subagents]
+
+    assert [agent.description for agent in row.subagents] == ["look:1", "look:2", "look:3"]
+    assert (usage.input_tokens, sum(step.input_tokens for step in session.steps)) == (4215, 3300)
+    assert usage == told.read_outline(session.id).summary.usage == session.client_totals.usage
+    text = "\n".join(line.text for line in render_session(session, RenderOptions()))
+    assert all(f"workflow-subagent: look:{number}" in text for number in (1, 2, 3))
+
+
+def test_the_message_that_a_fork_repeats_counts_once(tmp_path):
+    told = recorded(tmp_path, "2.1.325/subagent-fork")
+    (session,) = told.iter_sessions()
+
+    (fork,) = session.subagents
+
+    assert [step.input_tokens for turn in fork.turns for step in turn.steps] == [77]
+    usage = told.usage_report(Breakdown.SESSION, UTC).total.usage
+    assert usage == session.client_totals.usage == told.read_outline(session.id).summary.usage
+
+
+def test_a_skill_fork_is_linked_by_the_result_of_its_call(tmp_path):
+    (session,) = recorded(tmp_path, "2.1.325/skill-fork").iter_sessions()
+
+    calls = {call.id: call.name for step in session.steps for call in step.tool_calls}
+
+    assert [calls[agent.tool_call_id] for agent in session.subagents] == ["Skill"]
+
+
+def test_a_resumed_workflow_has_its_agents_in_the_later_call(tmp_path):
+    start = {"type": "tool_use", "name": "Workflow", "input": {"script": "…"}}
+    write(
+        tmp_path,
+        SESSION,
+        user("x", 1),
+        assistant("m1", 2, {**start, "id": "t1"}),
+        result("t1", 4, runId="wf_1"),
+        assistant("m2", 20, {**start, "id": "t2"}),
+        result("t2", 22, runId="wf_1"),
+    )
+    for name, number in (("a1", 3), ("a2", 21)):
+        records = [side(name, number, parentUuid=None), assistant(f"m-{name}", number + 1)]
+        agent_file(tmp_path, f"workflows/wf_1/agent-{name}", *records)
+
+    session, usage = both(tmp_path)
+
+    assert [(agent.id, agent.tool_call_id) for agent in session.subagents] == [
+        ("a1", "t1"),
+        ("a2", "t2"),
+    ]
+    assert usage.input_tokens == 40
+
+
+def test_a_teammate_is_linked_by_its_name(tmp_path):
+    write(
+        tmp_path,
+        SESSION,
+        user("x", 1),
+        call("t1", "Watch the build.", team_name="shop"),
+        result("t1", 3, status="teammate_spawned", agent_id="bob@shop"),
+    )
+    agent_file(
+        tmp_path,
+        "agent-abob-12ab",
+        side("<teammate-message>Watch the build.</teammate-message>", 4, parentUuid=None),
+        assistant("m-bob", 5),
+        taskKind="in_process_teammate",
+        teamName="shop",
+    )
+
+    (session, usage) = both(tmp_path)
+
+    assert [agent.tool_call_id for agent in session.subagents] == ["t1"]
+    assert usage.input_tokens == 20
+
+
+@pytest.mark.parametrize("same_ids", [True, False])
+def test_a_copy_of_the_history_counts_only_its_compaction_call(tmp_path, same_ids):
+    history = [user("x", 1), assistant("m1", 2), user("y", 3), assistant("m2", 4)]
+    side_fields = {"isSidechain": True, "agentId": "acompact-12ab"}
+    copies = [
+        {**record, **side_fields, "uuid": record["uuid"] if same_ids else f"c{at}"}
+        for at, record in enumerate(history)
+    ]
+    own = assistant("m-compact", 5, tokens={"input_tokens": 90}, uuid="own", parentUuid="u4")
+    write(tmp_path, SESSION, *history)
+    agent_file(tmp_path, "agent-acompact-12ab", *copies, own)
+
+    session, usage = both(tmp_path)
+
+    assert [step.message_id for step in session.steps] == ["m1", "m2"]
+    assert [turn.text for turn in session.turns] == ["x", "y"]
+    (thread,) = session.subagents
+    assert (steps_of(thread), thread.agent_type, thread.is_side_call) == (
+        ["m-compact"],
+        "compaction",
+        True,
+    )
+    assert usage.input_tokens == 110
+    summary = Archive([str(tmp_path)]).read_outline(SESSION).summary
+    assert (summary.usage, summary.subagents) == (usage, 0)
+
+
+def test_a_prompt_suggestion_is_a_side_call(tmp_path):
+    write(tmp_path, SESSION, user("x", 1), assistant("m1", 2))
+    agent_file(tmp_path, "agent-aprompt_suggestion-1f", side("go on", 3), assistant("m2", 4))
+
+    session, usage = both(tmp_path)
+
+    assert [(agent.agent_type, agent.is_side_call) for agent in session.subagents] == [
+        ("prompt suggestion", True)
+    ]
+    assert usage.input_tokens == 20

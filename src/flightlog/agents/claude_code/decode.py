@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from flightlog.agents.claude_code.messages import decode_blocks, user_events
-from flightlog.agents.claude_code.usage import SYNTHETIC_MODEL, client_totals
+from flightlog.agents.claude_code.usage import SYNTHETIC_MODEL, client_totals, recorded_quality
 from flightlog.agents.dialects.anthropic_messages import decode_usage
 from flightlog.model.addresses import is_safe
 from flightlog.model.entries import (
@@ -54,9 +54,9 @@ FIELDS: dict[str, frozenset[str]] = {
         "sandboxed sourceToolAssistantUUID summarizedTurnPromptUuids toolDenialKind toolUseResult turnCompanion "
         "turnOrigin turnPosition",
         "assistant": "apiBlockIndex apiErrorStatus apiErrorType attributionAgent attributionMcpServer "
-        "attributionMcpTool effort error failedResponseHadNoToolCall isAbortedMidStream isApiErrorMessage madeBy "
-        "message perTurnEffort promptCacheRequested requestId requestRef requestedModel thinkingDisplay "
-        "thinkingDurationMs toolInputStreamMs",
+        "attributionMcpTool attributionSkill effort error failedResponseHadNoToolCall isAbortedMidStream "
+        "isApiErrorMessage madeBy message perTurnEffort promptCacheRequested requestId requestRef requestedModel "
+        "thinkingDisplay thinkingDurationMs toolInputStreamMs",
         "system": "commandRun compactMetadata content durationMs error hasOutput hookAdditionalContext hookCount "
         "hookErrors hookInfos isMeta level logicalParentUuid maxRetries messageCount preventedContinuation "
         "retryAttempt retryInMs source stopReason subtype toolUseID",
@@ -78,6 +78,7 @@ FIELDS: dict[str, frozenset[str]] = {
         "ai-title": "aiTitle title",
         "custom-title": "customTitle title",
         "agent-name": "agentName name",
+        "fork-context-ref": "contextLength parentLastUuid parentSessionId",
     }.items()
 }
 
@@ -166,6 +167,7 @@ def _decode_reply(record: dict[str, Any]) -> AssistantReply:
         is_synthetic=text_field(message, "model") == SYNTHETIC_MODEL,
         error=error if record.get("isApiErrorMessage") is True else "",
         effort=text_field(record, "effort"),
+        quality=recorded_quality(record),
     )
 
 

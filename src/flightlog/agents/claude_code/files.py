@@ -1,7 +1,8 @@
 """Find Claude Code's transcripts below its configuration directories.
 
-Three layouts for subagents: inside the session's own file (1.x), beside it as
-`agent-<id>.jsonl` (2.0), and below `<session>/subagents/` (2.1). The project directory's name
+Four layouts for subagents: inside the session's own file (1.x), beside it as
+`agent-<id>.jsonl` (2.0), in `<session>/subagents/` (2.1), and below it, as
+`workflows/<run>/agent-<id>.jsonl` (agents of a workflow). The project directory's name
 is a lossy encoding of a path and is never decoded: records carry their `cwd`. A file's name,
 not its content, decides which session it belongs to, as it does for the client itself.
 """
@@ -24,6 +25,9 @@ AGENT_NAME = "claude-code"
 # A 2.0 subagent file names its session in one of the first records; a line of them may be long.
 _HEAD_LINES = 20
 _HEAD_BYTES_MAX = 1 << 20
+SUBAGENTS = "subagents"
+_WORKFLOWS = f"/{SUBAGENTS}/workflows/"
+_JOURNAL = "journal.jsonl"  # of a workflow: which agents started and what they returned
 
 
 def find_config_dirs(runtime: Runtime) -> list[str]:
@@ -99,7 +103,8 @@ def spilled_output_path(transcript: SessionFile, written_path: str) -> str:
     """Return the path of a large tool result, which has its original name beside the transcript."""
     root = Path(transcript.path)
     if transcript.subagent:
-        home = root.parent.parent
+        inside = transcript.path.rpartition(f"/{SUBAGENTS}/")[0]
+        home = Path(inside) if inside else root.parent.parent
     else:
         home = root.with_suffix("") if root.stem == transcript.session else root.parent
     return str(home / "tool-results" / Path(written_path).name)
@@ -108,6 +113,33 @@ def spilled_output_path(transcript: SessionFile, written_path: str) -> str:
 def subagent_info_path(transcript: SessionFile) -> str:
     """Return the path of the client's notes beside a subagent's transcript."""
     return transcript.path.removesuffix(".jsonl") + ".meta.json"
+
+
+def subagent_file_name(transcript: SessionFile) -> str:
+    """Return the path of a subagent's transcript below the `subagents` of its session."""
+    home, _, inside = transcript.path.rpartition(f"/{SUBAGENTS}/")
+    folder = inside.rpartition("/")[0] if home.endswith(f"/{transcript.session}") else ""
+    is_below = folder and all(map(is_safe, folder.split("/")))
+    return f"{folder}/" * bool(is_below) + f"agent-{transcript.subagent}.jsonl"
+
+
+def workflow_run(transcript: SessionFile) -> str:
+    """Return the workflow run that a subagent belongs to, the name of its directory."""
+    return transcript.path.partition(_WORKFLOWS)[2].partition("/")[0]
+
+
+def find_unread_files(config_dir: str) -> list[str]:
+    """Return the files below `config_dir` that look like transcripts and that no report reads.
+
+    This walks every directory of every session, which a report does not do.
+    """
+    listing = find_transcripts(config_dir)
+    known = {file.path for file in listing.files} | {span.path for span in listing.damage}
+    unread = []
+    for folder, _, names in os.walk(projects_dir(config_dir)):
+        paths = (os.path.join(folder, name) for name in names if name.endswith(".jsonl"))  # noqa: PTH118
+        unread += [path for path in paths if path not in known and not path.endswith(_JOURNAL)]
+    return sorted(unread)
 
 
 def _list_project(folder: str, damage: list[Damage]) -> Iterator[SessionFile]:
@@ -136,15 +168,15 @@ def _find_transcript(entry: os.DirEntry[str], damage: list[Damage]) -> SessionFi
 
 
 def _list_subagents(session: os.DirEntry[str], damage: list[Damage]) -> Iterator[SessionFile]:
-    folder = os.path.join(session.path, "subagents")  # noqa: PTH118
+    folder = os.path.join(session.path, SUBAGENTS)  # noqa: PTH118
     if not os.path.isdir(folder):  # noqa: PTH112
         return
     if not is_safe(session.name):
         damage.append(Damage(folder, 0, 0, "the directory's name is not a usable session id"))
         return
-    for entry in _list_entries(folder, damage):
+    for entry in _walk_entries(folder, damage):
         stem = entry.name.removesuffix(".jsonl")
-        if not entry.name.endswith(".jsonl"):
+        if not entry.name.endswith(".jsonl") or entry.name == _JOURNAL:
             continue
         if not is_safe(stem):
             damage.append(Damage(entry.path, 0, 0, "the file name is not a usable subagent id"))
@@ -187,6 +219,17 @@ def _read_owner(path: str) -> str:
     return next(
         (owner for line in head if (owner := text_field(parse_object(line) or {}, "sessionId"))), ""
     )
+
+
+def _walk_entries(folder: str, damage: list[Damage]) -> Iterator[os.DirEntry[str]]:
+    """Yield what is below `folder`, at any depth; links to directories are not followed."""
+    folders = [folder]
+    while folders:
+        for entry in _list_entries(folders.pop(), damage):
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            else:
+                yield entry
 
 
 def _list_entries(folder: str, damage: list[Damage]) -> list[os.DirEntry[str]]:

@@ -84,14 +84,16 @@ def _decode_tool_result(
     spilled = _SPILLED.search(content[0].text) if content and isinstance(content[0], Text) else None
     # The structured result belongs to the record; with several results its owner is unknown.
     detail = record.get("toolUseResult") if alone else None
+    fields = detail if isinstance(detail, dict) else {}
     return ToolResult(
         tool_call_id=text_field(result, "tool_use_id"),
         content=content,
         is_error=result.get("is_error") is True,
         denial_reason=_denial_reason(record),
-        subagent=text_field(detail, "agentId") if isinstance(detail, dict) else "",
+        subagent=text_field(fields, "agentId") or text_field(fields, "agent_id"),
         result_file=spilled.group(1) if spilled else "",
         detail=detail,
+        run=text_field(fields, "runId"),
     )
 
 

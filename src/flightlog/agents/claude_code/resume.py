@@ -80,9 +80,9 @@ def list_output(project: Path, session_id: str) -> Iterator[tuple[str, Path]]:
         yield TRANSCRIPT, main
     for folder in ("subagents", "tool-results"):
         beside = project / session_id / folder
-        for path in sorted(beside.iterdir()) if beside.is_dir() else ():
+        for path in sorted(beside.rglob("*")) if beside.is_dir() else ():
             if path.is_file() and not path.is_symlink():
-                yield f"{folder}/{path.name}", path
+                yield f"{folder}/{path.relative_to(beside)}", path
     # Clients before 2.1 write the subagents of all sessions beside the transcripts.
     for path in sorted(project.glob("agent-*.jsonl")):
         if not path.is_symlink() and session_id.encode() in path.read_bytes():

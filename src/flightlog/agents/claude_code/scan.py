@@ -7,6 +7,8 @@ copy of a response counts; here only lines that repeat a response in the same th
 Serves the bar of a cold report: twice as fast as ccusage on 1 GB.
 """
 
+import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import Any, NamedTuple
@@ -23,6 +25,7 @@ from flightlog.agents.claude_code.usage import (
     client_totals,
     decode,
     is_fuller,
+    recorded_quality,
     thread_name,
     to_row,
 )
@@ -31,6 +34,8 @@ from flightlog.model.errors import UNREADABLE
 from flightlog.model.session import SessionFile
 from flightlog.model.usage import UsageLine
 from flightlog.sources.foreign_json import (
+    int_field,
+    list_field,
     object_field,
     parse_object,
     parse_timestamp_ms,
@@ -48,17 +53,20 @@ _WINDOW_BYTES = 1 << 18  # stays in the processor's cache from one search to the
 _USAGE = b'"usage":'
 _TOTALS = b'"cost-state"'
 _STAMP = b'"timestamp":"'
+_REPLY = b'"assistant"'
 _NEWLINE = b"\n"
-_GAP_CAUSES = (b'"compact_boundary"', b'"StreamTruncated"')
+# The client searches the web in a call of its own, of which only `searchCount` is recorded.
+_GAP_CAUSES = (b'"compact_boundary"', b'"StreamTruncated"', b'"searchCount"')
 _REQUEST_REF, _REQUEST = b'"requestRef":"', b'"api-request"'
 
 
 class UsageEvidence(NamedTuple):
-    """Compactions, cut streams, and whether replies name requests that the session never logs."""
+    """Compactions, cut streams, whether replies name requests never logged, and web searches."""
 
     compactions: int
     truncated_records: int
     has_copied_records: bool
+    web_searches: int
 
 
 def find_evidence(paths: Iterable[str], *, more: bool = True) -> UsageEvidence:
@@ -72,7 +80,7 @@ def find_evidence(paths: Iterable[str], *, more: bool = True) -> UsageEvidence:
     )
     if any(_REQUEST_REF in line for line in lines):
         lines.update(_iter_evidence_lines(files, (_REQUEST,)))
-    compactions = cuts = 0
+    compactions = cuts = searches = 0
     logged: set[str] = set()
     referenced: set[str] = set()
     for line in lines:
@@ -82,11 +90,32 @@ def find_evidence(paths: Iterable[str], *, more: bool = True) -> UsageEvidence:
         connection = object_field(object_field(record, "error"), "connection")
         compactions += subtype == "compact_boundary"
         cuts += subtype == "api_error" and text_field(connection, "code") == "StreamTruncated"
+        searches += int_field(object_field(record, "toolUseResult"), "searchCount")
         if kind == "api-request":
             logged.add(text_field(record, "id"))
         elif kind == "assistant" and text_field(record, "requestRef"):
             referenced.add(text_field(record, "requestRef"))
-    return UsageEvidence(compactions, cuts, bool(referenced - logged))
+    return UsageEvidence(compactions, cuts, bool(referenced - logged), searches)
+
+
+def count_output_chars(paths: Iterable[str]) -> dict[str, int]:
+    """Return how many characters the model wrote in each response, by message id."""
+    blocks: dict[str, dict[str, int]] = defaultdict(dict)
+    for line in _iter_evidence_lines(paths, (_USAGE,)):
+        record = parse_object(line) or {}
+        message = object_field(record, "message")
+        if text_field(record, "type") == "assistant":
+            for part in list_field(message, "content"):
+                # A copy of a line is the same block.
+                blocks[text_field(message, "id")][repr(part)] = _count_chars(part)
+    return {name: sum(parts.values()) for name, parts in blocks.items()}
+
+
+def _count_chars(part: Any) -> int:
+    block = part if isinstance(part, dict) else {}
+    given = block.get("input")
+    texts = text_field(block, "text") + text_field(block, "thinking") + text_field(block, "name")
+    return len(texts) + (len(msgspec.json.encode(given)) if given else 0)
 
 
 def _iter_evidence_lines(paths: Iterable[str], needles: Sequence[bytes]) -> Iterator[bytes]:
@@ -185,7 +214,7 @@ class _UsageScanner:
     def _block(self, block: memoryview, start: int, end: int) -> None:
         best, text = self.best, sz.Str(block)
         find, rfind = text.find, text.rfind
-        hits, whole = 0, start
+        hits, replies, whole = 0, 0, start
         at = find(_USAGE, start, end)
         while at >= 0:
             hits += 1
@@ -202,14 +231,15 @@ class _UsageScanner:
                 continue
             message = record.message
             usage, name = message.usage, message.id
-            if record.type != "assistant" or usage is NO_USAGE or message.model == SYNTHETIC_MODEL:
+            if record.type != "assistant" or message.model == SYNTHETIC_MODEL:
+                continue
+            replies += 1
+            if not name or usage is NO_USAGE:
+                self._odd_line(bytes(block[first:start]))
                 continue
             other = best.get(name)
             if other is None:
-                if name:
-                    best[name] = record
-                else:
-                    self._odd_line(bytes(block[first:start]))
+                best[name] = record
             elif record.request_id != other.request_id or (
                 (record.agent_id != other.agent_id or record.is_sidechain is not other.is_sidechain)
                 and thread_name(record) != thread_name(other)
@@ -222,36 +252,46 @@ class _UsageScanner:
             ):
                 best[name] = record
         self.result.records_decoded += hits
+        # A response with counts has the word twice, as type and as role.
+        if sz.count(text[whole:end], _REPLY) > 2 * replies:
+            self._add_uncounted(block[whole:end])
         self._totals(block, whole, end)
+
+    def _add_uncounted(self, block: memoryview) -> None:
+        """Add the responses whose lines have no counts."""
+        for view in iter_lines_with(_REPLY, block, len(block)):
+            line = bytes(view)
+            if _USAGE not in line:
+                self.result.records_decoded += 1
+                record = parse_object(line)
+                if record is not None:  # the reader of the session reports damage
+                    self._odd_record(record, line)
 
     def _odd_line(self, line: bytes) -> None:
         """Parse a line again, field by field, after the typed decode rejected it."""
         record = parse_object(line)
         if record is not None:
-            self._odd_record(record)
+            self._odd_record(record, line)
             return
         for span in iter_spans(line):
             inner = None if span.reason else parse_object(line[span.start : span.end])
             if inner is None:
                 self.result.damaged_lines += 1
             else:
-                self._odd_record(inner)
+                self._odd_record(inner, line[span.start : span.end])
 
-    def _odd_record(self, record: dict[str, Any]) -> None:
+    def _odd_record(self, record: dict[str, Any], line: bytes) -> None:
         message = object_field(record, "message")
+        if text_field(record, "type") != "assistant" or not message:
+            return
+        if text_field(message, "model") == SYNTHETIC_MODEL:
+            return
         name = (
             text_field(message, "id")
             or text_field(record, "requestId")
             or text_field(record, "uuid")
+            or f"line-{zlib.crc32(line):08x}"
         )
-        if (
-            text_field(record, "type") != "assistant"
-            or not name
-            or not object_field(message, "usage")
-        ):
-            return
-        if text_field(message, "model") == SYNTHETIC_MODEL:
-            return
         thread = text_field(record, "agentId") or ("?" if record.get("isSidechain") is True else "")
         values = (
             name,
@@ -263,6 +303,7 @@ class _UsageScanner:
             text_field(record, "requestId"),
             self.file.subagent or thread,
             record.get("isAbortedMidStream") is True,
+            recorded_quality(record),
         )
         self.odd.append(UsageLine._make(values))
 

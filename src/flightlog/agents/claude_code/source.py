@@ -8,7 +8,6 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,10 +16,12 @@ from msgspec.structs import replace
 
 from flightlog.agents.claude_code.decode import decode_record
 from flightlog.agents.claude_code.files import (
+    SUBAGENTS,
     find_transcripts,
     session_files,
     spilled_output_path,
     subagent_info_path,
+    workflow_run,
 )
 from flightlog.agents.claude_code.scan import iter_lines_with, scan_usage
 from flightlog.agents.claude_code.search_text import read_records
@@ -40,6 +41,8 @@ _SUMMARY = b'"summary"'
 _REQUESTS = (b'"requestRef"', b'"api-request')
 _ATTACHMENT = b'"attachment"'
 _BLOCK_BYTES = 4 << 20
+# Threads of the client's own: 2.1.29 wrote prompt suggestions, 2.1.90 and 2.1.96 compactions.
+_SIDE_CALLS = (("acompact-", "compaction"), ("aprompt_suggestion-", "prompt suggestion"))
 
 
 def entries(transcript: SessionFile, start: int = 0) -> Iterator[Entry | Damage]:
@@ -77,12 +80,15 @@ def _read_sound_lines(path: str, start: int) -> Iterator[JsonlLine | Damage]:
 
 def read_subagent_info(transcript: SessionFile) -> SubagentInfo:
     """Return the client's notes on a subagent; absent or broken notes give empty fields."""
-    notes: dict[str, Any] = {}
-    with suppress(OSError):
-        notes = parse_object(Path(subagent_info_path(transcript)).read_bytes()) or {}
+    notes = parse_object(b"".join(raw_lines(subagent_info_path(transcript), 0))) or {}
+    kind = next((kind for mark, kind in _SIDE_CALLS if transcript.subagent.startswith(mark)), "")
     return SubagentInfo(
         transcript.subagent,
-        *(text_field(notes, key) for key in ("agentType", "description", "toolUseId")),
+        kind or text_field(notes, "agentType"),
+        text_field(notes, "description"),
+        text_field(notes, "toolUseId"),
+        workflow_run(transcript),
+        is_side_call=bool(kind),
     )
 
 
@@ -110,8 +116,9 @@ class ClaudeCodeSource:
     def session_files(self, file: SessionFile) -> tuple[SessionFile, ...]:
         """List the files of a session from its project's directory."""
         folder = os.path.dirname(file.path)  # noqa: PTH120 - plain text, as paths are here
-        if file.subagent and os.path.basename(folder) == "subagents":  # noqa: PTH119
-            folder = os.path.dirname(os.path.dirname(folder))  # noqa: PTH120
+        inside = file.path.rpartition(f"/{SUBAGENTS}/")[0] if file.subagent else ""
+        if os.path.basename(inside) == file.session:  # noqa: PTH119
+            folder = os.path.dirname(inside)  # noqa: PTH120
         return tuple(session_files(folder, file.session))
 
     def entries(self, file: SessionFile, start: int = 0) -> Iterator[Entry | Damage | SubagentInfo]:

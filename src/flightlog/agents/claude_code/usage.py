@@ -1,5 +1,6 @@
 """Usage records of a transcript, and the client's own totals."""
 
+import functools
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -12,13 +13,14 @@ from flightlog.agents.dialects.anthropic_messages import (
     ServerToolFields,
     UsageFields,
 )
-from flightlog.model.usage import DAY_MS, ClientTotals, ModelTotal, UsageLine
+from flightlog.model.usage import DAY_MS, ClientTotals, ModelTotal, UsageLine, UsageQuality
 from flightlog.sources.foreign_json import LATEST_MS, int_field, object_field, text_field
 
 SYNTHETIC_MODEL = "<synthetic>"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Moment = Annotated[datetime, Meta(tz=True)]
 NO_USAGE = UsageFields()
+_PLACEHOLDERS_FROM, _PLACEHOLDERS_TO = [2, 1, 8], [2, 1, 58]
 
 
 def client_totals(record: dict[str, Any]) -> ClientTotals:
@@ -77,6 +79,7 @@ class UsageRecord(Struct, frozen=True, gc=False, rename="camel"):
     is_sidechain: bool | None = False
     is_aborted_mid_stream: bool | None = False
     cwd: str | None = ""
+    version: str | None = ""
 
 
 decode = msgspec.json.Decoder(UsageRecord).decode
@@ -114,8 +117,28 @@ def to_row(record: UsageRecord, session: str, file_lane: str) -> UsageLine:
         record.request_id or "",
         file_lane or thread_name(record),
         record.is_aborted_mid_stream or False,
+        output_quality(record.version or ""),
     )
     return tuple.__new__(UsageLine, values)
+
+
+@functools.cache
+def output_quality(version: str) -> UsageQuality:
+    """Return how a version of the client recorded output counts.
+
+    2.1.8 to 2.1.58 wrote the count from the start of the stream and never the final one (both
+    boundaries were tried with the clients).
+    """
+    parts = [int(part) for part in version.split(".")[:3] if part.isdecimal() and len(part) < 9]
+    is_early = _PLACEHOLDERS_FROM <= parts <= _PLACEHOLDERS_TO
+    return UsageQuality.LOWER_BOUND if is_early else UsageQuality.EXACT
+
+
+def recorded_quality(record: dict[str, Any]) -> UsageQuality:
+    """Return how far the counts of an assistant record can be trusted."""
+    if not isinstance(object_field(record, "message").get("usage"), dict):
+        return UsageQuality.MISSING
+    return output_quality(text_field(record, "version"))
 
 
 def _tie_break_key(record: UsageRecord) -> tuple[float, str, tuple[int, ...], str]:

@@ -345,7 +345,7 @@ def _subagent_usage(
         duration_ms=max(ended_ms - started_ms, 0),
         actions=sum(len(step.tool_calls) for step in steps),
         cost_usd=round(sum(step.cost_usd or 0.0 for step in steps), 6),
-        is_warmup=subagent.is_warmup,
+        is_warmup=subagent.is_side_call,
         is_success=subagent.tool_call_id not in failed,
         steps=[step_usage(step, model) for step in steps],
     )

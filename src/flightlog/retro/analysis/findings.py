@@ -204,10 +204,11 @@ def _cost_drivers(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]:
     )
     if not total or not turns:
         return
+    whole = f"≥ {total:.2f}" if any(digest.is_lower_bound for digest in digests) else f"{total:.2f}"
     top = turns[:TOP_PROMPTS]
     part = sum(mark.amount for mark, _ in top)
     yield Pattern(
-        "cost-turns", f"{len(top)} prompts cost {part / total:.0%} of {total:.2f} USD", "other", 1.0,
+        "cost-turns", f"{len(top)} prompts cost {part / total:.0%} of {whole} USD", "other", 1.0,
         _conversation_ids([digest for _, digest in top]), None, "cost", f"{part:.2f} USD", len(top),
         tuple(PatternEvidence(mark.address, f"{mark.amount:.2f} USD: {mark.text}") for mark, _ in top),
     )  # fmt: skip
@@ -217,7 +218,7 @@ def _cost_drivers(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]:
     model, micro = max(by_model.items(), key=lambda pair: (pair[1], pair[0]))
     members = [digest for digest in digests if ", ".join(digest.models) == model]
     yield Pattern(
-        "cost-models", f"{model or 'unknown model'}: {micro / 1e6:.2f} of {total:.2f} USD", "other", 1.0,
+        "cost-models", f"{model or 'unknown model'}: {micro / 1e6:.2f} of {whole} USD", "other", 1.0,
         _conversation_ids(members), None, "cost", pluralize(len(members), "session"), len(members),
         tuple(PatternEvidence(digest.id, digest.title) for digest in members[:EVIDENCE_MAX]),
     )  # fmt: skip

@@ -85,6 +85,7 @@ def digest_session(
         failures=tuple(_find_failures(public))[:MARKS_MAX],
         costs=tuple(_turn_costs(session))[:MARKS_MAX],
         cost_usd=summary.cost_usd,
+        is_lower_bound=summary.is_lower_bound or bool(summary.unknown_responses),
         total_tokens=summary.usage.total_tokens,
     )
 

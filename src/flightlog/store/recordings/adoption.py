@@ -249,7 +249,8 @@ def list_recorded_transcripts(
     """Return the transcripts of a session with their generations."""
     root = session_dir(home, agent, session)
     transcripts: dict[str, list[int]] = {}
-    for folder in (root, root / "subagents"):
+    deeper = (Path(folder) for folder, _, _ in os.walk(root / "subagents"))
+    for folder in (root, *deeper):
         with suppress(FileNotFoundError):
             matches = [re.fullmatch(_THREAD, file.name) for file in folder.iterdir()]
             for name in {match[1] for match in matches if match}:

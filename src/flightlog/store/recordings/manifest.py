@@ -37,7 +37,7 @@ BLOCK_BYTES = 256 << 10
 SEGMENT = re.compile(r"\.from-\d+(?:\.zst)?$")  # what a segment adds to the name of its recording
 _ZEROS = b"0" * 32  # in place of the manifest's own hash while that is computed
 _SET_ASIDE = re.compile(r"(?:^|/)\.|\.damaged-\d+$")  # temporary and quarantined files
-_ADOPTED = ("transcript*", "subagents/*", "tool-results/*")
+_ADOPTED = ("transcript*", "subagents/**/*", "tool-results/*")
 
 ReadAt = Callable[[int, int], bytes]
 

@@ -173,8 +173,8 @@ class _TrajectoryWriter:
 
     def _orphan_step(self, subagent: Subagent) -> AtifStep:
         text = (
-            "a subagent warmed up by the client"
-            if subagent.is_warmup
+            f"a side call of the client: {subagent.agent_type}"
+            if subagent.is_side_call
             else "a subagent whose call is not on record"
         )
         step = system_step("subagent", text, next((turn.at_ms for turn in subagent.turns), None))
@@ -244,7 +244,7 @@ class _TrajectoryWriter:
             about = {
                 "description": subagent.description,
                 "call_id": subagent.tool_call_id,
-                "warmup": subagent.is_warmup,
+                "warmup": subagent.is_side_call,
             }
             return without_empty({"subagent": subagent.id, **about})
         session = self._session

@@ -169,7 +169,7 @@ class _AllEntries:
             for call in step.tool_calls
         )
         subagent_ids = link_subagents(
-            subagents, find_subagent_calls(calls), header.calls_by_subagent()
+            subagents, find_subagent_calls(calls), header.calls_by_subagent(), header.calls_by_run
         )
         session = header.to_session(_first_prompts(main), lambda uuid: f"{uuid}:0" in self._entries)
         return replace(
@@ -218,7 +218,9 @@ class _TailEntries:
         calls = {
             call_id: call for thread in ordered for call_id, call in thread.subagent_calls.items()
         }
-        subagent_ids = link_subagents(subagents, calls, header.calls_by_subagent())
+        subagent_ids = link_subagents(
+            subagents, calls, header.calls_by_subagent(), header.calls_by_run
+        )
         session = header.to_session(rows[""].titles, self._seen.has_record)
         return build_outline(session, rows, subagent_ids, files)
 

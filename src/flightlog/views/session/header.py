@@ -3,7 +3,7 @@
 It is built record by record, in any order. A repeated record changes only the time of a title.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
 from flightlog.model.entries import (
@@ -42,6 +42,7 @@ class SessionHeader:
         self._titles: dict[bool, tuple[Rank, str]] = {}  # by whether a person gave it
         self._summaries: list[tuple[Rank, str, str]] = []
         self._calls: dict[str, tuple[Rank, str]] = {}
+        self.calls_by_run: dict[str, set[str]] = defaultdict(set)  # of a workflow
 
     def add(self, entry: Entry, *, is_new: bool) -> None:
         """Add a record; one that is not new is another version of a record that was added."""
@@ -70,6 +71,8 @@ class SessionHeader:
             self._calls[entry.event.subagent] = max(
                 call, self._calls.get(entry.event.subagent, call)
             )
+        if isinstance(entry.event, ToolResult) and entry.event.run:
+            self.calls_by_run[entry.event.run].add(entry.event.tool_call_id)
         match entry.event:
             # Only these are work; opening a session writes other records without any.
             case UserPrompt() | AssistantReply() | ToolResult() | ContextCompacted() if (

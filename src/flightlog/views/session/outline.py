@@ -28,6 +28,7 @@ class TurnCost(Struct, frozen=True):
     steps: int
     cost_usd: float | None
     cost_source: CostSource
+    is_lower_bound: bool = False
 
 
 class SessionSummary(TokensAndCost, frozen=True):
@@ -52,6 +53,7 @@ class SessionSummary(TokensAndCost, frozen=True):
     unknown_records: int = 0
     damage_count: int = 0
     modified_ms: int = 0
+    unknown_responses: int = 0
 
 
 class TurnHeader(Struct, frozen=True, array_like=True):
@@ -199,7 +201,7 @@ class SubagentSummary(Struct, frozen=True):
     agent_type: str
     description: str
     tool_call_id: str
-    is_warmup: bool
+    is_side_call: bool
     rows: int
     steps: int
     cost: Cost

@@ -18,7 +18,7 @@ from flightlog.model.entries import (
 )
 from flightlog.model.session import TITLE_WIDTH, Note, NoteKind, Step, Turn
 from flightlog.model.text import one_line
-from flightlog.model.usage import CostSource, Usage
+from flightlog.model.usage import CostSource, Usage, is_unknown
 from flightlog.views.session.edits import changed_file, changed_files
 from flightlog.views.session.outline import (
     CHUNK_ROWS,
@@ -66,6 +66,8 @@ class RowBuilder:
         self.files: dict[str, int] = {}
         self.usage = Usage()
         self.sources: set[CostSource] = set()
+        self.has_lower_bounds = False
+        self.unknown_steps = 0
         self.models: set[str] = set()
         self.calls = self.failed_calls = self.turns = 0
         self.titles: dict[PromptKind, str] = {}
@@ -159,6 +161,8 @@ class RowBuilder:
         row = len(self.marks)
         self.usage += step.usage
         self.models.add(step.model)
+        self.has_lower_bounds |= step.is_lower_bound
+        self.unknown_steps += is_unknown(step.usage, step.cost)
         self.calls += len(step.tool_calls)
         self.failed_calls += sum(call.is_error for call in step.tool_calls)
         self.files.update((path, row) for path in changed_files(step))

@@ -1,7 +1,8 @@
 """Which records belong to which subagent's thread, and which tool call started it.
 
 Three layouts exist: side-thread records inside the session's own file, files that carry the
-subagent's id, and either of them without the id of the call that started it.
+subagent's id, and either of them without the id of the call that started it. One call of a workflow
+starts several subagents.
 """
 
 from collections import defaultdict
@@ -13,7 +14,10 @@ from flightlog.model.session import Subagent, ToolCall
 from flightlog.views.session.turns import Rank, rank
 
 INLINE = "?"  # the lane of a side-thread record that does not name its subagent
-_INPUT_OF_SUBAGENT = frozenset({"prompt", "subagent_type"})
+# Parts of the input of calls that start agents: by a prompt, as a skill or as a workflow.
+_INPUT_OF_SUBAGENT = frozenset(
+    ["prompt", "subagent_type", "skill", "script", "scriptPath", "name", "resumeFromRunId"]
+)
 _WARMUP = "Warmup"  # the client's own first message to a subagent that it starts ahead of need
 
 
@@ -24,6 +28,7 @@ class SubagentCall(NamedTuple):
     prompt: str | None
     agent_type: str
     description: str
+    started_ms: int
 
 
 class SubagentThread(NamedTuple):
@@ -96,7 +101,7 @@ def find_subagent_calls(calls: Iterable[ToolCall], row: int = 0) -> dict[str, Su
             )
             text = prompt if isinstance(prompt, str) else None
             started[call.id] = SubagentCall(
-                row, text, str(agent_type or ""), str(description or "")
+                row, text, str(agent_type or ""), str(description or ""), call.started_ms or 0
             )
     return started
 
@@ -107,13 +112,16 @@ def sort_threads(threads: Iterable[SubagentThread]) -> list[SubagentThread]:
 
 
 def link_subagents(
-    threads: Iterable[SubagentThread], calls: Mapping[str, SubagentCall], results: Mapping[str, str]
+    threads: Iterable[SubagentThread],
+    calls: Mapping[str, SubagentCall],
+    results: Mapping[str, str],
+    runs: Mapping[str, Iterable[str]],
 ) -> tuple[Subagent, ...]:
     """Return the subagents by start time, without turns, each with the call that started it.
 
     That call is named beside the transcript, or by the tool result that names the subagent
-    (`results`), or it has the same prompt as the thread. Of two threads with the same prompt the
-    first one gets the first call.
+    (`results`) or its workflow run (`runs`), or it has the same prompt as the thread. Of two
+    threads with the same prompt the first one gets the first call.
     """
     by_prompt: dict[str, list[str]] = defaultdict(list)
     for call_id, call in calls.items():
@@ -125,18 +133,55 @@ def link_subagents(
         free = [
             call_id for call_id in by_prompt.get(thread.first_prompt, ()) if call_id not in taken
         ]
-        likely = results.get(thread.info.subagent) or (free[0] if free else "")
+        likely = _find_named_call(thread.info.subagent, results)
+        likely = likely or _find_call_of_run(thread, calls, runs)
+        likely = likely or (free[0] if free else "")
         taken.add(likely)
         call_id = thread.info.tool_call_id or likely
         agent_type, description = thread.info.agent_type, thread.info.description
         if call_id in calls:
             agent_type = agent_type or calls[call_id].agent_type
             description = description or calls[call_id].description
-        warmup = not call_id and thread.first_turn == _WARMUP
+        is_warmup = not call_id and thread.first_turn == _WARMUP
+        is_side_call = is_warmup or thread.info.is_side_call
         linked.append(
             (
                 thread.started_ms,
-                Subagent(thread.info.subagent, agent_type, description, call_id, (), warmup),
+                Subagent(
+                    thread.info.subagent,
+                    "warm-up" if is_warmup else agent_type,
+                    description,
+                    call_id,
+                    (),
+                    is_side_call,
+                ),
             )
         )
     return tuple(subagent for _, subagent in sorted(linked, key=lambda pair: (pair[0], pair[1].id)))
+
+
+def _find_named_call(subagent: str, results: Mapping[str, str]) -> str:
+    """Return the call whose result names `subagent`; a teammate `NAME@TEAM` has the id aNAME-HEX."""
+    if subagent in results:
+        return results[subagent]
+    teammates = ((name.partition("@"), call_id) for name, call_id in results.items())
+    return next(
+        (
+            call_id
+            for (name, at, _), call_id in teammates
+            if at and subagent.startswith(f"a{name}-")
+        ),
+        "",
+    )
+
+
+def _find_call_of_run(
+    thread: SubagentThread, calls: Mapping[str, SubagentCall], runs: Mapping[str, Iterable[str]]
+) -> str:
+    """Return the call of a thread's workflow run; for a resumed run, the last before it."""
+    begun = sorted(
+        (calls[call_id].started_ms if call_id in calls else 0, call_id)
+        for call_id in runs.get(thread.info.run, ())
+    )
+    before = [call_id for at_ms, call_id in begun if at_ms <= thread.first[0]]
+    return before[-1] if before else begun[0][1] if begun else ""

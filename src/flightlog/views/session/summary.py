@@ -16,7 +16,7 @@ from flightlog.views.session.outline import (
     TurnCost,
 )
 from flightlog.views.session.rows import Location, RowBuilder
-from flightlog.views.session.timeline import RowMark, describe_uncalled
+from flightlog.views.session.timeline import RowMark, describe_uncalled, group_by_call
 
 
 def outline_session(
@@ -56,7 +56,7 @@ def _summarize_subagent(subagent: Subagent, rows: RowBuilder) -> SubagentSummary
         agent_type=subagent.agent_type,
         description=subagent.description,
         tool_call_id=subagent.tool_call_id,
-        is_warmup=subagent.is_warmup,
+        is_side_call=subagent.is_side_call,
         rows=len(rows.marks),
         steps=rows.marks.count(RowMark.STEP),
         cost=_sum_costs([rows]),
@@ -82,23 +82,26 @@ def _summarize_session(
         steps=sum(thread.marks.count(RowMark.STEP) for thread in threads),
         tool_calls=sum(thread.calls for thread in threads),
         failed_tool_calls=sum(thread.failed_calls for thread in threads),
-        subagents=sum(not subagent.is_warmup for subagent in subagents),
+        subagents=sum(not subagent.is_side_call for subagent in subagents),
         models=tuple(sorted(set().union(*(thread.models for thread in threads)))),
         **usage_fields(sum((thread.usage for thread in threads), Usage()), _sum_costs(threads)),
         most_expensive_prompt=_most_expensive_prompt(session.id, rows, subagents),
         compactions=rows[""].marks.count(RowMark.COMPACTION),
         unknown_records=sum(count for _, count in session.unknown_record_types),
         damage_count=len(session.damage),
+        unknown_responses=sum(thread.unknown_steps for thread in threads),
     )
 
 
 def _sum_costs(threads: Sequence[RowBuilder]) -> Cost:
     sources = set().union(*(thread.sources for thread in threads))
     steps = sum(thread.marks.count(RowMark.STEP) for thread in threads)
-    return _add_amounts(chain.from_iterable(thread.usd for thread in threads), steps, sources)
+    cost = _add_amounts(list(chain.from_iterable(thread.usd for thread in threads)), steps, sources)
+    is_lower_bound = any(thread.has_lower_bounds for thread in threads) and cost.usd is not None
+    return replace(cost, is_lower_bound=True) if is_lower_bound else cost
 
 
-def _add_amounts(amounts: Iterable[float], steps: int, sources: set[CostSource]) -> Cost:
+def _add_amounts(amounts: Sequence[float], steps: int, sources: set[CostSource]) -> Cost:
     """Add the known amounts; the cost of steps that are all unknown is unknown."""
     if steps and not sources:
         return Cost(None, CostSource.UNKNOWN)
@@ -109,7 +112,8 @@ def _add_amounts(amounts: Iterable[float], steps: int, sources: set[CostSource])
         if sources
         else CostSource.TABLE
     )
-    return Cost(sum((usd for usd in amounts if not math.isnan(usd)), 0.0), source)
+    known = [usd for usd in amounts if not math.isnan(usd)]
+    return Cost(sum(known, 0.0), source, is_lower_bound=len(known) < len(amounts))
 
 
 def _most_expensive_prompt(
@@ -129,7 +133,12 @@ def _most_expensive_prompt(
         cost = _add_amounts(amounts, len(amounts), sources if is_known else set())
         if best is None or (cost.usd or 0.0, len(amounts)) > (best.cost_usd or 0.0, best.steps):
             number = main.marks.count(RowMark.TURN, 0, row + 1)
-            best = TurnCost(f"{session}#{number}", prompt, len(amounts), cost.usd, cost.source)
+            at_least = cost.is_lower_bound or any(
+                thread.has_lower_bounds for thread in rows.values()
+            )
+            steps = len(amounts)
+            address = f"{session}#{number}"
+            best = TurnCost(address, prompt, steps, cost.usd, cost.source, at_least)
     return best
 
 
@@ -140,14 +149,13 @@ class _StepWalk:
         self, rows: Mapping[str, RowBuilder], subagents: Sequence[SubagentSummary]
     ) -> None:
         self._rows = rows
-        started = {
-            subagent.tool_call_id: subagent.id for subagent in subagents if subagent.tool_call_id
-        }
+        started = group_by_call(subagents)
         self._inner: dict[tuple[str, int], list[str]] = defaultdict(list)
         for name, thread in rows.items():
             for call_id, call in thread.subagent_calls.items():
-                if call_id in started:
-                    self._inner[name, call.row].append(started[call_id])
+                self._inner[name, call.row] += [
+                    subagent.id for subagent in started.get(call_id, ())
+                ]
 
     def iter_costs(self, name: str, begin: int, end: int, seen: set[str]) -> Iterator[float]:
         """Yield the cost of each step from row `begin` to row `end` of a thread."""

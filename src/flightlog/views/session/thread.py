@@ -277,14 +277,16 @@ class ThreadFold:
 
 
 def fuller(entry: Entry, other: Entry) -> Entry:
-    """Return the version of a record that has more output or more bytes, or is the later one."""
+    """Return the version of a record in the main thread, else with more output or more bytes."""
     return max(entry, other, key=_fullness)
 
 
-def _fullness(entry: Entry) -> tuple[int, int, str, int, str]:
+def _fullness(entry: Entry) -> tuple[bool, int, int, str, int, str]:
+    # A copy of the history in a subagent's file has the ids of the main thread's records.
+    is_main = not entry.subagent
     output = entry.event.usage.output_tokens if isinstance(entry.event, AssistantReply) else 0
     # A title given again is the last one given; the rest only makes the order total.
-    return (output, entry.length, repr(entry.event), entry.order_ms, repr(entry))
+    return (is_main, output, entry.length, repr(entry.event), entry.order_ms, repr(entry))
 
 
 def _tool_use_ids(entry: Entry) -> list[str]:

@@ -4,8 +4,9 @@ There is one row for each prompt, step and note, in order; its id is the end of 
 """
 
 import enum
-from collections import deque
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -75,7 +76,7 @@ def mark_of(item: Turn | Step | Note) -> RowMark:
 
 def build_rows(session: Session, subagent_id: Subagent | None = None) -> list[TimelineRow]:
     """Return the rows of the main thread, or of a subagent's."""
-    started = _subagents_by_call(session)
+    started = group_by_call(session.subagents)
     turns = subagent_id.turns if subagent_id else session.turns
     rows = [row for turn in turns for row in _turn_rows(turn, started)]
     if subagent_id is None:
@@ -86,19 +87,29 @@ def build_rows(session: Session, subagent_id: Subagent | None = None) -> list[Ti
     return rows
 
 
-def _subagents_by_call(session: Session) -> dict[str, Subagent]:
-    return {
-        subagent.tool_call_id: subagent for subagent in session.subagents if subagent.tool_call_id
-    }
+class _StartedByCall(Protocol):
+    @property
+    def tool_call_id(self) -> str: ...
+
+
+StartedT = TypeVar("StartedT", bound=_StartedByCall)
+
+
+def group_by_call(subagents: Iterable[StartedT]) -> dict[str, list[StartedT]]:
+    """Return the subagents that each call started; a workflow starts several."""
+    started: dict[str, list[StartedT]] = defaultdict(list)
+    for subagent in subagents:
+        if subagent.tool_call_id:
+            started[subagent.tool_call_id].append(subagent)
+    return dict(started)
 
 
 def describe_uncalled(subagent: Subagent) -> str:
     """Return the text of the row for a subagent without a known call."""
-    kind = "warm-up" if subagent.is_warmup else subagent.agent_type or "subagent"
-    return f"{kind} without a call on record"
+    return f"{subagent.agent_type or 'subagent'} without a call on record"
 
 
-def _turn_rows(turn: Turn, started: dict[str, Subagent]) -> Iterator[TimelineRow]:
+def _turn_rows(turn: Turn, started: dict[str, list[Subagent]]) -> Iterator[TimelineRow]:
     yield TimelineRow(f"{turn.number}", RowKind.TURN, turn)
     notes = 0
     for item in turn.items:
@@ -106,7 +117,9 @@ def _turn_rows(turn: Turn, started: dict[str, Subagent]) -> Iterator[TimelineRow
             notes += 1
             yield TimelineRow(f"{turn.number}.n{notes}", RowKind.NOTE, item)
         else:
-            subagents = tuple(started[call.id] for call in item.tool_calls if call.id in started)
+            subagents = tuple(
+                subagent for call in item.tool_calls for subagent in started.get(call.id, ())
+            )
             yield TimelineRow(f"{turn.number}.{item.number}", RowKind.STEP, item, subagents)
 
 
@@ -131,12 +144,12 @@ def all_steps(session: Session) -> Iterator[Step]:
 
 def turn_steps(session: Session, turn: Turn) -> Iterator[Step]:
     """Yield the steps of a turn, each followed by those of the subagents it started."""
-    subagents = _subagents_by_call(session)
+    subagents = group_by_call(session.subagents)
     waiting = deque(turn.steps)
     while waiting:
         step = waiting.popleft()
         yield step
-        started = [subagents.pop(call.id) for call in step.tool_calls if call.id in subagents]
+        started = [agent for call in step.tool_calls for agent in subagents.pop(call.id, ())]
         inner = [step for subagent in started for turn in subagent.turns for step in turn.steps]
         waiting.extendleft(reversed(inner))
 

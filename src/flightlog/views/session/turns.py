@@ -39,7 +39,7 @@ from flightlog.model.entries import (
     text_of,
 )
 from flightlog.model.session import Note, NoteKind, Step, ToolCall, Turn
-from flightlog.model.usage import Cost, Usage, usage_fields
+from flightlog.model.usage import Cost, CostSource, Usage, UsageQuality, usage_fields
 
 Rank = tuple[int, str]  # time, key
 _MESSAGES = (UserPrompt, AssistantReply, ToolResult)
@@ -227,7 +227,13 @@ class _TurnBuilder:
         ]
         replies.sort(key=lambda pair: pair[1].block_index)
         _, whole = max(
-            replies, key=lambda pair: (pair[1].output_tokens, -pair[0].order_ms, pair[0].key)
+            replies,
+            key=lambda pair: (
+                pair[1].quality is not UsageQuality.MISSING,
+                pair[1].output_tokens,
+                -pair[0].order_ms,
+                pair[0].key,
+            ),
         )
         at_ms = min((entry.at_ms for entry, _ in replies if entry.at_ms is not None), default=None)
         blocks = [(entry, block) for entry, reply in replies for block in reply.content]
@@ -243,13 +249,20 @@ class _TurnBuilder:
                 for entry, block in blocks
                 if isinstance(block, ToolUse)
             ),
-            **usage_fields(usage, self._price(whole.model, usage, at_ms)),
+            **usage_fields(usage, self._price_reply(whole, at_ms)),
             stop_reason=next((reply.stop_reason for _, reply in replies if reply.stop_reason), ""),
             request_id=whole.request_id,
             record_uuids=tuple(entry.uuid for entry, _ in replies),
             is_aborted=any(reply.is_aborted for _, reply in replies),
             effort=whole.effort,
         )
+
+    def _price_reply(self, reply: AssistantReply, at_ms: int | None) -> Cost:
+        if reply.quality is UsageQuality.MISSING:
+            return Cost(None, CostSource.UNKNOWN)
+        is_lower_bound = reply.quality is UsageQuality.LOWER_BOUND
+        cost = self._price(reply.model, reply.usage, at_ms)
+        return replace(cost, is_lower_bound=True) if is_lower_bound else cost
 
     def _build_call(self, entry: Entry, use: ToolUse) -> ToolCall:
         call = ToolCall(
