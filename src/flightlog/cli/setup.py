@@ -289,15 +289,18 @@ def _print_change(wanted: "SettingsChange | None", backup: Path | None, *, writt
 
 @click.command(epilog=format_examples("flightlog settle", "flightlog settle 2123f2df"))
 @click.argument("session_id", required=False)
+@click.option(
+    "--ended", is_flag=True, hidden=True, help="The session has ended; the hook uses this."
+)
 @json_option("Print what was done as JSON.")
-def settle(session_id: str | None, *, as_json: bool) -> int:
+def settle(session_id: str | None, *, ended: bool, as_json: bool) -> int:
     """Archive new session data, update the index. Without an id, archive all sessions."""
     from flightlog.model.addresses import parse_address
     from flightlog.recorder.settle import settle_all, settle_one
 
     runtime = open_runtime()
     if session_id:
-        report = settle_one(runtime, parse_address(session_id).session)
+        report = settle_one(runtime, parse_address(session_id).session, is_ended=ended)
     else:
         with closing(Progress("archiving session")) as progress:
             report = settle_all(runtime, progress)
