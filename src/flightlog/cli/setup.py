@@ -184,6 +184,7 @@ def init(  # noqa: PLR0913 - one parameter per option
         apply_change,
         format_diff,
         has_other_status_line,
+        summarize_change,
     )
     from flightlog.store.directories import ensure_writable
 
@@ -199,7 +200,8 @@ def init(  # noqa: PLR0913 - one parameter per option
     options = InstallOptions(days, inline=inline, statusline=statusline)
     change = plan_removal(runtime, request) if remove else plan_change(runtime, request, options)
     if not as_json:
-        click.echo(make_inert(format_diff(change)) or f"nothing to change: {change.settings}")
+        text = summarize_change(change) if dry_run else format_diff(change)
+        click.echo(make_inert(text) or f"nothing to change: {change.settings}")
     if statusline and not remove and has_other_status_line(change.before):
         click.echo(
             "your own status line is kept; to preview ours: flightlog live statusline", err=True
@@ -289,9 +291,7 @@ def _print_change(wanted: "SettingsChange | None", backup: Path | None, *, writt
 
 @click.command(epilog=format_examples("flightlog settle", "flightlog settle 2123f2df"))
 @click.argument("session_id", required=False)
-@click.option(
-    "--ended", is_flag=True, hidden=True, help="The session has ended; the hook uses this."
-)
+@click.option("--ended", is_flag=True, hidden=True, help="The session has ended (for the hook).")
 @json_option("Print what was done as JSON.")
 def settle(session_id: str | None, *, ended: bool, as_json: bool) -> int:
     """Archive new session data, update the index. Without an id, archive all sessions."""

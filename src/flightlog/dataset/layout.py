@@ -31,7 +31,7 @@ from flightlog.dataset.rows import BASES, COUNTED, Row, encode_row
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.privacy import tiers
 from flightlog.privacy.json_redactor import JsonRedactor
-from flightlog.store.files import create_file, ensure_contained
+from flightlog.store.files import create_file, ensure_contained, remove_files
 from flightlog.store.git.repository import Repository
 from flightlog.store.output_files import write_output_files
 
@@ -85,7 +85,10 @@ def prepare_dataset(dirs: DatasetDirs, redactor: JsonRedactor) -> list[Path]:
         ".gitattributes": tiers.render_gitattributes(layout, root=""),
         "tracked/pending/.gitkeep": "",
     }
-    if not (dirs.tracked_dir / GENERATION).exists():
+    bases = [dirs.tracked_dir / GENERATION, *base_files(dirs.tracked_dir)]
+    if any(path.exists() and path.stat().st_size for path in bases):
+        remove_files([dirs.tracked_dir / EMPTY_BASES])  # rows that another tool appended
+    else:
         wanted |= {f"tracked/{BASES[kind]}": "" for kind in COUNTED}
         wanted[f"tracked/{EMPTY_BASES}"] = f"/*.jsonl\n/{EMPTY_BASES}\n"
     missing = {name: text for name, text in wanted.items() if not (dirs.root / name).exists()}

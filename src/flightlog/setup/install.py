@@ -19,6 +19,7 @@ from flightlog.agents.claude_code.hooks import (
     project_settings_files,
 )
 from flightlog.model.errors import Misconfigured
+from flightlog.model.text import pluralize
 from flightlog.setup import json_editor
 from flightlog.store import files, shared_files
 
@@ -195,6 +196,25 @@ def format_diff(change: SettingsChange) -> str:
         difflib.unified_diff(
             old, new, str(change.settings), str(change.settings), "now", "then", 2, ""
         )
+    )
+
+
+def summarize_change(change: SettingsChange) -> str:
+    """Return a plan in a few lines; empty if nothing changes."""
+    if not change.is_needed:
+        return ""
+    lines = format_diff(change).splitlines()[2:]
+    added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+    verb, groups = (
+        ("removed from", change.before) if change.is_removal else ("added to", change.after)
+    )
+    hook = next(iter(find_own_groups((groups or b"").decode("utf-8", "replace")).values()), {})
+    command = next((each["command"] for each in _hooks_of_group(hook) if is_ours(each)), "")
+    return (
+        f"would be {verb} {change.settings}:\n"
+        f"  {command}\n"
+        f"  at {pluralize(len(change.events), 'event')}: {', '.join(change.events)}\n"
+        f"{pluralize(added, 'line')} added, {removed:,} removed; to see them: flightlog init --dry-run --json"
     )
 
 
