@@ -117,6 +117,19 @@ def test_twenty_of_twenty_sessions_outlive_their_machines(tmp_path, origin):
     assert captured == [WHOLE] * 20
 
 
+def test_the_hook_of_init_keeps_rows_of_such_a_machine_too(tmp_path, origin):
+    bench = new_machine(tmp_path / "machine", origin)
+    shutil.rmtree(bench.project / ".claude")
+    env = surroundings(bench, "http://127.0.0.1:9")
+    command = [BIN / "flightlog", "init", "--project", "--yes", "--no-guard", "--no-statusline"]
+    subprocess.run(command, cwd=bench.project, env=env, check=True, capture_output=True)
+
+    with vanishing(bench, SCENARIO, FLIGHTLOG_TRUST="words") as running:
+        assert running.wait(60) == 0
+
+    assert [row["output"] for row in rows(bench, "chat")] == ["Done at last."]
+
+
 def test_without_consent_to_words_the_rows_have_none(tmp_path, origin):
     captured = capture_sessions(tmp_path, origin, 1)
 
