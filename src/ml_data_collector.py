@@ -15,8 +15,8 @@ from typing import Any
 
 from flightlog.app.runtime import open_runtime
 from flightlog.dataset.extract.consent import permitted_rows, values_of
-from flightlog.dataset.extract.sync import convert_legacy_row
-from flightlog.dataset.layout import DatasetDirs, cache_pages, write_shard
+from flightlog.dataset.extract.sync import convert_legacy_row, may_prepare
+from flightlog.dataset.layout import DatasetDirs, cache_pages, prepare_dataset, write_shard
 from flightlog.dataset.rows import BASES, Row, encode_row, format_row_time
 from flightlog.dataset.service import load_options, locate_dataset, make_row_redactor
 from flightlog.dataset.state import is_off, report_if_off
@@ -97,6 +97,8 @@ def end_session(
 
 def _append_row(runtime: Runtime, dirs: DatasetDirs, row: Row) -> Path | None:
     redactor = make_row_redactor(runtime, dirs)
+    if not (dirs.root / ".gitattributes").exists() and may_prepare(dirs):
+        prepare_dataset(dirs, redactor)
     row = _permitted_row(runtime, dirs, row)
     # The same record makes the same shard, which is written once.
     number = hashlib.sha256(encode_row(row)).digest()[0]

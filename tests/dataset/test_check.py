@@ -1,5 +1,7 @@
 """Looking a dataset over: each thing that is wrong is named, and mending takes nothing away."""
 
+import json
+
 from flightlog.dataset.check import check_dataset, fix_dataset
 from flightlog.dataset.extract.extract import capture_session
 from flightlog.dataset.layout import write_shard
@@ -98,3 +100,30 @@ def test_base_files_that_a_merge_changed_are_worth_a_note(ground):
     )
 
     assert ("generation", True) in whats(ground)
+
+
+def test_a_chat_whose_session_is_missing_is_worth_a_note(ground):
+    begun(ground)
+    row = {"kind": "chat", "id": "chat-2", "uuid": "b", "session_id": "0badf00d", "rev": 1,
+           "timestamp": "t", "input": "x", "output": "y", "tools": [], "files": []}  # fmt: skip
+    write_shard(ground.place, "s", [row], 0, ground.kit().redactor)
+
+    (note,) = check_dataset(ground.place)
+
+    assert (note.kind, note.is_note) == ("link", True)
+    assert note.message == "1 chat of missing sessions, for example 0badf00d"
+
+
+def test_rows_of_the_source_document_are_valid(ground):
+    ground.on()
+    chat = {"id": "chat-20251216-150332-abc123", "timestamp": "2025-12-16T15:03:32Z",
+            "session_id": "13a84f73", "input": "...", "output": "...", "tools": ["Read", "Edit"],
+            "files": ["cortical/processor.py"]}  # fmt: skip
+    session = {"id": "2025-12-16_13a84f73", "started_at": "...", "ended_at": "...", "summary": "...",
+               "chat_count": 5, "commits": ["abc123"]}  # fmt: skip
+    for name, row in (("chats", chat), ("sessions", session)):
+        (ground.place.tracked_dir / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
+
+    problems = [one for one in check_dataset(ground.place) if one.kind != "generation"]
+
+    assert problems == []

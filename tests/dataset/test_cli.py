@@ -271,3 +271,88 @@ def test_rows_never_go_where_a_link_in_the_clone_leads(ground):
     assert "a symbolic link leads out of the project" in report["failures"][0]
     assert list(outside.rglob("*")) == [outside / "tracked"]
     assert run(ground, "status").code == 0
+
+
+def test_judge_takes_only_values_that_a_field_of_the_row_can_have(ground):
+    ground.write(SESSION, *turn(1))
+    run(ground, "dataset", "session", "sync-to-jsonl")
+    (chat,), (commit,) = ground.rows("chat"), ground.rows("commit")
+
+    wrong = [
+        run(ground, "dataset", "judge", *words)
+        for words in (
+            (chat["id"], "feedback", "maybe"),
+            (chat["id"], "reward", "high"),
+            (chat["id"], "reward", "NaN"),
+            (chat["id"], "reward", "true"),
+            (chat["id"], "ci_result", "success"),
+            (chat["id"], "mood", "good"),
+            (commit["hash"], "ci_result", "sure"),
+            (commit["hash"], "reverted_by", "yesterday"),
+        )
+    ]
+    rewarded = run(ground, "dataset", "judge", chat["id"], "reward", "0.75")
+
+    assert [done.code for done in wrong] == [2] * 8
+    assert "one of: good, bad, neutral" in wrong[0].err
+    assert "a number" in wrong[1].err
+    assert "one of: feedback, related_commit, reward, task" in wrong[5].err
+    assert rewarded.code == 0
+    assert ground.rows("chat")[0]["reward"] == 0.75
+    assert not {"mood", "ci_result", "feedback"} & ground.rows("chat")[0].keys()
+
+
+def test_sync_says_that_git_ignores_its_rows_and_makes_the_base_files(ground):
+    (ground.top / ".gitignore").write_text(".git-ml/\n")
+    ground.write(SESSION, *turn(1))
+
+    done = run(ground, "dataset", "session", "sync-to-jsonl")
+
+    assert "git ignores the rows" in done.err
+    names = ("commits", "sessions", "chats", "orchestration", "actions")
+    assert [(ground.place.tracked_dir / f"{name}.jsonl").read_bytes() for name in names] == [
+        b""
+    ] * 5
+    assert json.loads(run(ground, "dataset", "session", "sync-to-jsonl", "--json").out)[
+        "is_ignored"
+    ]
+
+
+def test_sync_after_consent_was_withdrawn_names_the_rows_with_words(ground):
+    (ground.top / "flightlog.toml").write_text("[dataset]\ntrack_words = true\n")
+    ground.write(SESSION, *turn(1))
+    run(ground, "trust", "--yes")
+    run(ground, "dataset", "session", "sync-to-jsonl")
+    run(ground, "trust", "--revoke")
+
+    before = run(ground, "dataset", "session", "sync-to-jsonl").err
+    run(ground, "dataset", "strip-words", "--yes")
+    after = run(ground, "dataset", "session", "sync-to-jsonl").err
+
+    assert "1 earlier chat with words: flightlog dataset strip-words" in before
+    assert "earlier chat" not in after
+
+
+def test_dry_runs_are_summaries(ground):
+    ground.write(SESSION, *(record for number in range(1, 40) for record in turn(number)))
+    run(ground, "dataset", "session", "sync-to-jsonl")
+
+    due = run(ground, "dataset", "retain", "--dry-run", FLIGHTLOG_DATASET_KEEP_DAYS="1")
+    none = run(ground, "dataset", "retain", "--dry-run", FLIGHTLOG_DATASET_KEEP_DAYS="0")
+    hooks = run(ground, "dataset", "install-hooks", "--dry-run")
+
+    assert due.out.splitlines()[0].startswith("39 chat rows would be removed, the oldest ")
+    assert len(due.out.splitlines()) <= 3
+    assert (none.code, "would remove every row" in none.err) == (4, True)
+    assert {line.partition(":")[0] for line in hooks.out.splitlines()} == {"would be written"}
+    assert "settings.json" in hooks.out
+
+
+def test_rows_that_another_tool_appended_to_a_base_file_are_seen_by_git(ground):
+    run(ground, "dataset", "session", "sync-to-jsonl")
+    (ground.place.tracked_dir / "chats.jsonl").write_text('{"id": "chat-1", "session_id": "s"}\n')
+    run(ground, "dataset", "session", "sync-to-jsonl")
+
+    ground.commit("rows")
+
+    assert "chat-1" in ground.git("show", "HEAD:.git-ml/tracked/chats.jsonl")

@@ -83,13 +83,14 @@ def test_installing_twice_changes_nothing_and_removing_leaves_no_trace(ground):
 
     assert (hook.read_bytes(), ground.git("config", "--local", "--list")) == before
     assert not (ground.top / "scripts").exists()
+    assert not (ground.top / ".claude").exists()
     assert git_hooks.plan_removal(ground.place.repository) == []
 
 
 def test_a_dry_run_writes_nothing(ground):
     told = json.loads(flightlog(ground, "install-hooks", "--dry-run", "--json"))
 
-    assert len(told["changes"]) == 4
+    assert len(told["changes"]) == 5
     assert not (ground.top / "scripts").exists()
 
 
@@ -120,6 +121,7 @@ def test_a_commit_of_rows_alone_writes_no_row(ground):
 
 def test_the_merge_driver_is_git_s_own_choice_for_the_base_files(ground):
     flightlog(ground, "install-hooks")
+    (ground.place.tracked_dir / ".gitignore").unlink()
     ground.commit("dataset")
     base = ground.place.tracked_dir / "chats.jsonl"
     for branch, name in (("one", "a"), ("two", "b")):
@@ -166,6 +168,7 @@ collector.append_to_tracked_jsonl("actions.jsonl", {{"id": "action-1", "timestam
         9,
     )
     assert len(ground.shards) == 3
+    assert {".gitignore", ".gitattributes"} <= {path.name for path in ground.place.root.iterdir()}
     assert (ground.place.root / "chats/2025-12-16" / f"{entry['id']}.json").exists() is (
         name == "save_chat_entry"
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flightlog.setup.install import SCRIPT, build_hook_command
+from support.dataset_ground import Ground, turn
 from support.hooking import payload, recorded, run_hook
 from support.real_agent import new_session
 from support.transcripts import user, write
@@ -193,6 +194,58 @@ def test_the_events_that_end_something_start_the_settle_of_their_session(tmp_pat
     assert all(
         json.dumps(session) in line and '"-P", "-m", "flightlog"' in line for line in started
     )
+
+
+@pytest.fixture
+def collecting(tmp_path):
+    """A session in a repository that collects rows, and the surroundings of its hook."""
+    ground, session = Ground(tmp_path / "ground").on(), new_session()
+    ground.write(session, *turn(1))
+    given = {"CLAUDE_CONFIG_DIR": str(ground.config), "FLIGHTLOG_HOME": str(ground.root / "home")}
+    return ground, session, given
+
+
+def test_a_session_end_where_rows_are_collected_waits_for_them(collecting):
+    ground, session, given = collecting
+
+    run_hook(ground.root, payload("SessionEnd", session, cwd=str(ground.top)), **given)
+
+    assert len(ground.rows("chat")) == 1
+
+
+def test_nothing_is_collected_while_the_switch_is_off(collecting):
+    ground, session, given = collecting
+    given |= {"ML_COLLECTION_ENABLED": "off"}
+
+    run_hook(ground.root, payload("SessionEnd", session, cwd=str(ground.top)), **given)
+    recording = ground.root / "home/sessions/claude-code" / session
+    until((recording / "transcript.jsonl").exists)
+    until(
+        lambda: (
+            subprocess.run(
+                ["flock", "-n", recording / "settle.lock", "true"], check=False
+            ).returncode
+            == 0
+        )
+    )
+
+    assert ground.rows("chat") == []
+
+
+@pytest.mark.parametrize("event", ["Stop", "UserPromptSubmit"])
+def test_a_hook_does_not_wait_for_a_settle_that_takes_long(collecting, event):
+    ground, session, given = collecting
+    recording = ground.root / "home/sessions/claude-code" / session
+    recording.mkdir(parents=True)
+    with subprocess.Popen(["flock", recording / "settle.lock", "sleep", "60"]) as holder:
+        until((recording / "settle.lock").exists)
+        time.sleep(0.2)
+        began = time.monotonic()
+        run_hook(ground.root, payload(event, session, cwd=str(ground.top)), **given)
+        waited = time.monotonic() - began
+        subprocess.run(["pkill", "-P", str(holder.pid)], check=True)
+
+    assert waited < 3  # half a second on an idle machine, where the lock would take a minute
 
 
 def test_no_process_outlives_its_work(tmp_path):

@@ -1,6 +1,7 @@
 """`flightlog dataset`, also installed as `ml-data-collector`: training rows in git."""
 
 import json
+import sys
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import click
 
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.output import json_option, print_json
+from flightlog.hooks import recorder
 from flightlog.model.errors import Invalid
 from flightlog.model.text import describe_redaction, make_inert, pluralize
 
@@ -38,14 +40,19 @@ def tracked_group() -> None:
 @click.option("--compact", "then_compact", is_flag=True, help="Compact shards afterwards.")
 @click.option("--commits", is_flag=True, help="Only new commits; the git hook uses this.")
 @click.option(
-    "--hook", "from_hook", is_flag=True, help="For the repository's hook: no words, no push."
+    "--hook",
+    "from_hook",
+    is_flag=True,
+    help="For the repository's hook: only the session of the event on stdin; no words, no push.",
 )
 @_JSON
 def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json: bool) -> None:
     """Write missing rows of this repository. Running it again writes nothing."""
-    from flightlog.cli.dataset_output import print_compaction
+    from flightlog.cli.dataset_output import print_compaction, print_sync_notes
     from flightlog.dataset import service, state
 
+    if from_hook and not sys.stdin.isatty() and recorder.main(["--project"]):
+        return
     runtime = open_runtime()
     location, is_off = service.locate_dataset(runtime), state.report_if_off(runtime)
     if commits:
@@ -66,12 +73,7 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
     else:
         counts = f"{pluralize(report.sessions, 'session')} of this repository, {pluralize(report.rows, 'new row')}"
         click.echo(f"{counts}; {describe_redaction(report.secrets, report.personal)}")
-    if not (report.has_words or is_off):
-        click.echo(
-            "words are left out; to track them redacted, set track_words = true under [dataset]",
-            err=True,
-        )
-        click.echo("  in flightlog.toml, then: flightlog trust --yes", err=True)
+    print_sync_notes(report, is_off=is_off)
     if problem is not None:
         click.echo(f"not pushed: {make_inert(problem.message)}", err=True)
     if then_compact and not is_off:
@@ -258,7 +260,8 @@ def pull(remote: str | None, *, as_json: bool) -> None:
 def judge(row_id: str, field: str, value: str, *, as_json: bool) -> None:
     """Add a judgment to a row.
 
-    FIELD is feedback, ci_result, reverted_by, related_commit or task.
+    FIELD is feedback, reward (a number), task or related_commit; of a commit also ci_result,
+    ci_details, reverted and reverted_by.
     """
     from flightlog.dataset import service, state
 
@@ -334,6 +337,7 @@ def strip_words(**options: Any) -> int:
 @_JSON
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Remove rows older than dataset.keep_days."""
+    from flightlog.cli.dataset_output import retention_lines
     from flightlog.dataset import service
 
     runtime = open_runtime()
@@ -342,11 +346,8 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     )
     if as_json:
         print_json(actions)
-    else:
-        for action in actions:
-            click.echo(
-                make_inert(f"{action.action.value}  {action.age_days:,} days  {action.item.name}")
-            )
+    for line in () if as_json else retention_lines(actions, is_done=yes and not dry_run):
+        click.echo(line)
     if not actions:
         click.echo("no row is older than dataset.keep_days", err=True)
     elif not (yes or dry_run):
@@ -361,11 +362,13 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
 def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
     """Install git hooks and start a dataset.
 
-    Writes the collector's script, a git hook and the merge driver into this repository.
+    Writes the collector's scripts, the agent's hook that clones share (.claude/settings.json), a
+    git hook and the merge driver into this repository.
     """
     from flightlog.dataset import git_hooks, service
     from flightlog.dataset.layout import prepare_dataset
     from flightlog.privacy.trust import open_trust
+    from flightlog.setup import install
     from flightlog.setup.init import hook_command
 
     runtime = open_runtime()
@@ -376,19 +379,22 @@ def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
         if remove
         else git_hooks.plan_hooks(location.repository, command)
     )
+    settings = install.plan_capture_hook(location.repository.top, remove=remove)
     if not dry_run:
         git_hooks.apply_changes(location.repository, changes, command)
+        install.apply_change(settings)
         if not remove:
             prepare_dataset(location, service.make_row_redactor(runtime, location))
             open_trust(runtime).allow_rows(location.repository.top)
-    files = [{"path": str(change.path), "is_removed": change.body is None} for change in changes]
+    files = [(str(change.path), change.body is None) for change in changes]
+    files += [(str(settings.settings), settings.after is None)] if settings.is_needed else []
     if as_json:
-        click.echo(json.dumps({"changes": files, "is_done": not dry_run}))
+        rows = [{"path": path, "is_removed": is_removed} for path, is_removed in files]
+        click.echo(json.dumps({"changes": rows, "is_done": not dry_run}))
         return
-    for change in files:
-        click.echo(
-            make_inert(f"{'removed' if change['is_removed'] else 'written'}: {change['path']}")
-        )
+    would = "would be " if dry_run else ""
+    for path, is_removed in files:
+        click.echo(make_inert(f"{would}{'removed' if is_removed else 'written'}: {path}"))
     click.echo(
         "nothing was changed" if dry_run else f"{pluralize(len(files), 'file')} changed", err=True
     )

@@ -1,6 +1,7 @@
 """Text output of the dataset commands."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -8,9 +9,41 @@ import msgspec
 
 from flightlog.cli.output import print_json
 from flightlog.dataset.compact import Compaction
+from flightlog.dataset.extract.sync import SyncReport
 from flightlog.dataset.remote import RemoteSafety
 from flightlog.dataset.retention import RemovalReport
+from flightlog.model.retention import RetentionMove
 from flightlog.model.text import make_inert, pluralize
+
+
+def print_sync_notes(report: SyncReport, *, is_off: bool) -> None:
+    """Print what keeps the rows of a sync from being useful."""
+    if report.is_ignored:
+        find = "git check-ignore -v .git-ml/tracked/pending/x.jsonl"
+        click.echo(f"git ignores the rows, so they leave with this machine: {find}", err=True)
+    if report.has_words or is_off:
+        return
+    if report.chats_with_words:
+        earlier = pluralize(report.chats_with_words, "earlier chat")
+        click.echo(
+            f"new rows have no words; {earlier} with words: flightlog dataset strip-words", err=True
+        )
+    else:
+        click.echo(
+            "words are left out; to track them redacted, set track_words = true under [dataset]",
+            err=True,
+        )
+        click.echo("  in flightlog.toml, then: flightlog trust --yes", err=True)
+
+
+def retention_lines(actions: Sequence[RetentionMove], *, is_done: bool) -> Iterator[str]:
+    """Yield how many rows of each kind are too old, and the age of the oldest."""
+    kinds = Counter(action.item.kind for action in actions)
+    for kind, number in sorted(kinds.items()):
+        oldest = max(action.age_days for action in actions if action.item.kind == kind)
+        would = "" if is_done else "would be "
+        age = pluralize(oldest, "day")
+        yield f"{pluralize(number, f'{kind} row')} {would}removed, the oldest {age} old"
 
 
 def print_compaction(compaction: Compaction, *, err: bool) -> None:

@@ -185,7 +185,7 @@ def init(  # noqa: PLR0913 - one parameter per option
     options = InstallOptions(days, inline=inline, statusline=statusline)
     change = plan_removal(runtime, request) if remove else plan_change(runtime, request, options)
     if not as_json:
-        _print_diff(change)
+        _print_diff(change, is_short=dry_run)
     if statusline and not remove and has_other_status_line(change.before):
         message = "your own status line is kept; to preview ours: flightlog live statusline"
         click.echo(message, err=True)
@@ -206,10 +206,11 @@ def init(  # noqa: PLR0913 - one parameter per option
     return 0 if agreed else 1
 
 
-def _print_diff(change: "SettingsChange") -> None:
-    from flightlog.setup.install import format_diff
+def _print_diff(change: "SettingsChange", *, is_short: bool = False) -> None:
+    from flightlog.setup.install import format_diff, summarize_change
 
-    click.echo(make_inert(format_diff(change)) or f"nothing to change: {change.settings}")
+    text = summarize_change(change) if is_short else format_diff(change)
+    click.echo(make_inert(text) or f"nothing to change: {change.settings}")
 
 
 def _change_guard(runtime: Runtime, request: "InitRequest", *, remove: bool) -> None:
@@ -283,15 +284,16 @@ def _print_change(wanted: "SettingsChange | None", backup: Path | None, *, writt
 
 @click.command(epilog=format_examples("flightlog settle", "flightlog settle 2123f2df"))
 @click.argument("session_id", required=False)
+@click.option("--ended", is_flag=True, hidden=True, help="The session has ended (for the hook).")
 @json_option("Print what was done as JSON.")
-def settle(session_id: str | None, *, as_json: bool) -> int:
+def settle(session_id: str | None, *, ended: bool, as_json: bool) -> int:
     """Archive new session data, update the index. Without an id, archive all sessions."""
     from flightlog.model.addresses import parse_address
     from flightlog.recorder.settle import settle_all, settle_one
 
     runtime = open_runtime()
     if session_id:
-        report = settle_one(runtime, parse_address(session_id).session)
+        report = settle_one(runtime, parse_address(session_id).session, is_ended=ended)
     else:
         with closing(Progress("archiving session")) as progress:
             report = settle_all(runtime, progress)

@@ -25,7 +25,7 @@ from flightlog.dataset.reader import (
     shard_files,
     shard_session,
 )
-from flightlog.dataset.rows import schema_problem
+from flightlog.dataset.rows import schema_problem, session_names
 from flightlog.model.errors import Incident, IncidentKind
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.model.text import pluralize
@@ -155,6 +155,14 @@ def _check_ids(dataset: DatasetReader) -> Iterator[DatasetProblem]:
 
 
 def _check_links(dataset: DatasetReader) -> Iterator[DatasetProblem]:
+    sessions = {name for row in dataset.rows_of_kind("session") for name in session_names(row)}
+    orphans = [
+        row for row in dataset.rows_of_kind("chat") if str(row.get("session_id")) not in sessions
+    ]
+    if orphans:
+        example = orphans[0].get("session_id")
+        text = f"{pluralize(len(orphans), 'chat')} of missing sessions, for example {example}"
+        yield DatasetProblem("link", "chats", text, "flightlog dataset pull", is_note=True)
     chats = {str(row.get("id")) for row in dataset.rows_of_kind("chat")}
     lost = [
         row

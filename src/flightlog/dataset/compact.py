@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.dataset.layout import (
+    EMPTY_BASES,
     KEPT_OPEN,
     PENDING,
     SETTINGS,
@@ -179,6 +180,7 @@ def fold_shards(
         for path in damaged
         if path.parent == dirs.tracked_dir
     ]
+    files.remove_files([dirs.tracked_dir / EMPTY_BASES])
     pages = [OutputFile(name, Tier.TRACKED, body) for name, body in clean.items()]
     generation = _generation_row({name: body.text.encode() for name, body in clean.items()})
     pages.append(OutputFile(GENERATION, Tier.TRACKED, redactor.redact_to_clean([generation])))

@@ -47,7 +47,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "id": TEXT, "timestamp": TEXT, "session_id": TEXT, "input": TEXT, "output": TEXT, "tools": NAMES,
         "files": NAMES, "input_chars": NUMBER, "output_chars": NUMBER, "words": TEXT, "uuid": TEXT,
         "prompt_source": TEXT, "files_modified": NAMES, "duration_seconds": REAL, "responses": NUMBER,
-        "resulted_in_commit": FLAG, "related_commit": TEXT, "is_rewound": FLAG, "feedback": JSON, "rev": NUMBER,
+        "resulted_in_commit": FLAG, "related_commit": TEXT, "is_rewound": FLAG, "feedback": JSON, "reward": REAL,
+        "rev": NUMBER,
     },
     "sessions": {
         "id": TEXT, "started_at": TEXT, "ended_at": TEXT, "summary": TEXT, "chat_count": NUMBER, "commits": NAMES,
@@ -127,6 +128,8 @@ def answer_score(row: Row, commits: Mapping[str, Row]) -> int:
     feedback = row.get("feedback")
     rating = feedback.get("rating") if isinstance(feedback, dict) else feedback
     value = _RATINGS.get(str(rating), 0)
+    reward = row.get("reward")
+    value += (2 if reward > 0 else -2) if isinstance(reward, int | float) and reward else 0
     value -= 1 if row.get("is_rewound") else 0
     commit = commits.get(str(row.get("related_commit") or "")[:_SHORT], {})
     value += {"success": 1, "pass": 1, "failure": -1, "fail": -1}.get(

@@ -1,7 +1,8 @@
 """What `install-hooks` adds to a repository: the source document's entry points, and git's.
 
     scripts/ml_data_collector.py            the source document's command line
-    scripts/ml-session-capture-hook.sh      for a Stop hook that is registered by hand
+    scripts/ml-session-capture-hook.sh      the repository's own hook, for every clone of it
+    .claude/settings.json                   registers it (`setup.install`)
     .git/hooks/post-commit                  starts a sync in the background
     .git/info/attributes, config            our merge driver, for this clone
 
@@ -29,10 +30,25 @@ beside = os.path.join(os.path.dirname(sys.executable), "ml-data-collector")
 os.execvp(beside if os.path.exists(beside) else "ml-data-collector", ["ml-data-collector", *sys.argv[1:]])
 """
 
+MISSING = (
+    "flightlog is not on the PATH, so this session adds no training rows; "
+    "to install it: uv tool install flightlog"
+)
+# In the foreground where the machine may end next. A hook never installs anything: a clone may not
+# run what its repository names before a person consents.
 CAPTURE = f"""#!/bin/sh
-{MARK}: call this from a Stop hook if `flightlog init` is not used. Never fails or waits.
+{MARK}: the hook of this repository; $1 is the event. Installs nothing and always exits 0.
 cd "${{CLAUDE_PROJECT_DIR:-.}}" || exit 0
-(nohup python3 scripts/ml_data_collector.py session sync-to-jsonl --hook </dev/null >/dev/null 2>&1 &)
+if ! command -v flightlog >/dev/null 2>&1; then
+    [ "$1" != SessionStart ] || echo '{{"systemMessage": "{MISSING}"}}'
+    exit 0
+fi
+capture() {{ flightlog dataset session sync-to-jsonl --hook >/dev/null 2>&1; }}
+case "$1" in
+SessionStart) ;;
+UserPromptSubmit | PostToolUse) payload=$(cat) && (printf %s "$payload" | capture &) ;;
+*) capture ;;
+esac
 exit 0
 """
 

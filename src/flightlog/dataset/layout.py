@@ -1,15 +1,16 @@
 """The directories of a repository's dataset, and the files that configure git for it.
 
     .git-ml/.gitignore, .gitattributes      only rows are tracked; union merge as a fallback
-    .git-ml/tracked/*.jsonl                 base files, written by `compact` on the default branch
-only
+    .git-ml/tracked/*.jsonl                 base files: five empty ones at first, rows after a `compact`
     .git-ml/tracked/pending/*.jsonl         shards, written on every branch
     .git/flightlog/dataset/                 state of this clone, not part of the content
 
-`pending/.gitkeep` exists from the start: git's rename detection turns a directory that becomes
-empty into conflicts. The base files come with the first compaction, so that the commit that starts
-a dataset can be reverted at any time. On a branch without a dataset only shards are written: files
-with fixed names would block the checkout of a branch that has them.
+Only `compact` on the default branch writes rows into base files. Until then git does not see them
+(`tracked/.gitignore`, which ignores itself): if the commit that starts a dataset had them, reverting
+it on one branch would conflict with a compaction on another. `pending/.gitkeep` exists from the
+start: git's rename detection turns a directory that becomes empty into conflicts. On a branch
+without a dataset only shards are written: files with fixed names would block the checkout of a
+branch that has them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.dataset.reader import (
+    GENERATION,
     base_files,
     day_of,
     name_shard,
@@ -25,11 +27,11 @@ from flightlog.dataset.reader import (
     shard_column,
     shard_session,
 )
-from flightlog.dataset.rows import Row, encode_row
+from flightlog.dataset.rows import BASES, COUNTED, Row, encode_row
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.privacy import tiers
 from flightlog.privacy.json_redactor import JsonRedactor
-from flightlog.store.files import create_file, ensure_contained
+from flightlog.store.files import create_file, ensure_contained, remove_files
 from flightlog.store.git.repository import Repository
 from flightlog.store.output_files import write_output_files
 
@@ -38,6 +40,7 @@ TRACKED = f"{ROOT}/tracked"
 PENDING = f"{TRACKED}/pending"
 SETTINGS = (".gitignore", ".gitattributes")
 KEPT_OPEN = ".gitkeep"
+EMPTY_BASES = ".gitignore"  # in `tracked/` until the first compaction
 CACHED = {"chat": "chats", "session": "sessions", "action": "actions"}
 
 
@@ -82,6 +85,12 @@ def prepare_dataset(dirs: DatasetDirs, redactor: JsonRedactor) -> list[Path]:
         ".gitattributes": tiers.render_gitattributes(layout, root=""),
         "tracked/pending/.gitkeep": "",
     }
+    bases = [dirs.tracked_dir / GENERATION, *base_files(dirs.tracked_dir)]
+    if any(path.exists() and path.stat().st_size for path in bases):
+        remove_files([dirs.tracked_dir / EMPTY_BASES])  # rows that another tool appended
+    else:
+        wanted |= {f"tracked/{BASES[kind]}": "" for kind in COUNTED}
+        wanted[f"tracked/{EMPTY_BASES}"] = f"/*.jsonl\n/{EMPTY_BASES}\n"
     missing = {name: text for name, text in wanted.items() if not (dirs.root / name).exists()}
     pages = [
         OutputFile(name, Tier.TRACKED, redactor.redactor.redact_as_clean(text))

@@ -17,6 +17,7 @@ value.
 
 import functools
 import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +28,7 @@ import msgspec
 
 from flightlog.dataset.rows import BASES, OTHER, ROWS, WITHHELD, Row, encode_row, key_of, rev_of
 from flightlog.dataset.tombstones import TombstoneRules
-from flightlog.model.errors import Damage
+from flightlog.model.errors import Damage, Invalid
 from flightlog.store.jsonl import JsonlLine, read_lines
 
 _FIELD = re.compile(r"at `\$\.(\w+)")
@@ -41,13 +42,45 @@ FOLD_AT_LEAST = 4  # fewer shards are not worth a new file
 FOLDED = "folded"
 GONE = "gone"  # what shards with tombstones are named after
 _KIND_OF = {name: kind for kind, name in BASES.items()}
-# fields of a row that an update may set
-FIELDS = frozenset(
-    {"ci_result", "ci_details", "reverted", "reverted_by", "feedback", "related_commit", "task"}
-)
+RATINGS = ("good", "bad", "neutral")
+_RESULTS = ("success", "failure", "pass", "fail", "cancelled", "skipped")
+# Fields that a judgment may set: the kinds of rows that have them, and the values.
+_JUDGMENTS: dict[str, tuple[tuple[str, ...], str]] = {
+    "feedback": (("chat", "session"), f"one of: {', '.join(RATINGS)}"),
+    "reward": (("chat", "session", "action"), "a number"),
+    "task": (("chat", "session", "commit"), "a name"),
+    "related_commit": (("chat",), "a commit hash"),
+    "ci_result": (("commit",), f"one of: {', '.join(_RESULTS)}"),
+    "ci_details": (("commit",), "a text or an object"),
+    "reverted": (("commit",), "true or false"),
+    "reverted_by": (("commit",), "a commit hash"),
+}
+FIELDS = frozenset(_JUDGMENTS)
 GENERATION = "generation.jsonl"
 _WHOLE_BYTES_MAX = 64 << 20  # of a file that is decoded at once
 _decode = msgspec.json.Decoder().decode
+
+
+def check_judgment(kind: str, field: str, value: object) -> None:
+    """Raise `Invalid` unless rows of this kind have `field`, and it can have this value."""
+    fields = sorted(name for name, (kinds, _) in _JUDGMENTS.items() if kind in kinds)
+    if field not in fields:
+        raise Invalid(
+            f"no such judgment of a {kind}: {field[:40]!r}", hint=f"one of: {', '.join(fields)}"
+        )
+    rating = value.get("rating") if isinstance(value, dict) else value
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    is_hash = isinstance(value, str) and re.fullmatch("[0-9a-f]{7,64}", value) is not None
+    is_valid = {
+        "feedback": rating in RATINGS,
+        "reward": is_number and math.isfinite(value),  # type: ignore[arg-type]
+        "task": isinstance(value, str) and bool(value.strip()),
+        "ci_result": value in _RESULTS,
+        "ci_details": isinstance(value, str | dict),
+        "reverted": isinstance(value, bool),
+    }.get(field, is_hash)
+    if not is_valid:
+        raise Invalid(f"not a value of {field}: {str(value)[:40]!r}", hint=_JUDGMENTS[field][1])
 
 
 def drop_invalid_fields(row: Row) -> Row:

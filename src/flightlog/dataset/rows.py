@@ -2,7 +2,8 @@
 
 A row is written once and never edited. When a turn grows, its row is written again with a higher
 `rev`; of all rows with one key, readers use the one with the highest. Ids are derived from the
-recording's ids, never from text.
+recording's ids, never from text. Fields that the source document does not have are optional: its
+own rows are valid.
 """
 
 import hashlib
@@ -55,9 +56,9 @@ class SessionRow(
     summary: str | None
     chat_count: int
     commits: list[str]
-    session: str
-    agent: str
-    rev: int
+    session: str = ""
+    agent: str = ""
+    rev: int = 0
     words: str = REDACTED
     summary_chars: int = 0
     branch: str = ""
@@ -84,8 +85,8 @@ class ChatRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     output: str | None
     tools: list[str]
     files: list[str]
-    uuid: str
-    rev: int
+    uuid: str = ""
+    rev: int = 0
     words: str = REDACTED
     input_chars: int = 0
     output_chars: int = 0
@@ -299,6 +300,12 @@ def short_session_id(session: str) -> str:
     parts = session.split("-")
     is_random = [len(part) for part in parts] == [8, 4, 4, 4, 12] and parts[2][:1] in "45"
     return parts[0] if is_random else session
+
+
+def session_names(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names under which the chats of a session refer to its row."""
+    name = str(row.get("session") or row.get("id") or "")
+    return name, short_session_id(name), str(row.get("id") or "").partition("_")[2]
 
 
 def format_row_time(at_ms: int | None) -> str:

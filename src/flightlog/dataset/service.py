@@ -23,7 +23,7 @@ from flightlog.dataset.extract.sync import (
     sync_dataset,
 )
 from flightlog.dataset.layout import ROOT, DatasetDirs, total_bytes, write_shard
-from flightlog.dataset.reader import FIELDS, GONE, read_dataset, shard_files
+from flightlog.dataset.reader import GONE, check_judgment, read_dataset, shard_files
 from flightlog.dataset.rows import NAMES, Row, format_row_time
 from flightlog.dataset.state import (
     find_collecting_root,
@@ -33,7 +33,7 @@ from flightlog.dataset.state import (
     writer_name,
 )
 from flightlog.dataset.tombstones import make_tombstone
-from flightlog.model.errors import FlightlogError, Invalid, NotFound
+from flightlog.model.errors import FlightlogError, Misconfigured, NotFound
 from flightlog.model.retention import RetentionMove
 from flightlog.model.runtime import ConfigValue, Runtime
 from flightlog.model.usage import DAY_MS
@@ -59,7 +59,7 @@ __all__ = [
 
 
 def extract_session_rows(
-    runtime: Runtime, archive: Archive, recording: SessionFiles, cwd: str
+    runtime: Runtime, archive: Archive, recording: SessionFiles, cwd: str, *, is_ended: bool
 ) -> int:
     """Extract a settled session if its repository collects rows; then push if enabled."""
     top = None if is_off(runtime) else find_collecting_root(Path(cwd))
@@ -71,7 +71,7 @@ def extract_session_rows(
     dirs = DatasetDirs(Repository(top, find_common_dir(top), is_trusted(runtime, top)))
     writer_name(dirs.state_dir, os.urandom(4).hex())
     context = make_extract_context(runtime, dirs, archive, allowed)
-    rows = capture_session(context, recording).rows + sync_commits(context)
+    rows = capture_session(context, recording, is_ended=is_ended).rows + sync_commits(context)
     if "push" in allowed:
         push_if_enabled(runtime, dirs)
     return rows
@@ -257,10 +257,7 @@ def record_judgment(
     """Write a judgment of the row whose id starts with `name`; return its key."""
     dataset = read_dataset(dirs.tracked_dir)
     key = retention.find_row_key(dataset, name)
-    if field not in FIELDS:
-        raise Invalid(
-            f"no such judgment: {field[:40]!r}", hint=f"one of: {', '.join(sorted(FIELDS))}"
-        )
+    check_judgment(key.partition(":")[0], field, value)
     redactor, now = make_row_redactor(runtime, dirs), runtime.clock.now_ms()
     rows = permitted_rows(judgment_rows(key, {field: value}, now), redactor, words=True)
     write_shard(dirs, "judged", values_of(rows), now, redactor)
@@ -310,6 +307,9 @@ def retain_dataset(
 ) -> tuple[RetentionMove, ...]:
     """Add tombstones for rows that are too old; a dry run returns the same plan."""
     days = load_project_settings(runtime, dirs)["dataset.keep_days"].value
+    if int(days) < 1:
+        hint = "set keep_days under [dataset] in flightlog.toml to 1 or more"
+        raise Misconfigured(f"dataset.keep_days would remove every row: {days}", hint=hint)
     moves = retention.rows_due(read_dataset(dirs.tracked_dir), int(days), runtime.clock.now_ms())
     if moves and not dry_run:
         rows = [

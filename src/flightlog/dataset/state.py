@@ -101,6 +101,7 @@ class SessionProgress(Struct, frozen=True):
     shards: int = 0
     rev: int = 0
     searches: dict[str, SearchProgress] = {}
+    orchestration_bytes: int = 0  # of the last row of subagents that was written
     version: int = VERSION
 
 

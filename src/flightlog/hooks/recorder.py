@@ -23,8 +23,10 @@ BEHIND_S = 5.0  # a stalled disk recovers in that time, or the record is lost
 LINE_BYTES_MAX = 16 << 20  # as in `store.jsonl`
 SETTLE = frozenset({"Stop", "SubagentStop", "PreCompact", "SessionEnd"})
 SAVE = frozenset({"SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure"})
-# Settled too where training rows are collected, so that a lost machine loses no finished step.
-CAPTURE = frozenset({"PostToolUse", "PostToolUseFailure"})
+# Settled too where training rows are collected, so that a lost machine loses no prompt and no
+# finished step.
+CAPTURE = frozenset({"UserPromptSubmit", "PostToolUse", "PostToolUseFailure"})
+_OFF = frozenset({"0", "false", "no", "off"})  # as in `dataset.state`
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _CHUNK_BYTES = 1 << 20  # bytes per read of stdin
@@ -40,8 +42,11 @@ class _StrictJsonContext:
     memo: dict[str, str] = {}  # noqa: RUF012 - the scanner reads this attribute
 
 
-def main(arguments: list[str]) -> None:
-    """Record the event on stdin, then save the work tree and settle if it is due."""
+def main(arguments: list[str]) -> bool:
+    """Record the event on stdin, then save the work tree and settle if it is due.
+
+    Return whether there was an event.
+    """
     os.umask(0o077)
     home = writer.find_data_dir(os.environ)
     _release_agent_after(HARD_STOP_S, home)
@@ -50,9 +55,9 @@ def main(arguments: list[str]) -> None:
         recorded = record_event(home, agent, time.time_ns() // 1_000_000)
     except Exception:  # noqa: BLE001 - the hook's main: count the loss and let the agent go on
         writer.count_lost(home)
-        return
+        return True
     if recorded is None:
-        return
+        return False
     session, event, cwd, call, subagent = recorded
     directory = os.path.join(home, "sessions", agent, session)
     if "--project" in arguments:
@@ -63,15 +68,19 @@ def main(arguments: list[str]) -> None:
         if root := settle_gate.find_tracked_root(home, cwd):
             _stop_after(SAVE_S)
             settle_gate.save_tree(root, session, call, subagent)
-    if event in SETTLE or (event in CAPTURE and collects_rows(cwd)):
+    collects = event in SETTLE | CAPTURE and collects_rows(cwd)
+    if event in SETTLE or collects:
         from flightlog.hooks import settle_gate  # noqa: PLC0415 - most events settle nothing
 
-        waits = "--inline" in arguments and event in SETTLE
-        patience_s = (
-            settle_gate.PATIENCE_S.get(event, settle_gate.PATIENCE_OTHERS_S) if waits else 0.0
-        )
-        _stop_after(HARD_STOP_S + patience_s)
-        settle_gate.run_settle_once(directory, settle_gate.settle_command(session), patience_s)
+        patience_s = settle_gate.PATIENCE_ROWS_S.get(event, 0.0) if collects else 0.0
+        if "--inline" in arguments and event in SETTLE:
+            patience_s = settle_gate.PATIENCE_INLINE_S
+        _stop_after(patience_s or HARD_STOP_S)
+        program = settle_gate.settle_command(session, is_end=event == "SessionEnd")
+        is_prompt = event == "UserPromptSubmit"
+        debounce_s = settle_gate.PROMPT_S if is_prompt else settle_gate.DEBOUNCE_S
+        settle_gate.run_settle_once(directory, program, patience_s, debounce_s)
+    return True
 
 
 def record_event(home: str, agent: str, at_ms: int) -> tuple[str, str, str, str, str] | None:
@@ -122,7 +131,9 @@ def _note_project(directory: str, project: str) -> None:
 
 
 def collects_rows(folder: str) -> bool:
-    """Return whether the repository of `folder` collects rows, as `app.collecting` does."""
+    """Return whether the repository of `folder` collects rows, as `dataset.state` does."""
+    if os.environ.get("ML_COLLECTION_ENABLED", "").strip().lower() in _OFF:
+        return False
     while folder and os.path.isabs(folder):
         if os.path.exists(os.path.join(folder, ".git")):
             marker = os.path.join(folder, ".git", "flightlog", "dataset", "collecting")

@@ -1,4 +1,4 @@
-"""Start at most one detached settle per session; save work-tree snapshots.
+"""Start at most one detached settle per session, and wait for it if asked; save work-tree snapshots.
 
 The process that holds the lock on `settle.lock` runs `flightlog settle`; the kernel releases the
 lock when the holder dies, so no marker can go stale. A hook that finds it locked creates
@@ -17,16 +17,23 @@ import sys
 import time
 
 DEBOUNCE_S = 0.15  # the last events of a turn arrive together
+PROMPT_S = 0.3  # the agent writes a prompt to its transcript a moment after the event
 LIMIT_S = 120.0
 ROUNDS_MAX = 20  # then the next event starts a new runner
-PATIENCE_S = {"SessionEnd": 1.0}  # the agent gives all hooks of this event 1.5 s together
-PATIENCE_OTHERS_S = 8.0  # below the limit that our settings give the hook
+# Longest waits for a settle. In a project that collects rows the agent waits at the events after
+# which its machine may end, because a detached settle would end with the machine. A settle that
+# takes longer than half a second at Stop goes on beside the agent; the next event completes it.
+PATIENCE_ROWS_S = {"Stop": 0.4, "SessionEnd": 7.5}
+PATIENCE_INLINE_S = (
+    7.5  # below the 10 s that our settings give the hook, and `docker stop` a machine
+)
 _ENVIRONMENT = (
     "CLAUDE_CONFIG_DIR",
     "HOME",
     "LANG",
     "LC_ALL",
     "LOGNAME",
+    "ML_COLLECTION_ENABLED",
     "PATH",
     "TMPDIR",
     "TZ",
@@ -36,12 +43,15 @@ _ENVIRONMENT_PREFIXES = ("FLIGHTLOG_", "XDG_")
 LIST = "tracked"
 
 
-def settle_command(session: str) -> list[str]:
+def settle_command(session: str, *, is_end: bool = False) -> list[str]:
     """Return the command that settles one session; -P, to import nothing from the project."""
-    return [sys.executable, "-P", "-m", "flightlog", "settle", session]
+    command = [sys.executable, "-P", "-m", "flightlog", "settle", session]
+    return [*command, "--ended"] if is_end else command
 
 
-def run_settle_once(directory: str, program: list[str], wait_s: float) -> None:
+def run_settle_once(
+    directory: str, program: list[str], wait_s: float, debounce_s: float = DEBOUNCE_S
+) -> None:
     """Run `program` once for `directory`, detached; wait for it up to `wait_s`."""
     again = os.path.join(directory, "settle.again")
     lock = os.open(
@@ -56,7 +66,7 @@ def run_settle_once(directory: str, program: list[str], wait_s: float) -> None:
     if os.fork() == 0:
         try:
             _detach_from_agent(keep=(lock, writer))
-            _run_until_done(again, program, lock, 0 if wait_s else DEBOUNCE_S)
+            _run_until_done(again, program, lock, 0 if wait_s else debounce_s)
         finally:
             os._exit(0)
     os.close(writer)

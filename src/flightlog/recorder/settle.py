@@ -5,6 +5,7 @@ for one session, or by a person for all of them.
 """
 
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 
 from msgspec import Struct
@@ -44,7 +45,15 @@ class SettleReport(Struct, frozen=True):
     faults: tuple[RecordingFault, ...] = ()
 
 
-def settle_one(runtime: Runtime, prefix: str) -> SettleReport:
+class SettleExtent(Enum):
+    """What is settled: a running session, one that has ended, or all sessions."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    ALL = "all"
+
+
+def settle_one(runtime: Runtime, prefix: str, *, is_ended: bool = False) -> SettleReport:
     """Settle one session: also one that the hook knows and our configuration does not."""
     archive = open_archive(runtime)
     try:
@@ -58,7 +67,8 @@ def settle_one(runtime: Runtime, prefix: str) -> SettleReport:
                 raise
             # The session has a status line, and no transcript before its first prompt.
             return SettleReport(0, 0, 0, (), (), _update_index(runtime, archive, session))
-    return _settle_recordings(runtime, archive, [recording], seal=False)
+    extent = SettleExtent.ENDED if is_ended else SettleExtent.RUNNING
+    return _settle_recordings(runtime, archive, [recording], extent)
 
 
 def settle_all(
@@ -67,7 +77,7 @@ def settle_all(
     """Settle every session, and seal those that have not changed for long."""
     archive = open_archive(runtime)
     return _settle_recordings(
-        runtime, archive, list(archive.recordings.values()), seal=True, progress=progress
+        runtime, archive, list(archive.recordings.values()), SettleExtent.ALL, progress
     )
 
 
@@ -75,11 +85,11 @@ def _settle_recordings(
     runtime: Runtime,
     archive: Archive,
     recordings: list[SessionFiles],
-    *,
-    seal: bool,
+    extent: SettleExtent,
     progress: Callable[[int, int], None] | None = None,
 ) -> SettleReport:
     ensure_writable(Path(runtime.data_dir))
+    seal, is_ended = extent is SettleExtent.ALL, extent is not SettleExtent.RUNNING
     days = runtime.config["archive.seal_after_days"].value
     quiet_ms = runtime.clock.now_ms() - int(days) * DAY_MS if seal and days else 0
     adopted = sealed = rows = 0
@@ -102,7 +112,7 @@ def _settle_recordings(
             if recording.changed_ms < quiet_ms:
                 sealed += len(seal_session(Path(runtime.data_dir), AGENT_NAME, recording.session))
             if not seal or any(span.end > span.start for span in result.adopted):
-                rows += _extract_rows(runtime, archive, recording)
+                rows += _extract_rows(runtime, archive, recording, is_ended=is_ended)
         except Conflict as error:
             busy.append(f"{recording.session}: {error.message}")
         except FlightlogError as error:
@@ -120,14 +130,16 @@ def _settle_recordings(
     )
 
 
-def _extract_rows(runtime: Runtime, archive: Archive, recording: SessionFiles) -> int:
+def _extract_rows(
+    runtime: Runtime, archive: Archive, recording: SessionFiles, *, is_ended: bool
+) -> int:
     """Write training rows of a session if its repository collects them; return how many."""
     cwd = archive.first_cwd(recording)
     if not cwd or find_collecting_root(Path(cwd)) is None:
         return 0
     from flightlog.dataset.service import extract_session_rows  # noqa: PLC0415 - its redactor is slow to import
 
-    return extract_session_rows(runtime, archive, recording, cwd)
+    return extract_session_rows(runtime, archive, recording, cwd, is_ended=is_ended)
 
 
 def _update_index(runtime: Runtime, archive: Archive, only: str) -> tuple[str, ...]:

@@ -73,6 +73,7 @@ def _check_registration(settings: Path, versions: Collection[str]) -> Iterator[H
     commands = {
         hook["command"] for group in groups.values() for hook in group["hooks"] if is_ours(hook)
     }
+    commands = {command for command in commands if ".py" in command}  # not a repository's own hook
     for command in sorted(commands):
         yield from _check_command_target(command, "hook", "nothing is recorded")
 

@@ -13,21 +13,28 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code.hooks import events_for, project_settings
+from flightlog.agents.claude_code.hooks import (
+    events_for,
+    project_settings,
+    project_settings_files,
+)
 from flightlog.model.errors import Misconfigured
+from flightlog.model.text import pluralize
 from flightlog.setup import json_editor
-from flightlog.store import shared_files
+from flightlog.store import files, shared_files
 
 SCRIPT = Path(__file__).parents[1] / "hooks" / "record.py"
 LINE_SCRIPT = Path(__file__).parents[1] / "hooks" / "status.py"
 TIMEOUT_S = 5  # of the hook; the agent waits for it
-TIMEOUT_INLINE_S = 10  # the hook also settles
+TIMEOUT_SETTLE_S = 10  # of a hook that may wait for a settle
 DAYS_KEY = "cleanupPeriodDays"
 REFRESH_S = 10  # an idle session's limits and clock change slowly
 LINE_KEY = "statusLine"
+CAPTURE_EVENTS = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
 
 # Commands that contain these are ours, whatever Python they name.
-_OURS = "/flightlog/hooks/record.py"
+_CAPTURE = "/scripts/ml-session-capture-hook.sh"
+_OURS = ("/flightlog/hooks/record.py", _CAPTURE)
 _LINE_OURS = "/flightlog/hooks/status.py"
 _EMPTY = "{}\n"
 
@@ -94,14 +101,12 @@ def plan_install(
     text = _decode_settings(settings, before)
     flags = ["--project"] if settings.name == project_settings(settings).name else []
     flags += ["--inline"] if options.inline else []
-    timeout_s = TIMEOUT_INLINE_S if options.inline else TIMEOUT_S
-    hook = {
-        "type": "command",
-        "command": build_hook_command(python, flags=flags),
-        "timeout": timeout_s,
-    }
+    hook = {"type": "command", "command": build_hook_command(python, flags=flags)}
     events = events_for(versions)
-    groups = {event: {"matcher": "", "hooks": [hook]} for event in events}
+    groups = {
+        event: {"matcher": "", "hooks": [hook | {"timeout": _hook_timeout_s(event, options)}]}
+        for event in events
+    }
     line = {
         "type": "command",
         "command": status_line_command(python),
@@ -113,6 +118,28 @@ def plan_install(
     return SettingsChange(
         settings, before, before if before is not None and after == text else after.encode(), events
     )
+
+
+def plan_capture_hook(top: Path, *, remove: bool) -> SettingsChange:
+    """Plan to register a repository's own hook in the settings that its clones share."""
+    settings = files.ensure_contained(top, project_settings_files(top)[0])
+    if remove:
+        return plan_removal(settings)
+    before = shared_files.read_if_exists(settings)
+    groups: dict[str, Group] = {}
+    for event in CAPTURE_EVENTS:
+        command = f'"$CLAUDE_PROJECT_DIR"{_CAPTURE} {event}'
+        hook = {"type": "command", "command": command, "timeout": TIMEOUT_SETTLE_S}
+        matcher = "startup|resume" if event == "SessionStart" else ""
+        groups[event] = {"matcher": matcher, "hooks": [hook]}
+    text = _decode_settings(settings, before)
+    after = add_hooks(text, groups, 0, str(settings))
+    return SettingsChange(settings, before, before if after == text else after.encode())
+
+
+def _hook_timeout_s(event: str, options: InstallOptions) -> int:
+    """Return a hook's time limit. Without one, the agent ends a hook at SessionEnd after 1.5 s."""
+    return TIMEOUT_SETTLE_S if options.inline or event == "SessionEnd" else TIMEOUT_S
 
 
 def plan_removal(settings: Path) -> SettingsChange:
@@ -175,6 +202,25 @@ def format_diff(change: SettingsChange) -> str:
         difflib.unified_diff(
             old, new, str(change.settings), str(change.settings), "now", "then", 2, ""
         )
+    )
+
+
+def summarize_change(change: SettingsChange) -> str:
+    """Return a plan in a few lines; empty if nothing changes."""
+    if not change.is_needed:
+        return ""
+    lines = format_diff(change).splitlines()[2:]
+    added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+    verb, groups = (
+        ("removed from", change.before) if change.is_removal else ("added to", change.after)
+    )
+    hook = next(iter(find_own_groups((groups or b"").decode("utf-8", "replace")).values()), {})
+    command = next((each["command"] for each in _hooks_of_group(hook) if is_ours(each)), "")
+    return (
+        f"would be {verb} {change.settings}:\n"
+        f"  {command}\n"
+        f"  at {pluralize(len(change.events), 'event')}: {', '.join(change.events)}\n"
+        f"{pluralize(added, 'line')} added, {removed:,} removed; to see them: flightlog init --dry-run --json"
     )
 
 
@@ -253,7 +299,7 @@ def find_own_groups(text: str) -> dict[str, Group]:
 
 def is_ours(hook: object) -> bool:
     """Return whether a hook of the settings is flightlog's."""
-    return isinstance(hook, dict) and _OURS in str(hook.get("command", ""))
+    return isinstance(hook, dict) and any(name in str(hook.get("command", "")) for name in _OURS)
 
 
 def _decode_settings(settings: Path, data: bytes | None) -> str:

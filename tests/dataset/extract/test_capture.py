@@ -303,3 +303,52 @@ def test_commit_message_with_a_value_of_a_session_is_redacted_by_sync(ground):
     assert [report.rows > 0 for report in reports] == [True, False]
     assert reports[0].secrets >= 2
     assert VALUE not in "".join(path.read_text() for path in ground.shards)
+
+
+def test_row_of_many_subagents_is_not_repeated_in_every_shard(ground):
+    ground.on()
+    sizes = []
+    for number in range(1, 25):
+        call = ("Task", {"description": "Count", "prompt": f"SUB {number}"}, "3")
+        ground.write(SESSION, *(record for at in range(1, number + 1)
+                                for record in turn(at, "Count.", "3", call)))  # fmt: skip
+        own = {"isSidechain": True, "agentId": f"a{number}"}
+        answer = assistant(f"s{number}", number * 100 + 4, {"type": "text", "text": "3"}, **own)
+        begun = user(f"SUB {number}", number * 100 + 3, uuid=f"l{number}", **own)
+        ground.write(SESSION, begun, answer, subagent=f"a{number}")
+        capture_session(ground.kit(), ground.recording(SESSION))
+    capture_session(ground.kit(), ground.recording(SESSION), is_ended=True)
+    again = capture_session(ground.kit(), ground.recording(SESSION), is_ended=True)
+    for shard in ground.shards:
+        rows = [json.loads(line) for line in shard.read_bytes().splitlines()]
+        sizes += [row["total_sub_agents"] for row in rows if row["kind"] == "orchestration"]
+
+    assert again.rows == 0
+    assert len(sizes) <= 6
+    assert sum(sizes) <= 3 * 24
+    assert [row["total_sub_agents"] for row in ground.rows("orchestration")] == [24]
+
+
+@pytest.mark.parametrize("words", [True, False])
+def test_user_feedback_of_the_older_layout_is_imported(ground, words):
+    ground.on()
+    folder = ground.place.root / "chats" / "2025-12-16"
+    folder.mkdir(parents=True)
+    forms = {
+        "a": "good",
+        "b": {"rating": "bad", "comment": "too slow", "timestamp": "x"},
+        "c": "ask first",
+        "d": None,
+        "e": {"rating": ["odd"]},
+    }
+    for name, feedback in forms.items():
+        chat = {"id": name, "timestamp": "2025-12-16T15:03:32Z", "query": "q", "response": "r"}
+        (folder / f"{name}.json").write_text(json.dumps(chat | {"user_feedback": feedback}))
+
+    sync_dataset(ground.kit(words=words), [])
+
+    rows = {row["id"]: (row.get("feedback"), row.get("feedback_comment"))
+            for row in ground.rows("chat")}  # fmt: skip
+    said = {"b": "too slow", "c": "ask first"} if words else {}
+    ratings = {"a": "good", "b": "bad"}
+    assert rows == {name: (ratings.get(name), said.get(name)) for name in forms}

@@ -5,14 +5,17 @@ not be recognized.
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
 from flightlog.dataset.extract.turns import INPUT_CHARS, OUTPUT_CHARS, RESULT_CHARS
 from flightlog.dataset.rows import WITHHELD, AnyRow, Row, SessionRow, to_dict
+from flightlog.dataset.state import SearchProgress
 from flightlog.model.output_files import Redacted
-from flightlog.model.session import TITLE_WIDTH
+from flightlog.model.session import TITLE_WIDTH, SessionFile
 from flightlog.model.text import shorten_text
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.redactor import count_each
+from flightlog.store.recordings.reader import raw_lines
 
 WORDS = ("input", "output", "summary", "message", "result_summary", "feedback_comment")
 _LIMITS = {
@@ -22,7 +25,38 @@ _LIMITS = {
     "summary": RESULT_CHARS,
     "target": RESULT_CHARS,
     "result_summary": RESULT_CHARS,
+    "feedback_comment": RESULT_CHARS,
 }
+_BATCH_LINES = 500  # about 1 MB of a usual transcript, which the redactor searches in one pass
+
+
+def search_values(
+    files: Iterable[SessionFile], known: Mapping[str, SearchProgress], redactor: JsonRedactor
+) -> dict[str, SearchProgress]:
+    """Teach the redactor the private values in all files of a session.
+
+    Return the progress of the search. Only new lines are searched, and again those in which a value
+    was recognized before.
+    """
+    searched = {}
+    for file in files:
+        before = known.get(file.path, SearchProgress())
+        before = before if before.end <= file.size else SearchProgress()
+        redactor.collect_values(
+            line for offset in before.offsets for line in islice(raw_lines(file.path, offset), 1)
+        )
+        end, offsets = before.end, list(before.offsets)
+        lines = raw_lines(file.path, before.end)
+        while batch := list(islice(lines, _BATCH_LINES)):
+            growth = redactor.redactor.known.growth
+            redactor.collect_values(batch)
+            has_new = redactor.redactor.known.growth > growth
+            for line in batch:
+                offsets += [end] if has_new and redactor.redactor.known.is_in(line) else []
+                # An incomplete last line is searched now, and again when it is complete.
+                end += len(line) if line.endswith(b"\n") else 0
+        searched[file.path] = SearchProgress(end, offsets)
+    return searched
 
 
 def permitted_rows(

@@ -9,7 +9,6 @@ complete before progress is saved, and a row that is written twice is read once.
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -17,7 +16,7 @@ from msgspec.structs import replace
 
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.dataset.extract import commits
-from flightlog.dataset.extract.consent import permitted_rows, values_of
+from flightlog.dataset.extract.consent import permitted_rows, search_values, values_of
 from flightlog.dataset.extract.turns import (
     EarlierTurns,
     action_rows,
@@ -32,7 +31,6 @@ from flightlog.dataset.layout import DatasetDirs, cache_pages, write_shard
 from flightlog.dataset.reader import DatasetReader, read_tombstones
 from flightlog.dataset.rows import AnyRow, Row, encode_row, key_of, rev_of, short_session_id
 from flightlog.dataset.state import (
-    SearchProgress,
     SessionProgress,
     SubagentProgress,
     recall_session,
@@ -42,12 +40,10 @@ from flightlog.model.entries import Entry, SessionTitled, UserPrompt
 from flightlog.model.session import Session, SessionFile, Turn
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.store.output_files import write_output_files
-from flightlog.store.recordings.reader import raw_lines
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import fold_session
 
 _OPEN_TURNS = 2  # last turns that may still grow
-_BATCH_LINES = 500  # about 1 MB of a usual transcript, which the redactor searches in one pass
 
 
 class SessionWindow(NamedTuple):
@@ -101,35 +97,6 @@ def read_window(
         len(entries),
         titled,
     )
-
-
-def search_values(
-    recording: SessionFiles, known: Mapping[str, SearchProgress], redactor: JsonRedactor
-) -> dict[str, SearchProgress]:
-    """Teach the redactor the private values in all files of a session.
-
-    Return the progress of the search. Only new lines are searched, and again those in which a value
-    was recognized before.
-    """
-    searched = {}
-    for file in recording.files:
-        before = known.get(file.path, SearchProgress())
-        before = before if before.end <= file.size else SearchProgress()
-        redactor.collect_values(
-            line for offset in before.offsets for line in islice(raw_lines(file.path, offset), 1)
-        )
-        end, offsets = before.end, list(before.offsets)
-        lines = raw_lines(file.path, before.end)
-        while batch := list(islice(lines, _BATCH_LINES)):
-            growth = redactor.redactor.known.growth
-            redactor.collect_values(batch)
-            has_new = redactor.redactor.known.growth > growth
-            for line in batch:
-                offsets += [end] if has_new and redactor.redactor.known.is_in(line) else []
-                # An incomplete last line is searched now, and again when it is complete.
-                end += len(line) if line.endswith(b"\n") else 0
-        searched[file.path] = SearchProgress(end, offsets)
-    return searched
 
 
 def sum_session(
@@ -211,8 +178,14 @@ class ExtractResult(Struct, frozen=True):
     shard: str = ""
 
 
-def capture_session(context: ExtractContext, recording: SessionFiles) -> ExtractResult:
-    """Write the rows that are new since the last extraction of a session."""
+def capture_session(
+    context: ExtractContext, recording: SessionFiles, *, is_ended: bool = False
+) -> ExtractResult:
+    """Write the rows that are new since the last extraction of a session.
+
+    While the session runs, the row of its subagents is repeated only when it has doubled in size:
+    repeated at every change, it would take quadratic space. At the end it is written once more.
+    """
     known = recall_session(context.dirs.state_dir, recording.session)
     restarted = SessionProgress(shards=known.shards, searches=known.searches)
     progress = known if known.has_words == context.options.words else restarted
@@ -220,6 +193,7 @@ def capture_session(context: ExtractContext, recording: SessionFiles) -> Extract
     if window is None:
         progress, window = restarted, read_window(context.archive, recording, restarted)
     assert window is not None, "a session can always be read from its start"
+    progress = replace(progress, orchestration_bytes=0) if is_ended else progress
     return _write_rows(context, recording, progress, window)
 
 
@@ -260,7 +234,7 @@ def _write_rows(
     dataset: DatasetReader | None = None,
 ) -> ExtractResult:
     dirs, redactor, options = context.dirs, context.redactor, context.options
-    searched = search_values(recording, progress.searches, redactor)
+    searched = search_values(recording.files, progress.searches, redactor)
     forgotten = dataset.forgotten if dataset is not None else read_tombstones(dirs.tracked_dir)
     is_forgotten = forgotten.covers_row({"kind": "session", "session": recording.session})
     if is_forgotten or (not window.session.turns and not window.session.subagents):
@@ -271,6 +245,8 @@ def _write_rows(
     )
     stripped = (replace(row, value=forgotten.strip_row(row.value)) for row in permitted)
     redacted = [row for row in stripped if not forgotten.covers_row(row.value)]
+    if dataset is None:
+        redacted = [row for row in redacted if not _is_deferred(row.value, progress)]
     new = [row for row in redacted if _is_fresh(row.value, progress.row_digests, dataset)]
     rows, fresh = values_of(redacted), values_of(new)
     path = (
@@ -288,6 +264,7 @@ def _write_rows(
         shards=progress.shards + bool(fresh),
         searches=searched,
         rev=max((rev_of(row) for row in rows if row["kind"] == "session"), default=progress.rev),
+        orchestration_bytes=_orchestration_bytes(rows) or progress.orchestration_bytes,
     )
     remember_session(dirs.state_dir, recording.session, after)
     return ExtractResult(
@@ -331,6 +308,17 @@ def _build_rows(
         whole, commits=list(dict.fromkeys([*whole.commits, *(name[:12] for name in links)]))
     )
     return [*rows, session_row(session, whole, [subagent.agent for subagent in subagents.values()])]
+
+
+def _is_deferred(row: Row, progress: SessionProgress) -> bool:
+    """Return whether a changed row of subagents waits until it has doubled or the session ends."""
+    if row["kind"] != "orchestration" or progress.row_digests.get(key_of(row)) == _hash_row(row):
+        return False
+    return len(encode_row(row)) < 2 * progress.orchestration_bytes
+
+
+def _orchestration_bytes(rows: Iterable[Row]) -> int:
+    return sum(len(encode_row(row)) for row in rows if row["kind"] == "orchestration")
 
 
 def _is_fresh(row: Row, written: Mapping[str, str], dataset: DatasetReader | None) -> bool:

@@ -18,12 +18,11 @@ from msgspec.structs import replace
 from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.dataset.extract import commits
-from flightlog.dataset.extract.consent import permitted_rows, values_of
+from flightlog.dataset.extract.consent import permitted_rows, search_values, values_of
 from flightlog.dataset.extract.extract import (
     ExtractContext,
     ExtractResult,
     capture_whole_session,
-    search_values,
 )
 from flightlog.dataset.layout import (
     CACHED,
@@ -33,7 +32,7 @@ from flightlog.dataset.layout import (
     prepare_dataset,
     write_shard,
 )
-from flightlog.dataset.reader import DatasetReader, read_dataset
+from flightlog.dataset.reader import RATINGS, DatasetReader, read_dataset
 from flightlog.dataset.rows import Row
 from flightlog.dataset.state import (
     recall_clone,
@@ -45,7 +44,12 @@ from flightlog.dataset.state import (
 from flightlog.model.errors import UNREADABLE
 from flightlog.model.output_files import Redacted
 from flightlog.store.git.history import commit_times, head_commit, iter_commits
-from flightlog.store.git.repository import current_branch, default_branch, tree_files
+from flightlog.store.git.repository import (
+    current_branch,
+    default_branch,
+    is_ignored,
+    tree_files,
+)
 from flightlog.store.output_files import write_output_files
 
 FOLDERS = {"chats": "chat", "sessions": "session", "actions": "action"}
@@ -107,9 +111,20 @@ def _legacy_chat(record: dict[str, Any]) -> Row:
         "output_chars": len(answer or ""),
         "uuid": str(record.get("uuid") or ""),
         "rev": 0,
+        **_legacy_feedback(record.get("user_feedback", record.get("feedback"))),
     } | _present_fields(
         record, ("files_modified", "duration_seconds", "resulted_in_commit", "related_commit")
     )
+
+
+def _legacy_feedback(value: object) -> Row:
+    """Return a rating and a comment; older files have a text, or an object with both."""
+    known = value if isinstance(value, dict) else {"rating": value, "comment": value}
+    rating, comment = known.get("rating"), known.get("comment")
+    feedback: Row = {"feedback": rating} if rating in RATINGS else {}
+    if isinstance(comment, str) and comment and comment != feedback.get("feedback"):
+        feedback |= {"feedback_comment": comment, "feedback_comment_chars": len(comment)}
+    return feedback
 
 
 def _legacy_session(record: dict[str, Any]) -> Row:
@@ -171,6 +186,8 @@ class SyncReport(Struct, frozen=True):
     prepared_files: int = 0
     secrets: int = 0
     personal: int = 0
+    is_ignored: bool = False
+    chats_with_words: int = 0  # of a project that no longer tracks words
 
 
 def sync_dataset(
@@ -201,13 +218,16 @@ def sync_dataset(
     return SyncReport(
         len(sessions), rows, tuple(filter(None, shards)), len(legacy), context.options.words, len(prepared),
         sum(item.secrets for item in counted), sum(item.personal for item in counted),
+        is_ignored(context.dirs.repository, context.dirs.pending_dir / "x.jsonl"),
+        0 if context.options.words else sum(bool(row.get("input") or row.get("output"))
+                                            for row in dataset.rows_of_kind("chat")),
     )  # fmt: skip
 
 
 def _search_session(context: ExtractContext, recording: SessionFiles) -> None:
     """Learn the private values of a session, and save the progress of the search."""
     known = recall_session(context.dirs.state_dir, recording.session)
-    searched = search_values(recording, known.searches, context.redactor)
+    searched = search_values(recording.files, known.searches, context.redactor)
     if searched != known.searches:
         remember_session(
             context.dirs.state_dir, recording.session, replace(known, searches=searched)
