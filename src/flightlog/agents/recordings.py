@@ -11,14 +11,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flightlog.agents import SAMPLES
 from flightlog.agents.claude_code.files import (
     AGENT_NAME,
+    find_config_dirs,
     find_transcripts,
     spilled_output_path,
     subagent_info_path,
 )
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Damage, Unavailable
+from flightlog.model.runtime import Runtime
 from flightlog.model.session import SessionFile
 from flightlog.sources.protocol import FileListing
 from flightlog.store.recordings.adoption import (
@@ -31,6 +34,11 @@ from flightlog.store.recordings.recording import Recording, generation_path
 
 if TYPE_CHECKING:
     from flightlog.store.recordings.sessions import SessionAdoption
+
+
+def reads_samples(runtime: Runtime) -> bool:
+    """Return whether the recordings are the samples that ship with the package."""
+    return find_config_dirs(runtime) == [str(SAMPLES)]
 
 
 def list_recorded_files(config_dirs: Sequence[str], home: str) -> FileListing:

@@ -4,12 +4,14 @@ import functools
 import gc
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from flightlog.model.text import make_inert
 
@@ -68,6 +70,32 @@ def print_json(value: Any) -> None:
     from flightlog.views.json_output import as_json
 
     click.echo(as_json(value))
+
+
+def print_more(count: int) -> None:
+    """Say how many rows `--limit` left out, and how to see them."""
+    click.echo(f"{count:,} more: {repeat_command(limit=0)}", err=True)
+
+
+def repeat_command(**changes: object) -> str:
+    """Return the command as the user typed it, its program name and options, with `changes`."""
+    context = click.get_current_context()
+    root = context.find_root()
+    words = context.command_path.split()
+    words[1:1] = ["--samples"] if root.params.get("samples") else []
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source, value = context.get_parameter_source(name), context.params.get(name)
+        if name in changes or source is not ParameterSource.COMMANDLINE:
+            continue
+        values = value if isinstance(value, tuple) else (value,)
+        for given in values:
+            is_option = isinstance(parameter, click.Option)
+            words += [parameter.opts[0]] if is_option else []
+            words += [] if isinstance(given, bool) else [str(given)]
+    return shlex.join(
+        words + [part for name, value in changes.items() for part in (f"--{name}", str(value))]
+    )
 
 
 def print_outcome(outcome: Any, line: str, *, as_json: bool) -> None:

@@ -8,8 +8,10 @@ text: an unterminated sequence must not hide what follows it.
 import functools
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Literal
+
+from flightlog.model.errors import Invalid
 
 if TYPE_CHECKING:
     from flightlog.model.output_files import Redacted
@@ -41,6 +43,20 @@ def format_utc_time(at: float | None) -> str | None:
 def parse_utc_time(text: str) -> float:
     """Return the time that `format_utc_time` wrote, in seconds since 1970."""
     return datetime.fromisoformat(text).timestamp()
+
+
+def parse_since(text: str, now_ms: int, zone: tzinfo) -> int:
+    """Parse a point in time: a date, a date and time, or an age such as 7d."""
+    match = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())
+    if match:
+        units = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+        return now_ms - int(timedelta(**{units[match[2]]: int(match[1])}).total_seconds() * 1000)
+    try:
+        time = datetime.fromisoformat(text.strip())
+        return int((time if time.tzinfo else time.replace(tzinfo=zone)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        hint = "write 2026-11-01, 2026-11-01T13:00, 7d or 12h"
+        raise Invalid(f'not a time: "{one_line(text, 40)}"', hint=hint) from None
 
 
 def make_inert(text: str) -> str:

@@ -27,6 +27,7 @@ from flightlog.views.overview import (
     most_expensive_prompt,
     rank_projects,
 )
+from flightlog.views.session.outline import sort_newest_first
 
 SOON_DAYS = 7  # sessions that the agent deletes within it are listed
 PROJECTS_SHOWN = 3
@@ -40,7 +41,7 @@ def build_overview(runtime: Runtime, progress: Progress | None = None) -> Overvi
     sample = not archive.recordings or dirs == [SAMPLES]
     if sample:
         archive = Archive([str(SAMPLES)])
-    summaries = list(archive.iter_summaries(progress))
+    summaries = sort_newest_first(archive.iter_summaries(progress))
     live = Archive([str(path) for path in dirs]).recordings.keys()
     archived = archive.recordings.keys() - live if not sample else set()
     current = [summary for summary in summaries if summary.session in live]
@@ -132,7 +133,7 @@ def read_status(runtime: Runtime) -> RecordingStatus:
         index_bytes=sum(
             size
             for path, size in _iter_file_sizes(data_dir)
-            if Path(path).name.startswith("index.db")
+            if Path(path).name.startswith(("index.db", "index-"))
         ),
         data_dir=str(data_dir),
         damaged_sessions=len(list_damaged_sessions(data_dir, AGENT_NAME)),

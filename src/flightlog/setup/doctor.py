@@ -14,7 +14,7 @@ from msgspec import Struct
 from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, has_sessions
 from flightlog.agents.claude_code.hooks import KEEP_DAYS_DEFAULT, keep_days, project_settings
 from flightlog.agents.recordings import agent_files, list_recorded_files
-from flightlog.archive.archive import Archive, Progress
+from flightlog.archive.archive import Archive, Progress, open_archive
 from flightlog.dataset.state import find_collecting_root
 from flightlog.live.collector import FOLDER
 from flightlog.live.state_file import runtime_state
@@ -89,7 +89,7 @@ def examine_installation(
     """Return the results of all checks."""
     dirs = [Path(path) for path in find_config_dirs(runtime)]
     data_dir = Path(runtime.data_dir)
-    archive = Archive([str(path) for path in dirs], str(data_dir))
+    archive = open_archive(runtime)
     return [
         *(finding for path in dirs for finding in _check_config_dir(path)),
         *(
@@ -153,8 +153,9 @@ def repair_installation(
         done += [
             f"{step.reason}; a copy is in {copy}" for step, copy in migrate_layout(data_dir, steps)
         ]
-    index = data_dir / "index.db"
-    if index.exists() and not is_sound(index):
+    for index in sorted(data_dir.glob("index*.db")):
+        if is_sound(index):
+            continue
         parts = [Path(f"{index}{side}") for side in ("", "-wal", "-shm")]
         done += [
             f"damaged index moved to {quarantine_file(part)}" for part in parts if part.exists()
@@ -298,7 +299,7 @@ def verify_archive(
     """Read every archived session back, and restore damaged ones from the agent's files."""
     data_dir = Path(runtime.data_dir)
     ensure_writable(data_dir)
-    archive = Archive(find_config_dirs(runtime), str(data_dir))
+    archive = open_archive(runtime)
     lost = lost_sessions(data_dir, AGENT_NAME)
     names = sorted(list_recorded_sessions(data_dir, AGENT_NAME)[0] | lost)
     faults: list[RecordingFault] = []
