@@ -344,7 +344,9 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     else:
         for action in actions:
             click.echo(
-                make_inert(f"{action.action.value}  {action.age_days:,} days  {action.item.name}")
+                make_inert(
+                    f"{action.action.value}  {pluralize(action.age_days, 'day')}  {action.item.name}"
+                )
             )
     if not actions:
         click.echo("no row is older than dataset.keep_days", err=True)

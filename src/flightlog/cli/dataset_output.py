@@ -10,7 +10,7 @@ from flightlog.cli.output import print_json
 from flightlog.dataset.compact import Compaction
 from flightlog.dataset.remote import RemoteSafety
 from flightlog.dataset.retention import RemovalReport
-from flightlog.model.text import make_inert, pluralize
+from flightlog.model.text import format_age, make_inert, pluralize
 
 
 def print_compaction(compaction: Compaction, *, err: bool) -> None:
@@ -107,12 +107,3 @@ def safety_line(safe: Any, now_ms: int) -> str:
         return f"all rows are backed up, the last one {age} ago"
     unsafe = pluralize(safe.unpushed_shards, "shard")
     return f"the last backup is {age} old, {unsafe} not backed up: flightlog dataset push"
-
-
-def format_age(ms: int) -> str:
-    """Return an age in its largest unit."""
-    seconds = max(ms, 0) // 1000
-    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
-        if seconds >= size:
-            return pluralize(seconds // size, unit)
-    return pluralize(seconds, "second")

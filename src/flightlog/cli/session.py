@@ -13,6 +13,8 @@ from flightlog.cli.output import (
     Progress,
     format_examples,
     json_option,
+    name_program,
+    print_hits,
     print_json,
     print_more,
     print_outcome,
@@ -25,7 +27,6 @@ from flightlog.model.text import describe_redaction, make_inert, one_line, parse
 
 if TYPE_CHECKING:
     from flightlog.archive.archive import Archive
-    from flightlog.archive.search import SearchHit
     from flightlog.model.output_files import Redacted
     from flightlog.model.runtime import Runtime
     from flightlog.model.session import Session
@@ -71,15 +72,13 @@ def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
     _print_list(shown, runtime.zone)
     if len(shown) < len(summaries):
         print_more(len(summaries) - len(shown))
-    if every and not summaries:
-        click.echo(
-            f"none of {pluralize(len(every), 'session')} matches: flightlog session list", err=True
+    if not summaries:
+        count = pluralize(len(every), "session")
+        demo = (
+            "no sessions found; to record one: flightlog demo; to see the paths: flightlog doctor"
         )
-    elif not every:
-        click.echo(
-            "no sessions found; to record one: flightlog demo; to see the paths: flightlog doctor",
-            err=True,
-        )
+        all_sessions = f"none of {count} matches: {name_program()} session list"
+        click.echo(all_sessions if every else demo, err=True)
 
 
 @session.command(
@@ -110,7 +109,10 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
         print_json(find_part(replace(recorded, title=recorded.heading), parsed))
         return
     options = RenderOptions(
-        runtime.zone, full, lambda reference: archive.read_spilled_output(recorded.id, reference)
+        runtime.zone,
+        full,
+        lambda reference: archive.read_spilled_output(recorded.id, reference),
+        name_program(),
     )
     is_part = parsed.turn or parsed.subagent
     print_story(
@@ -125,23 +127,25 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
 )
 @json_option("Print one JSON object per record.")
 def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
-    """Print a session as it grows. Without an id, follow the one that changed last."""
+    """Print a session as it grows. Without an id, follow the one with the newest record."""
     from flightlog.archive.archive import open_archive
     from flightlog.model.addresses import parse_address
     from flightlog.views.json_output import as_json_line
     from flightlog.views.transcript_formats import FollowFormatter
 
-    archive = open_archive(open_runtime())
-    formatter, timer = FollowFormatter(), IdleTimer(idle)
+    archive, timer, formatter = open_archive(open_runtime()), IdleTimer(idle), FollowFormatter()
+    if not session_id and not archive.recordings:
+        click.echo("no session yet; waiting for the first one", err=True)
+    while not session_id and not archive.recordings and timer.pause():
+        archive = open_archive(open_runtime())
     name = parse_address(session_id).session if session_id else archive.latest_session()
     for item in archive.follow_session(name, timer.pause):
         timer.reset_idle()
         if as_json:
             click.echo(as_json_line(item))
         elif isinstance(item, Damage):
-            click.echo(
-                f"damaged: {item.length:,} bytes at {item.offset:,}: {item.reason}", err=True
-            )
+            size = pluralize(item.length, "byte")
+            click.echo(f"damaged: {size} at {item.offset:,}: {item.reason}", err=True)
         else:
             print_story(formatter.render_lines(item))
 
@@ -201,24 +205,11 @@ def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     if as_json:
         print_json({"hits": hits, "total": found.total})
         return
-    for hit in hits:
-        _print_hit(hit, runtime.zone)
+    print_hits(hits, runtime.zone)
     if not hits:
         click.echo("nothing found; try fewer words, or only their beginnings", err=True)
     elif len(hits) < found.total:
         print_more(found.total - len(hits))
-
-
-def _print_hit(hit: "SearchHit", zone: tzinfo) -> None:
-    from flightlog.model.usage import Cost, CostSource, format_cost
-    from flightlog.views.transcript import format_timestamp
-    from flightlog.views.transcript_formats import short_address
-
-    step = short_address(hit.address) if hit.address != hit.session else ""
-    when = format_timestamp(hit.at_ms, zone, "%Y-%m-%d %H:%M")
-    cost = format_cost(Cost(hit.cost_usd, CostSource.TABLE))
-    click.echo(f"{hit.session[:8]}{step}  {when}  {one_line(hit.project, 60)}  session {cost}")
-    click.echo(f"    {one_line(hit.snippet, 170)}")
 
 
 @session.command(

@@ -83,19 +83,20 @@ def compute_billing(
     week, midnight = now_ms - WEEK_MS, _midnight_ms(now_ms, zone)
     burn = cost / elapsed_ms * HOUR_MS if block else 0.0
     percent = window.used_percent if window else None
-    percent_elapsed = min(100 * (now_ms - start) / (end - start), 100)
+    is_known = bool(block) or official  # otherwise no block is running
+    percent_elapsed = min(100 * (now_ms - start) / (end - start), 100) if is_known else 0
     return Billing(
         cost_today=sum(payment.cost_usd for payment in payments if payment.last_ms >= midnight),
         burn_rate_per_hour=round_cents(burn),
-        budget_remaining=max(end - now_ms, 0) // MINUTE_MS if block or official else 0,
+        budget_remaining=max(end - now_ms, 0) // MINUTE_MS if is_known else 0,
         budget_percent_used=int(percent if percent is not None else percent_elapsed),
         reset_time=datetime.fromtimestamp(end / 1000, tz=UTC).strftime("%H:%M"),
         total_tokens=tokens,
         tokens_per_minute=int(tokens / elapsed_ms * MINUTE_MS) if block else None,
         is_fresh=True,
         last_fetched=now_ms,
-        block_start=start,
-        block_end=end,
+        block_start=start if is_known else None,
+        block_end=end if is_known else None,
         block_cost_usd=round_cents(cost),
         week_cost_usd=sum(payment.cost_usd for payment in payments if payment.last_ms >= week),
         week_start=week,

@@ -77,11 +77,11 @@ def _title_line(
     now_ms: int,
     screen: TerminalSize,
 ) -> DashboardLine:
-    clock = _format_clock(now_ms, "%H:%M:%S", screen.zone)
+    clock = f" {_format_clock(now_ms, '%H:%M:%S', screen.zone)}" if now_ms else ""
     today = sum(profile.billing.cost_today for profile in profiles)
     burn = sum(profile.billing.burn_rate_per_hour for profile in profiles)
     count = f"{len(sessions)} running" if sessions else "nothing runs"
-    return DashboardLine(f"flightlog {clock}  {count}  today ${today:,.2f}  ${burn:,.2f}/h", "bold")
+    return DashboardLine(f"flightlog{clock}  {count}  today ${today:,.2f}  ${burn:,.2f}/h", "bold")
 
 
 def _profile_lines(
@@ -96,7 +96,9 @@ def _profile_lines(
         five_hour = _format_limit(limits.five_hour, now_ms, "%H:%M", zone)
         if bill.forecast is not None and bill.forecast.exhausted_at:
             five_hour += f" out {_format_clock(bill.forecast.exhausted_at, '%H:%M', zone)}"
-        reset = f"resets {_format_clock(bill.block_end or 0, '%H:%M', zone)} by our count"
+        reset = "-"
+        if bill.block_end:
+            reset = f"resets {_format_clock(bill.block_end, '%H:%M', zone)} by our count"
         seven_day = _format_limit(limits.seven_day, now_ms, "%a %H:%M", zone)
         amounts = (
             bill.cost_today,

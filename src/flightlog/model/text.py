@@ -29,6 +29,13 @@ UNSAFE = re.compile(
 # What a redactor writes instead of a private value: kind, rule and the start of a keyed digest.
 # Both lengths are bounded, so that a search never runs far past a `<secret:` without an end.
 REDACTION_TAG = re.compile(r"<(secret|person):([a-z0-9.-]{1,80}):[0-9a-f]{4,64}>")
+_UNITS = (
+    (365 * 86_400, "year"),
+    (30 * 86_400, "month"),
+    (86_400, "day"),
+    (3_600, "hour"),
+    (60, "minute"),
+)
 _TAG_CHARS_MAX = 80  # the longest rule name has 40 characters
 
 
@@ -57,6 +64,15 @@ def parse_since(text: str, now_ms: int, zone: tzinfo) -> int:
     except (ValueError, OverflowError):
         hint = "write 2026-11-01, 2026-11-01T13:00, 7d or 12h"
         raise Invalid(f'not a time: "{one_line(text, 40)}"', hint=hint) from None
+
+
+def format_age(ms: int) -> str:
+    """Return an age in its largest unit, such as "5 months"."""
+    seconds = max(ms, 0) // 1000
+    return next(
+        (pluralize(seconds // size, unit) for size, unit in _UNITS if seconds >= size),
+        pluralize(seconds, "second"),
+    )
 
 
 def make_inert(text: str) -> str:

@@ -5,20 +5,22 @@ import os
 import re
 import stat
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 
 from msgspec import Struct
 
 from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, has_sessions
 from flightlog.agents.claude_code.hooks import KEEP_DAYS_DEFAULT, keep_days, project_settings
-from flightlog.agents.recordings import agent_files, list_recorded_files
+from flightlog.agents.recordings import agent_files, list_recorded_files, reads_samples
 from flightlog.archive.archive import Archive, Progress, open_archive
 from flightlog.dataset.state import find_collecting_root
 from flightlog.live.collector import FOLDER
 from flightlog.live.state_file import runtime_state
-from flightlog.model.errors import Conflict, Unreadable
+from flightlog.model.errors import Conflict, Damage, Unreadable
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import pluralize
 from flightlog.model.usage import DAY_MS
@@ -90,11 +92,12 @@ def examine_installation(
     dirs = [Path(path) for path in find_config_dirs(runtime)]
     data_dir = Path(runtime.data_dir)
     archive = open_archive(runtime)
+    own_dirs = [] if reads_samples(runtime) else dirs
     return [
-        *(finding for path in dirs for finding in _check_config_dir(path)),
+        *(finding for path in own_dirs for finding in _check_config_dir(path)),
         *(
             finding
-            for path in dirs
+            for path in own_dirs
             if has_sessions(path)
             for finding in _check_hooks(runtime, path, data_dir)
         ),
@@ -171,12 +174,14 @@ def _check_config_dir(path: Path) -> Iterator[CheckResult]:
         return
     days = keep_days(path)
     if days <= KEEP_DAYS_DEFAULT:
-        text = f"Claude Code deletes transcripts after {days} days: {path}"
+        text = f"Claude Code deletes transcripts after {pluralize(days, 'day')}: {path}"
         setting = f'set "cleanupPeriodDays": 365 in {path / "settings.json"}'
         yield CheckResult(CheckLevel.WARNING, "retention", text, setting)
     else:
         yield CheckResult(
-            CheckLevel.OK, "retention", f"Claude Code keeps transcripts for {days} days: {path}"
+            CheckLevel.OK,
+            "retention",
+            f"Claude Code keeps transcripts for {pluralize(days, 'day')}: {path}",
         )
 
 
@@ -363,16 +368,26 @@ def _check_recordings(
     yield CheckResult(CheckLevel.OK, "recordings", text)
     for kind, count in sorted(unknown.items()):
         text = f"{pluralize(count, 'record')} of unknown format: {kind}"
-        yield CheckResult(CheckLevel.NOTE, "format", text, "flightlog --version")
+        yield CheckResult(CheckLevel.NOTE, "format", text, "flightlog doctor --formats")
     if late:
         text = "a session ends in the future: a clock is wrong"
         yield CheckResult(CheckLevel.WARNING, "clock", text, f"flightlog session show {late}")
-    for span in damage:
-        size = (
-            f"{pluralize(span.length, 'byte')} at {span.offset:,} of" if span.length else "all of"
-        )
-        text = f"{span.reason}: {size} {span.path}"
-        yield CheckResult(CheckLevel.DAMAGE, "damage", text, "the sound records around it are read")
+    for path, spans in groupby(sorted(damage), key=lambda span: span.path):
+        yield _describe_damage(archive, Path(path), list(spans))
+
+
+def _describe_damage(archive: Archive, path: Path, spans: Sequence[Damage]) -> CheckResult:
+    """Return one result for all damage in a file, with a command that shows what is left of it."""
+    reasons = Counter(span.reason for span in spans)
+    first = min(spans, key=lambda span: span.offset)
+    counts = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.most_common(3))
+    length = sum(span.length for span in spans)
+    size = f"{pluralize(length, 'byte')} from {first.offset:,} on in" if length else "all of"
+    session = next(
+        (name for name in (path.stem, path.parent.name) if name in archive.recordings), ""
+    )
+    show = f"flightlog session show {session}" if session and length else f"ls -ld {path}"
+    return CheckResult(CheckLevel.DAMAGE, "damage", f"{counts}: {size} {path}", show)
 
 
 def _check_prices(runtime: Runtime) -> CheckResult:

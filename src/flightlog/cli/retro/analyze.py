@@ -28,9 +28,16 @@ class _DefaultCommandGroup(click.Group):
     """A group with a default command: `flightlog retro EXPORT` means `retro analyze EXPORT`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
+        is_command = bool(args) and (args[0] in self.commands or args[0] in {"-h", "--help"})
+        is_typo = bool(args) and not Path(args[0]).exists() and self._is_like_command(args[0])
+        if args and not is_command and not is_typo:
             args = ["analyze", *args]
         return super().parse_args(ctx, args)
+
+    def _is_like_command(self, word: str) -> bool:
+        from difflib import get_close_matches
+
+        return bool(get_close_matches(word, self.commands, cutoff=0.75))
 
 
 @click.group(cls=_DefaultCommandGroup, epilog="Example: flightlog retro export.zip")
