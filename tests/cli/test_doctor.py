@@ -138,3 +138,22 @@ def test_a_hook_that_a_project_registered_counts_there_and_nowhere_else(tmp_path
     assert ("ok", "hooks") in findings(tmp_path)[1]
     monkeypatch.chdir(tmp_path)
     assert ("warning", "hooks") in findings(tmp_path)[1]
+
+
+def test_damage_is_told_once_for_each_file_with_a_command(tmp_path):
+    write(tmp_path, SESSION, user("x"), b"{torn", user("y", 2), b"{torn", user("z", 3))
+
+    found = json.loads(within(tmp_path, "doctor", "--json").out)
+
+    (damage,) = [each for each in found if each["subject"] == "damage"]
+    assert "(2)" in damage["message"]
+    assert damage["next_command"] == f"flightlog session show {SESSION}"
+    lines = sum(path.read_bytes().count(b"\n") for path in tmp_path.rglob("*.jsonl"))
+    (read,) = [each for each in found if each["subject"] == "recordings"]
+    assert f"{lines} records read" in read["message"]
+
+
+def test_samples_are_not_warned_about(tmp_path):
+    ran = within(tmp_path, "--samples", "doctor", "--json", XDG_CACHE_HOME=str(tmp_path))
+
+    assert {each["level"] for each in json.loads(ran.out)} == {"ok"}

@@ -41,6 +41,7 @@ from flightlog.store.git.repository import Repository, find_common_dir, is_ignor
 from flightlog.store.index.database import is_sound
 from flightlog.store.locks import find_holder
 from flightlog.store.recordings.adoption import list_recorded_sessions, lost_sessions
+from flightlog.store.recordings.reader import raw_lines
 from flightlog.store.recordings.sessions import (
     RecordingFault,
     read_faults,
@@ -358,7 +359,8 @@ def _check_recordings(
     damage = list(archive.damage)
     for done, session in enumerate(archive.iter_sessions(progress)):
         sessions = done + 1
-        records += session.record_count
+        files = archive.recordings[session.id].files
+        records += sum(1 for file in files for _ in raw_lines(file.path, 0))
         damage += session.damage
         for kind, count in (*session.unknown_record_types, *session.unknown_fields):
             unknown[kind] = unknown.get(kind, 0) + count
@@ -379,10 +381,9 @@ def _check_recordings(
 def _describe_damage(archive: Archive, path: Path, spans: Sequence[Damage]) -> CheckResult:
     """Return one result for all damage in a file, with a command that shows what is left of it."""
     reasons = Counter(span.reason for span in spans)
-    first = min(spans, key=lambda span: span.offset)
     counts = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.most_common(3))
     length = sum(span.length for span in spans)
-    size = f"{pluralize(length, 'byte')} from {first.offset:,} on in" if length else "all of"
+    size = f"{pluralize(length, 'byte')} from {spans[0].offset:,} on in" if length else "all of"
     session = next(
         (name for name in (path.stem, path.parent.name) if name in archive.recordings), ""
     )

@@ -170,7 +170,7 @@ def _repetition_pattern(kind: str, words: str, repeated: Repetition) -> Pattern:
     conversations = pluralize(len(repeated.conversations), "conversation")
     return Pattern(
         _pattern_id(kind, " ".join(sorted(set(content_words(repeated.text))))), repeated.text, "behavioral",
-        _confidence_of(conversations, 1), repeated.conversations[:IDS_MAX], None, f"{kind} again",
+        _confidence_of(len(repeated.conversations), 1), repeated.conversations[:IDS_MAX], None, f"{kind} again",
         f"{words} {pluralize(len(repeated.occurrences), 'time')} in {conversations}", len(repeated.occurrences),
         tuple(PatternEvidence(mark.address, mark.text) for mark in repeated.occurrences[:EVIDENCE_MAX]),
     )  # fmt: skip

@@ -31,7 +31,6 @@ class SessionHeader:
         self.session, self.agent = session, agent
         self.damage: set[Damage] = set()
         self._records = 0
-        self._location = ("", -1)
         self._unknown: Counter[str] = Counter()
         self._fields: Counter[str] = Counter()
         # Whether a subagent wrote the record, its rank, directory and entry point.
@@ -46,11 +45,8 @@ class SessionHeader:
 
     def add(self, entry: Entry, *, is_new: bool) -> None:
         """Add a record; one that is not new is another version of a record that was added."""
-        location = (entry.path, entry.offset)
-        if entry.session and location != self._location:  # a line may decode to several entries
-            self._records += 1
-            self._location = location
         if is_new:
+            self._records += 1
             self._fields.update(entry.extra_fields)
             if isinstance(entry.event, UnknownRecord):
                 self._unknown[entry.event.kind] += 1
