@@ -11,7 +11,7 @@ from flightlog.app.runtime import open_runtime
 from flightlog.cli.output import Progress, json_option, print_json, print_outcome, print_table
 from flightlog.cli.retro.issues import find_store, open_store
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.text import make_inert, one_line, pluralize
+from flightlog.model.text import make_inert, one_line, pluralize, suggest_name
 
 if TYPE_CHECKING:
     from flightlog.model.runtime import Runtime
@@ -28,16 +28,11 @@ class _DefaultCommandGroup(click.Group):
     """A group with a default command: `flightlog retro EXPORT` means `retro analyze EXPORT`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        is_command = bool(args) and (args[0] in self.commands or args[0] in {"-h", "--help"})
-        is_typo = bool(args) and not Path(args[0]).exists() and self._is_like_command(args[0])
-        if args and not is_command and not is_typo:
-            args = ["analyze", *args]
+        if args and args[0] not in {*self.commands, "-h", "--help"}:
+            is_export = args[0].startswith("-") or Path(args[0]).exists()
+            if is_export or suggest_name(args[0], self.commands, "-") == "-":
+                args = ["analyze", *args]
         return super().parse_args(ctx, args)
-
-    def _is_like_command(self, word: str) -> bool:
-        from difflib import get_close_matches
-
-        return bool(get_close_matches(word, self.commands, cutoff=0.75))
 
 
 @click.group(cls=_DefaultCommandGroup, epilog="Example: flightlog retro export.zip")
@@ -189,16 +184,14 @@ def analyze(  # noqa: PLR0913 - options
         check_export(path)
     if resume == _LATEST:
         service.current_session(find_store())  # raises before anything is created
-    store = open_store()
-    with store.lock():
+    with (store := open_store()).lock():
         session = service.start_session(runtime, store, resume)
         progress = Progress("reading")
         source = service.read_new_input(runtime, store, path, progress, sessions=sessions)
         progress.close()
         analysis = source.load_analysis(store, runtime.zone)
-        artifact = None
-        if draw and source.anything:
-            artifact = service.draw_artifact(store, analysis, runtime.zone)
+        is_drawn = draw and source.anything
+        artifact = service.draw_artifact(store, analysis, runtime.zone) if is_drawn else None
         if analyst:
             analysis = _talk_with_analyst(
                 runtime, store, (analyst, session), analysis, say=say, err=as_json
