@@ -14,6 +14,7 @@ pytest_plugins = ["support.real_agent"]
 # What runs in this process must not write into the data directory of the person who runs the tests.
 HOME = tempfile.TemporaryDirectory(prefix="flightlog-tests-")
 os.environ["FLIGHTLOG_HOME"] = HOME.name
+os.environ["XDG_CACHE_HOME"] = f"{HOME.name}/cache"
 
 # Time is measured by the bench, not here: two noisy cores make any deadline a coin toss.
 hypothesis.settings.register_profile("flightlog", deadline=None, max_examples=50)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flightlog.agents.claude_code.files import find_transcripts
-from flightlog.agents.claude_code.search_text import read_records
+from flightlog.agents.claude_code.search_text import read_last_ms, read_records
 from flightlog.archive.search import SearchIndex, parse_query
 from flightlog.model.errors import Invalid
 from flightlog.sources.workers import read_all
@@ -36,7 +36,7 @@ def find(root, typed, index=None, limit=20):
     finder = SearchIndex(find_transcripts(str(root)).files, index)
     found = finder.search_records(parse_query(typed, int), limit)
     finder.close()
-    return found
+    return found.results
 
 
 def uuids(root, typed, index=None):
@@ -82,7 +82,9 @@ def archive(tmp_path):
         ("parser", ["", "p-1", "u-m1-2", "u-m3-60"]),
         ("PARSER repair", ["p-1"]),
         ('"naive parser"', ["p-1"]),
+        ("pars", ["", "p-1", "u-m1-2", "u-m3-60"]),
         ("pars*", ["", "p-1", "u-m1-2", "u-m3-60"]),
+        ('"pars"', []),
         ("parser -repair", ["", "u-m1-2", "u-m3-60"]),
         ("tool:bash", ["u-m2-3"]),
         ("lint tool:Bash", ["u-m2-3"]),
@@ -140,7 +142,7 @@ def test_a_hit_says_where_it_stands_and_shows_the_passage(archive):
 def test_newer_recordings_come_first_and_no_more_than_asked_for(tmp_path):
     for number in range(9):
         path = put(tmp_path, f"s{number}", prompt("same words", at=number))
-        os.utime(path, ns=(number, number))
+        os.utime(path, ns=(9 - number, 9 - number))
 
     found = find(tmp_path, "same", limit=3)
 
@@ -153,14 +155,45 @@ def test_one_hit_a_session_is_the_first_of_each(tmp_path):
         put(tmp_path, f"s{number}", *said)
     finder = SearchIndex(find_transcripts(str(tmp_path)).files, None)
     query = parse_query("parser", int)
-    every = finder.search_records(query, 100)
+    every = finder.search_records(query, 100).results
 
-    once = finder.search_once_per_session(query, 4)
+    once = finder.search_once_per_session(query, 4).results
 
     first = {each.hit.session: each for each in reversed(every)}
     assert len(every) == 24
     assert once == sorted(first.values(), key=every.index)[:4]
     finder.close()
+
+
+@pytest.mark.parametrize(
+    ("typed", "records", "sessions"),
+    [
+        ("parser", 20, 4),
+        ("parser project:app", 20, 4),
+        ("parser project:nowhere", 0, 0),
+        ("parser cost:>1", 0, 0),
+        (f"parser since:{START_MS + 30_000}", 5, 1),
+        (f"since:{START_MS + 30_000}", 5, 1),
+    ],
+)
+def test_the_total_counts_what_the_limit_leaves_out(tmp_path, typed, records, sessions):
+    for number in range(4):
+        said = [prompt(f"parser {place}", at=10 * number + place) for place in range(5)]
+        put(tmp_path, f"s{number}", *said)
+    put(tmp_path, "gone", *(prompt("parser", at=1) for _ in range(3)))
+    index = tmp_path / "index.db"
+    find(tmp_path, "parser", index)
+    (tmp_path / "projects" / "-srv-app" / "gone.jsonl").unlink()
+    finder = SearchIndex(find_transcripts(str(tmp_path)).files, index)
+    query = parse_query(typed, int)
+
+    some, every = finder.search_records(query, 1), finder.search_records(query, 0)
+    once = finder.search_once_per_session(query, 1)
+    finder.close()
+
+    assert (len(some.results), some.total) == (min(1, records), records)
+    assert (len(every.results), every.total) == (records, records)
+    assert once.total == sessions
 
 
 def test_an_unchanged_archive_is_not_read_again(archive):
@@ -251,7 +284,7 @@ def test_a_recording_that_is_gone_shows_no_passage(archive):
     finder.sync_index()
     (archive / "projects" / "-srv-app" / "s1.jsonl").rename(archive / "moved")
 
-    (found,) = finder.search_records(parse_query("repair", int))
+    (found,) = finder.search_records(parse_query("repair", int)).results
 
     assert found.snippet == ""
 
@@ -278,7 +311,7 @@ def test_what_two_write_down_at_once_stands_there_once(archive, tmp_path):
         find(archive, "parser", index)
         yield from read_all(readings, read_records)
 
-    sync_text(first.database, sources, read_behind_another)
+    sync_text(first.database, sources, read_behind_another, read_last_ms)
     first.close()
 
     assert uuids(archive, "parser", index) == uuids(archive, "parser")
@@ -302,11 +335,11 @@ def test_what_another_left_is_still_found(archive, tmp_path):
         yield from read_all(readings, read_records)
 
     sources = list(find_transcripts(str(archive)).files)
-    sync_text(first.database, sources, grown_behind_another)
+    sync_text(first.database, sources, grown_behind_another, read_last_ms)
     first.close()
 
     finder = SearchIndex(find_transcripts(str(archive)).files, index)
-    said = [each.hit.uuid for each in finder.search_indexed(parse_query("again", int))]
+    said = [each.hit.uuid for each in finder.search_indexed(parse_query("again", int)).results]
     finder.close()
     assert said == ["p-90"]
 
@@ -320,10 +353,11 @@ def test_an_index_somebody_writes_is_searched_as_it_is(archive, tmp_path):
     finder = SearchIndex(find_transcripts(str(archive)).files, index)
 
     done = finder.try_sync()
-    before = sorted(each.hit.uuid for each in finder.search_indexed(parse_query("parser", int)))
+    query = parse_query("parser", int)
+    before = sorted(each.hit.uuid for each in finder.search_indexed(query).results)
     writer.database.execute("ROLLBACK")
     again = finder.try_sync()
-    after = sorted(each.hit.uuid for each in finder.search_indexed(parse_query("parser", int)))
+    after = sorted(each.hit.uuid for each in finder.search_indexed(query).results)
 
     assert done is None
     assert again.opened == 1

@@ -5,13 +5,17 @@ from flightlog.model.errors import Invalid
 
 
 def test_words_phrases_and_columns_become_one_expression():
-    query = parse_query('retry* "exit code" tool:Bash -draft', int)
+    query = parse_query('retry "exit code" tool:Bash -draft', int)
 
     assert query.match == (
-        '({said output} : "retry" *) AND ({said output} : "exit code") AND (tool : "Bash")'
-        ' NOT ({said output} : "draft")'
+        '({said output} : "retry" *) AND ({said output} : "exit code") AND (tool : "Bash" *)'
+        ' NOT ({said output} : "draft" *)'
     )
     assert query.words == ("retry", "exit code")
+
+
+def test_a_star_after_a_word_changes_nothing():
+    assert parse_query("retry*", int) == parse_query("retry", int)
 
 
 def test_filters_alone_are_enough():
@@ -25,10 +29,12 @@ def test_an_unknown_key_is_a_word():
 
 
 def test_quotes_inside_are_not_syntax():
-    assert parse_query('tool:a"b c', int).match == '(tool : "a") AND ({said output} : "b c")'
+    assert parse_query('tool:a"b c', int).match == '(tool : "a" *) AND ({said output} : "b c")'
 
 
-@pytest.mark.parametrize("typed", ["", "-x", "cost:x"])
+@pytest.mark.parametrize(
+    "typed", ["", "-x", "cost:x", "x tool:", "x cost:", 'since:"" x', "x -project:shop"]
+)
 def test_nonsense_is_refused(typed):
     with pytest.raises(Invalid):
         parse_query(typed, int)

@@ -273,7 +273,7 @@ def test_the_hook_records_its_event_in_a_store_of_a_later_layout(archive):
 
 def test_a_stopped_process_at_the_index_stops_nothing_and_is_named(archive):
     within(archive, "session", "list")
-    gate = archive / "home" / "index.db.gate"
+    gate = max((archive / "home").glob("index*.gate"), key=lambda path: path.stat().st_mtime_ns)
     code = f"import fcntl, time; f = open({str(gate)!r}, 'r+'); fcntl.flock(f, 2); print(1, flush=True); time.sleep(90)"
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     try:

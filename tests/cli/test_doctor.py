@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 from support.cli_runs import within
 from support.transcripts import SESSION, user, write
@@ -82,9 +83,10 @@ def test_fixing_twice_is_fixing_once_and_no_byte_is_lost(tmp_path):
     write(tmp_path, SESSION, user("x"), b"{torn", user("y", 2))
     home = tmp_path / "home"
     within(tmp_path, "settle")
-    (home / "index.db").write_bytes(b"this is no database" * 100)
+    (index,) = home.glob("index*.db")
+    index.write_bytes(b"this is no database" * 100)
     for side in ("-wal", "-shm"):
-        (home / f"index.db{side}").unlink(missing_ok=True)
+        Path(f"{index}{side}").unlink(missing_ok=True)
     (home / "notes.txt").write_text("mine")
     (home / "notes.txt").chmod(0o644)
     before = everything(home)
@@ -92,10 +94,10 @@ def test_fixing_twice_is_fixing_once_and_no_byte_is_lost(tmp_path):
     first = json.loads(within(tmp_path, "doctor", "--fix", "--json").out)
     after = everything(home)
     within(tmp_path, "session", "usage")
-    assert (home / "index.db").is_file(), "there is a sound index again, which is left alone"
+    assert index.is_file(), "there is a sound index again, which is left alone"
     second = json.loads(within(tmp_path, "doctor", "--fix", "--json").out)
     settled = everything(home)
-    (home / "index.db").write_bytes(b"damaged once more" * 100)
+    index.write_bytes(b"damaged once more" * 100)
     within(tmp_path, "doctor", "--fix")
 
     repaired = [each["message"] for each in first if each["subject"] == "repaired"]
@@ -103,8 +105,8 @@ def test_fixing_twice_is_fixing_once_and_no_byte_is_lost(tmp_path):
     assert any("notes.txt" in text for text in repaired)
     assert set(before.values()) <= set(after.values()), "what was damaged is somewhere else, whole"
     assert [each for each in second if each["subject"] == "repaired"] == []
-    assert {name: body for name, body in settled.items() if "index.db" not in name} == {
-        name: body for name, body in after.items() if "index.db" not in name
+    assert {name: body for name, body in settled.items() if "index-" not in name} == {
+        name: body for name, body in after.items() if "index-" not in name
     }
     set_aside = {body for name, body in everything(home).items() if ".damaged-" in name}
     assert {b"this is no database" * 100, b"damaged once more" * 100} <= set_aside
@@ -136,3 +138,22 @@ def test_a_hook_that_a_project_registered_counts_there_and_nowhere_else(tmp_path
     assert ("ok", "hooks") in findings(tmp_path)[1]
     monkeypatch.chdir(tmp_path)
     assert ("warning", "hooks") in findings(tmp_path)[1]
+
+
+def test_damage_is_told_once_for_each_file_with_a_command(tmp_path):
+    write(tmp_path, SESSION, user("x"), b"{torn", user("y", 2), b"{torn", user("z", 3))
+
+    found = json.loads(within(tmp_path, "doctor", "--json").out)
+
+    (damage,) = [each for each in found if each["subject"] == "damage"]
+    assert "(2)" in damage["message"]
+    assert damage["next_command"] == f"flightlog session show {SESSION}"
+    lines = sum(path.read_bytes().count(b"\n") for path in tmp_path.rglob("*.jsonl"))
+    (read,) = [each for each in found if each["subject"] == "recordings"]
+    assert f"{lines} records read" in read["message"]
+
+
+def test_samples_are_not_warned_about(tmp_path):
+    ran = within(tmp_path, "--samples", "doctor", "--json", XDG_CACHE_HOME=str(tmp_path))
+
+    assert {each["level"] for each in json.loads(ran.out)} == {"ok"}

@@ -45,7 +45,9 @@ def test_status_shows_the_board_then_the_recording_and_as_json_both(desk):
 
 def test_watch_shows_what_was_gathered_last_while_somebody_else_gathers(desk):
     assert "1 running" in within(desk.config, "watch").out
-    desk.responses(session_id(2), (int(time.time() * 1000) - MINUTE_MS, 10_000, 100))
+    now_ms = int(time.time() * 1000)
+    desk.responses(session_id(2), (now_ms - MINUTE_MS, 10_000, 100))
+    desk.hook(session_id(2), "Stop", now_ms - MINUTE_MS)
     with (desk.where().folder / runtime_state.OWN / LOCK).open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         meanwhile = within(desk.config, "watch")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from flightlog.cli.main import COMMANDS, EXIT_CODES, cli, run_command
+from flightlog.cli.main import COMMANDS, EXIT_CODES, cli, run_alias, run_command
 from flightlog.model.errors import (
     EXTRAS,
     Conflict,
@@ -205,3 +206,38 @@ def test_every_extra_is_one_the_package_has():
 
     named = {name for extra in EXTRAS.values() for name in extra.split(",")}
     assert named <= set(project["optional-dependencies"])
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("sesion",), "session"),
+        (("session", "lst"), "list"),
+        (("retro", "patern"), "patterns"),
+        (("session", "list", "--projct", "x"), "--project"),
+    ],
+)
+def test_a_mistyped_word_gets_a_suggestion(tmp_path, words, meant):
+    ran = within(tmp_path, *words)
+
+    assert ran.code == 2
+    assert f"Did you mean '{meant}'?" in ran.err
+
+
+def test_a_hint_repeats_the_program_and_the_samples(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cache = {"XDG_CACHE_HOME": str(tmp_path)}
+
+    shown = within(tmp_path, "--samples", "session", "show", "2123f2df#9", **cache)
+    listed = within(
+        tmp_path, "--samples", "session", "list", "--since", "2026-01-01", "--limit", "1", **cache
+    )
+    none = within(tmp_path, "--samples", "session", "list", "--project", "nosuch", **cache)
+    with CliRunner().isolation(env=environment(tmp_path)) as (_, err, _):
+        run_alias("lab", "harness", ["inspect", "nosuch"])
+        lab = err.getvalue().decode()
+
+    assert "flightlog --samples session show 2123f2df" in shown.err
+    assert listed.err == "2 more: flightlog --samples session list --since 2026-01-01 --limit 0\n"
+    assert "none of 3 sessions matches" in none.err
+    assert "  harness list\n" in lab

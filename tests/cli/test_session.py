@@ -1,13 +1,15 @@
 import json
+import os
+import time
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from flightlog.cli.options import since_ms
 from flightlog.model.errors import Invalid
+from flightlog.model.text import parse_since
 from support.cli_runs import within
-from support.recordings import config_dir
+from support.recordings import CASES, config_dir
 from support.transcripts import SESSION, assistant, user, write
 
 TOKENS = {
@@ -225,7 +227,7 @@ def test_a_spilled_output_is_shown_in_full_only_from_beside_the_transcript(tmp_p
     ],
 )
 def test_since_is_a_date_here_or_how_long_ago(said, meant):
-    assert since_ms(said, NOW_MS, BERLIN) == meant
+    assert parse_since(said, NOW_MS, BERLIN) == meant
     assert datetime.fromtimestamp(meant / 1000, tz=UTC)
 
 
@@ -234,7 +236,7 @@ def test_since_is_a_date_here_or_how_long_ago(said, meant):
 )
 def test_a_time_nobody_can_read_is_refused(said):
     with pytest.raises(Invalid) as refusal:
-        since_ms(said, NOW_MS, BERLIN)
+        parse_since(said, NOW_MS, BERLIN)
 
     assert refusal.value.hint
     assert "\x1b" not in refusal.value.message
@@ -318,3 +320,22 @@ def test_doctor_and_up_name_files_in_an_unknown_layout(two):
 
     assert "s/chat.jsonl" in within(two, "doctor").out
     assert told(two, "up", "--json")["unread_files"] == 1
+
+
+def test_touching_every_file_changes_neither_order_nor_running(tmp_path):
+    config = config_dir(tmp_path, *CASES)
+    listed = [within(config, "session", "list", "--limit", "0", "--json").out]
+    running = [json.loads(within(config, "status", "--json").out)["live"][0]["state"]["sessions"]]
+
+    for place, path in enumerate(sorted(config.rglob("*.jsonl"), reverse=True)):
+        os.utime(path, (time.time() - place, time.time() - place))
+    listed.append(within(config, "session", "list", "--limit", "0", "--json").out)
+    running.append(
+        json.loads(within(config, "status", "--json").out)["live"][0]["state"]["sessions"]
+    )
+
+    before, after = ([row["session"] for row in json.loads(text)] for text in listed)
+    ended = [row["ended_ms"] or 0 for row in json.loads(listed[1])]
+    assert before == after
+    assert ended == sorted(ended, reverse=True)
+    assert running == [[], []]

@@ -1,6 +1,9 @@
 import json
+import os
+import re
 import shlex
 import subprocess
+from datetime import UTC, datetime
 
 import pytest
 
@@ -60,7 +63,20 @@ def test_sessions_about_to_be_deleted_are_named_with_the_way_to_keep_them(tmp_pa
     out = within(tmp_path, "up").out
 
     assert "3-day rule: 1 session, first 'open the shop'" in out
-    assert f"flightlog session export {SESSION} --format html" in out
+    assert f"first 'open the shop', {datetime.now(UTC):%Y-%m}" in out, "no date that has passed"
+    assert "    flightlog init\n" in out
+
+
+def test_an_old_archive_is_said_in_months_without_a_date_that_has_passed(tmp_path):
+    path = write(tmp_path, SESSION, user("x", 1, timestamp="2026-01-02T03:04:05Z"))
+    os.utime(path, (0, 0))
+
+    out = within(tmp_path, "status").out
+
+    assert re.search(r"last record \d+ (months?|years?) ago", out)
+    assert f"the agent deletes the oldest transcript on {datetime.now(UTC):%Y-%m-%d}" in out
+    assert "resets" not in out
+    assert "    flightlog init\n" in out
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ def test_the_board_follows_what_happens_and_q_gives_the_terminal_back(tmp_path):
     desk = Desk(tmp_path, now)
     desk.home = desk.config / "home"
     desk.responses(session_id(1), (now - MINUTE_MS, 1000, 10))
+    desk.hook(session_id(1), "Stop", now - MINUTE_MS)
     given = [f"{name}={value}" for name, value in environment(desk.config, TERM="screen").items()]
     tmux("new-session", "-d", "-x", "80", "-y", "24", "sh")
     try:
@@ -37,6 +38,7 @@ def test_the_board_follows_what_happens_and_q_gives_the_terminal_back(tmp_path):
         assert "00000001" in first
         assert max(map(len, first.splitlines())) <= 80
         desk.responses(session_id(2), (now, 1000, 10))
+        desk.hook(session_id(2), "Stop", now)
         until(lambda: "2 running" in tmux("capture-pane", "-p").stdout)
         for key in ("Down", "Up", "Escape", "PageDown", "x"):
             tmux("send-keys", key)

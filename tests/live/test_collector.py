@@ -252,7 +252,12 @@ def test_health_has_its_reasons(tmp_path):
     token = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
     path = desk.responses(ONE, (NOW_MS - 8 * MINUTE_MS, 150_000, 10))
     with path.open("a") as file:
-        file.write(json.dumps(user(f"use {token}", 9, timestamp=iso(NOW_MS), sessionId=ONE)) + "\n")
+        file.write(
+            json.dumps(
+                user(f"use {token}", 9, timestamp=iso(NOW_MS - 8 * MINUTE_MS), sessionId=ONE)
+            )
+            + "\n"
+        )
     desk.touched(path, NOW_MS - 8 * MINUTE_MS)
     desk.hook(ONE, "PreToolUse", NOW_MS - 7 * MINUTE_MS)
     dead = subprocess.Popen(["true"])
@@ -283,6 +288,7 @@ def test_secrets_are_looked_for_in_new_bytes_only(tmp_path):
     desk = Desk(tmp_path)
     token = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
     path = desk.responses(ONE, (NOW_MS - MINUTE_MS, 10, 10))
+    desk.hook(ONE, "Stop", NOW_MS - MINUTE_MS)
     for _ in range(2):
         with path.open("a") as file:
             file.write(json.dumps(user(f"use {token}", 9, sessionId=ONE)) + "\n")
@@ -318,6 +324,7 @@ def test_budgets_and_limits_a_person_set_raise_alerts(tmp_path):
 def test_a_broken_file_does_not_stop_the_look(tmp_path):
     desk = Desk(tmp_path)
     desk.responses(ONE, (NOW_MS - 8 * MINUTE_MS, 1000, 10))
+    desk.hook(ONE, "Stop", NOW_MS - 8 * MINUTE_MS)
     desk.gather()
     broken = desk.yaml.read_text() + "oops: [\n"
     desk.yaml.write_text(broken)
@@ -392,6 +399,7 @@ def test_a_session_is_found_by_its_id_and_by_its_pane_while_it_lives(tmp_path):
     desk.yaml.write_text(desk.yaml.read_text().replace("  byTmux:", "  # mine\n  byTmux:"))
     desk.now_ms += 5 * 3_600_000
     desk.responses(TWO, (desk.now_ms - MINUTE_MS, 2000, 10))
+    desk.hook(TWO, "Stop", desk.now_ms - MINUTE_MS)
 
     desk.gather()
 
@@ -582,3 +590,14 @@ def test_a_block_that_is_over_has_no_burn_rate(tmp_path):
     assert running.burn_rate_per_hour > 0
     assert (over.burn_rate_per_hour, over.total_tokens, over.block_end) == (0, 0, None)
     assert over.week_cost_usd == running.week_cost_usd
+
+
+def test_a_fresh_file_time_is_no_sign_of_a_running_session(tmp_path):
+    desk = Desk(tmp_path)
+    touched = desk.responses(ONE, (NOW_MS - 200 * 86_400_000, 1000, 10))
+    desk.touched(touched, NOW_MS)
+    desk.responses(TWO, (NOW_MS - MINUTE_MS, 1000, 10))
+
+    assert desk.gather().state.sessions == []
+    desk.hook(TWO, "PostToolUse", NOW_MS - MINUTE_MS)
+    assert list(by_id(desk.gather())) == [TWO]

@@ -157,8 +157,8 @@ def test_an_unknown_record_is_one_visible_line_in_the_story(tmp_path):
     text = as_text(render_session(told, RenderOptions()))
 
     assert "unknown record: hologram with beam, type" in text
-    assert "unknown record type hologram, 1 times" in text
-    assert "unknown field user.newField, 1 times" in text
+    assert "unknown record type hologram, 1 time" in text
+    assert "unknown field user.newField, 1 time" in text
 
 
 def test_damage_is_one_visible_line_in_the_story(tmp_path):

@@ -1,3 +1,4 @@
+import re
 import sqlite3
 from datetime import UTC
 
@@ -7,6 +8,7 @@ from msgspec.structs import replace
 from flightlog.archive.archive import open_archive
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.usage import Breakdown
+from flightlog.views.session.outline import sort_newest_first
 from flightlog.web.data import WebData
 from support.archive_maker import prompt
 from support.pages import make_runtime
@@ -24,7 +26,8 @@ def data(tmp_path):
 
 def test_the_list_is_the_archives_own(data):
     assert until(lambda: data.listing().pending == 0 and data.listing().sessions)
-    assert data.listing().sessions == tuple(open_archive(data.runtime).iter_summaries())
+    summaries = open_archive(data.runtime).iter_summaries()
+    assert data.listing().sessions == tuple(sort_newest_first(summaries))
 
 
 def test_a_session_is_read_once_until_it_changes(data, tmp_path):
@@ -52,25 +55,39 @@ def test_hits_stand_in_the_order_of_the_session(data):
 
 
 def test_a_search_names_each_session_once_and_takes_half_a_word(data):
-    hits = data.search("subag", 30)
+    found = data.search("subag", 30)
 
-    assert len({hit.session for hit in hits}) == len(hits) > 1
-    assert {hit.match.lower() for hit in hits} == {"subag"}
+    sessions = {match.hit.session for match in found.matches}
+    assert len(sessions) == len(found.matches) == found.total > 1
+    assert {match.match.lower() for match in found.matches} == {"subag"}
+    assert data.search("subag", 1).total == found.total
+
+
+def test_the_page_takes_the_filters_of_the_command_line(data):
+    since = data.search("tool:bash since:2026-11-01 cost:>0.1", 30).matches
+
+    assert since
+    assert all(match.hit.cost_usd > 0.1 and match.hit.at_ms for match in since)
+    assert all(match.hit.address.startswith(f"{match.hit.session}") for match in since)
+    assert any(re.search(r"\?(subagent=\w+&)?at=\d+\.\d+#\d", match.url) for match in since)
 
 
 def test_a_search_does_not_wait_for_who_writes_the_index(data, tmp_path):
     before = data.search("greet", 30)
-    name = before[0].session
+    name = before.matches[0].hit.session
     file = next(tmp_path.glob(f"config/projects/*/{name}.jsonl"))
     file.write_bytes(file.read_bytes() + prompt("Zebras greet nobody"))
-    writer = sqlite3.connect(tmp_path / "home" / "index.db", isolation_level=None)
+    writer = sqlite3.connect(open_archive(data.runtime).index_path, isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
 
-    assert until(lambda: data.search("greet", 30) and data.is_behind)
-    assert (data.search("zebras", 30), data.search("greet", 30)) == ([], before)
+    assert until(lambda: data.search("greet", 30).matches and data.is_behind)
+    assert data.search("zebras", 30).matches == []
+    assert [match.hit.session for match in data.search("greet", 30).matches] == [
+        match.hit.session for match in before.matches
+    ]
     writer.execute("ROLLBACK")
     writer.close()
-    assert until(lambda: data.search("zebras", 30))
+    assert until(lambda: data.search("zebras", 30).matches)
     assert not data.is_behind
 
 
@@ -78,7 +95,9 @@ def test_what_cannot_be_searched_for_is_refused(data):
     with pytest.raises(Invalid):
         data.search("- -", 5)
     with pytest.raises(Invalid):
-        data.search("since:7d", 5)
+        data.search("since:foo", 5)
+    with pytest.raises(Invalid, match="banana"):
+        data.search("cost:banana", 5)
 
 
 def test_usage_is_the_books_own(data):

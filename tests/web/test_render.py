@@ -1,9 +1,9 @@
 import pytest
 
 from flightlog.model.entries import Image
+from flightlog.model.text import format_age
 from flightlog.web.templates import (
     data_uri,
-    format_age,
     format_bytes,
     format_count,
     format_duration,
@@ -36,13 +36,10 @@ def test_times_are_said_in_the_unit_that_fits(ms, said):
 
 
 def test_how_long_ago_is_said_in_words():
-    assert [
-        format_age(at, 10**9) for at in (None, 10**9 - 5_000, 10**9 - 60_000, 10**9 - 7_200_000)
-    ] == [
-        "?",
-        "5 seconds ago",
-        "1 minute ago",
-        "2 hours ago",
+    days = (86_400_000 * days for days in (1, 29, 165, 400))
+    assert [format_age(ms) for ms in (0, 5_000, 60_000, 7_200_000, *days)] == [
+        *("0 seconds", "5 seconds", "1 minute", "2 hours"),
+        *("1 day", "29 days", "5 months", "1 year"),
     ]
 
 

@@ -1,7 +1,7 @@
 """The routes, asked as a browser would ask them."""
 
 import http.client
-import os
+import json
 import re
 import shutil
 import time
@@ -9,8 +9,10 @@ import time
 import pytest
 
 from flightlog.archive.archive import Archive
+from support.live_files import iso
 from support.pages import WEB_ROOT, running
 from support.recordings import CASES, ROOT, config_dir
+from support.transcripts import user
 from support.waiting import until
 
 
@@ -181,9 +183,11 @@ def test_a_session_that_vanishes_leaves_the_list(tmp_path):
 @pytest.mark.parametrize(("age_s", "told"), [(1, True), (3600, False)])
 def test_what_runs_is_read_before_it_grows_and_what_rests_is_not(tmp_path, age_s, told):
     folder = config_dir(tmp_path, "2.1.325/multi-turn-tools")
-    for file in folder.rglob("*.jsonl"):
-        os.utime(file, (time.time() - age_s,) * 2)
     session = session_of("2.1.325/multi-turn-tools")
+    (file,) = folder.rglob(f"{session}.jsonl")
+    with file.open("a") as transcript:  # the time of the last record counts, not that of the file
+        transcript.write(json.dumps(user("go on", 9, timestamp=iso(1000 * (time.time() - age_s)))))
+        transcript.write("\n")
     with running(folder) as served:
         have = re.search(r'data-have="([^"]+)"', served.ask(f"/sessions/{session}").text)[1]
         connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=3 if told else 1)

@@ -115,7 +115,7 @@ def test_one_search_finds_sessions_runs_loops_findings_and_issues(served, projec
     finding = served.ask("/search?q=claude-opus").text
 
     assert f'href="/sessions/{project.session}"' in text, "by its title"
-    assert f'href="/sessions/{project.session}?find=tax"' in text, "by its words"
+    assert f'href="/sessions/{project.session}?at=1.' in text, "by its words, at the step"
     assert "address=run%3Atax/session_01" in text
     assert "address=task%3Asession-001-shop/001" in served.ask("/search?q=totals").text
     assert f"address=issue%3A{project.issue}" in issue

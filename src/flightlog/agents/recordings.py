@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from flightlog.agents import SAMPLES
 from flightlog.agents.claude_code.files import (
     AGENT_NAME,
     SUBAGENTS,
+    find_config_dirs,
     find_transcripts,
     spilled_output_path,
     subagent_file_name,
@@ -23,6 +25,7 @@ from flightlog.agents.claude_code.files import (
 )
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Damage, Unavailable
+from flightlog.model.runtime import Runtime
 from flightlog.model.session import SessionFile
 from flightlog.sources.protocol import FileListing
 from flightlog.store.recordings.adoption import (
@@ -35,6 +38,11 @@ from flightlog.store.recordings.recording import Recording, generation_path
 
 if TYPE_CHECKING:
     from flightlog.store.recordings.sessions import SessionAdoption
+
+
+def reads_samples(runtime: Runtime) -> bool:
+    """Return whether the recordings are the samples that ship with the package."""
+    return find_config_dirs(runtime) == [str(SAMPLES)]
 
 
 def list_recorded_files(config_dirs: Sequence[str], home: str) -> FileListing:

@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flightlog.agents import SAMPLES
-from flightlog.agents.claude_code.files import absolute_path, find_config_dirs, normalize_path
+from flightlog.agents.claude_code.files import (
+    absolute_path,
+    find_config_dirs,
+    index_path,
+    normalize_path,
+)
 from flightlog.app.jobs import LOCAL, make_executors
 from flightlog.hooks.writer import find_data_dir, find_own_dir
 from flightlog.model.runtime import Clock, ConfigValue, Runtime
@@ -20,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def choose_samples() -> None:
-    """Read the sample recordings of the package for the rest of this process."""
+    """Read the sample recordings of the package for the rest of this process.
+
+    What is computed from them is stored in a cache directory, not with the user's own data.
+    """
+    cache = find_own_dir(os.environ.get("XDG_CACHE_HOME", ""), "~/.cache")
     os.environ["CLAUDE_CONFIG_DIR"] = str(SAMPLES)
-
-
-def reads_samples(runtime: Runtime) -> bool:
-    """Return whether the recordings are the package's samples."""
-    return [Path(path) for path in find_config_dirs(runtime)] == [SAMPLES]
+    os.environ["FLIGHTLOG_HOME"] = f"{cache}/samples"
 
 
 def data_dir(environ: Mapping[str, str]) -> str:
@@ -67,8 +72,9 @@ def open_usage() -> "UsagePipeline":
     from flightlog.usage.pipeline import UsagePipeline  # noqa: PLC0415 - as above
 
     runtime = open_runtime()
-    files = list_recorded_files(find_config_dirs(runtime), runtime.data_dir).files
-    return UsagePipeline(files, f"{runtime.data_dir}/index.db")
+    dirs = find_config_dirs(runtime)
+    files = list_recorded_files(dirs, runtime.data_dir).files
+    return UsagePipeline(files, index_path(runtime, dirs))
 
 
 def _notify(line: str) -> None:

@@ -17,9 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs
+from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, index_path
 from flightlog.agents.recordings import list_recorded_files
-from flightlog.archive.search import SearchIndex, SearchQuery, SearchResult
+from flightlog.archive.search import SearchIndex
 from flightlog.archive.session_values import SessionValueCache
 from flightlog.model.addresses import check_id
 from flightlog.model.entries import Entry, SubagentInfo
@@ -39,7 +39,6 @@ from flightlog.usage.report import UsageFilter, UsageReport
 from flightlog.views.session.edits import LineEdit, edits_of_session
 from flightlog.views.session.fold import fold_outline, fold_session
 from flightlog.views.session.outline import SessionOutline, SessionSummary
-from flightlog.views.session.timeline import map_addresses
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
@@ -73,16 +72,18 @@ class SessionFiles(Struct, frozen=True):
 
 def open_archive(runtime: Runtime) -> "Archive":
     """Open the recordings of this machine."""
-    return Archive(find_config_dirs(runtime), runtime.data_dir)
+    dirs = find_config_dirs(runtime)
+    return Archive(dirs, runtime.data_dir, index_path(runtime, dirs))
 
 
 class Archive:
     """The sessions in the agents' directories and in our own copies."""
 
-    def __init__(self, config_dirs: Sequence[str], home: str = "") -> None:
-        """Use the agents' configuration directories and the copies and the index below `home`."""
+    def __init__(self, config_dirs: Sequence[str], home: str = "", index: str = "") -> None:
+        """Use the agents' configuration directories, the copies below `home` and its index."""
         self._config_dirs = tuple(config_dirs)
         self._home = home
+        self.index_path = Path(index or f"{home}/index.db") if home else None
         self._titles: dict[str, list[Entry]] = {}
         self._source = source_of(AGENT_NAME)
 
@@ -118,22 +119,30 @@ class Archive:
         return self.recordings[matches[0]]
 
     def latest_session(self) -> str:
-        """Return the session that changed last."""
+        """Return the session with the newest record; if none has a time, the one written last."""
         if not self.recordings:
             raise NotFound("there are no sessions", hint="flightlog demo")
-        return max(
-            self.recordings.values(),
-            key=lambda recording: (recording.changed_ms, recording.session),
-        ).session
+        newest = (0, 0, "")
+        for recording in self._last_written_first:
+            # A record is not newer than its file, so the rest cannot be newer.
+            if recording.changed_ms < newest[0]:
+                break
+            active = self.last_record_ms(recording)
+            newest = max(newest, (active, recording.changed_ms, recording.session))
+        return newest[2]
+
+    def last_record_ms(self, recording: SessionFiles) -> int:
+        """Return the time of a session's last record, read from the ends of its files."""
+        return max(map(self._source.last_record_ms, recording.files), default=0)
 
     def read_session(self, prefix: str) -> Session:
         """Return the whole session whose id begins with `prefix`."""
         return self._fold_session(self.find_recording(prefix))
 
     def iter_sessions(self, progress: Progress | None = None) -> Iterator[Session]:
-        """Yield every session, newest first."""
+        """Yield every session, the one written last first."""
         yield from _report_progress(
-            map(self._fold_session, self._newest_first), progress, len(self.recordings)
+            map(self._fold_session, self._last_written_first), progress, len(self.recordings)
         )
 
     def read_outline(self, session: str) -> SessionOutline:
@@ -149,8 +158,11 @@ class Archive:
         return SessionValueCache("outline", SessionOutline, self.index_path)
 
     def iter_summaries(self, progress: Progress | None = None) -> Iterator[SessionSummary]:
-        """Yield a summary of every session, newest first; unchanged ones come from the index."""
-        files = {recording.session: recording.files for recording in self._newest_first}
+        """Yield a summary of every session, the one written last first.
+
+        Unchanged ones come from the index. `sort_newest_first` sorts them by their records.
+        """
+        files = {recording.session: recording.files for recording in self._last_written_first}
         usage_rows = self.usage_pipeline.session_rows()
         damaged = list_damaged_sessions(self._home, AGENT_NAME) if self._home else ()
         with closing(SessionValueCache("summary", SessionSummary, self.index_path)) as cache:
@@ -160,21 +172,6 @@ class Archive:
                 if summary.session in damaged:
                     summary = replace(summary, damage_count=max(summary.damage_count, 1))  # noqa: PLW2901
                 yield replace(summary, **row_fields(row)) if row else summary
-
-    def search_records(self, query: SearchQuery, limit: int) -> list[tuple[SearchResult, str]]:
-        """Return records that match `query`, each with its address."""
-        addresses: dict[str, dict[str, str]] = {}
-        results = []
-        with closing(SessionValueCache("addresses", dict[str, str], self.index_path)) as cache:
-            for result in self.search_index.search_records(query, limit):
-                session = result.hit.session
-                if session not in addresses:
-                    files = self.recordings[session].files
-                    addresses[session] = cache.get_or_compute(
-                        session, files, lambda session: map_addresses(self.read_session(session))
-                    )
-                results.append((result, addresses[session].get(result.hit.uuid, session)))
-        return results
 
     def iter_edits(
         self, sessions: Iterable[str] | None = None, progress: Progress | None = None
@@ -189,7 +186,7 @@ class Archive:
             yield from _report_progress(zip(files, edits, strict=True), progress, len(files))
 
     def count_secrets(self, bytes_max: int | None = None) -> dict[str, dict[str, int]]:
-        """Return the number of secrets in each session, by rule, newest session first.
+        """Return the number of secrets in each session, by rule, the session written last first.
 
         Unchanged sessions come from the index. With `bytes_max`, no more sessions are scanned
         after that many bytes; those that are not in the index are left out.
@@ -197,7 +194,7 @@ class Archive:
         counts: dict[str, dict[str, int]] = {}
         scanned = 0
         with closing(SessionValueCache("secrets", dict[str, int], self.index_path)) as cache:
-            for recording in self._newest_first:
+            for recording in self._last_written_first:
                 count = cache.get_if_current(recording.session, recording.files)
                 if count is None and (bytes_max is None or scanned < bytes_max):
                     scanned += recording.size
@@ -302,11 +299,6 @@ class Archive:
         """The full-text search over all sessions."""
         return SearchIndex(self._listing.files, self.index_path)
 
-    @property
-    def index_path(self) -> Path | None:
-        """The path of the index; None without a data directory."""
-        return Path(self._home) / "index.db" if self._home else None
-
     def file_state(self, session: str) -> tuple[tuple[str, int, int], ...]:
         """Return path, size and modification time of a session's files as they are now."""
         files = self.current_files(self.find_recording(session).session)
@@ -325,7 +317,7 @@ class Archive:
         return list_recorded_files(self._config_dirs, self._home)
 
     @property
-    def _newest_first(self) -> list[SessionFiles]:
+    def _last_written_first(self) -> list[SessionFiles]:
         return sorted(
             self.recordings.values(),
             key=lambda recording: (-recording.changed_ms, recording.session),

@@ -1,19 +1,23 @@
 """Query language and full-text search.
 
-A record matches if it contains all words and "phrases" and none of the `-words`; `word*` is a
-prefix. `tool: model: file: project: since: cost:` restrict the search.
+A record matches if it contains all words and "phrases" and none of the `-words`. A word matches
+at its beginning, a phrase as a whole. `tool: model: file: project: since: cost:` restrict the
+search; `cost:` is that of the session. The command line and the pages parse a query here.
 
 The first search builds the index. Snippets are read from the recordings, not from the index.
 """
 
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code.search_text import read_records, read_text_at
+from flightlog.agents.claude_code.search_text import read_last_ms, read_records, read_text_at
+from flightlog.archive.session_values import SessionValueCache
 from flightlog.model.errors import Invalid
 from flightlog.model.session import SessionFile
 from flightlog.sources.workers import read_all
@@ -30,14 +34,19 @@ from flightlog.store.index.fulltext import (
 )
 from flightlog.store.index.records import SCHEMA as RECORDS
 from flightlog.usage.pipeline import UsagePipeline
+from flightlog.views.session.timeline import map_addresses
+
+if TYPE_CHECKING:
+    from flightlog.archive.archive import Archive
 
 # One part of a query: `-`, `key:`, then a "phrase" or a word.
 _PART = re.compile(
-    r'(?P<minus>-?)(?:(?P<key>[A-Za-z]+):)?(?:"(?P<phrase>[^"]*)"?|(?P<word>[^\s"]+))'
+    r'(?P<minus>-?)(?:(?P<key>[A-Za-z]+):)?(?:"(?P<phrase>[^"]*)"?|(?P<word>[^\s"]+)|(?<=:))'
 )
 _COST = re.compile(r"(?P<sign>>=|<=|>|<|)\$?(?P<usd>\d+(?:\.\d+)?)")
 _COLUMNS = frozenset({"tool", "model", "file"})
-_EXAMPLE = 'flightlog session search "retry loop" tool:Bash since:7d cost:>1'
+_FILTERS = frozenset({"project", "since", "cost"})
+_EXAMPLE = """flightlog session search '"python3 greet.py" tool:bash since:2026-11-01'"""
 PATIENCE_S = 20.0  # a first run over a large archive releases the write lock only between batches
 TRY_S = 1.0  # a background update gives up soon: another process is doing the same work
 
@@ -71,15 +80,21 @@ def parse_query(typed: str, read_time: Callable[[str], int]) -> SearchQuery:
     options: dict[str, str] = {}
     # A NUL byte would end the expression for SQLite.
     for part in _PART.finditer(typed.replace("\0", " ")):
-        text = part["phrase"] if part["phrase"] is not None else part["word"]
+        text = part["phrase"] or part["word"] or ""
         key = (part["key"] or "").lower()
-        if key in ("project", "since", "cost"):
+        if key in _COLUMNS | _FILTERS and not text:
+            raise Invalid(f"nothing after {key}:", hint=_EXAMPLE)
+        if key in _FILTERS and part["minus"]:
+            raise Invalid(
+                f"only words and tool: model: file: can be excluded, not {key}:", hint=_EXAMPLE
+            )
+        if key in _FILTERS:
             options[key] = text
             continue
         column = key if key in _COLUMNS else ""
         if part["key"] and not column:
             text = f"{part['key']}:{text}"
-        expression = _index_expression(text, column)
+        expression = _index_expression(text, column, is_prefix=part["phrase"] is None)
         if expression:
             (excluded if part["minus"] else required).append(expression)
             words += [] if part["minus"] or column else [text.removesuffix("*")]
@@ -100,11 +115,11 @@ def cut_snippet(text: str, words: tuple[str, ...], width: int = 160) -> str:
     return ("…" if start else "") + cut + ("…" if start + width < len(text) else "")
 
 
-def _index_expression(text: str, column: str) -> str:
+def _index_expression(text: str, column: str, *, is_prefix: bool) -> str:
     """Return an FTS5 expression for a word or phrase; empty for punctuation."""
     if not re.search(r"\w", text):
         return ""
-    star = " *" if text.endswith("*") else ""
+    star = " *" if is_prefix else ""
     quoted = '"' + text.removesuffix("*").replace('"', '""') + '"' + star
     return f"({column or '{said output}'} : {quoted})"
 
@@ -124,6 +139,55 @@ class SearchResult(Struct, frozen=True):
     snippet: str
 
 
+class SearchResults(Struct, frozen=True):
+    """The first matches, and how many there are in all: records, or sessions that have one."""
+
+    results: list[SearchResult]
+    total: int
+
+
+class SearchHit(Struct, frozen=True):
+    """A match as it is shown: `address` names the step, `cost_usd` is that of the session."""
+
+    address: str
+    session: str
+    project: str
+    at_ms: int | None
+    cost_usd: float | None
+    snippet: str
+
+
+def locate_results(
+    archive: "Archive", results: Iterable[SearchResult], bytes_max: int | None = None
+) -> list[SearchHit]:
+    """Return hits with address and cost; the addresses of a session are cached in the index.
+
+    With `bytes_max`, longer sessions are not read: their hits have the address of the session.
+    """
+    costs = archive.usage_pipeline.session_rows()
+    addresses: dict[str, dict[str, str]] = {}
+    hits = []
+    with closing(SessionValueCache("addresses", dict[str, str], archive.index_path)) as cache:
+        for result in results:
+            match, session = result.hit, result.hit.session
+            if session not in addresses:
+                recording = archive.recordings[session]
+                known = cache.get_if_current(session, recording.files)
+                if known is None and (bytes_max is None or recording.size <= bytes_max):
+                    known = cache.get_or_compute(
+                        session,
+                        recording.files,
+                        lambda name: map_addresses(archive.read_session(name)),
+                    )
+                addresses[session] = known or {}
+            address = addresses[session].get(match.uuid, session)
+            usd = costs[session].cost.usd if session in costs else None
+            hits.append(
+                SearchHit(address, session, match.project, match.at_ms or None, usd, result.snippet)
+            )
+    return hits
+
+
 class SearchIndex:
     """The full-text index of some session files."""
 
@@ -141,16 +205,16 @@ class SearchIndex:
         """Index new records; return None if another process is writing to the index."""
         return self._index.try_query(self._index_new, TRY_S)
 
-    def search_records(self, query: SearchQuery, limit: int = 20) -> list[SearchResult]:
-        """Index new records; return the first that match, newest session first."""
+    def search_records(self, query: SearchQuery, limit: int = 20) -> SearchResults:
+        """Index new records; return the first that match, newest session first; 0 returns all."""
         self.sync_index()
         return self.search_indexed(query, limit)
 
-    def search_indexed(self, query: SearchQuery, limit: int = 20) -> list[SearchResult]:
+    def search_indexed(self, query: SearchQuery, limit: int = 20) -> SearchResults:
         """Return the first records that match, newest session first; indexes nothing."""
         return self._search(query, limit)
 
-    def search_once_per_session(self, query: SearchQuery, limit: int) -> list[SearchResult]:
+    def search_once_per_session(self, query: SearchQuery, limit: int) -> SearchResults:
         """Return the first record of each session that matches; indexes nothing."""
         return self._search(query, limit, once=True)
 
@@ -163,20 +227,23 @@ class SearchIndex:
         """Close the index."""
         self._index.close()
 
-    def _search(self, query: SearchQuery, limit: int, *, once: bool = False) -> list[SearchResult]:
+    def _search(self, query: SearchQuery, limit: int, *, once: bool = False) -> SearchResults:
         sessions = self._sessions_within_cost(query)
         records = RecordQuery(
             query.match, query.since_ms, query.project, sessions, limit, once_per_session=once
         )
-        hits = self._index.query(lambda database: search_words(database, records))
+        hits, total = self._index.query(lambda database: search_words(database, records))
         texts = (read_text_at(hit.path, hit.offset, hit.length) for hit in hits)
-        return [
+        results = [
             SearchResult(hit, cut_snippet(text, query.words))
             for hit, text in zip(hits, texts, strict=True)
         ]
+        return SearchResults(results, total)
 
     def _index_new(self, database: sqlite3.Connection) -> SyncStats:
-        return sync_text(database, self._files, lambda reads: read_all(reads, read_records))
+        return sync_text(
+            database, self._files, lambda reads: read_all(reads, read_records), read_last_ms
+        )
 
     def _sessions_within_cost(self, query: SearchQuery) -> frozenset[str] | None:
         """Return the sessions in the cost range of the query; None means all."""

@@ -12,7 +12,7 @@ from flightlog.app.runtime import open_runtime
 from flightlog.cli.output import json_option, print_json
 from flightlog.hooks import recorder
 from flightlog.model.errors import Invalid
-from flightlog.model.text import describe_redaction, make_inert, pluralize
+from flightlog.model.text import describe_redaction, make_inert, parse_since, pluralize
 
 _JSON = json_option()
 _DRY = click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
@@ -294,7 +294,6 @@ def forget(row_ids: tuple[str, ...], **options: Any) -> int:
     summary. Git's history is not changed: the commands that change it are shown.
     """
     from flightlog.cli.dataset_output import print_removal
-    from flightlog.cli.options import since_ms
     from flightlog.dataset import service
 
     runtime = open_runtime()
@@ -303,7 +302,7 @@ def forget(row_ids: tuple[str, ...], **options: Any) -> int:
             "nothing to forget", hint="flightlog dataset forget ID, or --text, --since, --before"
         )
     times = [
-        since_ms(options[name], runtime.clock.now_ms(), UTC) if options[name] else None
+        parse_since(options[name], runtime.clock.now_ms(), UTC) if options[name] else None
         for name in ("since", "before")
     ]
     report = service.forget_rows(

@@ -13,7 +13,7 @@ from flightlog.dataset.extract.sync import SyncReport
 from flightlog.dataset.remote import RemoteSafety
 from flightlog.dataset.retention import RemovalReport
 from flightlog.model.retention import RetentionMove
-from flightlog.model.text import make_inert, pluralize
+from flightlog.model.text import format_age, make_inert, pluralize
 
 
 def print_sync_notes(report: SyncReport, *, is_off: bool) -> None:
@@ -140,12 +140,3 @@ def safety_line(safe: Any, now_ms: int) -> str:
         return f"all rows are backed up, the last one {age} ago"
     unsafe = pluralize(safe.unpushed_shards, "shard")
     return f"the last backup is {age} old, {unsafe} not backed up: flightlog dataset push"
-
-
-def format_age(ms: int) -> str:
-    """Return an age in its largest unit."""
-    seconds = max(ms, 0) // 1000
-    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
-        if seconds >= size:
-            return pluralize(seconds // size, unit)
-    return pluralize(seconds, "second")

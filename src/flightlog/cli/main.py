@@ -5,6 +5,7 @@ becomes one line on stderr with the next step, and an exit code; --debug shows t
 """
 
 import os
+import re
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -122,6 +123,7 @@ def run_command(command: click.Command, name: str, args: Sequence[str]) -> int:
         flightlog_error = _to_flightlog_error(error)
         if "--debug" in args or flightlog_error is None:
             raise
+        flightlog_error.hint = _spell_hint(flightlog_error.hint, command, name, args)
         return _report_error(name, flightlog_error) or run_command(command, name, args)
     except (click.Abort, KeyboardInterrupt):
         _print_error(name, "interrupted", "")
@@ -157,10 +159,26 @@ def _to_flightlog_error(error: FlightlogError | ModuleNotFoundError) -> Flightlo
     return missing_extra_error(error)
 
 
+def _spell_hint(hint: str, command: click.Command, name: str, args: Sequence[str]) -> str:
+    """Return a hint whose commands repeat the program name that was typed, and `--samples`."""
+    if name != "flightlog":
+        return hint.replace(f"flightlog {command.name} ", f"{name} ")
+    samples = "--samples" in args
+    return re.sub(r"\bflightlog (?=[a-z])", "flightlog --samples ", hint) if samples else hint
+
+
 def _format_click_error(error: click.ClickException) -> tuple[str, str]:
     """Return click's error in our form: the message, then the next command."""
     text = error.format_message().strip().replace(". (Did", " (did")
     context = error.ctx if isinstance(error, click.UsageError) else None
+    group = context.command if context else None
+    unknown = re.fullmatch(r"No such command '(.*)'\.", text)
+    if context and isinstance(group, click.Group) and unknown:
+        from difflib import get_close_matches
+
+        # click before 8.4 suggests nothing, and it does not know the commands of a lazy group.
+        close = get_close_matches(unknown[1], group.list_commands(context), n=1)
+        text += "".join(f" Did you mean {name!r}?" for name in close)
     first, rest = text[:1], text[1:]
     if rest[:1].islower():
         first = first.lower()

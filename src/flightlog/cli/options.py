@@ -1,8 +1,7 @@
 """Options that several commands share."""
 
-import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -88,20 +87,6 @@ _SENDING_OPTIONS = (
     click.option("--base-url", default="", help="Base URL of the API, instead of the provider's."),
     ON,
 )  # fmt: skip
-
-
-def since_ms(text: str, now_ms: int, zone: tzinfo) -> int:
-    """Parse a point in time: a date, a date and time, or an age such as 7d."""
-    match = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())
-    if match:
-        units = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-        return now_ms - int(timedelta(**{units[match[2]]: int(match[1])}).total_seconds() * 1000)
-    try:
-        time = datetime.fromisoformat(text.strip())
-        return int((time if time.tzinfo else time.replace(tzinfo=zone)).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        hint = "write 2026-11-01, 2026-11-01T13:00, 7d or 12h"
-        raise Invalid(f'not a time: "{one_line(text, 40)}"', hint=hint) from None
 
 
 def parse_zone(name: str) -> tzinfo:

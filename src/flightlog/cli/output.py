@@ -4,16 +4,21 @@ import functools
 import gc
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
-from flightlog.model.text import make_inert
+from flightlog.model.text import make_inert, one_line
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from flightlog.archive.search import SearchHit
     from flightlog.views.transcript import TranscriptLine
 
 
@@ -68,6 +73,50 @@ def print_json(value: Any) -> None:
     from flightlog.views.json_output import as_json
 
     click.echo(as_json(value))
+
+
+def print_hits(hits: "Iterable[SearchHit]", zone: "tzinfo") -> None:
+    """Print step, time, project and cost of each hit, and the passage."""
+    from flightlog.model.usage import Cost, CostSource, format_cost
+    from flightlog.views.transcript import format_timestamp
+    from flightlog.views.transcript_formats import short_address
+
+    for hit in hits:
+        step = short_address(hit.address) if hit.address != hit.session else ""
+        when = format_timestamp(hit.at_ms, zone, "%Y-%m-%d %H:%M")
+        cost = format_cost(Cost(hit.cost_usd, CostSource.TABLE))
+        click.echo(f"{hit.session[:8]}{step}  {when}  {one_line(hit.project, 60)}  session {cost}")
+        click.echo(f"    {one_line(hit.snippet, 170)}")
+
+
+def name_program() -> str:
+    """Return the program as the user typed it, with `--samples` if that was given."""
+    root = click.get_current_context().find_root()
+    return f"{root.info_name} --samples" if root.params.get("samples") else str(root.info_name)
+
+
+def print_more(count: int) -> None:
+    """Say how many rows `--limit` left out, and how to see them."""
+    click.echo(f"{count:,} more: {repeat_command(limit=0)}", err=True)
+
+
+def repeat_command(**changes: object) -> str:
+    """Return the command as the user typed it, its program name and options, with `changes`."""
+    context = click.get_current_context()
+    words = [*name_program().split(), *context.command_path.split()[1:]]
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source, value = context.get_parameter_source(name), context.params.get(name)
+        if name in changes or source is not ParameterSource.COMMANDLINE:
+            continue
+        values = value if isinstance(value, tuple) else (value,)
+        for given in values:
+            is_option = isinstance(parameter, click.Option)
+            words += [parameter.opts[0]] if is_option else []
+            words += [] if isinstance(given, bool) else [str(given)]
+    return shlex.join(
+        words + [part for name, value in changes.items() for part in (f"--{name}", str(value))]
+    )
 
 
 def print_outcome(outcome: Any, line: str, *, as_json: bool) -> None:

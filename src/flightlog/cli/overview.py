@@ -15,7 +15,7 @@ from flightlog.cli.output import (
     print_story,
     print_table,
 )
-from flightlog.model.text import make_inert, pluralize
+from flightlog.model.text import format_age, make_inert, pluralize
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -161,10 +161,11 @@ def status(*, as_json: bool) -> None:
     if summary.unarchived_sessions:
         click.echo(f"{pluralize(summary.unarchived_sessions, 'session')} not archived yet")
         click.secho("    flightlog settle", fg="cyan")
-    if summary.last_record_ms is not None:
-        click.echo(f"last record {(age_ms(runtime, summary) or 0) // 1000:,} s ago")
         when = format_timestamp(summary.first_deletion_ms, runtime.zone, "%Y-%m-%d")
-        click.echo(f"the agent deletes the oldest transcript on {when}")
+        click.echo(f"the agent deletes the oldest transcript on {when}; to keep all from now on")
+        click.secho("    flightlog init", fg="cyan")
+    if summary.last_record_ms is not None:
+        click.echo(f"last record {format_age(age_ms(runtime, summary) or 0)} ago")
     if summary.dataset is not None:
         from flightlog.cli.dataset_output import safety_line
 

@@ -8,31 +8,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.app.runtime import IdleTimer, open_runtime, write_export
-from flightlog.cli.options import ON, parse_zone, since_ms
+from flightlog.cli.options import ON, parse_zone
 from flightlog.cli.output import (
     Progress,
     format_examples,
     json_option,
+    name_program,
+    print_hits,
     print_json,
+    print_more,
     print_outcome,
     print_story,
     print_table,
     read_only,
 )
 from flightlog.model.errors import Conflict, Damage, Invalid
-from flightlog.model.text import describe_redaction, make_inert, one_line, pluralize
+from flightlog.model.text import describe_redaction, make_inert, one_line, parse_since, pluralize
 
 if TYPE_CHECKING:
     from flightlog.archive.archive import Archive
-    from flightlog.archive.search import SearchResult
     from flightlog.model.output_files import Redacted
     from flightlog.model.runtime import Runtime
     from flightlog.model.session import Session
     from flightlog.views.session.outline import SessionSummary
     from flightlog.views.transcript import RenderOptions
-
-
-_HIT_FIELDS = ("session", "subagent", "uuid", "at_ms", "project", "path", "offset", "length")
 
 
 @click.group(epilog="Example: flightlog session list")
@@ -54,15 +53,16 @@ def session() -> None:
 def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
     """List sessions, newest first."""
     from flightlog.archive.archive import open_archive
+    from flightlog.views.session.outline import sort_newest_first
 
     runtime = open_runtime()
     progress = Progress("reading sessions")
-    start = since_ms(since, runtime.clock.now_ms(), runtime.zone) if since else 0
+    start = parse_since(since, runtime.clock.now_ms(), runtime.zone) if since else 0
+    every = list(open_archive(runtime).iter_summaries(progress))
     summaries = [
         summary
-        for summary in open_archive(runtime).iter_summaries(progress)
-        if project in summary.project
-        and max(summary.ended_ms or 0, summary.modified_ms if not summary.ended_ms else 0) >= start
+        for summary in sort_newest_first(every)
+        if project in summary.project and (summary.ended_ms or 0) >= start
     ]
     progress.close()
     shown = summaries[:limit] if limit else summaries
@@ -71,14 +71,14 @@ def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
         return
     _print_list(shown, runtime.zone)
     if len(shown) < len(summaries):
-        click.echo(
-            f"{len(summaries) - len(shown)} more: flightlog session list --limit 0", err=True
-        )
+        print_more(len(summaries) - len(shown))
     if not summaries:
-        click.echo(
-            "no sessions found; to record one: flightlog demo; to see the paths: flightlog doctor",
-            err=True,
+        count = pluralize(len(every), "session")
+        demo = (
+            "no sessions found; to record one: flightlog demo; to see the paths: flightlog doctor"
         )
+        all_sessions = f"none of {count} matches: {name_program()} session list"
+        click.echo(all_sessions if every else demo, err=True)
 
 
 @session.command(
@@ -109,7 +109,10 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
         print_json(find_part(replace(recorded, title=recorded.heading), parsed))
         return
     options = RenderOptions(
-        runtime.zone, full, lambda reference: archive.read_spilled_output(recorded.id, reference)
+        runtime.zone,
+        full,
+        lambda reference: archive.read_spilled_output(recorded.id, reference),
+        name_program(),
     )
     is_part = parsed.turn or parsed.subagent
     print_story(
@@ -124,23 +127,25 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
 )
 @json_option("Print one JSON object per record.")
 def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
-    """Print a session as it grows. Without an id, follow the one that changed last."""
+    """Print a session as it grows. Without an id, follow the one with the newest record."""
     from flightlog.archive.archive import open_archive
     from flightlog.model.addresses import parse_address
     from flightlog.views.json_output import as_json_line
     from flightlog.views.transcript_formats import FollowFormatter
 
-    archive = open_archive(open_runtime())
-    formatter, timer = FollowFormatter(), IdleTimer(idle)
+    archive, timer, formatter = open_archive(open_runtime()), IdleTimer(idle), FollowFormatter()
+    if not session_id and not archive.recordings:
+        click.echo("no session yet; waiting for the first one", err=True)
+    while not session_id and not archive.recordings and timer.pause():
+        archive = open_archive(open_runtime())
     name = parse_address(session_id).session if session_id else archive.latest_session()
     for item in archive.follow_session(name, timer.pause):
         timer.reset_idle()
         if as_json:
             click.echo(as_json_line(item))
         elif isinstance(item, Damage):
-            click.echo(
-                f"damaged: {item.length:,} bytes at {item.offset:,}: {item.reason}", err=True
-            )
+            size = pluralize(item.length, "byte")
+            click.echo(f"damaged: {size} at {item.offset:,}: {item.reason}", err=True)
         else:
             print_story(formatter.render_lines(item))
 
@@ -162,53 +167,51 @@ def usage(*, by: str, since: str, project: str, timezone: str, **flags: bool) ->
 
     runtime = open_runtime()
     zone = parse_zone(timezone) if timezone else runtime.zone
-    start = since_ms(since, runtime.clock.now_ms(), zone) if since else 0
+    start = parse_since(since, runtime.clock.now_ms(), zone) if since else 0
     only = UsageFilter(start, project) if since or project else None
     ask = lambda usage: usage.report(Breakdown(by), zone, only, estimate=flags["estimate"])  # noqa: E731
     print_usage_report(ask, zone, as_json=flags["as_json"])
 
 
 @session.command(
-    epilog='Example: flightlog session search "retry loop" tool:Bash since:7d cost:">1"'
+    epilog=format_examples(
+        "flightlog session search greeting",
+        """flightlog session search '"python3 greet.py" tool:bash since:2026-11-01'""",
+    )
 )
 @click.argument("words", nargs=-1, required=True)
-@click.option("--limit", default=20, show_default=True, help="Hits to show.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="Hits to show; 0 shows all.",
+)
 @json_option()
 def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
-    """Search all sessions. WORDS may be "phrases" or tool: model: file: project: since: cost:."""
+    """Search all sessions.
+
+    WORDS match at their beginning, "quoted phrases" as a whole; -WORD excludes. Filters: tool:
+    model: file: project: since: cost: (of the session, in USD).
+    """
     from flightlog.archive.archive import open_archive
-    from flightlog.archive.search import parse_query
-    from flightlog.views.transcript import format_timestamp
-    from flightlog.views.transcript_formats import short_address
+    from flightlog.archive.search import locate_results, parse_query
 
     runtime = open_runtime()
-    text, now_ms = " ".join(map(_restore_quotes, words)), runtime.clock.now_ms()
-    query = parse_query(text, lambda time: since_ms(time, now_ms, runtime.zone))
-    results = open_archive(runtime).search_records(query, limit)
+    now_ms = runtime.clock.now_ms()
+    query = parse_query(" ".join(words), lambda time: parse_since(time, now_ms, runtime.zone))
+    archive = open_archive(runtime)
+    found = archive.search_index.search_records(query, limit)
+    hits = locate_results(archive, found.results)
+    archive.usage_pipeline.save()
     if as_json:
-        print_json({"hits": [_hit_fields(result, address) for result, address in results]})
+        print_json({"hits": hits, "total": found.total})
         return
-    if not results:
-        click.echo('nothing found; try fewer words, or a prefix: "migrat*"', err=True)
-    for result, address in results:
-        hit = result.hit
-        when = format_timestamp(hit.at_ms or None, runtime.zone, "%Y-%m-%d %H:%M")
-        step = short_address(address) if address != hit.session else ""
-        location = f"{hit.session[:8]}{step}  {when}  {one_line(hit.project, 60)}"
-        click.echo(f"{location}\n    {one_line(result.snippet, 170)}")
-
-
-def _hit_fields(result: "SearchResult", address: str) -> dict[str, object]:
-    fields = {name: getattr(result.hit, name) for name in _HIT_FIELDS}
-    return {"address": address, **fields, "snippet": result.snippet}
-
-
-def _restore_quotes(word: str) -> str:
-    """Quote a word that contains a space again: the shell removed the quotes of a phrase."""
-    if " " not in word or '"' in word:
-        return word
-    key, colon, rest = word.partition(":")
-    return f'{key}:"{rest}"' if colon and key.isalpha() else f'"{word}"'
+    print_hits(hits, runtime.zone)
+    if not hits:
+        click.echo("nothing found; try fewer words, or only their beginnings", err=True)
+    elif len(hits) < found.total:
+        print_more(found.total - len(hits))
 
 
 @session.command(
@@ -299,7 +302,7 @@ def _print_list(summaries: "Sequence[SessionSummary]", zone: tzinfo) -> None:
 
     rows = []
     for summary in summaries:
-        when = format_timestamp(summary.ended_ms or summary.modified_ms, zone, "%Y-%m-%d %H:%M")
+        when = format_timestamp(summary.ended_ms, zone, "%Y-%m-%d %H:%M")
         counts = (
             str(summary.turns),
             str(summary.steps),

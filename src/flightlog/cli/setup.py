@@ -228,7 +228,8 @@ def _ask_keep_days(runtime: Runtime, request: "InitRequest", *, ask: bool) -> in
     days = current_keep_days(runtime, request)
     if not ask or not sys.stdin.isatty() or days >= LONG_DAYS:
         return 0
-    question = f"Claude Code deletes transcripts after {days} days. Have it keep them for {LONG_DAYS} ({DAYS_KEY})?"
+    now = f"Claude Code deletes transcripts after {pluralize(days, 'day')}."
+    question = f"{now} Have it keep them for {LONG_DAYS} ({DAYS_KEY})?"
     return LONG_DAYS if click.confirm(question, default=False, err=True) else 0
 
 

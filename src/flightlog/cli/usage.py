@@ -1,13 +1,14 @@
 """Print a usage report as a table or as JSON."""
 
 import sys
+from collections.abc import Mapping
 from datetime import tzinfo
 from typing import TYPE_CHECKING
 
 import click
 
 from flightlog.cli.output import print_table
-from flightlog.model.text import make_inert, pluralize
+from flightlog.model.text import make_inert, one_line, pluralize
 from flightlog.model.usage import Breakdown, Cost, UsageRow, format_cost, format_tokens
 from flightlog.usage.prices import PRICES_FROM
 from flightlog.usage.report import UsageReport
@@ -31,24 +32,36 @@ def print_usage_report(
     if as_json:
         sys.stdout.write(as_json_text(report_json(report, str(zone))) + "\n")
     else:
-        print_usage(report)
+        print_usage(report, _read_titles() if report.by is Breakdown.SESSION else {})
     sys.stdout.flush()
     pipeline.save()
 
 
-def print_usage(report: UsageReport) -> None:
-    """Print rows, the total, and the differences from the totals that the clients counted."""
+def _read_titles() -> dict[str, str]:
+    from flightlog.app.runtime import open_runtime
+    from flightlog.archive.archive import open_archive
+
+    summaries = open_archive(open_runtime()).iter_summaries()
+    return {summary.session: summary.title for summary in summaries}
+
+
+def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) -> None:
+    """Print rows, the total, and the differences from the totals that the clients counted.
+
+    Sessions are sorted by cost and shown with their `titles`.
+    """
     by_session = report.by is Breakdown.SESSION
-    rows = [
-        _usage_cells(row, row.key[:8] if by_session else row.key)
-        for row in report.rows
-        if row.responses
-    ]
-    print_table(
-        [report.by.value, "input", "output", "cache read", "cache write", "cost"],
-        [*rows, _usage_cells(report.total, "total")],
-        right=(1, 2, 3, 4, 5),
-    )
+    shown = [row for row in report.rows if row.responses]
+    if by_session:
+        shown.sort(key=lambda row: -(row.cost.usd or 0.0))
+    rows = [_usage_cells(row, row.key[:8] if by_session else row.key) for row in shown]
+    rows.append(_usage_cells(report.total, "total"))
+    heads = [report.by.value, "input", "output", "cache read", "cache write", "cost"]
+    if titles:
+        names = [one_line(titles.get(row.key, ""), 50) for row in shown]
+        rows = [[*cells, title] for cells, title in zip(rows, [*names, ""], strict=True)]
+        heads.append("title")
+    print_table(heads, rows, right=(1, 2, 3, 4, 5))
     gaps = report.gaps
     if gaps:
         click.echo(

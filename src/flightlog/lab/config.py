@@ -235,7 +235,7 @@ def _quote_odd_texts(value: Any) -> Any:
 def _unknown_field_hint(message: str) -> str:
     unknown = re.search(r"unknown field `(.+?)`", message)
     if unknown is None:
-        return "every field: docs/reference/run-config.md"
+        return f"fields: {', '.join(RunConfig.__struct_fields__)}"
     section = re.search(
         r"`\$\.(sessions|agents|verifiers|pre_run_commands|post_run_commands)", message
     )

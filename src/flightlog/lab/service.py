@@ -99,7 +99,7 @@ def read_config(path: Path, overrides: Mapping[str, Any]) -> RunConfig:
     except FileNotFoundError:
         raise NotFound(
             f"no such configuration: {path}",
-            hint="write one as in docs/how-to/run-an-experiment.md",
+            hint="name a YAML file: flightlog lab run --help",
         ) from None
     config = parse_run_config(
         text, overrides, scenario=lambda name: load_scenario(path.parent / name)

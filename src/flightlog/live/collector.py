@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.agents.claude_code.files import AGENT_NAME, projects_dir
-from flightlog.archive.archive import Archive
+from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.live import health, layout, observe
 from flightlog.live.billing import find_cost_issues, round_cents
 from flightlog.live.cleanup import archive_removed, clean_up, log_line
@@ -132,6 +132,7 @@ class LiveCollector:
         }
         self.projects: dict[str, str] = {}
         self.due: set[str] = set()
+        self.record_times: dict[str, int] = {}
 
     def collect_all(self) -> LiveState:
         folder, now_ms = self.where.folder, self.now_ms
@@ -220,6 +221,11 @@ class LiveCollector:
             return payload.workspace.project_dir
         return (payload.cwd if payload else None) or self.projects.get(memo.session, "")
 
+    def _last_record_ms(self, recording: SessionFiles) -> int:
+        if recording.session not in self.record_times:
+            self.record_times[recording.session] = self.archive.last_record_ms(recording)
+        return self.record_times[recording.session]
+
     def _read_signals(self, memo: ObservedSession) -> health.HealthSignals:
         recording = self.recordings.get(memo.session)
         status_ms = memo.status.at_ms if memo.status and memo.last_event != "SessionEnd" else 0
@@ -227,7 +233,7 @@ class LiveCollector:
             now_ms=self.now_ms,
             last_event=memo.last_event,
             event_ms=max(memo.event_ms, status_ms),
-            changed_ms=recording.changed_ms if recording else 0,
+            changed_ms=self._last_record_ms(recording) if recording else 0,
             transcript_exists=recording is not None and recording.main is not None,
             has_messages=memo.message_count > 0,
             has_hooks=memo.hooks_offset > 0,

@@ -98,11 +98,11 @@ def _title_line(
     now_ms: int,
     screen: TerminalSize,
 ) -> DashboardLine:
-    clock = _format_clock(now_ms, "%H:%M:%S", screen.zone)
+    clock = f" {_format_clock(now_ms, '%H:%M:%S', screen.zone)}" if now_ms else ""
     today = sum(profile.billing.cost_today for profile in profiles)
     burn = sum(profile.billing.burn_rate_per_hour for profile in profiles)
     count = f"{len(sessions)} running" if sessions else "nothing runs"
-    return DashboardLine(f"flightlog {clock}  {count}  today ${today:,.2f}  ${burn:,.2f}/h", "bold")
+    return DashboardLine(f"flightlog{clock}  {count}  today ${today:,.2f}  ${burn:,.2f}/h", "bold")
 
 
 def _profile_lines(

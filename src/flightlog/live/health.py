@@ -85,8 +85,8 @@ def lifecycle_of(signs: HealthSignals) -> str:
 
 
 def is_live(signs: HealthSignals) -> bool:
-    """Return whether a session counts as live."""
-    recent = signs.now_ms - signs.activity_ms < LIVE_MS
+    """Return whether a session counts as live: its process runs, or a hook reported lately."""
+    recent = signs.now_ms - signs.event_ms < LIVE_MS
     return lifecycle_of(signs) != ENDED and (recent or signs.pid_alive is True)
 
 

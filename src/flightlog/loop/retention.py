@@ -29,7 +29,7 @@ from flightlog.model.retention import (
     plan_retention,
 )
 from flightlog.model.runtime import Runtime
-from flightlog.model.text import one_line
+from flightlog.model.text import one_line, pluralize
 from flightlog.store.directories import carry_out_moves
 from flightlog.store.files import contained_in_project
 
@@ -110,7 +110,7 @@ class RetentionReport(Struct, frozen=True):
         ]
         rows += [("waits for --yes", move) for move in self.unconfirmed_actions]
         lines = [
-            f"{word}\t{move.action.value}\t{move.item.name}\t{move.age_days} days"
+            f"{word}\t{move.action.value}\t{move.item.name}\t{pluralize(move.age_days, 'day')}"
             for word, move in rows
         ]
         return lines or ["nothing is old enough"]

@@ -8,8 +8,10 @@ text: an unterminated sequence must not hide what follows it.
 import functools
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Literal
+
+from flightlog.model.errors import Invalid
 
 if TYPE_CHECKING:
     from flightlog.model.output_files import Redacted
@@ -27,6 +29,13 @@ UNSAFE = re.compile(
 # What a redactor writes instead of a private value: kind, rule and the start of a keyed digest.
 # Both lengths are bounded, so that a search never runs far past a `<secret:` without an end.
 REDACTION_TAG = re.compile(r"<(secret|person):([a-z0-9.-]{1,80}):[0-9a-f]{4,64}>")
+_UNITS = (
+    (365 * 86_400, "year"),
+    (30 * 86_400, "month"),
+    (86_400, "day"),
+    (3_600, "hour"),
+    (60, "minute"),
+)
 _TAG_CHARS_MAX = 80  # the longest rule name has 40 characters
 
 
@@ -41,6 +50,29 @@ def format_utc_time(at: float | None) -> str | None:
 def parse_utc_time(text: str) -> float:
     """Return the time that `format_utc_time` wrote, in seconds since 1970."""
     return datetime.fromisoformat(text).timestamp()
+
+
+def parse_since(text: str, now_ms: int, zone: tzinfo) -> int:
+    """Parse a point in time: a date, a date and time, or an age such as 7d."""
+    match = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())
+    if match:
+        units = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+        return now_ms - int(timedelta(**{units[match[2]]: int(match[1])}).total_seconds() * 1000)
+    try:
+        time = datetime.fromisoformat(text.strip())
+        return int((time if time.tzinfo else time.replace(tzinfo=zone)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        hint = "write 2026-11-01, 2026-11-01T13:00, 7d or 12h"
+        raise Invalid(f'not a time: "{one_line(text, 40)}"', hint=hint) from None
+
+
+def format_age(ms: int) -> str:
+    """Return an age in its largest unit, such as "5 months"."""
+    seconds = max(ms, 0) // 1000
+    return next(
+        (pluralize(seconds // size, unit) for size, unit in _UNITS if seconds >= size),
+        pluralize(seconds, "second"),
+    )
 
 
 def make_inert(text: str) -> str:

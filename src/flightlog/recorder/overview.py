@@ -11,6 +11,7 @@ from msgspec import Struct
 from flightlog.agents import SAMPLES
 from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, find_unread_files
 from flightlog.agents.claude_code.hooks import keep_days
+from flightlog.agents.recordings import reads_samples
 from flightlog.archive.archive import Archive, Progress, open_archive
 from flightlog.dataset.state import find_collecting_root
 from flightlog.live.service import find_known_config_dirs
@@ -28,6 +29,7 @@ from flightlog.views.overview import (
     most_expensive_prompt,
     rank_projects,
 )
+from flightlog.views.session.outline import sort_newest_first
 
 SOON_DAYS = 7  # sessions that the agent deletes within it are listed
 PROJECTS_SHOWN = 3
@@ -41,7 +43,7 @@ def build_overview(runtime: Runtime, progress: Progress | None = None) -> Overvi
     sample = not archive.recordings or dirs == [SAMPLES]
     if sample:
         archive = Archive([str(SAMPLES)])
-    summaries = list(archive.iter_summaries(progress))
+    summaries = sort_newest_first(archive.iter_summaries(progress))
     live = Archive([str(path) for path in dirs]).recordings.keys()
     archived = archive.recordings.keys() - live if not sample else set()
     current = [summary for summary in summaries if summary.session in live]
@@ -115,7 +117,8 @@ def read_status(runtime: Runtime) -> RecordingStatus:
     """Return the status from file names and sizes alone."""
     data_dir = Path(runtime.data_dir)
     dirs = [Path(path) for path in find_known_config_dirs(runtime)]
-    live = Archive([str(path) for path in dirs]).recordings
+    archive = Archive([str(path) for path in dirs])
+    live = archive.recordings
     recorded, _ = list_recorded_sessions(data_dir, AGENT_NAME)
     sizes = dict(_iter_file_sizes(data_dir / "sessions"))
     changed = [recording.changed_ms for recording in live.values()]
@@ -125,16 +128,19 @@ def read_status(runtime: Runtime) -> RecordingStatus:
         source_bytes=sum(file.size for recording in live.values() for file in recording.files),
         archived_sessions=len(recorded),
         archived_only_sessions=len(recorded - live.keys()),
-        unarchived_sessions=len(live.keys() - recorded),
+        unarchived_sessions=0 if reads_samples(runtime) else len(live.keys() - recorded),
         archived_bytes=sum(sizes.values()),
         sealed_bytes=sum(size for path, size in sizes.items() if path.endswith(".zst")),
-        last_record_ms=max(changed, default=None),
-        first_deletion_ms=min(changed) + days * DAY_MS if changed else None,
+        last_record_ms=archive.last_record_ms(live[archive.latest_session()]) if live else None,
+        # What is overdue is deleted when the agent starts next.
+        first_deletion_ms=max(min(changed) + days * DAY_MS, runtime.clock.now_ms())
+        if changed
+        else None,
         lost_hook_events=count_lost_records(data_dir, Path(tempfile.gettempdir())),
         index_bytes=sum(
             size
             for path, size in _iter_file_sizes(data_dir)
-            if Path(path).name.startswith("index.db")
+            if Path(path).name.startswith(("index.db", "index-"))
         ),
         data_dir=str(data_dir),
         damaged_sessions=len(list_damaged_sessions(data_dir, AGENT_NAME)),

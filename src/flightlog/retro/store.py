@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from flightlog.agents.recordings import reads_samples
 from flightlog.model.errors import UNREADABLE, Incident, Misconfigured
 from flightlog.model.runtime import Runtime
 from flightlog.privacy import redactor
@@ -153,7 +154,7 @@ def open_retro_store(runtime: Runtime, folder: Path | None = None) -> RetroStore
 
 def find_retro_store(runtime: Runtime, folder: Path | None = None) -> RetroStore:
     """Return the store of the project at or above `folder` without creating anything."""
-    project = project_of(folder or Path(runtime.cwd))
+    project = project_of(runtime, folder)
     root = files.ensure_contained(project, project / ROOT)
     redactor = make_redactor(runtime, project, {str(project): "."})
     names = personal_names(project, Path(runtime.home))
@@ -164,7 +165,7 @@ def read_analysis_and_board(
     runtime: Runtime, folder: Path | None = None
 ) -> tuple[RetroAnalysis | None, Board]:
     """Return the last analysis, if readable, and the board, without writing."""
-    project = project_of(folder or Path(runtime.cwd))
+    project = project_of(runtime, folder)
     store = RetroStore(project / ROOT, Redactor(b""), runtime.clock.now_ms, lambda: "")
     try:
         analysis = decode_analysis((store.root / ANALYSIS).read_bytes())
@@ -173,12 +174,16 @@ def read_analysis_and_board(
     return analysis, store.load_board()
 
 
-def project_of(folder: Path) -> Path:
-    """Return the nearest directory with a runtime directory or repository, or `folder`."""
-    for directory in (folder, *folder.parents):
-        if (directory / ROOT).is_dir() or (directory / ".git").exists():
-            return directory
-    return folder
+def project_of(runtime: Runtime, folder: Path | None = None) -> Path:
+    """Return the project whose store is used at `folder`, by default the current directory.
+
+    It is the folder itself if it has a store, else its repository, else the folder: outside a
+    repository a parent's store belongs to another project. Samples have a store of their own.
+    """
+    folder = folder or Path(runtime.data_dir if reads_samples(runtime) else runtime.cwd)
+    if (folder / ROOT).is_dir():
+        return folder
+    return next((top for top in (folder, *folder.parents) if (top / ".git").exists()), folder)
 
 
 def load_tag_key(runtime: Runtime) -> bytes:

@@ -15,7 +15,7 @@ from flightlog.agents.scripted.agent import ScriptedAgent, ScriptedEnvironment
 from flightlog.agents.scripted.scenario import load_scenario
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.archive.archive import Archive
-from flightlog.archive.search import parse_query
+from flightlog.archive.search import locate_results, parse_query
 from flightlog.lab import inspect, layout, service
 from flightlog.lab.config import Engine, RunConfig, SessionConfig, VerifierConfig
 from flightlog.lab.replay import branch, certificate
@@ -61,10 +61,10 @@ def perform_demo(runtime: Runtime, scenario: Path = DEMO_SCENARIO) -> Iterator[D
         archive = Archive([str(config)], home)
         adoption = adopt_session_files(home, session, archive.recordings[session].files)
         archived = Archive([str(config / "nowhere")], home)
-        hits = archived.search_records(parse_query(SEARCHED, lambda _: 0), 5)
+        search = archived.search_index.search_records(parse_query(SEARCHED, lambda _: 0), 5)
         same = archived.read_session(session).turns == archive.read_session(session).turns
         size = sum(span.end - span.start for span in adoption.adopted)
-        found = tuple(address for _, address in hits)
+        found = tuple(hit.address for hit in locate_results(archived, search.results))
         yield DemoResult(
             archive, session, size, found, same, _dashboard_lines(runtime, archive, config, home)
         )

@@ -5,8 +5,10 @@ import os
 import re
 import stat
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,12 +20,12 @@ from flightlog.agents.claude_code.files import (
     has_sessions,
 )
 from flightlog.agents.claude_code.hooks import KEEP_DAYS_DEFAULT, keep_days, project_settings
-from flightlog.agents.recordings import agent_files, list_recorded_files
-from flightlog.archive.archive import Archive, Progress
+from flightlog.agents.recordings import agent_files, list_recorded_files, reads_samples
+from flightlog.archive.archive import Archive, Progress, open_archive
 from flightlog.dataset.state import find_collecting_root
 from flightlog.live.collector import FOLDER
 from flightlog.live.state_file import runtime_state
-from flightlog.model.errors import Conflict, Unreadable
+from flightlog.model.errors import Conflict, Damage, Unreadable
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import pluralize
 from flightlog.model.usage import DAY_MS
@@ -44,6 +46,7 @@ from flightlog.store.git.repository import Repository, find_common_dir, is_ignor
 from flightlog.store.index.database import is_sound
 from flightlog.store.locks import find_holder
 from flightlog.store.recordings.adoption import list_recorded_sessions, lost_sessions
+from flightlog.store.recordings.reader import raw_lines
 from flightlog.store.recordings.sessions import (
     RecordingFault,
     read_faults,
@@ -95,12 +98,13 @@ def examine_installation(
     """Return the results of all checks."""
     dirs = [Path(path) for path in find_config_dirs(runtime)]
     data_dir = Path(runtime.data_dir)
-    archive = Archive([str(path) for path in dirs], str(data_dir))
+    archive = open_archive(runtime)
+    own_dirs = [] if reads_samples(runtime) else dirs
     return [
-        *(finding for path in dirs for finding in _check_config_dir(path)),
+        *(finding for path in own_dirs for finding in _check_config_dir(path)),
         *(
             finding
-            for path in dirs
+            for path in own_dirs
             if has_sessions(path)
             for finding in _check_hooks(runtime, path, data_dir)
         ),
@@ -159,8 +163,9 @@ def repair_installation(
         done += [
             f"{step.reason}; a copy is in {copy}" for step, copy in migrate_layout(data_dir, steps)
         ]
-    index = data_dir / "index.db"
-    if index.exists() and not is_sound(index):
+    for index in sorted(data_dir.glob("index*.db")):
+        if is_sound(index):
+            continue
         parts = [Path(f"{index}{side}") for side in ("", "-wal", "-shm")]
         done += [
             f"damaged index moved to {quarantine_file(part)}" for part in parts if part.exists()
@@ -181,12 +186,14 @@ def _check_config_dir(path: Path) -> Iterator[CheckResult]:
         yield CheckResult(CheckLevel.WARNING, "sessions", text, "flightlog --version")
     days = keep_days(path)
     if days <= KEEP_DAYS_DEFAULT:
-        text = f"Claude Code deletes transcripts after {days} days: {path}"
+        text = f"Claude Code deletes transcripts after {pluralize(days, 'day')}: {path}"
         setting = f'set "cleanupPeriodDays": 365 in {path / "settings.json"}'
         yield CheckResult(CheckLevel.WARNING, "retention", text, setting)
     else:
         yield CheckResult(
-            CheckLevel.OK, "retention", f"Claude Code keeps transcripts for {days} days: {path}"
+            CheckLevel.OK,
+            "retention",
+            f"Claude Code keeps transcripts for {pluralize(days, 'day')}: {path}",
         )
 
 
@@ -309,7 +316,7 @@ def verify_archive(
     """Read every archived session back, and restore damaged ones from the agent's files."""
     data_dir = Path(runtime.data_dir)
     ensure_writable(data_dir)
-    archive = Archive(find_config_dirs(runtime), str(data_dir))
+    archive = open_archive(runtime)
     lost = lost_sessions(data_dir, AGENT_NAME)
     names = sorted(list_recorded_sessions(data_dir, AGENT_NAME)[0] | lost)
     faults: list[RecordingFault] = []
@@ -363,7 +370,8 @@ def _check_recordings(
     damage = list(archive.damage)
     for done, session in enumerate(archive.iter_sessions(progress)):
         sessions = done + 1
-        records += session.record_count
+        files = archive.recordings[session.id].files
+        records += sum(1 for file in files for _ in raw_lines(file.path, 0))
         damage += session.damage
         for kind, count in (*session.unknown_record_types, *session.unknown_fields):
             unknown[kind] = unknown.get(kind, 0) + count
@@ -373,16 +381,25 @@ def _check_recordings(
     yield CheckResult(CheckLevel.OK, "recordings", text)
     for kind, count in sorted(unknown.items()):
         text = f"{pluralize(count, 'record')} of unknown format: {kind}"
-        yield CheckResult(CheckLevel.NOTE, "format", text, "flightlog --version")
+        yield CheckResult(CheckLevel.NOTE, "format", text, "flightlog doctor --formats")
     if late:
         text = "a session ends in the future: a clock is wrong"
         yield CheckResult(CheckLevel.WARNING, "clock", text, f"flightlog session show {late}")
-    for span in damage:
-        size = (
-            f"{pluralize(span.length, 'byte')} at {span.offset:,} of" if span.length else "all of"
-        )
-        text = f"{span.reason}: {size} {span.path}"
-        yield CheckResult(CheckLevel.DAMAGE, "damage", text, "the sound records around it are read")
+    for path, spans in groupby(sorted(damage), key=lambda span: span.path):
+        yield _describe_damage(archive, Path(path), list(spans))
+
+
+def _describe_damage(archive: Archive, path: Path, spans: Sequence[Damage]) -> CheckResult:
+    """Return one result for all damage in a file, with a command that shows what is left of it."""
+    reasons = Counter(span.reason for span in spans)
+    counts = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.most_common(3))
+    length = sum(span.length for span in spans)
+    size = f"{pluralize(length, 'byte')} from {spans[0].offset:,} on in" if length else "all of"
+    session = next(
+        (name for name in (path.stem, path.parent.name) if name in archive.recordings), ""
+    )
+    show = f"flightlog session show {session}" if session and length else f"ls -ld {path}"
+    return CheckResult(CheckLevel.DAMAGE, "damage", f"{counts}: {size} {path}", show)
 
 
 def _check_prices(runtime: Runtime) -> CheckResult:

@@ -101,6 +101,9 @@ class Source(Protocol):
     def tail(self, path: str, start: int) -> TranscriptTail:
         """Summarize the lines added since byte `start`, without decoding most of them."""
 
+    def last_record_ms(self, file: SessionFile) -> int:
+        """Return the time of the last record that has one, read from the end; 0 if none has."""
+
     def titles(self, files: Iterable[SessionFile]) -> "Iterator[Entry]":
         """Yield the titles that `files` give to sessions, also to those of other files."""
 

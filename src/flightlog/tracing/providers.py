@@ -65,7 +65,7 @@ class ProjectSearchResults(Struct, frozen=True):
 
 def search_project(runtime: Runtime, text: str, folder: Path | None = None) -> ProjectSearchResults:
     """Find `text`, ignoring case, in the features of the project at `folder`."""
-    project = store.project_of(folder or Path(runtime.cwd))
+    project = store.project_of(runtime, folder or Path(runtime.cwd))
     hits: list[ProjectMatch] = []
     left_out: list[str] = []
     for name, iter_matches in _ROOMS.items():
@@ -193,7 +193,7 @@ class TraceContext:
         """
         self._runtime = runtime
         self._progress = progress
-        self.folder = project_of(folder or Path(runtime.cwd))
+        self.folder = project_of(runtime, folder or Path(runtime.cwd))
         self.archive = archive or open_archive(runtime)
         self.troubles: list[str] = []
 

@@ -108,9 +108,14 @@ class Overview(TokensAndCost, frozen=True):
 def find_expiring_sessions(
     summaries: Sequence[SessionSummary], keep_days: int, now_ms: int, within_days: int
 ) -> tuple[ExpiringSession, ...]:
-    """Return the sessions that will be deleted within `within_days`, the next one first."""
+    """Return the sessions that will be deleted within `within_days`, the next one first.
+
+    A session that is overdue is deleted when the agent starts next: its time is now.
+    """
     expiring = [
-        ExpiringSession(summary.session, summary.title, summary.modified_ms + keep_days * DAY_MS)
+        ExpiringSession(
+            summary.session, summary.title, max(summary.modified_ms + keep_days * DAY_MS, now_ms)
+        )
         for summary in summaries
         if summary.modified_ms + keep_days * DAY_MS <= now_ms + within_days * DAY_MS
     ]
@@ -161,8 +166,9 @@ def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
         for at_ms in (overview.first_timestamp_ms, overview.last_timestamp_ms)
     )
     projects, turns = pluralize(overview.projects, "project"), pluralize(overview.turns, "turn")
+    days = first if first == last else f"{first} to {last}"
     yield OverviewFact(
-        f"{pluralize(overview.sessions, 'session')} in {projects}, {turns}, {first} to {last}",
+        f"{pluralize(overview.sessions, 'session')} in {projects}, {turns}, {days}",
         f"{flightlog} session list",
     )
     tokens = format_tokens(overview.usage.total_tokens, overview.usage, overview.cost)
@@ -233,5 +239,5 @@ def _retention_fact(overview: Overview, zone: tzinfo) -> OverviewFact:
     rule = f"Claude Code's {overview.keep_days}-day rule"
     return OverviewFact(
         f"deleted within a week by {rule}: {count}, first {first.title!r}, {day}",
-        f"flightlog session export {first.session} --format html --output {first.session}.html",
+        "flightlog init",
     )

@@ -95,11 +95,16 @@ class TranscriptLine(Struct, frozen=True):
 
 
 class RenderOptions(Struct, frozen=True):
-    """How to render; `spilled` reads an output that was too large for the transcript."""
+    """How to render.
+
+    `read_result_file` reads an output that was too large for the transcript; `program` is how the
+    user called us.
+    """
 
     zone: tzinfo = UTC
     is_full: bool = False
     read_result_file: Callable[[str], str | None] | None = None
+    program: str = "flightlog"
 
 
 def render_session(session: Session, options: RenderOptions) -> Iterator[TranscriptLine]:
@@ -166,11 +171,12 @@ def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
     )
     yield from (TranscriptLine(TranscriptLineKind.FACT, 0, fact) for fact in facts)
     yield from (
-        _note(0, f"unknown record type {kind}, {count} times")
+        _note(0, f"unknown record type {kind}, {pluralize(count, 'time')}")
         for kind, count in session.unknown_record_types
     )
     yield from (
-        _note(0, f"unknown field {name}, {count} times") for name, count in session.unknown_fields
+        _note(0, f"unknown field {name}, {pluralize(count, 'time')}")
+        for name, count in session.unknown_fields
     )
     for damage in session.damage:
         yield _note(0, f"damaged: {damage.length} bytes at {damage.offset}: {damage.reason}")
@@ -286,9 +292,8 @@ class _TranscriptRenderer:
         lines = text.split("\n")
         short = [_truncate_line(line) for line in lines[:lines_max]]
         if len(lines) > lines_max:
-            short.append(
-                f"… {len(lines) - lines_max} more lines: flightlog session show '{at}' --full"
-            )
+            more = pluralize(len(lines) - lines_max, "more line")
+            short.append(f"… {more}: {self._options.program} session show '{at}' --full")
         return "\n".join(short)
 
 

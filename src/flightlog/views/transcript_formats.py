@@ -163,7 +163,7 @@ def _render_result(event: ToolResult, depth: int) -> Iterator[TranscriptLine]:
 def first_lines(text: str) -> str:
     """Return the first lines of `text`, and how many more there are."""
     lines = text.strip("\n").split("\n")
-    more = [f"… {len(lines) - LINES_MAX} more lines"] if len(lines) > LINES_MAX else []
+    more = [f"… {pluralize(len(lines) - LINES_MAX, 'more line')}"] if len(lines) > LINES_MAX else []
     return "\n".join([*lines[:LINES_MAX], *more])
 
 

@@ -26,7 +26,7 @@ RUNNING_MAX = 4  # replays that may run at the same time; each runs an agent
 OUTPUT_LINES_MAX = 200  # output lines of one process
 FINISHED_MAX = 100  # finished processes that stay listed
 PATIENCE_S = 10.0  # wait after SIGINT, then SIGKILL
-ACTIVE_MS = 120_000  # a session that changed within two minutes counts as active
+ACTIVE_MS = 120_000  # a session with a record of the last two minutes counts as active
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from msgspec import Struct
 
-from flightlog.app.runtime import reads_samples
+from flightlog.agents.recordings import reads_samples
 from flightlog.model.errors import Conflict, FlightlogError, Invalid, NotFound, Unavailable
 from flightlog.model.runtime import Runtime
 from flightlog.web.auth import AccessGuard, add_headers

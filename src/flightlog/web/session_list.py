@@ -3,19 +3,26 @@
 The newest sessions are read and published first, so that a page need not wait for a large archive.
 """
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
-from flightlog.archive.archive import Archive
-from flightlog.archive.search import SearchIndex, SearchQuery, SearchResult, parse_query
-from flightlog.model.errors import Invalid
-from flightlog.model.text import one_line
-from flightlog.views.session.outline import SessionSummary
+from flightlog.archive.archive import LONG_BYTES, Archive
+from flightlog.archive.search import (
+    SearchHit,
+    SearchIndex,
+    SearchQuery,
+    locate_results,
+    parse_query,
+)
+from flightlog.model.addresses import parse_address
+from flightlog.model.runtime import Runtime
+from flightlog.model.text import parse_since
+from flightlog.views.session.outline import SessionSummary, sort_newest_first
 from flightlog.web.session_page import SessionPage, searchable_text
 
 LOOK_EVERY_S = 1.0  # pages poll every 3 s at limit
@@ -24,7 +31,6 @@ FIRST_WAIT_S = 1.5  # wait of the first page for something to show
 PUBLISH_EVERY_S = 0.4  # during the first read
 Fingerprint = tuple[tuple[str, int, int], ...]
 SNIPPET_CHARS = 90  # before and after a match; one line of a page
-_HALF = re.compile(r"\w{3}$")  # a prefix of two letters matches too many words
 
 
 class SessionListing(Struct, frozen=True):
@@ -111,13 +117,9 @@ class SessionListWatcher:
         self._ready.set()
 
     def _replace_list(self, summaries: list[SessionSummary], pending: int) -> None:
-        old = self._listing
-        if (
-            len(summaries) != len(old.sessions)
-            or pending != old.pending
-            or tuple(summaries) != old.sessions
-        ):
-            self._listing = SessionListing(tuple(summaries), pending, old.version + 1)
+        old, newest = self._listing, tuple(sort_newest_first(summaries))
+        if len(summaries) != len(old.sessions) or pending != old.pending or newest != old.sessions:
+            self._listing = SessionListing(newest, pending, old.version + 1)
 
 
 def fingerprint_sessions(archive: Archive) -> dict[str, Fingerprint]:
@@ -139,33 +141,57 @@ class RowMatch(Struct, frozen=True):
     after: str
 
 
+class SessionMatch(Struct, frozen=True):
+    """The last match in a session, with its passage."""
+
+    hit: SearchHit
+    before: str
+    match: str
+    after: str
+
+    @property
+    def url(self) -> str:
+        """The page of the session, at the step of the match if that is known."""
+        address = parse_address(self.hit.address)
+        if not address.turn:
+            return f"/sessions/{quote(self.hit.session)}"
+        row = f"{address.turn}.{address.step}" if address.step else str(address.turn)
+        query = {"subagent": address.subagent} if address.subagent else {}
+        return f"/sessions/{quote(self.hit.session)}?{urlencode(query | {'at': row})}#{row}"
+
+
+class SessionMatches(Struct, frozen=True):
+    """The newest sessions that match, and how many there are in all."""
+
+    matches: list[SessionMatch]
+    total: int
+
+
 class SearchWorker:
     """Search one query at a time, in the one thread that holds the index open.
 
     While another process writes the index, its current content is searched and `is_behind` is set.
     """
 
-    def __init__(self, archive: Callable[[], Archive]) -> None:
-        """Take `archive`, which opens the archive to search."""
+    def __init__(self, archive: Callable[[], Archive], runtime: Runtime) -> None:
+        """Take `archive`, which opens the archive to search, and the clock of `runtime`."""
         self._archive = archive
+        self._runtime = runtime
         self._thread = ThreadPoolExecutor(1, "flightlog-search")
         self._index: tuple[dict[str, Fingerprint], SearchIndex] | None = None
         self._indexed_archive: Archive | None = None
         self._latest_query = ""
         self.is_behind = False
 
-    def search_sessions(self, typed: str, limit: int) -> list[RowMatch]:
-        """Return matching sessions, newest first, one hit each; the last word may be a prefix.
+    def search_sessions(self, typed: str, limit: int) -> SessionMatches:
+        """Return matching sessions, newest first, one hit each, or raise `Invalid`.
 
         A search that was superseded by a newer one while it waited returns nothing.
         """
         self._latest_query = typed
-        query = parse_query(f"{typed}*" if _HALF.search(typed) else typed, _refuse_time)
-        results = self._thread.submit(self._run_search, typed, query, limit).result()
-        return [
-            RowMatch(result.hit.session, "", "", *_split_around_match(result.snippet, query.words))
-            for result in results
-        ]
+        now_ms, zone = self._runtime.clock.now_ms(), self._runtime.zone
+        query = parse_query(typed, lambda text: parse_since(text, now_ms, zone))
+        return self._thread.submit(self._run_search, typed, query, limit).result()
 
     def close(self) -> None:
         """Close the index."""
@@ -176,14 +202,19 @@ class SearchWorker:
         if self._index is not None:
             self._index[1].close()
 
-    def _run_search(self, typed: str, query: SearchQuery, limit: int) -> list[SearchResult]:
+    def _run_search(self, typed: str, query: SearchQuery, limit: int) -> SessionMatches:
         if self._latest_query != typed:
-            return []
+            return SessionMatches([], 0)
         archive = self._archive()
         if archive is not self._indexed_archive:
             self._index_new(archive)
         assert self._index is not None
-        return self._index[1].search_once_per_session(query, limit)
+        found = self._index[1].search_once_per_session(query, limit)
+        # While another process writes the index, storing addresses there would wait for it.
+        hits = locate_results(archive, found.results, 0 if self.is_behind else LONG_BYTES)
+        texts = (_split_around_match(hit.snippet, query.words) for hit in hits)
+        matches = [SessionMatch(hit, *text) for hit, text in zip(hits, texts, strict=True)]
+        return SessionMatches(matches, found.total)
 
     def _index_new(self, archive: Archive) -> None:
         fingerprints = fingerprint_sessions(archive)
@@ -242,10 +273,3 @@ def _split_around_match(snippet: str, words: Iterable[str]) -> tuple[str, str, s
     """Split a passage into the text before, of and after the first word that matches."""
     cuts = (_cut_snippet(snippet, word) for word in words)
     return next((cut for cut in cuts if cut is not None), (snippet, "", ""))
-
-
-def _refuse_time(text: str) -> int:
-    raise Invalid(
-        f'a time filter is not supported here: "{one_line(text, 40)}"',
-        hint="flightlog session search",
-    )

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from flightlog.model.entries import Image
 from flightlog.model.session import Subagent, ToolCall, Turn
-from flightlog.model.text import make_inert, one_line, pluralize
+from flightlog.model.text import format_age, make_inert, one_line, pluralize
 from flightlog.model.usage import (
     Cost,
     CostSource,
@@ -90,7 +90,7 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         lstrip_blocks=True,
     )
     env.filters.update(
-        ago=lambda at_ms: format_age(at_ms, now_ms()),
+        ago=lambda at_ms: f"{format_age(now_ms() - at_ms)} ago" if at_ms else "?",
         arguments=lambda call: make_inert(format_arguments(call.input)),
         brief=lambda address: _UUID.sub(lambda match: match[0][:8], address),
         bytes=format_bytes,
@@ -175,17 +175,6 @@ def format_duration(ms: int | None) -> str:
         return f"{minutes} min {rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
-
-
-def format_age(at_ms: int | None, now_ms: int) -> str:
-    """Return how long ago a time was."""
-    if not at_ms:
-        return "?"
-    seconds = max(now_ms - at_ms, 0) // 1000
-    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if seconds >= length:
-            return f"{pluralize(seconds // length, unit)} ago"
-    return f"{pluralize(seconds, 'second')} ago"
 
 
 def format_tool_duration(call: ToolCall) -> str:

@@ -6,13 +6,14 @@ once. A line that the typed decode rejects is parsed again, field by field.
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from flightlog.model.errors import UNREADABLE, Unreadable
+from flightlog.model.errors import UNREADABLE, Unavailable, Unreadable
+from flightlog.model.session import SessionFile
 from flightlog.sources.foreign_json import (
     object_field,
     parse_object,
@@ -25,6 +26,8 @@ from flightlog.store.recordings.reader import open_reader, raw_lines
 from flightlog.store.salvage import iter_spans
 
 WORDS_MAX = 1 << 20  # characters of one column; only dumps of whole files are longer
+# The end of a transcript in which the last time is looked for; a single record may be long.
+_TAIL_BYTES = (1 << 16, 1 << 22)
 _REPEATING = frozenset(
     {"api-request-blob", "last-prompt", "queue-operation"}
 )  # repeat other records
@@ -36,6 +39,22 @@ def read_records(path: str, start: int) -> RecordBatch:
     result = RecordBatch([], end=start)
     result.records = list(_iter_records(path, result))
     return result
+
+
+def read_last_ms(file: SessionFile) -> int:
+    """Return the time of the last record that has one; 0 if none near the end has."""
+    with suppress(OSError, Unreadable, Unavailable), closing(open_reader(file.path)) as reader:
+        for width in _TAIL_BYTES:
+            start = max(0, file.size - width)
+            lines = reader.read(start, file.size - start).split(b"\n")
+            for line in reversed(lines):
+                record = parse_object(line) if b'"timestamp"' in line else None
+                at_ms = parse_timestamp_ms(text_field(record or {}, "timestamp"))
+                if at_ms:
+                    return at_ms
+            if not start:
+                break
+    return 0
 
 
 def read_text_at(path: str, offset: int, length: int) -> str:

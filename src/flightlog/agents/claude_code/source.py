@@ -24,7 +24,7 @@ from flightlog.agents.claude_code.files import (
     workflow_run,
 )
 from flightlog.agents.claude_code.scan import iter_lines_with, scan_usage
-from flightlog.agents.claude_code.search_text import read_records
+from flightlog.agents.claude_code.search_text import read_last_ms, read_records
 from flightlog.agents.dialects.anthropic_messages import decode_usage
 from flightlog.model.entries import ContextInjected, Entry, SessionSummarized, SubagentInfo
 from flightlog.model.errors import UNREADABLE, Damage, Unavailable
@@ -146,6 +146,10 @@ class ClaudeCodeSource:
         last_role, last_bytes = messages[-1] if messages else ("", 0)
         model, tokens = next(_context_sizes(lines), ("", 0))
         return TranscriptTail(end, len(messages), last_role, last_bytes, model, tokens)
+
+    def last_record_ms(self, file: SessionFile) -> int:
+        """Return the time of the last record near the end of the file."""
+        return read_last_ms(file)
 
     def titles(self, files: Iterable[SessionFile]) -> Iterator[Entry]:
         """Yield titles, which old versions wrote into the file they opened next.

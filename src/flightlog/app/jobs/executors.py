@@ -172,7 +172,7 @@ async def connect_cluster(
             address, asynchronous=True, timeout=connect_s, set_as_default=False
         )
     except (OSError, TimeoutError, ValueError) as error:
-        hint = "start one, as docs/how-to/run-on-a-cluster.md says: dask scheduler"
+        hint = "start one: dask scheduler"
         raise Unavailable(
             f"no scheduler answers at {address[:80]}: {type(error).__name__}", hint=hint
         ) from error

@@ -12,7 +12,7 @@ from flightlog.app.runtime import open_runtime
 from flightlog.cli.output import Progress, json_option, print_json, print_outcome, print_table
 from flightlog.cli.retro.issues import find_store, open_store
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.text import make_inert, one_line, pluralize
+from flightlog.model.text import make_inert, one_line, pluralize, suggest_name
 
 if TYPE_CHECKING:
     from flightlog.model.runtime import Runtime
@@ -30,8 +30,10 @@ class _DefaultCommandGroup(click.Group):
     """A group with a default command: `flightlog retro EXPORT` means `retro analyze EXPORT`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
-            args = ["analyze", *args]
+        if args and args[0] not in {*self.commands, "-h", "--help"}:
+            is_export = args[0].startswith("-") or Path(args[0]).exists()
+            if is_export or suggest_name(args[0], self.commands, "-") == "-":
+                args = ["analyze", *args]
         return super().parse_args(ctx, args)
 
 

@@ -135,7 +135,7 @@ def parse_sweep(text: str) -> Sweep:
 def _unknown_field_hint(message: str) -> str:
     unknown = re.search(r"unknown field `(.+?)`", message)
     kind = SweepVariant if "`$.variants" in message else Sweep
-    all_fields = "every field: docs/how-to/ask-again.md"
+    all_fields = f"fields: {', '.join(kind.__struct_fields__)}"
     return suggest_name(unknown[1], kind.__struct_fields__, all_fields) if unknown else all_fields
 
 

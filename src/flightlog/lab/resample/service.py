@@ -73,7 +73,7 @@ def read_sweep(path: Path) -> Sweep:
         return parse_sweep(path.read_text("utf-8"))
     except FileNotFoundError:
         raise NotFound(
-            f"no such sweep: {path}", hint="write one as in docs/how-to/ask-again.md"
+            f"no such sweep: {path}", hint="name a YAML file: flightlog lab resample --help"
         ) from None
 
 

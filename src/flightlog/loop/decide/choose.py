@@ -127,9 +127,9 @@ def _explain_choice(task: Task, at: TaskState, risks: dict[str, float], action: 
     risk = (
         "low risk" if risks[worst] < _RISK_LOW else f"highest risk is {worst} at {risks[worst]:.2f}"
     )
-    met = (
-        f"all {len(task.dependencies)} dependencies met" if task.dependencies else "no dependencies"
-    )
+    count = len(task.dependencies)
+    met = f"all {count} dependencies met" if count else "no dependencies"
+    met = "its dependency is met" if count == 1 else met
     before = f", {pluralize(at.failures, 'failure')} before" if at.failures else ""
     return f"{action}: {risk}, {met}{before}"
 

@@ -157,20 +157,21 @@ def _topic_pattern(topic: "Topic", digests: Sequence[ConversationDigest]) -> Pat
         for prompt in digests[index].prompts[:2]
     ]
     label = topic.label or members[0].title
+    turns = pluralize(sum(digest.turns for digest in members), "turn")
     return Pattern(
         _pattern_id("topic", label), label, "theme", max(0.0, min(1.0, topic.cohesion)), _conversation_ids(members),
         _timing_of(digest.started_ms for digest in members), "topic",
-        f"{len(members)} conversations, {sum(digest.turns for digest in members)} turns", len(members),
+        f"{pluralize(len(members), 'conversation')}, {turns}", len(members),
         tuple(evidence[:EVIDENCE_MAX]),
     )  # fmt: skip
 
 
 def _repetition_pattern(kind: str, words: str, repeated: Repetition) -> Pattern:
-    conversations = len(repeated.conversations)
+    conversations = pluralize(len(repeated.conversations), "conversation")
     return Pattern(
         _pattern_id(kind, " ".join(sorted(set(content_words(repeated.text))))), repeated.text, "behavioral",
-        _confidence_of(conversations, 1), repeated.conversations[:IDS_MAX], None, f"{kind} again",
-        f"{words} {len(repeated.occurrences)} times in {conversations} conversations", len(repeated.occurrences),
+        _confidence_of(len(repeated.conversations), 1), repeated.conversations[:IDS_MAX], None, f"{kind} again",
+        f"{words} {pluralize(len(repeated.occurrences), 'time')} in {conversations}", len(repeated.occurrences),
         tuple(PatternEvidence(mark.address, mark.text) for mark in repeated.occurrences[:EVIDENCE_MAX]),
     )  # fmt: skip
 

@@ -6,6 +6,8 @@ skipped; when they are a fifth of all rows, the words are indexed again.
 """
 
 import sqlite3
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,7 +16,14 @@ from msgspec import Struct
 from flightlog.model.session import SessionFile
 from flightlog.store.index.database import IndexSchema, write_transaction
 from flightlog.store.index.files import SyncStats
-from flightlog.store.index.records import WORDED, IndexedRecord, Read, RecordSync, sync_records
+from flightlog.store.index.records import (
+    WORDED,
+    IndexedRecord,
+    LastTime,
+    Read,
+    RecordSync,
+    sync_records,
+)
 
 HASH_BYTES = 64 << 20  # words collected in memory before SQLite writes a segment
 GONE_SHARE_MAX = 0.2  # deleted rows slow every search; indexing again costs minutes
@@ -51,15 +60,15 @@ class RecordQuery(Struct, frozen=True):
     since_ms: int = 0
     project: str = ""
     sessions: frozenset[str] | None = None
-    limit: int = 20
+    limit: int = 20  # 0 for no limit
     once_per_session: bool = False  # one match for each session
 
 
 def sync_text(
-    database: sqlite3.Connection, sources: Iterable[SessionFile], read: Read
+    database: sqlite3.Connection, sources: Iterable[SessionFile], read: Read, last_ms: LastTime
 ) -> SyncStats:
     """Bring records and words up to date; start again if too many rows were deleted."""
-    how = RecordSync(read, add_words, words=True)
+    how = RecordSync(read, add_words, last_ms, words=True)
     stats = sync_records(database, sources, how)
     if _is_mostly_deleted(database):
         _recreate_tables(database)
@@ -90,8 +99,11 @@ def add_words(database: sqlite3.Connection, rows: Sequence[tuple[int, IndexedRec
     )
 
 
-def search_words(database: sqlite3.Connection, query: RecordQuery) -> list[RecordMatch]:
-    """Return the first matches, the newest recordings first."""
+def search_words(database: sqlite3.Connection, query: RecordQuery) -> tuple[list[RecordMatch], int]:
+    """Return the first matches, the newest recordings first, and how many there are in all.
+
+    Without a limit every match is returned; once per session, sessions are counted.
+    """
     matches: list[RecordMatch] = []
     seen: set[str] = set()
     find = _iter_last_matches if query.once_per_session and query.match else _iter_matches
@@ -99,12 +111,35 @@ def search_words(database: sqlite3.Connection, query: RecordQuery) -> list[Recor
         if (
             query.sessions is None or match.session in query.sessions
         ) and match.session not in seen:
+            if query.limit and len(matches) >= query.limit:
+                return matches, _count_matches(database, query)
             matches.append(match)
             if query.once_per_session:
                 seen.add(match.session)
-            if len(matches) >= query.limit:
-                break
-    return matches
+    return matches, len(matches)
+
+
+def _count_matches(database: sqlite3.Connection, query: RecordQuery) -> int:
+    """Return the number of all matches: of records, or of sessions that have one."""
+    counts: Counter[str] = Counter()
+    if query.match and not query.since_ms:
+        # Looking up 50,000 rows takes longer than the search: count them by the span they are in.
+        rows = database.execute("SELECT rowid FROM words WHERE words MATCH ?", (query.match,))
+        numbers = sorted(number for (number,) in rows)
+        select = (
+            "SELECT p.session, p.project, s.first, s.last FROM spans s JOIN places p USING (file)"
+        )
+        for session, project, first, last in database.execute(select):
+            if query.project.lower() in project.lower():
+                counts[session] += bisect_right(numbers, last) - bisect_left(numbers, first)
+    else:
+        counts.update(match.session for match in _iter_matches(database, query))
+    found = [
+        count
+        for session, count in counts.items()
+        if count and (query.sessions is None or session in query.sessions)
+    ]
+    return len(found) if query.once_per_session else sum(found)
 
 
 def _iter_last_matches(database: sqlite3.Connection, query: RecordQuery) -> Iterator[RecordMatch]:

@@ -70,6 +70,8 @@ class RecordBatch(Struct, array_like=True):
 
 
 Read = Callable[[Sequence[PendingRead]], Iterator[RecordBatch]]
+LastTime = Callable[[SessionFile], int]
+"""The time of a file's last record."""
 AddWords = Callable[[sqlite3.Connection, Sequence[tuple[int, IndexedRecord]]], None]
 
 
@@ -78,6 +80,7 @@ class RecordSync(NamedTuple):
 
     read: Read
     add_words: AddWords
+    last_ms: LastTime
     words: bool
 
 
@@ -107,7 +110,7 @@ def _write_new(
     if outdated:
         _delete_records(database, outdated, worded)
     # The oldest recordings first, so that newer rows have higher numbers.
-    pending = sorted(plan.pending, key=lambda read: (read.file.changed_ns, read.file.path))
+    pending = sorted(plan.pending, key=lambda read: (how.last_ms(read.file), read.file.path))
     batches = how.read(pending)
     late = 0
     for reads in _iter_transactions(pending):

@@ -230,7 +230,7 @@ class _TrajectoryWriter:
     ) -> Iterator[str]:
         copies = sum(step.is_copied_context is True for step in steps)
         if copies:
-            yield f"{copies} steps are copied from another session; their usage counts there."
+            yield f"{pluralize(copies, 'step')} copied from another session; their usage counts there."
         if not priced:
             yield "There is no total cost, because the price of a model is not known."
         if subagent is None and self._session.unknown_record_types:

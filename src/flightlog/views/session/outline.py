@@ -6,7 +6,7 @@ opened when they are shown. The texts stay in the recording and are read at the 
 
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import Struct
@@ -54,6 +54,14 @@ class SessionSummary(TokensAndCost, frozen=True):
     damage_count: int = 0
     modified_ms: int = 0
     unknown_responses: int = 0
+
+
+def sort_newest_first(summaries: Iterable[SessionSummary]) -> list[SessionSummary]:
+    """Return sessions by the time of their last record; those without a time come last.
+
+    The time of a file says nothing: a backup or a copy changes it.
+    """
+    return sorted(summaries, key=lambda summary: (-(summary.ended_ms or 0), summary.session))
 
 
 class TurnHeader(Struct, frozen=True, array_like=True):

@@ -11,6 +11,7 @@ from flightlog.model.errors import Invalid
 from flightlog.tracing.providers import TraceContext, search_project
 from flightlog.tracing.trace import Trace, build_trace
 from flightlog.web.context import CONTEXT, NavSection, WebContext, run_blocking
+from flightlog.web.session_list import SessionMatches
 
 SHOWN = 50  # results of one kind
 WORDS_MIN = 2
@@ -42,7 +43,8 @@ def _search_context(context: WebContext, query: str) -> dict[str, Any]:
         return {
             "q": query,
             "searched": False,
-            "sessions": [],
+            "found": SessionMatches([], 0),
+            "error": None,
             "by_title": [],
             "kinds": [],
             "omissions": (),
@@ -55,21 +57,23 @@ def _search_context(context: WebContext, query: str) -> dict[str, Any]:
         for summary in listing
         if needle in f"{summary.title}\n{summary.project}\n{summary.session}".lower()
     ]
+    error = None
     try:
-        hits = context.data.search(query, SHOWN)
-    except Invalid:
-        hits = []
+        found = context.data.search(query, SHOWN)
+    except Invalid as invalid:
+        found, error = SessionMatches([], 0), invalid
     results = search_project(context.runtime, query)
     kinds = [(kind, [hit for hit in results.hits if hit.kind == kind]) for kind in KINDS_SHOWN]
     return {
         "q": query,
         "searched": True,
         "by_title": titled[:SHOWN],
-        "sessions": hits,
+        "found": found,
+        "error": error,
         "titles": context.data.titles(),
         "kinds": [(kind, hits_of_kind) for kind, hits_of_kind in kinds if hits_of_kind],
         "omissions": (*([BEHIND] if context.data.is_behind else []), *results.omissions),
-        "any": bool(titled or hits or results.hits),
+        "any": bool(titled or found.matches or results.hits or error),
     }
 
 

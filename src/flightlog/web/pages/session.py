@@ -284,8 +284,10 @@ def _transcript_text(context: WebContext, request: web.Request) -> str:
 
 
 def _is_active(context: WebContext, session: str) -> bool:
-    changed = context.data.current_archive(session).find_recording(session).changed_ms
-    return context.runtime.clock.now_ms() - changed < ACTIVE_MS
+    archive = context.data.current_archive(session)
+    recording = archive.find_recording(session)
+    oldest_ms = context.runtime.clock.now_ms() - ACTIVE_MS
+    return recording.changed_ms > oldest_ms and archive.last_record_ms(recording) > oldest_ms
 
 
 SESSION_ROUTES = (

@@ -11,9 +11,9 @@ from msgspec.structs import asdict
 from flightlog.model.errors import Invalid
 from flightlog.views.overview import HealthLevel, judge_health
 from flightlog.views.session.outline import SessionSummary
-from flightlog.web.context import ACTIVE_MS, CONTEXT, NavSection, WebContext, run_blocking
+from flightlog.web.context import ACTIVE_MS, CONTEXT, NavSection, run_blocking
 from flightlog.web.pages import session
-from flightlog.web.session_list import RowMatch, SessionListing
+from flightlog.web.session_list import SessionListing, SessionMatches
 
 ROWS_SHOWN = 100  # more rows are loaded while scrolling
 HITS_SHOWN = 30
@@ -69,19 +69,15 @@ async def show_more_sessions(request: web.Request) -> web.StreamResponse:
 async def show_word_matches(request: web.Request) -> web.StreamResponse:
     """Show the sessions whose content matches the search."""
     context, filters = request.app[CONTEXT], parse_filters(request)
-    hits: list[RowMatch] = []
+    found, error = SessionMatches([], 0), None
     if len(filters.q.strip()) >= WORDS_MIN:
-        hits = await run_blocking(_search_or_nothing, context, filters.q.strip())
+        try:
+            found = await run_blocking(context.data.search, filters.q.strip(), HITS_SHOWN)
+        except Invalid as invalid:
+            error = invalid
     return await context.render_response(
-        "word_matches.html", hits=hits, titles=context.data.titles(), filters=filters
+        "word_matches.html", found=found, error=error, titles=context.data.titles(), filters=filters
     )
-
-
-def _search_or_nothing(context: WebContext, query: str) -> list[RowMatch]:
-    try:
-        return context.data.search(query, HITS_SHOWN)
-    except Invalid:  # an incomplete query, still being typed
-        return []
 
 
 def parse_filters(request: web.Request) -> SessionFilter:
@@ -130,7 +126,7 @@ def _searchable_text(summary: SessionSummary) -> str:
 
 def _matches_show_filter(summary: SessionSummary, show: str, now_ms: int) -> bool:
     if show == "active":
-        return now_ms - summary.modified_ms < ACTIVE_MS
+        return now_ms - (summary.ended_ms or 0) < ACTIVE_MS
     return show != "look" or judge_health(summary).level in {HealthLevel.LOOK, HealthLevel.BAD}
 
 

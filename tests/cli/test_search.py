@@ -1,0 +1,98 @@
+"""`flightlog session search` and the index behind it, as a person uses them."""
+
+import json
+import re
+import shlex
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from support.cli_runs import within
+from support.transcripts import SESSION, user, write
+
+TOP = Path(__file__).parents[2]
+PAGES = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
+
+
+def documented_searches():
+    """Return the arguments of every search that README, docs and `--help` show."""
+    texts = [path.read_text() for path in PAGES]
+    found = [
+        line
+        for text in texts
+        for line in re.findall(r"flightlog (?:--samples )?session search .*", text)
+    ]
+    commands = {re.split(r"\s+#|`", line)[0].strip() for line in found}
+    words = [shlex.split(command.replace("--samples ", ""))[3:] for command in sorted(commands)]
+    return [given for given in words if given[0] not in {"[OPTIONS]", "-h"}]
+
+
+def samples(tmp_path, *words, **settings):
+    settings |= {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return within(tmp_path, "--samples", "session", "search", *words, **settings)
+
+
+def index_state(folder):
+    """Return what every index below `folder` has read, by its name."""
+    states = {}
+    for path in sorted(folder.rglob("index*.db")):
+        with closing(sqlite3.connect(path)) as database:
+            rows = database.execute("SELECT path, offset FROM files WHERE level = 3").fetchall()
+            (top,) = database.execute("SELECT max(id) FROM lines").fetchone()
+        states[path.name] = (sorted(rows), top)
+    return states
+
+
+@pytest.mark.parametrize("words", documented_searches(), ids=" ".join)
+def test_every_documented_search_finds_something(tmp_path, words):
+    found = json.loads(samples(tmp_path, *words, "--json").out)
+
+    assert found["total"] >= len(found["hits"]) > 0
+    assert set(found["hits"][0]) == {
+        *("address", "session", "project", "at_ms", "cost_usd", "snippet"),
+    }
+
+
+def test_one_argument_means_the_same_as_several(tmp_path):
+    one = samples(tmp_path, "tool:bash since:2026-11-01", "--json").out
+
+    assert one == samples(tmp_path, "tool:bash", "since:2026-11-01", "--json").out
+    assert json.loads(one)["total"] == 7
+
+
+def test_the_limit_leaves_out_what_is_counted(tmp_path):
+    some, every = (
+        samples(tmp_path, "tool:bash", "--limit", "2"),
+        samples(tmp_path, "tool:bash", "--limit", "0"),
+    )
+
+    assert len(some.out.splitlines()) == 2 * 2
+    assert "5 more: flightlog --samples session search tool:bash --limit 0" in some.err
+    assert len(every.out.splitlines()) == 7 * 2
+    assert samples(tmp_path, "tool:bash", "--limit", "-5").code == 2
+
+
+def test_a_hit_shows_step_date_project_and_cost(tmp_path):
+    assert re.match(
+        r"2123f2df#1\.5  2026-11-15 \d\d:\d\d  /home/dev/project  session \$0\.4671\n",
+        samples(tmp_path, '"python3 greet.py"').out,
+    )
+
+
+def test_other_sources_leave_the_index_alone(tmp_path):
+    write(tmp_path / "one", SESSION, user("zebra"))
+    write(tmp_path / "two", SESSION, user("zebra too"))
+    home = str(tmp_path / "home")
+
+    def search(config):
+        found = within(config, "session", "search", "zebra", "--json", FLIGHTLOG_HOME=home)
+        return json.loads(found.out)["hits"][0]["snippet"]
+
+    first = search(tmp_path / "one")
+    ((name, before),) = index_state(tmp_path / "home").items()
+    samples(tmp_path, "greet", FLIGHTLOG_HOME=home)
+    assert index_state(tmp_path / "home") == {name: before}
+    assert search(tmp_path / "two") == "zebra too"
+    assert (search(tmp_path / "one"), index_state(tmp_path / "home")[name]) == (first, before)
