@@ -50,21 +50,23 @@ def session() -> None:
     show_default=True,
     help="Sessions to show; 0 shows all.",
 )
+@click.option("--all", "every", is_flag=True, help="Show sessions without prompt and response too.")
 @json_option("Print every field as JSON.")
-def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
-    """List sessions, newest first."""
+def list_(*, project: str, since: str, limit: int, every: bool, as_json: bool) -> None:
+    """List sessions, newest first. Those without prompt and response are counted, not shown."""
     from flightlog.archive.archive import open_archive
 
     runtime = open_runtime()
     progress = Progress("reading sessions")
     start = since_ms(since, runtime.clock.now_ms(), runtime.zone) if since else 0
-    summaries = [
+    found = [
         summary
         for summary in open_archive(runtime).iter_summaries(progress)
         if project in summary.project
         and max(summary.ended_ms or 0, summary.modified_ms if not summary.ended_ms else 0) >= start
     ]
     progress.close()
+    summaries = [summary for summary in found if every or not summary.is_empty]
     shown = summaries[:limit] if limit else summaries
     if as_json:
         print_json(shown)
@@ -74,11 +76,11 @@ def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
         click.echo(
             f"{len(summaries) - len(shown)} more: flightlog session list --limit 0", err=True
         )
-    if not summaries:
-        click.echo(
-            "no sessions found; to record one: flightlog demo; to see the paths: flightlog doctor",
-            err=True,
-        )
+    if hidden := len(found) - len(summaries):
+        click.echo(f"{pluralize(hidden, 'empty session')} hidden: --all", err=True)
+    if not found:
+        hint = "to record one: flightlog demo; to see the paths: flightlog doctor"
+        click.echo(f"no sessions found; {hint}", err=True)
 
 
 @session.command(

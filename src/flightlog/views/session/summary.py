@@ -89,6 +89,8 @@ def _summarize_session(
         compactions=rows[""].marks.count(RowMark.COMPACTION),
         unknown_records=sum(count for _, count in session.unknown_record_types),
         damage_count=len(session.damage),
+        is_empty=not (rows[""].has_prompt or session.damage)
+        and not any(thread.marks.count(RowMark.STEP) for thread in threads),
     )
 
 
