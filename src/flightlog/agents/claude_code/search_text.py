@@ -25,9 +25,7 @@ from flightlog.store.recordings.reader import open_reader, raw_lines
 from flightlog.store.salvage import iter_spans
 
 WORDS_MAX = 1 << 20  # characters of one column; only dumps of whole files are longer
-_REPEATING = frozenset(
-    {"api-request-blob", "last-prompt", "queue-operation"}
-)  # repeat other records
+_REPEATING = frozenset({"api-request-blob", "last-prompt"})  # repeat other records
 _PATHS = ("file_path", "path", "notebook_path")
 
 
@@ -35,7 +33,20 @@ def read_records(path: str, start: int) -> RecordBatch:
     """Read the records of a file from byte `start` on."""
     result = RecordBatch([], end=start)
     result.records = list(_iter_records(path, result))
+    _blank_sent_prompts(result.records)
     return result
+
+
+def _blank_sent_prompts(records: list[IndexedRecord]) -> None:
+    """Take the text of a queued prompt out if a later record repeats it, so that it is found once."""
+    if not any(record.kind == "queue-operation" and record.text for record in records):
+        return
+    sent: set[str] = set()
+    for index, record in reversed(list(enumerate(records))):
+        if record.kind in {"user", "attachment"}:
+            sent.add(record.text.strip())
+        elif record.kind == "queue-operation" and record.text.strip() in sent:
+            records[index] = record._replace(text="")
 
 
 def read_text_at(path: str, offset: int, length: int) -> str:
@@ -62,13 +73,20 @@ class _SearchMessage(Struct, gc=False):
     model: str | None = ""
 
 
+class _SearchAttachment(Struct, gc=False):
+    type: str = ""
+    prompt: str | list[_Block] | None = None
+
+
 class _SearchLine(Struct, gc=False):
     type: str = ""
     uuid: str | None = ""
     timestamp: str | None = ""
     cwd: str | None = ""
     message: _SearchMessage | None = None
+    attachment: _SearchAttachment | None = None
     content: str | None = None
+    operation: str | None = None
     summary: str | None = None
 
 
@@ -118,7 +136,10 @@ def _decode_record(line: bytes, offset: int) -> IndexedRecord | None:
         return None if fields is None else _record_of_unknown_shape(fields, offset, len(line))
     words = _WordCollector()
     message = record.message
-    if record.type not in _REPEATING:
+    attachment = record.attachment
+    if attachment is not None and attachment.type == "queued_command":
+        words.add_content(attachment.prompt)
+    if record.type not in _REPEATING and (record.operation or "enqueue") == "enqueue":
         if message is not None:
             words.add_content(message.content)
         words.text += [text for text in (record.content, record.summary) if text]
