@@ -25,7 +25,9 @@ from flightlog.store.recordings.reader import open_reader, raw_lines
 from flightlog.store.salvage import iter_spans
 
 WORDS_MAX = 1 << 20  # characters of one column; only dumps of whole files are longer
-_REPEATING = frozenset({"api-request-blob", "last-prompt"})  # repeat other records
+_REPEATING = frozenset(
+    {"api-request-blob", "last-prompt", "queue-operation"}
+)  # repeat other records
 _PATHS = ("file_path", "path", "notebook_path")
 
 
@@ -33,20 +35,7 @@ def read_records(path: str, start: int) -> RecordBatch:
     """Read the records of a file from byte `start` on."""
     result = RecordBatch([], end=start)
     result.records = list(_iter_records(path, result))
-    _blank_sent_prompts(result.records)
     return result
-
-
-def _blank_sent_prompts(records: list[IndexedRecord]) -> None:
-    """Take the text of a queued prompt out if a later record repeats it, so that it is found once."""
-    if not any(record.kind == "queue-operation" and record.text for record in records):
-        return
-    sent: set[str] = set()
-    for index, record in reversed(list(enumerate(records))):
-        if record.kind in {"user", "attachment"}:
-            sent.add(record.text.strip())
-        elif record.kind == "queue-operation" and record.text.strip() in sent:
-            records[index] = record._replace(text="")
 
 
 def read_text_at(path: str, offset: int, length: int) -> str:
@@ -86,7 +75,6 @@ class _SearchLine(Struct, gc=False):
     message: _SearchMessage | None = None
     attachment: _SearchAttachment | None = None
     content: str | None = None
-    operation: str | None = None
     summary: str | None = None
 
 
@@ -139,7 +127,7 @@ def _decode_record(line: bytes, offset: int) -> IndexedRecord | None:
     attachment = record.attachment
     if attachment is not None and attachment.type == "queued_command":
         words.add_content(attachment.prompt)
-    if record.type not in _REPEATING and (record.operation or "enqueue") == "enqueue":
+    if record.type not in _REPEATING:
         if message is not None:
             words.add_content(message.content)
         words.text += [text for text in (record.content, record.summary) if text]
