@@ -118,6 +118,25 @@ def test_a_list_is_newest_first_and_says_what_it_left_out(two):
     assert within(two, "session", "list", "--limit", "-1").code == 2
 
 
+def test_empty_sessions_are_counted_and_shown_on_request(two):
+    empty = "33333333-3333-4333-8333-333333333333"
+    write(two, empty, user("<command-name>/exit</command-name>", 1, uuid="y1", sessionId=empty))
+
+    ran = within(two, "session", "list")
+
+    assert "1 empty session hidden: --all" in ran.err
+    assert empty[:8] not in ran.out
+    assert empty[:8] in within(two, "session", "list", "--all").out
+    assert len(told(two, "session", "list", "--json")) == 2
+    assert len(told(two, "session", "list", "--json", "--all")) == 3
+
+
+def test_a_list_as_json_has_the_documented_keys(two):
+    keys = "session agent title project started_ms ended_ms turns steps tool_calls unknown_records"
+
+    assert all(row.keys() >= set(keys.split()) for row in told(two, "session", "list", "--json"))
+
+
 def test_an_empty_machine_is_told_where_to_begin(tmp_path):
     ran = within(tmp_path, "session", "list")
 

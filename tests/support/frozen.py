@@ -31,11 +31,11 @@ WIDTH = "100"
 def sample() -> Iterator[Path]:
     """Make the sample below a path of fixed length, since tables are as wide as the paths in them."""
     from support.layouts import VERSIONS, unpacked
-    from support.recordings import CASES, config_dir
+    from support.recordings import FROZEN_CASES, config_dir
 
     with tempfile.TemporaryDirectory(prefix="frozen-", dir="/tmp") as made:
         root = unpacked(VERSIONS[-1], Path(made))
-        config_dir(root / "home" / ".claude", *CASES)
+        config_dir(root / "home" / ".claude", *FROZEN_CASES)
         (root / "flightlog" / "privacy.key").write_text(f"{KEY}\n")
         _commit_project(root / "project")
         for path in root.rglob("*"):

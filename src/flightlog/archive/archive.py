@@ -9,19 +9,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import tzinfo
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
-from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
 from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, index_path
+from flightlog.agents.claude_code.hooks import read_session_hooks
 from flightlog.agents.recordings import list_recorded_files
 from flightlog.archive.search import SearchIndex
-from flightlog.archive.session_values import SessionValueCache
-from flightlog.model.addresses import check_id
+from flightlog.archive.session_values import SessionValueCache, report_progress
+from flightlog.model.addresses import check_id, is_safe
 from flightlog.model.entries import Entry, SubagentInfo
 from flightlog.model.errors import Damage, Invalid, NotFound
 from flightlog.model.runtime import Runtime
@@ -30,7 +30,7 @@ from flightlog.model.usage import Breakdown, row_fields, row_to_response
 from flightlog.sources.foreign_json import find_lines
 from flightlog.sources.protocol import FileListing
 from flightlog.store.jsonl import TORN_TAIL
-from flightlog.store.recordings.adoption import list_damaged_sessions
+from flightlog.store.recordings.adoption import list_damaged_sessions, session_dir
 from flightlog.store.recordings.reader import open_reader, raw_lines
 from flightlog.usage.attribution import attribute_responses
 from flightlog.usage.pipeline import UsagePipeline
@@ -40,7 +40,6 @@ from flightlog.views.session.edits import LineEdit, edits_of_session
 from flightlog.views.session.fold import fold_outline, fold_session
 from flightlog.views.session.outline import SessionOutline, SessionSummary
 
-T = TypeVar("T")
 Progress = Callable[[int, int], None]
 RecordLocation = tuple[str, int, int]  # path, offset, length
 SPILLED_BYTES_MAX = 64 << 20  # of one tool output that is read into memory
@@ -141,7 +140,7 @@ class Archive:
 
     def iter_sessions(self, progress: Progress | None = None) -> Iterator[Session]:
         """Yield every session, the one written last first."""
-        yield from _report_progress(
+        yield from report_progress(
             map(self._fold_session, self._last_written_first), progress, len(self.recordings)
         )
 
@@ -167,7 +166,7 @@ class Archive:
         damaged = list_damaged_sessions(self._home, AGENT_NAME) if self._home else ()
         with closing(SessionValueCache("summary", SessionSummary, self.index_path)) as cache:
             summaries = cache.iter_values(files, self._summarize_session)
-            for summary in _report_progress(summaries, progress, len(files)):
+            for summary in report_progress(summaries, progress, len(files)):
                 row = usage_rows.get(summary.session)
                 if summary.session in damaged:
                     summary = replace(summary, damage_count=max(summary.damage_count, 1))  # noqa: PLW2901
@@ -183,7 +182,7 @@ class Archive:
             edits = cache.iter_values(
                 files, lambda session: edits_of_session(self.read_session(session))
             )
-            yield from _report_progress(zip(files, edits, strict=True), progress, len(files))
+            yield from report_progress(zip(files, edits, strict=True), progress, len(files))
 
     def count_secrets(self, bytes_max: int | None = None) -> dict[str, dict[str, int]]:
         """Return the number of secrets in each session, by rule, the session written last first.
@@ -214,10 +213,9 @@ class Archive:
 
     def first_cwd(self, recording: SessionFiles) -> str:
         """Return the directory a session began in; reads up to the first record that has it."""
-        entries = (
-            entry for entry in self.iter_file_entries(recording.files) if isinstance(entry, Entry)
-        )
-        return next((entry.context.cwd for entry in entries if entry.context.cwd), "")
+        items = self.iter_file_entries(recording.files)
+        cwds = (item.context.cwd for item in items if isinstance(item, Entry))
+        return next(filter(None, cwds), "")
 
     def thread_contexts(self, prefix: str) -> dict[str, ThreadContext]:
         """Return what the model was given in each thread, and which responses are copies."""
@@ -312,6 +310,11 @@ class Archive:
         ]
         return tuple({file.path: file for file in current}.values()) or files
 
+    def hook_folder(self, session: str) -> Path | None:
+        """Return the directory of a session's hook log, if it can have one."""
+        is_possible = self._home and is_safe(session)
+        return session_dir(self._home, AGENT_NAME, session) if is_possible else None
+
     @functools.cached_property
     def _listing(self) -> FileListing:
         return list_recorded_files(self._config_dirs, self._home)
@@ -329,7 +332,9 @@ class Archive:
         )
 
     def _fold_session(self, recording: SessionFiles) -> Session:
-        return fold_session(recording.session, recording.agent, price, self._iter_items(recording))
+        hooks = read_session_hooks(self.hook_folder(recording.session))
+        items = chain(self._iter_items(recording), hooks)
+        return fold_session(recording.session, recording.agent, price, items)
 
     def _fold_outline(self, session: str) -> SessionOutline:
         recording = self.recordings[session]
@@ -383,10 +388,3 @@ class Archive:
 
 def _folder(file: SessionFile) -> str:
     return os.path.dirname(file.path)  # noqa: PTH120 - pathlib is slow for thousands of files
-
-
-def _report_progress(items: Iterable[T], progress: Progress | None, total: int) -> Iterator[T]:
-    for done, item in enumerate(items):
-        if progress is not None:
-            progress(done, total)
-        yield item

@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from flightlog.agents import source_of
 from flightlog.agents.claude_code.files import AGENT_NAME
+from flightlog.agents.claude_code.hooks import HookReader
 from flightlog.agents.claude_code.source import entries, read_subagent_info
 from flightlog.archive.archive import LONG_BYTES, Archive
-from flightlog.model.entries import Entry
+from flightlog.model.entries import Entry, ToolHook
 from flightlog.model.errors import Damage
 from flightlog.model.session import Session, SessionFile
+from flightlog.sources.hook_log import follow_hook_records, read_new_hook_records
 from flightlog.store.jsonl import TORN_TAIL
 from flightlog.store.recordings.adoption import TRANSCRIPT
 from flightlog.usage.prices import price
@@ -74,6 +76,7 @@ class SessionFollower:
     def _reset_fold(self, retain: Retain) -> None:
         self._retain = retain
         self._fold = SessionFold(self.session, self._agent, price, retain)
+        self._hooks, self._hooks_end = HookReader(), 0
         self._offsets: dict[str, int] = {}
         self._torn: dict[str, Damage] = {}
 
@@ -107,7 +110,16 @@ class SessionFollower:
                 self._offsets[file.path] = min(end, file.size)
             self.bytes_read += self._offsets.get(file.path, 0) - start
             is_changed = True
-        return is_changed
+        return self._read_new_hooks() or is_changed
+
+    def _read_new_hooks(self) -> bool:
+        folder = self._archive.hook_folder(self.session)
+        if folder is None:
+            return False
+        records, self._hooks_end = follow_hook_records(folder, self._hooks_end)
+        for reported in self._hooks.read(records):
+            self._fold.add(reported)
+        return bool(records)
 
 
 def load_cached_outline(archive: Archive, session: str) -> SessionOutline | None:
@@ -116,12 +128,19 @@ def load_cached_outline(archive: Archive, session: str) -> SessionOutline | None
     if recording.size < LONG_BYTES:
         return None
     with closing(archive.outline_cache()) as cache:
-        return cache.get_if_current(recording.session, recording.files)
+        outline = cache.get_if_current(recording.session, recording.files)
+    folder = archive.hook_folder(recording.session)
+    if outline is None or folder is None:
+        return outline
+    # Only the end of the log, so that a long session still opens at once.
+    reported = HookReader().read(read_new_hook_records(str(folder), 0)[0])
+    hooks = {hook.tool_call_id: hook for hook in reported if isinstance(hook, ToolHook)}
+    return replace(outline, tool_hooks=outline.tool_hooks | hooks)
 
 
 def store_outline(archive: Archive, session: str, outline: SessionOutline) -> None:
     """Cache a long session's outline in the index."""
     recording = archive.find_recording(session)
-    if recording.size >= LONG_BYTES:
+    if recording.size >= LONG_BYTES and not outline.is_prompt_running:
         with closing(archive.outline_cache()) as cache:
             cache.get_or_compute(recording.session, recording.files, lambda _: outline)

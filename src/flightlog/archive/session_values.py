@@ -21,7 +21,7 @@ from flightlog.store.index.files import (
 from flightlog.usage.prices import PRICES_FROM
 
 # Part of the stamp of every value: count the number up when a view that is cached here changes.
-MADE_BY = f"{__version__} 2 {PRICES_FROM['source']} {PRICES_FROM['date']}"
+MADE_BY = f"{__version__} 3 {PRICES_FROM['source']} {PRICES_FROM['date']}"
 _BATCH = 64  # values per transaction: an interrupted run loses few, a long one commits seldom
 
 T = TypeVar("T")
@@ -87,3 +87,13 @@ class SessionValueCache(Generic[T]):
         if rows:
             with suppress(sqlite3.Error):  # without the cache the next call computes them again
                 store_values(self._index.database, self._kind, rows)
+
+
+def report_progress(
+    items: Iterable[T], progress: Callable[[int, int], None] | None, total: int
+) -> Iterator[T]:
+    """Yield `items`, and report before each how many of `total` came before it."""
+    for done, item in enumerate(items):
+        if progress is not None:
+            progress(done, total)
+        yield item

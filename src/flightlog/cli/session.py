@@ -49,22 +49,24 @@ def session() -> None:
     show_default=True,
     help="Sessions to show; 0 shows all.",
 )
+@click.option("--all", "every", is_flag=True, help="Show sessions without prompt and response too.")
 @json_option("Print every field as JSON.")
-def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
-    """List sessions, newest first."""
+def list_(*, project: str, since: str, limit: int, every: bool, as_json: bool) -> None:
+    """List sessions, newest first. Those without prompt and response are counted, not shown."""
     from flightlog.archive.archive import open_archive
     from flightlog.views.session.outline import sort_newest_first
 
     runtime = open_runtime()
     progress = Progress("reading sessions")
     start = parse_since(since, runtime.clock.now_ms(), runtime.zone) if since else 0
-    every = list(open_archive(runtime).iter_summaries(progress))
-    summaries = [
+    recorded = list(open_archive(runtime).iter_summaries(progress))
+    found = [
         summary
-        for summary in sort_newest_first(every)
+        for summary in sort_newest_first(recorded)
         if project in summary.project and (summary.ended_ms or 0) >= start
     ]
     progress.close()
+    summaries = [summary for summary in found if every or not summary.is_empty]
     shown = summaries[:limit] if limit else summaries
     if as_json:
         print_json(shown)
@@ -72,13 +74,15 @@ def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
     _print_list(shown, runtime.zone)
     if len(shown) < len(summaries):
         print_more(len(summaries) - len(shown))
-    if not summaries:
-        count = pluralize(len(every), "session")
+    if hidden := len(found) - len(summaries):
+        click.echo(f"{pluralize(hidden, 'empty session')} hidden: --all", err=True)
+    if not found:
         demo = (
             "no sessions found; to record one: flightlog demo; to see the paths: flightlog doctor"
         )
+        count = pluralize(len(recorded), "session")
         all_sessions = f"none of {count} matches: {name_program()} session list"
-        click.echo(all_sessions if every else demo, err=True)
+        click.echo(all_sessions if recorded else demo, err=True)
 
 
 @session.command(

@@ -71,11 +71,25 @@ class PromptKind(enum.Enum):
 
 
 class UserPrompt(Struct, frozen=True):
-    """A prompt to the model, by a person or by the client."""
+    """A prompt to the model, by a person or by the client.
+
+    `context` is what the client added to a person's prompt: the open file, reminders, hook output.
+    """
 
     kind: PromptKind
     content: tuple[Block, ...]
     interrupted_message_id: str = ""
+    context: tuple[Block, ...] = ()
+
+
+class PromptQueued(Struct, frozen=True):
+    """A prompt that arrived while the agent worked.
+
+    Some versions write it again when it is sent, as a prompt of its own; others do not.
+    """
+
+    kind: PromptKind
+    content: tuple[Block, ...]
 
 
 class AssistantReply(TokenCounts, frozen=True):
@@ -106,6 +120,7 @@ class ToolResult(Struct, frozen=True):
     result_file: str = ""
     detail: Any = None
     run: str = ""
+    permission_decision: str = ""
 
 
 class ToolInputRewritten(Struct, frozen=True):
@@ -187,6 +202,7 @@ class UnknownRecord(Struct, frozen=True):
 
 Event = (
     UserPrompt
+    | PromptQueued
     | AssistantReply
     | ToolResult
     | ToolInputRewritten
@@ -254,3 +270,19 @@ class HookRecord(Struct, frozen=True):
     agent: str = ""
     id: str = ""
     payload: Raw = Raw(b"{}")
+
+
+class ToolHook(Struct, frozen=True):
+    """What hooks reported of a tool call; `executed_input` is set if it differs from the call's."""
+
+    tool_call_id: str
+    permission_decision: str = ""
+    executed_input: dict[str, Any] | None = None
+    duration_ms: int | None = None
+
+
+class PromptSubmitted(Struct, frozen=True):
+    """The prompt that an agent works on since `at_ms`; without text, its work ended."""
+
+    at_ms: int
+    text: str = ""

@@ -5,6 +5,7 @@ Built by `views.session`, read by all features. Turns and steps count from 1, an
 """
 
 import enum
+import re
 from typing import Any
 
 from msgspec import Struct
@@ -15,6 +16,20 @@ from flightlog.model.text import one_line
 from flightlog.model.usage import ClientTotals, TokensAndCost
 
 TITLE_WIDTH = 80  # a line of a list on a terminal
+# Marks of a heading, a list, a quotation, emphasis or code.
+_MARKDOWN = re.compile(
+    r"\A(?:\s*(?:#{1,6}\s|[-*+>]\s|\*{1,3}(?=\S)|`{1,3}(?=\S)|\d{1,3}[.)]\s))+\s*"
+)
+# Old versions summarized a session that failed at once by the message it failed with.
+_CLIENT_MESSAGES = ("Invalid API key", "API Error", "Not logged in", "Please run /login")
+_LOCAL_COMMANDS = frozenset({"/clear", "/exit", "/login", "/logout", "/model", "/quit"})
+
+
+def clean_title(text: str) -> str:
+    """Return `text` as a title: without leading Markdown, "" if the client alone is concerned."""
+    title = _MARKDOWN.sub("", text, count=1).strip()
+    is_local = title[:20].partition(" ")[0] in _LOCAL_COMMANDS
+    return "" if is_local or title.startswith(_CLIENT_MESSAGES) else title
 
 
 class ContextItem(Struct, frozen=True):
@@ -62,7 +77,7 @@ class Note(Struct, frozen=True, tag="note"):
 
 
 class ToolCall(Struct, frozen=True):
-    """A tool call and its result."""
+    """A tool call and its result; `permission_decision` is allow, deny, ask or unknown ("")."""
 
     id: str
     name: str
@@ -77,6 +92,8 @@ class ToolCall(Struct, frozen=True):
     subagent: str = ""
     detail: Any = None
     result_uuid: str = ""
+    permission_decision: str = ""
+    duration_ms: int | None = None
 
     @property
     def output(self) -> str:

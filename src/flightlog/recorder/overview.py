@@ -50,7 +50,7 @@ def build_overview(runtime: Runtime, progress: Progress | None = None) -> Overvi
     report = archive.usage_report(Breakdown.SESSION, UTC)
     days = min(keep_days(path) for path in dirs)
     return Overview(
-        sessions=len(summaries),
+        sessions=sum(not summary.is_empty for summary in summaries),
         projects=len({summary.project for summary in summaries if summary.project}),
         turns=sum(summary.turns for summary in summaries),
         **usage_fields(report.total.usage, report.total.cost),

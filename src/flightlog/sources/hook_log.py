@@ -5,6 +5,7 @@ and one bad line must not hide the next.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 from flightlog.model.entries import HookRecord
 from flightlog.model.errors import UNREADABLE, Damage
-from flightlog.store.jsonl import read_together
+from flightlog.store.jsonl import TORN_TAIL, read_lines, read_together
 from flightlog.store.recordings.manifest import HOOKS
 from flightlog.store.recordings.reader import read_new_lines
 
@@ -53,6 +54,27 @@ def read_hook_records(folder: Path) -> Iterator[HookRecord]:
     """Yield every hook record of a session's directory."""
     lines = (line.data for line in read_together(folder / HOOKS) if not isinstance(line, Damage))
     return _decode_lines(lines, _decode_hook)
+
+
+def follow_hook_records(folder: Path, start: int) -> tuple[list[HookRecord], int]:
+    """Return all hook records from byte `start` on, and where the next read starts."""
+    lines: list[bytes] = []
+    with suppress(FileNotFoundError):
+        for line in read_lines(folder / HOOKS, start):
+            if isinstance(line, Damage) and line.reason == TORN_TAIL:
+                break
+            start = line.offset + line.length
+            if not isinstance(line, Damage):
+                lines.append(line.data)
+    return list(_decode_lines(lines, _decode_hook)), start
+
+
+def measure_hook_log(folder: Path) -> int:
+    """Return the size of a session's hook log in bytes; 0 if there is none."""
+    try:
+        return (folder / HOOKS).stat().st_size
+    except OSError:
+        return 0
 
 
 def read_new_hook_records(folder: str, start: int) -> tuple[list[HookRecord], int]:

@@ -244,6 +244,8 @@ class _TranscriptRenderer:
         if call.executed_input is not None:
             arguments = self._truncate(format_arguments(call.executed_input), at)
             yield _note(depth + 1, f"a hook changed it to: {arguments}")
+        if facts := _describe_hooks(call):
+            yield _note(depth + 1, facts)
         for subagent in self._subagents.get(call.id, ()):
             if subagent.id not in self.rendered:
                 yield from self.render_subagent(subagent, depth + 1)
@@ -295,6 +297,16 @@ class _TranscriptRenderer:
             more = pluralize(len(lines) - lines_max, "more line")
             short.append(f"… {more}: {self._options.program} session show '{at}' --full")
         return "\n".join(short)
+
+
+def _describe_hooks(call: ToolCall) -> str:
+    """Return what hooks reported of a call, "" if nothing; the usual decision goes without saying."""
+    facts = [f"ran {call.duration_ms:,} ms"] if call.duration_ms is not None else []
+    if call.permission_decision == "ask" or (
+        call.permission_decision == "deny" and not call.denial_reason
+    ):
+        facts.append(f"permission: {call.permission_decision}")
+    return ", ".join(facts)
 
 
 def _truncate_line(line: str) -> str:

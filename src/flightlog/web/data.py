@@ -15,6 +15,7 @@ from flightlog.archive.archive import Archive, open_archive
 from flightlog.archive.session_reader import SessionFollower, load_cached_outline, store_outline
 from flightlog.model.runtime import Runtime
 from flightlog.model.usage import Breakdown
+from flightlog.sources.hook_log import measure_hook_log
 from flightlog.usage.report import UsageReport
 from flightlog.views.session.outline import SessionOutline
 from flightlog.web.session_list import (
@@ -117,8 +118,10 @@ class SessionCache:
 
 def session_stamp(archive: Archive, session: str) -> str:
     """Return a short digest of the current state of a session's files."""
+    folder = archive.hook_folder(session)
+    state = (archive.file_state(session), measure_hook_log(folder) if folder else 0)
     return hashlib.blake2b(
-        repr(archive.file_state(session)).encode("utf-8", "surrogateescape"), digest_size=8
+        repr(state).encode("utf-8", "surrogateescape"), digest_size=8
     ).hexdigest()
 
 

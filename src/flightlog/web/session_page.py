@@ -25,7 +25,7 @@ from flightlog.model.errors import NotFound
 from flightlog.model.session import Note, NoteKind, Session, Step, Turn
 from flightlog.model.text import one_line
 from flightlog.usage.prices import price
-from flightlog.views.session.fold import fold_session
+from flightlog.views.session.fold import add_step_hooks, fold_session
 from flightlog.views.session.outline import (
     CHUNK_ROWS,
     RowRecord,
@@ -156,6 +156,8 @@ class SessionPage:
         else:
             step = content.find_step(self._record_locations(record))
             item = replace(step, number=int(name.partition(".")[2])) if step else GONE
+        if isinstance(item, Step) and self.outline.tool_hooks:
+            item = add_step_hooks(item, self.outline.tool_hooks)
         if isinstance(item, Note):
             mark = RowMark.NOTE if mark == RowMark.STEP else mark
         return PageRow(
@@ -217,7 +219,7 @@ def searchable_text(entry: Entry) -> str:
     """Return the text of a record that a page shows."""
     match entry.event:
         case UserPrompt() as event:
-            return text_of(event.content)
+            return text_of((*event.content, *event.context))
         case ToolResult() as event:
             return text_of(event.content)
         case AssistantReply() as event:

@@ -178,7 +178,9 @@ def format_duration(ms: int | None) -> str:
 
 
 def format_tool_duration(call: ToolCall) -> str:
-    """Return how long a tool ran, or "" if its start or end is not recorded."""
+    """Return how long a tool ran, or "" if that is not recorded; hooks measure it without waits."""
+    if call.duration_ms is not None:
+        return format_duration(call.duration_ms)
     is_complete = call.started_ms is not None and call.ended_ms is not None
     return format_duration(call.ended_ms - call.started_ms) if is_complete else ""  # type: ignore[operator]
 

@@ -1,3 +1,4 @@
+import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -184,6 +185,6 @@ def test_random_damage_never_raises_and_loses_only_the_lines_it_hits(data):
         passed += len(line)
     kept = {item.key for item in items if isinstance(item, Entry)}
     for place, line in enumerate(lines):
-        if place not in hit and b'"uuid":"' in line:
-            uuid = line.partition(b'"uuid":"')[2].partition(b'"')[0].decode()
+        uuid = json.loads(line).get("uuid")
+        if place not in hit and uuid:
             assert f"{uuid}:0" in kept

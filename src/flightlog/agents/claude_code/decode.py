@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from flightlog.agents.claude_code.messages import decode_blocks, user_events
+from flightlog.agents.claude_code.messages import decode_blocks, decode_queued, user_events
 from flightlog.agents.claude_code.usage import SYNTHETIC_MODEL, client_totals, recorded_quality
 from flightlog.agents.dialects.anthropic_messages import decode_usage
 from flightlog.model.addresses import is_safe
@@ -23,6 +23,7 @@ from flightlog.model.entries import (
     Entry,
     Event,
     Ignored,
+    PromptQueued,
     RecordContext,
     RequestLogged,
     SessionSummarized,
@@ -39,7 +40,8 @@ from flightlog.sources.foreign_json import (
     text_field,
 )
 
-# Record types and fields of versions 1.0.128 to 2.1.325. All others are counted and shown as
+# Record types and fields of versions 1.0.128 to 2.1.325: those that tests/recordings hold, and the
+# client's own list of the types it writes. All others are counted and shown as
 # unknown, so that a change of the format is noticed the day it appears.
 COMMON = frozenset(
     "agentId cwd entrypoint gitBranch isSidechain parentUuid sessionId session_id slug timestamp type userType uuid "
@@ -49,20 +51,21 @@ COMMON = frozenset(
 FIELDS: dict[str, frozenset[str]] = {
     kind: COMMON | frozenset(fields.split())
     for kind, fields in {
-        "user": "interruptedMessageId isCompactSummary isMeta isVisibleInTranscriptOnly mcpCallNotReadOnly message "
-        "origin permissionDecision permissionMode promptId promptSource queueSkipAttachments repeatsCompactSummary "
-        "sandboxed sourceToolAssistantUUID summarizedTurnPromptUuids toolDenialKind toolUseResult turnCompanion "
-        "turnOrigin turnPosition",
+        "user": "imagePasteIds interruptedMessageId isCompactSummary isMeta isVisibleInTranscriptOnly "
+        "mcpCallNotReadOnly message origin permissionDecision permissionMode promptId promptSource "
+        "queueSkipAttachments repeatsCompactSummary sandboxed sourceToolAssistantUUID sourceToolUseID "
+        "summarizedTurnPromptUuids thinkingMetadata todos toolDenialKind toolUseResult turnCompanion turnOrigin "
+        "turnPosition",
         "assistant": "apiBlockIndex apiErrorStatus apiErrorType attributionAgent attributionMcpServer "
         "attributionMcpTool attributionSkill effort error failedResponseHadNoToolCall isAbortedMidStream "
         "isApiErrorMessage madeBy message perTurnEffort promptCacheRequested requestId requestRef requestedModel "
-        "thinkingDisplay thinkingDurationMs toolInputStreamMs",
-        "system": "commandRun compactMetadata content durationMs error hasOutput hookAdditionalContext hookCount "
-        "hookErrors hookInfos isMeta level logicalParentUuid maxRetries messageCount preventedContinuation "
-        "retryAttempt retryInMs source stopReason subtype toolUseID",
-        "attachment": "attachment rendered renderedBesideToolResult renderedRole",
+        "serverClassifierRequest thinkingDisplay thinkingDurationMs toolInputStreamMs",
+        "system": "cause commandRun compactMetadata content durationMs error hasOutput hookAdditionalContext hookCount "
+        "hookErrors hookInfos isMeta level logicalParentUuid maxRetries messageCount microcompactMetadata "
+        "preventedContinuation retryAttempt retryInMs source stopReason subtype toolUseID",
+        "attachment": "attachment rendered renderedBesideToolResult renderedInHumanTurn renderedRole",
         "summary": "leafUuid summary",
-        "queue-operation": "content operation",
+        "queue-operation": "content operation reason",
         "last-prompt": "explicit lastPrompt leafUuid",
         "atis-latch": "atis",
         "api-request-shape": "shape shapeHash",
@@ -79,19 +82,35 @@ FIELDS: dict[str, frozenset[str]] = {
         "custom-title": "customTitle title",
         "agent-name": "agentName name",
         "fork-context-ref": "contextLength parentLastUuid parentSessionId",
+        "progress": "data parentToolUseID toolUseID",
     }.items()
 }
 
+# Bookkeeping of the client that tests/recordings do not hold: known by type, with any fields.
+UNREAD_KINDS = frozenset(
+    "agent-color agent-setting artifact-autoreact-ledger artifact-comment-monitor attribution-snapshot "
+    "bridge-session content-replacement continued-in data-flow-incomplete data-flow-records derived-from dev-mods "
+    "ended-by-model fork-context-ref frame-link history-suppression isolation-latch marble-origami-commit "
+    "marble-origami-snapshot memory-mode observer-ref pr-link relocated repl-mode resume-head-vouch session-owner "
+    "speculation-accept tag task-summary worktree-state".split()
+)
+
 SYSTEM_KINDS = frozenset(
-    "api_error compact_boundary informational local_command model_refusal_no_fallback stop_hook_summary "
-    "turn_duration".split()
+    "api_error away_summary compact_boundary informational local_command microcompact_boundary "
+    "model_refusal_no_fallback stop_hook_summary turn_duration".split()
 )
 
 ATTACHMENT_KINDS = frozenset(
-    "agent_listing_delta auto_mode date deferred_tools_delta environment file hook_additional_context "
-    "hook_blocking_error hook_success instructions model prompt_snapshot remote_session_change session_context "
-    "skill_listing todo_reminder".split()
+    "agent_listing_delta async_hook_response auto_mode command_permissions compact_file_reference "
+    "critical_system_reminder date date_change deferred_tools_delta deferred_tools_record diagnostics directory "
+    "edited_image_file edited_text_file environment file hook_additional_context hook_blocking_error hook_cancelled "
+    "hook_error_during_execution hook_non_blocking_error hook_permission_decision hook_stopped_continuation "
+    "hook_success hook_system_message instructions invoked_skills mcp_instructions_delta model nested_memory "
+    "opened_file_in_ide output_style plan_mode plan_mode_exit plan_mode_reentry prompt_snapshot queued_command "
+    "remote_session_change selected_lines_in_ide session_context silent_turn_reminder skill_listing "
+    "structured_output task_reminder task_status todo_reminder total_tokens_reminder".split()
 )
+_HOOK_ERRORS = frozenset({"hook_non_blocking_error", "hook_error_during_execution"})
 
 
 def decode_record(line: bytes, session: str = "") -> list[Entry] | None:
@@ -145,7 +164,7 @@ def _decode_events(record: dict[str, Any]) -> list[Event]:
             return [_decode_system(record)]
         case "attachment":
             return [_decode_attachment(record)]
-        case _ if kind in FIELDS:
+        case _ if kind in FIELDS or kind in UNREAD_KINDS:
             return [_decode_bookkeeping(kind, record)]
         case _:
             return [UnknownRecord(kind, tuple(sorted(record)))]
@@ -190,7 +209,7 @@ def _decode_system(record: dict[str, Any]) -> Event:
                 if errors
                 else Ignored("system/stop_hook_summary")
             )
-        case "local_command" | "informational" | "model_refusal_no_fallback":
+        case "local_command" | "informational" | "model_refusal_no_fallback" | "away_summary":
             text = text_field(record, "content")
             has_output = (
                 text.replace("<local-command-stdout>", "")
@@ -224,6 +243,10 @@ def _decode_attachment(record: dict[str, Any]) -> Event:
     if kind == "hook_blocking_error":
         reason = text_field(object_field(attached, "blockingError"), "blockingError")
         return ClientNote("hook", reason or text_field(attached, "content"))
+    if kind in _HOOK_ERRORS:
+        return ClientNote("hook", text_field(attached, "stderr") or text_field(attached, "content"))
+    if kind == "queued_command":
+        return decode_queued(attached, attached.get("prompt"))
     if kind not in ATTACHMENT_KINDS:
         return UnknownRecord(f"attachment/{kind}", tuple(sorted(attached)))
     rendered = [
@@ -257,6 +280,9 @@ def _decode_bookkeeping(kind: str, record: dict[str, Any]) -> Event:
             return SessionTitled(title, is_user_title=kind == "custom-title")
         case "api-request":
             return RequestLogged(text_field(record, "id"))
+        case "queue-operation" if text_field(record, "operation") == "enqueue":
+            prompt = decode_queued(record, record.get("content"))
+            return PromptQueued(prompt.kind, prompt.content) if prompt.content else Ignored(kind)
         case _:
             return Ignored(kind)
 

@@ -6,17 +6,18 @@ those that all versions know. This module is the `HookSettings` of the agent.
 """
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from flightlog.agents.dialects.anthropic_messages import UsageFields
-from flightlog.model.entries import HookRecord
+from flightlog.model.entries import HookRecord, PromptSubmitted, ToolHook
 from flightlog.model.errors import Invalid
 from flightlog.sources.foreign_json import parse_object, text_field
-from flightlog.sources.hook_log import STATUS, StatusRecord, read_new_records
+from flightlog.sources.hook_log import STATUS, StatusRecord, read_hook_records, read_new_records
 
 KEEP_DAYS_DEFAULT = (
     30  # after so many days Claude Code deletes transcripts if its settings name no number
@@ -180,6 +181,62 @@ def is_notice(record: HookRecord) -> bool:
     if not kind:  # clients before 2.1 send the text alone
         return "waiting for your input" in text_field(payload, "message")
     return kind != "permission_prompt" and not kind.startswith(("elicitation", "agent_needs"))
+
+
+class HookReader:
+    """Reads the hook records of one session in order, a few at a time."""
+
+    def __init__(self) -> None:
+        """Start before the first record."""
+        self._calls: dict[str, tuple[str, object]] = {}  # tool and input of those that did not end
+
+    def read(self, records: Iterable[HookRecord]) -> Iterator[ToolHook | PromptSubmitted]:
+        """Yield what the records say about tool calls and the running prompt."""
+        for record in records:
+            payload = parse_object(bytes(record.payload)) or {}
+            call = text_field(payload, "tool_use_id")
+            match record.event:
+                case "UserPromptSubmit":
+                    yield PromptSubmitted(record.at_ms, text_field(payload, "prompt").strip())
+                case "Stop" | "StopFailure" | "SessionEnd":
+                    yield PromptSubmitted(record.at_ms)
+                case "PreToolUse":
+                    self._calls[call] = _tool_and_input(payload)
+                case "PermissionRequest":
+                    yield ToolHook(call or self._find_call(payload), "ask")
+                case "PermissionDenied":
+                    yield ToolHook(call, "deny")
+                case "PostToolUse" | "PostToolUseFailure":
+                    yield self._end_call(call, payload)
+
+    def _find_call(self, payload: dict[str, Any]) -> str:
+        """Return the last call with this tool and input: a request does not name its call."""
+        same = [call for call, given in self._calls.items() if given == _tool_and_input(payload)]
+        return same[-1] if same else ""
+
+    def _end_call(self, call: str, payload: dict[str, Any]) -> ToolHook:
+        # The input before other hooks changed it; the transcript keeps that one.
+        _, given = self._calls.pop(call, ("", None))
+        executed = payload.get("tool_input")
+        is_rewritten = given is not None and isinstance(executed, dict) and executed != given
+        duration = payload.get("duration_ms")
+        return ToolHook(
+            call,
+            "allow",
+            executed if is_rewritten else None,
+            int(duration) if isinstance(duration, int | float) else None,
+        )
+
+
+def _tool_and_input(payload: dict[str, Any]) -> tuple[str, object]:
+    return text_field(payload, "tool_name"), payload.get("tool_input")
+
+
+def read_session_hooks(folder: Path | None) -> Iterator[ToolHook | PromptSubmitted]:
+    """Yield what the hook log in a session's directory says about its tool calls and prompts."""
+    found = read_hook_records(folder) if folder else ()
+    records = sorted(found, key=lambda record: record.at_ms)
+    return HookReader().read(records)
 
 
 def find_transcript_paths(records: Iterable[HookRecord]) -> set[str]:

@@ -81,12 +81,18 @@ class _SearchMessage(Struct, gc=False):
     model: str | None = ""
 
 
+class _SearchAttachment(Struct, gc=False):
+    type: str = ""
+    prompt: str | list[_Block] | None = None
+
+
 class _SearchLine(Struct, gc=False):
     type: str = ""
     uuid: str | None = ""
     timestamp: str | None = ""
     cwd: str | None = ""
     message: _SearchMessage | None = None
+    attachment: _SearchAttachment | None = None
     content: str | None = None
     summary: str | None = None
 
@@ -137,6 +143,9 @@ def _decode_record(line: bytes, offset: int) -> IndexedRecord | None:
         return None if fields is None else _record_of_unknown_shape(fields, offset, len(line))
     words = _WordCollector()
     message = record.message
+    attachment = record.attachment
+    if attachment is not None and attachment.type == "queued_command":
+        words.add_content(attachment.prompt)
     if record.type not in _REPEATING:
         if message is not None:
             words.add_content(message.content)

@@ -9,9 +9,16 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from flightlog.model.entries import Entry, HookRecord, PromptKind, SubagentInfo
+from flightlog.model.entries import (
+    Entry,
+    PromptKind,
+    PromptSubmitted,
+    SubagentInfo,
+    Text,
+    ToolHook,
+)
 from flightlog.model.errors import Damage
-from flightlog.model.session import Session, Turn
+from flightlog.model.session import Session, Step, ToolCall, Turn, clean_title
 from flightlog.views.session.header import SessionHeader
 from flightlog.views.session.outline import SessionOutline
 from flightlog.views.session.rows import Locations, add_location
@@ -36,7 +43,8 @@ from flightlog.views.session.thread import (
 )
 from flightlog.views.session.turns import Pricer, build_turns, rank, sort_entries
 
-SessionItem = Entry | Damage | SubagentInfo | HookRecord
+_HOOK_WAIT_MS = 60_000  # a hook may take as long before the next record is written
+SessionItem = Entry | Damage | SubagentInfo | ToolHook | PromptSubmitted
 
 
 class Retain(enum.Enum):
@@ -64,13 +72,15 @@ class SessionFold:
         """Start without entries; `eviction` is for `Retain.TAIL`."""
         self._header = SessionHeader(session, agent)
         self._info: dict[str, SubagentInfo] = {}
+        self._hooks: dict[str, ToolHook] = {}
+        self._submitted = PromptSubmitted(0)
         self._files: dict[str, int] = {}
         self._entries = (
             _AllEntries(price) if retain is Retain.ALL else _TailEntries(price, eviction)
         )
 
     def add(self, item: SessionItem) -> None:
-        """Add an item. Hook records are accepted, but not shown yet."""
+        """Add an item; what hooks reported may come before or after the records."""
         match item:
             case Entry():
                 file = self._files.setdefault(item.path, len(self._files))
@@ -79,21 +89,45 @@ class SessionFold:
                 self._header.damage.add(item)
             case SubagentInfo():
                 self._info[item.subagent] = item
-            case HookRecord():
-                pass
+            case ToolHook():
+                before = self._hooks.get(item.tool_call_id, item)
+                self._hooks[item.tool_call_id] = _join_hooks(before, item)
+            case PromptSubmitted():
+                self._submitted = max(self._submitted, item, key=lambda prompt: prompt.at_ms)
 
     def session(self) -> Session:
         """Return the whole session; only `Retain.ALL` has it."""
         assert isinstance(self._entries, _AllEntries), "a session needs Retain.ALL"
-        return self._entries.build_session(self._header, self._info)
+        session = self._entries.build_session(self._header, self._info)
+        last = session.turns[-1] if session.turns else None
+        running = running_turn(
+            self._submitted, last.at_ms if last else None, last.text if last else ""
+        )
+        session = replace(
+            session,
+            title=session.title or (clean_title(running.text) if running else ""),
+            turns=(*session.turns, replace(running, number=len(session.turns) + 1))
+            if running
+            else session.turns,
+        )
+        return _add_hooks(session, self._hooks) if self._hooks else session
 
     def outline(self) -> SessionOutline:
         """Return header, summary and rows of the session."""
         if isinstance(self._entries, _AllEntries):
-            return outline_session(
+            outline = outline_session(
                 self.session(), self._entries.find_locations(self._files), self._files
             )
-        return self._entries.build_outline(self._header, self._info, self._files)
+        else:
+            outline = self._entries.build_outline(
+                self._header, self._info, self._files, self._submitted
+            )
+        if not self._hooks and not self._submitted.text:
+            return outline
+        main = outline.threads[""]
+        last = main.read_records(main.total - 1, main.total)[0].turn if main.total else None
+        is_running = last is not None and not last.uuid and last.at_ms == self._submitted.at_ms
+        return replace(outline, tool_hooks=dict(self._hooks), is_prompt_running=is_running)
 
 
 def fold_session(session: str, agent: str, price: Pricer, items: Iterable[SessionItem]) -> Session:
@@ -200,9 +234,15 @@ class _TailEntries:
         return ThreadFold(self._price, self._seen, self._eviction)
 
     def build_outline(
-        self, header: SessionHeader, info: dict[str, SubagentInfo], files: Iterable[str]
+        self,
+        header: SessionHeader,
+        info: dict[str, SubagentInfo],
+        files: Iterable[str],
+        submitted: PromptSubmitted,
     ) -> SessionOutline:
         rows = {name: thread.build_rows() for name, thread in self._threads.items()}
+        if running := running_turn(submitted, *rows[""].last_prompt):
+            rows[""].add([running], {})
         subagents = sort_threads(
             SubagentThread(
                 thread.first,
@@ -228,7 +268,66 @@ class _TailEntries:
 def _first_prompts(turns: Iterable[Turn]) -> dict[PromptKind, str]:
     prompts: dict[PromptKind, str] = {}
     for turn in turns:
-        if turn.kind in {PromptKind.HUMAN, PromptKind.COMMAND}:
+        # A command that the model did not answer ("/cost") is no title.
+        is_answered = turn.kind is PromptKind.COMMAND and turn.steps
+        if (turn.kind is PromptKind.HUMAN or is_answered) and (title := clean_title(turn.text)):
             assert turn.kind is not None
-            prompts.setdefault(turn.kind, turn.text)
+            prompts.setdefault(turn.kind, title)
     return prompts
+
+
+def running_turn(submitted: PromptSubmitted, last_ms: int | None, last_text: str) -> Turn | None:
+    """Return the turn of a submitted prompt that is not the last one of the transcript yet."""
+    is_recorded = last_ms is not None and (
+        last_ms >= submitted.at_ms
+        # The record has the time at which the prompt was sent, the hook that of its end.
+        or (last_text.strip() == submitted.text and submitted.at_ms - last_ms < _HOOK_WAIT_MS)
+    )
+    if not submitted.text or is_recorded:
+        return None
+    kind = PromptKind.COMMAND if submitted.text.startswith("/") else PromptKind.HUMAN
+    return Turn(1, kind, (Text(submitted.text),), submitted.at_ms, ())
+
+
+def _join_hooks(before: ToolHook, item: ToolHook) -> ToolHook:
+    return ToolHook(
+        item.tool_call_id,
+        item.permission_decision or before.permission_decision,
+        item.executed_input if item.executed_input is not None else before.executed_input,
+        item.duration_ms if item.duration_ms is not None else before.duration_ms,
+    )
+
+
+def _add_hooks(session: Session, hooks: Mapping[str, ToolHook]) -> Session:
+    def add_to_turn(turn: Turn) -> Turn:
+        items = (add_step_hooks(i, hooks) if isinstance(i, Step) else i for i in turn.items)
+        return replace(turn, items=tuple(items))
+
+    return replace(
+        session,
+        turns=tuple(map(add_to_turn, session.turns)),
+        subagents=tuple(
+            replace(subagent, turns=tuple(map(add_to_turn, subagent.turns)))
+            for subagent in session.subagents
+        ),
+    )
+
+
+def add_step_hooks(step: Step, hooks: Mapping[str, ToolHook]) -> Step:
+    """Return a step whose tool calls have what hooks reported of them."""
+    calls = tuple(
+        _add_call_hook(call, hooks[call.id]) if call.id in hooks else call
+        for call in step.tool_calls
+    )
+    return replace(step, tool_calls=calls)
+
+
+def _add_call_hook(call: ToolCall, hook: ToolHook) -> ToolCall:
+    is_pending = hook.permission_decision == "ask" and call.result is not None
+    return replace(
+        call,
+        permission_decision=call.permission_decision
+        or ("" if is_pending else hook.permission_decision),
+        executed_input=hook.executed_input if call.executed_input is None else call.executed_input,
+        duration_ms=hook.duration_ms,
+    )

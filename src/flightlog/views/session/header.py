@@ -19,7 +19,7 @@ from flightlog.model.entries import (
     UserPrompt,
 )
 from flightlog.model.errors import Damage
-from flightlog.model.session import Session
+from flightlog.model.session import Session, clean_title
 from flightlog.model.usage import ClientTotals
 from flightlog.views.session.turns import Rank, rank
 
@@ -128,15 +128,16 @@ class SessionHeader:
 
     def _title(self, prompts: Mapping[PromptKind, str], has_record: Callable[[str], bool]) -> str:
         """Return the whole title: if it were cut before redaction, half of a secret could remain."""
-        if True in self._titles:
-            return self._titles[True][1]
         # A summary is the title of the session that has its last record.
         summaries = [(at, text) for at, leaf, text in self._summaries if leaf and has_record(leaf)]
-        if summaries:
-            return max(summaries)[1]
-        if False in self._titles:
-            return self._titles[False][1]
-        return prompts.get(PromptKind.HUMAN) or prompts.get(PromptKind.COMMAND) or ""
+        candidates = (
+            self._titles.get(True, ("", ""))[1],
+            max(summaries)[1] if summaries else "",
+            self._titles.get(False, ("", ""))[1],
+            prompts.get(PromptKind.HUMAN, ""),
+            prompts.get(PromptKind.COMMAND, ""),
+        )
+        return next((title for text in candidates if (title := clean_title(text))), "")
 
 
 def _parse_version(version: str) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
-from flightlog.model.entries import Block, PromptKind
+from flightlog.model.entries import Block, PromptKind, ToolHook
 from flightlog.model.session import Note, Session, Step
 from flightlog.model.usage import Cost, CostSource, TokensAndCost
 from flightlog.views.session.timeline import RowMark
@@ -32,7 +32,7 @@ class TurnCost(Struct, frozen=True):
 
 
 class SessionSummary(TokensAndCost, frozen=True):
-    """One line of a list of sessions."""
+    """One line of a list of sessions; an empty one has neither a prompt nor a response."""
 
     session: str
     agent: str
@@ -54,6 +54,7 @@ class SessionSummary(TokensAndCost, frozen=True):
     damage_count: int = 0
     modified_ms: int = 0
     unknown_responses: int = 0
+    is_empty: bool = False
 
 
 def sort_newest_first(summaries: Iterable[SessionSummary]) -> list[SessionSummary]:
@@ -218,13 +219,18 @@ class SubagentSummary(Struct, frozen=True):
 
 
 class SessionOutline(Struct, frozen=True):
-    """A session without its texts: a header without turns, and threads by id, "" the main one."""
+    """A session without its texts: a header without turns, and threads by id, "" the main one.
+
+    A running prompt, which only the hook log has, is the last row of the main thread.
+    """
 
     session: Session
     summary: SessionSummary
     files: tuple[str, ...]
     subagents: tuple[SubagentSummary, ...]
     threads: dict[str, ThreadOutline]
+    tool_hooks: dict[str, ToolHook] = {}
+    is_prompt_running: bool = False
 
     def rows_by_location(self) -> Iterator[tuple[tuple[str, int], tuple[str, int]]]:
         """Yield path and offset of each record with the thread and the row it belongs to."""

@@ -16,7 +16,7 @@ from flightlog.model.entries import (
     ToolResult,
     UserPrompt,
 )
-from flightlog.model.session import TITLE_WIDTH, Note, NoteKind, Step, Turn
+from flightlog.model.session import Note, NoteKind, Step, Turn, clean_title
 from flightlog.model.text import one_line
 from flightlog.model.usage import CostSource, Usage, is_unknown
 from flightlog.views.session.edits import changed_file, changed_files
@@ -35,6 +35,7 @@ FAILED_MAX = 60_000  # fits the 16 bits of a row
 PROMPTS_MAX = 500  # as many as a page lists
 PROMPT_WIDTH = 90  # in the list of prompts on a page
 PROMPT_WIDTH_MAX = 100  # in a summary
+TITLE_CHARS_MAX = 1_000  # before spaces are taken out
 
 Location = tuple[int, int, int]  # file, offset, length
 Locations = dict[str, Location]  # by the name under which a row looks for the record
@@ -71,6 +72,9 @@ class RowBuilder:
         self.models: set[str] = set()
         self.calls = self.failed_calls = self.turns = 0
         self.titles: dict[PromptKind, str] = {}
+        self.has_prompt = False
+        self.last_prompt: tuple[int | None, str] = (None, "")
+        self.command = ""  # that began the last turn: a title once the model answered it
         self.first_turn: str | None = None  # text of its prompt
         self.started_ms: int | None = None
         self.step_times: tuple[int, int] | None = None
@@ -139,14 +143,19 @@ class RowBuilder:
 
     def _add_turn(self, turn: Turn, locations: Mapping[str, Location] | None) -> None:
         if turn.kind in {PromptKind.HUMAN, PromptKind.COMMAND}:
-            assert turn.kind is not None
-            self.titles.setdefault(turn.kind, one_line(turn.text, TITLE_WIDTH))
             self.human_prompts[len(self.marks)] = one_line(turn.text, PROMPT_WIDTH_MAX)
+        title = clean_title(turn.text)[:TITLE_CHARS_MAX]
+        if turn.kind is PromptKind.HUMAN and (title or not turn.text):
+            self.has_prompt = True
+            if title:
+                self.titles.setdefault(turn.kind, title)
+        self.command = title if turn.kind is PromptKind.COMMAND else ""
         if self.first_turn is None:
             self.first_turn = turn.text
         if self.started_ms is None:
             self.started_ms = turn.at_ms
         self.turns += turn.kind is not None
+        self.last_prompt = (turn.at_ms, turn.text)
         if len(self.prompts) < PROMPTS_MAX:
             prompt = (turn.text or turn.kind.value) if turn.kind else "before the first prompt"
             self.prompts.append(one_line(prompt, PROMPT_WIDTH))
@@ -159,6 +168,8 @@ class RowBuilder:
 
     def _add_step(self, step: Step, locations: Mapping[str, Location] | None) -> None:
         row = len(self.marks)
+        if self.command:
+            self.titles.setdefault(PromptKind.COMMAND, self.command)
         self.usage += step.usage
         self.models.add(step.model)
         self.has_lower_bounds |= step.is_lower_bound

@@ -90,6 +90,8 @@ def _summarize_session(
         unknown_records=sum(count for _, count in session.unknown_record_types),
         damage_count=len(session.damage),
         unknown_responses=sum(thread.unknown_steps for thread in threads),
+        is_empty=not (rows[""].has_prompt or session.damage)
+        and not any(thread.marks.count(RowMark.STEP) for thread in threads),
     )
 
 

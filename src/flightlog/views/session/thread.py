@@ -14,6 +14,7 @@ from flightlog.model.entries import (
     Block,
     Entry,
     Image,
+    PromptQueued,
     SubagentInfo,
     Text,
     Thinking,
@@ -24,6 +25,7 @@ from flightlog.model.entries import (
     text_of,
 )
 from flightlog.model.errors import Damage
+from flightlog.views.session.prompts import EvictedPrompts, queue_reach
 from flightlog.views.session.rows import Locations, RowBuilder, add_location
 from flightlog.views.session.turns import (
     ROWLESS,
@@ -97,6 +99,7 @@ class ThreadFold:
         self._stray_results: set[str] = set()
         self._missing_parents: set[str] = set()
         self._links: set[str] = set()
+        self._old_prompts = EvictedPrompts()
         self._next = eviction.at
         self._first_prompt: tuple[Rank, str] = (_START, "")
         self.first: Rank = _START
@@ -114,8 +117,8 @@ class ThreadFold:
             if isinstance(entry.event, ROWLESS) and not entry.uuid:
                 return False
             raise OutOfOrder("an old record is repeated")
-        if before is None and self._reaches_back(entry):
-            raise OutOfOrder("a record comes late")
+        if before is None and (self._reaches_back(entry) or self._old_prompts.may_repeat(entry)):
+            raise OutOfOrder("a record comes late, or repeats a part of an old prompt")
         if isinstance(entry.event, AssistantReply):
             self._seen.add_response(entry)
         self.first = min(self.first, rank(entry))
@@ -199,6 +202,9 @@ class ThreadFold:
         self._missing_parents |= {uuid for uuid in parents if not self._seen.has_record(uuid)}
         self._link_evicted(old, chain)
         self._seen.close_responses(old)
+        self._old_prompts.add(old)
+        if any(map(self._old_prompts.may_repeat, rest)):
+            raise OutOfOrder("a part of an old prompt is written again")
         self._evicted = rank(rest[0])
         self._keep_only(rest)
 
@@ -315,11 +321,12 @@ def _can_start_rows(entry: Entry) -> bool:
 
 
 def _furthest_parents(ordered: Sequence[Entry]) -> list[int]:
-    """Return for each position the furthest parent of the records up to it."""
+    """Return for each position the furthest record that those up to it refer to."""
     position_of = {entry.uuid: position for position, entry in enumerate(ordered) if entry.uuid}
+    queue = queue_reach(ordered)
     parents, furthest = [], -1
-    for entry in ordered:
-        furthest = max(furthest, position_of.get(entry.parent_uuid, -1))
+    for position, entry in enumerate(ordered):
+        furthest = max(furthest, position_of.get(entry.parent_uuid, -1), queue.get(position, -1))
         parents.append(furthest)
     return parents
 
@@ -335,11 +342,15 @@ def shorten_texts(entry: Entry | Damage | SubagentInfo) -> Entry | Damage | Suba
     if not isinstance(entry, Entry) or entry.length <= SHORT_BYTES:
         return entry
     event = entry.event
-    if isinstance(event, AssistantReply | ToolResult | UserPrompt):
-        limit = PROMPT_CHARS_MAX if isinstance(event, UserPrompt) else TEXT_CHARS_MAX
+    if isinstance(event, AssistantReply | ToolResult | UserPrompt | PromptQueued):
+        is_prompt = isinstance(event, UserPrompt | PromptQueued)
+        limit = PROMPT_CHARS_MAX if is_prompt else TEXT_CHARS_MAX
         event = replace(
             event, content=tuple(_shorten_block(block, limit) for block in event.content)
         )
+    if isinstance(event, UserPrompt):
+        context = tuple(_shorten_block(block, TEXT_CHARS_MAX) for block in event.context)
+        event = replace(event, context=context)
     if isinstance(event, ToolResult):
         event = replace(event, detail=None)
     if isinstance(event, ToolInputRewritten):

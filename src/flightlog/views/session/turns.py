@@ -6,8 +6,9 @@ parent is missing is a root; a cycle, which only a damaged file can hold, is sor
 the end.
 
 A turn starts with a prompt of a person, a finished background task or a slash command. What the
-client adds by itself (reminders, hook feedback, compaction, failures, unknown records) is a note
-inside the turn. A response is one step, however many lines it has.
+client adds by itself (editor context, reminders, hook feedback, compaction, failures, prompts
+written again, unknown records) is a note inside the turn. A response is one step, however many
+lines it has.
 """
 
 import heapq
@@ -28,9 +29,12 @@ from flightlog.model.entries import (
     Entry,
     Ignored,
     PromptKind,
+    PromptQueued,
     RequestLogged,
     SessionSummarized,
     SessionTitled,
+    Text,
+    Thinking,
     ToolInputRewritten,
     ToolResult,
     ToolUse,
@@ -40,9 +44,9 @@ from flightlog.model.entries import (
 )
 from flightlog.model.session import Note, NoteKind, Step, ToolCall, Turn
 from flightlog.model.usage import Cost, CostSource, Usage, UsageQuality, usage_fields
+from flightlog.views.session.prompts import MESSAGES, find_replayed, follow_queue, prompt_blocks
 
 Rank = tuple[int, str]  # time, key
-_MESSAGES = (UserPrompt, AssistantReply, ToolResult)
 _TURN_STARTS = frozenset({PromptKind.HUMAN, PromptKind.TASK, PromptKind.COMMAND})
 _NOTES = {
     PromptKind.CLIENT: NoteKind.CLIENT,
@@ -111,7 +115,7 @@ def follow_replies(ordered: Sequence[Entry]) -> tuple[set[str], str]:
     """Return the records that lead to the last one, and the first parent that is not among them."""
     parents = {entry.uuid: entry.parent_uuid for entry in ordered if entry.uuid}
     messages = (
-        entry for entry in reversed(ordered) if entry.uuid and isinstance(entry.event, _MESSAGES)
+        entry for entry in reversed(ordered) if entry.uuid and isinstance(entry.event, MESSAGES)
     )
     uuid = next((entry.uuid for entry in messages), "")
     chain: set[str] = set()
@@ -136,12 +140,22 @@ class _TurnBuilder:
         self._results: dict[str, Entry] = {}
         self._ran: dict[str, dict[str, object]] = {}
         self._rewound = _find_rewound(entries)
+        self._replayed = find_replayed(entries)
+        self._queued = {
+            entries[position].key
+            for position, sent in follow_queue(entries).items()
+            if sent is None
+        }
         self._turns: list[tuple[Entry | None, list[str | Note]]] = []
 
     def add(self, entry: Entry) -> None:
         match entry.event:
             case UserPrompt():
                 self._add_prompt(entry, entry.event)
+            case PromptQueued():
+                if entry.key in self._queued:
+                    event = UserPrompt(entry.event.kind, entry.event.content)
+                    self._add_prompt(replace(entry, event=event), event)
             case AssistantReply():
                 self._add_reply(entry, entry.event)
             case ToolResult():
@@ -176,12 +190,18 @@ class _TurnBuilder:
         return turns
 
     def _add_prompt(self, entry: Entry, event: UserPrompt) -> None:
+        if entry.key in self._replayed:
+            text = text_of(prompt_blocks(entry)) or "an image"
+            self._add_note(entry, NoteKind.CLIENT, f"written again: {text}")
+            return
         if event.kind in _TURN_STARTS and self._is_opening():
             self._turns[-1] = (entry, self._turns[-1][1])
         elif event.kind in _TURN_STARTS:
             self._turns.append((entry, []))
         else:
             self._add_note(entry, _NOTES[event.kind], text_of(event.content))
+        for block in event.context:
+            self._add_note(entry, NoteKind.CLIENT, text_of((block,)))
 
     def _add_reply(self, entry: Entry, event: AssistantReply) -> None:
         if event.is_synthetic:
@@ -236,7 +256,13 @@ class _TurnBuilder:
             ),
         )
         at_ms = min((entry.at_ms for entry, _ in replies if entry.at_ms is not None), default=None)
-        blocks = [(entry, block) for entry, reply in replies for block in reply.content]
+        # A resumed session may hold the lines of a response twice.
+        lines_once = {_line_key(*pair): pair for pair in reversed(replies)}
+        blocks = [
+            (entry, block)
+            for entry, reply in reversed(lines_once.values())
+            for block in reply.content
+        ]
         usage = whole.usage
         return Step(
             number=number,
@@ -286,7 +312,21 @@ class _TurnBuilder:
             subagent=answer.event.subagent,
             detail=answer.event.detail,
             result_uuid=answer.uuid,
+            permission_decision=answer.event.permission_decision
+            or ("deny" if answer.event.denial_reason else ""),
         )
+
+
+def _line_key(entry: Entry, reply: AssistantReply) -> object:
+    names = [
+        block.id
+        if isinstance(block, ToolUse)
+        else block.text
+        if isinstance(block, Text | Thinking)
+        else ""
+        for block in reply.content
+    ]
+    return (reply.block_index, *names) if any(names) else entry.key
 
 
 def describe_note(

@@ -49,6 +49,7 @@ class ListTotals(Struct, frozen=True):
     sessions: int
     projects: int
     pending: int
+    empty: int
 
 
 async def show_sessions(request: web.Request) -> web.StreamResponse:
@@ -102,6 +103,7 @@ def filter_sessions(
         and (not filters.model or filters.model in session.models)
         and (not needle or needle in _searchable_text(session))
         and _matches_show_filter(session, filters.show, now_ms)
+        and (filters.show == "empty" or not session.is_empty)
     ]
     match filters.sort:
         case "cost":
@@ -125,6 +127,8 @@ def _searchable_text(summary: SessionSummary) -> str:
 
 
 def _matches_show_filter(summary: SessionSummary, show: str, now_ms: int) -> bool:
+    if show == "empty":
+        return summary.is_empty
     if show == "active":
         return now_ms - (summary.ended_ms or 0) < ACTIVE_MS
     return show != "look" or judge_health(summary).level in {HealthLevel.LOOK, HealthLevel.BAD}
@@ -160,10 +164,12 @@ def _list_context(listing: SessionListing, filters: SessionFilter, now_ms: int) 
 
 def _count_totals(listing: SessionListing) -> ListTotals:
     sessions = listing.sessions
+    empty = sum(session.is_empty for session in sessions)
     return ListTotals(
-        len(sessions),
+        len(sessions) - empty,
         len({session.project for session in sessions if session.project}),
         listing.pending,
+        empty,
     )
 
 

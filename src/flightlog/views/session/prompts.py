@@ -1,0 +1,92 @@
+"""Prompts that a transcript holds twice: queued and sent, or written again by a resumed session."""
+
+from collections.abc import Iterable, Sequence
+
+from flightlog.model.entries import (
+    AssistantReply,
+    Block,
+    Entry,
+    Image,
+    PromptQueued,
+    Text,
+    ToolResult,
+    UserPrompt,
+    text_of,
+)
+
+MESSAGES = (UserPrompt, AssistantReply, ToolResult)
+QUEUE_RECORDS_MAX = 1_000  # between a queued prompt and the record that it is sent with
+
+
+def follow_queue(ordered: Sequence[Entry]) -> dict[int, int | None]:
+    """Return the position of each queued prompt, with that of the prompt that repeats it, if any."""
+    sent: dict[int, int | None] = {}
+    waiting: dict[int, str] = {}
+    for position, entry in enumerate(ordered):
+        event = entry.event
+        if isinstance(event, PromptQueued):
+            sent[position] = None
+            waiting[position] = f"\n{text_of(event.content).strip()}\n"
+        elif waiting and isinstance(event, UserPrompt):
+            text = f"\n{text_of(event.content).strip()}\n"
+            for queued, words in list(waiting.items()):
+                # Prompts that waited together are sent as one.
+                is_late = position - queued > QUEUE_RECORDS_MAX
+                if is_late or words in text:
+                    sent[queued] = None if is_late else position
+                    del waiting[queued]
+    return sent
+
+
+def queue_reach(ordered: Sequence[Entry]) -> dict[int, int]:
+    """Return the position up to which records may still decide about each queued prompt."""
+    return {
+        position: position + QUEUE_RECORDS_MAX if sent is None else sent
+        for position, sent in follow_queue(ordered).items()
+    }
+
+
+def find_replayed(ordered: Sequence[Entry]) -> set[str]:
+    """Return the keys of prompts that repeat an earlier one block by block.
+
+    An editor that resumes a session writes each block of a prompt as a record of its own. One
+    block alone may be a person who repeats a prompt; two in a row are a copy.
+    """
+    known: set[Block] = set()
+    replayed: set[str] = set()
+    run: list[str] = []
+    for entry in ordered:
+        if not isinstance(entry.event, MESSAGES):
+            continue
+        blocks = prompt_blocks(entry)
+        if len(blocks) == 1 and blocks[0] in known:
+            run.append(entry.key)
+            continue
+        replayed.update(run if len(run) > 1 else ())
+        run = []
+        known.update(blocks if len(blocks) > 1 else ())
+    return replayed.union(run if len(run) > 1 else ())
+
+
+class EvictedPrompts:
+    """The blocks of old prompts that had several, by hash to save memory."""
+
+    def __init__(self) -> None:
+        self._blocks: set[int] = set()
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Add the blocks of the prompts among `entries`."""
+        prompts = (blocks for entry in entries if len(blocks := prompt_blocks(entry)) > 1)
+        self._blocks.update(hash(block) for blocks in prompts for block in blocks)
+
+    def may_repeat(self, entry: Entry) -> bool:
+        """Return whether an entry is one block of an old prompt."""
+        blocks = prompt_blocks(entry) if self._blocks else ()
+        return len(blocks) == 1 and hash(blocks[0]) in self._blocks
+
+
+def prompt_blocks(entry: Entry) -> tuple[Block, ...]:
+    """Return the blocks of a prompt with what the client added to them."""
+    event = entry.event
+    blocks = (*event.content, *event.context) if isinstance(event, UserPrompt) else ()
+    return tuple(block for block in blocks if isinstance(block, Text | Image))

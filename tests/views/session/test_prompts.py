@@ -1,0 +1,190 @@
+"""Who spoke: only what a person typed is a prompt, and each prompt is one turn."""
+
+import json
+
+import pytest
+
+from flightlog.archive.session_reader import SessionFollower
+from flightlog.model.entries import PromptKind
+from flightlog.model.session import NoteKind
+from flightlog.usage.prices import price
+from flightlog.views.session.fold import Retain, SessionFold
+from flightlog.views.session.thread import Eviction, OutOfOrder
+from support.folding import entries_of
+from support.recordings import CASES
+from support.recordings import archive as recorded_archive
+from support.transcripts import SESSION, archive, assistant, stamp, user
+
+OPENED = "<ide_opened_file>The user opened /home/ada/shop/app.py</ide_opened_file>"
+REMINDER = "<system-reminder>Mind the tests.</system-reminder>"
+SAID = {"type": "text", "text": "ok"}
+IMAGE = {
+    "type": "image",
+    "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
+}
+
+
+def text(words):
+    return {"type": "text", "text": words}
+
+
+def queued(words, second, **fields):
+    return {
+        "type": "queue-operation",
+        "operation": "enqueue",
+        "timestamp": stamp(second),
+        "sessionId": SESSION,
+        "content": words,
+        **fields,
+    }
+
+
+def read(tmp_path, *records):
+    return archive(tmp_path, *records).read_session(SESSION)
+
+
+def notes(turn):
+    return [item.text for item in turn.items if getattr(item, "kind", None) is NoteKind.CLIENT]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [text(OPENED), text("Fix it."), text(REMINDER)],
+        f"{OPENED}\nFix it.\n{REMINDER}",
+    ],
+)
+def test_added_context_is_a_note_of_the_turn_and_no_prompt(tmp_path, said):
+    session = read(tmp_path, user(said, 1), assistant("m1", 2, SAID))
+
+    (turn,) = session.turns
+    assert (turn.text, session.title, turn.kind) == ("Fix it.", "Fix it.", PromptKind.HUMAN)
+    assert notes(turn) == [OPENED, REMINDER]
+
+
+def test_a_tag_inside_a_prompt_stays_in_the_prompt(tmp_path):
+    session = read(tmp_path, user(f"What is {REMINDER} good for?", 1), assistant("m1", 2, SAID))
+
+    assert session.turns[0].text == f"What is {REMINDER} good for?"
+
+
+def test_a_record_of_context_alone_starts_no_turn(tmp_path):
+    session = read(tmp_path, user(OPENED, 1), user("Fix it.", 2), assistant("m1", 3, SAID))
+
+    assert [turn.text for turn in session.turns] == ["Fix it."]
+
+
+def replayed_session():
+    """A prompt of three blocks, which a resumed session writes again block by block."""
+    first = [text(OPENED), IMAGE, text("What is this?")]
+    thought = {"type": "thinking", "thinking": "A picture."}
+    return [
+        user(first, 1),
+        assistant("m1", 2, thought),
+        *(user([block], 3 + number) for number, block in enumerate(first)),
+        assistant("m1", 6, thought),
+        assistant("m1", 7, SAID),
+        user("What is this?", 8),
+        assistant("m2", 9, SAID),
+    ]
+
+
+def test_blocks_written_again_are_neither_prompts_nor_thoughts_twice(tmp_path):
+    session = read(tmp_path, *replayed_session())
+
+    assert [turn.text for turn in session.turns] == ["What is this?", "What is this?"]
+    assert [type(block).__name__ for block in session.steps[0].content] == ["Thinking", "Text"]
+    assert sum("written again" in note for note in notes(session.turns[0])) == 3
+
+
+def test_an_outline_in_bounded_memory_knows_replayed_and_queued_prompts():
+    records = [*replayed_session(), queued("And this.", 10), assistant("m3", 11, SAID)]
+    items = entries_of(map(json.dumps, records))
+    expected = fold(items, Retain.ALL)
+
+    for eviction in (Eviction(3, 1), Eviction(5, 2), Eviction(8, 1)):
+        try:
+            assert fold(items, Retain.TAIL, eviction).threads == expected.threads
+        except OutOfOrder:
+            continue
+
+
+def fold(items, *how):
+    folded = SessionFold("s", "claude-code", price, *how)
+    for item in items:
+        folded.add(item)
+    return folded.outline()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [],
+        [user("And this.", 4)],
+        [
+            {
+                **user("", 4),
+                "type": "attachment",
+                "attachment": {"type": "queued_command", "prompt": "And this."},
+            }
+        ],
+    ],
+    ids=["recorded once", "sent after the turn", "sent as an attachment"],
+)
+def test_a_prompt_typed_while_the_agent_works_is_one_turn(tmp_path, sent):
+    records = [user("Go.", 1), assistant("m1", 2, SAID), queued("And this.", 3), *sent]
+    session = read(tmp_path, *records, assistant("m2", 5, SAID))
+
+    assert [turn.text for turn in session.turns] == ["Go.", "And this."]
+    assert [len(turn.steps) for turn in session.turns] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("records", "title"),
+    [
+        ([user("/exit", 1), user("# Fix it", 2)], "Fix it"),
+        ([user("<command-name>/model</command-name>", 1), user("**Fix** it", 2)], "Fix** it"),
+        ([{"type": "summary", "summary": "Invalid API key · Please run /login", "leafUuid": "u1"},
+          user("- Fix it", 1)], "Fix it"),
+        ([user("<command-name>/exit</command-name>", 1)], ""),
+        ([user("<command-name>/init</command-name>", 1), assistant("m1", 2, SAID)], "/init"),
+    ],
+)  # fmt: skip
+def test_a_title_comes_from_the_first_real_prompt(tmp_path, records, title):
+    found = archive(tmp_path, *records)
+
+    assert found.read_session(SESSION).title == title
+    assert [summary.title for summary in found.iter_summaries()] == [title]
+
+
+def test_a_session_without_prompt_and_response_is_empty(tmp_path):
+    (empty,) = archive(
+        tmp_path / "empty", user("<command-name>/exit</command-name>", 1)
+    ).iter_summaries()
+    (asked,) = archive(tmp_path / "asked", user("Go.", 1)).iter_summaries()
+
+    assert (empty.is_empty, asked.is_empty) == (True, False)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "queued" in case])
+def test_clients_in_between_have_no_unknown_records(tmp_path, case):
+    found = recorded_archive(tmp_path, case)
+    sessions = list(found.iter_sessions())
+
+    assert [session.unknown_record_types for session in sessions] == [()] * len(sessions)
+    assert [session.unknown_fields for session in sessions] == [()] * len(sessions)
+    for session in sessions:
+        outline = SessionFollower(found, session.id).refresh()
+        prompts = [turn.text for turn in session.turns if turn.kind is PromptKind.HUMAN]
+        assert outline.summary.turns == sum(turn.kind is not None for turn in session.turns)
+        assert not any(prompt.startswith("<") for prompt in prompts)
+        if prompts and not case.startswith("2.0.14"):
+            assert prompts.count("Also this, please.") == 1
+
+
+def test_progress_keeps_the_chain_and_repeats_no_subagent(tmp_path):
+    session = next(recorded_archive(tmp_path, "2.1.63/interactive-queued").iter_sessions())
+
+    assert not any(turn.is_rewound for turn in session.turns)
+    assert sum("SUBTASK" in turn.text for turn in session.turns) == 0
+    assert [len(subagent.turns[0].steps) for subagent in session.subagents] == [2, 2]
