@@ -7,18 +7,19 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from flightlog.model.text import make_inert, one_line
+from flightlog.model.text import describe_redaction, make_inert, one_line
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
     from flightlog.archive.search import SearchHit
+    from flightlog.model.output_files import Redacted
     from flightlog.views.transcript import TranscriptLine
 
 
@@ -210,3 +211,23 @@ def print_story(lines: "Iterable[TranscriptLine]") -> None:
     for line in lines:
         for text in text_lines(line):
             click.secho(text, **_STYLES.get(line.kind.name, {}))  # type: ignore[arg-type]
+
+
+def redaction_fields(redacted: "Redacted[Any] | None") -> dict[str, Any]:
+    """Return the JSON fields of a redaction; `None` means that nothing was redacted."""
+    if redacted is None:
+        return {"redacted": False}
+    return {"redacted": True, "secrets": redacted.secrets, "personal": redacted.personal}
+
+
+def print_redaction(fields: Mapping[str, Any], session: str = "--all") -> None:
+    """Print on stderr how much was removed, or that the output is not redacted."""
+    if fields["redacted"]:
+        summary = describe_redaction(fields["secrets"], fields["personal"])
+        click.echo(f"{summary}; review it before you share it", err=True)
+    else:
+        command = f"flightlog session export {session} --redact"
+        click.echo(
+            f"not redacted, may contain secrets and personal data; before sharing: {command}",
+            err=True,
+        )

@@ -1,6 +1,6 @@
 """`flightlog session`: list, show, follow, usage, search and export."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,14 @@ from flightlog.cli.output import (
     print_json,
     print_more,
     print_outcome,
+    print_redaction,
     print_story,
     print_table,
     read_only,
+    redaction_fields,
 )
 from flightlog.model.errors import Conflict, Damage, Invalid
-from flightlog.model.text import describe_redaction, make_inert, one_line, parse_since, pluralize
+from flightlog.model.text import make_inert, one_line, parse_since, pluralize
 
 if TYPE_CHECKING:
     from flightlog.archive.archive import Archive
@@ -363,26 +365,6 @@ def write_trajectory(  # noqa: PLR0913 - the parts and options of one export
         )
     click.echo(next(bundle.iter_files())[1], nl=False)
     print_redaction(removed, session.id)
-
-
-def redaction_fields(redacted: "Redacted[Any] | None") -> dict[str, Any]:
-    """Return the JSON fields of a redaction; `None` means that nothing was redacted."""
-    if redacted is None:
-        return {"redacted": False}
-    return {"redacted": True, "secrets": redacted.secrets, "personal": redacted.personal}
-
-
-def print_redaction(fields: Mapping[str, Any], session: str = "--all") -> None:
-    """Print on stderr how much was removed, or that the output is not redacted."""
-    if fields["redacted"]:
-        summary = describe_redaction(fields["secrets"], fields["personal"])
-        click.echo(f"{summary}; review it before you share it", err=True)
-    else:
-        command = f"flightlog session export {session} --redact"
-        click.echo(
-            f"not redacted, may contain secrets and personal data; before sharing: {command}",
-            err=True,
-        )
 
 
 def write_all(

@@ -33,13 +33,7 @@ from flightlog.privacy.trust import is_trusted
 from flightlog.setup.format_drift import compare_formats, load_known_format, read_json_objects
 from flightlog.setup.hook_check import hook_findings, is_registered, status_line_findings
 from flightlog.sources.hook_log import list_loss_counts
-from flightlog.store.directories import (
-    LayoutMigration,
-    ensure_writable,
-    layout_of,
-    migrate_layout,
-    newest_layout,
-)
+from flightlog.store import directories
 from flightlog.store.files import quarantine_file, rename_file
 from flightlog.store.git.command import GitError
 from flightlog.store.git.repository import Repository, find_common_dir, is_ignored
@@ -62,7 +56,9 @@ FREE_INODES_MIN = 10_000  # fewer free inodes are a warning
 # Below these, one settle cannot be stored: transcript, manifest, lock and index.
 FULL_BYTES = 1_000_000
 FULL_INODES = 16
-STEPS: tuple[LayoutMigration, ...] = ()  # the layout of the data directory has not changed yet
+STEPS: tuple[
+    directories.LayoutMigration, ...
+] = ()  # the layout of the data directory has not changed yet
 
 
 class CheckLevel(enum.Enum):
@@ -93,7 +89,9 @@ class CheckResult(Struct, frozen=True):
 
 
 def examine_installation(
-    runtime: Runtime, progress: Progress | None = None, steps: Sequence[LayoutMigration] = STEPS
+    runtime: Runtime,
+    progress: Progress | None = None,
+    steps: Sequence[directories.LayoutMigration] = STEPS,
 ) -> list[CheckResult]:
     """Return the results of all checks."""
     dirs = [Path(path) for path in find_config_dirs(runtime)]
@@ -110,7 +108,7 @@ def examine_installation(
         ),
         *(finding for path in dirs for finding in _check_live(runtime, path)),
         _check_data_dir(data_dir),
-        _check_layout(data_dir, newest_layout(steps)),
+        _check_layout(data_dir, directories.newest_layout(steps)),
         *_check_permissions(data_dir),
         _check_disk(data_dir),
         *(
@@ -145,12 +143,12 @@ def check_formats(runtime: Runtime) -> list[CheckResult]:
 
 
 def repair_installation(
-    runtime: Runtime, steps: Sequence[LayoutMigration] = STEPS
+    runtime: Runtime, steps: Sequence[directories.LayoutMigration] = STEPS
 ) -> list[CheckResult]:
     """Repair what can be repaired without losing anything; return what was done. Idempotent."""
     data_dir = Path(runtime.data_dir)
     done: list[str] = []
-    ensure_writable(data_dir, newest_layout(steps))
+    directories.ensure_writable(data_dir, directories.newest_layout(steps))
     for path in sorted(_iter_own_files(data_dir)):
         mode = stat.S_IMODE(path.lstat().st_mode)
         if not path.is_symlink() and mode & 0o077:
@@ -159,9 +157,10 @@ def repair_installation(
     for lost in list_loss_counts(data_dir, Path(tempfile.gettempdir())):
         path = rename_file(lost, f"acknowledged-{lost.name}-{runtime.clock.now_ms()}")
         done.append(f"lost hook events acknowledged, their number is in {path}")
-    if data_dir.is_dir() and layout_of(data_dir) < newest_layout(steps):
+    if data_dir.is_dir() and directories.layout_of(data_dir) < directories.newest_layout(steps):
         done += [
-            f"{step.reason}; a copy is in {copy}" for step, copy in migrate_layout(data_dir, steps)
+            f"{step.reason}; a copy is in {copy}"
+            for step, copy in directories.migrate_layout(data_dir, steps)
         ]
     for index in sorted(data_dir.glob("index*.db")):
         if is_sound(index):
@@ -215,7 +214,7 @@ def _check_data_dir(path: Path) -> CheckResult:
 def _check_layout(path: Path, known: int) -> CheckResult:
     """Check that this version can write the data directory's layout."""
     try:
-        layout = layout_of(path)
+        layout = directories.layout_of(path)
     except Unreadable as error:
         move = f"mv {path / 'layout.json'} {path / 'layout.json.old'}"
         return CheckResult(CheckLevel.DAMAGE, "layout", error.message, move)
@@ -277,14 +276,12 @@ def _check_disk(data_dir: Path) -> CheckResult:
     free, inodes = disk.f_bavail * disk.f_frsize, disk.f_favail if disk.f_files else FREE_INODES_MIN
     level = CheckLevel.FAILURE if free < FULL_BYTES or inodes < FULL_INODES else CheckLevel.WARNING
     if inodes < FREE_INODES_MIN:
-        return CheckResult(
-            level, "disk", f"{pluralize(inodes, 'inode')} free: {existing}", f"df -i {existing}"
-        )
-    if free < FREE_BYTES_MIN:
-        return CheckResult(
-            level, "disk", f"{free // 1_000_000:,} MB free: {existing}", f"df -h {existing}"
-        )
-    return CheckResult(CheckLevel.OK, "disk", f"{free // 1_000_000_000:,} GB free: {existing}")
+        text, option = f"{pluralize(inodes, 'inode')} free", "-i"
+    elif free < FREE_BYTES_MIN:
+        text, option = f"{free // 1_000_000:,} MB free", "-h"
+    else:
+        return CheckResult(CheckLevel.OK, "disk", f"{free // 1_000_000_000:,} GB free: {existing}")
+    return CheckResult(level, "disk", f"{text}: {existing}", f"df {option} {existing}")
 
 
 def _check_stuck_locks(directory: Path) -> Iterator[CheckResult]:
@@ -293,12 +290,10 @@ def _check_stuck_locks(directory: Path) -> Iterator[CheckResult]:
     for path in filter(lambda path: names.fullmatch(path.name), _iter_own_files(directory)):
         holder = find_holder(path)
         if holder is not None and holder.state != "running":
-            command = (
-                f"kill -CONT {holder.pid}" if holder.state == "stopped" else f"fuser -v {path}"
-            )
-            yield CheckResult(
-                CheckLevel.FAILURE, "lock", f"held by {holder.describe_holder()}: {path}", command
-            )
+            is_stopped = holder.state == "stopped"
+            command = f"kill -CONT {holder.pid}" if is_stopped else f"fuser -v {path}"
+            text = f"held by {holder.describe_holder()}: {path}"
+            yield CheckResult(CheckLevel.FAILURE, "lock", text, command)
 
 
 def _recorded_faults(data_dir: Path) -> Iterator[CheckResult]:
@@ -315,7 +310,7 @@ def verify_archive(
 ) -> ArchiveVerification:
     """Read every archived session back, and restore damaged ones from the agent's files."""
     data_dir = Path(runtime.data_dir)
-    ensure_writable(data_dir)
+    directories.ensure_writable(data_dir)
     archive = open_archive(runtime)
     lost = lost_sessions(data_dir, AGENT_NAME)
     names = sorted(list_recorded_sessions(data_dir, AGENT_NAME)[0] | lost)
