@@ -39,14 +39,9 @@ from flightlog.store.git.command import GitError
 from flightlog.store.git.repository import Repository, find_common_dir, is_ignored
 from flightlog.store.index.database import is_sound
 from flightlog.store.locks import find_holder
+from flightlog.store.recordings import sessions as recorded
 from flightlog.store.recordings.adoption import list_recorded_sessions, lost_sessions
 from flightlog.store.recordings.reader import raw_lines
-from flightlog.store.recordings.sessions import (
-    RecordingFault,
-    read_faults,
-    restore_session,
-    verify_session,
-)
 from flightlog.usage.prices import PRICES_FROM
 
 YEAR_MS = 365 * DAY_MS  # prices older than this are reported
@@ -76,7 +71,7 @@ class ArchiveVerification(Struct, frozen=True):
 
     sessions: int
     locked: tuple[str, ...]
-    faults: tuple[RecordingFault, ...]
+    faults: tuple[recorded.RecordingFault, ...]
 
 
 class CheckResult(Struct, frozen=True):
@@ -300,7 +295,7 @@ def _recorded_faults(data_dir: Path) -> Iterator[CheckResult]:
     for session in sorted(lost_sessions(data_dir, AGENT_NAME)):
         text = f"{session}: its directory is missing"
         yield CheckResult(CheckLevel.DAMAGE, "archive", text, "flightlog doctor --verify")
-    for fault in read_faults(data_dir, AGENT_NAME):
+    for fault in recorded.read_faults(data_dir, AGENT_NAME):
         text = f"{fault.session}/{fault.file}: {fault.kind}, {fault.message}"
         yield CheckResult(CheckLevel.DAMAGE, "archive", text, "flightlog doctor --verify")
 
@@ -314,7 +309,7 @@ def verify_archive(
     archive = open_archive(runtime)
     lost = lost_sessions(data_dir, AGENT_NAME)
     names = sorted(list_recorded_sessions(data_dir, AGENT_NAME)[0] | lost)
-    faults: list[RecordingFault] = []
+    faults: list[recorded.RecordingFault] = []
     busy: list[str] = []
     for done, session in enumerate(names):
         if progress is not None:
@@ -322,12 +317,11 @@ def verify_archive(
         recording = archive.recordings.get(session)
         sources = agent_files(str(data_dir), recording.files if recording else ())
         try:
+            place = data_dir, AGENT_NAME, session, sources
             if session in lost:
-                faults.append(
-                    restore_session(data_dir, AGENT_NAME, session, sources, accept=accept)
-                )
+                faults.append(recorded.restore_session(*place, accept=accept))
             else:
-                faults += verify_session(data_dir, AGENT_NAME, session, sources, accept=accept)
+                faults += recorded.verify_session(*place, accept=accept)
         except Conflict as error:
             busy.append(error.message)
     return ArchiveVerification(len(names) - len(busy), tuple(busy), tuple(faults))
