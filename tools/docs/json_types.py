@@ -35,16 +35,17 @@ from flightlog.views.session.outline import SessionSummary
 
 
 class UsageTotals(TypedDict):
-    """Tokens and cost, wherever they are printed; `cost_usd` is null if it is unknown."""
+    """Tokens and cost, wherever they are printed; null is unknown."""
 
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    cache_write_1h_tokens: int
-    web_searches: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_tokens: int | None
+    cache_write_tokens: int | None
+    cache_write_1h_tokens: int | None
+    web_searches: int | None
     cost_usd: float | None
     cost_source: str
+    is_lower_bound: NotRequired[bool]
 
 
 class UnrecordedUsage(UsageTotals):
@@ -61,6 +62,9 @@ class UsageReportRow(UsageTotals):
     sessions: int
     models: list[str]
     unpriced_models: list[str]
+    unknown_responses: int
+    estimated_output_tokens: NotRequired[int]
+    estimated_cost_usd: NotRequired[float | None]
     day: NotRequired[str]
     session: NotRequired[str]
     month: NotRequired[str]
@@ -78,31 +82,28 @@ class UsageReportOutput(TypedDict):
     by: str
     total: UsageReportRow
     rows: list[UsageReportRow]
-    unrecorded_usage: UnrecordedUsage
+    unrecorded: UnrecordedUsage
     timezone: str
     damaged_lines: int
     price_table: dict[str, str]
 
 
 class SearchHitOutput(TypedDict):
-    """One hit; `address` opens it."""
+    """One hit; `address` opens it, `cost_usd` is the session's cost."""
 
     address: str
     session: str
-    subagent: str
-    uuid: str
-    at_ms: int | None
     project: str
-    path: str
-    offset: int
-    length: int
+    at_ms: int | None
+    cost_usd: float | None
     snippet: str
 
 
 class SearchOutput(TypedDict):
-    """The hits, the newest first."""
+    """The hits, the newest first, and how many there are in all."""
 
     hits: list[SearchHitOutput]
+    total: int
 
 
 class ConfigSettingOutput(TypedDict):
