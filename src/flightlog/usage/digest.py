@@ -92,6 +92,15 @@ class SessionUsage(Struct, frozen=True):
 PriceOf = Callable[[ModelResponse], float | None]
 
 
+def costs_by_model(digest: UsageDigest) -> dict[str, float | None]:
+    """Return the cost in USD of a session's own responses by model; None if it is unknown."""
+    costs: dict[str, float | None] = {}
+    for bucket in digest.buckets:
+        known = costs.get(bucket.model)
+        costs[bucket.model] = known if bucket.cost_usd is None else (known or 0.0) + bucket.cost_usd
+    return costs
+
+
 def digest_sessions(group: Sequence[SessionUsage], evidence: FindEvidence) -> list[UsageDigest]:
     """Digest sessions that share responses with each other and with no other session."""
     rows: Mapping[str, Sequence[UsageLine]] = {

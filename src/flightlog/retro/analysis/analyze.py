@@ -37,10 +37,11 @@ from flightlog.retro.store import (
 from flightlog.sources.chat_exports import reader
 from flightlog.sources.chat_exports.conversation import Conversation, iter_addressed_messages
 from flightlog.store import jsonl, output_files
+from flightlog.usage.digest import costs_by_model
 
 Progress = Callable[[int, int], None]
 LoopSessions = Callable[[str], frozenset[str]]  # ids of the sessions that a project's loops started
-DIGEST_VERSION = 2  # changes when digests of unchanged sessions must be made again
+DIGEST_VERSION = 3  # changes when digests of unchanged sessions must be made again
 PATHS_MAX = 3  # fields named for each conversation
 _DECODER = msgspec.json.Decoder(ConversationDigest)
 
@@ -132,12 +133,16 @@ def read_archive(
     prompts of a loop's sessions are no person's, and an analyst's sessions are left out.
     """
     known = {digest.id: digest.version for digest in load_digests(store).values()}
+    usage = archive.usage_pipeline.session_digests(archive.recordings)
+    costs = {digest.session: costs_by_model(digest) for digest in usage}
     new = same = 0
     incidents = []
     for done, recording in enumerate(archive.recordings.values()):
         if progress is not None:
             progress(done, len(archive.recordings))
-        stamps = f"{DIGEST_VERSION}|" + "|".join(
+        # The costs belong to it: a session found later may own responses of this one.
+        model_costs = costs.get(recording.session, {})
+        stamps = f"{DIGEST_VERSION}|{model_costs}|" + "|".join(
             f"{file.path}:{file.size}:{file.changed_ns}" for file in recording.files
         )
         version = hashlib.blake2b(stamps.encode("utf-8", "replace"), digest_size=12).hexdigest()
@@ -147,7 +152,7 @@ def read_archive(
         session = archive.read_session(recording.session)
         if session.damage:
             incidents.append(_damage_incident(session, store.now_ms()))
-        digest = session_digests.digest_session(session, version, redact)
+        digest = session_digests.digest_session(session, version, redact, model_costs)
         if ROOT in Path(session.cwd).parts:
             digest = ConversationDigest(digest.id, digest.source, version, is_own=True)
         elif session.id in loop_sessions(session.cwd):

@@ -67,6 +67,7 @@ class ConversationDigest(Struct, frozen=True, omit_defaults=True, gc=False):
     failures: tuple[DigestMark, ...] = ()
     costs: tuple[DigestMark, ...] = ()
     cost_usd: float | None = None
+    model_costs: tuple[tuple[str, float], ...] = ()
     is_lower_bound: bool = False
     total_tokens: int = 0
     export: str = ""

@@ -215,9 +215,12 @@ def _cost_drivers(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]:
     )  # fmt: skip
     by_model: Counter[str] = Counter()
     for digest in digests:
-        by_model[", ".join(digest.models)] += round((digest.cost_usd or 0.0) * 1e6)
+        for model, cost in digest.model_costs:
+            by_model[model] += round(cost * 1e6)
+    if not by_model:
+        return
     model, micro = max(by_model.items(), key=lambda pair: (pair[1], pair[0]))
-    members = [digest for digest in digests if ", ".join(digest.models) == model]
+    members = [digest for digest in digests if model in dict(digest.model_costs)]
     yield Pattern(
         "cost-models", f"{model or 'unknown model'}: {micro / 1e6:.2f} of {whole} USD", "other", 1.0,
         _conversation_ids(members), None, "cost", pluralize(len(members), "session"), len(members),

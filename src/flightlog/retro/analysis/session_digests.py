@@ -5,7 +5,7 @@ Every mark names the step it was seen at. Only what the agent did counts, not wh
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from flightlog.model.entries import PromptKind
 from flightlog.model.output_files import Redacted
@@ -48,13 +48,19 @@ _NOTE_MARKS = {
 
 
 def digest_session(
-    session: Session, version: str, redact: Callable[[Session], Redacted[Session]] | None = None
+    session: Session,
+    version: str,
+    redact: Callable[[Session], Redacted[Session]] | None,
+    model_costs: Mapping[str, float | None],
 ) -> ConversationDigest:
     """Return the digest of `session`; `version` names the state of its files.
+
+    `model_costs` are those of the usage report, which counts a response in one session only.
 
     Issues are published from failures, so failure texts are cut from the redacted session.
     """
     summary = outline_session(session).summary
+    known = [cost for cost in model_costs.values() if cost is not None]
     started_ms = session.started_ms or 0
     prompts = [
         DigestPrompt(
@@ -84,7 +90,8 @@ def digest_session(
         outcomes=tuple(_find_outcomes(session))[:MARKS_MAX],
         failures=tuple(_find_failures(public))[:MARKS_MAX],
         costs=tuple(_turn_costs(session))[:MARKS_MAX],
-        cost_usd=summary.cost_usd,
+        cost_usd=sum(known) if known else None,
+        model_costs=tuple((model, cost) for model, cost in model_costs.items() if cost is not None),
         is_lower_bound=summary.is_lower_bound or bool(summary.unknown_responses),
         total_tokens=summary.usage.total_tokens,
     )
