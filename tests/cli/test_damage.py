@@ -104,7 +104,7 @@ def test_damage_stays_in_its_session(archive, harm):
                 path.unlink()
         for command in REPORTS:
             assert within(archive, *command).code == 0, command
-        listed = json.loads(within(archive, "session", "list", "--json").out)
+        listed = json.loads(within(archive, "session", "list", "--all", "--json").out)
         assert sorted(each["session"] for each in listed) == SESSIONS
         assert within(archive, "settle").code == 0
         assert within(archive, "privacy", "scan", HURT).code == 0

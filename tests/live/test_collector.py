@@ -446,6 +446,7 @@ def test_a_file_without_sessions_has_an_empty_list(tmp_path):
 
     assert "\nsessions: []\n" in desk.yaml.read_text()
     desk.responses(ONE, (NOW_MS - MINUTE_MS, 1000, 10))
+    desk.hook(ONE, "PostToolUse", NOW_MS - MINUTE_MS)
     assert list(by_id(desk.gather())) == [ONE]
     assert "\nsessions:\n  - sessionId" in desk.yaml.read_text()
     desk.hook(ONE, "SessionEnd", NOW_MS)
@@ -475,6 +476,7 @@ def test_file_and_status_line_agree_on_the_context(tmp_path, size, used, percent
 def test_a_transcript_above_the_usual_window_is_in_a_long_one(tmp_path):
     desk = Desk(tmp_path)
     desk.responses(ONE, (NOW_MS - MINUTE_MS, 546_000, 10))
+    desk.hook(ONE, "PostToolUse", NOW_MS - MINUTE_MS)
 
     context = by_id(desk.gather())[ONE].context
 

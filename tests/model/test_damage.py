@@ -31,7 +31,10 @@ def test_an_incident_names_its_feature_and_its_evidence():
 def test_an_incident_has_no_field_that_holds_text_of_a_file():
     kinds = {field.name: field.type for field in msgspec.structs.fields(Incident)}
 
-    assert {name for name, kind in kinds.items() if kind is str} == set()
+    assert {name for name, kind in kinds.items() if kind is str} == {"subject"}
+    said = "How do I tell her"
+    assert said not in Incident("secret", 1, "lab", subject=said).subject
+    assert Incident("secret", 1, "loop", subject="session-001/T1").subject == "session-001/T1"
     assert (
         msgspec.convert({"kind": "secret", "at_ms": 1, "feature": "lab"}, Incident).kind == "secret"
     )

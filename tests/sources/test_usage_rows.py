@@ -19,7 +19,15 @@ NUMBERS = st.integers(0, 2**32 - 1)
 WORDS = st.sampled_from(["", "a", "b", "ä\n", "msg_1"])
 COUNTS = st.integers(0, 2**53 - 1)
 ROWS = st.lists(
-    st.builds(UsageLine, *[WORDS] * 3, *[COUNTS] * 7, *[WORDS] * 3, st.booleans()), max_size=6
+    st.builds(
+        UsageLine,
+        *[WORDS] * 3,
+        *[COUNTS] * 7,
+        *[WORDS] * 3,
+        st.booleans(),
+        quality=st.integers(0, 2),
+    ),
+    max_size=6,
 )
 TOTALS = st.lists(
     st.builds(

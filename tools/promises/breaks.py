@@ -225,15 +225,15 @@ BREAKS = (
     Break(
         "R8",
         "setup/doctor.py",
-        "    if index.exists() and not is_sound(index):\n",
-        "    if index.exists():\n",
+        "        if is_sound(index):\n",
+        "        if not index.exists():\n",
         "tests/cli/test_doctor.py::test_fixing_twice_is_fixing_once_and_no_byte_is_lost",
     ),
     Break(
         "R9",
         "live/state_file/runtime_state.py",
-        "chunk = apply_values(chunk, _item_to_dict(item), comments)",
-        "chunk = new_item(chunk.key, _item_to_dict(item), 2, comments)",
+        "chunk = apply_values(chunk, new_values, comments)",
+        "chunk = new_item(chunk.key, new_values, 2, comments)",
         "tests/live/state_file/test_runtime_state.py::test_a_thousand_updates_later_the_edits_are_where_they_were",
     ),
     Break(

@@ -28,7 +28,7 @@ _LOCAL_COMMANDS = frozenset({"/clear", "/exit", "/login", "/logout", "/model", "
 def clean_title(text: str) -> str:
     """Return `text` as a title: without leading Markdown, "" if the client alone is concerned."""
     title = _MARKDOWN.sub("", text, count=1).strip()
-    is_local = title[:20].partition(" ")[0] in _LOCAL_COMMANDS
+    is_local = title.partition(" ")[0] in _LOCAL_COMMANDS
     return "" if is_local or title.startswith(_CLIENT_MESSAGES) else title
 
 

@@ -253,6 +253,7 @@ def test_the_scan_says_what_the_decoder_says(path):
             reply.request_id,
             entry.subagent,
             reply.is_aborted,
+            quality=reply.quality,
         )
         for entry in entries
         if isinstance(reply := entry.event, AssistantReply) and not reply.is_synthetic

@@ -48,10 +48,10 @@ def test_a_grid_is_one_batch_with_one_budget(run):
     [
         ("turns: [1]\nmodls: [x]", "models"),
         ("models: [x]", "turns"),
-        ("turns: [1]\nvariants: [{label: x}]", "ask-again"),
-        ("turns: [1]\ncount: 0", "ask-again"),
-        ("turns: [1]\ncount: 1000000", "ask-again"),
-        ("- 1", "ask-again"),
+        ("turns: [1]\nvariants: [{label: x}]", "drop_thinking"),
+        ("turns: [1]\ncount: 0", "max_budget_usd"),
+        ("turns: [1]\ncount: 1000000", "max_budget_usd"),
+        ("- 1", "max_budget_usd"),
         ("turns: [", "line"),
     ],
 )

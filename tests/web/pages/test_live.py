@@ -19,6 +19,7 @@ def desk_with_two(tmp_path):
         model={"display_name": HOSTILE},
     )
     desk.responses(session_id(2), (now - 2 * MINUTE_MS, 1_000, 100))
+    desk.hook(session_id(2), "PostToolUse", now - 2 * MINUTE_MS)
     return desk
 
 

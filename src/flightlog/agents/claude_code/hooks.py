@@ -234,7 +234,7 @@ def _tool_and_input(payload: dict[str, Any]) -> tuple[str, object]:
 
 def read_session_hooks(folder: Path | None) -> Iterator[ToolHook | PromptSubmitted]:
     """Yield what the hook log in a session's directory says about its tool calls and prompts."""
-    found = read_hook_records(folder) if folder else ()
+    found = read_hook_records(folder) if folder and folder.is_dir() else ()
     records = sorted(found, key=lambda record: record.at_ms)
     return HookReader().read(records)
 

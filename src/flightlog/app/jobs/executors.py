@@ -96,7 +96,7 @@ class DaskExecutor:
 
     def __init__(self, client: Any, address: str, worker_s: float) -> None:
         """Use an open client of the scheduler at `address`; wait `worker_s` for a worker."""
-        self._client, self._address, self._worker_s = client, address[:80], worker_s
+        self._client, self._address, self._worker_s = client, address, worker_s
         self._shared: dict[str, Any] = {}
 
     async def submit(self, job: Job) -> bytes:
