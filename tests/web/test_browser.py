@@ -16,7 +16,7 @@ from support import hostile
 from support.browser import Browser
 from support.pages import WEB_ROOT, running
 from support.real_agent import new_session
-from support.recordings import CASES, ROOT, config_dir
+from support.recordings import FROZEN_CASES, ROOT, config_dir
 
 AXE = Path(__file__).parents[2] / ".tools/web/node_modules/axe-core/axe.min.js"
 SHOWN = "document.querySelectorAll('.session').length"
@@ -32,7 +32,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    with running(config_dir(tmp_path_factory.mktemp("browser"), *CASES)) as served:
+    with running(config_dir(tmp_path_factory.mktemp("browser"), *FROZEN_CASES)) as served:
         yield served
 
 
@@ -40,7 +40,7 @@ def pages(tmp_path_factory):
 def page(browser, pages):
     opened = browser.page()
     opened.go(pages.door)
-    opened.until(f"{SHOWN} === 33")
+    opened.until(f"{SHOWN} === 36")
     yield opened
     assert (opened.dialogs, opened.outside(), opened.complaints) == ([], [], [])
 
@@ -52,7 +52,7 @@ def session_of(case):
 
 def test_the_token_leads_in_and_is_gone_from_the_address(page, pages):
     assert page.js("location.href") == f"{pages.root}/"
-    page.until(f"{SHOWN} === 33")
+    page.until(f"{SHOWN} === 36")
     assert page.js("document.cookie") == ""
 
 
@@ -76,7 +76,7 @@ def test_private_file_signs_in_and_another_port_gets_no_cookie(browser, pages, t
     opened = browser.page()
 
     opened.go(lead.as_uri())
-    opened.until(f"{SHOWN} === 33")
+    opened.until(f"{SHOWN} === 36")
     opened.go(f"{pages.root}/usage")
     own = opened.js("document.title")
     opened.go(f"http://127.0.0.1:{neighbor.server_port}/")

@@ -14,7 +14,7 @@ import pytest
 
 from support.browser import Browser
 from support.pages import running
-from support.recordings import CASES, ROOT, config_dir
+from support.recordings import FROZEN_CASES, ROOT, config_dir
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "pages"
 WIDTH, HEIGHT = 1280, 900
@@ -44,7 +44,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    folder = config_dir(tmp_path_factory.mktemp("golden"), *CASES)
+    folder = config_dir(tmp_path_factory.mktemp("golden"), *FROZEN_CASES)
     for place, file in enumerate(sorted(folder.rglob("*.jsonl"))):
         at = NOW_MS // 1000 - (place + 1) * HOUR_S
         os.utime(file, (at, at))
@@ -76,7 +76,7 @@ def picture(browser, pages, path, *, dark=False, **changed):
     page = browser.page(WIDTH, HEIGHT, dark=dark)
     page.go(pages.door)
     if path == "/":
-        page.until("document.querySelectorAll('.session').length === 33")
+        page.until("document.querySelectorAll('.session').length === 36")
     else:
         page.go(pages.root + path)
     page.until(

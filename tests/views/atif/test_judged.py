@@ -128,7 +128,7 @@ def messages(session, known):
     prompts = sum(turn.kind is not None for turn in session.turns)
     answers = sum(call.result is not None for step in session.steps for call in step.tool_calls)
     warmups = sum(
-        subagent.is_side_call for subagent in session.subagents
+        subagent.is_side_call or not subagent.tool_call_id for subagent in session.subagents
     )  # each is a step that refers to a trajectory: two messages
     system = bool("" in known and known[""].system)
     context = len(known[""].context) if "" in known else 0

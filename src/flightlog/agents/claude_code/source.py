@@ -241,6 +241,7 @@ class _ContextBuilder:
     def __init__(self) -> None:
         self.shapes: dict[str, dict[str, Any]] = {}
         self.sent: dict[str, str] = {}
+        self.logging_threads: set[str] = set()
         self.replies: dict[str, dict[str, str]] = defaultdict(dict)
         self.context: dict[str, dict[str, ContextItem]] = defaultdict(dict)
 
@@ -253,8 +254,10 @@ class _ContextBuilder:
 
     def build(self, subagent: str) -> ThreadContext:
         replies = self.replies[subagent]
+        # A fork logs no request in its file; its responses are its own.
+        is_logged = bool(self.sent) and subagent in {"", *self.logging_threads}
         copied = (
-            message for message, sent in replies.items() if self.sent and sent not in self.sent
+            message for message, sent in replies.items() if is_logged and sent not in self.sent
         )
         hashes = dict.fromkeys(self.sent[sent] for sent in replies.values() if sent in self.sent)
         shapes = [self.shapes[name] for name in hashes if name in self.shapes]
@@ -273,6 +276,7 @@ class _ContextBuilder:
             self.shapes[line.shapeHash] = line.shape
         elif line.type == "api-request":
             self.sent[line.id] = line.shapeHash or ""
+            self.logging_threads.add(subagent or line.agentId or "")
         elif line.type == "assistant" and line.requestRef and line.message:
             self.replies[subagent or line.agentId or ""][line.message.id] = line.requestRef
 
