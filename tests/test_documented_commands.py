@@ -50,6 +50,7 @@ VALUES = {
     "harness resample-edit my-run --request 5 --input",
     # Chats and sessions that the page has not made the dataset forget yet.
     "judge chat-20261102-120140-3fa9c1 feedback good": f"stats && {EACH_CHAT} feedback good && break; done",
+    "judge chat-20261102-120140-3fa9c1 reward 0.75": f"stats && {EACH_CHAT} reward 0.75 && break; done",
     "judge 9fceb02d0ae5 ci_result failure": f"stats && {EACH_COMMIT} ci_result failure && break; done",
     "2026-11-02_13a84f73": "$(grep -ohE '[0-9]{4}-[0-9]{2}-[0-9]{2}_[0-9a-f]{8}' -r .git-ml/tracked | head -1)",
     "13a84f73": "2123f2df",
