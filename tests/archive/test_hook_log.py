@@ -102,3 +102,36 @@ def test_damaged_hook_lines_hide_no_others(tmp_path):
 
     assert call.duration_ms == 41
     assert page_calls(found) == [call]
+
+
+def test_an_answered_prompt_is_recorded_whatever_text_the_hook_gave(tmp_path):
+    other = "<ide_opened_file>a.py</ide_opened_file> List the files, with a picture."
+    found, _ = make_session(tmp_path, (1.5, "UserPromptSubmit", {"prompt": other}))
+
+    assert [turn.text for turn in found.read_session(SESSION).turns] == ["List."]
+    assert found.read_outline(SESSION).summary.turns == 1
+
+
+def test_a_prompt_of_the_hook_log_has_no_editor_context(tmp_path):
+    text = "<ide_opened_file>a.py</ide_opened_file>\nNow this."
+    found, _ = make_session(tmp_path, (9, "UserPromptSubmit", {"prompt": text}))
+
+    assert found.read_session(SESSION).turns[-1].text == "Now this."
+
+
+def test_an_infinite_duration_is_no_duration(tmp_path):
+    found, folder = make_session(tmp_path)
+    payload = '{"tool_use_id":"t1","tool_input":{},"duration_ms":1e400}'
+    line = f'{{"at_ms":{NOON_MS},"event":"PostToolUse","payload":{payload}}}\n'
+    (folder / "hooks.jsonl").write_text(line)
+
+    assert found.read_session(SESSION).steps[0].tool_calls[0].duration_ms is None
+
+
+def test_a_hook_log_that_cannot_be_read_hides_no_session(tmp_path):
+    found, folder = make_session(tmp_path)
+    (folder / "hooks.jsonl").unlink()
+    (folder / "hooks.jsonl").mkdir()
+
+    assert len(found.read_session(SESSION).turns) == 1
+    assert SessionFollower(found, SESSION).refresh().summary.turns == 1

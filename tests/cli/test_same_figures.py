@@ -91,3 +91,14 @@ def test_the_pages_show_the_totals_of_the_reports(machine, reports):
 def test_damage_is_counted_the_same_way(machine, reports):
     assert reports["up"]["damage_count"] == total_of(reports["list"], "damage_count")
     assert reports["up"]["damage_count"] == reports["session"]["damaged_lines"]
+
+
+def test_prompts_cost_at_most_the_total(machine, reports, tmp_path, monkeypatch):
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    ran = within(machine, "retro", "analyze", "--sessions", "--json")
+    pattern = next(p for p in json.loads(ran.out)["patterns"] if p["id"] == "cost-turns")
+
+    assert float(pattern["detail"].split()[0]) <= reports["model"]["total"]["cost_usd"] + 0.006
+    texts = [each["address"].partition("#")[0] for each in pattern["evidence"]]
+    assert not (SESSION in texts and OTHER in texts)

@@ -358,3 +358,9 @@ def test_touching_every_file_changes_neither_order_nor_running(tmp_path):
     assert before == after
     assert ended == sorted(ended, reverse=True)
     assert running == [[], []]
+
+
+def test_a_prompt_about_an_error_of_an_api_is_no_empty_session(tmp_path):
+    write(tmp_path, SESSION, user("API Error 500 is what my backend returns", 1))
+
+    assert len(told(tmp_path, "session", "list", "--json")) == 1

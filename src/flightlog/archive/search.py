@@ -171,9 +171,14 @@ def locate_results(
         for result in results:
             match, session = result.hit, result.hit.session
             if session not in addresses:
-                recording = archive.recordings[session]
-                known = cache.get_if_current(session, recording.files)
-                if known is None and (bytes_max is None or recording.size <= bytes_max):
+                # Another process may have added a session to the index since.
+                recording = archive.recordings.get(session)
+                known = cache.get_if_current(session, recording.files) if recording else {}
+                if (
+                    recording
+                    and known is None
+                    and (bytes_max is None or recording.size <= bytes_max)
+                ):
                     known = cache.get_or_compute(
                         session,
                         recording.files,

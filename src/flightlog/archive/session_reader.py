@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.files import AGENT_NAME
+from flightlog.agents.claude_code.files import AGENT_NAME, JOURNAL
 from flightlog.agents.claude_code.hooks import HookReader
 from flightlog.agents.claude_code.source import entries, read_subagent_info
 from flightlog.archive.archive import LONG_BYTES, Archive
@@ -30,7 +30,8 @@ from flightlog.views.session.thread import OutOfOrder, shorten_texts
 def list_session_folder(folder: Path, session: str) -> list[SessionFile]:
     """Return the transcripts in a session's directory: the main thread's, then its subagents'."""
     paths = [folder / TRANSCRIPT, *sorted(folder.glob("subagents/**/*.jsonl"))]
-    return [_describe_file(path, session) for path in paths if path.is_file()]
+    transcripts = (path for path in paths if path.is_file() and path.name != JOURNAL)
+    return [_describe_file(path, session) for path in transcripts]
 
 
 def read_session_folder(folder: Path, session: str, agent: str) -> Session | None:

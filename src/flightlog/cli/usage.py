@@ -29,12 +29,16 @@ def print_usage_report(
 
     pipeline = open_usage()
     report = ask(pipeline)
+    needs_titles = report.by is Breakdown.SESSION and not as_json
+    if needs_titles:
+        pipeline.save()  # so that the list of titles scans nothing again
     if as_json:
         sys.stdout.write(as_json_text(report_json(report, str(zone))) + "\n")
     else:
-        print_usage(report, _read_titles() if report.by is Breakdown.SESSION else {})
+        print_usage(report, _read_titles() if needs_titles else {})
     sys.stdout.flush()
-    pipeline.save()
+    if not needs_titles:
+        pipeline.save()
 
 
 def _read_titles() -> dict[str, str]:

@@ -28,8 +28,12 @@ _LOCAL_COMMANDS = frozenset({"/clear", "/exit", "/login", "/logout", "/model", "
 def clean_title(text: str) -> str:
     """Return `text` as a title: without leading Markdown, "" if the client alone is concerned."""
     title = _MARKDOWN.sub("", text, count=1).strip()
-    is_local = title.partition(" ")[0] in _LOCAL_COMMANDS
-    return "" if is_local or title.startswith(_CLIENT_MESSAGES) else title
+    return "" if is_local_command(title) or title.startswith(_CLIENT_MESSAGES) else title
+
+
+def is_local_command(text: str) -> bool:
+    """Return whether a prompt is a command that the client carries out by itself."""
+    return text.strip().partition(" ")[0] in _LOCAL_COMMANDS
 
 
 class ContextItem(Struct, frozen=True):

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.model.entries import HookRecord
-from flightlog.model.errors import UNREADABLE, Damage
+from flightlog.model.errors import UNREADABLE, Damage, Unavailable
 from flightlog.store.jsonl import TORN_TAIL, read_lines, read_together
 from flightlog.store.recordings.manifest import HOOKS
 from flightlog.store.recordings.reader import read_new_lines
@@ -59,7 +59,7 @@ def read_hook_records(folder: Path) -> Iterator[HookRecord]:
 def follow_hook_records(folder: Path, start: int) -> tuple[list[HookRecord], int]:
     """Return all hook records from byte `start` on, and where the next read starts."""
     lines: list[bytes] = []
-    with suppress(FileNotFoundError):
+    with suppress(OSError, Unavailable):
         for line in read_lines(folder / HOOKS, start):
             if isinstance(line, Damage) and line.reason == TORN_TAIL:
                 break

@@ -28,7 +28,7 @@ _HEAD_LINES = 20
 _HEAD_BYTES_MAX = 1 << 20
 SUBAGENTS = "subagents"
 _WORKFLOWS = f"/{SUBAGENTS}/workflows/"
-_JOURNAL = "journal.jsonl"  # of a workflow: which agents started and what they returned
+JOURNAL = "journal.jsonl"  # of a workflow: which agents started and what they returned
 
 
 def find_config_dirs(runtime: Runtime) -> list[str]:
@@ -150,7 +150,7 @@ def find_unread_files(config_dir: str) -> list[str]:
     unread = []
     for folder, _, names in os.walk(projects_dir(config_dir)):
         paths = (os.path.join(folder, name) for name in names if name.endswith(".jsonl"))  # noqa: PTH118
-        unread += [path for path in paths if path not in known and not path.endswith(_JOURNAL)]
+        unread += [path for path in paths if path not in known and not path.endswith(JOURNAL)]
     return sorted(unread)
 
 
@@ -188,7 +188,7 @@ def _list_subagents(session: os.DirEntry[str], damage: list[Damage]) -> Iterator
         return
     for entry in _walk_entries(folder, damage):
         stem = entry.name.removesuffix(".jsonl")
-        if not entry.name.endswith(".jsonl") or entry.name == _JOURNAL:
+        if not entry.name.endswith(".jsonl") or entry.name == JOURNAL:
             continue
         if not is_safe(stem):
             damage.append(Damage(entry.path, 0, 0, "the file name is not a usable subagent id"))

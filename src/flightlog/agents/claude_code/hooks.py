@@ -7,21 +7,24 @@ those that all versions know. This module is the `HookSettings` of the agent.
 
 import json
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from flightlog.agents.claude_code.messages import cut_context
 from flightlog.agents.dialects.anthropic_messages import UsageFields
 from flightlog.model.entries import HookRecord, PromptSubmitted, ToolHook
-from flightlog.model.errors import Invalid
+from flightlog.model.errors import Invalid, Unavailable
 from flightlog.sources.foreign_json import parse_object, text_field
 from flightlog.sources.hook_log import STATUS, StatusRecord, read_hook_records, read_new_records
 
 KEEP_DAYS_DEFAULT = (
     30  # after so many days Claude Code deletes transcripts if its settings name no number
 )
+_DURATION_MS_MAX = 10**12  # thirty years; more is no duration
 PROJECT_SETTINGS = ("settings.json", "settings.local.json")  # shared by all, and this machine's own
 # The events that every tested version knows.
 COMMON = (
@@ -197,7 +200,8 @@ class HookReader:
             call = text_field(payload, "tool_use_id")
             match record.event:
                 case "UserPromptSubmit":
-                    yield PromptSubmitted(record.at_ms, text_field(payload, "prompt").strip())
+                    prompt, _ = cut_context(text_field(payload, "prompt"))
+                    yield PromptSubmitted(record.at_ms, prompt.strip())
                 case "Stop" | "StopFailure" | "SessionEnd":
                     yield PromptSubmitted(record.at_ms)
                 case "PreToolUse":
@@ -219,13 +223,18 @@ class HookReader:
         _, given = self._calls.pop(call, ("", None))
         executed = payload.get("tool_input")
         is_rewritten = given is not None and isinstance(executed, dict) and executed != given
-        duration = payload.get("duration_ms")
         return ToolHook(
             call,
             "allow",
             executed if is_rewritten else None,
-            int(duration) if isinstance(duration, int | float) else None,
+            _duration_ms(payload.get("duration_ms")),
         )
+
+
+def _duration_ms(value: object) -> int | None:
+    """Return a payload's duration; None if it is none, since JSON numbers may be infinite."""
+    is_duration = isinstance(value, int | float) and 0 <= value < _DURATION_MS_MAX
+    return int(value) if is_duration else None  # type: ignore[call-overload]
 
 
 def _tool_and_input(payload: dict[str, Any]) -> tuple[str, object]:
@@ -234,9 +243,11 @@ def _tool_and_input(payload: dict[str, Any]) -> tuple[str, object]:
 
 def read_session_hooks(folder: Path | None) -> Iterator[ToolHook | PromptSubmitted]:
     """Yield what the hook log in a session's directory says about its tool calls and prompts."""
-    found = read_hook_records(folder) if folder and folder.is_dir() else ()
-    records = sorted(found, key=lambda record: record.at_ms)
-    return HookReader().read(records)
+    records: list[HookRecord] = []
+    if folder:
+        with suppress(OSError, Unavailable):  # without its log a session is still read
+            records.extend(read_hook_records(folder))
+    return HookReader().read(sorted(records, key=lambda record: record.at_ms))
 
 
 def find_transcript_paths(records: Iterable[HookRecord]) -> set[str]:

@@ -105,14 +105,14 @@ def _split_context(content: tuple[Block, ...]) -> tuple[tuple[Block, ...], tuple
         if not isinstance(block, Text):
             spoken.append(block)
             continue
-        text, parts = _cut_context(block.text)
+        text, parts = cut_context(block.text)
         added += map(Text, parts)
         if text.strip() or not parts:
             spoken.append(Text(text) if parts else block)
     return tuple(spoken), tuple(added)
 
 
-def _cut_context(text: str) -> tuple[str, list[str]]:
+def cut_context(text: str) -> tuple[str, list[str]]:
     """Cut the elements that the client added off the start and the end of a text."""
     parts: list[str] = []
     for _ in range(_CONTEXT_PARTS_MAX):

@@ -26,6 +26,7 @@ from flightlog.views.session.timeline import turn_steps
 
 LOOP_CALLS = 4  # equal calls in one turn from which they count as a loop
 DEAD_END_CALLS = 3  # failing calls at the end of a turn
+_ROUNDING_USD = 1e-6  # sums of the same amounts in another order differ by less
 _COMMIT = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
 _COMMITTED = re.compile(r"\[[^\]\n]+ (?:\([\w-]+\) )?[0-9a-f]{7,40}\]")
 _TEST = re.compile(
@@ -89,7 +90,7 @@ def digest_session(
         frictions=tuple(_find_frictions(session))[:MARKS_MAX],
         outcomes=tuple(_find_outcomes(session))[:MARKS_MAX],
         failures=tuple(_find_failures(public))[:MARKS_MAX],
-        costs=tuple(_turn_costs(session))[:MARKS_MAX],
+        costs=tuple(_turn_costs(session, sum(known)))[:MARKS_MAX],
         cost_usd=sum(known) if known else None,
         model_costs=tuple((model, cost) for model, cost in model_costs.items() if cost is not None),
         is_lower_bound=summary.is_lower_bound or bool(summary.unknown_responses),
@@ -219,9 +220,17 @@ def _find_failures(session: Session) -> Iterator[DigestMark]:
             yield DigestMark("failure", address, make_excerpt(call.output), key)
 
 
-def _turn_costs(session: Session) -> Iterator[DigestMark]:
-    for turn in session.turns:
+def _turn_costs(session: Session, own_cost_usd: float) -> Iterator[DigestMark]:
+    """Yield the cost of a person's prompts, the last one first, up to the session's own cost.
+
+    A resumed session begins with the turns of the one before it, whose responses count there.
+    """
+    left = own_cost_usd + _ROUNDING_USD
+    for turn in reversed(session.turns):
         usd = sum_costs(step.cost for step in turn_steps(session, turn)).usd
+        left -= usd or 0.0
+        if left < 0:
+            return
         if turn.kind in _BY_HAND and usd:
             yield DigestMark(
                 "turn", f"{session.id}#{turn.number}", make_excerpt(turn.text), "", usd

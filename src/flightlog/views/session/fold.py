@@ -100,8 +100,9 @@ class SessionFold:
         assert isinstance(self._entries, _AllEntries), "a session needs Retain.ALL"
         session = self._entries.build_session(self._header, self._info)
         last = session.turns[-1] if session.turns else None
+        last_step_ms = max((step.at_ms or 0 for step in session.steps), default=0)
         running = running_turn(
-            self._submitted, last.at_ms if last else None, last.text if last else ""
+            self._submitted, (last.at_ms if last else None, last.text if last else ""), last_step_ms
         )
         session = replace(
             session,
@@ -241,7 +242,9 @@ class _TailEntries:
         submitted: PromptSubmitted,
     ) -> SessionOutline:
         rows = {name: thread.build_rows() for name, thread in self._threads.items()}
-        if running := running_turn(submitted, *rows[""].last_prompt):
+        main = rows[""]
+        last_step_ms = main.step_times[1] if main.step_times else 0
+        if running := running_turn(submitted, main.last_prompt, last_step_ms):
             rows[""].add([running], {})
         subagents = sort_threads(
             SubagentThread(
@@ -276,12 +279,21 @@ def _first_prompts(turns: Iterable[Turn]) -> dict[PromptKind, str]:
     return prompts
 
 
-def running_turn(submitted: PromptSubmitted, last_ms: int | None, last_text: str) -> Turn | None:
-    """Return the turn of a submitted prompt that is not the last one of the transcript yet."""
+def running_turn(
+    submitted: PromptSubmitted, last_prompt: tuple[int | None, str], last_step_ms: int
+) -> Turn | None:
+    """Return the turn of a submitted prompt that is not the last one of the transcript yet.
+
+    A response after the hook answers a prompt that is recorded, whatever text the hook gave.
+    """
+    last_ms, last_text = last_prompt
     is_recorded = last_ms is not None and (
-        last_ms >= submitted.at_ms
+        max(last_ms, last_step_ms) >= submitted.at_ms
         # The record has the time at which the prompt was sent, the hook that of its end.
-        or (last_text.strip() == submitted.text and submitted.at_ms - last_ms < _HOOK_WAIT_MS)
+        or (
+            last_text.split() == submitted.text.split()
+            and submitted.at_ms - last_ms < _HOOK_WAIT_MS
+        )
     )
     if not submitted.text or is_recorded:
         return None

@@ -130,8 +130,9 @@ class SessionHeader:
         """Return the whole title: if it were cut before redaction, half of a secret could remain."""
         # A summary is the title of the session that has its last record.
         summaries = [(at, text) for at, leaf, text in self._summaries if leaf and has_record(leaf)]
+        if given := self._titles.get(True, ("", ""))[1].strip():
+            return given
         candidates = (
-            self._titles.get(True, ("", ""))[1],
             max(summaries)[1] if summaries else "",
             self._titles.get(False, ("", ""))[1],
             prompts.get(PromptKind.HUMAN, ""),

@@ -16,7 +16,7 @@ from flightlog.model.entries import (
     ToolResult,
     UserPrompt,
 )
-from flightlog.model.session import Note, NoteKind, Step, Turn, clean_title
+from flightlog.model.session import Note, NoteKind, Step, Turn, clean_title, is_local_command
 from flightlog.model.text import one_line
 from flightlog.model.usage import CostSource, Usage, is_unknown
 from flightlog.views.session.edits import changed_file, changed_files
@@ -145,7 +145,7 @@ class RowBuilder:
         if turn.kind in {PromptKind.HUMAN, PromptKind.COMMAND}:
             self.human_prompts[len(self.marks)] = one_line(turn.text, PROMPT_WIDTH_MAX)
         title = clean_title(turn.text)[:TITLE_CHARS_MAX]
-        if turn.kind is PromptKind.HUMAN and (title or not turn.text):
+        if turn.kind is PromptKind.HUMAN and not is_local_command(turn.text):
             self.has_prompt = True
             if title:
                 self.titles.setdefault(turn.kind, title)

@@ -5,6 +5,7 @@ subagent's id, and either of them without the id of the call that started it. On
 starts several subagents.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -169,7 +170,7 @@ def _find_named_call(subagent: str, results: Mapping[str, str]) -> str:
         (
             call_id
             for (name, at, _), call_id in teammates
-            if at and subagent.startswith(f"a{name}-")
+            if at and re.fullmatch(rf"a{re.escape(name)}-[0-9a-f]+", subagent)
         ),
         "",
     )

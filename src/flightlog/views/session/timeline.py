@@ -167,7 +167,7 @@ def _turn_records(turn: Turn) -> Iterator[tuple[str, int]]:
     if turn.uuid:
         yield turn.uuid, 0
     for step in turn.steps:
-        yield from ((uuid, step.number) for uuid in step.record_uuids)
+        yield from ((uuid, step.number) for uuid in step.record_uuids if uuid)
         yield from ((call.result_uuid, step.number) for call in step.tool_calls if call.result_uuid)
 
 
