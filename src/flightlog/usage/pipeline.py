@@ -74,11 +74,11 @@ class UsagePipeline:
     def _add_estimates(self, digests: Iterable[UsageDigest]) -> Iterator[UsageDigest]:
         """Add the output that was not recorded, which reads the files of the sessions in question.
 
-        A response that several sessions have is estimated for the first. Thinking that was
-        recorded without its text is not estimated.
+        A response that several sessions have is estimated for the first, which owns it. Thinking
+        that was recorded without its text is not estimated.
         """
         seen: set[str] = set()
-        for digest in digests:
+        for digest in sorted(digests, key=_first_response_ms):
             new: list[UsageLine] = []
             chars: Mapping[str, int] = {}
             if any(bucket.is_lower_bound for bucket in digest.buckets):
@@ -170,3 +170,7 @@ class UsagePipeline:
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - as FindEvidence
         paths = (file.path for file in self._files if file.session == session)
         return GapEvidence(*find_evidence(paths, more=more))
+
+
+def _first_response_ms(digest: UsageDigest) -> int:
+    return min((bucket.first_ms for bucket in digest.buckets), default=0)
