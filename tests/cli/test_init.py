@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from flightlog.app.runtime import open_runtime
+from flightlog.setup.init import apply_uninstall, plan_uninstall
 from support.real_agent import VERSIONS, agent_program
 from support.transcripts import user, write
 
@@ -253,6 +255,33 @@ def test_uninstall_goes_on_after_settings_that_cannot_be_read(machine, project, 
     assert (done.returncode, report["is_written"]) == (0, True), done.stderr
     assert "hooks" not in read(machine)
     assert str(project / ".claude/settings.local.json") in str(report["leftovers"])
+
+
+def test_uninstall_goes_on_after_a_dead_work_tree_and_a_directory(machine, project, tmp_path):
+    init(machine, "--yes")
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "gone/.git").write_text(f"gitdir: {tmp_path}/deleted/.git/worktrees/gone\n")
+    write(settings(machine).parent, "bbbb", user("hello", cwd=str(tmp_path / "gone")))
+    (project / ".claude/settings.local.json").mkdir(parents=True)
+
+    done = uninstall(machine, "--yes", "--json", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "hooks" not in read(machine)
+    assert str(project / ".claude/settings.local.json") in done.stdout
+
+
+def test_uninstall_goes_on_after_a_file_that_changed_meanwhile(machine, project):
+    init(machine, "--yes")
+    init(machine, "--project", "--yes", "--dataset", cwd=project)
+    runtime = open_runtime(machine)
+    plan = plan_uninstall(runtime)
+    settings(machine).write_text('{"model": "sonnet"}')
+
+    failed = apply_uninstall(runtime, plan)
+
+    assert [leftover.path for leftover in failed] == [str(settings(machine))]
+    assert (project / "CLAUDE.md").read_text() == "# Shop\n\nUse tabs.\n"
 
 
 def test_uninstall_where_nothing_was_installed_says_so(machine, tmp_path):

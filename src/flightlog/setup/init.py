@@ -10,8 +10,9 @@ import os
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -24,7 +25,7 @@ from flightlog.archive.archive import open_archive
 from flightlog.dataset import service
 from flightlog.dataset.layout import prepare_dataset
 from flightlog.live.collector import FOLDER
-from flightlog.model.errors import Invalid, Misconfigured
+from flightlog.model.errors import FlightlogError, Invalid
 from flightlog.model.runtime import Runtime
 from flightlog.privacy import git_guard
 from flightlog.privacy.service import SETTINGS, guard_git, repository_settings
@@ -238,27 +239,58 @@ def plan_uninstall(runtime: Runtime) -> UninstallPlan:
     for path in dict.fromkeys(paths):
         try:
             changes.append(install.plan_removal(path))
-        except Misconfigured as error:  # one damaged file must not keep the others
-            unreadable.append(Leftover(str(path), error.message, f"edit {shlex.quote(str(path))}"))
+        except (FlightlogError, OSError) as error:  # one damaged file must not keep the others
+            unreadable.append(_describe_failure(path, error))
     return UninstallPlan(
         tuple(change for change in changes if change.is_needed),
-        tuple(project for project in projects if wants_guard(runtime, project, remove=True)),
-        tuple(path for path in texts if path.is_file() and BEGIN.encode() in path.read_bytes()),
+        tuple(project for project in projects if _has_guard(runtime, project)),
+        tuple(path for path in texts if BEGIN.encode() in _read_or_empty(path)),
         (*unreadable, *_list_leftovers(runtime, paths, projects)),
     )
 
 
-def apply_uninstall(runtime: Runtime, plan: UninstallPlan) -> None:
-    """Carry out the plan."""
-    for change in plan.settings:
-        install.apply_change(change)
-    for project in plan.guards:
-        change_guard(runtime, project, remove=True)
-    for path in plan.instructions:
-        if text := _without_instructions(path.read_bytes().decode("utf-8", "surrogateescape")):
-            files.replace_file(path, text.encode("utf-8", "surrogateescape"), mode=0o644)
-        else:
-            shared_files.remove_with_dir(path)
+def _has_guard(runtime: Runtime, project: InitRequest) -> bool:
+    """Return whether git runs our guard in the project; False where git finds no repository."""
+    try:
+        return wants_guard(runtime, project, remove=True)
+    except (FlightlogError, OSError):  # such as a work tree whose repository is gone
+        return False
+
+
+def _read_or_empty(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _describe_failure(path: Path, error: FlightlogError | OSError) -> Leftover:
+    """Return the file as something that stays, for a person to edit."""
+    message = error.message if isinstance(error, FlightlogError) else str(error)
+    return Leftover(str(path), message, f"edit {shlex.quote(str(path))}")
+
+
+def apply_uninstall(runtime: Runtime, plan: UninstallPlan) -> list[Leftover]:
+    """Carry out the plan; return what could not be removed, which does not keep the others."""
+    steps: list[tuple[Path, Callable[[], object]]] = [
+        *((change.settings, partial(install.apply_change, change)) for change in plan.settings),
+        *((each.cwd, partial(change_guard, runtime, each, remove=True)) for each in plan.guards),
+        *((path, partial(_remove_instructions, path)) for path in plan.instructions),
+    ]
+    failed = []
+    for path, remove in steps:
+        try:
+            remove()
+        except (FlightlogError, OSError) as error:
+            failed.append(_describe_failure(path, error))
+    return failed
+
+
+def _remove_instructions(path: Path) -> None:
+    if text := _without_instructions(path.read_bytes().decode("utf-8", "surrogateescape")):
+        files.replace_file(path, text.encode("utf-8", "surrogateescape"), mode=0o644)
+    else:
+        shared_files.remove_with_dir(path)
 
 
 def _list_projects(runtime: Runtime) -> list[Path]:
