@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flightlog.app.runtime import open_runtime
-from flightlog.setup.init import apply_uninstall, plan_uninstall
+from flightlog.setup.init import END, apply_uninstall, plan_uninstall
 from support.real_agent import VERSIONS, agent_program
 from support.transcripts import user, write
 
@@ -282,6 +282,20 @@ def test_uninstall_goes_on_after_a_file_that_changed_meanwhile(machine, project)
 
     assert [leftover.path for leftover in failed] == [str(settings(machine))]
     assert (project / "CLAUDE.md").read_text() == "# Shop\n\nUse tabs.\n"
+
+
+def test_uninstall_keeps_the_text_after_a_section_without_its_end(machine, project, tmp_path):
+    init(machine, "--project", "--yes", "--dataset", cwd=project)
+    path = project / "CLAUDE.md"
+    text = path.read_text().replace(END, "Run make test.")
+    path.write_text(text)
+
+    done = uninstall(machine, "--yes", "--json", cwd=tmp_path)
+
+    report = json.loads(done.stdout)
+    assert (done.returncode, path.read_text()) == (0, text)
+    assert str(path) in {leftover["path"] for leftover in report["leftovers"]}
+    assert str(path) not in str(report["removals"])
 
 
 def test_uninstall_where_nothing_was_installed_says_so(machine, tmp_path):

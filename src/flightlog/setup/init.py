@@ -105,10 +105,15 @@ def _add_agent_instructions(path: Path) -> list[str]:
 
 
 def _without_instructions(text: str) -> str:
-    """Return `text` without our section, and without the empty line that was put before it."""
+    """Return `text` without our section, and without the empty line that was put before it.
+
+    Where the end marker is missing nothing shows what is ours: the text stays as it is.
+    """
     before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2].removeprefix("\n")
-    return (before[:-1] if before.endswith("\n\n") else before) + after
+    _, end, after = rest.partition(END)
+    if not end:
+        return text
+    return (before[:-1] if before.endswith("\n\n") else before) + after.removeprefix("\n")
 
 
 class InitRequest(Struct, frozen=True):
@@ -241,10 +246,14 @@ def plan_uninstall(runtime: Runtime) -> UninstallPlan:
             changes.append(install.plan_removal(path))
         except (FlightlogError, OSError) as error:  # one damaged file must not keep the others
             unreadable.append(_describe_failure(path, error))
+    marked = [path for path in texts if BEGIN.encode() in _read_or_empty(path)]
+    whole = [path for path in marked if _has_whole_section(path)]
+    endless = Invalid("a section on training rows without its end marker")
+    unreadable += [_describe_failure(path, endless) for path in marked if path not in whole]
     return UninstallPlan(
         tuple(change for change in changes if change.is_needed),
         tuple(project for project in projects if _has_guard(runtime, project)),
-        tuple(path for path in texts if BEGIN.encode() in _read_or_empty(path)),
+        tuple(whole),
         (*unreadable, *_list_leftovers(runtime, paths, projects)),
     )
 
@@ -262,6 +271,10 @@ def _read_or_empty(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def _has_whole_section(path: Path) -> bool:
+    return END.encode() in _read_or_empty(path).partition(BEGIN.encode())[2]
 
 
 def _describe_failure(path: Path, error: FlightlogError | OSError) -> Leftover:
