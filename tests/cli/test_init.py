@@ -298,6 +298,21 @@ def test_uninstall_keeps_the_text_after_a_section_without_its_end(machine, proje
     assert str(path) not in str(report["removals"])
 
 
+def test_uninstall_cleans_a_directory_that_a_hook_reported(machine, tmp_path):
+    other = tmp_path / "other"
+    assert init({**machine, "CLAUDE_CONFIG_DIR": str(other)}, "--yes").returncode == 0
+    hook = json.loads((other / "settings.json").read_text())["hooks"]["SessionStart"][0]["hooks"][0]
+    event = {"session_id": "s1", "hook_event_name": "SessionStart", "cwd": str(tmp_path)}
+    event["transcript_path"] = str(other / "projects/x/s1.jsonl")
+    data = json.dumps(event).encode()
+    subprocess.run(["sh", "-c", hook["command"]], env=machine, input=data, check=True)
+
+    done = uninstall(machine, "--yes", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert not (other / "settings.json").exists()
+
+
 def test_uninstall_where_nothing_was_installed_says_so(machine, tmp_path):
     done = uninstall(machine, "--yes", cwd=tmp_path)
 

@@ -25,6 +25,7 @@ from flightlog.archive.archive import open_archive
 from flightlog.dataset import service
 from flightlog.dataset.layout import prepare_dataset
 from flightlog.live.collector import FOLDER
+from flightlog.live.service import find_known_config_dirs
 from flightlog.model.errors import FlightlogError, Invalid
 from flightlog.model.runtime import Runtime
 from flightlog.privacy import git_guard
@@ -234,7 +235,7 @@ class UninstallPlan(Struct, frozen=True):
 def plan_uninstall(runtime: Runtime) -> UninstallPlan:
     """Plan to undo every `init` of this user: here, and in each project that has sessions."""
     projects = [InitRequest(scope="project", cwd=folder) for folder in _list_projects(runtime)]
-    paths = [Path(config_dir) / "settings.json" for config_dir in find_config_dirs(runtime)]
+    paths = [Path(config_dir) / "settings.json" for config_dir in find_known_config_dirs(runtime)]
     texts: list[Path] = []
     for project in projects:
         with suppress(Invalid):  # a link that leads out of the project: `init` refused it, too
@@ -319,7 +320,7 @@ def _list_leftovers(
     runtime: Runtime, settings: Sequence[Path], projects: Sequence[InitRequest]
 ) -> Iterator[Leftover]:
     paths = {Path(runtime.data_dir): "archived sessions, index, settings"}
-    for config_dir in find_config_dirs(runtime):
+    for config_dir in find_known_config_dirs(runtime):
         paths[Path(config_dir) / FOLDER] = "state of running sessions"
     for path in settings:
         paths |= dict.fromkeys(shared_files.list_backups(path), "backup of the agent's settings")
