@@ -313,6 +313,23 @@ def test_uninstall_cleans_a_directory_that_a_hook_reported(machine, tmp_path):
     assert not (other / "settings.json").exists()
 
 
+def test_uninstall_names_the_command_that_removes_the_datasets_hooks(machine, project, tmp_path):
+    program = {**machine, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{machine['PATH']}"}
+    words = [*FLIGHTLOG, "dataset", "install-hooks"]
+    subprocess.run(words, env=program, cwd=project, capture_output=True, check=True)
+
+    def commands():
+        told = json.loads(uninstall(machine, "--yes", "--json", cwd=tmp_path).stdout)
+        commands = [leftover["command"] for leftover in told["leftovers"]]
+        return [command for command in commands if "install-hooks --remove" in command]
+
+    (command,) = commands()
+    subprocess.run(["sh", "-c", command], env=program, capture_output=True, check=True)
+
+    assert commands() == []
+    assert not (project / "scripts").exists()
+
+
 def test_uninstall_where_nothing_was_installed_says_so(machine, tmp_path):
     done = uninstall(machine, "--yes", cwd=tmp_path)
 

@@ -22,7 +22,7 @@ from flightlog.agents.claude_code.driver import ClaudeCode
 from flightlog.agents.claude_code.files import find_config_dirs
 from flightlog.agents.claude_code.hooks import project_settings
 from flightlog.archive.archive import open_archive
-from flightlog.dataset import service
+from flightlog.dataset import git_hooks, service
 from flightlog.dataset.layout import prepare_dataset
 from flightlog.live.collector import FOLDER
 from flightlog.live.service import find_known_config_dirs
@@ -30,9 +30,10 @@ from flightlog.model.errors import FlightlogError, Invalid
 from flightlog.model.runtime import Runtime
 from flightlog.privacy import git_guard
 from flightlog.privacy.service import SETTINGS, guard_git, repository_settings
-from flightlog.privacy.trust import open_trust, risky_settings
+from flightlog.privacy.trust import is_trusted, open_trust, risky_settings
 from flightlog.setup import install, json_editor
 from flightlog.store import files, shared_files
+from flightlog.store.git.repository import open_repository
 
 BEGIN, END = "<!-- flightlog dataset: begin -->", "<!-- flightlog dataset: end -->"
 SECTION = f"""{BEGIN}
@@ -48,6 +49,7 @@ work; never edit or merge them by hand.
 """
 LONG_DAYS = 3650  # ten years: in effect, transcripts are never deleted
 _DEFAULT_DAYS = 30  # Claude Code's own default
+_REMOVE_HOOKS = "flightlog dataset install-hooks --remove"
 _PROJECT_DATA = {
     ".git-ml": "training rows",
     ".git/flightlog": "state of the dataset and of saved files",
@@ -326,10 +328,26 @@ def _list_leftovers(
         paths |= dict.fromkeys(shared_files.list_backups(path), "backup of the agent's settings")
     for project in projects:
         paths |= {project.cwd / name: content for name, content in _PROJECT_DATA.items()}
+    for project in projects:
+        if _has_dataset_hooks(runtime, project.cwd):
+            command = f"cd {shlex.quote(str(project.cwd))} && {_REMOVE_HOOKS}"
+            yield Leftover(str(project.cwd), "hooks and scripts of the dataset", command)
     for path, content in paths.items():
         if path.exists():
             yield Leftover(str(path), content, f"rm -r {shlex.quote(str(path))}")
     yield Leftover(sys.prefix, "the program", _removal_command(sys.prefix))
+
+
+def _has_dataset_hooks(runtime: Runtime, top: Path) -> bool:
+    """Return whether `top` is a repository with something of `dataset install-hooks`."""
+    if not (top / ".git").exists():
+        return False
+    try:
+        repository = open_repository(top, trusted=is_trusted(runtime, top))
+        settings = install.plan_capture_hook(top, remove=True)
+        return settings.is_needed or bool(git_hooks.plan_removal(repository))
+    except (FlightlogError, OSError):  # such as a work tree whose repository is gone
+        return False
 
 
 def _removal_command(prefix: str) -> str:
