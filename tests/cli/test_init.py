@@ -330,6 +330,19 @@ def test_uninstall_names_the_command_that_removes_the_datasets_hooks(machine, pr
     assert not (project / "scripts").exists()
 
 
+def test_instructions_that_are_a_link_stay_a_link(machine, project, tmp_path):
+    text = (project / "CLAUDE.md").rename(project / "AGENTS.md").read_text()
+    (project / "CLAUDE.md").symlink_to("AGENTS.md")
+
+    init(machine, "--project", "--yes", "--dataset", cwd=project)
+    assert (project / "CLAUDE.md").is_symlink()
+    assert END in (project / "AGENTS.md").read_text()
+    assert uninstall(machine, "--yes", cwd=tmp_path).returncode == 0
+
+    assert (project / "CLAUDE.md").is_symlink()
+    assert (project / "AGENTS.md").read_text() == text
+
+
 def test_uninstall_where_nothing_was_installed_says_so(machine, tmp_path):
     done = uninstall(machine, "--yes", cwd=tmp_path)
 

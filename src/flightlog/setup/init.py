@@ -103,7 +103,8 @@ def _add_agent_instructions(path: Path) -> list[str]:
     if BEGIN in before:
         return []
     gap = "\n" if before and not before.endswith("\n\n") else ""
-    files.replace_file(path, (before + gap + SECTION).encode(), mode=0o644)
+    # Many projects link it to AGENTS.md: the link stays.
+    files.replace_file(path.resolve(), (before + gap + SECTION).encode(), mode=0o644)
     return [f"{path}: a section on training rows"]
 
 
@@ -303,6 +304,7 @@ def apply_uninstall(runtime: Runtime, plan: UninstallPlan) -> list[Leftover]:
 
 
 def _remove_instructions(path: Path) -> None:
+    path = path.resolve()  # a link to another file stays
     if text := _without_instructions(path.read_bytes().decode("utf-8", "surrogateescape")):
         files.replace_file(path, text.encode("utf-8", "surrogateescape"), mode=0o644)
     else:
