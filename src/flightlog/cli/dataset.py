@@ -251,7 +251,8 @@ def pull(remote: str | None, *, as_json: bool) -> None:
 
 
 @dataset.command(
-    epilog="Example: flightlog dataset judge chat-20261102-120001-3fa9c1 feedback good"
+    epilog="Example: flightlog dataset judge chat-20261102-120001-3fa9c1 feedback good",
+    context_settings={"ignore_unknown_options": True},  # a reward such as -1 is no option
 )
 @click.argument("row_id")
 @click.argument("field")
