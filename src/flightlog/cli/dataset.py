@@ -51,7 +51,7 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
     from flightlog.cli.dataset_output import print_compaction, print_sync_notes
     from flightlog.dataset import service, state
 
-    if from_hook and not sys.stdin.isatty() and recorder.main(["--project"]):
+    if from_hook and sys.stdin and not sys.stdin.isatty() and recorder.main(["--project"]):
         return
     runtime = open_runtime()
     location, is_off = service.locate_dataset(runtime), state.report_if_off(runtime)
