@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from flightlog.app.runtime import open_runtime
+from flightlog.setup.init import END, apply_uninstall, plan_uninstall
 from support.real_agent import VERSIONS, agent_program
 from support.transcripts import user, write
 
@@ -253,6 +255,92 @@ def test_uninstall_goes_on_after_settings_that_cannot_be_read(machine, project, 
     assert (done.returncode, report["is_written"]) == (0, True), done.stderr
     assert "hooks" not in read(machine)
     assert str(project / ".claude/settings.local.json") in str(report["leftovers"])
+
+
+def test_uninstall_goes_on_after_a_dead_work_tree_and_a_directory(machine, project, tmp_path):
+    init(machine, "--yes")
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "gone/.git").write_text(f"gitdir: {tmp_path}/deleted/.git/worktrees/gone\n")
+    write(settings(machine).parent, "bbbb", user("hello", cwd=str(tmp_path / "gone")))
+    (project / ".claude/settings.local.json").mkdir(parents=True)
+
+    done = uninstall(machine, "--yes", "--json", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "hooks" not in read(machine)
+    assert str(project / ".claude/settings.local.json") in done.stdout
+
+
+def test_uninstall_goes_on_after_a_file_that_changed_meanwhile(machine, project):
+    init(machine, "--yes")
+    init(machine, "--project", "--yes", "--dataset", cwd=project)
+    runtime = open_runtime(machine)
+    plan = plan_uninstall(runtime)
+    settings(machine).write_text('{"model": "sonnet"}')
+
+    failed = apply_uninstall(runtime, plan)
+
+    assert [leftover.path for leftover in failed] == [str(settings(machine))]
+    assert (project / "CLAUDE.md").read_text() == "# Shop\n\nUse tabs.\n"
+
+
+def test_uninstall_keeps_the_text_after_a_section_without_its_end(machine, project, tmp_path):
+    init(machine, "--project", "--yes", "--dataset", cwd=project)
+    path = project / "CLAUDE.md"
+    text = path.read_text().replace(END, "Run make test.")
+    path.write_text(text)
+
+    done = uninstall(machine, "--yes", "--json", cwd=tmp_path)
+
+    report = json.loads(done.stdout)
+    assert (done.returncode, path.read_text()) == (0, text)
+    assert str(path) in {leftover["path"] for leftover in report["leftovers"]}
+    assert str(path) not in str(report["removals"])
+
+
+def test_uninstall_cleans_a_directory_that_a_hook_reported(machine, tmp_path):
+    other = tmp_path / "other"
+    assert init({**machine, "CLAUDE_CONFIG_DIR": str(other)}, "--yes").returncode == 0
+    hook = json.loads((other / "settings.json").read_text())["hooks"]["SessionStart"][0]["hooks"][0]
+    event = {"session_id": "s1", "hook_event_name": "SessionStart", "cwd": str(tmp_path)}
+    event["transcript_path"] = str(other / "projects/x/s1.jsonl")
+    data = json.dumps(event).encode()
+    subprocess.run(["sh", "-c", hook["command"]], env=machine, input=data, check=True)
+
+    done = uninstall(machine, "--yes", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert not (other / "settings.json").exists()
+
+
+def test_uninstall_names_the_command_that_removes_the_datasets_hooks(machine, project, tmp_path):
+    program = {**machine, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{machine['PATH']}"}
+    words = [*FLIGHTLOG, "dataset", "install-hooks"]
+    subprocess.run(words, env=program, cwd=project, capture_output=True, check=True)
+
+    def commands():
+        told = json.loads(uninstall(machine, "--yes", "--json", cwd=tmp_path).stdout)
+        commands = [leftover["command"] for leftover in told["leftovers"]]
+        return [command for command in commands if "install-hooks --remove" in command]
+
+    (command,) = commands()
+    subprocess.run(["sh", "-c", command], env=program, capture_output=True, check=True)
+
+    assert commands() == []
+    assert not (project / "scripts").exists()
+
+
+def test_instructions_that_are_a_link_stay_a_link(machine, project, tmp_path):
+    text = (project / "CLAUDE.md").rename(project / "AGENTS.md").read_text()
+    (project / "CLAUDE.md").symlink_to("AGENTS.md")
+
+    init(machine, "--project", "--yes", "--dataset", cwd=project)
+    assert (project / "CLAUDE.md").is_symlink()
+    assert END in (project / "AGENTS.md").read_text()
+    assert uninstall(machine, "--yes", cwd=tmp_path).returncode == 0
+
+    assert (project / "CLAUDE.md").is_symlink()
+    assert (project / "AGENTS.md").read_text() == text
 
 
 def test_uninstall_where_nothing_was_installed_says_so(machine, tmp_path):

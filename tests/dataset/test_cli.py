@@ -273,6 +273,17 @@ def test_rows_never_go_where_a_link_in_the_clone_leads(ground):
     assert run(ground, "status").code == 0
 
 
+def test_judge_takes_a_reward_below_zero(ground):
+    ground.write(SESSION, *turn(1))
+    run(ground, "dataset", "session", "sync-to-jsonl")
+    (chat,) = ground.rows("chat")
+
+    done = run(ground, "dataset", "judge", chat["id"], "reward", "-1", "--json")
+
+    assert (done.code, json.loads(done.out)["value"]) == (0, -1), done.err
+    assert ground.rows("chat")[0]["reward"] == -1
+
+
 def test_judge_takes_only_values_that_a_field_of_the_row_can_have(ground):
     ground.write(SESSION, *turn(1))
     run(ground, "dataset", "session", "sync-to-jsonl")

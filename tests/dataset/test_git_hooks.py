@@ -87,6 +87,15 @@ def test_installing_twice_changes_nothing_and_removing_leaves_no_trace(ground):
     assert git_hooks.plan_removal(ground.place.repository) == []
 
 
+def test_a_hook_whose_stdin_is_closed_syncs_the_repository(ground):
+    ground.write(SESSION, *turn(1))
+    flightlog(ground, "install-hooks")
+
+    done = run(ground, "sh", "-c", "flightlog dataset session sync-to-jsonl --hook <&-")
+
+    assert (done.returncode, len(ground.rows("chat"))) == (0, 1), done.stderr
+
+
 def test_a_dry_run_writes_nothing(ground):
     told = json.loads(flightlog(ground, "install-hooks", "--dry-run", "--json"))
 

@@ -84,6 +84,23 @@ def test_json_that_is_no_object_is_kept_too(tmp_path, stdin):
     assert event["payload"] == json.loads(stdin)
 
 
+def test_without_an_event_the_caller_keeps_its_time(tmp_path):
+    program = (
+        "import signal\nfrom flightlog.hooks import recorder\nprint(recorder.main([]),"
+        " signal.getitimer(signal.ITIMER_REAL)[0], signal.getsignal(signal.SIGALRM).name)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"FLIGHTLOG_HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+
+    assert done.stdout == b"False 0.0 SIG_DFL\n", done.stderr
+
+
 def test_no_stdin_is_no_record(tmp_path):
     run_hook(tmp_path, b"")
 

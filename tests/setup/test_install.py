@@ -7,12 +7,14 @@ import pytest
 from flightlog.agents.claude_code.hooks import COMMON, events_for
 from flightlog.model.errors import Conflict, Misconfigured
 from flightlog.setup.install import (
+    CAPTURE_EVENTS,
     InstallOptions,
     apply_change,
     build_hook_command,
     find_own_groups,
     format_diff,
     is_ours,
+    plan_capture_hook,
     plan_install,
     plan_removal,
 )
@@ -205,3 +207,32 @@ def test_a_path_with_spaces_and_quotes_is_one_word_for_the_shell():
     run = build_hook_command(Path("/a b/it's/python"), Path("/c d/record.py"), flags=["--inline"])
 
     assert run.startswith("""'/a b/it'"'"'s/python' -I -S '/c d/record.py' claude-code --inline""")
+
+
+def test_another_script_of_the_same_name_stays(settings):
+    theirs = "bash /opt/team/scripts/ml-session-capture-hook.sh"
+    group = {"hooks": [{"type": "command", "command": theirs}]}
+    write(settings, json.dumps({"hooks": {"Stop": [group]}}))
+
+    assert not plan_removal(settings).is_needed
+    assert not plan_capture_hook(settings.parents[1], remove=True).is_needed
+    apply_change(plan_install(settings, ["2.1.325"], PYTHON))
+
+    assert group in json.loads(settings.read_text())["hooks"]["Stop"]
+
+
+def test_a_repository_at_the_users_settings_keeps_their_recording(settings):
+    top = settings.parents[1]
+    apply_change(plan_install(settings, ["2.1.325"], PYTHON, InstallOptions(statusline=True)))
+    recording = settings.read_text()
+
+    apply_change(plan_capture_hook(top, remove=False))
+    both = settings.read_text()
+    assert not plan_install(
+        settings, ["2.1.325"], PYTHON, InstallOptions(statusline=True)
+    ).is_needed
+    apply_change(plan_capture_hook(top, remove=True))
+
+    assert both.count("hooks/record.py") == recording.count("hooks/record.py")
+    assert both.count("ml-session-capture-hook.sh") == len(CAPTURE_EVENTS)
+    assert settings.read_text() == recording

@@ -51,7 +51,7 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
     from flightlog.cli.dataset_output import print_compaction, print_sync_notes
     from flightlog.dataset import service, state
 
-    if from_hook and not sys.stdin.isatty() and recorder.main(["--project"]):
+    if from_hook and sys.stdin and not sys.stdin.isatty() and recorder.main(["--project"]):
         return
     runtime = open_runtime()
     location, is_off = service.locate_dataset(runtime), state.report_if_off(runtime)
@@ -251,7 +251,8 @@ def pull(remote: str | None, *, as_json: bool) -> None:
 
 
 @dataset.command(
-    epilog="Example: flightlog dataset judge chat-20261102-120001-3fa9c1 feedback good"
+    epilog="Example: flightlog dataset judge chat-20261102-120001-3fa9c1 feedback good",
+    context_settings={"ignore_unknown_options": True},  # a reward such as -1 is no option
 )
 @click.argument("row_id")
 @click.argument("field")

@@ -277,6 +277,8 @@ def undo_init(*, yes: bool, dry_run: bool, as_json: bool) -> int:
     the agent's settings and from every project that has sessions. Recorded data stays. Exit 1 if
     it was not confirmed.
     """
+    from msgspec.structs import replace
+
     from flightlog.setup.init import apply_uninstall, plan_uninstall
     from flightlog.setup.install import format_diff
 
@@ -292,11 +294,11 @@ def undo_init(*, yes: bool, dry_run: bool, as_json: bool) -> int:
     agreed = yes or dry_run or not plan.is_needed
     agreed = agreed or (interactive and click.confirm("Remove this?", default=True, err=True))
     written = agreed and not dry_run and plan.is_needed
-    if written:
-        apply_uninstall(runtime, plan)
+    failed = apply_uninstall(runtime, plan) if written else []
+    plan = replace(plan, leftovers=(*failed, *plan.leftovers))
     report = {"removals": removals, "is_written": written, "leftovers": plan.leftovers}
     print_json(report) if as_json else _print_leftovers(plan, written=written)
-    return 0 if agreed else 1
+    return 0 if agreed and not failed else 1
 
 
 def _print_leftovers(plan: "UninstallPlan", *, written: bool) -> None:

@@ -56,7 +56,9 @@ def main(arguments: list[str]) -> bool:
     except Exception:  # noqa: BLE001 - the hook's main: count the loss and let the agent go on
         writer.count_lost(home)
         return True
-    if recorded is None:
+    if recorded is None:  # the caller goes on in this process, so its time is its own
+        _signal.setitimer(_signal.ITIMER_REAL, 0)
+        _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
         return False
     session, event, cwd, call, subagent = recorded
     directory = os.path.join(home, "sessions", agent, session)

@@ -10,8 +10,9 @@ import os
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -21,16 +22,18 @@ from flightlog.agents.claude_code.driver import ClaudeCode
 from flightlog.agents.claude_code.files import find_config_dirs
 from flightlog.agents.claude_code.hooks import project_settings
 from flightlog.archive.archive import open_archive
-from flightlog.dataset import service
+from flightlog.dataset import git_hooks, service
 from flightlog.dataset.layout import prepare_dataset
 from flightlog.live.collector import FOLDER
-from flightlog.model.errors import Invalid, Misconfigured
+from flightlog.live.service import find_known_config_dirs
+from flightlog.model.errors import FlightlogError, Invalid
 from flightlog.model.runtime import Runtime
 from flightlog.privacy import git_guard
 from flightlog.privacy.service import SETTINGS, guard_git, repository_settings
-from flightlog.privacy.trust import open_trust, risky_settings
+from flightlog.privacy.trust import is_trusted, open_trust, risky_settings
 from flightlog.setup import install, json_editor
 from flightlog.store import files, shared_files
+from flightlog.store.git.repository import open_repository
 
 BEGIN, END = "<!-- flightlog dataset: begin -->", "<!-- flightlog dataset: end -->"
 SECTION = f"""{BEGIN}
@@ -46,6 +49,7 @@ work; never edit or merge them by hand.
 """
 LONG_DAYS = 3650  # ten years: in effect, transcripts are never deleted
 _DEFAULT_DAYS = 30  # Claude Code's own default
+_REMOVE_HOOKS = "flightlog dataset install-hooks --remove"
 _PROJECT_DATA = {
     ".git-ml": "training rows",
     ".git/flightlog": "state of the dataset and of saved files",
@@ -99,15 +103,21 @@ def _add_agent_instructions(path: Path) -> list[str]:
     if BEGIN in before:
         return []
     gap = "\n" if before and not before.endswith("\n\n") else ""
-    files.replace_file(path, (before + gap + SECTION).encode(), mode=0o644)
+    # Many projects link it to AGENTS.md: the link stays.
+    files.replace_file(path.resolve(), (before + gap + SECTION).encode(), mode=0o644)
     return [f"{path}: a section on training rows"]
 
 
 def _without_instructions(text: str) -> str:
-    """Return `text` without our section, and without the empty line that was put before it."""
+    """Return `text` without our section, and without the empty line that was put before it.
+
+    Where the end marker is missing nothing shows what is ours: the text stays as it is.
+    """
     before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2].removeprefix("\n")
-    return (before[:-1] if before.endswith("\n\n") else before) + after
+    _, end, after = rest.partition(END)
+    if not end:
+        return text
+    return (before[:-1] if before.endswith("\n\n") else before) + after.removeprefix("\n")
 
 
 class InitRequest(Struct, frozen=True):
@@ -228,7 +238,7 @@ class UninstallPlan(Struct, frozen=True):
 def plan_uninstall(runtime: Runtime) -> UninstallPlan:
     """Plan to undo every `init` of this user: here, and in each project that has sessions."""
     projects = [InitRequest(scope="project", cwd=folder) for folder in _list_projects(runtime)]
-    paths = [Path(config_dir) / "settings.json" for config_dir in find_config_dirs(runtime)]
+    paths = [Path(config_dir) / "settings.json" for config_dir in find_known_config_dirs(runtime)]
     texts: list[Path] = []
     for project in projects:
         with suppress(Invalid):  # a link that leads out of the project: `init` refused it, too
@@ -238,27 +248,67 @@ def plan_uninstall(runtime: Runtime) -> UninstallPlan:
     for path in dict.fromkeys(paths):
         try:
             changes.append(install.plan_removal(path))
-        except Misconfigured as error:  # one damaged file must not keep the others
-            unreadable.append(Leftover(str(path), error.message, f"edit {shlex.quote(str(path))}"))
+        except (FlightlogError, OSError) as error:  # one damaged file must not keep the others
+            unreadable.append(_describe_failure(path, error))
+    marked = [path for path in texts if BEGIN.encode() in _read_or_empty(path)]
+    whole = [path for path in marked if _has_whole_section(path)]
+    endless = Invalid("a section on training rows without its end marker")
+    unreadable += [_describe_failure(path, endless) for path in marked if path not in whole]
     return UninstallPlan(
         tuple(change for change in changes if change.is_needed),
-        tuple(project for project in projects if wants_guard(runtime, project, remove=True)),
-        tuple(path for path in texts if path.is_file() and BEGIN.encode() in path.read_bytes()),
+        tuple(project for project in projects if _has_guard(runtime, project)),
+        tuple(whole),
         (*unreadable, *_list_leftovers(runtime, paths, projects)),
     )
 
 
-def apply_uninstall(runtime: Runtime, plan: UninstallPlan) -> None:
-    """Carry out the plan."""
-    for change in plan.settings:
-        install.apply_change(change)
-    for project in plan.guards:
-        change_guard(runtime, project, remove=True)
-    for path in plan.instructions:
-        if text := _without_instructions(path.read_bytes().decode("utf-8", "surrogateescape")):
-            files.replace_file(path, text.encode("utf-8", "surrogateescape"), mode=0o644)
-        else:
-            shared_files.remove_with_dir(path)
+def _has_guard(runtime: Runtime, project: InitRequest) -> bool:
+    """Return whether git runs our guard in the project; False where git finds no repository."""
+    try:
+        return wants_guard(runtime, project, remove=True)
+    except (FlightlogError, OSError):  # such as a work tree whose repository is gone
+        return False
+
+
+def _read_or_empty(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _has_whole_section(path: Path) -> bool:
+    return END.encode() in _read_or_empty(path).partition(BEGIN.encode())[2]
+
+
+def _describe_failure(path: Path, error: FlightlogError | OSError) -> Leftover:
+    """Return the file as something that stays, for a person to edit."""
+    message = error.message if isinstance(error, FlightlogError) else str(error)
+    return Leftover(str(path), message, f"edit {shlex.quote(str(path))}")
+
+
+def apply_uninstall(runtime: Runtime, plan: UninstallPlan) -> list[Leftover]:
+    """Carry out the plan; return what could not be removed, which does not keep the others."""
+    steps: list[tuple[Path, Callable[[], object]]] = [
+        *((change.settings, partial(install.apply_change, change)) for change in plan.settings),
+        *((each.cwd, partial(change_guard, runtime, each, remove=True)) for each in plan.guards),
+        *((path, partial(_remove_instructions, path)) for path in plan.instructions),
+    ]
+    failed = []
+    for path, remove in steps:
+        try:
+            remove()
+        except (FlightlogError, OSError) as error:
+            failed.append(_describe_failure(path, error))
+    return failed
+
+
+def _remove_instructions(path: Path) -> None:
+    path = path.resolve()  # a link to another file stays
+    if text := _without_instructions(path.read_bytes().decode("utf-8", "surrogateescape")):
+        files.replace_file(path, text.encode("utf-8", "surrogateescape"), mode=0o644)
+    else:
+        shared_files.remove_with_dir(path)
 
 
 def _list_projects(runtime: Runtime) -> list[Path]:
@@ -274,16 +324,32 @@ def _list_leftovers(
     runtime: Runtime, settings: Sequence[Path], projects: Sequence[InitRequest]
 ) -> Iterator[Leftover]:
     paths = {Path(runtime.data_dir): "archived sessions, index, settings"}
-    for config_dir in find_config_dirs(runtime):
+    for config_dir in find_known_config_dirs(runtime):
         paths[Path(config_dir) / FOLDER] = "state of running sessions"
     for path in settings:
         paths |= dict.fromkeys(shared_files.list_backups(path), "backup of the agent's settings")
     for project in projects:
         paths |= {project.cwd / name: content for name, content in _PROJECT_DATA.items()}
+    for project in projects:
+        if _has_dataset_hooks(runtime, project.cwd):
+            command = f"cd {shlex.quote(str(project.cwd))} && {_REMOVE_HOOKS}"
+            yield Leftover(str(project.cwd), "hooks and scripts of the dataset", command)
     for path, content in paths.items():
         if path.exists():
             yield Leftover(str(path), content, f"rm -r {shlex.quote(str(path))}")
     yield Leftover(sys.prefix, "the program", _removal_command(sys.prefix))
+
+
+def _has_dataset_hooks(runtime: Runtime, top: Path) -> bool:
+    """Return whether `top` is a repository with something of `dataset install-hooks`."""
+    if not (top / ".git").exists():
+        return False
+    try:
+        repository = open_repository(top, trusted=is_trusted(runtime, top))
+        settings = install.plan_capture_hook(top, remove=True)
+        return settings.is_needed or bool(git_hooks.plan_removal(repository))
+    except (FlightlogError, OSError):  # such as a work tree whose repository is gone
+        return False
 
 
 def _removal_command(prefix: str) -> str:

@@ -7,7 +7,7 @@ events are registered is decided in `agents.claude_code.hooks`.
 
 import difflib
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,12 +33,30 @@ LINE_KEY = "statusLine"
 CAPTURE_EVENTS = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
 
 # Commands that contain these are ours, whatever Python they name.
-_CAPTURE = "/scripts/ml-session-capture-hook.sh"
-_OURS = ("/flightlog/hooks/record.py", _CAPTURE)
+_RECORD = "/flightlog/hooks/record.py"
+_CAPTURE = '"$CLAUDE_PROJECT_DIR"/scripts/ml-session-capture-hook.sh'  # where the command begins
 _LINE_OURS = "/flightlog/hooks/status.py"
 _EMPTY = "{}\n"
 
 Group = dict[str, Any]
+
+
+def is_recording(hook: object) -> bool:
+    """Return whether a hook of the settings is the one that `init` registers."""
+    return isinstance(hook, dict) and _RECORD in str(hook.get("command", ""))
+
+
+def is_capture(hook: object) -> bool:
+    """Return whether a hook of the settings is a repository's own, of `install-hooks`."""
+    return isinstance(hook, dict) and str(hook.get("command", "")).startswith(_CAPTURE)
+
+
+def is_ours(hook: object) -> bool:
+    """Return whether a hook of the settings is flightlog's."""
+    return is_recording(hook) or is_capture(hook)
+
+
+OwnTest = Callable[[object], bool]
 
 
 class InstallOptions(Struct, frozen=True):
@@ -124,16 +142,16 @@ def plan_capture_hook(top: Path, *, remove: bool) -> SettingsChange:
     """Plan to register a repository's own hook in the settings that its clones share."""
     settings = files.ensure_contained(top, project_settings_files(top)[0])
     if remove:
-        return plan_removal(settings)
+        return plan_removal(settings, is_capture)
     before = shared_files.read_if_exists(settings)
     groups: dict[str, Group] = {}
     for event in CAPTURE_EVENTS:
-        command = f'"$CLAUDE_PROJECT_DIR"{_CAPTURE} {event}'
+        command = f"{_CAPTURE} {event}"
         hook = {"type": "command", "command": command, "timeout": TIMEOUT_SETTLE_S}
         matcher = "startup|resume" if event == "SessionStart" else ""
         groups[event] = {"matcher": matcher, "hooks": [hook]}
     text = _decode_settings(settings, before)
-    after = add_hooks(text, groups, 0, str(settings))
+    after = add_hooks(text, groups, 0, str(settings), is_capture)
     return SettingsChange(settings, before, before if after == text else after.encode())
 
 
@@ -142,37 +160,36 @@ def _hook_timeout_s(event: str, options: InstallOptions) -> int:
     return TIMEOUT_SETTLE_S if options.inline or event == "SessionEnd" else TIMEOUT_S
 
 
-def plan_removal(settings: Path) -> SettingsChange:
-    """Plan to remove the hook.
+def plan_removal(settings: Path, is_own: OwnTest = is_recording) -> SettingsChange:
+    """Plan to remove the hook, and with the recording one the status line.
 
     The earlier bytes are restored if only flightlog changed the file since.
     """
     before = shared_files.read_if_exists(settings)
     text = _decode_settings(settings, before)
-    groups, line = find_own_groups(text), find_own_status_line(text)
+    groups = find_own_groups(text, is_own)
+    line = find_own_status_line(text) if is_own is is_recording else None
     if before is None or not (groups or line):
         return SettingsChange(settings, before, before)
     days = json_editor.parse_object(text, str(settings)).get(DAYS_KEY)
     copies = shared_files.list_backups(settings)
-    after: bytes | None = remove_status_line(remove_hooks(text)).encode()
+    rest = remove_hooks(text, is_own)
+    after: bytes | None = (remove_status_line(rest) if line else rest).encode()
     for copy in [None, *copies]:
         old = _decode_settings(copy, copy.read_bytes()) if copy else _EMPTY
-        again = add_hooks(old, groups, days if isinstance(days, int) else 0, "")
+        again = add_hooks(old, groups, days if isinstance(days, int) else 0, "", is_own)
         again = add_status_line(again, line) if line else again
-        if not find_own_groups(old) and not find_own_status_line(old) and again == text:
+        has_line = is_own is is_recording and find_own_status_line(old)
+        if not find_own_groups(old, is_own) and not has_line and again == text:
             after = copy.read_bytes() if copy else None
-    superseded = [
+    superseded = tuple(
         copy
         for copy in copies
-        if copy.read_bytes() == after or find_own_groups(_decode_settings(copy, copy.read_bytes()))
-    ]
+        if copy.read_bytes() == after
+        or find_own_groups(_decode_settings(copy, copy.read_bytes()), is_own)
+    )
     return SettingsChange(
-        settings,
-        before,
-        after,
-        tuple(groups),
-        is_removal=True,
-        superseded_scripts=tuple(superseded),
+        settings, before, after, tuple(groups), is_removal=True, superseded_scripts=superseded
     )
 
 
@@ -214,8 +231,9 @@ def summarize_change(change: SettingsChange) -> str:
     verb, groups = (
         ("removed from", change.before) if change.is_removal else ("added to", change.after)
     )
-    hook = next(iter(find_own_groups((groups or b"").decode("utf-8", "replace")).values()), {})
-    command = next((each["command"] for each in _hooks_of_group(hook) if is_ours(each)), "")
+    own = find_own_groups((groups or b"").decode("utf-8", "replace"), is_recording)
+    hook = next(iter(own.values()), {})
+    command = next((each["command"] for each in _hooks_of_group(hook) if is_recording(each)), "")
     return (
         f"would be {verb} {change.settings}:\n"
         f"  {command}\n"
@@ -224,11 +242,17 @@ def summarize_change(change: SettingsChange) -> str:
     )
 
 
-def add_hooks(text: str, groups: Mapping[str, Group], keep_days: int, name: str) -> str:
-    """Return settings with exactly `groups` of ours, after all others."""
+def add_hooks(
+    text: str,
+    groups: Mapping[str, Group],
+    keep_days: int,
+    name: str,
+    is_own: OwnTest = is_recording,
+) -> str:
+    """Return settings with exactly `groups` of those that are `is_own`, after all others."""
     _check_shape(json_editor.parse_object(text, name), name)
     style = json_editor.style_of(text)
-    text = _remove_stale_hooks(text, keep=groups)
+    text = _remove_stale_hooks(text, groups, is_own)
     start = json_editor.root_offset(text)
     days = json_editor.find_part(text, start, DAYS_KEY)
     if keep_days and days is None:
@@ -240,9 +264,9 @@ def add_hooks(text: str, groups: Mapping[str, Group], keep_days: int, name: str)
     return text
 
 
-def remove_hooks(text: str) -> str:
-    """Return settings without our hooks."""
-    return _remove_stale_hooks(text, keep={})
+def remove_hooks(text: str, is_own: OwnTest = is_recording) -> str:
+    """Return settings without the hooks that are `is_own`."""
+    return _remove_stale_hooks(text, {}, is_own)
 
 
 def add_status_line(text: str, line: Group) -> str:
@@ -285,7 +309,7 @@ def _is_our_line(line: object) -> bool:
     return isinstance(line, dict) and _LINE_OURS in str(line.get("command", ""))
 
 
-def find_own_groups(text: str) -> dict[str, Group]:
+def find_own_groups(text: str, is_own: OwnTest = is_ours) -> dict[str, Group]:
     """Return our groups by event, in the order of the file."""
     hooks = json_editor.parse_object(text, "").get("hooks")
     events = hooks if isinstance(hooks, dict) else {}
@@ -293,13 +317,8 @@ def find_own_groups(text: str) -> dict[str, Group]:
         event: group
         for event, groups in events.items()
         for group in _list_or_empty(groups)
-        if any(is_ours(hook) for hook in _hooks_of_group(group))
+        if any(is_own(hook) for hook in _hooks_of_group(group))
     }
-
-
-def is_ours(hook: object) -> bool:
-    """Return whether a hook of the settings is flightlog's."""
-    return isinstance(hook, dict) and any(name in str(hook.get("command", "")) for name in _OURS)
 
 
 def _decode_settings(settings: Path, data: bytes | None) -> str:
@@ -312,16 +331,12 @@ def _decode_settings(settings: Path, data: bytes | None) -> str:
 
 def _check_shape(settings: dict[str, Any], name: str) -> None:
     hooks = settings.get("hooks", {})
-    if isinstance(hooks, dict):
-        invalid = next(
-            (f"hooks.{event}" for event, groups in hooks.items() if not isinstance(groups, list)),
-            "",
-        )
-    else:
-        invalid = "hooks"
+    events = hooks.items() if isinstance(hooks, dict) else ()
+    invalid = [f"hooks.{event}" for event, groups in events if not isinstance(groups, list)]
+    invalid += [] if isinstance(hooks, dict) else ["hooks"]
     if invalid:
         raise Misconfigured(
-            f"`{invalid}` is not what the agent expects: {name}", hint=json_editor.CORRECT
+            f"`{invalid[0]}` is not what the agent expects: {name}", hint=json_editor.CORRECT
         )
 
 
@@ -333,21 +348,19 @@ def _with_group(text: str, event: str, group: Group, style: json_editor.JsonStyl
     groups = json_editor.find_part(text, hooks.value_start, event)
     if groups is None:
         return json_editor.add_member(text, hooks.value_start, (event, [group]), style)
-    return (
-        text
-        if group in groups.value
-        else json_editor.add_member(text, groups.value_start, ("", group), style)
-    )
+    if group in groups.value:
+        return text
+    return json_editor.add_member(text, groups.value_start, ("", group), style)
 
 
-def _remove_stale_hooks(text: str, keep: Mapping[str, Group]) -> str:
-    """Remove our hooks one by one, except the groups to keep."""
-    while (location := next(_iter_stale_hooks(text, keep), None)) is not None:
+def _remove_stale_hooks(text: str, keep: Mapping[str, Group], is_own: OwnTest) -> str:
+    """Remove the hooks that are `is_own` one by one, except the groups to keep."""
+    while (location := next(_iter_stale(text, keep, is_own), None)) is not None:
         text = _remove_hook(text, location)
     return text
 
 
-def _iter_stale_hooks(text: str, keep: Mapping[str, Group]) -> Iterator[HookLocation]:
+def _iter_stale(text: str, keep: Mapping[str, Group], is_own: OwnTest) -> Iterator[HookLocation]:
     hooks = json_editor.parse_object(text, "").get("hooks")
     for at, (event, groups) in enumerate(hooks.items() if isinstance(hooks, dict) else ()):
         for number, group in enumerate(_list_or_empty(groups)):
@@ -355,7 +368,7 @@ def _iter_stale_hooks(text: str, keep: Mapping[str, Group]) -> Iterator[HookLoca
                 yield from (
                     HookLocation(at, number, index)
                     for index, hook in enumerate(_hooks_of_group(group))
-                    if is_ours(hook)
+                    if is_own(hook)
                 )
 
 
