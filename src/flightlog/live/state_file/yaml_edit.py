@@ -141,8 +141,14 @@ def _drop_absent(
 def _remove_member(text: str, root: YamlNode, node: YamlNode, key: str) -> str:
     """Remove the lines of a member; a comment behind its value gets a line of its own."""
     assert node.keys is not None
-    child = node.keys.pop(key)
+    child = node.keys[key]
     start = text.rfind("\n", 0, child.after) + 1
+    if text[start:].lstrip(" ").startswith("- "):  # without this line the item has no dash
+        child.start = min(child.start, child.end)  # a block whose members were removed
+        edit = _replace_value(text, child, None)
+        _shift_after_edit(root, edit)
+        return text[: edit.start] + edit.text + text[edit.end :]
+    del node.keys[key]
     end = text.find("\n", max(child.end, child.after)) + 1 or len(text)
     comment = text[max(child.end, child.after) : end].strip()
     kept = f"{' ' * node.indent}{comment}\n" if comment.startswith("#") else ""
