@@ -189,6 +189,26 @@ def test_swap_to_an_unknown_profile_is_refused_before_it_is_written(machine):
         record_profile_switch(machine.runtime(), name, "nosuch", "", dry_run=True)
 
 
+def test_swap_finds_the_account_in_the_directory_of_the_session(machine):
+    for desk, account in enumerate(("key-aaaa", "key-bbbb")):
+        place = machine.desks[desk]
+        place.folder.mkdir()
+        place.yaml.write_text(
+            f"authProfiles:\n  - profileId: default\n    label: Mine {desk}\n"
+            f"    billingFingerprint: {account}\nsessions: []\n"
+        )
+        place.responses(session_id(desk), (NOW_MS - MINUTE_MS, 1000, 10))
+    machine.home.mkdir()
+    writer.note_config_dir(str(machine.home), str(machine.desks[1].config))
+
+    with pytest.raises(NotFound, match="no profile 'Mine 1' in") as refused:
+        record_profile_switch(machine.runtime(), session_id(0), "Mine 1", "", dry_run=False)
+
+    assert refused.value.hint == "flightlog live profiles"
+    swap = record_profile_switch(machine.runtime(), session_id(0), "default", "", dry_run=True)
+    assert swap["profile"] == "default"
+
+
 def test_an_unknown_account_is_not_the_default_of_another_directory(machine):
     machine.start(1, 0, fake_key("0002"))
     machine.desks[1].responses(session_id(2), (NOW_MS - MINUTE_MS, 1000, 10))
