@@ -222,6 +222,27 @@ def test_an_unknown_account_is_not_the_default_of_another_directory(machine):
     assert second["profile_id"].startswith("default-")
 
 
+def test_a_payload_without_account_leaves_the_default_of_an_account(machine):
+    desk, reset_ms = machine.desks[0], NOW_MS + 60 * MINUTE_MS
+    for number, account, used in ((1, "oauth-aaaa1111", 20), (2, "", 91)):
+        desk.responses(session_id(number), (NOW_MS - MINUTE_MS, 1000, 10))
+        window = {"five_hour": {"used_percentage": used, "resets_at": reset_ms / 1000}}
+        name = {"name": "ada@example.org"} if account else {}
+        desk.tell(session_id(number), NOW_MS, account=account, launch=name, rate_limits=window)
+    desk.responses(session_id(3), (NOW_MS - MINUTE_MS, 1000, 10))  # without a status line
+    desk.hook(session_id(3), "Stop", NOW_MS - MINUTE_MS)
+
+    rows = list_running(collect_here(machine.runtime(), secrets=False))
+
+    first, unknown, silent = sorted(rows, key=lambda row: row["session"])
+    assert (first["profile"], first["profile_id"]) == ("ada@example.org", "default")
+    assert first["limits"]["fiveHour"]["usedPercent"] == 20
+    assert unknown["profile_id"].startswith("default-")
+    assert (unknown["profile"], unknown["account"]) == ("Primary Account (config)", None)
+    assert unknown["limits"]["fiveHour"]["usedPercent"] == 91
+    assert silent["profile_id"] == "default"
+
+
 def test_a_login_beside_another_directory_is_not_taken_for_its_own(tmp_path, monkeypatch):
     for variable in KEYS:
         monkeypatch.delenv(variable, raising=False)

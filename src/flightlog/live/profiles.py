@@ -59,7 +59,10 @@ class ProfileMatch(NamedTuple):
 
 
 class ProfileHints(NamedTuple):
-    """Facts of a session at one time that hint at its profile."""
+    """Facts of a session at one time that hint at its profile.
+
+    `now_ms` is the time of its status payload, 0 for a session without one.
+    """
 
     launch: StatusLaunch
     project: str
@@ -104,6 +107,9 @@ def match_profile(
     by_window = _match_by_window(hints, profiles, current) if hints.week_reset_ms else None
     if by_window or claim or current:
         return by_window or claim or ProfileMatch(current, "default")
+    # A payload would name the account of the default profile, if that one paid.
+    named = {profile.profile_id for profile in profiles if profile.billing_fingerprint}
+    is_free = is_free and not (hints.now_ms and DEFAULT_PROFILE in named)
     number = f"-{crc32(hints.launch.config_dir.encode()):08x}"[:5]
     return ProfileMatch(DEFAULT_PROFILE + ("" if is_free else number), "default")
 
