@@ -189,6 +189,26 @@ def test_swap_to_an_unknown_profile_is_refused_before_it_is_written(machine):
         record_profile_switch(machine.runtime(), name, "nosuch", "", dry_run=True)
 
 
+def test_swap_finds_the_account_in_the_directory_of_the_session(machine):
+    for desk, account in enumerate(("key-aaaa", "key-bbbb")):
+        place = machine.desks[desk]
+        place.folder.mkdir()
+        place.yaml.write_text(
+            f"authProfiles:\n  - profileId: default\n    label: Mine {desk}\n"
+            f"    billingFingerprint: {account}\nsessions: []\n"
+        )
+        place.responses(session_id(desk), (NOW_MS - MINUTE_MS, 1000, 10))
+    machine.home.mkdir()
+    writer.note_config_dir(str(machine.home), str(machine.desks[1].config))
+
+    with pytest.raises(NotFound, match="no profile 'Mine 1' in") as refused:
+        record_profile_switch(machine.runtime(), session_id(0), "Mine 1", "", dry_run=False)
+
+    assert refused.value.hint == "flightlog live profiles"
+    swap = record_profile_switch(machine.runtime(), session_id(0), "default", "", dry_run=True)
+    assert swap["profile"] == "default"
+
+
 def test_an_unknown_account_is_not_the_default_of_another_directory(machine):
     machine.start(1, 0, fake_key("0002"))
     machine.desks[1].responses(session_id(2), (NOW_MS - MINUTE_MS, 1000, 10))
@@ -200,6 +220,27 @@ def test_an_unknown_account_is_not_the_default_of_another_directory(machine):
     assert (first["profile"], first["profile_id"]) == ("API key …0002", "default")
     assert second["profile"] == "Primary Account (config)"
     assert second["profile_id"].startswith("default-")
+
+
+def test_a_payload_without_account_leaves_the_default_of_an_account(machine):
+    desk, reset_ms = machine.desks[0], NOW_MS + 60 * MINUTE_MS
+    for number, account, used in ((1, "oauth-aaaa1111", 20), (2, "", 91)):
+        desk.responses(session_id(number), (NOW_MS - MINUTE_MS, 1000, 10))
+        window = {"five_hour": {"used_percentage": used, "resets_at": reset_ms / 1000}}
+        name = {"name": "ada@example.org"} if account else {}
+        desk.tell(session_id(number), NOW_MS, account=account, launch=name, rate_limits=window)
+    desk.responses(session_id(3), (NOW_MS - MINUTE_MS, 1000, 10))  # without a status line
+    desk.hook(session_id(3), "Stop", NOW_MS - MINUTE_MS)
+
+    rows = list_running(collect_here(machine.runtime(), secrets=False))
+
+    first, unknown, silent = sorted(rows, key=lambda row: row["session"])
+    assert (first["profile"], first["profile_id"]) == ("ada@example.org", "default")
+    assert first["limits"]["fiveHour"]["usedPercent"] == 20
+    assert unknown["profile_id"].startswith("default-")
+    assert (unknown["profile"], unknown["account"]) == ("Primary Account (config)", None)
+    assert unknown["limits"]["fiveHour"]["usedPercent"] == 91
+    assert silent["profile_id"] == "default"
 
 
 def test_a_login_beside_another_directory_is_not_taken_for_its_own(tmp_path, monkeypatch):

@@ -46,6 +46,17 @@ def test_new_fingerprint_goes_to_the_claiming_profile_if_it_has_none():
     )
 
 
+def test_accounts_whose_fingerprints_begin_alike_get_ids_of_their_own():
+    taken = AuthProfile("account-abcd", billing_fingerprint="key-abcd1111")
+
+    ids = [
+        found(WORK, taken, account=account).profile
+        for account in ("key-abcd2222", "oauth-abcd1111", "key-abcd1111")
+    ]
+
+    assert ids == ["account-abcd2", "account-abcd1", "account-abcd"]
+
+
 def test_the_profile_with_most_room_comes_first():
     def used(name, week, five, burn):
         return AuthProfile(

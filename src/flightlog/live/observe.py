@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.hooks import ClientStatus, is_notice, read_new_status
+from flightlog.agents.claude_code.hooks import ClientStatus, StatusLimit, is_notice, read_new_status
 from flightlog.archive.archive import SessionFiles
 from flightlog.hooks.statusline_segments import compaction_point, context_percent
 from flightlog.live.billing import LimitSample
@@ -27,6 +27,7 @@ from flightlog.live.state import (
     TmuxPane,
     TranscriptInfo,
     VendorLimits,
+    VendorWindow,
 )
 from flightlog.model.errors import FlightlogError
 from flightlog.model.text import one_line
@@ -42,6 +43,8 @@ PANES_EVERY_MS = 30_000
 GIT_LIMIT_S = 2.0  # one slow work tree must not hold up the collection
 SECRETS_EVERY_MS = 300_000  # detection is the slowest part of a collection
 SECRETS_BYTES_MAX = 32 << 20  # bounds the memory and time of one search
+SAMPLES_MAX = 400  # more than three hours of samples; the forecast uses 90 minutes
+SAMPLE_EVERY_MS = 30_000
 _STATUS = ("status", "--porcelain=v2", "--branch", "-uno")
 _SEPARATOR = "\t"
 # The session's name comes last, because it may contain the separator.
@@ -85,6 +88,29 @@ class ObserverState(Struct):
     limits: dict[str, VendorLimits] = {}
     samples: dict[str, list[LimitSample]] = {}
     cleanup_ms: int = 0
+
+    def record_limits(self, name: str, status: ClientStatus) -> None:
+        """Keep the limits that a payload reports for the profile `name`."""
+        limits, at_ms = status.payload.rate_limits, status.at_ms
+        if limits is None:
+            return
+        stored = self.limits.setdefault(name, VendorLimits())
+        stored.five_hour = _vendor_window(limits.five_hour, at_ms) or stored.five_hour
+        stored.seven_day = _vendor_window(limits.seven_day, at_ms) or stored.seven_day
+        block = limits.five_hour
+        if block is not None and block.used_percentage is not None:
+            samples = self.samples.setdefault(name, [])
+            if not samples or at_ms - samples[-1].at_ms >= SAMPLE_EVERY_MS:
+                samples.append(LimitSample(at_ms, block.used_percentage, block.resets_ms))
+                del samples[:-SAMPLES_MAX]
+
+
+def _vendor_window(limit: StatusLimit | None, at_ms: int) -> VendorWindow | None:
+    if limit is None or limit.used_percentage is None:
+        return None
+    return VendorWindow(
+        round(limit.used_percentage, 1), limit.resets_ms or None, "statusline", at_ms
+    )
 
 
 def update_observation(

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from flightlog.agents.claude_code.hooks import ClientStatus, StatusLimit
+from flightlog.agents.claude_code.hooks import ClientStatus
 from flightlog.live.billing import (
     SAME_WINDOW_MS,
     WEEK_MS,
-    LimitSample,
     Payment,
     ProfileLimits,
     compute_billing,
@@ -38,7 +37,6 @@ from flightlog.live.state import (
     RuntimeState,
     Thresholds,
     VendorLimits,
-    VendorWindow,
     create_default_auth_profile,
     has_automatic_label,
     with_freshness,
@@ -48,8 +46,6 @@ from flightlog.model.usage import UsageLine
 from flightlog.sources.hook_log import StatusLaunch
 from flightlog.usage.digest import UsageDigest
 
-SAMPLES_MAX = 400  # more than three hours of samples; the forecast uses 90 minutes
-SAMPLE_EVERY_MS = 30_000
 LABEL_CHARS_MAX = 60  # fits in a dashboard column
 LoadRows = Callable[[str], Sequence[UsageLine]]
 
@@ -63,7 +59,10 @@ class ProfileMatch(NamedTuple):
 
 
 class ProfileHints(NamedTuple):
-    """Facts of a session at one time that hint at its profile."""
+    """Facts of a session at one time that hint at its profile.
+
+    `now_ms` is the time of its status payload, 0 for a session without one.
+    """
 
     launch: StatusLaunch
     project: str
@@ -104,10 +103,13 @@ def match_profile(
         profile.profile_id != DEFAULT_PROFILE for profile in others
     )
     if account:
-        return _assign_account(account, claim, profiles, is_default_free=is_free)
+        return _assign_account(account, claim, profiles, others, is_default_free=is_free)
     by_window = _match_by_window(hints, profiles, current) if hints.week_reset_ms else None
     if by_window or claim or current:
         return by_window or claim or ProfileMatch(current, "default")
+    # A payload would name the account of the default profile, if that one paid.
+    named = {profile.profile_id for profile in profiles if profile.billing_fingerprint}
+    is_free = is_free and not (hints.now_ms and DEFAULT_PROFILE in named)
     number = f"-{crc32(hints.launch.config_dir.encode()):08x}"[:5]
     return ProfileMatch(DEFAULT_PROFILE + ("" if is_free else number), "default")
 
@@ -140,6 +142,7 @@ def _assign_account(
     account: str,
     claim: ProfileMatch | None,
     profiles: Sequence[AuthProfile],
+    others: Sequence[AuthProfile],
     *,
     is_default_free: bool,
 ) -> ProfileMatch:
@@ -150,7 +153,19 @@ def _assign_account(
     is_first = is_default_free and not profiles
     if free and (claim is not None or owner is not None or is_first):
         return ProfileMatch(name, claim.method if claim else "fingerprint", account)
-    return ProfileMatch(f"account-{account.rpartition('-')[2][:4]}", "fingerprint", account)
+    return ProfileMatch(_account_id(account, [*profiles, *others]), "fingerprint", account)
+
+
+def _account_id(account: str, profiles: Sequence[AuthProfile]) -> str:
+    """Return a short id for an account that no other account has."""
+    taken = {
+        profile.profile_id
+        for profile in profiles
+        if (profile.billing_fingerprint or account) != account
+    }
+    digits = account.rpartition("-")[2]
+    ids = [f"account-{digits[:size]}" for size in range(4, max(len(digits), 4) + 1)]
+    return next((name for name in ids if name not in taken), f"account-{account}")
 
 
 def _match_by_window(
@@ -241,7 +256,7 @@ class ProfileLedger:
                 self._record_event(ProfileBilled(session, match.profile, since, match.method))
             self._name_profile(profile, status.launch)
             profile.metadata.last_used = max(profile.metadata.last_used or 0, status.at_ms)
-            self._record_limits(profile.profile_id, status)
+            self.observer.record_limits(profile.profile_id, status)
             before = status
         if not statuses and session not in self.history.segments and project:
             match = self._match_by_path(project)
@@ -368,31 +383,9 @@ class ProfileLedger:
         self.history.add_event(event)
         self.events.append(event)
 
-    def _record_limits(self, name: str, status: ClientStatus) -> None:
-        limits, at_ms = status.payload.rate_limits, status.at_ms
-        if limits is None:
-            return
-        stored = self.observer.limits.setdefault(name, VendorLimits())
-        stored.five_hour = _vendor_window(limits.five_hour, at_ms) or stored.five_hour
-        stored.seven_day = _vendor_window(limits.seven_day, at_ms) or stored.seven_day
-        block = limits.five_hour
-        if block is not None and block.used_percentage is not None:
-            samples = self.observer.samples.setdefault(name, [])
-            if not samples or at_ms - samples[-1].at_ms >= SAMPLE_EVERY_MS:
-                samples.append(LimitSample(at_ms, block.used_percentage, block.resets_ms))
-                del samples[:-SAMPLES_MAX]
-
 
 def _profile_edit(profile: AuthProfile) -> ProfileEdited:
     lists = (profile.aliases, profile.path_patterns, profile.config_dirs)
     return ProfileEdited(
         profile.profile_id, profile.label, *(tuple(names or ()) for names in lists)
-    )
-
-
-def _vendor_window(limit: StatusLimit | None, at_ms: int) -> VendorWindow | None:
-    if limit is None or limit.used_percentage is None:
-        return None
-    return VendorWindow(
-        round(limit.used_percentage, 1), limit.resets_ms or None, "statusline", at_ms
     )

@@ -257,31 +257,39 @@ def _find_profiles(runtime: Runtime, name: str) -> list[tuple[LiveDirectory, Aut
         for live in list_live_runtimes(runtime)
         for profile in runtime_state.read_state(live.folder, live.now_ms).auth_profiles
     ]
-    found = [
-        pair
-        for pair in known
-        if name in {pair[1].profile_id, pair[1].label, pair[1].billing_fingerprint}
-    ]
-    accounts = {
-        profile.billing_fingerprint or str(live.config_dir): profile.label
-        for live, profile in found
-    }
+    found = [pair for pair in known if _has_name(pair[1], name)]
+    accounts = {profile.billing_fingerprint or str(live.config_dir) for live, profile in found}
     if not found:
         names = ", ".join(sorted({profile.profile_id for _, profile in known})) or "none yet"
-        raise NotFound(
-            f"no such profile: {name!r}; known are: {names}", hint="flightlog live profiles"
-        )
+        message = f"no such profile: {name!r}; known are: {names}"
+        raise NotFound(message, hint="flightlog live profiles")
     if len(accounts) > 1:
         choices = ", ".join(profile.billing_fingerprint or "-" for _, profile in found)
-        raise Invalid(
-            f"{len(accounts)} accounts are called {name!r}", hint=f"name one of: {choices}"
-        )
+        message = f"{len(accounts)} accounts are called {name!r}"
+        raise Invalid(message, hint=f"name one of: {choices}")
     return [
         (live, profile)
         for live, profile in known
         if (profile.billing_fingerprint or str(live.config_dir)) in accounts
         and (profile.billing_fingerprint or (live, profile) in found)
     ]
+
+
+def _find_own_profile(runtime: Runtime, live: LiveDirectory, name: str) -> AuthProfile:
+    """Return the account called `name` in one directory; elsewhere its id may mean another."""
+    state = runtime_state.read_state(live.folder, live.now_ms)
+    own = [each for each in state.auth_profiles if _has_name(each, name)]
+    if len(own) != 1:
+        pairs = _find_profiles(runtime, name)
+        own = [each for place, each in pairs if place.config_dir == live.config_dir]
+    if not own:
+        message = f"no profile {name!r} in {live.config_dir}, where the session is"
+        raise NotFound(message, hint="flightlog live profiles")
+    return own[0]
+
+
+def _has_name(profile: AuthProfile, name: str) -> bool:
+    return name in {profile.profile_id, profile.label, profile.billing_fingerprint}
 
 
 def advise_profile(runtime: Runtime) -> dict[str, Any]:
@@ -300,19 +308,18 @@ def record_profile_switch(
 ) -> dict[str, str]:
     """Record that `profile` pays for a session from the time `at` on; now if it is empty."""
     recording = open_archive(runtime).find_recording(session_id)
-    profile = _find_profiles(runtime, profile)[0][1].profile_id
     since_ms = _parse_time(runtime, at) if at else runtime.clock.now_ms()
     for live in list_live_runtimes(runtime):
         if any(Path(file.path).is_relative_to(live.config_dir) for file in recording.files):
+            billed = _find_own_profile(runtime, live, profile).profile_id
             if not dry_run:
-                event = ProfileBilled(recording.session, profile, since_ms, "manual")
+                event = ProfileBilled(recording.session, billed, since_ms, "manual")
                 open_journal(live).append(event, durable=True)
             since = datetime.fromtimestamp(since_ms / 1000, tz=UTC).astimezone(runtime.zone)
             text = since.isoformat("T", "seconds")
-            return {"session": recording.session, "profile": profile, "since": text}
-    raise NotFound(
-        f"no agent directory contains the files of {recording.session}", hint="flightlog doctor"
-    )
+            return {"session": recording.session, "profile": billed, "since": text}
+    message = f"no agent directory contains the files of {recording.session}"
+    raise NotFound(message, hint="flightlog doctor")
 
 
 def archive_old_sessions(runtime: Runtime, days: int, *, dry_run: bool) -> list[str]:

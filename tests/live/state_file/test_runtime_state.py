@@ -235,6 +235,29 @@ def test_migration_takes_the_old_billing_once(tmp_path):
     assert profile.billing.reset_time == "13:00"
 
 
+@pytest.mark.parametrize(
+    ("empty", "head"),
+    [
+        ('"sessions": []', '"sessions":'),
+        ("sessions: [\n  # none\n]", "sessions:\n  # none"),
+        ("sessions: ~", "sessions:"),
+        ("sessions: null  # none", "sessions:  # none"),
+    ],
+)
+def test_first_item_follows_an_empty_list_in_any_notation(tmp_path, empty, head):
+    path = put(tmp_path, f"authProfiles: ~\n{empty}\n")
+
+    upsert_session(tmp_path, RuntimeSession(session_id="s1"), EXAMPLE_MS)
+    upsert_auth_profile(tmp_path, AuthProfile("work"), EXAMPLE_MS)
+
+    assert f"\n{head}\n  - sessionId: s1\n" in path.read_text()
+    (tmp_path / ".flightlog" / "state.bin").unlink()
+    again = load_state(tmp_path, EXAMPLE_MS)
+    assert again.error == ""
+    assert [session.session_id for session in again.state.sessions] == ["s1"]
+    assert [profile.profile_id for profile in again.state.auth_profiles] == ["work"]
+
+
 def test_old_sessions_leave_with_their_text(tmp_path):
     path = put(tmp_path)
     fresh = RuntimeSession("b", metadata=SessionMetadata(EXAMPLE_MS, EXAMPLE_MS))

@@ -1,10 +1,16 @@
 import copy
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.live.state_file.yaml_document import parse_chunks
-from flightlog.live.state_file.yaml_edit import apply_values, new_item, to_yaml_scalar
+from flightlog.live.state_file.yaml_edit import (
+    apply_values,
+    drop_absent,
+    new_item,
+    to_yaml_scalar,
+)
 
 words = st.text(
     st.characters(codec="utf-8", exclude_characters="\x85\u2028\u2029\ufeff"), max_size=20
@@ -102,6 +108,21 @@ def test_quotes_comments_and_flow_mappings_stay_as_they_are_written():
         "    shared: plain\n"
         "    last: 2\n"
     )
+
+
+@pytest.mark.parametrize(
+    "value", ["1", '{pane: "%1"}', "\n      pane: 1", "{pane: 1,\n      a: 2}"]
+)
+def test_a_value_dropped_from_the_line_of_the_dash_becomes_null(value):
+    text = f"sessions:\n  - tmux: {value}  # mine\n    sessionId: x\n    last: 1\n"
+    (chunk,) = (each for each in parse_chunks(text) if each.key == "sessions:x")
+
+    done = drop_absent(chunk, {"tmux": {"pane": {}}}, {"sessionId": "x"})
+
+    again = reread(done)
+    assert again.node.to_python() == {"tmux": None, "sessionId": "x", "last": 1}
+    assert "# mine\n" in done.text
+    assert places(done.node, done.text) == places(again.node, again.text)
 
 
 def test_text_that_means_something_else_is_quoted():

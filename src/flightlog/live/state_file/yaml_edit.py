@@ -70,14 +70,25 @@ def new_root(name: str, item: Mapping[str, Any], lead: str) -> YamlChunk:
 def prepare_insertion(before: YamlChunk, last: YamlChunk, name: str) -> None:
     """Change `before` so that new items can follow; its blank line moves behind the last one."""
     if before.key == f"r:{name}":
-        # `sessions: []` becomes `sessions:`
-        before.text = re.sub(rf"(?m)^({name}:)[ \t]*\[\s*\]", r"\1", before.text, count=1)
+        node = before.node
+        # `sessions: []`, `~` or `null` becomes `sessions:`
+        if node is not None and node.keys is None and node.end > node.after:
+            kept = _comments_around(before.text, node)
+            before.text = before.text[: node.after] + kept + before.text[node.end :]
+        else:
+            before.text = re.sub(rf"(?m)^({name}:)[ \t]*\[\s*\]", r"\1", before.text, count=1)
         before.node = None
     if before.text.endswith("\n\n"):
         before.text = before.text[:-1]
         last.text += "\n"
     elif not before.text.endswith("\n"):
         before.text += "\n"
+
+
+def _comments_around(text: str, node: YamlNode) -> str:
+    """Return the comments before an empty value and between its brackets, which stay."""
+    inner = text[node.start + 1 : node.end - 1] if text[node.start] == "[" else ""
+    return text[node.after : node.start].rstrip() + inner.rstrip()
 
 
 def show_empty_list(root: YamlChunk, name: str) -> YamlChunk:
@@ -130,8 +141,14 @@ def _drop_absent(
 def _remove_member(text: str, root: YamlNode, node: YamlNode, key: str) -> str:
     """Remove the lines of a member; a comment behind its value gets a line of its own."""
     assert node.keys is not None
-    child = node.keys.pop(key)
+    child = node.keys[key]
     start = text.rfind("\n", 0, child.after) + 1
+    if text[start:].lstrip(" ").startswith("- "):  # without this line the item has no dash
+        child.start = min(child.start, child.end)  # a block whose members were removed
+        edit = _replace_value(text, child, None)
+        _shift_after_edit(root, edit)
+        return text[: edit.start] + edit.text + text[edit.end :]
+    del node.keys[key]
     end = text.find("\n", max(child.end, child.after)) + 1 or len(text)
     comment = text[max(child.end, child.after) : end].strip()
     kept = f"{' ' * node.indent}{comment}\n" if comment.startswith("#") else ""
