@@ -252,7 +252,9 @@ def plan_uninstall(runtime: Runtime) -> UninstallPlan:
             unreadable.append(_describe_failure(path, error))
     marked = [path for path in texts if BEGIN.encode() in _read_or_empty(path)]
     whole = [path for path in marked if _has_whole_section(path)]
-    endless = Invalid("a section on training rows without its end marker")
+    endless = Invalid(
+        "a section on training rows without its end marker", hint="edit CLAUDE.md by hand"
+    )
     unreadable += [_describe_failure(path, endless) for path in marked if path not in whole]
     return UninstallPlan(
         tuple(change for change in changes if change.is_needed),
