@@ -107,7 +107,7 @@ def again(ground: Ground, table: Table, rounds: int) -> None:
 def _decoded(ground: Ground) -> int:
     """Count the lines one more report decodes."""
     pipeline = UsagePipeline(
-        find_transcripts(str(ground.corpus)).files, ground.index / "json" / "index.db"
+        find_transcripts(str(ground.corpus)).files, next((ground.index / "json").glob("index*.db"))
     )
     pipeline.report(Breakdown.DAY, UTC)
     pipeline.save()
