@@ -22,7 +22,7 @@ from support.sources_exports import claude_conversation
 SESSION = "11111111-2222-4333-8444-555555555555"
 
 
-def write_session(folder, calls, cwd="/work/shop", prompt="Fix the shop", session=SESSION):
+def write_session(folder, calls, cwd="/home/dev/shop", prompt="Fix the shop", session=SESSION):
     """Write a transcript whose one turn has these (name, input, output, is_error) calls."""
     clock = itertools.count(1)
     base = {"sessionId": session, "cwd": str(cwd), "version": "2.1.325", "isSidechain": False}

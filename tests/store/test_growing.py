@@ -49,5 +49,5 @@ def test_adding_costs_the_same_however_long_it_is(tmp_path):
 
     page.add_entries([b'"y"'])
 
-    assert path.stat().st_ino == inode, "written over, not written anew"
+    assert path.stat().st_ino == inode, "appended to, not replaced"
     page.close()

@@ -24,7 +24,7 @@ class Ran(NamedTuple):
 
 def environment(config_dir: Path | None, **more: str) -> dict[str, str]:
     """An environment that knows nothing of this machine but where programs are."""
-    home = (config_dir or Path(tempfile.mkdtemp(prefix="flightlog-nobody-"))) / "home"
+    home = (config_dir or Path(tempfile.mkdtemp(prefix="flightlog-empty-"))) / "home"
     kept = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),

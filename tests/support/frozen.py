@@ -25,6 +25,7 @@ RUNNING = ("5057f83a", "fd162675")  # sessions whose transcript changed a minute
 KEY = "5eed" * 16
 SHOP = "def total(prices, tax):\n    net = sum(prices)\n    return round(net * (1 + tax), 2)\n"
 WIDTH = "100"
+WORK_DIR = "work"  # of the sample's run, below its project
 
 
 @contextmanager
@@ -98,7 +99,7 @@ VARYING = tuple(
     (re.compile(pattern), instead)
     for pattern, instead in (
         (r"[0-9.]+ [GMT]B free", "N GB free"),
-        (r"/home/dev/project/work/", "PROJECT/work/"),  # the sample's own work tree
+        (rf"/home/dev/project/{WORK_DIR}/", "WORK_TREE/"),
         (r'("index_bytes": )\d+|(index )[0-9,]+( bytes)', r"\1\2N\3"),  # depends on SQLite
         (r"[\w./-]+/python[\d.]* -I -S [\w./-]+/src/flightlog/", "PYTHON -I -S FLIGHTLOG/"),
         (r'( data-have=")\w+', r"\1N"),  # a fingerprint with inode numbers

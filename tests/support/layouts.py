@@ -123,7 +123,7 @@ def _archive(home):
 
 
 def _keep(version):
-    """Make the directories anew; runs where `/home/dev` is empty and gone afterwards."""
+    """Make the directories again; runs where `/home/dev` is empty and gone afterwards."""
     from support.real_agent import make_bench
     from support.traced import build, did, tool
 

@@ -24,13 +24,13 @@ def test_a_branch_costs_as_much_as_its_source_or_more_without_cache(steps):
     assert told.steps == 2
     assert told.cached_cost_usd == pytest.approx(sum(each.cost.usd for each in steps[1:]))
     first = steps[1]
-    anew = price(
+    uncached = price(
         MODEL,
         Usage(
             cache_write_tokens=first.usage.prompt_tokens, output_tokens=first.usage.output_tokens
         ),
     ).usd
-    assert told.uncached_cost_usd - told.cached_cost_usd == pytest.approx(anew - first.cost.usd)
+    assert told.uncached_cost_usd - told.cached_cost_usd == pytest.approx(uncached - first.cost.usd)
     assert told.context_tokens == first.usage.prompt_tokens > 0
 
 

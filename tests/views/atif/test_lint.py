@@ -132,7 +132,7 @@ CASES = {
         "tool-definition",
         changed(sound(), "agent.tool_definitions", [{"do": "x"}]),
     ),
-    "A tool nobody defined": (
+    "A tool that is not defined": (
         "undefined-tool",
         changed(sound(), "steps.1.tool_calls.0.function_name", "Other"),
     ),
