@@ -17,6 +17,9 @@ from flightlog.model.usage import (
 )
 from flightlog.usage.prices import PricedResponse
 
+# Which agent each session of the tests is of.
+AGENTS = {"s1": "claude-code", "s2": "codex"}
+
 
 def rows(items: Sequence[PricedResponse], by: Breakdown, zone: tzinfo) -> list[UsageRow]:
     """Break a report down; rows stand in the order of their keys, blocks and days by time."""
@@ -62,6 +65,8 @@ def _keys(
             return lambda response: response.session
         case Breakdown.MODEL:
             return lambda response: response.model
+        case Breakdown.AGENT:
+            return lambda response: AGENTS[response.session]
         case Breakdown.DAY:
             return lambda response: _day(response.at_ms, zone, "%Y-%m-%d")
         case Breakdown.MONTH:

@@ -11,8 +11,9 @@ from tools.bench.measure import Contender, Result, clear, plain_env, race
 from tools.bench.table import Table
 from tools.bench.usage import Ground
 
+from flightlog.agents.adoption import adopt_session_files
 from flightlog.agents.claude_code.files import AGENT_NAME, find_transcripts
-from flightlog.agents.recordings import adopt_session_files, list_recorded_files
+from flightlog.agents.recordings import list_recorded_files
 from flightlog.archive.search import SearchIndex, parse_query
 from flightlog.model.session import SessionFile
 from flightlog.store.recordings.sessions import seal_session
@@ -61,7 +62,7 @@ def search(ground: Ground, table: Table) -> None:
     draw = random.Random(7)
     queries = [*_WORDS, *(f'"{one}"' for one in _WORDS), *_filtered(draw), *_rare(ground, draw)]
     share = _sealed(ground)
-    files = list_recorded_files([str(ground.corpus)], str(ground.index)).files
+    files = list_recorded_files({"claude-code": (str(ground.corpus),)}, str(ground.index)).files
     finder = SearchIndex(files, ground.index / "index.db")
     finder.search_records(parse_query("warm", int))
     times = []

@@ -143,8 +143,8 @@ def _lost(ground: Ground) -> tuple[int, int]:
         files = (ground.recordings / "sessions" / "claude-code" / session).glob("hooks.jsonl*")
         lines = [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
         events += len(_EVENTS - {_event(line) for line in lines})
-    ours = Archive([str(ground.root / "nowhere")], str(ground.recordings))
-    theirs = Archive([str(ground.config)])
+    ours = Archive({"claude-code": (str(ground.root / "nowhere"),)}, str(ground.recordings))
+    theirs = Archive({"claude-code": (str(ground.config),)})
     missing = 0
     for name, recording in theirs.recordings.items():
         kept = (

@@ -13,14 +13,12 @@ from os import PathLike
 import msgspec
 from msgspec.structs import replace
 
-from flightlog.agents.claude_code.scan import (
-    count_output_chars,
-    find_evidence,
-    scan_usage,
-    scan_usage_mapped,
-)
-from flightlog.model.session import SessionFile
+from flightlog.agents import source_of
+from flightlog.agents.claude_code import scan as claude_code
+from flightlog.agents.claude_code.scan import count_output_chars, find_evidence
+from flightlog.model.session import DEFAULT_AGENT, SessionFile
 from flightlog.model.usage import Breakdown, UsageLine, UsageQuality, UsageRow
+from flightlog.sources.protocol import UsageScan
 from flightlog.sources.workers import TICKETS_MAX, may_fork, run_forked, scan_files
 from flightlog.store.index.database import Index, Readable
 from flightlog.store.index.files import SCHEMA as FILES
@@ -68,7 +66,8 @@ class UsagePipeline:
         digests: Iterable[UsageDigest] = map(_decode, self._digests.values())
         if estimate:
             digests = self._add_estimates(digests)
-        report = build_report(filter_digests(digests, only), by, zone, damaged)
+        agents = {file.session: file.agent for file in self._files}
+        report = build_report(filter_digests(digests, only), by, zone, damaged, agents)
         return replace(report, has_estimates=estimate)
 
     def _add_estimates(self, digests: Iterable[UsageDigest]) -> Iterator[UsageDigest]:
@@ -132,7 +131,7 @@ class UsagePipeline:
         try:
             update = UsageIndexUpdate(database, self._files, VERSION)
             update.merge_scans(
-                scan_files(update.plan.pending, scan_usage, scan_usage_mapped, os.cpu_count() or 1)
+                scan_files(update.plan.pending, scan_usage, _scan_mapped, os.cpu_count() or 1)
             )
             update.fresh = self._digest_groups(update, update.stale_groups())
             self._digests = update.digests()
@@ -170,6 +169,20 @@ class UsagePipeline:
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - as FindEvidence
         paths = (file.path for file in self._files if file.session == session)
         return GapEvidence(*find_evidence(paths, more=more))
+
+
+def scan_usage(file: SessionFile, start: int = 0) -> UsageScan:
+    """Return the token counts of a file's records from byte `start`."""
+    if file.agent == DEFAULT_AGENT:
+        return claude_code.scan_usage(file, start)
+    return source_of(file.agent).scan_usage(file, start)
+
+
+def _scan_mapped(file: SessionFile, start: int) -> UsageScan:
+    """Scan in a process of its own, which a file that shrinks may end."""
+    if file.agent == DEFAULT_AGENT:
+        return claude_code.scan_usage_mapped(file, start)
+    return source_of(file.agent).scan_usage(file, start)
 
 
 def _first_response_ms(digest: UsageDigest) -> int:
