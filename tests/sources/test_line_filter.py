@@ -44,10 +44,10 @@ def test_the_last_line_before_an_offset_is_found_at_any_block_size(content, need
         if needle in line:
             offsets[at] = line
         at += len(line) + 1
-    usual, line_filter._BACK_BYTES = line_filter._BACK_BYTES, size  # noqa: SLF001 - small blocks
+    usual, line_filter._BACK_BYTES = line_filter._BACK_BYTES, size
     try:
         found = find_line_before(Bytes(content), needle, end)
     finally:
-        line_filter._BACK_BYTES = usual  # noqa: SLF001
+        line_filter._BACK_BYTES = usual
 
     assert found == (max(offsets.items()) if offsets else None)
