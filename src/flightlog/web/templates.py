@@ -29,7 +29,7 @@ from flightlog.model.usage import (
     is_unknown,
 )
 from flightlog.views.overview import judge_health
-from flightlog.views.session.edits import changed_files, diff_of_call
+from flightlog.views.session.edits import changed_files, diffs_of_call
 from flightlog.views.session.outline import SubagentSummary
 from flightlog.views.session.timeline import TimelineRow
 from flightlog.views.transcript import format_arguments, format_timestamp
@@ -94,7 +94,7 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         arguments=lambda call: make_inert(format_arguments(call.input)),
         brief=lambda address: _UUID.sub(lambda match: match[0][:8], address),
         bytes=format_bytes,
-        changes=diff_of_call,
+        changes=diffs_of_call,
         compact=format_count,
         cost=_render_cost,
         counted=pluralize,

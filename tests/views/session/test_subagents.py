@@ -139,7 +139,9 @@ def test_a_subagent_whose_session_left_no_file_is_still_told(tmp_path):
     told = archive(tmp_path / "other", user("x")).read_session(SESSION)
     assert told.subagents == ()
 
-    session = type(archive(tmp_path / "third", user("x")))([str(tmp_path)]).read_session(SESSION)
+    session = type(archive(tmp_path / "third", user("x")))(
+        {"claude-code": (str(tmp_path),)}
+    ).read_session(SESSION)
 
     assert [(subagent.id, subagent.is_side_call) for subagent in session.subagents] == [
         ("a7", True)
