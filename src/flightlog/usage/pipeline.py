@@ -17,12 +17,20 @@ from flightlog.agents import source_of
 from flightlog.agents.claude_code import scan as claude_code
 from flightlog.agents.claude_code.scan import count_output_chars, find_evidence
 from flightlog.model.session import DEFAULT_AGENT, SessionFile
-from flightlog.model.usage import Breakdown, UsageLine, UsageQuality, UsageRow
+from flightlog.model.usage import (
+    Breakdown,
+    UsageLine,
+    UsageQuality,
+    UsageRow,
+    row_to_response,
+)
+from flightlog.sources.foreign_json import find_lines
 from flightlog.sources.protocol import UsageScan
 from flightlog.sources.workers import TICKETS_MAX, may_fork, run_forked, scan_files
 from flightlog.store.index.database import Index, Readable
 from flightlog.store.index.files import SCHEMA as FILES
 from flightlog.store.index.files import SyncStats
+from flightlog.usage.attribution import attribute_responses
 from flightlog.usage.digest import UsageDigest, best_rows, digest_sessions, estimate_bucket
 from flightlog.usage.index import SCHEMA, SessionGroup, UsageIndexUpdate
 from flightlog.usage.prices import PRICES_FROM
@@ -47,6 +55,7 @@ class UsagePipeline:
         self._index = Index(index, FILES, SCHEMA)
         self._update: UsageIndexUpdate | None = None
         self._digests: dict[str, bytes] = {}
+        self._first_ids: dict[str, str] = {}
 
     @property
     def stats(self) -> SyncStats:
@@ -59,14 +68,19 @@ class UsagePipeline:
         zone: tzinfo,
         only: UsageFilter | None = None,
         *,
+        agent: str = "",
         estimate: bool = False,
     ) -> UsageReport:
-        """Return usage and cost of all files, or of the part that `only` selects."""
+        """Return usage and cost of all files, or of the part that `only` selects, or of an agent."""
         damaged = self._sync().damaged_spans
-        digests: Iterable[UsageDigest] = map(_decode, self._digests.values())
+        agents = {file.session: file.agent for file in self._files}
+        digests: Iterable[UsageDigest] = (
+            _decode(body)
+            for session, body in self._digests.items()
+            if agent in {"", agents.get(session)}
+        )
         if estimate:
             digests = self._add_estimates(digests)
-        agents = {file.session: file.agent for file in self._files}
         report = build_report(filter_digests(digests, only), by, zone, damaged, agents)
         return replace(report, has_estimates=estimate)
 
@@ -108,6 +122,42 @@ class UsagePipeline:
         """Return one row for each response in a session's own files, its fullest copy."""
         files = [file for file in self._files if file.session == session]
         return best_rows([row for file in files for row in scan_usage(file).rows])
+
+    def copied_message_ids(self, main: SessionFile) -> frozenset[str]:
+        """Return the responses in `main` that an older session recorded first.
+
+        A fork or a resumed copy begins with them, so only sessions with the first response of
+        `main` count. The rule is that of `attribution`.
+        """
+        own = scan_usage(main)
+        first = min(own.rows, key=lambda row: row.at_ms, default=None)
+        if first is None:
+            return frozenset()
+        scans = {main.session: own}
+        for file in self._files:
+            is_other = file.agent == main.agent and file.session != main.session
+            if is_other and not file.subagent and self._has_response(file, main, first.message_id):
+                scans[file.session] = scan_usage(file)
+        if len(scans) == 1:
+            return frozenset()
+        rows = [row_to_response(row) for scan in scans.values() for row in scan.rows]
+        first_ms = {session: scan.first_ms for session, scan in scans.items() if scan.first_ms}
+        copies = attribute_responses(rows, first_ms).copies.get(main.session, ())
+        return frozenset(copy.message_id for copy in copies)
+
+    def _has_response(self, file: SessionFile, main: SessionFile, message_id: str) -> bool:
+        """Return whether `file` has a response of `main`, which it began with.
+
+        Claude Code writes a copy to the directory of its original; other agents do not, so their
+        files are scanned once, for the response that each begins with.
+        """
+        if main.agent == DEFAULT_AGENT:
+            is_near = file.path.rpartition("/")[0] == main.path.rpartition("/")[0]
+            return is_near and any(True for _ in find_lines(file.path, message_id))
+        if file.path not in self._first_ids:
+            first = min(scan_usage(file).rows, key=lambda row: row.at_ms, default=None)
+            self._first_ids[file.path] = first.message_id if first else ""
+        return self._first_ids[file.path] == message_id
 
     def refresh(self) -> None:
         """Read what is new; `save` stores it."""

@@ -8,9 +8,9 @@
 Each line has its time in `ms`.
 """
 
-import json
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from flightlog.agents.line_source import LineFormat, LineSource
@@ -39,7 +39,7 @@ class Decoder:
         self.session, self.context = file.session, RecordContext()
 
     def decode(self, line):
-        record = json.loads(line)
+        record = msgspec.json.decode(line)
         if record["type"] == "start":
             self.context = RecordContext(record["cwd"], record["branch"], record["version"])
         id_ = record.get("id", f"start-{self.session}")
@@ -76,7 +76,7 @@ class Counter:
         self.file = file
 
     def count(self, line):
-        record = json.loads(line)
+        record = msgspec.json.decode(line)
         if record["type"] == "reply":
             given, written = record["tokens"]
             yield UsageLine(
@@ -99,7 +99,7 @@ def session_files(file):
 
 
 FIDELITY = Fidelity(
-    timestamps=True, usage=True, thinking=True, tool_results=True, exit_codes=True
+    timestamps=True, usage=True, thinking=True, tool_results=True, exit_codes=True, file_changes=True
 )  # fmt: skip
 SOURCE = LineSource(LineFormat(NAME, FIDELITY, Decoder, Counter, (b'"tokens"',)), session_files)
 
