@@ -295,19 +295,50 @@ class ModelTotal(TokenCounts, frozen=True):
     """The client's own count for one model."""
 
     model: str
-    cost_usd: float
+    cost_usd: float | None
 
 
 class ClientTotals(Struct, frozen=True):
-    """The client's own running total for a session, as it last wrote it."""
+    """The client's own running total for a session, as it last wrote it; None is unknown.
+
+    What a credit or a premium request costs depends on the plan, so they are no dollars.
+    """
 
     session: str
-    cost_usd: float
+    cost_usd: float | None
     started_ms: int
     models: tuple[ModelTotal, ...] = ()
     as_of_ms: int = 0
+    credits: float | None = None
+    premium_requests: float | None = None
 
     @property
     def usage(self) -> Usage:
         """The sum over all models."""
         return sum((model.usage for model in self.models), Usage())
+
+    @property
+    def size(self) -> tuple[float, int]:
+        """A key that grows with the total."""
+        return self.cost_usd or 0.0, self.usage.total_tokens
+
+    @property
+    def units(self) -> dict[str, float]:
+        """The known amounts of what the client counts instead of dollars, by their JSON key."""
+        units = {"credits": self.credits, "premium_requests": self.premium_requests}
+        return {name: amount for name, amount in units.items() if amount is not None}
+
+
+def format_client_total(totals: ClientTotals, digits: int = 6) -> str:
+    """Return the client's total as text: dollars, units of its own, or only tokens."""
+    dollars = [] if totals.cost_usd is None else [f"${totals.cost_usd:.{digits}f}"]
+    amounts = [*dollars, *format_units(totals)]
+    return ", ".join(amounts) if amounts else f"{totals.usage.total_tokens:,} tokens"
+
+
+def format_units(totals: ClientTotals) -> list[str]:
+    """Return each amount that the client counts instead of dollars as text."""
+    return [
+        f"{amount:,.6g} {name.replace('_', ' ').removesuffix('s' if amount == 1 else '')}"
+        for name, amount in totals.units.items()
+    ]
