@@ -118,7 +118,9 @@ def _print_client_units(report: UsageReport) -> None:
         [item.client for item in report.reconciliations] if report.by is Breakdown.SESSION else []
     )
     rows = [
-        [client.session[:8], ", ".join(format_units(client))] for client in clients if client.units
+        [client.session[:8], ", ".join(format_units(client))]
+        for client in clients
+        if client.known_units
     ]
     if rows:
         click.echo("\ncounted by the client, not in dollars:")

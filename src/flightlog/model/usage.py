@@ -318,12 +318,12 @@ class ClientTotals(Struct, frozen=True):
         return sum((model.usage for model in self.models), Usage())
 
     @property
-    def size(self) -> tuple[float, int]:
+    def size_key(self) -> tuple[float, int]:
         """A key that grows with the total."""
         return self.cost_usd or 0.0, self.usage.total_tokens
 
     @property
-    def units(self) -> dict[str, float]:
+    def known_units(self) -> dict[str, float]:
         """The known amounts of what the client counts instead of dollars, by their JSON key."""
         units = {"credits": self.credits, "premium_requests": self.premium_requests}
         return {name: amount for name, amount in units.items() if amount is not None}
@@ -340,5 +340,5 @@ def format_units(totals: ClientTotals) -> list[str]:
     """Return each amount that the client counts instead of dollars as text."""
     return [
         f"{amount:,.6g} {name.replace('_', ' ').removesuffix('s' if amount == 1 else '')}"
-        for name, amount in totals.units.items()
+        for name, amount in totals.known_units.items()
     ]

@@ -95,7 +95,7 @@ class SessionTotals(Struct, frozen=True):
 
 def latest_totals(totals: Iterable[ClientTotals]) -> ClientTotals:
     """Return the largest total, which is the last: the client only adds."""
-    return max(totals, key=lambda stated: (stated.size, stated.as_of_ms))
+    return max(totals, key=lambda stated: (stated.size_key, stated.as_of_ms))
 
 
 def own_client_totals(

@@ -133,7 +133,9 @@ def sum_final_metrics(
         extra["subagents"] = {name: _sum_metric(below, name) for name in names}
     if client is not None:
         dollars = {} if client.cost_usd is None else {"cost_usd": client.cost_usd}
-        extra |= {f"client_total_{key}": amount for key, amount in (dollars | client.units).items()}
+        extra |= {
+            f"client_total_{key}": amount for key, amount in (dollars | client.known_units).items()
+        }
     return FinalMetrics(
         total_prompt_tokens=_sum_metric(own, "prompt_tokens"),
         total_completion_tokens=_sum_metric(own, "completion_tokens"),
