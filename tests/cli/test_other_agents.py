@@ -94,7 +94,7 @@ def test_up_counts_each_agent(machine):
         "claude-code": 1,
         "tinker": 1,
     }
-    assert "Tinker: 1 session, 1 turn" in text
+    assert "1 session of Claude Code, 1 session of Tinker" in text
     assert [row["session"] for row in overview["expiring_sessions"]] != [SESSION]
 
 

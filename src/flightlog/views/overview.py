@@ -7,7 +7,7 @@ model response is quiet, not good.
 import enum
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import tzinfo
 
 from msgspec import Struct
@@ -84,13 +84,11 @@ class ProjectShare(Struct, frozen=True):
 
 
 class AgentShare(Struct, frozen=True):
-    """An agent and its part of the work; a cost is None if no price of its models is known."""
+    """An agent, its name as people write it, and how many sessions it has."""
 
     agent: str
     label: str
     sessions: int
-    turns: int
-    cost_usd: float | None
 
 
 class Overview(TokensAndCost, frozen=True):
@@ -131,20 +129,6 @@ def find_expiring_sessions(
         if summary.modified_ms + keep_days * DAY_MS <= now_ms + within_days * DAY_MS
     ]
     return tuple(sorted(expiring, key=lambda session: (session.deletion_ms, session.session)))
-
-
-def count_agents(
-    summaries: Sequence[SessionSummary], label: Callable[[str], str]
-) -> tuple[AgentShare, ...]:
-    """Return the work of each agent, most sessions first."""
-    shares = []
-    for agent in {summary.agent for summary in summaries if not summary.is_empty}:
-        own = [summary for summary in summaries if summary.agent == agent and not summary.is_empty]
-        costs = [summary.cost_usd for summary in own if summary.cost_usd is not None]
-        turns = sum(summary.turns for summary in own)
-        cost = sum(costs) if costs else None
-        shares.append(AgentShare(agent, label(agent), len(own), turns, cost))
-    return tuple(sorted(shares, key=lambda share: (-share.sessions, share.agent)))
 
 
 def rank_projects(summaries: Sequence[SessionSummary], most: int) -> tuple[ProjectShare, ...]:
@@ -196,17 +180,16 @@ def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
         f"{pluralize(overview.sessions, 'session')} in {projects}, {turns}, {days}",
         f"{flightlog} session list",
     )
+    if len(overview.agents) > 1:
+        shares = (
+            f"{pluralize(share.sessions, 'session')} of {share.label}" for share in overview.agents
+        )
+        yield OverviewFact(", ".join(shares), f"{flightlog} session usage --by agent")
     tokens = format_tokens(overview.usage.total_tokens, overview.usage, overview.cost)
     cost = f"{format_cost(overview.cost)} for {tokens} tokens"
     yield OverviewFact(
         f"they cost {cost}, each response counted once", f"{flightlog} session usage"
     )
-    for agent in overview.agents if len(overview.agents) > 1 else ():
-        counts = f"{pluralize(agent.sessions, 'session')}, {pluralize(agent.turns, 'turn')}"
-        cost = "cost unknown" if agent.cost_usd is None else f"${agent.cost_usd:,.2f}"
-        yield OverviewFact(
-            f"{agent.label}: {counts}, {cost}", f"{flightlog} session list --agent {agent.agent}"
-        )
     if abs(overview.unrecorded_cost_usd) >= USD_SHOWN_MIN:
         amount = f"${abs(overview.unrecorded_cost_usd):,.4f} {'more' if overview.unrecorded_cost_usd > 0 else 'less'}"
         yield OverviewFact(
