@@ -22,8 +22,9 @@ The directory names client, version and case, and holds what is recorded in `cas
 `shell` is a call of the client's own tool that runs a command; name any other with `tool`. A run with
 `fork: app-server` (older Codex) forks the session of the run before and gives the prompt to the fork.
 
-Written are `home/…`, the client's session files at their paths (a SQLite database as `NAME.sql`), and `wire.jsonl`,
-one line for each response of the model: run, rule, dialect, model, status, and the usage as it was sent.
+Written are `session/…`, the session files at their paths in the client's directory such as ~/.codex (a
+SQLite database as `NAME.sql`), and `wire.jsonl`, one line for each response of the model: run, rule,
+dialect, model, status, and the usage as it was sent. What was recorded before is removed.
 
 The client runs with private mounts, so that it sees /home/dev/home and /home/dev/project and no path
 of this machine (as root on Linux). Its system prompts and tool descriptions become placeholders such
@@ -79,6 +80,8 @@ exec "$program" "$@"
 _SHORTEST = 60  # characters of a vendor's text that is looked for inside of others
 _SUSPICIOUS = 400  # characters above which a text of unknown origin is taken for the vendor's
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# Texts of a client that are data: where it is, and which of its tasks ended.
+_DATA = ("<environment_context>", "<task-notification>", "<subagent_notification>")
 _TOOL_LISTS = frozenset({"tools", "toolsAdded", "dynamic_tools", "functionDeclarations"})
 
 
@@ -114,8 +117,8 @@ def record_case(directory: Path, root: Path) -> None:
         print(f"{directory}: exit {runs[-1].exit_code} after {runs[-1].seconds:.1f} s")
         if runs[-1].exit_code:
             print(runs[-1].stdout[-2000:], runs[-1].stderr[-2000:], sep="\n")
-    shutil.rmtree(directory / "home", ignore_errors=True)
-    _write_files(machine, directory / "home", Scrubber(runs, list(_iter_strings(case)), machine))
+    shutil.rmtree(directory / "session", ignore_errors=True)
+    _write_files(machine, directory / "session", Scrubber(runs, list(_iter_strings(case)), machine))
     lines = [json.dumps(line) for line in _wire_lines(runs)]
     (directory / "wire.jsonl").write_text("".join(f"{line}\n" for line in lines))
 
@@ -156,7 +159,7 @@ def _write_files(machine: ClientMachine, target: Path, scrubber: "Scrubber") -> 
     files = {path for pattern in machine.recipe.state for path in machine.home.glob(pattern)}
     offsets: dict[str, dict[int, int]] = {}
     for path in sorted(path for path in files if path.is_file() and path.stat().st_size):
-        name = path.relative_to(machine.home)
+        name = path.relative_to(machine.home / machine.recipe.folder)
         written = target / name
         if path.suffix == ".lock" or path.name.endswith(("-wal", "-shm")):
             continue
@@ -261,7 +264,7 @@ class Scrubber:
         return clean
 
     def _is_own(self, text: str) -> bool:
-        if text.startswith("<environment_context>") or any(own in text for own in self._own):
+        if text.lstrip().startswith(_DATA) or any(own in text for own in self._own):
             return True
         return any(
             text[:_SHORTEST] in result or result[:_SHORTEST] in text for result in self._results
@@ -272,9 +275,8 @@ class Scrubber:
         for message in _messages(body):
             if message.get("role") == "user":
                 for text in _texts(message):
-                    for part in _split_around(text, self._own):
-                        if not part.lstrip().startswith("<environment_context>"):
-                            yield part
+                    if not text.lstrip().startswith(_DATA):
+                        yield from _split_around(text, self._own)
 
 
 def _placeholder(kind: str, text: str) -> str:

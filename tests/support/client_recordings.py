@@ -1,7 +1,7 @@
 """What real clients of other agents wrote, as a test asks for it.
 
-`tests/recordings/CLIENT/VERSION/CASE/` was made by `tools/record_client.py`: `home/` is the client's
-home, `wire.jsonl` what the model's responses reported.
+`tests/recordings/CLIENT/VERSION/CASE/` was made by `tools/record_client.py`: `session/` is the client's
+directory (such as ~/.codex), `wire.jsonl` what the model's responses reported.
 """
 
 import json
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from flightlog.agents.dialects import anthropic_messages, gemini, openai_chat, openai_responses
 from flightlog.model.usage import Usage
+from support.real_clients import RECIPES
 
 ROOT = Path(__file__).parents[1] / "recordings"
 DECODE = {
@@ -28,9 +29,10 @@ def list_cases(client: str = "*") -> list[str]:
 
 
 def lay_out_home(where: Path, *cases: str) -> Path:
-    """Copy the homes of these cases into `where`, with their databases made again."""
+    """Copy the clients' directories of these cases into the home `where`, with their databases."""
     for case in cases:
-        shutil.copytree(ROOT / case / "home", where, dirs_exist_ok=True)
+        folder = RECIPES[case.partition("/")[0]].folder
+        shutil.copytree(ROOT / case / "session", where / folder, dirs_exist_ok=True)
         for dump in where.rglob("*.db.sql"):
             restore_database(dump, dump.with_suffix(""))
             dump.unlink()

@@ -37,6 +37,7 @@ class ClientRecipe:
     dialect: str
     shell: str  # the name of its tool that runs a command, and of the argument that takes it
     shell_argument: str
+    folder: str  # its directory below its home
     state: tuple[str, ...]  # what it keeps of sessions, as patterns below its home
     arguments: tuple[str, ...]
     configure: Callable[["ClientMachine", str], dict[str, str]]
@@ -313,6 +314,7 @@ RECIPES = {
         dialect="responses",
         shell="exec_command",
         shell_argument="cmd",
+        folder=".codex",
         state=(".codex/sessions/**/*.jsonl",),
         arguments=(
             *("exec", "--json", "--skip-git-repo-check"),
@@ -326,6 +328,7 @@ RECIPES = {
         dialect="chat",
         shell="bash",
         shell_argument="command",
+        folder=".local/share/opencode",
         state=(".local/share/opencode/opencode.db*",),
         arguments=("run", "--format", "json"),
         configure=_configure_opencode,
@@ -335,6 +338,7 @@ RECIPES = {
         dialect="chat",
         shell="bash",
         shell_argument="command",
+        folder=".copilot",
         state=(".copilot/session-state/**/*",),
         arguments=("--allow-all-tools", "--output-format", "json", "-p"),
         configure=_configure_copilot,
@@ -344,7 +348,8 @@ RECIPES = {
         dialect="gemini",
         shell="run_shell_command",
         shell_argument="command",
-        state=(".gemini/tmp/**/*.json*",),
+        folder=".gemini",
+        state=(".gemini/tmp/**/*.json*", ".gemini/tmp/*/.project_root"),
         arguments=(
             "--output-format",
             "stream-json",
@@ -361,7 +366,8 @@ RECIPES = {
         dialect="chat",
         shell="run_shell_command",
         shell_argument="command",
-        state=(".qwen/projects/**/*.jsonl",),
+        folder=".qwen",
+        state=(".qwen/projects/**/*.json*",),
         arguments=("--output-format", "stream-json", "--yolo", "-p"),
         configure=_configure_qwen,
     ),
@@ -370,6 +376,7 @@ RECIPES = {
         dialect="chat",
         shell="bash",
         shell_argument="command",
+        folder=".pi",
         state=(".pi/agent/sessions/**/*.jsonl",),
         arguments=("--mode", "json", "--provider", "lab", "--model", "scripted", "-p"),
         configure=_configure_pi,

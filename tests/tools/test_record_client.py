@@ -120,7 +120,7 @@ def record_types(path):
 
 @pytest.mark.parametrize("case", list_cases())
 def test_a_recording_names_no_path_of_the_machine_that_made_it(case):
-    texts = [path.read_text() for path in (ROOT / case / "home").rglob("*") if path.is_file()]
+    texts = [path.read_text() for path in (ROOT / case / "session").rglob("*") if path.is_file()]
 
     assert texts
     assert [re.findall(r"/(?:work|root|tmp)/[\w/.-]*", text) for text in texts] == [[]] * len(texts)
