@@ -43,7 +43,7 @@ def agent(request):
 @pytest.fixture(scope="module")
 def listing(agent, tmp_path_factory):
     """Everything the agent's source finds in its fixtures."""
-    return agent.source.find([str(LAY_OUT[agent.name](tmp_path_factory.mktemp("root")))])
+    return agent.find([str(LAY_OUT[agent.name](tmp_path_factory.mktemp("root")))])
 
 
 def placed(name, where, data):
@@ -51,7 +51,7 @@ def placed(name, where, data):
     path = where / ONE_FILE[name]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    (file,) = source_of(name).find([str(where)]).files
+    (file,) = find_agent(name).find([str(where)]).files
     return file
 
 
@@ -244,4 +244,4 @@ def test_the_source_finds_what_the_driver_started(bench):
     ).outcome.session
 
     assert driver == bench.client
-    assert session in {file.session for file in agent.source.find([str(bench.config)]).files}
+    assert session in {file.session for file in agent.find([str(bench.config)]).files}

@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from flightlog.agents.recordings import adopt_session_files, list_recorded_files, recording_name
+from flightlog.agents.adoption import adopt_session_files
+from flightlog.agents.recordings import list_recorded_files, recording_name
 from flightlog.archive.archive import Archive
 from flightlog.model.usage import Breakdown
 from flightlog.store.recordings.sessions import seal_session
@@ -25,14 +26,14 @@ def places(tmp_path):
 
 
 def keep_all(config, home):
-    for session, recording in Archive([str(config)]).recordings.items():
+    for session, recording in Archive({"claude-code": (str(config),)}).recordings.items():
         adopt_session_files(str(home), session, recording.files)
 
 
 def told(config, home):
     from datetime import UTC
 
-    archive = Archive([str(config)], str(home))
+    archive = Archive({"claude-code": (str(config),)}, str(home))
     sessions = {
         session.id: (session.title, session.turns, session.subagents)
         for session in archive.iter_sessions()
@@ -45,7 +46,7 @@ def test_what_the_agent_deletes_is_told_the_same_from_our_copy(places, sealed):
     config, home = places
     before = told(config, home)
     keep_all(config, home)
-    for session in Archive([str(config)]).recordings if sealed else ():
+    for session in Archive({"claude-code": (str(config),)}).recordings if sealed else ():
         seal_session(home, "claude-code", session, at_least=1)
 
     shutil.rmtree(config / "projects")
@@ -59,7 +60,7 @@ def test_a_large_output_is_kept_beside_its_session(places):
     keep_all(config, home)
     shutil.rmtree(config / "projects")
 
-    whole = Archive([str(config)], str(home)).read_spilled_output(
+    whole = Archive({"claude-code": (str(config),)}, str(home)).read_spilled_output(
         "594c6bc1", "/anywhere/b0s4s74qm.txt"
     )
 
@@ -71,7 +72,7 @@ def test_what_the_agent_still_has_is_read_in_place_and_once(places):
     config, home = places
     keep_all(config, home)
 
-    found = list_recorded_files([str(config)], str(home)).files
+    found = list_recorded_files({"claude-code": (str(config),)}, str(home)).files
 
     assert not [file for file in found if file.path.startswith(str(home))]
 
@@ -84,7 +85,7 @@ def test_what_the_agent_took_out_of_a_transcript_is_still_told(places):
     path.write_bytes(b"".join(line for line in lines if b"Add a test and commit." not in line))
     keep_all(config, home)
 
-    session = Archive([str(config)], str(home)).read_session("2123f2df")
+    session = Archive({"claude-code": (str(config),)}, str(home)).read_session("2123f2df")
 
     assert "Add a test and commit." in [turn.text for turn in session.turns]
 
@@ -93,7 +94,7 @@ def test_keeping_twice_copies_nothing_again(places):
     config, home = places
     keep_all(config, home)
 
-    for session, recording in Archive([str(config)]).recordings.items():
+    for session, recording in Archive({"claude-code": (str(config),)}).recordings.items():
         again = adopt_session_files(str(home), session, recording.files)
         assert [each.end - each.start for each in again.adopted if each.end != each.start] == []
 
@@ -101,7 +102,10 @@ def test_keeping_twice_copies_nothing_again(places):
 def test_names_inside_a_copy_do_not_depend_on_the_layout(places):
     config, _ = places
 
-    names = {recording_name(file) for file in list_recorded_files([str(config)], "").files}
+    names = {
+        recording_name(file)
+        for file in list_recorded_files({"claude-code": (str(config),)}, "").files
+    }
 
     assert {
         "transcript.jsonl",

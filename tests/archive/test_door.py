@@ -15,7 +15,7 @@ from support.transcripts import SESSION, archive, assistant, user, write
 def test_a_session_is_found_by_any_beginning_that_is_its_own(tmp_path):
     write(tmp_path, "abc", user("one"))
     write(tmp_path, "abcd", user("two"))
-    door = Archive([str(tmp_path)])
+    door = Archive({"claude-code": (str(tmp_path),)})
 
     assert door.read_session("abc").title == "one"
     assert door.read_session("abcd").title == "two"
@@ -28,7 +28,7 @@ def test_a_session_is_found_by_any_beginning_that_is_its_own(tmp_path):
 @pytest.mark.parametrize("written", ["", "../x", "a/b", "a\x1b", "-x", "."])
 def test_what_is_no_id_is_refused_even_where_there_is_nothing(tmp_path, written):
     with pytest.raises(Invalid):
-        Archive([str(tmp_path)]).find_recording(written)
+        Archive({"claude-code": (str(tmp_path),)}).find_recording(written)
 
 
 def test_a_transcript_written_with_spaces_says_the_same(tmp_path):
@@ -57,7 +57,8 @@ def test_equal_copies_of_a_record_are_told_alike_whichever_is_read_first(tmp_pat
         write(tmp_path / folder, SESSION, *records)
 
     first, second = (
-        Archive([str(tmp_path / folder)]).read_session(SESSION) for folder in ("1", "2")
+        Archive({"claude-code": (str(tmp_path / folder),)}).read_session(SESSION)
+        for folder in ("1", "2")
     )
 
     assert first == second
@@ -87,6 +88,8 @@ def test_a_file_that_stays_unreadable_is_said_once(tmp_path):
     path.write_bytes(b'{"broken": \n')
     looks = iter([True, True, True, False])
 
-    told = list(Archive([str(tmp_path)]).follow_session("s1", lambda: next(looks)))
+    told = list(
+        Archive({"claude-code": (str(tmp_path),)}).follow_session("s1", lambda: next(looks))
+    )
 
     assert len(told) == 1

@@ -309,7 +309,7 @@ def test_what_two_write_down_at_once_stands_there_once(archive, tmp_path):
 
     def read_behind_another(readings):
         find(archive, "parser", index)
-        yield from read_all(readings, read_records)
+        yield from read_all(readings, lambda file, start: read_records(file.path, start))
 
     sync_text(first.database, sources, read_behind_another, read_last_ms)
     first.close()
@@ -332,7 +332,7 @@ def test_what_another_left_is_still_found(archive, tmp_path):
             with path.open("ab") as file:
                 file.write(prompt("parser again", at=90))
             sources[:] = list(find_transcripts(str(archive)).files)
-        yield from read_all(readings, read_records)
+        yield from read_all(readings, lambda file, start: read_records(file.path, start))
 
     sources = list(find_transcripts(str(archive)).files)
     sync_text(first.database, sources, grown_behind_another, read_last_ms)

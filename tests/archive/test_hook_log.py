@@ -25,7 +25,7 @@ def make_session(tmp_path, *hooks):
     folder = tmp_path / "home" / "sessions" / "claude-code" / SESSION
     folder.mkdir(parents=True)
     add_hooks(folder, *hooks)
-    return Archive([str(tmp_path / "config")], str(tmp_path / "home")), folder
+    return Archive({"claude-code": (str(tmp_path / "config"),)}, str(tmp_path / "home")), folder
 
 
 def add_hooks(folder, *hooks):

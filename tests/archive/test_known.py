@@ -18,7 +18,7 @@ def sessions(root):
         *first,
         assistant("m2", 5, said, uuid="f5"),
     )
-    return Archive([str(root)])
+    return Archive({"claude-code": (str(root),)})
 
 
 def test_the_younger_session_copied_and_the_older_did_not(tmp_path):
@@ -33,7 +33,10 @@ def test_a_session_of_another_project_is_not_looked_at(tmp_path):
     write(tmp_path, SESSION, user("go", 1), assistant("m1", 2, said))
     write(tmp_path, FORK, user("go", 3), assistant("m1", 4, said), project="bank")
 
-    assert Archive([str(tmp_path)]).thread_contexts(FORK)[""].copied_message_ids == frozenset()
+    assert (
+        Archive({"claude-code": (str(tmp_path),)}).thread_contexts(FORK)[""].copied_message_ids
+        == frozenset()
+    )
 
 
 def test_a_recorded_fork_is_known_by_its_requests_and_by_its_original(tmp_path):
@@ -48,7 +51,9 @@ def test_a_session_without_responses_or_main_thread_has_no_copies(tmp_path):
     warm = archive(tmp_path / "b", "2.0.76/subagent")
 
     assert (
-        Archive([str(tmp_path / "a")]).thread_contexts(SESSION)[""].copied_message_ids
+        Archive({"claude-code": (str(tmp_path / "a"),)})
+        .thread_contexts(SESSION)[""]
+        .copied_message_ids
         == frozenset()
     )
     assert "" not in warm.thread_contexts("da11e55c")

@@ -60,7 +60,7 @@ def test_looking_after_every_line_ends_where_looking_once_does(tmp_path, case):
     folder.mkdir(parents=True)
     main = folder / f"{session}.jsonl"
     main.touch()
-    growing = SessionFollower(Archive([str(tmp_path / "growing")]), session)
+    growing = SessionFollower(Archive({"claude-code": (str(tmp_path / "growing"),)}), session)
     for source in sources:
         target = tmp_path / "growing" / source.relative_to(tmp_path / "complete")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def test_a_long_session_is_kept_in_the_index_until_it_changes(tmp_path):
     file = next(folder.glob("projects/*/*.jsonl"))
     padding = b'{"type":"mode","mode":"default","padding":"' + b"x" * 1_000_000 + b'"}\n'
     file.write_bytes(file.read_bytes() + padding * 5)
-    found = Archive([str(folder)], str(tmp_path / "home"))
+    found = Archive({"claude-code": (str(folder),)}, str(tmp_path / "home"))
     name = found.latest_session()
 
     assert load_cached_outline(found, name) is None
@@ -127,4 +127,7 @@ def test_a_long_session_is_kept_in_the_index_until_it_changes(tmp_path):
     assert load_cached_outline(found, name) == found.read_outline(name)
     assert replace(listed, modified_ms=0) == outline_session(found.read_session(name)).summary
     file.write_bytes(file.read_bytes() + b'{"type":"new-thing"}\n')
-    assert load_cached_outline(Archive([str(folder)], str(tmp_path / "home")), name) is None
+    assert (
+        load_cached_outline(Archive({"claude-code": (str(folder),)}, str(tmp_path / "home")), name)
+        is None
+    )

@@ -35,7 +35,7 @@ def test_value_recognized_once_is_replaced_in_every_thread(tmp_path):
         subagent
     )
 
-    document, _ = redacted(Archive([str(tmp_path)]))
+    document, _ = redacted(Archive({"claude-code": (str(tmp_path),)}))
 
     assert VALUE not in repr(document.value)
     assert len(document.value.session.subagents) == 1

@@ -86,7 +86,7 @@ def assert_told_whole(bench):
     records = written(bench)
     steps = [
         step
-        for session in Archive([str(bench.config)]).iter_sessions()
+        for session in Archive({"claude-code": (str(bench.config),)}).iter_sessions()
         for step in all_steps(session)
     ]
     content = [block for step in steps for block in step.content]
@@ -110,7 +110,7 @@ def assert_told_whole(bench):
 
 
 def truths(bench):
-    report = Archive([str(bench.config)]).usage_report(Breakdown.SESSION, UTC)
+    report = Archive({"claude-code": (str(bench.config),)}).usage_report(Breakdown.SESSION, UTC)
     return {truth.session: truth for truth in report.reconciliations}
 
 
@@ -165,7 +165,7 @@ def test_a_denied_tool_is_told_as_denied(bench):
 
     bench.run({"rules": rules}, "Fetch.", session=new_session())
 
-    (session,) = Archive([str(bench.config)]).iter_sessions()
+    (session,) = Archive({"claude-code": (str(bench.config),)}).iter_sessions()
     (call,) = [call for step in session.steps for call in step.tool_calls]
     assert call.is_error
     assert adds_up(truths(bench)[session.id])
@@ -196,7 +196,7 @@ def test_a_session_that_is_stopped_is_told_as_far_as_it_came(bench, number):
         running.signal(number)
         running.wait(20)
 
-    told = Archive([str(bench.config)]).read_session(session)
+    told = Archive({"claude-code": (str(bench.config),)}).read_session(session)
 
     assert [call.output for step in told.steps for call in step.tool_calls] == ["one"]
     assert all(adds_up(truth) for truth in truths(bench).values())
@@ -212,5 +212,5 @@ def test_when_the_agent_rests_the_session_is_kept_without_anybody_asking(bench):
     kept = next(iter(bench.root.glob(f"**/sessions/claude-code/{session}"))) / "transcript.jsonl"
     until(lambda: kept.exists() and kept.read_bytes() == source.read_bytes())
     source.unlink()
-    archive = Archive([str(bench.config)], str(kept.parents[3]))
+    archive = Archive({"claude-code": (str(bench.config),)}, str(kept.parents[3]))
     assert archive.read_session(session).title == "Look around."

@@ -136,10 +136,15 @@ def test_sessions_that_hold_secrets_are_counted_with_the_way_to_see_them(tmp_pat
 
 def test_what_was_counted_once_is_not_read_again(tmp_path):
     write(tmp_path, "one", user("use " + "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i", 1))
-    archive = Archive([str(tmp_path)], str(tmp_path / "home"))
+    archive = Archive({"claude-code": (str(tmp_path),)}, str(tmp_path / "home"))
 
     counts = archive.count_secrets()
 
     assert counts == {"one": {"github-token": 1}}
-    assert Archive([str(tmp_path)], str(tmp_path / "home")).count_secrets(bytes_max=0) == counts
-    assert Archive([str(tmp_path)]).count_secrets(bytes_max=0) == {}
+    assert (
+        Archive({"claude-code": (str(tmp_path),)}, str(tmp_path / "home")).count_secrets(
+            bytes_max=0
+        )
+        == counts
+    )
+    assert Archive({"claude-code": (str(tmp_path),)}).count_secrets(bytes_max=0) == {}

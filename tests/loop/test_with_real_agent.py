@@ -110,7 +110,7 @@ def test_a_real_agent_writes_code_fails_verification_repairs_it_and_passes(bench
         if event["kind"] == "verify" and event["task"] == "001"
     ]
     assert checks == [False, True]
-    archive = Archive([str(bench.config / "nowhere")], str(bench.recordings))
+    archive = Archive({"claude-code": (str(bench.config / "nowhere"),)}, str(bench.recordings))
     linked = [
         session
         for name in ("001", "002", "003", "004", "005")

@@ -60,7 +60,7 @@ class Ground:
         redactor = Redactor(b"k" * 32, homes={str(self.top): "."})
         return ExtractContext(
             self.place,
-            Archive([str(self.config)]),
+            Archive({"claude-code": (str(self.config),)}),
             JsonRedactor(redactor),
             ExtractOptions(words, local_cache),
         )

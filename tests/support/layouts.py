@@ -110,7 +110,7 @@ def _retro(folder):
 
 
 def _archive(home):
-    archive = Archive([str(home / "nowhere")], str(home))
+    archive = Archive({"claude-code": (str(home / "nowhere"),)}, str(home))
     sessions = [archive.read_session(name) for name in archive.recordings]
     return {
         each.id: {

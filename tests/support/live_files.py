@@ -166,7 +166,7 @@ class Desk:
         return LiveDirectory(self.runtime(), self.config, self.now_ms, render_status_lines)
 
     def gather(self, **effort):
-        archive = Archive([str(self.config)], str(self.home))
+        archive = Archive({"claude-code": (str(self.config),)}, str(self.home))
         try:
             return collect_live_state(
                 self.where(),
@@ -177,7 +177,7 @@ class Desk:
             archive.usage_pipeline.save()
 
     def archive(self):
-        return Archive([str(self.config)], str(self.home))
+        return Archive({"claude-code": (str(self.config),)}, str(self.home))
 
 
 def limits(five, resets_ms, week=10.0, week_resets_ms=NOW_MS + 3 * 86_400_000):

@@ -24,4 +24,4 @@ def config_dir(where: Path, *cases: str) -> Path:
 
 def archive(where: Path, *cases: str) -> Archive:
     """Open these cases as an archive."""
-    return Archive([str(config_dir(where, *cases))])
+    return Archive({"claude-code": (str(config_dir(where, *cases)),)})

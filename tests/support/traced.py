@@ -58,7 +58,9 @@ class Project:
 
     def ground(self) -> TraceContext:
         return TraceContext(
-            open_runtime(), self.top, Archive([str(self.config)], str(self.bench.recordings))
+            open_runtime(),
+            self.top,
+            Archive({"claude-code": (str(self.config),)}, str(self.bench.recordings)),
         )
 
     def environment(self) -> dict[str, str]:
@@ -147,7 +149,7 @@ def build(bench) -> Project:
 
 
 def _looked_back(bench, top):
-    archive = Archive([str(bench.config)], str(bench.recordings))
+    archive = Archive({"claude-code": (str(bench.config),)}, str(bench.recordings))
     (session,) = archive.recordings
     room = make_room(top)
     evidence = f"{session}#1.1"

@@ -62,7 +62,7 @@ def write(config_dir: Path, name: str, *records: dict | bytes | str, project: st
 def archive(config_dir: Path, *records: dict | bytes | str) -> Archive:
     """An archive of one session that holds these records."""
     write(config_dir, SESSION, *records)
-    return Archive([str(config_dir)])
+    return Archive({"claude-code": (str(config_dir),)})
 
 
 def _line(record: dict | bytes | str) -> bytes:

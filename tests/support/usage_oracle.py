@@ -17,6 +17,9 @@ from flightlog.model.usage import (
 )
 from flightlog.usage.prices import PricedResponse
 
+# Which agent each session of the tests is of.
+AGENTS = {"s1": "claude-code", "s2": "codex"}
+
 
 def rows(items: Sequence[PricedResponse], by: Breakdown, zone: tzinfo) -> list[UsageRow]:
     """Break a report down; rows stand in the order of their keys, blocks and days by time."""
@@ -58,8 +61,9 @@ def _keys(
     items: Sequence[PricedResponse], by: Breakdown, zone: tzinfo
 ) -> Callable[[ModelResponse], str]:
     match by:
-        case Breakdown.SESSION:
-            return lambda response: response.session
+        case Breakdown.SESSION | Breakdown.AGENT:
+            names = AGENTS if by is Breakdown.AGENT else {}
+            return lambda response: names.get(response.session, response.session)
         case Breakdown.MODEL:
             return lambda response: response.model
         case Breakdown.DAY:

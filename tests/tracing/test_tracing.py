@@ -104,7 +104,7 @@ def test_a_link_that_leads_nowhere_is_said(project):
 def test_a_recording_that_was_deleted_breaks_the_links_of_its_rows(project, tmp_path):
     shutil.copytree(project.top, tmp_path / "moved", symlinks=True)
     elsewhere = TraceContext(
-        open_runtime(), tmp_path / "moved", Archive([str(tmp_path / "nothing")])
+        open_runtime(), tmp_path / "moved", Archive({"claude-code": (str(tmp_path / "nothing"),)})
     )
 
     told = build_trace("row:chat-", elsewhere)
@@ -161,7 +161,9 @@ def test_sessions_that_did_not_change_are_not_read_again(project, tmp_path):
             self.iter_sessions += 1
             return super().read_session(written)
 
-    first, second = (Counting([str(project.config)], str(tmp_path / "home")) for _ in range(2))
+    first, second = (
+        Counting({"claude-code": (str(project.config),)}, str(tmp_path / "home")) for _ in range(2)
+    )
     known, again = dict(first.iter_edits()), dict(second.iter_edits())
 
     assert known == again
@@ -227,7 +229,10 @@ def test_blame_names_the_prompt_of_uncommitted_and_of_changed_lines(project, tmp
     )
 
     told = attribute_lines(
-        top / "shop.py", 1, 0, TraceContext(open_runtime(), top, Archive([str(config)]))
+        top / "shop.py",
+        1,
+        0,
+        TraceContext(open_runtime(), top, Archive({"claude-code": (str(config),)})),
     )
 
     assert told[1].step == f"{session}#1.1"
@@ -269,7 +274,8 @@ def test_outside_of_any_project_only_sessions_are_traced(tmp_path, project):
     assert "nothing here is called" in done.stderr
     assert (
         build_trace(
-            project.session, TraceContext(open_runtime(), tmp_path, Archive([str(bench.config)]))
+            project.session,
+            TraceContext(open_runtime(), tmp_path, Archive({"claude-code": (str(bench.config),)})),
         ).items_of_kind("commit")
         == []
     )

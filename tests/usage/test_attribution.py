@@ -137,7 +137,7 @@ def test_a_copy_that_saw_more_of_the_stream_fills_the_originals_account():
 
 
 def report(config_dir, by=Breakdown.SESSION):
-    return Archive([str(config_dir)]).usage_report(by, UTC)
+    return Archive({"claude-code": (str(config_dir),)}).usage_report(by, UTC)
 
 
 def test_lines_of_a_streamed_response_count_once_with_the_last_count(tmp_path):
@@ -186,7 +186,7 @@ def test_responses_without_an_id_are_told_apart_by_request_and_record(tmp_path):
     nameless = [assistant("", n, requestId=f"r{n % 2}") for n in (2, 3, 4)]
     write(tmp_path, SESSION, user("x"), *nameless)
 
-    archive = Archive([str(tmp_path)])
+    archive = Archive({"claude-code": (str(tmp_path),)})
 
     assert archive.usage_report(Breakdown.DAY, UTC).total.responses == 2
     assert len(archive.read_session(SESSION).steps) == 2

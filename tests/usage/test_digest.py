@@ -21,7 +21,7 @@ from flightlog.usage.digest import SessionUsage, digest_sessions
 from flightlog.usage.prices import price_responses
 from flightlog.usage.reconciliation import GapEvidence
 from flightlog.usage.report import UsageFilter, build_report, filter_digests
-from support.usage_oracle import rows, total
+from support.usage_oracle import AGENTS, rows, total
 
 HOUR_MS = 3_600_000
 NOON_MS = 1_793_620_800_000
@@ -70,7 +70,7 @@ def test_a_report_of_digests_equals_a_report_of_responses(group, by, zone):
         ledger.responses, {said.session: said.totals[0] for said in group if said.totals}
     )
 
-    told = build_report(digest_sessions(group, lambda *_: GapEvidence()), by, zone, 0)
+    told = build_report(digest_sessions(group, lambda *_: GapEvidence()), by, zone, 0, AGENTS)
 
     assert told.total.usage == total(items).usage
     for ours, theirs in zip(
@@ -95,7 +95,9 @@ def test_a_part_of_a_report_leaves_out_what_was_before_and_elsewhere():
     digests = digest_sessions(said, lambda *_: GapEvidence())
 
     def counted(only):
-        return build_report(filter_digests(digests, only), Breakdown.DAY, UTC, 0).total.responses
+        return build_report(
+            filter_digests(digests, only), Breakdown.DAY, UTC, 0, {}
+        ).total.responses
 
     assert counted(UsageFilter()) == 2
     assert counted(UsageFilter(NOON_MS + 1)) == 1
@@ -110,6 +112,7 @@ def test_a_session_without_a_response_has_a_row_of_its_own():
         Breakdown.SESSION,
         UTC,
         0,
+        {},
     )
 
     assert [(row.key, row.responses, row.cost.usd) for row in told.rows] == [("s1", 0, 0.0)]
@@ -133,7 +136,7 @@ def test_a_forks_unknown_model_costs_what_the_client_counted_since_then():
     )
 
     told = build_report(
-        digest_sessions([parent, fork], lambda *_: GapEvidence()), Breakdown.SESSION, UTC, 0
+        digest_sessions([parent, fork], lambda *_: GapEvidence()), Breakdown.SESSION, UTC, 0, {}
     )
 
     assert {row.key: row.cost.usd for row in told.rows} == {"s1": 2.0, "s2": 1.0}

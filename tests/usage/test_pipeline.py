@@ -48,7 +48,10 @@ def test_a_pipeline_without_index_reports_what_the_archive_does(corpus, by, zone
     root, _ = corpus
 
     pipeline = UsagePipeline(find_transcripts(str(root)).files, None)
-    quick, slow = pipeline.report(by, zone), Archive([str(root)]).usage_report(by, zone)
+    quick, slow = (
+        pipeline.report(by, zone),
+        Archive({"claude-code": (str(root),)}).usage_report(by, zone),
+    )
 
     assert [_exact(row) for row in quick.rows] == [_exact(row) for row in slow.rows]
     assert _exact(quick.total) == _exact(slow.total)
@@ -398,7 +401,7 @@ def test_damage_takes_no_sound_response_with_it(tmp_path):
     (folder / "s.jsonl").write_bytes(b"\n".join(lines) + b"\n" + torn)
 
     report, _ = told(tmp_path, None)
-    (session,) = Archive([str(tmp_path)]).iter_sessions()
+    (session,) = Archive({"claude-code": (str(tmp_path),)}).iter_sessions()
 
     assert report.total.responses == 6
     assert report.total.usage.output_tokens == 60

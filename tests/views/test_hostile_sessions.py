@@ -177,6 +177,8 @@ def test_parents_in_circles_and_records_of_one_name_are_all_told(tmp_path):
         user("six", 6, uuid=None, parentUuid=7, timestamp=7),
     ]
 
-    session = Archive([str(archive(tmp_path, *records) and tmp_path)]).read_session(SESSION)
+    session = Archive(
+        {"claude-code": (str(archive(tmp_path, *records) and tmp_path),)}
+    ).read_session(SESSION)
 
     assert {turn.text for turn in session.turns} == {"one", "two", "three", "four", "five", "six"}

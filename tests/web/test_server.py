@@ -20,7 +20,7 @@ from support.waiting import until
 def pages(tmp_path_factory):
     folder = config_dir(tmp_path_factory.mktemp("server"), *CASES)
     with running(folder) as served:
-        yield served, list(Archive([str(folder)]).recordings)
+        yield served, list(Archive({"claude-code": (str(folder),)}).recordings)
 
 
 def session_of(case):

@@ -79,7 +79,7 @@ def test_a_shared_page_works_offline_with_its_strip_and_keys(browser, tmp_path):
 def test_a_hostile_session_is_inert_in_a_shared_page(browser, tmp_path):
     session = hostile.write(tmp_path)
     file = tmp_path / "shared.html"
-    html = shared(Archive([str(tmp_path)]), session).value
+    html = shared(Archive({"claude-code": (str(tmp_path),)}), session).value
     file.write_bytes(html.encode("utf-8", "replace"))
     page = browser.page()
 

@@ -100,7 +100,7 @@ def main() -> int:
         path = Path(folder) / "projects" / "shop" / f"{SESSION}.jsonl"
         path.parent.mkdir(parents=True)
         path.write_bytes(transcript(STEPS))
-        session = Archive([folder]).read_session(SESSION)
+        session = Archive({"claude-code": (folder,)}).read_session(SESSION)
         files = dict(build_trajectory(session).iter_files())
         document = json.loads(files[MAIN])
         table.title(
@@ -124,10 +124,10 @@ def main() -> int:
 
 
 def _whole(folder: str) -> None:
-    archive = Archive([folder])
+    archive = Archive({"claude-code": (folder,)})
     list(
         build_trajectory(
-            archive.read_session(SESSION), known=archive.thread_contexts(SESSION)
+            archive.read_session(SESSION), contexts=archive.thread_contexts(SESSION)
         ).iter_files()
     )
 

@@ -11,8 +11,9 @@ from tools.bench.measure import Contender, Result, clear, plain_env, race
 from tools.bench.table import Table
 from tools.bench.usage import Ground
 
+from flightlog.agents.adoption import adopt_session_files
 from flightlog.agents.claude_code.files import AGENT_NAME, find_transcripts
-from flightlog.agents.recordings import adopt_session_files, list_recorded_files
+from flightlog.agents.recordings import list_recorded_files
 from flightlog.archive.search import SearchIndex, parse_query
 from flightlog.model.session import SessionFile
 from flightlog.store.recordings.sessions import seal_session
@@ -45,7 +46,7 @@ def first(ground: Ground, table: Table, *, peer: bool) -> None:
     )
     table.results("first full index", found)
     ours = found["flightlog search, first"]
-    size = _bytes(ground.index / "index.db")
+    size = _bytes(_index_file(ground))
     table.note("  our index, MB", size // 1_000_000)
     table.most("  peak memory, MB", ours.rss_mb, 250)
     if "agentsview sync" in found:
@@ -61,8 +62,8 @@ def search(ground: Ground, table: Table) -> None:
     draw = random.Random(7)
     queries = [*_WORDS, *(f'"{one}"' for one in _WORDS), *_filtered(draw), *_rare(ground, draw)]
     share = _sealed(ground)
-    files = list_recorded_files([str(ground.corpus)], str(ground.index)).files
-    finder = SearchIndex(files, ground.index / "index.db")
+    files = list_recorded_files({"claude-code": (str(ground.corpus),)}, str(ground.index)).files
+    finder = SearchIndex(files, _index_file(ground))
     finder.search_records(parse_query("warm", int))
     times = []
     for query in queries * 3:
@@ -128,6 +129,11 @@ def _compare(ground: Ground, table: Table, ours: Result, theirs: Result, size: i
     table.most(
         "  size against agentsview's database", size / max(sum(map(_bytes, databases)), 1), 0.4
     )
+
+
+def _index_file(ground: Ground) -> Path:
+    """The index that commands use for this set of directories; its name depends on the set."""
+    return next(ground.index.glob("index*.db"))
 
 
 def _bytes(database: Path) -> int:

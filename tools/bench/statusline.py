@@ -132,7 +132,7 @@ def update(table: Table, root: Path, count: int, bar_ms: float) -> None:
     for turn in range(12):
         with paths[0].open("a") as file:
             file.write(json.dumps({"type": "user", "uuid": f"x{turn}"}) + "\n")
-        archive = Archive([str(root / "config")], str(root / "home"))
+        archive = Archive({"claude-code": (str(root / "config"),)}, str(root / "home"))
         archive.usage_pipeline.refresh()  # as settle has done by then
         where = LiveDirectory(apart(root), root / "config", now + turn * 1000, render_status_lines)
         began, busy = time.perf_counter(), time.process_time()
@@ -154,7 +154,7 @@ def ground(root: Path, sessions: int) -> tuple[bytes, dict[str, str]]:
         (root / "home" / "sessions" / "claude-code" / path.stem).mkdir(parents=True)
     last = session(config, sessions, now)
     where = LiveDirectory(apart(root), config, now)
-    archive = Archive([str(config)], str(root / "home"))
+    archive = Archive({"claude-code": (str(config),)}, str(root / "home"))
     collect_live_state(where, archive, CollectDepth(only=last.stem, secrets=False, durable=False))
     archive.usage_pipeline.save()
     payload = {

@@ -7,7 +7,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tools.bench.table import Table
 from tools.soak.actors import Pages, agent, loop, replays
@@ -40,7 +42,7 @@ def main() -> int:
 
 def _acted(ground: Ground, agents: int) -> Pages:
     pages = Pages(ground)
-    jobs = [
+    jobs: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
         *((agent, (ground, number)) for number in range(agents)),
         *((loop, (ground, number)) for number in (1, 2)),
     ]
@@ -143,8 +145,8 @@ def _lost(ground: Ground) -> tuple[int, int]:
         files = (ground.recordings / "sessions" / "claude-code" / session).glob("hooks.jsonl*")
         lines = [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
         events += len(_EVENTS - {_event(line) for line in lines})
-    ours = Archive([str(ground.root / "nowhere")], str(ground.recordings))
-    theirs = Archive([str(ground.config)])
+    ours = Archive({"claude-code": (str(ground.root / "nowhere"),)}, str(ground.recordings))
+    theirs = Archive({"claude-code": (str(ground.config),)})
     missing = 0
     for name, recording in theirs.recordings.items():
         kept = (

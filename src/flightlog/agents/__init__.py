@@ -2,9 +2,10 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from flightlog.model.errors import NotFound
+from flightlog.model.session import DEFAULT_AGENT
 
 if TYPE_CHECKING:
     from flightlog.agents.protocol import Agent
@@ -13,13 +14,33 @@ if TYPE_CHECKING:
 
 # Recordings that ship with the package, as a configuration directory of Claude Code.
 SAMPLES = Path(__file__).parent / "scripted" / "recordings"
-# A package `claude_code` exports the agent "claude-code".
-_PACKAGES = ("claude_code",)
+
+
+class RegisteredAgent(NamedTuple):
+    """An agent, and where it keeps its sessions.
+
+    `variable` names the directory, or the one that `below` is in; without it, `usual` are the
+    directories below the person's home. The package `claude_code` exports the agent "claude-code".
+    """
+
+    name: str
+    label: str
+    variable: str
+    usual: tuple[str, ...]
+    below: str = ""
+
+
+REGISTRY = (RegisteredAgent(DEFAULT_AGENT, "Claude Code", "CLAUDE_CONFIG_DIR", (".claude",)),)
 
 
 def agent_names() -> tuple[str, ...]:
     """Return the names of all agents."""
-    return tuple(package.replace("_", "-") for package in _PACKAGES)
+    return tuple(agent.name for agent in REGISTRY)
+
+
+def agent_label(name: str) -> str:
+    """Return an agent's name as people write it."""
+    return next((agent.label for agent in REGISTRY if agent.name == name), name)
 
 
 def find_agent(name: str) -> "Agent":

@@ -4,19 +4,18 @@ A driver starts one program and returns its records. Callers give it the environ
 and working directory; no driver reads them from the machine.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
 from flightlog.model.exchange import is_loopback
-from flightlog.sources.protocol import Source
+from flightlog.sources.protocol import FileListing, Source
 
 if TYPE_CHECKING:
     from flightlog.agents.dialects.anthropic_messages import AssistantMessage
     from flightlog.agents.process import AgentProcess
-    from flightlog.model.runtime import Runtime
     from flightlog.model.usage import Usage
 
 
@@ -112,8 +111,8 @@ class Agent(Protocol):
     def source(self) -> Source:
         """The reader of its session files."""
 
-    def roots(self, runtime: "Runtime") -> tuple[str, ...]:
-        """Return the directories below which `source` finds session files."""
+    def find(self, dirs: Sequence[str]) -> FileListing:
+        """List the session files below the agent's own directories."""
 
     def driver(self, program: Path) -> "Driver | None":
         """Return a driver of the client at `program`, or None for an agent that is only read."""

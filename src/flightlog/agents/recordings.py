@@ -1,29 +1,31 @@
-"""List and adopt transcripts: the agent's own files, and our copies of what it deleted or rewrote.
+"""List transcripts: the agents' own files, and our copies of what it deleted or rewrote.
 
 A file that still exists is read in place. Of a deleted file every generation of our copy is read;
 of a rewritten file the older generations, which contain what the agent removed.
 """
 
 import os
+import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from flightlog.agents import SAMPLES
+from flightlog.agents import (
+    REGISTRY,
+    SAMPLES,
+    RegisteredAgent,
+    agent_names,
+    find_agent,
+)
 from flightlog.agents.claude_code.files import (
     AGENT_NAME,
     SUBAGENTS,
+    absolute_path,
     find_config_dirs,
-    find_transcripts,
-    spilled_output_path,
     subagent_file_name,
-    subagent_info_path,
 )
-from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Damage, Unavailable
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import SessionFile
@@ -36,8 +38,8 @@ from flightlog.store.recordings.adoption import (
 )
 from flightlog.store.recordings.recording import Recording, generation_path
 
-if TYPE_CHECKING:
-    from flightlog.store.recordings.sessions import SessionAdoption
+AgentDirs = Mapping[str, tuple[str, ...]]
+"""The directories of each agent, by its name."""
 
 
 def reads_samples(runtime: Runtime) -> bool:
@@ -45,43 +47,54 @@ def reads_samples(runtime: Runtime) -> bool:
     return find_config_dirs(runtime) == [str(SAMPLES)]
 
 
-def list_recorded_files(config_dirs: Sequence[str], home: str) -> FileListing:
-    """List every transcript: the agent's below `config_dirs`, our copies below `home`."""
-    listings = [find_transcripts(config_dir) for config_dir in config_dirs]
-    transcripts = [transcript for listing in listings for transcript in listing.files]
-    damage = [item for listing in listings for item in listing.damage]
-    copies = tuple(_adopted_files(transcripts, home, damage)) if home else ()
-    return FileListing((*transcripts, *copies), tuple(damage))
+def find_agent_dirs(runtime: Runtime) -> AgentDirs:
+    """Return the directories of each agent that has any: where its variable, its settings or habit say.
+
+    Claude Code always has one, so that a machine without sessions says where they are looked for.
+    """
+    config_dirs = {AGENT_NAME: tuple(find_config_dirs(runtime))}
+    if reads_samples(runtime):
+        return config_dirs
+    others = (agent for agent in REGISTRY if agent.name != AGENT_NAME)
+    found = {agent.name: tuple(_find_dirs(agent, runtime)) for agent in others}
+    return config_dirs | {name: dirs for name, dirs in found.items() if dirs}
 
 
-def adopt_session_files(home: str, session: str, files: Iterable[SessionFile]) -> "SessionAdoption":
-    """Copy the new bytes of a session's files into our own recording."""
-    from flightlog.store.recordings.sessions import adopt_session  # noqa: PLC0415 - a report adopts nothing
+def _find_dirs(agent: RegisteredAgent, runtime: Runtime) -> Iterator[str]:
+    variable = runtime.environ.get(agent.variable, "") if agent.variable else ""
+    given = [part.strip() for part in variable.split(",") if part.strip()]
+    dirs = [f"{absolute_path(agent.variable, part)}/{agent.below}".rstrip("/") for part in given]
+    for path in dirs or [f"{runtime.home}/{name}" for name in agent.usual]:
+        if os.path.isdir(path):  # noqa: PTH112 - plain text, as paths are here
+            yield path
 
-    return adopt_session(Path(home), AGENT_NAME, session, agent_files(home, files))
+
+def index_path(runtime: Runtime, dirs: AgentDirs) -> str:
+    """Return the path of the index over the sessions in `dirs`.
+
+    Each set of directories has an index of its own: a sync removes the files it does not list.
+    """
+    if dirs == find_agent_dirs(replace(runtime, environ={})):
+        return f"{runtime.data_dir}/index.db"
+    names = "\0".join(sorted(path for paths in dirs.values() for path in paths))
+    return f"{runtime.data_dir}/index-{zlib.crc32(names.encode('utf-8', 'surrogateescape')):08x}.db"
 
 
-def agent_files(home: str, files: Iterable[SessionFile]) -> dict[str, Path]:
-    """Return the agent's own files of a session by their names in our recording."""
-    sources: dict[str, Path] = {}
-    for file in sorted(files, key=lambda file: file.size):
-        path = Path(file.path)
-        if path.is_symlink():
-            path = path.resolve()  # sessions listed through links are archived through them
-        if path.is_relative_to(home):
-            continue
-        sources[recording_name(file)] = path
-        info = Path(subagent_info_path(file))
-        if file.subagent and info.is_file():
-            sources[subagent_info_path(replace(file, path=recording_name(file)))] = info
-        with suppress(OSError):
-            outputs = sorted(Path(spilled_output_path(file, "x")).parent.iterdir())
-            sources |= {
-                f"tool-results/{path.name}": path
-                for path in outputs
-                if path.is_file() and is_safe(path.name)
-            }
-    return sources
+def list_recorded_files(dirs: AgentDirs, home: str) -> FileListing:
+    """List every transcript: the agents' own below `dirs`, our copies below `home`."""
+    files: list[SessionFile] = []
+    damage: list[Damage] = []
+    for name in dict.fromkeys((*dirs, *_list_recorded_agents(home))):
+        listing = find_agent(name).find(dirs[name]) if name in dirs else FileListing(())
+        files += listing.files
+        damage += listing.damage
+        files += _adopted_files(name, listing.files, home, damage) if home else ()
+    return FileListing(tuple(files), tuple(damage))
+
+
+def _list_recorded_agents(home: str) -> list[str]:
+    """Return the agents of which we have copies."""
+    return [name for name in agent_names() if home and os.path.isdir(f"{home}/sessions/{name}")]  # noqa: PTH112
 
 
 def recording_name(transcript: SessionFile) -> str:
@@ -92,9 +105,9 @@ def recording_name(transcript: SessionFile) -> str:
 
 
 def _adopted_files(
-    live: Iterable[SessionFile], home: str, damage: list[Damage]
+    agent: str, live: Iterable[SessionFile], home: str, damage: list[Damage]
 ) -> Iterator[SessionFile]:
-    sessions, rewritten = list_recorded_sessions(home, AGENT_NAME)
+    sessions, rewritten = list_recorded_sessions(home, agent)
     if not sessions:
         return
     present: dict[str, set[str]] = defaultdict(set)
@@ -102,19 +115,20 @@ def _adopted_files(
         present[transcript.session].add(recording_name(transcript))
     whole = {session for session, names in present.items() if TRANSCRIPT in names}
     for session in sorted(sessions - (whole - rewritten)):
-        root = session_dir(home, AGENT_NAME, session)
+        root = session_dir(home, agent, session)
         try:
-            copies = list_recorded_transcripts(home, AGENT_NAME, session)
+            copies = list_recorded_transcripts(home, agent, session)
         except OSError as error:
             damage.append(Damage(str(root), 0, 0, error.strerror or "unreadable"))
             copies = {}
         if not copies and not present[session] and not _has_no_recording(root):
             # Listed although it has no files left, so that a lost session does not vanish silently.
-            yield SessionFile(str(root / TRANSCRIPT), session, 0, 0)
+            yield SessionFile(str(root / TRANSCRIPT), session, 0, 0, agent=agent)
         for name, numbers in sorted(copies.items()):
             # The newest generation is what the agent still has.
             missing = numbers[:-1] if name in present[session] else numbers
-            yield from _iter_generations(root / name, session, missing, damage)
+            for file in _iter_generations(root / name, session, missing, damage):
+                yield replace(file, agent=agent)
 
 
 def _has_no_recording(root: Path) -> bool:

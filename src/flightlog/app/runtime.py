@@ -9,12 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flightlog.agents import SAMPLES
-from flightlog.agents.claude_code.files import (
-    absolute_path,
-    find_config_dirs,
-    index_path,
-    normalize_path,
-)
+from flightlog.agents.claude_code.files import absolute_path, normalize_path
 from flightlog.app.jobs import LOCAL, make_executors
 from flightlog.hooks.writer import find_data_dir, find_own_dir
 from flightlog.model.runtime import Clock, ConfigValue, Runtime
@@ -68,11 +63,15 @@ def open_runtime(environ: Mapping[str, str] | None = None, *, on: str = LOCAL) -
 
 def open_usage() -> "UsagePipeline":
     """Return the usage pipeline over the recordings of this machine."""
-    from flightlog.agents.recordings import list_recorded_files  # noqa: PLC0415 - most commands do not need it
+    from flightlog.agents.recordings import (  # noqa: PLC0415 - most commands do not need it
+        find_agent_dirs,
+        index_path,
+        list_recorded_files,
+    )
     from flightlog.usage.pipeline import UsagePipeline  # noqa: PLC0415 - as above
 
     runtime = open_runtime()
-    dirs = find_config_dirs(runtime)
+    dirs = find_agent_dirs(runtime)
     files = list_recorded_files(dirs, runtime.data_dir).files
     return UsagePipeline(files, index_path(runtime, dirs))
 

@@ -6,7 +6,7 @@ The agents' own files are read in place. Only caches are written, to `index.db`.
 import functools
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import tzinfo
 from itertools import chain, groupby
@@ -16,24 +16,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, index_path
 from flightlog.agents.claude_code.hooks import read_session_hooks
-from flightlog.agents.recordings import list_recorded_files
+from flightlog.agents.recordings import (
+    AgentDirs,
+    find_agent_dirs,
+    index_path,
+    list_recorded_files,
+)
 from flightlog.archive.search import SearchIndex
 from flightlog.archive.session_values import SessionValueCache, report_progress
 from flightlog.model.addresses import check_id, is_safe
 from flightlog.model.entries import Entry, SubagentInfo
 from flightlog.model.errors import Damage, Invalid, NotFound
 from flightlog.model.runtime import Runtime
-from flightlog.model.session import Session, SessionFile, ThreadContext
-from flightlog.model.usage import Breakdown, row_fields, row_to_response
+from flightlog.model.session import DEFAULT_AGENT, Session, SessionFile, ThreadContext
+from flightlog.model.usage import Breakdown, row_fields
 from flightlog.sources.foreign_json import find_lines
-from flightlog.sources.protocol import FileListing
+from flightlog.sources.protocol import FileListing, Source
 from flightlog.store.jsonl import TORN_TAIL
 from flightlog.store.recordings.adoption import list_damaged_sessions, session_dir
 from flightlog.store.recordings.reader import open_reader, raw_lines
-from flightlog.usage.attribution import attribute_responses
-from flightlog.usage.pipeline import UsagePipeline
+from flightlog.usage.pipeline import UsagePipeline, find_copied_responses
 from flightlog.usage.prices import price
 from flightlog.usage.report import UsageFilter, UsageReport
 from flightlog.views.session.edits import LineEdit, edits_of_session
@@ -64,6 +67,11 @@ class SessionFiles(Struct, frozen=True):
         return sum(file.size for file in self.files)
 
     @property
+    def source(self) -> Source:
+        """The reader of the files."""
+        return source_of(self.agent)
+
+    @property
     def main(self) -> SessionFile | None:
         """The main thread's file; a session of warm-ups has none."""
         return next((file for file in self.files if not file.subagent), None)
@@ -71,20 +79,19 @@ class SessionFiles(Struct, frozen=True):
 
 def open_archive(runtime: Runtime) -> "Archive":
     """Open the recordings of this machine."""
-    dirs = find_config_dirs(runtime)
+    dirs = find_agent_dirs(runtime)
     return Archive(dirs, runtime.data_dir, index_path(runtime, dirs))
 
 
 class Archive:
     """The sessions in the agents' directories and in our own copies."""
 
-    def __init__(self, config_dirs: Sequence[str], home: str = "", index: str = "") -> None:
-        """Use the agents' configuration directories, the copies below `home` and its index."""
-        self._config_dirs = tuple(config_dirs)
+    def __init__(self, dirs: AgentDirs, home: str = "", index: str = "") -> None:
+        """Use the agents' own directories, the copies below `home` and its index."""
+        self._dirs = dirs
         self._home = home
         self.index_path = Path(index or f"{home}/index.db") if home else None
         self._titles: dict[str, list[Entry]] = {}
-        self._source = source_of(AGENT_NAME)
 
     @functools.cached_property
     def recordings(self) -> dict[str, SessionFiles]:
@@ -93,7 +100,7 @@ class Archive:
         for file in self._listing.files:
             files[file.session].append(file)
         return {
-            session: SessionFiles(session, AGENT_NAME, tuple(files[session]))
+            session: SessionFiles(session, files[session][0].agent, tuple(files[session]))
             for session in sorted(files)
         }
 
@@ -132,7 +139,7 @@ class Archive:
 
     def last_record_ms(self, recording: SessionFiles) -> int:
         """Return the time of a session's last record, read from the ends of its files."""
-        return max(map(self._source.last_record_ms, recording.files), default=0)
+        return max(map(recording.source.last_record_ms, recording.files), default=0)
 
     def read_session(self, prefix: str) -> Session:
         """Return the whole session whose id begins with `prefix`."""
@@ -163,7 +170,8 @@ class Archive:
         """
         files = {recording.session: recording.files for recording in self._last_written_first}
         usage_rows = self.usage_pipeline.session_rows()
-        damaged = list_damaged_sessions(self._home, AGENT_NAME) if self._home else ()
+        agents = {recording.agent for recording in self.recordings.values() if self._home}
+        damaged = set().union(*(list_damaged_sessions(self._home, agent) for agent in agents))
         with closing(SessionValueCache("summary", SessionSummary, self.index_path)) as cache:
             summaries = cache.iter_values(files, self._summarize_session)
             for summary in report_progress(summaries, progress, len(files)):
@@ -209,7 +217,7 @@ class Archive:
     ) -> Iterator[Entry | Damage | SubagentInfo]:
         """Yield the entries of some files of a session, each from its offset in `starts`."""
         for file in files:
-            yield from self._source.entries(file, (starts or {}).get(file.path, 0))
+            yield from source_of(file.agent).entries(file, (starts or {}).get(file.path, 0))
 
     def first_cwd(self, recording: SessionFiles) -> str:
         """Return the directory a session began in; reads up to the first record that has it."""
@@ -220,26 +228,28 @@ class Archive:
     def thread_contexts(self, prefix: str) -> dict[str, ThreadContext]:
         """Return what the model was given in each thread, and which responses are copies."""
         recording = self.find_recording(prefix)
-        contexts = self._source.thread_contexts(recording.files)
+        contexts = recording.source.thread_contexts(recording.files)
         if recording.main is not None:
             main = contexts.get("", ThreadContext())
             contexts[""] = replace(
                 main,
-                copied_message_ids=main.copied_message_ids | self._copied_responses(recording.main),
+                copied_message_ids=main.copied_message_ids
+                | find_copied_responses(recording.main, self._listing.files),
             )
         return contexts
 
     def read_entries_at(self, locations: Iterable[RecordLocation]) -> Iterator[Entry]:
         """Yield the records at the locations."""
         for path, group in groupby(locations, key=lambda location: location[0]):
-            yield from self._source.entries_at(
+            yield from source_of(self._agents_by_path.get(path, DEFAULT_AGENT)).entries_at(
                 path, [(offset, length) for _, offset, length in group]
             )
 
     def find_entries(self, prefix: str, words: str) -> Iterator[Entry]:
         """Yield the records of a session that contain `words`, file by file."""
         for file in self.find_recording(prefix).files:
-            yield from self._source.entries_at(file.path, list(find_lines(file.path, words)))
+            spans = list(find_lines(file.path, words))
+            yield from source_of(file.agent).entries_at(file.path, spans)
 
     def follow_session(self, prefix: str, pause: Callable[[], bool]) -> Iterator[Entry | Damage]:
         """Yield the entries of a session, then those that are added while it runs.
@@ -256,7 +266,7 @@ class Archive:
                 if file.size < start:  # the file was rewritten
                     start = 0
                 if file.size > start:
-                    for item in self._source.entries(file, start):
+                    for item in source_of(file.agent).entries(file, start):
                         if isinstance(item, SubagentInfo) or (
                             isinstance(item, Damage) and item.reason == TORN_TAIL
                         ):
@@ -273,9 +283,11 @@ class Archive:
 
     def read_spilled_output(self, session: str, name: str) -> str | None:
         """Return a tool output stored beside the transcript, or None if its file is gone."""
-        for file in self.find_recording(session).files:
+        recording = self.find_recording(session)
+        for file in recording.files:
             try:
-                with closing(open_reader(self._source.tool_result_file(file, name))) as reader:
+                path = recording.source.tool_result_file(file, name)
+                with closing(open_reader(path)) as reader:
                     return reader.read(0, SPILLED_BYTES_MAX).decode("utf-8", "replace")
             except (OSError, ValueError):
                 continue
@@ -304,20 +316,27 @@ class Archive:
 
     def current_files(self, session: str) -> tuple[SessionFile, ...]:
         """Return a session's files as they are now; subagents that started since are included."""
-        files = self.recordings[session].files
-        current = [
-            file for main in files if not main.subagent for file in self._source.session_files(main)
-        ]
-        return tuple({file.path: file for file in current}.values()) or files
+        recording = self.recordings[session]
+        main = [file for file in recording.files if not file.subagent]
+        current = [file for one in main for file in recording.source.session_files(one)]
+        return tuple({file.path: file for file in current}.values()) or recording.files
 
     def hook_folder(self, session: str) -> Path | None:
         """Return the directory of a session's hook log, if it can have one."""
         is_possible = self._home and is_safe(session)
-        return session_dir(self._home, AGENT_NAME, session) if is_possible else None
+        if not is_possible:
+            return None
+        recording = self.recordings.get(session)
+        agent = recording.agent if recording else DEFAULT_AGENT
+        return session_dir(self._home, agent, session)
+
+    @functools.cached_property
+    def _agents_by_path(self) -> dict[str, str]:
+        return {file.path: file.agent for file in self._listing.files}
 
     @functools.cached_property
     def _listing(self) -> FileListing:
-        return list_recorded_files(self._config_dirs, self._home)
+        return list_recorded_files(self._dirs, self._home)
 
     @property
     def _last_written_first(self) -> list[SessionFiles]:
@@ -343,14 +362,14 @@ class Archive:
     def _iter_items(self, recording: SessionFiles) -> Iterator[Entry | Damage | SubagentInfo]:
         """Yield the entries of a session, and the titles in other files of the project."""
         for file in recording.files:
-            yield from self._source.entries(file)
+            yield from recording.source.entries(file)
             if not file.subagent:
-                yield from self._titles_in_folder(_folder(file))
+                yield from self._titles_in_folder(_folder(file), recording.source)
 
-    def _titles_in_folder(self, folder: str) -> list[Entry]:
+    def _titles_in_folder(self, folder: str, source: Source) -> list[Entry]:
         if folder not in self._titles:
             files = [file for file in self._listing.files if _folder(file) == folder]
-            self._titles[folder] = list(self._source.titles(files))
+            self._titles[folder] = list(source.titles(files))
         return self._titles[folder]
 
     def _count_session_secrets(self, session: str) -> dict[str, int]:
@@ -358,32 +377,6 @@ class Archive:
 
         files = self.recordings[session].files
         return secret_counts(line for file in files for line in raw_lines(file.path, 0))
-
-    def _copied_responses(self, main: SessionFile) -> frozenset[str]:
-        """Return the responses in `main` that an older session of the project recorded first.
-
-        A fork or a resumed copy begins with them, so only files that contain the first response
-        of `main` are scanned. The rule is that of `usage.attribution`.
-        """
-        own = self._source.scan_usage(main)
-        first = min(own.rows, key=lambda row: row.at_ms, default=None)
-        if first is None:
-            return frozenset()
-        scans = {main.session: own}
-        for file in self._listing.files:
-            is_near = (
-                not file.subagent
-                and file.session != main.session
-                and _folder(file) == _folder(main)
-            )
-            if is_near and any(True for _ in find_lines(file.path, first.message_id)):
-                scans[file.session] = self._source.scan_usage(file)
-        if len(scans) == 1:
-            return frozenset()
-        rows = [row_to_response(row) for scan in scans.values() for row in scan.rows]
-        first_ms = {session: scan.first_ms for session, scan in scans.items() if scan.first_ms}
-        copies = attribute_responses(rows, first_ms).copies.get(main.session, ())
-        return frozenset(copy.message_id for copy in copies)
 
 
 def _folder(file: SessionFile) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.agents.claude_code.files import find_config_dirs
+from flightlog.agents.recordings import find_agent_dirs
 from flightlog.archive.archive import Archive, open_archive
 from flightlog.archive.sharing import redact_session
 from flightlog.archive.trajectories import build_session_bundle
@@ -157,7 +157,7 @@ class BulkExportJob(Struct, frozen=True):
     """Some sessions and what to make of them."""
 
     options: BulkExportOptions
-    config_dirs: tuple[str, ...]
+    agent_dirs: dict[str, tuple[str, ...]]
     home: str
     sessions: tuple[str, ...]
 
@@ -230,7 +230,7 @@ class _JobWorker:
 
     def __init__(self, runtime: Runtime, job: BulkExportJob) -> None:
         self._runtime, self._job = runtime, job
-        self._archive = Archive(job.config_dirs, job.home)
+        self._archive = Archive(job.agent_dirs, job.home)
         self._rows: dict[str, list[Row]] = {}
         self.result = BulkExportResult()
 
@@ -286,7 +286,7 @@ def _run_jobs(
 
 
 def _iter_jobs(runtime: Runtime, options: BulkExportOptions) -> Iterator[Job]:
-    dirs = tuple(find_config_dirs(runtime))
+    dirs = dict(find_agent_dirs(runtime))
     sizes = {name: recording.size for name, recording in open_archive(runtime).recordings.items()}
     for sessions in _iter_chunks(sizes):
         payload = msgspec.msgpack.encode(BulkExportJob(options, dirs, runtime.data_dir, sessions))

@@ -1,7 +1,7 @@
 """Query language and full-text search.
 
 A record matches if it contains all words and "phrases" and none of the `-words`. A word matches
-at its beginning, a phrase as a whole. `tool: model: file: project: since: cost:` restrict the
+at its beginning, a phrase as a whole. `tool: model: file: project: agent: since: cost:` restrict the
 search; `cost:` is that of the session. The command line and the pages parse a query here.
 
 The first search builds the index. Snippets are read from the recordings, not from the index.
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code.search_text import read_last_ms, read_records, read_text_at
+from flightlog.agents import agent_names, source_of
 from flightlog.archive.session_values import SessionValueCache
 from flightlog.model.errors import Invalid
-from flightlog.model.session import SessionFile
+from flightlog.model.session import DEFAULT_AGENT, SessionFile
 from flightlog.sources.workers import read_all
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import SCHEMA as FILES
@@ -33,6 +33,7 @@ from flightlog.store.index.fulltext import (
     sync_text,
 )
 from flightlog.store.index.records import SCHEMA as RECORDS
+from flightlog.store.index.records import RecordBatch
 from flightlog.usage.pipeline import UsagePipeline
 from flightlog.views.session.timeline import map_addresses
 
@@ -45,7 +46,7 @@ _PART = re.compile(
 )
 _COST = re.compile(r"(?P<sign>>=|<=|>|<|)\$?(?P<usd>\d+(?:\.\d+)?)")
 _COLUMNS = frozenset({"tool", "model", "file"})
-_FILTERS = frozenset({"project", "since", "cost"})
+_FILTERS = frozenset({"project", "since", "cost", "agent"})
 _EXAMPLE = """flightlog session search '"python3 greet.py" tool:bash since:2026-11-01'"""
 PATIENCE_S = 20.0  # a first run over a large archive releases the write lock only between batches
 TRY_S = 1.0  # a background update gives up soon: another process is doing the same work
@@ -60,6 +61,7 @@ class SearchQuery(Struct, frozen=True):
     since_ms: int = 0
     cost_min_usd: float | None = None
     cost_max_usd: float | None = None
+    agent: str = ""
 
     def matches_cost(self, usd: float | None) -> bool:
         """Return whether `usd` is in the range; an unknown cost is in no range."""
@@ -103,7 +105,10 @@ def parse_query(typed: str, read_time: Callable[[str], int]) -> SearchQuery:
     match = " AND ".join(required) + "".join(f" NOT {expression}" for expression in excluded)
     low, high = _parse_cost(options["cost"]) if "cost" in options else (None, None)
     since_ms = read_time(options["since"]) if "since" in options else 0
-    return SearchQuery(match, tuple(words), options.get("project", ""), since_ms, low, high)
+    agent = options.get("agent", "")
+    if agent and agent not in agent_names():
+        raise Invalid(f"no such agent: {agent[:40]!r}", hint=f"one of: {', '.join(agent_names())}")
+    return SearchQuery(match, tuple(words), options.get("project", ""), since_ms, low, high, agent)
 
 
 def cut_snippet(text: str, words: tuple[str, ...], width: int = 160) -> str:
@@ -199,6 +204,7 @@ class SearchIndex:
     def __init__(self, files: Sequence[SessionFile], index: Path | None) -> None:
         """Search `files`, with the index at `index` or in memory."""
         self._files, self._path = files, index
+        self._agents = {file.path: file.agent for file in files}
         self._index = Index(index, FILES, RECORDS, FULLTEXT)
 
     def sync_index(self) -> SyncStats:
@@ -233,12 +239,17 @@ class SearchIndex:
         self._index.close()
 
     def _search(self, query: SearchQuery, limit: int, *, once: bool = False) -> SearchResults:
-        sessions = self._sessions_within_cost(query)
+        sessions = self._restrict_sessions(query)
         records = RecordQuery(
             query.match, query.since_ms, query.project, sessions, limit, once_per_session=once
         )
         hits, total = self._index.query(lambda database: search_words(database, records))
-        texts = (read_text_at(hit.path, hit.offset, hit.length) for hit in hits)
+        texts = (
+            source_of(self._agents.get(hit.path, DEFAULT_AGENT)).text_at(
+                hit.path, hit.offset, hit.length
+            )
+            for hit in hits
+        )
         results = [
             SearchResult(hit, cut_snippet(text, query.words))
             for hit, text in zip(hits, texts, strict=True)
@@ -247,16 +258,26 @@ class SearchIndex:
 
     def _index_new(self, database: sqlite3.Connection) -> SyncStats:
         return sync_text(
-            database, self._files, lambda reads: read_all(reads, read_records), read_last_ms
+            database,
+            self._files,
+            lambda reads: read_all(reads, _read_records),
+            lambda file: source_of(file.agent).last_record_ms(file),
         )
 
-    def _sessions_within_cost(self, query: SearchQuery) -> frozenset[str] | None:
-        """Return the sessions in the cost range of the query; None means all."""
+    def _restrict_sessions(self, query: SearchQuery) -> frozenset[str] | None:
+        """Return the sessions of the query's agent and cost range; None means all."""
+        own = frozenset(file.session for file in self._files if query.agent in {"", file.agent})
         if query.matches_cost(None):
-            return None
+            return own if query.agent else None
         pipeline = UsagePipeline(self._files, self._path)
         rows = pipeline.session_rows()
         pipeline.save()
         return frozenset(
-            session for session, row in rows.items() if query.matches_cost(row.cost.usd)
+            session
+            for session, row in rows.items()
+            if session in own and query.matches_cost(row.cost.usd)
         )
+
+
+def _read_records(file: SessionFile, start: int) -> RecordBatch:
+    return source_of(file.agent).index_records(file, start)

@@ -11,11 +11,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.files import AGENT_NAME, JOURNAL
+from flightlog.agents.claude_code.files import JOURNAL
 from flightlog.agents.claude_code.hooks import HookReader
-from flightlog.agents.claude_code.source import entries, read_subagent_info
 from flightlog.archive.archive import LONG_BYTES, Archive
-from flightlog.model.entries import Entry, ToolHook
+from flightlog.model.entries import Entry, SubagentInfo, ToolHook
 from flightlog.model.errors import Damage
 from flightlog.model.session import Session, SessionFile
 from flightlog.sources.hook_log import follow_hook_records, read_new_hook_records
@@ -37,7 +36,7 @@ def list_session_folder(folder: Path, session: str) -> list[SessionFile]:
 def read_session_folder(folder: Path, session: str, agent: str) -> Session | None:
     """Return the session in a directory of its own; None if there is no transcript."""
     files = list_session_folder(folder, session)
-    items = (item for file in files for item in source_of(AGENT_NAME).entries(file))
+    items = (item for file in files for item in source_of(file.agent).entries(file))
     return fold_session(session, agent, price, items) if files else None
 
 
@@ -99,13 +98,14 @@ class SessionFollower:
             start = self._offsets.get(file.path, 0)
             if file.size <= start:
                 continue
-            if start == 0 and file.subagent:
-                self._fold.add(read_subagent_info(file))
             self._torn.pop(file.path, None)
-            for item in entries(file, start):
+            for item in source_of(file.agent).entries(file, start):
+                if isinstance(item, SubagentInfo):
+                    self._fold.add(item)
+                    continue
                 if isinstance(item, Damage) and item.reason == TORN_TAIL:
                     self._torn[file.path] = item
-                    break
+                    continue
                 self._fold.add(item if self._retain is Retain.TAIL else shorten_texts(item))
                 end = item.offset + item.length + isinstance(item, Entry)  # with the newline
                 self._offsets[file.path] = min(end, file.size)

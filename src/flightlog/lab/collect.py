@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from flightlog.agents.capture.dumps import build_rebuilt_files
 from flightlog.agents.claude_code.driver import EVERY_TOOL
-from flightlog.agents.claude_code.files import config_dir_of, index_path
-from flightlog.agents.recordings import recording_name
+from flightlog.agents.claude_code.files import AGENT_NAME, config_dir_of
+from flightlog.agents.recordings import index_path, recording_name
 from flightlog.archive.archive import Archive, SessionFiles, open_archive
 from flightlog.archive.tracked_dirs import iter_snapshots, shadow_git_dir
 from flightlog.lab import events, file_changes
@@ -249,7 +249,7 @@ def _creator(runtime: Runtime) -> Callable[[Path, RunConfig], RunStore]:
 def _choose_archive(runtime: Runtime, projects_dir: Path | None) -> Archive:
     if projects_dir is None:
         return open_archive(runtime)
-    dirs = [config_dir_of(str(projects_dir.absolute()))]
+    dirs = {AGENT_NAME: (config_dir_of(str(projects_dir.absolute())),)}
     return Archive(dirs, runtime.data_dir, index_path(runtime, dirs))
 
 

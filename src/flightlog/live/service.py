@@ -92,7 +92,11 @@ def _collect_all(runtime: Runtime, depth: CollectDepth) -> list[LiveState]:
     reported = [path for path in find_known_config_dirs(runtime) if path not in configured]
     archive = open_archive(runtime)
     # An index of their own: the main index is that of the configured directories.
-    others = Archive(reported, f"{runtime.data_dir}/{_OTHER_DIRECTORIES}") if reported else archive
+    others = (
+        Archive({AGENT_NAME: tuple(reported)}, f"{runtime.data_dir}/{_OTHER_DIRECTORIES}")
+        if reported
+        else archive
+    )
     states = []
     try:
         for live in _used_directories(runtime):

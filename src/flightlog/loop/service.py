@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from flightlog.agents.adoption import adopt_session_files
 from flightlog.agents.claude_code.files import find_config_dirs, session_files
-from flightlog.agents.recordings import adopt_session_files
 from flightlog.loop import directories
 from flightlog.loop.analysis import calibration_table
 from flightlog.loop.directories import (

@@ -15,6 +15,7 @@ from flightlog.model.errors import Damage
 from flightlog.model.text import one_line
 from flightlog.model.usage import ClientTotals, TokensAndCost
 
+DEFAULT_AGENT = "claude-code"
 TITLE_WIDTH = 80  # a line of a list on a terminal
 # Marks of a heading, a list, a quotation, emphasis or code.
 _MARKDOWN = re.compile(
@@ -194,7 +195,8 @@ class SessionFile(Struct, frozen=True):
     """The transcript of a session's main thread or of one of its subagents.
 
     `device`, `inode`, `size` and `changed_ns` are the file's state when it was listed; the index
-    compares them with the state it has read.
+    compares them with the state it has read. `path` may be one session in a database, see
+    `store.recordings.reader`; its state is that of the session's rows.
     """
 
     path: str
@@ -204,3 +206,4 @@ class SessionFile(Struct, frozen=True):
     subagent: str = ""
     device: int = 0
     inode: int = 0
+    agent: str = DEFAULT_AGENT

@@ -204,6 +204,7 @@ class Breakdown(enum.Enum):
     MONTH = "month"
     MODEL = "model"
     PROJECT = "project"
+    AGENT = "agent"
     BLOCK = "block"
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.agents import SAMPLES
+from flightlog.agents import SAMPLES, agent_names
 from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, find_unread_files
 from flightlog.agents.claude_code.hooks import keep_days
-from flightlog.agents.recordings import reads_samples
+from flightlog.agents.recordings import find_agent_dirs, reads_samples
 from flightlog.archive.archive import Archive, Progress, open_archive
 from flightlog.dataset.state import find_collecting_root
 from flightlog.live.service import find_known_config_dirs
@@ -42,9 +42,9 @@ def build_overview(runtime: Runtime, progress: Progress | None = None) -> Overvi
     archive = open_archive(runtime)
     sample = not archive.recordings or dirs == [SAMPLES]
     if sample:
-        archive = Archive([str(SAMPLES)])
+        archive = Archive({AGENT_NAME: (str(SAMPLES),)})
     summaries = sort_newest_first(archive.iter_summaries(progress))
-    live = Archive([str(path) for path in dirs]).recordings.keys()
+    live = Archive(find_agent_dirs(runtime)).recordings.keys()
     archived = archive.recordings.keys() - live if not sample else set()
     current = [summary for summary in summaries if summary.session in live]
     report = archive.usage_report(Breakdown.SESSION, UTC)
@@ -117,9 +117,10 @@ def read_status(runtime: Runtime) -> RecordingStatus:
     """Return the status from file names and sizes alone."""
     data_dir = Path(runtime.data_dir)
     dirs = [Path(path) for path in find_known_config_dirs(runtime)]
-    archive = Archive([str(path) for path in dirs])
+    archive = Archive({**find_agent_dirs(runtime), AGENT_NAME: tuple(map(str, dirs))})
     live = archive.recordings
-    recorded, _ = list_recorded_sessions(data_dir, AGENT_NAME)
+    names = agent_names()
+    recorded = {name for agent in names for name in list_recorded_sessions(data_dir, agent)[0]}
     sizes = dict(_iter_file_sizes(data_dir / "sessions"))
     changed = [recording.changed_ms for recording in live.values()]
     days = min(keep_days(path) for path in dirs)
@@ -143,7 +144,7 @@ def read_status(runtime: Runtime) -> RecordingStatus:
             if Path(path).name.startswith(("index.db", "index-"))
         ),
         data_dir=str(data_dir),
-        damaged_sessions=len(list_damaged_sessions(data_dir, AGENT_NAME)),
+        damaged_sessions=sum(len(list_damaged_sessions(data_dir, agent)) for agent in names),
         dataset=_dataset_safety(runtime),
     )
 

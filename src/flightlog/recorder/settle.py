@@ -10,9 +10,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from flightlog.agents.adoption import adopt_session_files
 from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, session_files
 from flightlog.agents.claude_code.hooks import find_transcript_paths
-from flightlog.agents.recordings import adopt_session_files
 from flightlog.archive.archive import Archive, SessionFiles, open_archive
 from flightlog.dataset.state import find_collecting_root
 from flightlog.live.layout import read_marker
@@ -110,7 +110,9 @@ def _settle_recordings(
             ]
             damage += result.faults
             if recording.changed_ms < quiet_ms:
-                sealed += len(seal_session(Path(runtime.data_dir), AGENT_NAME, recording.session))
+                sealed += len(
+                    seal_session(Path(runtime.data_dir), recording.agent, recording.session)
+                )
             if not seal or any(span.end > span.start for span in result.adopted):
                 rows += _extract_rows(runtime, archive, recording, is_ended=is_ended)
         except Conflict as error:
@@ -120,7 +122,8 @@ def _settle_recordings(
                 is_live
             ):  # otherwise nothing was to be copied, and `verify_sample` reports archive faults
                 failed.append(f"{recording.session}: {error.message}")
-    damage += verify_sample(Path(runtime.data_dir), AGENT_NAME)
+    agents = sorted({recording.agent for recording in recordings})
+    damage += [fault for agent in agents for fault in verify_sample(Path(runtime.data_dir), agent)]
     notes = _update_index(runtime, archive, "" if seal else recordings[0].session)
     if seal:
         # Not after each turn: the hook's settle has a time budget, and `up` searches the rest.

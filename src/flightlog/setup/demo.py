@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from flightlog.agents.adoption import adopt_session_files
 from flightlog.agents.claude_code.driver import clean_environment, find
-from flightlog.agents.recordings import adopt_session_files
 from flightlog.agents.scripted.agent import ScriptedAgent, ScriptedEnvironment
 from flightlog.agents.scripted.scenario import load_scenario
 from flightlog.agents.scripted.server import serve_scenario
@@ -27,6 +27,7 @@ from flightlog.live.collector import CollectDepth, LiveDirectory, collect_live_s
 from flightlog.live.dashboard import TerminalSize, dashboard_lines
 from flightlog.model.errors import NotFound
 from flightlog.model.runtime import Runtime
+from flightlog.model.session import DEFAULT_AGENT
 from flightlog.store.files import ensure_dir, replace_file
 
 PROMPTS = ("Write a module that rounds prices to cents, with a test.", "How many lines is that?")
@@ -58,9 +59,9 @@ def perform_demo(runtime: Runtime, scenario: Path = DEMO_SCENARIO) -> Iterator[D
     with tempfile.TemporaryDirectory(prefix="flightlog-demo-") as folder:
         config, home = Path(folder) / "config", str(Path(folder) / "home")
         session = _run_scripted_agent(runtime, scenario, Path(folder) / "price-rounder", config)
-        archive = Archive([str(config)], home)
+        archive = Archive({DEFAULT_AGENT: (str(config),)}, home)
         adoption = adopt_session_files(home, session, archive.recordings[session].files)
-        archived = Archive([str(config / "nowhere")], home)
+        archived = Archive({}, home)
         search = archived.search_index.search_records(parse_query(SEARCHED, lambda _: 0), 5)
         same = archived.read_session(session).turns == archive.read_session(session).turns
         size = sum(span.end - span.start for span in adoption.adopted)

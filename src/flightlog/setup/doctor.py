@@ -10,17 +10,19 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
+from flightlog.agents import agent_names
+from flightlog.agents.adoption import agent_files
 from flightlog.agents.claude_code.files import (
-    AGENT_NAME,
     find_config_dirs,
     find_unread_files,
     has_sessions,
 )
 from flightlog.agents.claude_code.hooks import KEEP_DAYS_DEFAULT, keep_days, project_settings
-from flightlog.agents.recordings import agent_files, list_recorded_files, reads_samples
+from flightlog.agents.recordings import find_agent_dirs, list_recorded_files, reads_samples
 from flightlog.archive.archive import Archive, Progress, open_archive
 from flightlog.dataset.state import find_collecting_root
 from flightlog.live.collector import FOLDER
@@ -121,7 +123,7 @@ def examine_installation(
 def check_formats(runtime: Runtime) -> list[CheckResult]:
     """Compare the records of this machine with the known format, field by field."""
     files = [
-        file.path for file in list_recorded_files(find_config_dirs(runtime), runtime.data_dir).files
+        file.path for file in list_recorded_files(find_agent_dirs(runtime), runtime.data_dir).files
     ]
     drift = compare_formats((read_json_objects(Path(path)) for path in files), load_known_format())
     added = [*drift.added_types, *map(".".join, drift.added_fields)]
@@ -292,10 +294,13 @@ def _check_stuck_locks(directory: Path) -> Iterator[CheckResult]:
 
 
 def _recorded_faults(data_dir: Path) -> Iterator[CheckResult]:
-    for session in sorted(lost_sessions(data_dir, AGENT_NAME)):
+    lost = {name for agent in agent_names() for name in lost_sessions(data_dir, agent)}
+    for session in sorted(lost):
         text = f"{session}: its directory is missing"
         yield CheckResult(CheckLevel.DAMAGE, "archive", text, "flightlog doctor --verify")
-    for fault in recorded.read_faults(data_dir, AGENT_NAME):
+    for fault in (
+        fault for name in agent_names() for fault in recorded.read_faults(data_dir, name)
+    ):
         text = f"{fault.session}/{fault.file}: {fault.kind}, {fault.message}"
         yield CheckResult(CheckLevel.DAMAGE, "archive", text, "flightlog doctor --verify")
 
@@ -307,23 +312,29 @@ def verify_archive(
     data_dir = Path(runtime.data_dir)
     directories.ensure_writable(data_dir)
     archive = open_archive(runtime)
-    lost = lost_sessions(data_dir, AGENT_NAME)
-    names = sorted(list_recorded_sessions(data_dir, AGENT_NAME)[0] | lost)
+    lost = {(agent, name) for agent in agent_names() for name in lost_sessions(data_dir, agent)}
+    known = {
+        (agent, name)
+        for agent in agent_names()
+        for name in list_recorded_sessions(data_dir, agent)[0]
+    }
+    names = sorted(known | lost)
     faults: list[recorded.RecordingFault] = []
     busy: list[str] = []
-    for done, session in enumerate(names):
+    for done, (agent, session) in enumerate(names):
         if progress is not None:
             progress(done, len(names))
         recording = archive.recordings.get(session)
-        sources = agent_files(str(data_dir), recording.files if recording else ())
-        try:
-            place = data_dir, AGENT_NAME, session, sources
-            if session in lost:
-                faults.append(recorded.restore_session(*place, accept=accept))
-            else:
-                faults += recorded.verify_session(*place, accept=accept)
-        except Conflict as error:
-            busy.append(error.message)
+        with TemporaryDirectory(prefix="flightlog-") as folder:
+            files = recording.files if recording else ()
+            place = data_dir, agent, session, agent_files(str(data_dir), files, Path(folder))
+            try:
+                if (agent, session) in lost:
+                    faults.append(recorded.restore_session(*place, accept=accept))
+                else:
+                    faults += recorded.verify_session(*place, accept=accept)
+            except Conflict as error:
+                busy.append(error.message)
     return ArchiveVerification(len(names) - len(busy), tuple(busy), tuple(faults))
 
 

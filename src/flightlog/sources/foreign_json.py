@@ -4,7 +4,7 @@ A field of the wrong type reads as absent; nothing here raises on odd values.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -97,6 +97,20 @@ def parse_timestamp_ms(stamp: str) -> int | None:
     since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH
     at_ms = (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
     return at_ms if 0 <= at_ms < LATEST_MS else None
+
+
+def iter_strings(values: Iterable[Any]) -> Iterator[str]:
+    """Yield strings at any depth; without recursion, because hostile data may nest too deep."""
+    stack = [iter(values)]
+    while stack:
+        for value in stack[-1]:
+            if isinstance(value, str):
+                yield value
+            elif isinstance(value, dict | list):
+                stack.append(iter(value.values() if isinstance(value, dict) else value))
+                break
+        else:
+            stack.pop()
 
 
 def _parse_damaged(line: bytes) -> Any:

@@ -84,9 +84,6 @@ class Source(Protocol):
     def fidelity(self) -> Fidelity:
         """The facts that recordings of the newest tested version contain."""
 
-    def find(self, roots: Sequence[str]) -> FileListing:
-        """List the session files below the agent's own directories."""
-
     def session_files(self, file: SessionFile) -> tuple[SessionFile, ...]:
         """List the current files of a session, given one; subagents' files appear as it runs."""
 
@@ -116,5 +113,11 @@ class Source(Protocol):
     def thread_contexts(self, files: Sequence[SessionFile]) -> "dict[str, ThreadContext]":
         """Return what the model was given in each thread of a session; the main thread is ""."""
 
+    def text_at(self, path: str, offset: int, length: int) -> str:
+        """Return the text of the record at `offset`, or "" if it is gone."""
+
     def tool_result_file(self, file: SessionFile, name: str) -> str:
         """Return the path of a tool result stored beside the transcript, given the recorded path."""
+
+    def files_beside(self, file: SessionFile) -> "dict[str, str]":
+        """Return the files that belong to a transcript, by their names in our recording."""

@@ -35,7 +35,7 @@ _PIPE_BYTES = 1 << 20
 _BATCH_BYTES_MIN = 1 << 20
 T = TypeVar("T")
 ScanFile = Callable[[SessionFile, int], UsageScan]
-ReadRecords = Callable[[str, int], RecordBatch]
+ReadRecords = Callable[[SessionFile, int], RecordBatch]
 _encode = msgspec.msgpack.Encoder().encode
 _decode_scans = msgspec.msgpack.Decoder(list[tuple[int, UsageScan]]).decode
 _decode_batch = msgspec.msgpack.Decoder(tuple[int, RecordBatch]).decode
@@ -222,11 +222,11 @@ def read_all(pending: Sequence[PendingRead], read_records: ReadRecords) -> Itera
             def read_part(
                 number: int, part: Sequence[PendingRead] = part
             ) -> tuple[int, RecordBatch]:
-                return number, read_records(part[number].file.path, part[number].start)
+                return number, read_records(part[number].file, part[number].start)
 
             for number, batch in run_forked(len(part), read_part, _decode_batch, workers=1):
                 if start + number == done:  # after a lost batch, the rest is read below
                     yield batch
                     done += 1
     for read in pending[done:]:
-        yield read_records(read.file.path, read.start)
+        yield read_records(read.file, read.start)

@@ -1,11 +1,11 @@
-"""Usage reports from digests: by session, day, month, model, project or 5-hour block.
+"""Usage reports from digests: by session, day, month, model, project, agent or 5-hour block.
 
 A report over digests takes about a thousand additions, however many responses there were.
 """
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from operator import attrgetter
 
@@ -77,10 +77,17 @@ def filter_digests(digests: Iterable[UsageDigest], only: UsageFilter | None) -> 
 
 
 def build_report(
-    digests: Sequence[UsageDigest], by: Breakdown, zone: tzinfo, damaged: int
+    digests: Sequence[UsageDigest],
+    by: Breakdown,
+    zone: tzinfo,
+    damaged: int,
+    agents: Mapping[str, str],
 ) -> UsageReport:
-    """Return the report; only one by session has rows for sessions without responses."""
-    rows = break_down(digests, by, zone)
+    """Return the report; only one by session has rows for sessions without responses.
+
+    `agents` names the agent of each session.
+    """
+    rows = break_down(digests, by, zone, agents)
     total = _add_rows(rows, sum(1 for digest in digests if digest.buckets))
     if by is Breakdown.SESSION:
         silent = {digest.session for digest in digests if not digest.buckets}
@@ -89,10 +96,12 @@ def build_report(
     return UsageReport(by, total, tuple(rows), reconciled, damaged)
 
 
-def break_down(digests: Sequence[UsageDigest], by: Breakdown, zone: tzinfo) -> list[UsageRow]:
+def break_down(
+    digests: Sequence[UsageDigest], by: Breakdown, zone: tzinfo, agents: Mapping[str, str]
+) -> list[UsageRow]:
     """Return a report's rows in the order of their keys."""
     items = [(digest, bucket) for digest in digests for bucket in digest.buckets]
-    key = _key_function(items, by, zone)
+    key = _key_function(items, by, zone, agents)
     grouped: dict[str, list[DigestBucket]] = defaultdict(list)
     for item in items:
         grouped[key(*item)].append(item)
@@ -170,7 +179,7 @@ def _add_rows(rows: Sequence[UsageRow], sessions: int) -> UsageRow:
 
 
 def _key_function(
-    items: Sequence[DigestBucket], by: Breakdown, zone: tzinfo
+    items: Sequence[DigestBucket], by: Breakdown, zone: tzinfo, agents: Mapping[str, str]
 ) -> Callable[[UsageDigest, UsageBucket], str]:
     if by is Breakdown.BLOCK:
         return _block_key(items)
@@ -178,6 +187,8 @@ def _key_function(
         return _date_key(len("2026-01-31" if by is Breakdown.DAY else "2026-01"), zone)
     if by is Breakdown.MODEL:
         return lambda _, bucket: bucket.model
+    if by is Breakdown.AGENT:
+        return lambda digest, _: agents.get(digest.session, "")
     name = attrgetter(by.value)  # session or project
     return lambda digest, _: name(digest)
 

@@ -3,16 +3,11 @@ from pathlib import Path
 from flightlog.agents import find_agent
 from flightlog.agents.claude_code.driver import SessionOptions, session_arguments
 from flightlog.agents.claude_code.files import config_dir_of, has_sessions
-from flightlog.app.runtime import open_runtime
 
 
-def test_the_agent_gives_its_roots_hooks_and_dialect(tmp_path):
+def test_the_agent_has_hooks_and_a_dialect():
     agent = find_agent("claude-code")
-    runtime = open_runtime(
-        {"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": f"{tmp_path}/a,{tmp_path}/b"}
-    )
 
-    assert agent.roots(runtime) == (f"{tmp_path}/a", f"{tmp_path}/b")
     assert agent.hooks().project_settings(Path("/p")) == Path("/p/.claude/settings.local.json")
     assert agent.dialect().decode_usage({"input_tokens": 7}).total_tokens == 7
 

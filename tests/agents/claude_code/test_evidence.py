@@ -40,7 +40,7 @@ def test_replies_whose_requests_stand_elsewhere_are_copies(tmp_path):
 
 
 def test_an_archive_without_files_has_no_usage(tmp_path):
-    assert Archive([str(tmp_path)]).recordings == {}
+    assert Archive({"claude-code": (str(tmp_path),)}).recordings == {}
 
 
 def test_a_sealed_recording_explains_as_much_as_a_plain_one(tmp_path):

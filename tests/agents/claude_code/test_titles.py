@@ -48,7 +48,7 @@ def test_a_session_is_named_by_a_title_in_another_sessions_file(tmp_path):
     write(tmp_path, SESSION, user("hello", 1))
     write(tmp_path, OTHER, SUMMARY, user("unrelated", 7))
 
-    archive = Archive([str(tmp_path)])
+    archive = Archive({"claude-code": (str(tmp_path),)})
 
     assert archive.read_session(SESSION).title == "The shop opens"
     assert archive.read_session(OTHER).title == "unrelated"

@@ -29,7 +29,7 @@ def worked(where, *replies):
             model.url, project, where / "config", lambda: next(times), lambda: f"id-{next(ids)}"
         )
         words = ScriptedAgent(desk, "s1").run_prompt("go")
-    return words, Archive([str(where / "config")]).read_session("s1")
+    return words, Archive({"claude-code": (str(where / "config"),)}).read_session("s1")
 
 
 def outputs(session):

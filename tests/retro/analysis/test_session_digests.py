@@ -17,7 +17,7 @@ BAR = 0.9
 @pytest.mark.parametrize("seed", seeds(3))
 def test_frictions_are_found_where_they_were_put(tmp_path, seed):
     truth = planted(tmp_path, seed)
-    archive = Archive([str(tmp_path)])
+    archive = Archive({"claude-code": (str(tmp_path),)})
 
     digests = [digest_session(session, "1", None, {}) for session in archive.iter_sessions()]
 
@@ -34,7 +34,9 @@ def digest(tmp_path, tell):
     scene = Scene("22222222-2222-4222-8222-222222222222", random.Random(1), 3)
     tell(scene)
     write(tmp_path, scene.session, *scene.records)
-    return digest_session(Archive([str(tmp_path)]).read_session(scene.session), "1", None, {})
+    return digest_session(
+        Archive({"claude-code": (str(tmp_path),)}).read_session(scene.session), "1", None, {}
+    )
 
 
 def test_commits_and_tests_are_told_by_what_the_tools_said(tmp_path):

@@ -63,7 +63,7 @@ def test_harbor_would_have_minded_a_fault(emitted, tmp_path):
 
 def test_a_hostile_session_becomes_a_trajectory_like_any_other(tmp_path):
     session = hostile.write(tmp_path / "config")
-    recorded = Archive([str(tmp_path / "config")])
+    recorded = Archive({"claude-code": (str(tmp_path / "config"),)})
     bundle = build_trajectory(
         recorded.read_session(session), contexts=recorded.thread_contexts(session)
     )

@@ -92,7 +92,7 @@ def ran(root, name):
             json.dumps(SCENARIOS[name]).replace("PICTURE", str(bench.project / "red.png"))
         )
         bench.run({"rules": rules}, "Say it.")
-    return Archive([str(bench.config)])
+    return Archive({"claude-code": (str(bench.config),)})
 
 
 @pytest.fixture(scope="module")

@@ -139,7 +139,8 @@ def test_a_subagent_whose_session_left_no_file_is_still_told(tmp_path):
     told = archive(tmp_path / "other", user("x")).read_session(SESSION)
     assert told.subagents == ()
 
-    session = type(archive(tmp_path / "third", user("x")))([str(tmp_path)]).read_session(SESSION)
+    dirs = {"claude-code": (str(tmp_path),)}
+    session = type(archive(tmp_path / "third", user("x")))(dirs).read_session(SESSION)
 
     assert [(subagent.id, subagent.is_side_call) for subagent in session.subagents] == [
         ("a7", True)
@@ -165,7 +166,7 @@ def result(call_id, number, **detail):
 
 def both(root):
     """Return the session and the usage report of the same files."""
-    told = Archive([str(root)])
+    told = Archive({"claude-code": (str(root),)})
     return told.read_session(SESSION), told.usage_report(Breakdown.SESSION, UTC).total.usage
 
 
@@ -272,7 +273,7 @@ def test_a_copy_of_the_history_counts_only_its_compaction_call(tmp_path, same_id
         True,
     )
     assert usage.input_tokens == 110
-    summary = Archive([str(tmp_path)]).read_outline(SESSION).summary
+    summary = Archive({"claude-code": (str(tmp_path),)}).read_outline(SESSION).summary
     assert (summary.usage, summary.subagents) == (usage, 0)
 
 

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from flightlog.agents.claude_code import files
+from flightlog.sources.protocol import FileListing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from flightlog.agents.protocol import Dialect, Driver, HookSettings
-    from flightlog.model.runtime import Runtime
     from flightlog.sources.protocol import Source
 
 
@@ -29,9 +30,13 @@ class ClaudeCodeAgent(Struct, frozen=True):
 
         return SOURCE
 
-    def roots(self, runtime: "Runtime") -> tuple[str, ...]:
-        """Return the configuration directories."""
-        return tuple(files.find_config_dirs(runtime))
+    def find(self, dirs: "Sequence[str]") -> FileListing:
+        """List the transcripts below configuration directories."""
+        listings = [files.find_transcripts(config_dir) for config_dir in dirs]
+        return FileListing(
+            tuple(file for listing in listings for file in listing.files),
+            tuple(damage for listing in listings for damage in listing.damage),
+        )
 
     def driver(self, program: "Path") -> "Driver":
         """Return the driver of the client at `program`."""

@@ -9,8 +9,7 @@ not its content, decides which session it belongs to, as it does for the client 
 
 import os
 import stat
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -18,11 +17,11 @@ from msgspec.structs import replace
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Damage, Misconfigured
 from flightlog.model.runtime import Runtime
-from flightlog.model.session import SessionFile
+from flightlog.model.session import DEFAULT_AGENT, SessionFile
 from flightlog.sources.foreign_json import parse_object, text_field
 from flightlog.sources.protocol import FileListing
 
-AGENT_NAME = "claude-code"
+AGENT_NAME = DEFAULT_AGENT
 # A 2.0 subagent file names its session in one of the first records; a line of them may be long.
 _HEAD_LINES = 20
 _HEAD_BYTES_MAX = 1 << 20
@@ -38,17 +37,6 @@ def find_config_dirs(runtime: Runtime) -> list[str]:
         return [absolute_path("CLAUDE_CONFIG_DIR", part) for part in given if part]
     usual = [f"{runtime.home}/{name}" for name in (".claude", ".config/claude")]
     return [path for path in usual if has_sessions(path)] or usual[:1]
-
-
-def index_path(runtime: Runtime, config_dirs: Sequence[str]) -> str:
-    """Return the path of the index over the sessions in `config_dirs`.
-
-    Each set of directories has an index of its own: a sync removes the files it does not list.
-    """
-    if set(config_dirs) == set(find_config_dirs(replace(runtime, environ={}))):
-        return f"{runtime.data_dir}/index.db"
-    names = "\0".join(sorted(config_dirs)).encode("utf-8", "surrogateescape")
-    return f"{runtime.data_dir}/index-{zlib.crc32(names):08x}.db"
 
 
 def projects_dir(config_dir: str | os.PathLike[str]) -> str:

@@ -41,6 +41,7 @@ from flightlog.sources.foreign_json import (
     parse_timestamp_ms,
     text_field,
 )
+from flightlog.sources.line_filter import iter_lines_with
 from flightlog.sources.protocol import UsageScan
 from flightlog.store.index.files import fingerprint_file, fingerprint_mapped
 from flightlog.store.recordings.reader import Reader, map_file, open_reader, read_blocks
@@ -335,21 +336,6 @@ class _UsageScanner:
             self.as_of_ms = (
                 parse_timestamp_ms(bytes(block[start : start + 24]).decode("ascii", "replace")) or 0
             )
-
-
-def iter_lines_with(needle: bytes, block: memoryview, end: int) -> Iterator[memoryview]:
-    """Yield the lines of `block[:end]` that contain `needle`, each once."""
-    find, rfind = sz.find, sz.rfind
-    floor = 0
-    at = find(block, needle, 0, end)
-    while at >= 0:
-        first = rfind(block, _NEWLINE, floor, at) + 1 or floor
-        last = find(block, _NEWLINE, at, end)
-        if last < 0:
-            last = end
-        yield block[first:last]
-        floor = last
-        at = find(block, needle, last, end)
 
 
 def _first_ms(head: bytes) -> int:

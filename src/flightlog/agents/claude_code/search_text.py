@@ -5,7 +5,7 @@ once. A line that the typed decode rejects is parsed again, field by field.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Any
 
@@ -15,6 +15,7 @@ from msgspec import Struct
 from flightlog.model.errors import UNREADABLE, Unavailable, Unreadable
 from flightlog.model.session import SessionFile
 from flightlog.sources.foreign_json import (
+    iter_strings,
     object_field,
     parse_object,
     parse_timestamp_ms,
@@ -182,7 +183,7 @@ class _WordCollector:
             if block.type == "tool_use":
                 arguments = block.input or {}
                 self.tools.append(block.name)
-                self.text += _iter_strings(arguments.values())
+                self.text += iter_strings(arguments.values())
                 self.files += [
                     path for key in _PATHS if isinstance(path := arguments.get(key), str)
                 ]
@@ -199,23 +200,9 @@ def _join_text(parts: list[str]) -> str:
     return "\n".join(parts)[:WORDS_MAX] if len(parts) != 1 else parts[0][:WORDS_MAX]
 
 
-def _iter_strings(values: Iterable[Any]) -> Iterator[str]:
-    """Yield strings at any depth; without recursion, because hostile data may nest too deep."""
-    stack = [iter(values)]
-    while stack:
-        for value in stack[-1]:
-            if isinstance(value, str):
-                yield value
-            elif isinstance(value, dict | list):
-                stack.append(iter(value.values() if isinstance(value, dict) else value))
-                break
-        else:
-            stack.pop()
-
-
 def _record_of_unknown_shape(record: dict[str, Any], offset: int, length: int) -> IndexedRecord:
     text = "\n".join(
-        _iter_strings([record.get("message"), record.get("content"), record.get("summary")])
+        iter_strings([record.get("message"), record.get("content"), record.get("summary")])
     )
     model = text_field(object_field(record, "message"), "model")
     kind, uuid, timestamp, cwd = (

@@ -17,23 +17,29 @@ from msgspec.structs import replace
 from flightlog.agents.claude_code.decode import decode_record
 from flightlog.agents.claude_code.files import (
     SUBAGENTS,
-    find_transcripts,
     session_files,
     spilled_output_path,
+    subagent_file_name,
     subagent_info_path,
     workflow_run,
 )
-from flightlog.agents.claude_code.scan import iter_lines_with, scan_usage
-from flightlog.agents.claude_code.search_text import read_last_ms, read_records
+from flightlog.agents.claude_code.scan import scan_usage
+from flightlog.agents.claude_code.search_text import read_last_ms, read_records, read_text_at
 from flightlog.agents.dialects.anthropic_messages import decode_usage
+from flightlog.model.addresses import is_safe
 from flightlog.model.entries import ContextInjected, Entry, SessionSummarized, SubagentInfo
-from flightlog.model.errors import UNREADABLE, Damage, Unavailable
+from flightlog.model.errors import UNREADABLE, Damage
 from flightlog.model.session import ContextItem, SessionFile, ThreadContext
 from flightlog.sources.foreign_json import list_field, object_field, parse_object, text_field
-from flightlog.sources.protocol import Fidelity, FileListing, TranscriptTail, UsageScan
+from flightlog.sources.line_filter import iter_lines_with
+from flightlog.sources.protocol import Fidelity, TranscriptTail, UsageScan
 from flightlog.store.index.records import RecordBatch
-from flightlog.store.jsonl import JsonlLine
-from flightlog.store.recordings.reader import open_reader, raw_lines, read_new_lines, sound_lines
+from flightlog.store.recordings.reader import (
+    iter_lines_and_damage,
+    open_reader,
+    raw_lines,
+    read_new_lines,
+)
 
 # Searched for in undecoded lines: a tail is read every few seconds, and most of it is not decoded.
 _ROLES = (("assistant", b'"type":"assistant"'), ("user", b'"type":"user"'))
@@ -48,7 +54,7 @@ _SIDE_CALLS = (("acompact-", "compaction"), ("aprompt_suggestion-", "prompt sugg
 def entries(transcript: SessionFile, start: int = 0) -> Iterator[Entry | Damage]:
     """Yield the records of a transcript from byte `start` on."""
     last_ms = 0
-    for line in _read_sound_lines(transcript.path, start):
+    for line in iter_lines_and_damage(transcript.path, start):
         if isinstance(line, Damage):
             yield line
             continue
@@ -67,15 +73,6 @@ def entries(transcript: SessionFile, start: int = 0) -> Iterator[Entry | Damage]
                 offset=line.offset,
                 length=line.length,
             )
-
-
-def _read_sound_lines(path: str, start: int) -> Iterator[JsonlLine | Damage]:
-    try:
-        yield from sound_lines(path, start)
-    except OSError as error:
-        yield Damage(path, start, 0, error.strerror or type(error).__name__)
-    except Unavailable as error:
-        yield Damage(path, start, 0, error.message.removesuffix(f": {path}"))
 
 
 def read_subagent_info(transcript: SessionFile) -> SubagentInfo:
@@ -104,14 +101,6 @@ class ClaudeCodeSource:
         subagents=True,
         system_prompt=True,
     )
-
-    def find(self, roots: Sequence[str]) -> FileListing:
-        """List the transcripts below configuration directories."""
-        listings = [find_transcripts(root) for root in roots]
-        files = (file for listing in listings for file in listing.files)
-        return FileListing(
-            tuple(files), tuple(damage for listing in listings for damage in listing.damage)
-        )
 
     def session_files(self, file: SessionFile) -> tuple[SessionFile, ...]:
         """List the files of a session from its project's directory."""
@@ -187,9 +176,31 @@ class ClaudeCodeSource:
             for subagent in dict.fromkeys([*builder.replies, *builder.context])
         }
 
+    def text_at(self, path: str, offset: int, length: int) -> str:
+        """Return the text of a record."""
+        return read_text_at(path, offset, length)
+
     def tool_result_file(self, file: SessionFile, name: str) -> str:
         """Return the file below the session's `tool-results/`."""
         return spilled_output_path(file, name)
+
+    def files_beside(self, file: SessionFile) -> dict[str, str]:
+        """Return the notes on a subagent and the tool results that were too long for a record."""
+        beside: dict[str, str] = {}
+        info = subagent_info_path(file)
+        if file.subagent and os.path.isfile(info):  # noqa: PTH113 - plain text, as paths are here
+            beside[
+                f"{SUBAGENTS}/{subagent_info_path(replace(file, path=subagent_file_name(file)))}"
+            ] = info
+        folder = os.path.dirname(spilled_output_path(file, "x"))  # noqa: PTH120
+        with suppress(OSError), os.scandir(folder) as found:
+            outputs = sorted(found, key=lambda entry: entry.name)
+            beside |= {
+                f"tool-results/{entry.name}": entry.path
+                for entry in outputs
+                if entry.is_file() and is_safe(entry.name)
+            }
+        return beside
 
 
 SOURCE = ClaudeCodeSource()

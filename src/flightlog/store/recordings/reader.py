@@ -1,18 +1,21 @@
 """Read a transcript from the agent's own file, from our copy, or sealed.
 
-The same offsets give the same bytes in each.
+The same offsets give the same bytes in each. The path of a session that is no file of its own, such
+as rows of a database, is that of the database and a name: `register_virtual_files` says how it is
+read as lines.
 """
 
 import errno
 import mmap
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from flightlog.model.errors import Damage, Unavailable
-from flightlog.store.jsonl import JsonlLine, read_lines
+from flightlog.store.jsonl import JsonlLine, read_lines, scan_lines
 from flightlog.store.recordings.recording import Recording
 
 _BLOCK_BYTES = 4 << 20  # per read: larger ones are not faster
@@ -36,12 +39,39 @@ class Reader(Protocol):
         """Return how many damaged spans were read as NUL bytes."""
 
 
+ReadVirtual = Callable[[str], bytes]
+_virtual_readers: list[tuple[re.Pattern[str], ReadVirtual]] = []
+
+
+def register_virtual_files(paths: re.Pattern[str], read: ReadVirtual) -> None:
+    """Read each path that matches `paths` by `read`, which returns its lines or raises `OSError`."""
+    _virtual_readers.append((paths, read))
+
+
+def is_virtual(path: str) -> bool:
+    """Return whether `path` is read by a registered function."""
+    return any(paths.fullmatch(path) for paths, _ in _virtual_readers)
+
+
+def _read_virtual(path: str) -> bytes | None:
+    """Return the content of a path that is no file of its own; None if nothing reads it."""
+    for paths, read in _virtual_readers:
+        if paths.fullmatch(path):
+            return read(path)
+    return None
+
+
 def open_reader(path: str) -> Reader:
     """Open `path`, or the sealed recording of that name if there is no such file."""
     try:
         return _PlainReader(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     except FileNotFoundError:
         return _SealedReader(_open_recording(path))
+    except NotADirectoryError:
+        content = _read_virtual(path)
+        if content is None:
+            raise
+        return _MemoryReader(content)
 
 
 def map_file(path: str) -> mmap.mmap | None:
@@ -99,6 +129,9 @@ def raw_lines(path: str, start: int) -> Iterator[bytes]:
     except FileNotFoundError:
         with suppress(OSError):
             yield from _iter_recording_lines(path, start)
+    except NotADirectoryError:
+        with suppress(OSError):
+            yield from (_read_virtual(path) or b"")[start:].splitlines(keepends=True)
     except OSError:
         return
 
@@ -129,6 +162,10 @@ def read_new_lines(path: str, start: int) -> tuple[list[bytes], int]:
         with open(path, "rb") as file:  # noqa: PTH123 - hot
             file.seek(skipped)
             data = file.read(size - skipped)
+    except NotADirectoryError:
+        content = _read_virtual(path) or b""
+        start = start if start <= len(content) else 0
+        skipped, data = start, content[start:]
     except OSError:
         return [], 0
     begin = data.find(b"\n") + 1 if skipped and not start else 0
@@ -138,11 +175,24 @@ def read_new_lines(path: str, start: int) -> tuple[list[bytes], int]:
 
 def sound_lines(path: str, start: int = 0) -> Iterator[JsonlLine | Damage]:
     """Yield every sound record from the line at `start` on, and the damage between them."""
+    if is_virtual(path):
+        yield from scan_lines(path, open_reader(path).read, start)
+        return
     try:
         yield from read_lines(Path(path), start)
     except FileNotFoundError:
         with _open_recording(path) as recording:
             yield from recording.read_lines(start)
+
+
+def iter_lines_and_damage(path: str, start: int) -> Iterator[JsonlLine | Damage]:
+    """Yield what `sound_lines` yields; a file that cannot be read is damage too."""
+    try:
+        yield from sound_lines(path, start)
+    except OSError as error:
+        yield Damage(path, start, 0, error.strerror or type(error).__name__)
+    except Unavailable as error:
+        yield Damage(path, start, 0, error.message.removesuffix(f": {path}"))
 
 
 class _PlainReader:
@@ -159,6 +209,24 @@ class _PlainReader:
 
     def close(self) -> None:
         os.close(self._file)
+
+
+class _MemoryReader:
+    damaged_spans = 0
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def fill(self, view: memoryview, offset: int) -> int:
+        data = self.read(offset, len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self._content[offset : offset + length]
+
+    def close(self) -> None:
+        """Close nothing."""
 
 
 class _SealedReader:
