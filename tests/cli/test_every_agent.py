@@ -1,6 +1,7 @@
 """The commands on what the real clients of all registered agents wrote, each case in a home of its own."""
 
 import json
+import re
 
 import pytest
 
@@ -55,7 +56,7 @@ def test_list_and_usage_name_the_agent_and_agree(home):
 def test_show_follow_and_export_work(home):
     for session in sessions(home):
         shown = run_json(home, "session", "show", session)
-        header = f"{home[0]} {shown['version']}"
+        header = f"{home[0]} {shown['version']}".strip()
 
         assert header in run(home, "session", "show", session)
         assert header in run(home, "session", "follow", session, "--idle", "0.05")
@@ -66,8 +67,9 @@ def test_show_follow_and_export_work(home):
 def test_search_finds_a_prompt(home):
     for session in sessions(home):
         turns = run_json(home, "session", "show", session)["turns"]
-        words = next((turn["prompt"][0]["text"].split() for turn in turns if turn["prompt"]), [])
-        query = f'"{words[0]}" agent:{home[0]}' if words else f"agent:{home[0]}"
+        text = next((turn["prompt"][0]["text"] for turn in turns if turn["prompt"]), "")
+        words = re.findall(r"\w+", text)[:2]
+        query = " ".join([*words, f"agent:{home[0]}"])
 
         assert session in {
             hit["session"]
@@ -76,7 +78,7 @@ def test_search_finds_a_prompt(home):
 
 
 def test_the_copy_reads_the_same_when_the_original_is_gone(home, tmp_path):
-    agent, where, data = home
+    agent, _, data = home
     names = sessions(home)
     run(home, "settle")
 
