@@ -28,7 +28,7 @@ def _check_agent(_context: click.Context, _parameter: click.Parameter, name: str
 
 AGENT = click.option(
     "--agent", default="", metavar="NAME", callback=_check_agent,
-    help="Only sessions of this agent, such as claude-code or codex.",
+    help="Only sessions of this agent: claude-code, codex …",
 )  # fmt: skip
 SESSION = click.option(
     "--session", "written", required=True, help="Loop session: a number, full name or directory."
