@@ -1,6 +1,7 @@
 """The laws that the source of every registered agent keeps, on what real agents wrote."""
 
 import json
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
@@ -21,17 +22,36 @@ from flightlog.model.entries import (
 )
 from flightlog.model.errors import Damage, NotFound
 from flightlog.sources.protocol import Fidelity
-from flightlog.store.jsonl import TORN_TAIL
 from support import recordings
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
-# How the fixtures of an agent become one of its own directories.
-LAY_OUT = {"claude-code": lambda where: recordings.config_dir(where, *recordings.CASES)}
-ONE_FILE = {"claude-code": "projects/p/s.jsonl"}
+# Where an agent's own directory has a main session, for one that is made up.
+ONE_FILE = {
+    "claude-code": "projects/p/s.jsonl",
+    "gemini": "tmp/p/chats/session-s.jsonl",
+    "qwen": "projects/p/chats/s.jsonl",
+}
+
+
+def recorded_lines(name):
+    """The session files of an agent's recordings that are lines of JSON."""
+    paths = sorted((RECORDINGS / name).rglob("*.jsonl"))
+    return [path for path in paths if path.name != "wire.jsonl"]
+
+
+def lay_out(name, where):
+    """Make one of the agent's own directories of its recordings."""
+    if name == "claude-code":
+        return recordings.config_dir(where, *recordings.CASES)
+    for session in sorted((RECORDINGS / name).glob("*/*/session")):
+        shutil.copytree(session, where, dirs_exist_ok=True)
+    return where
+
+
 FILES = [
     pytest.param(name, path, id=f"{name}:{path.relative_to(RECORDINGS / name)}")
     for name in agent_names()
-    for path in sorted((RECORDINGS / name).rglob("*.jsonl"))
+    for path in recorded_lines(name)
 ]
 
 
@@ -43,7 +63,7 @@ def agent(request):
 @pytest.fixture(scope="module")
 def listing(agent, tmp_path_factory):
     """Everything the agent's source finds in its fixtures."""
-    return agent.find([str(LAY_OUT[agent.name](tmp_path_factory.mktemp("root")))])
+    return agent.find([str(lay_out(agent.name, tmp_path_factory.mktemp("root")))])
 
 
 def placed(name, where, data):
@@ -55,9 +75,16 @@ def placed(name, where, data):
     return file
 
 
-def plain(items):
+def plain(items, path):
     """Items as a cut cannot change them: the order of a record without a time depends on the one before."""
-    return [replace(item, order_ms=0) if isinstance(item, Entry) else item for item in items]
+    return [
+        replace(item, path=path, order_ms=0)
+        if isinstance(item, Entry)
+        else replace(item, path=path)
+        if isinstance(item, Damage)
+        else item
+        for item in items
+    ]
 
 
 def fullest(scans):
@@ -88,23 +115,23 @@ def test_reading_in_two_parts_equals_one_read(name, path, tmp_path):
     data = path.read_bytes()
     source = source_of(name)
     whole = placed(name, tmp_path / "whole", data)
-    expected = plain(source.entries(whole))
+    expected = plain(source.entries(whole), whole.path)
     records = source.index_records(whole).records
     for number, cut in enumerate(range(1, len(data), len(data) // 7 + 1)):
         part = placed(name, tmp_path / str(number), data[:cut])
-        first = [item for item in source.entries(part) if getattr(item, "why", "") != TORN_TAIL]
+        # What is known about subagents comes at the end of each part.
+        first = [item for item in source.entries(part) if not isinstance(item, SubagentInfo)]
         usage, index = source.scan_usage(part), source.index_records(part)
         kept = [record for record in index.records if record.offset < index.end]
         end = max(
             (item.offset + item.length + 1 for item in first if item.offset < index.end), default=0
         )
         rest = placed(name, tmp_path / str(number), data)
-        moved = {"path": whole.path}
         entries = [item for item in first if item.offset < index.end] + list(
             source.entries(rest, end)
         )
 
-        assert [replace(item, **moved) for item in plain(entries)] == expected
+        assert plain(entries, whole.path) == expected
         assert kept + source.index_records(rest, index.end).records == records
         assert fullest([usage, source.scan_usage(rest, usage.end)]) == fullest(
             [source.scan_usage(whole)]
@@ -129,7 +156,7 @@ def test_records_read_again_by_their_span_are_the_same(agent, listing):
 @given(data=st.data())
 @settings(max_examples=60)
 def test_damage_never_raises(name, data, tmp_path_factory):
-    path = data.draw(st.sampled_from(sorted((RECORDINGS / name).rglob("*.jsonl"))))
+    path = data.draw(st.sampled_from(recorded_lines(name)))
     body = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 8))):
         at = data.draw(st.integers(0, len(body)))
@@ -139,7 +166,7 @@ def test_damage_never_raises(name, data, tmp_path_factory):
 
     items = list(source.entries(file))
 
-    assert all(isinstance(item, Entry | Damage) for item in items)
+    assert all(isinstance(item, Entry | Damage | SubagentInfo) for item in items)
     assert source.scan_usage(file).error == ""
     assert source.index_records(file).error == ""
     assert source.tail(file.path, 0).end <= file.size

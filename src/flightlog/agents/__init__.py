@@ -30,7 +30,11 @@ class RegisteredAgent(NamedTuple):
     below: str = ""
 
 
-REGISTRY = (RegisteredAgent(DEFAULT_AGENT, "Claude Code", "CLAUDE_CONFIG_DIR", (".claude",)),)
+REGISTRY = (
+    RegisteredAgent(DEFAULT_AGENT, "Claude Code", "CLAUDE_CONFIG_DIR", (".claude",)),
+    RegisteredAgent("gemini", "Gemini CLI", "", (".gemini",)),
+    RegisteredAgent("qwen", "Qwen Code", "", (".qwen",)),
+)
 
 
 def agent_names() -> tuple[str, ...]:
