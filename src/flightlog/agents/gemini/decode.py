@@ -71,6 +71,7 @@ class GeminiDecoder:
         self._chain: list[str] = []  # the messages that are not rewound
         self._subagents: dict[str, SubagentInfo] = {}
         self._context_tokens = 0
+        self._is_subagent = False
 
     def decode(self, line: bytes) -> Sequence[Entry] | None:
         """Return the entries of a line, or None if it is no JSON object."""
@@ -83,7 +84,9 @@ class GeminiDecoder:
         if rewound := text_field(record, "$rewindTo"):
             del self._chain[self._chain.index(rewound) if rewound in self._chain else 0 :]
         event: Event = Ignored("header")
-        if title := text_field(record, "summary") or text_field(updates, "summary"):
+        self._is_subagent |= text_field(record, "kind") == "subagent"
+        title = text_field(record, "summary") or text_field(updates, "summary")
+        if title and not self._is_subagent:
             event = SessionTitled(title)
         elif not (updates or rewound or text_field(record, "sessionId")):
             event = UnknownRecord("record", tuple(sorted(record)))

@@ -3,7 +3,7 @@
 Records form a tree by `uuid` and `parentUuid`: `user`, `assistant` and `tool_result` with a message
 of Gemini parts, `system` with a subtype. A response is named by its `qwen-code.api_response` event,
 which comes just before its assistant record. One without such a record, as of a compaction, is a
-step without text; those of a subagent or of the memory extractor are a thread of their own.
+step of its own; those of a subagent or of the memory extractor are a thread of their own.
 """
 
 import hashlib
@@ -24,7 +24,6 @@ from flightlog.model.entries import (
     ApiError,
     AssistantReply,
     ContextCompacted,
-    ContextInjected,
     Entry,
     Event,
     Ignored,
@@ -37,14 +36,11 @@ from flightlog.model.entries import (
     UnknownRecord,
     UserPrompt,
 )
-from flightlog.model.errors import UNREADABLE
 from flightlog.model.session import SessionFile
 from flightlog.model.usage import Usage, UsageQuality
 from flightlog.sources.foreign_json import (
     int_field,
-    list_field,
     object_field,
-    objects_field,
     parse_object,
     parse_timestamp_ms,
     text_field,
@@ -53,10 +49,10 @@ from flightlog.sources.protocol import Fidelity
 
 # Bookkeeping: the subtypes of the client's own list that are not part of a conversation.
 _UNREAD = (
-    *("agent_bootstrap", "agent_launch_prompt", "agent_retry", "attribution_snapshot"),
-    *("branch_checkpoint", "file_history_snapshot", "goal_state", "parent_session", "rewind"),
+    *("agent_bootstrap", "agent_launch_prompt", "agent_retry", "at_command", "branch_checkpoint"),
+    *("attribution_snapshot", "file_history_snapshot", "goal_state", "parent_session", "rewind"),
     *("session_artifact_event", "session_artifact_snapshot", "session_model", "session_source"),
-    *("turn_result", "ui_telemetry", "user_text_elements"),
+    *("slash_command", "turn_result", "ui_telemetry", "user_text_elements"),
 )
 _PROMPTS = {
     "notification": PromptKind.TASK,
@@ -73,7 +69,7 @@ class QwenDecoder:
     def __init__(self, file: SessionFile) -> None:
         """Decode the file of one thread."""
         self._file = files.name_thread(file)
-        self._open: list[usage.CountedRecord] = []  # responses without an assistant record yet
+        self._open: list[dict[str, Any]] = []  # responses without an assistant record yet
         self._has_events = False
         self._response = ""  # the last response of a subagent
         self._decisions: dict[str, str] = {}  # by tool call
@@ -96,10 +92,9 @@ class QwenDecoder:
             context=RecordContext(*place),
             key=uuid or hashlib.blake2b(line.strip(), digest_size=12).hexdigest(),
         )
-        event = object_field(object_field(record, "systemPayload"), "uiEvent")
         entries = (
-            self._decode_telemetry(event, line, base)
-            if event
+            self._decode_telemetry(record, base)
+            if usage.find_event(record)
             else (replace(base, event=event) for event in self._decode_events(record))
         )
         return [replace(entry, key=f"{entry.key}:{at}") for at, entry in enumerate(entries)]
@@ -120,6 +115,10 @@ class QwenDecoder:
                 yield from self._decode_results(object_field(record, "toolCallResult"), parts)
             case "system":
                 yield _decode_system(record)
+                if text_field(record, "subtype") == "chat_compression":
+                    # What has no assistant record by now was a call for the summary.
+                    yield from (_make_reply(open_record, 1) for open_record in self._open)
+                    self._open = []
             case _:
                 yield UnknownRecord(kind or "record", tuple(sorted(record)))
 
@@ -129,10 +128,11 @@ class QwenDecoder:
         counts = object_field(record, "usageMetadata")
         is_part = bool(self._file.subagent) and not counts and bool(self._response)
         if response := self._take_response(decode_usage(counts)):
-            self._response = response.uuid
+            self._response = text_field(response, "uuid")
         if response and self._file.subagent:
             # The session's own file has this text, with the same response.
-            blocks = tuple(block for block in blocks if block != Text(response.event.response_text))
+            text = Text(text_field(usage.find_event(response), "response_text"))
+            blocks = tuple(block for block in blocks if block != text)
         repeats = is_part or response is not None
         is_counted = bool(counts) and not (repeats or self._has_events)
         return AssistantReply(
@@ -144,51 +144,48 @@ class QwenDecoder:
             quality=UsageQuality.EXACT if is_counted else UsageQuality.MISSING,
         )
 
-    def _take_response(self, counts: Usage) -> usage.CountedRecord | None:
+    def _take_response(self, counts: Usage) -> dict[str, Any] | None:
         """Return the response with these counts that no assistant record took so far."""
         if self._file.subagent and not self._response:
             self._open = self._open or list(usage.read_subagent_events(self._file))
             self._has_events = bool(self._open)
         order = self._open if self._file.subagent else self._open[::-1]
-        found = next((record for record in order if record.event.usage == counts), None)
-        self._open = [record for record in self._open if record is not found]
+        same = (known for known in order if usage.decode_event(usage.find_event(known)) == counts)
+        found = next(same, None)
+        self._open = [known for known in self._open if known is not found]
         return found
 
-    def _decode_telemetry(
-        self, fields: dict[str, Any], line: bytes, base: Entry
-    ) -> Iterator[Entry]:
-        try:
-            record = usage.decode_counted(line)
-        except UNREADABLE:
-            record = usage.CountedRecord()
-        event, name = record.event, text_field(fields, "event.name")
-        yielded: Event = Ignored(name)
-        if name == usage.API_RESPONSE and event.subagent:
-            self._note_subagent(event)
-            side = replace(base, subagent=event.subagent, uuid=f"{base.uuid}.side", parent_uuid="")
-            yield replace(side, event=_make_reply(record), key=f"{base.key}.side")
+    def _decode_telemetry(self, record: dict[str, Any], base: Entry) -> Iterator[Entry]:
+        fields = usage.find_event(record)
+        name, subagent = text_field(fields, "event.name"), usage.find_subagent(fields)
+        event: Event = Ignored(name)
+        if name == usage.API_RESPONSE and subagent:
+            self._note_subagent(subagent, fields)
+            reply, key = _make_reply(record, 1), f"{base.uuid}.side"
+            yield replace(base, event=reply, subagent=subagent, uuid=key, parent_uuid="", key=key)
         elif name == usage.API_RESPONSE:
             self._has_events = True
             self._open = [*self._open[-_OPEN_MAX:], record]
-            yielded = _make_reply(record)
+            event = _make_reply(record, 0)
         elif name == "qwen-code.api_error":
             text = text_field(fields, "error_message") or text_field(fields, "error")
-            yielded = ApiError(text, int_field(fields, "status_code"))
+            event = ApiError(text, int_field(fields, "status_code"))
         elif name == "qwen-code.tool_call":
             decision = _DECISIONS.get(text_field(fields, "decision"), "")
             self._decisions[text_field(fields, "call_id")] = decision
         elif not name.startswith("qwen-code."):
-            yielded = UnknownRecord(f"telemetry/{name}", tuple(sorted(fields)))
-        yield replace(base, event=yielded)
+            event = UnknownRecord(f"telemetry/{name}", tuple(sorted(fields)))
+        yield replace(base, event=event)
 
-    def _note_subagent(self, event: usage.ApiEvent) -> None:
-        call = event.subagent.removeprefix(f"{event.subagent_name}-")
-        self._subagents[event.subagent] = SubagentInfo(
-            event.subagent,
-            event.subagent_name,
-            event.subagent_task_name,
+    def _note_subagent(self, subagent: str, event: dict[str, Any]) -> None:
+        kind, task = text_field(event, "subagent_name"), text_field(event, "subagent_task_name")
+        call = subagent.removeprefix(f"{kind}-")
+        self._subagents[subagent] = SubagentInfo(
+            subagent,
+            kind,
+            task,
             call if call in self._calls else "",
-            is_side_call=event.subagent_name.startswith("managed-"),
+            is_side_call=kind.startswith("managed-"),
         )
 
     def _decode_results(self, call: dict[str, Any], parts: object) -> Iterator[Event]:
@@ -210,17 +207,17 @@ class QwenDecoder:
         return next((info.subagent for info in infos if name and info.agent_type == name), "")
 
 
-def _make_reply(record: usage.CountedRecord) -> AssistantReply:
-    """Return a response; its assistant record, if there is one, adds its content."""
-    event = record.event
-    has_text = bool(event.subagent and event.response_text)
+def _make_reply(record: dict[str, Any], block_index: int) -> AssistantReply:
+    """Return a response; the first line of one has no text, its assistant record has it."""
+    event = usage.find_event(record)
+    text = text_field(event, "response_text")
     return AssistantReply(
-        message_id=record.uuid,
-        model=event.model,
-        content=(Text(event.response_text),) if has_text else (),
-        **asdict(event.usage),
-        request_id=event.response_id,
-        block_index=1 if event.subagent else 0,
+        message_id=text_field(record, "uuid"),
+        model=text_field(event, "model"),
+        content=(Text(text),) if text and block_index else (),
+        **asdict(usage.decode_event(event)),
+        request_id=text_field(event, "response_id"),
+        block_index=block_index,
     )
 
 
@@ -237,12 +234,6 @@ def _decode_system(record: dict[str, Any]) -> Event:
             result = SessionTitled(text_field(payload, "customTitle"), is_user_title=by_person)
         case "slash_command" if text_field(payload, "phase") == "invocation":
             result = UserPrompt(PromptKind.COMMAND, (Text(text_field(payload, "rawCommand")),))
-        case "slash_command":
-            items = objects_field(payload, "outputHistoryItems")
-            text = "\n".join(filter(None, (text_field(item, "text") for item in items)))
-            result = UserPrompt(PromptKind.COMMAND_OUTPUT, (Text(text),))
-        case "at_command":
-            result = ContextInjected(kind, "\n".join(map(str, list_field(payload, "filesRead"))))
         case _ if kind in _UNREAD:
             result = Ignored(f"system/{kind}")
     return result
