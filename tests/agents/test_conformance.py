@@ -25,7 +25,7 @@ from flightlog.sources.protocol import Fidelity
 from support import recordings
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
-# Where an agent's own directory has a main session, for one that is made up.
+# Where the client of an agent would write a session, below its own directory.
 ONE_FILE = {
     "claude-code": "projects/p/s.jsonl",
     "gemini": "tmp/p/chats/session-s.jsonl",
@@ -33,14 +33,14 @@ ONE_FILE = {
 }
 
 
-def recorded_lines(name):
-    """The session files of an agent's recordings that are lines of JSON."""
-    paths = sorted((RECORDINGS / name).rglob("*.jsonl"))
-    return [path for path in paths if path.name != "wire.jsonl"]
+def session_files(name):
+    """The recorded session files of an agent; `session/` holds them as below its own directory."""
+    pattern = "**/*.jsonl" if name == "claude-code" else "*/*/session/**/*.jsonl"
+    return sorted((RECORDINGS / name).glob(pattern))
 
 
 def lay_out(name, where):
-    """Make one of the agent's own directories of its recordings."""
+    """Make all recordings of an agent into one of its own directories."""
     if name == "claude-code":
         return recordings.config_dir(where, *recordings.CASES)
     for session in sorted((RECORDINGS / name).glob("*/*/session")):
@@ -51,7 +51,7 @@ def lay_out(name, where):
 FILES = [
     pytest.param(name, path, id=f"{name}:{path.relative_to(RECORDINGS / name)}")
     for name in agent_names()
-    for path in recorded_lines(name)
+    for path in session_files(name)
 ]
 
 
@@ -75,16 +75,10 @@ def placed(name, where, data):
     return file
 
 
-def plain(items, path):
-    """Items as a cut cannot change them: the order of a record without a time depends on the one before."""
-    return [
-        replace(item, path=path, order_ms=0)
-        if isinstance(item, Entry)
-        else replace(item, path=path)
-        if isinstance(item, Damage)
-        else item
-        for item in items
-    ]
+def plain(items):
+    """Records as a cut cannot change them: the order of one without a time depends on the one before."""
+    records = (item for item in items if isinstance(item, Entry | Damage))
+    return [replace(item, order_ms=0) if isinstance(item, Entry) else item for item in records]
 
 
 def fullest(scans):
@@ -115,23 +109,22 @@ def test_reading_in_two_parts_equals_one_read(name, path, tmp_path):
     data = path.read_bytes()
     source = source_of(name)
     whole = placed(name, tmp_path / "whole", data)
-    expected = plain(source.entries(whole), whole.path)
+    expected = plain(source.entries(whole))
     records = source.index_records(whole).records
     for number, cut in enumerate(range(1, len(data), len(data) // 7 + 1)):
         part = placed(name, tmp_path / str(number), data[:cut])
-        # What is known about subagents comes at the end of each part.
-        first = [item for item in source.entries(part) if not isinstance(item, SubagentInfo)]
+        first = plain(source.entries(part))
         usage, index = source.scan_usage(part), source.index_records(part)
         kept = [record for record in index.records if record.offset < index.end]
         end = max(
             (item.offset + item.length + 1 for item in first if item.offset < index.end), default=0
         )
         rest = placed(name, tmp_path / str(number), data)
-        entries = [item for item in first if item.offset < index.end] + list(
-            source.entries(rest, end)
-        )
+        moved = {"path": whole.path}
+        entries = [item for item in first if item.offset < index.end]
+        entries += plain(source.entries(rest, end))
 
-        assert plain(entries, whole.path) == expected
+        assert [replace(item, **moved) for item in entries] == expected
         assert kept + source.index_records(rest, index.end).records == records
         assert fullest([usage, source.scan_usage(rest, usage.end)]) == fullest(
             [source.scan_usage(whole)]
@@ -156,7 +149,7 @@ def test_records_read_again_by_their_span_are_the_same(agent, listing):
 @given(data=st.data())
 @settings(max_examples=60)
 def test_damage_never_raises(name, data, tmp_path_factory):
-    path = data.draw(st.sampled_from(recorded_lines(name)))
+    path = data.draw(st.sampled_from(session_files(name)))
     body = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 8))):
         at = data.draw(st.integers(0, len(body)))
