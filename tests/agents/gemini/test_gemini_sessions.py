@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 from flightlog.agents import find_agent
-from flightlog.agents.gemini.usage import decode_tokens
+from flightlog.agents.dialects.gemini import decode_usage
+from flightlog.agents.gemini.usage import TOKEN_NAMES
 from flightlog.model.entries import AssistantReply, ToolResult
 from flightlog.model.session import NoteKind
 from flightlog.model.usage import Breakdown, Usage
@@ -55,7 +56,7 @@ def read_one(home):
     ],
 )
 def test_cached_is_inside_input_and_thoughts_beside_output(tokens, expected):
-    assert decode_tokens(tokens) == expected
+    assert decode_usage(tokens, TOKEN_NAMES) == expected
 
 
 def test_counts_are_those_of_one_call(tmp_path):
