@@ -30,7 +30,10 @@ class RegisteredAgent(NamedTuple):
     below: str = ""
 
 
-REGISTRY = (RegisteredAgent(DEFAULT_AGENT, "Claude Code", "CLAUDE_CONFIG_DIR", (".claude",)),)
+REGISTRY = (
+    RegisteredAgent(DEFAULT_AGENT, "Claude Code", "CLAUDE_CONFIG_DIR", (".claude",)),
+    RegisteredAgent("codex", "Codex", "CODEX_HOME", (".codex",)),
+)
 
 
 def agent_names() -> tuple[str, ...]:
