@@ -32,6 +32,7 @@ check: .venv/.dev ## Style, types, import contracts
 	$(BIN)/ruff check src tests tools
 	$(BIN)/ruff format --check src tests tools
 	$(BIN)/mypy
+	MYPYPATH=src:. $(BIN)/mypy --explicit-package-bases -p tools.bench -p tools.soak -p tools.promises -p tools.docs
 	$(BIN)/lint-imports --no-cache
 
 bench: .venv/.dev ## Measure against the named peers and floors, and print one table

@@ -33,7 +33,7 @@ flightlog.usage flightlog.usage.attribution flightlog.usage.digest flightlog.usa
 flightlog.usage.pipeline flightlog.usage.price_table flightlog.usage.prices
 flightlog.usage.reconciliation flightlog.usage.report flightlog.usage.report_json
 flightlog.views flightlog.views.json_output
-flightlog.sources flightlog.sources.foreign_json flightlog.sources.protocol
+flightlog.sources flightlog.sources.foreign_json flightlog.sources.line_filter flightlog.sources.protocol
 flightlog.sources.usage_rows flightlog.sources.workers
 flightlog.agents flightlog.agents.recordings flightlog.agents.claude_code
 flightlog.agents.claude_code.files flightlog.agents.claude_code.scan flightlog.agents.claude_code.usage

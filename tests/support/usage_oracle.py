@@ -61,12 +61,11 @@ def _keys(
     items: Sequence[PricedResponse], by: Breakdown, zone: tzinfo
 ) -> Callable[[ModelResponse], str]:
     match by:
-        case Breakdown.SESSION:
-            return lambda response: response.session
+        case Breakdown.SESSION | Breakdown.AGENT:
+            names = AGENTS if by is Breakdown.AGENT else {}
+            return lambda response: names.get(response.session, response.session)
         case Breakdown.MODEL:
             return lambda response: response.model
-        case Breakdown.AGENT:
-            return lambda response: AGENTS[response.session]
         case Breakdown.DAY:
             return lambda response: _day(response.at_ms, zone, "%Y-%m-%d")
         case Breakdown.MONTH:

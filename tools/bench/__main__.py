@@ -13,7 +13,7 @@ from tools.bench import index as index_bench
 from tools.bench import usage as usage_bench
 from tools.bench import web as web_bench
 from tools.bench.corpus import VERSION, generate
-from tools.bench.peers import peers
+from tools.bench.peers import Peer, peers
 from tools.bench.table import Table
 
 ROOT = Path(".bench").absolute()
@@ -78,9 +78,7 @@ def _reports(names: Sequence[str], large: usage_bench.Ground, table: Table, roun
         index_bench.search(large, table)
 
 
-def _ground(
-    megabytes: int, found: dict[str, "usage_bench.Peer"], program: Path
-) -> usage_bench.Ground:
+def _ground(megabytes: int, found: dict[str, Peer], program: Path) -> usage_bench.Ground:
     """Make the corpus once; measure on a copy, because growth changes it."""
     original = ROOT / f"corpus-{megabytes}-{VERSION}"
     if not (original / "manifest.json").exists():

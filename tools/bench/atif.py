@@ -127,7 +127,7 @@ def _whole(folder: str) -> None:
     archive = Archive({"claude-code": (folder,)})
     list(
         build_trajectory(
-            archive.read_session(SESSION), known=archive.thread_contexts(SESSION)
+            archive.read_session(SESSION), contexts=archive.thread_contexts(SESSION)
         ).iter_files()
     )
 

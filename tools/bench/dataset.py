@@ -212,7 +212,8 @@ def _commit(ground: Ground, table: Table, rounds: int) -> None:
         b"nohup ", b": nohup "
     )  # what git waits for, without what it does not
     hook.write_bytes(body)
-    plain, hooked = [], []
+    plain: list[float] = []
+    hooked: list[float] = []
     for number in range(rounds):
         for times, on in ((plain, False), (hooked, True)):
             hook.chmod(0o755 if on else 0o644)

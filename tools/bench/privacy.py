@@ -16,7 +16,7 @@ from flightlog.privacy.redactor import Redactor
 _ROOT = Path(__file__).parents[2]
 _RECORDINGS = _ROOT / "tests" / "recordings" / "claude-code"
 sys.path.insert(0, str(_ROOT / "tests" / "privacy"))
-import hostile  # noqa: E402 - the texts of the tests
+import hostile  # type: ignore[import-not-found]  # noqa: E402 - the texts of the tests
 
 _WORDS = (
     "the",

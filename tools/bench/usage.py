@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC
 from pathlib import Path
+from typing import Any
 
 from tools.bench.corpus import CLASSES, grow
 from tools.bench.measure import Contender, Result, clear, parsed, plain_env, race
@@ -141,13 +142,13 @@ def _peers(ground: Ground, *, cold: bool) -> list[Contender]:
 def _check(ours: Result, corpus: Path, table: Table) -> None:
     """Hold a report by day against what was truly used."""
     manifest = json.loads((corpus / "manifest.json").read_text())
-    report = parsed(ours)
-    days = {row["day"]: _tokens(row) for row in report["rows"]}  # type: ignore[attr-defined]
+    report: Any = parsed(ours)
+    days = {row["day"]: _tokens(row) for row in report["rows"]}
     truth = {day: _tokens(row) for day, row in manifest["by_day"].items()}
     table.truth("  totals equal the manifest, each day", days == truth)
     table.truth(
         "  responses equal the manifest", report["total"]["responses"] == manifest["responses"]
-    )  # type: ignore[index]
+    )
 
 
 def _tokens(row: dict[str, int]) -> tuple[int, ...]:

@@ -7,7 +7,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tools.bench.table import Table
 from tools.soak.actors import Pages, agent, loop, replays
@@ -40,7 +42,7 @@ def main() -> int:
 
 def _acted(ground: Ground, agents: int) -> Pages:
     pages = Pages(ground)
-    jobs = [
+    jobs: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
         *((agent, (ground, number)) for number in range(agents)),
         *((loop, (ground, number)) for number in (1, 2)),
     ]

@@ -36,7 +36,7 @@ def list_session_folder(folder: Path, session: str) -> list[SessionFile]:
 def read_session_folder(folder: Path, session: str, agent: str) -> Session | None:
     """Return the session in a directory of its own; None if there is no transcript."""
     files = list_session_folder(folder, session)
-    items = (item for file in files for item in source_of(agent).entries(file))
+    items = (item for file in files for item in source_of(file.agent).entries(file))
     return fold_session(session, agent, price, items) if files else None
 
 
@@ -99,7 +99,7 @@ class SessionFollower:
             if file.size <= start:
                 continue
             self._torn.pop(file.path, None)
-            for item in source_of(self._agent).entries(file, start):
+            for item in source_of(file.agent).entries(file, start):
                 if isinstance(item, SubagentInfo):
                     self._fold.add(item)
                     continue

@@ -4,6 +4,7 @@ Stored below `.git/flightlog/dataset/`. All of it may be lost: then sessions are
 and existing rows are not written twice.
 """
 
+import os
 from pathlib import Path
 from typing import TypeVar
 
@@ -43,9 +44,9 @@ def find_collecting_root(folder: Path) -> Path | None:
     """Return the top of the work tree around `folder` if it collects rows."""
     for directory in (folder, *folder.parents):
         if (directory / ".git").exists():
-            collects = (directory / ".git-ml" / "tracked").is_dir() or (
-                find_common_dir(directory) / MARK
-            ).exists()
+            mark = find_common_dir(directory) / MARK
+            # Not pathlib: a mark that this user may not read is none, and no error.
+            collects = (directory / ".git-ml" / "tracked").is_dir() or os.path.exists(mark)  # noqa: PTH110
             return directory if collects else None
     return None
 

@@ -1,0 +1,21 @@
+import subprocess
+import tempfile
+from pathlib import Path
+
+from flightlog.dataset.state import MARK, find_collecting_root
+from support.unprivileged import as_nobody
+
+
+def test_a_mark_that_may_not_be_read_is_no_mark():
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        subprocess.run(["git", "init", "-q", folder], check=True)
+        mark = root / ".git" / MARK
+        mark.parent.mkdir(parents=True)
+        mark.touch()
+        root.chmod(0o755)
+        assert find_collecting_root(root) == root
+        mark.parent.chmod(0)
+
+        assert as_nobody(lambda: find_collecting_root(root)) is None
+        mark.parent.chmod(0o700)
