@@ -280,17 +280,20 @@ def response_to_row(response: ModelResponse) -> UsageLine:
 
 
 class ModelTotal(TokenCounts, frozen=True):
-    """The client's own count for one model."""
+    """The client's own count for one model; `cost_usd` is None if it counts no dollars."""
 
     model: str
-    cost_usd: float
+    cost_usd: float | None
 
 
 class ClientTotals(Struct, frozen=True):
-    """The client's own running total for a session, as it last wrote it."""
+    """The client's own running total for a session, as it last wrote it.
+
+    `cost_usd` is None if it counts no dollars, as the clients of a subscription do.
+    """
 
     session: str
-    cost_usd: float
+    cost_usd: float | None
     started_ms: int
     models: tuple[ModelTotal, ...] = ()
     as_of_ms: int = 0

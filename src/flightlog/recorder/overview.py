@@ -54,7 +54,7 @@ def build_overview(runtime: Runtime, progress: Progress | None = None) -> Overvi
         projects=len({summary.project for summary in summaries if summary.project}),
         turns=sum(summary.turns for summary in summaries),
         **usage_fields(report.total.usage, report.total.cost),
-        unrecorded_cost_usd=sum(gap.cost_usd for gap in report.gaps),
+        unrecorded_cost_usd=sum(gap.cost_usd or 0.0 for gap in report.gaps),
         first_timestamp_ms=min(
             (summary.started_ms for summary in summaries if summary.started_ms is not None),
             default=None,

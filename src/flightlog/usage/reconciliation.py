@@ -44,7 +44,7 @@ class UsageGap(Struct, frozen=True):
     session: str
     reason: GapReason
     usage: Usage
-    cost_usd: float
+    cost_usd: float | None
 
 
 class Reconciliation(Struct, frozen=True):
@@ -55,7 +55,7 @@ class Reconciliation(Struct, frozen=True):
     recorded: Usage
     recorded_usd: float | None
     inherited: Usage
-    inherited_usd: float
+    inherited_usd: float | None
     inherited_from: str
     gaps: tuple[UsageGap, ...]
 
@@ -81,7 +81,8 @@ class SessionTotals(Struct, frozen=True):
 def latest_totals(totals: Iterable[ClientTotals]) -> ClientTotals:
     """Return the largest total, which is the last: the client only adds."""
     return max(
-        totals, key=lambda stated: (stated.cost_usd, stated.usage.total_tokens, stated.as_of_ms)
+        totals,
+        key=lambda stated: (stated.cost_usd or 0.0, stated.usage.total_tokens, stated.as_of_ms),
     )
 
 
@@ -100,7 +101,9 @@ def own_client_totals(
 
 
 def _subtract(model: ModelTotal, inherited: ModelTotal) -> ModelTotal:
-    cost_usd = max(model.cost_usd - inherited.cost_usd, 0.0)
+    cost_usd = None
+    if model.cost_usd is not None:
+        cost_usd = max(model.cost_usd - (inherited.cost_usd or 0.0), 0.0)
     return replace(model, cost_usd=cost_usd, **asdict(model.usage - inherited.usage))
 
 
@@ -112,7 +115,9 @@ def reconcile(
     parent = _parent_totals(totals, client, history)
     inherited, inherited_usd = (parent.usage, parent.cost_usd) if parent else (Usage(), 0.0)
     gap_usage = client.usage - inherited - totals.usage
-    gap_usd = client.cost_usd - inherited_usd - (totals.cost_usd or 0.0)
+    gap_usd = None
+    if client.cost_usd is not None:
+        gap_usd = client.cost_usd - (inherited_usd or 0.0) - (totals.cost_usd or 0.0)
     gap = UsageGap(totals.session, GapReason.UNKNOWN, gap_usage, gap_usd)
     return Reconciliation(
         session=totals.session,
@@ -153,8 +158,8 @@ def _explain_gap(
         if uncounted:
             usage = -sum((response.usage for response, _ in uncounted), Usage())
             usd = -sum(usd or 0.0 for _, usd in uncounted)
-            yield UsageGap(gap.session, reason, usage, usd)
-            rest, rest_usd = rest - usage, rest_usd - usd
+            yield UsageGap(gap.session, reason, usage, None if rest_usd is None else usd)
+            rest, rest_usd = rest - usage, None if rest_usd is None else rest_usd - usd
     if rest:
         more = rest.total_tokens > 0
         shown = evidence(gap.session, more)

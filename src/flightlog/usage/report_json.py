@@ -81,15 +81,18 @@ def reconciliation_json(reconciliation: Reconciliation) -> dict[str, Any]:
 def unrecorded_json(gaps: tuple[UsageGap, ...]) -> dict[str, Any]:
     """Return the sum of gaps; a single reason is named, several are listed in the parts."""
     reasons = sorted({gap.reason.value for gap in gaps})
+    amounts = [gap.cost_usd for gap in gaps if gap.cost_usd is not None]
     return {
         **_client_fields(
-            sum((gap.usage for gap in gaps), Usage()), sum((gap.cost_usd for gap in gaps), 0.0)
+            sum((gap.usage for gap in gaps), Usage()),
+            sum(amounts, 0.0) if amounts or not gaps else None,
         ),
         "reason": reasons[0] if len(reasons) == 1 else None,
         "parts": [gap_json(gap) for gap in gaps],
     }
 
 
-def _client_fields(usage: Usage, cost_usd: float) -> dict[str, Any]:
+def _client_fields(usage: Usage, cost_usd: float | None) -> dict[str, Any]:
     """Return tokens and cost of which the client, not the price table, states the amount."""
-    return usage_fields(usage, Cost(cost_usd, CostSource.CLIENT))
+    source = CostSource.UNKNOWN if cost_usd is None else CostSource.CLIENT
+    return usage_fields(usage, Cost(cost_usd, source))

@@ -164,11 +164,10 @@ def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
         f"{format_timestamp(summary.started_ms, zone)} to {format_timestamp(summary.ended_ms, zone)}",
         f"{', '.join(counts)}; {tokens} tokens, {format_cost(summary.cost)}",
     ]
-    facts += (
-        [f"the client's own total: ${session.client_totals.cost_usd:.6f}"]
-        if session.client_totals is not None
-        else []
-    )
+    if (client := session.client_totals) is not None:
+        counted = f"{client.usage.total_tokens:,} tokens"
+        amount = counted if client.cost_usd is None else f"${client.cost_usd:.6f}"
+        facts.append(f"the client's own total: {amount}")
     yield from (TranscriptLine(TranscriptLineKind.FACT, 0, fact) for fact in facts)
     yield from (
         _note(0, f"unknown record type {kind}, {pluralize(count, 'time')}")

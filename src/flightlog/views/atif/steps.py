@@ -131,7 +131,7 @@ def sum_final_metrics(
     if below:
         names = ("prompt_tokens", "completion_tokens", "cached_tokens")
         extra["subagents"] = {name: _sum_metric(below, name) for name in names}
-    if client is not None:
+    if client is not None and client.cost_usd is not None:
         extra["client_total_cost_usd"] = client.cost_usd
     return FinalMetrics(
         total_prompt_tokens=_sum_metric(own, "prompt_tokens"),
