@@ -30,7 +30,10 @@ class RegisteredAgent(NamedTuple):
     below: str = ""
 
 
-REGISTRY = (RegisteredAgent(DEFAULT_AGENT, "Claude Code", "CLAUDE_CONFIG_DIR", (".claude",)),)
+REGISTRY = (
+    RegisteredAgent(DEFAULT_AGENT, "Claude Code", "CLAUDE_CONFIG_DIR", (".claude",)),
+    RegisteredAgent("copilot", "Copilot CLI", "COPILOT_HOME", (".copilot",)),
+)
 
 
 def agent_names() -> tuple[str, ...]:
