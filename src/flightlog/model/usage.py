@@ -301,7 +301,7 @@ def response_to_row(response: ModelResponse) -> UsageLine:
 
 
 class ModelTotal(TokenCounts, frozen=True):
-    """The client's own count for one model."""
+    """The client's own count for one model; `cost_usd` is None if it counts no dollars."""
 
     model: str
     cost_usd: float | None

@@ -1,0 +1,42 @@
+"""List an agent's directories and describe the session files in them; what cannot be read is damage."""
+
+import os
+import stat
+
+from flightlog.model.addresses import is_safe
+from flightlog.model.errors import Damage
+from flightlog.model.session import SessionFile
+
+
+def list_entries(folder: str, damage: list[Damage]) -> list[os.DirEntry[str]]:
+    """Return the entries of a directory by name; one that is absent has none."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        damage.append(Damage(folder, 0, 0, error.strerror or type(error).__name__))
+        return []
+
+
+def describe_file(agent: str, path: str, session: str, damage: list[Damage]) -> SessionFile | None:
+    """Return a session's own file in its current state; None with damage if it cannot be one."""
+    if not is_safe(session):
+        damage.append(Damage(path, 0, 0, "the file name is not a usable session id"))
+        return None
+    try:
+        status = os.stat(path)  # noqa: PTH116 - hot: thousands of sessions
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        damage.append(Damage(path, 0, 0, error.strerror or type(error).__name__))
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        # Opening a named pipe would block until a writer comes.
+        damage.append(Damage(path, 0, 0, "not a file"))
+        return None
+    state = (status.st_size, status.st_mtime_ns)
+    return SessionFile(
+        path, session, *state, device=status.st_dev, inode=status.st_ino, agent=agent
+    )
