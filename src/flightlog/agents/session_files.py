@@ -2,10 +2,45 @@
 
 import os
 import stat
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from msgspec import Struct
 
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Damage
 from flightlog.model.session import SessionFile
+from flightlog.sources.protocol import FileListing
+
+if TYPE_CHECKING:
+    from flightlog.sources.protocol import Source
+
+
+class ReadAgent(Struct, frozen=True):
+    """An `agents.protocol.Agent` that is only read: `agents.<name>.decode` has its `SOURCE`."""
+
+    name: str
+    list_sessions: Callable[[Sequence[str]], FileListing]
+
+    @property
+    def source(self) -> "Source":
+        """The reader of its session files; it is imported on use, as a listing does without it."""
+        return cast("Source", import_module(f"flightlog.agents.{self.name}.decode").SOURCE)
+
+    def find(self, dirs: Sequence[str]) -> FileListing:
+        """List the session files below the agent's own directories."""
+        return self.list_sessions(dirs)
+
+    def driver(self, program: Path) -> None:
+        """Return None: it is not started."""
+
+    def hooks(self) -> None:
+        """Return None: no hooks are registered."""
+
+    def dialect(self) -> None:
+        """Return None: its requests are not captured."""
 
 
 def list_entries(folder: str, damage: list[Damage]) -> list[os.DirEntry[str]]:
