@@ -28,6 +28,8 @@ RECORDINGS = Path(__file__).parents[1] / "recordings"
 # Where the client of an agent would write a session, below its own directory.
 ONE_FILE = {
     "claude-code": "projects/p/s.jsonl",
+    "codex": "sessions/2026/11/15/rollout-2026-11-15T07-15-30-01a1de0f-a7ef-76b0-9fb7-620728d8.jsonl",
+    "copilot": "session-state/s/events.jsonl",
     "gemini": "tmp/p/chats/session-s.jsonl",
     "qwen": "projects/p/chats/s.jsonl",
 }
