@@ -156,7 +156,6 @@ class GeminiDecoder:
             model=model,
             content=tuple(new),
             **asdict(usage),
-            block_index=version,
             # The client writes messages of its own into a history that it shortened.
             is_synthetic=is_copy and not (model or tokens),
             quality=UsageQuality.EXACT if tokens else UsageQuality.MISSING,
