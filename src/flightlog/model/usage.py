@@ -327,11 +327,6 @@ class ClientTotals(Struct, frozen=True):
         return sum((model.usage for model in self.models), Usage())
 
     @property
-    def size_key(self) -> tuple[float, int]:
-        """A key that grows with the total."""
-        return self.cost_usd or 0.0, self.usage.total_tokens
-
-    @property
     def known_units(self) -> dict[str, float]:
         """The known amounts of what the client counts instead of dollars, by their JSON key."""
         units = {"credits": self.credits, "premium_requests": self.premium_requests}
