@@ -7,16 +7,18 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from flightlog.agents.claude_code.files import find_transcripts
-from flightlog.agents.claude_code.search_text import read_last_ms, read_records
+from flightlog.agents.claude_code.search_text import BATCH_BYTES, read_last_ms, read_records
 from flightlog.archive.search import SearchIndex, parse_query
 from flightlog.model.errors import Invalid
-from flightlog.sources.workers import read_all
+from flightlog.sources.workers import FORK_ABOVE_BYTES, read_all
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import SCHEMA as FILES
+from flightlog.store.index.files import PendingRead
 from flightlog.store.index.fulltext import SCHEMA as FULLTEXT
-from flightlog.store.index.fulltext import sync_text
+from flightlog.store.index.fulltext import SESSIONS_COUNTED_MAX, sync_text
 from flightlog.store.index.records import SCHEMA as RECORDS
 from support.archive_maker import START_MS, prompt, put, reply
 from support.strace_points import kill_everywhere
@@ -194,6 +196,42 @@ def test_the_total_counts_what_the_limit_leaves_out(tmp_path, typed, records, se
     assert (len(some.results), some.total) == (min(1, records), records)
     assert (len(every.results), every.total) == (records, records)
     assert once.total == sessions
+
+
+def test_sessions_after_the_first_thousand_are_not_counted(tmp_path):
+    for number in range(SESSIONS_COUNTED_MAX + 1):
+        put(tmp_path, f"s{number}", prompt("zebra", at=number))
+    finder = SearchIndex(find_transcripts(str(tmp_path)).files, None)
+    query = parse_query("zebra", int)
+
+    assert finder.search_records(query, 2).total == SESSIONS_COUNTED_MAX + 1
+    found = finder.search_once_per_session(query, 2)
+    assert (found.total, len(found.results)) == (SESSIONS_COUNTED_MAX, 2)
+    finder.close()
+
+
+@pytest.mark.parametrize("other_bytes", [0, FORK_ABOVE_BYTES])
+def test_a_large_file_is_read_and_found_in_parts(tmp_path, other_bytes):
+    filler = "word " * 20_000
+    lines = [prompt(f"zebra {filler}", at=number) for number in range(100)]
+    put(tmp_path, "large", *lines)
+    put(tmp_path, "newer", prompt("zebra", at=500))
+    files = find_transcripts(str(tmp_path)).files
+    claimed = [replace(file, size=file.size + other_bytes) for file in files]
+    reads = [PendingRead(file, 0, 0) for file in claimed]
+
+    batches = list(read_all(reads, read_records))
+    found = find(tmp_path, "zebra", tmp_path / "i.db", limit=0)
+
+    assert sum(map(len, lines)) > BATCH_BYTES
+    assert [batch.is_last for batch in batches] == [False, True, True]
+    assert [result.hit.uuid for result in found] == [
+        "p-500",
+        *(f"p-{at}" for at in range(99, -1, -1)),
+    ]
+    unchanged = SearchIndex(files, tmp_path / "i.db")
+    assert unchanged.sync_index().bytes_read == 0
+    unchanged.close()
 
 
 def test_an_unchanged_archive_is_not_read_again(archive):

@@ -197,8 +197,8 @@ def usage(*, by: str, since: str, project: str, timezone: str, **flags: bool) ->
 def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Search all sessions.
 
-    WORDS match at their beginning, "quoted phrases" as a whole; -WORD excludes. Filters: tool:
-    model: file: project: since: cost: (of the session, in USD).
+    WORDS match at their beginning, words of one or two letters and "quoted phrases" as a whole;
+    -WORD excludes. Filters: tool: model: file: project: since: cost: (of the session, in USD).
     """
     from flightlog.archive.archive import open_archive
     from flightlog.archive.search import locate_results, parse_query

@@ -95,10 +95,11 @@ class UsagePipeline:
             ]
             yield replace(digest, buckets=(*digest.buckets, *estimates)) if estimates else digest
 
-    def session_rows(self) -> dict[str, UsageRow]:
-        """Return each session's own usage; a response copied from another session counts there."""
+    def session_rows(self, sessions: Iterable[str] | None = None) -> dict[str, UsageRow]:
+        """Return the own usage of `sessions`, or of all; copied responses count in the original."""
         self._sync()
-        return {session: total_row([_decode(body)]) for session, body in self._digests.items()}
+        names = self._digests if sessions is None else sessions
+        return {digest.session: total_row([digest]) for digest in self.session_digests(names)}
 
     def session_digests(self, sessions: Iterable[str]) -> list[UsageDigest]:
         """Return the digests of those `sessions` that have files."""

@@ -22,6 +22,7 @@ from flightlog.archive.search import (
 from flightlog.model.addresses import parse_address
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import parse_since
+from flightlog.store.index.fulltext import SESSIONS_COUNTED_MAX
 from flightlog.views.session.outline import SessionSummary, sort_newest_first
 from flightlog.web.session_page import SessionPage, searchable_text
 
@@ -161,10 +162,15 @@ class SessionMatch(Struct, frozen=True):
 
 
 class SessionMatches(Struct, frozen=True):
-    """The newest sessions that match, and how many there are in all."""
+    """The newest sessions that match, and how many there are in all, or at least."""
 
     matches: list[SessionMatch]
     total: int
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Return whether counting ended before the last session."""
+        return self.total >= SESSIONS_COUNTED_MAX
 
 
 class SearchWorker:
