@@ -234,6 +234,33 @@ def test_a_large_file_is_read_and_found_in_parts(tmp_path, other_bytes):
     unchanged.close()
 
 
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        ([], ["enqueue"]),
+        ([{"operation": "remove"}], ["enqueue"]),
+        ([{"operation": "remove", "content": "a zebra"}], ["enqueue"]),
+        ([{"operation": "popAll", "content": "a zebra"}], []),
+        ([{"operation": "dequeue"}, prompt("a zebra", at=3)], ["user"]),
+    ],
+)
+def test_a_queued_prompt_is_found_once_unless_it_was_taken_back(tmp_path, after, found):
+    records = [{"operation": "enqueue", "content": "a zebra"}, *after]
+    lines = [
+        line
+        if isinstance(line, bytes)
+        else json.dumps({"type": "queue-operation", **line}).encode() + b"\n"
+        for line in records
+    ]
+    path = put(tmp_path, "s", prompt("words", at=1), *lines)
+
+    hits = [result.hit for result in find(tmp_path, "zebra")]
+
+    data = path.read_bytes()
+    kinds = [json.loads(data[hit.offset : hit.offset + hit.length]) for hit in hits]
+    assert [record.get("operation", record["type"]) for record in kinds] == found
+
+
 def test_an_unchanged_archive_is_not_read_again(archive):
     index = archive / "index.db"
     finder = SearchIndex(find_transcripts(str(archive)).files, index)

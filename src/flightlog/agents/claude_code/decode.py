@@ -24,6 +24,7 @@ from flightlog.model.entries import (
     Event,
     Ignored,
     PromptQueued,
+    QueueTakenBack,
     RecordContext,
     RequestLogged,
     SessionSummarized,
@@ -280,6 +281,8 @@ def _decode_bookkeeping(kind: str, record: dict[str, Any]) -> Event:
             return SessionTitled(title, is_user_title=kind == "custom-title")
         case "api-request":
             return RequestLogged(text_field(record, "id"))
+        case "queue-operation" if text_field(record, "operation") == "popAll":
+            return QueueTakenBack()
         case "queue-operation" if text_field(record, "operation") == "enqueue":
             prompt = decode_queued(record, record.get("content"))
             return PromptQueued(prompt.kind, prompt.content) if prompt.content else Ignored(kind)
