@@ -119,7 +119,9 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
         full,
         lambda reference: archive.read_spilled_output(recorded.id, reference),
         name_program(),
+        archive.usage_pipeline.session_rows({recorded.id}).get(recorded.id),
     )
+    archive.usage_pipeline.save()
     is_part = parsed.turn or parsed.subagent
     print_story(
         render_passage(recorded, parsed, options) if is_part else render_session(recorded, options)

@@ -83,7 +83,9 @@ class UsagePipeline:
             new: list[UsageLine] = []
             chars: Mapping[str, int] = {}
             if any(bucket.is_lower_bound or bucket.unknown_responses for bucket in digest.buckets):
-                chars = count_output_chars(file.path for file in self._files_of.get(digest.session, ()))
+                chars = count_output_chars(
+                    file.path for file in self._files_of.get(digest.session, ())
+                )
                 rows = self.session_responses(digest.session)
                 new = [row for row in rows if row.quality != UsageQuality.EXACT]
                 new = [row for row in new if row.message_id not in seen]
