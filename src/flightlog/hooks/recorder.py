@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> bool:
 
     Return whether there was an event.
     """
-    os.umask(0o077)
+    umask = os.umask(0o077)
     home = writer.find_data_dir(os.environ)
     _release_agent_after(HARD_STOP_S, home)
     agent = next((word for word in arguments if is_safe(word)), "claude-code")
@@ -56,7 +56,8 @@ def main(arguments: list[str]) -> bool:
     except Exception:  # noqa: BLE001 - the hook's main: count the loss and let the agent go on
         writer.count_lost(home)
         return True
-    if recorded is None:  # the caller goes on in this process, so its time is its own
+    if recorded is None:  # the caller goes on in this process, with its own time and files
+        os.umask(umask)
         _signal.setitimer(_signal.ITIMER_REAL, 0)
         _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
         return False
