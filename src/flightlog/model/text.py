@@ -75,6 +75,16 @@ def format_age(ms: int) -> str:
     )
 
 
+def spell_commands(text: str, program: str, noun: str, *, is_sample: bool = False) -> str:
+    """Return `text` whose `flightlog` commands begin as the user typed them.
+
+    `program` is the name of the program; unless that is `flightlog`, it stands for `flightlog NOUN`.
+    """
+    if program != "flightlog":
+        return text.replace(f"flightlog {noun} ", f"{program} ")
+    return re.sub(r"\bflightlog (?=[a-z])", "flightlog --samples ", text) if is_sample else text
+
+
 def make_inert(text: str) -> str:
     """Return `text` with nothing in it that a terminal would act on."""
     return UNSAFE.sub(_control_picture, _escape_sequences().sub("", text.replace("\r\n", "\n")))
