@@ -11,7 +11,7 @@ The first search builds the index. Snippets are read from the recordings, not fr
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -166,14 +166,17 @@ class SearchHit(Struct, frozen=True):
 
 
 def locate_results(
-    archive: "Archive", results: Iterable[SearchResult], bytes_max: int | None = None
+    archive: "Archive",
+    results: Iterable[SearchResult],
+    costs_usd: Mapping[str, float | None],
+    bytes_max: int | None = None,
 ) -> list[SearchHit]:
-    """Return hits with address and cost; the addresses of a session are cached in the index.
+    """Return hits with address and the cost of their session, from `costs_usd`.
+
+    The addresses of a session are cached in the index.
 
     With `bytes_max`, longer sessions are not read: their hits have the address of the session.
     """
-    results = list(results)
-    costs = archive.usage_pipeline.session_rows({result.hit.session for result in results})
     addresses: dict[str, dict[str, str]] = {}
     hits = []
     with closing(SessionValueCache("addresses", dict[str, str], archive.index_path)) as cache:
@@ -195,7 +198,7 @@ def locate_results(
                     )
                 addresses[session] = known or {}
             address = addresses[session].get(match.uuid, session)
-            usd = costs[session].cost.usd if session in costs else None
+            usd = costs_usd.get(session)
             hits.append(
                 SearchHit(address, session, match.project, match.at_ms or None, usd, result.snippet)
             )

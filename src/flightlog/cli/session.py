@@ -210,7 +210,9 @@ def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     query = parse_query(" ".join(words), lambda time: parse_since(time, now_ms, runtime.zone))
     archive = open_archive(runtime)
     found = archive.search_index.search_records(query, limit)
-    hits = locate_results(archive, found.results)
+    rows = archive.usage_pipeline.session_rows({result.hit.session for result in found.results})
+    costs = {session: row.cost.usd for session, row in rows.items()}
+    hits = locate_results(archive, found.results, costs)
     archive.usage_pipeline.save()
     if as_json:
         print_json({"hits": hits, "total": found.total})
