@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from flightlog.agents.claude_code.files import find_transcripts
 from flightlog.agents.claude_code.search_text import BATCH_BYTES, read_last_ms, read_records
-from flightlog.archive.search import SearchIndex, parse_query
+from flightlog.archive.archive import Archive
+from flightlog.archive.search import SearchIndex, locate_results, parse_query
 from flightlog.model.errors import Invalid
 from flightlog.sources.workers import FORK_ABOVE_BYTES, read_all
 from flightlog.store.index.database import Index
@@ -259,6 +260,18 @@ def test_a_queued_prompt_is_found_once_unless_it_was_taken_back(tmp_path, after,
     data = path.read_bytes()
     kinds = [json.loads(data[hit.offset : hit.offset + hit.length]) for hit in hits]
     assert [record.get("operation", record["type"]) for record in kinds] == found
+
+
+def test_a_hit_in_a_session_that_another_process_added_has_its_address(tmp_path):
+    put(tmp_path, "s1", prompt("zebra", at=1))
+    before = Archive([str(tmp_path)])
+    assert list(before.recordings) == ["s1"]
+    put(tmp_path, "s2", prompt("zebra", at=2))
+
+    hits = locate_results(before, find(tmp_path, "zebra"), {"s1": 0.5})
+
+    addresses = [(hit.address, hit.cost_usd) for hit in hits]
+    assert addresses == [("s2", None), ("s1#1", 0.5)]
 
 
 def test_an_unchanged_archive_is_not_read_again(archive):
