@@ -76,10 +76,7 @@ def format_age(ms: int) -> str:
 
 
 def spell_commands(text: str, program: str, noun: str, *, is_sample: bool = False) -> str:
-    """Return `text` whose `flightlog` commands begin as the user typed them.
-
-    `program` is the name of the program; unless that is `flightlog`, it stands for `flightlog NOUN`.
-    """
+    """Return `text` with commands of `program`, another name of `flightlog NOUN`, as typed."""
     if program != "flightlog":
         return text.replace(f"flightlog {noun} ", f"{program} ")
     return re.sub(r"\bflightlog (?=[a-z])", "flightlog --samples ", text) if is_sample else text

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flightlog.app.runtime import open_runtime
-from flightlog.cli.output import (
-    Progress,
-    json_option,
-    print_json,
-    print_outcome,
-    print_table,
-    spell_hint,
-)
+from flightlog.cli.output import Progress, json_option, print_json, print_outcome, print_table
 from flightlog.cli.retro.issues import find_store, open_store
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.text import make_inert, one_line, pluralize, suggest_name
@@ -365,9 +358,8 @@ def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
         reply = conversation.send_prompt(prompt, analysis)
         usd += reply.cost_usd
         click.echo(f"\n{make_inert(reply.text)}\n", err=err)
-    again = f"flightlog retro --resume --analyst {analyst[0]}"
-    line = f"{usd:.2f} USD, saved in {reply.path}; to continue: {again}"
-    click.echo(spell_hint(line), err=True)
+    line = f"{usd:.2f} USD, saved in {reply.path}; to continue: flightlog retro --resume"
+    print_outcome(reply, f"{line} --analyst {analyst[0]}", as_json=False)
     return apply_analyst_names(store, analysis)
 
 
@@ -385,10 +377,9 @@ def _print_analysis(analysis: "RetroAnalysis") -> None:
     click.echo(f"{conversations}; {pluralize(len(analysis.patterns), 'finding')}\n")
     _print_patterns(analysis.patterns[:_SHOWN])
     if len(analysis.patterns) > _SHOWN:
-        line = (
-            "all findings: flightlog retro patterns; one with its evidence: flightlog retro show ID"
-        )
-        click.echo(f"\n{spell_hint(line)}", err=True)
+        patterns, one = "flightlog retro patterns", "flightlog retro show ID"
+        line = f"\nall findings: {patterns}; one with its evidence: {one}"
+        print_outcome(analysis, line, as_json=False)
 
 
 def _print_pattern(pattern: "Pattern") -> None:
