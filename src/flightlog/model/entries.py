@@ -103,6 +103,10 @@ class PromptQueued(Struct, frozen=True):
     content: tuple[Block, ...]
 
 
+class QueueTakenBack(Struct, frozen=True):
+    """The person took all waiting prompts back into the input field."""
+
+
 class AssistantReply(TokenCounts, frozen=True):
     """A line of a model response; several lines share one `message_id`."""
 
@@ -214,6 +218,7 @@ class UnknownRecord(Struct, frozen=True):
 Event = (
     UserPrompt
     | PromptQueued
+    | QueueTakenBack
     | AssistantReply
     | ToolResult
     | ToolInputRewritten
