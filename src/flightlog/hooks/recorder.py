@@ -111,7 +111,7 @@ def record_event(home: str, agent: str, at_ms: int) -> tuple[str, str, str, str,
         writer.add_lost(os.path.join(home, "lost"), 0)
     line = start + (f'"truncated":true,"spool":"{spool}"'.encode() if spool else body) + b"}"
     writer.append_line(os.path.join(directory, "hooks.jsonl"), line, durable=event in SETTLE)
-    if event == "SessionStart":
+    if event == "SessionStart" and agent == "claude-code":
         writer.note_config_dir(home, writer.find_config_dir(names.get("transcript_path")))
     if spool:
         _spool_payload(os.path.join(home, "spool"), spool, data)

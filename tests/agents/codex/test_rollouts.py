@@ -183,7 +183,7 @@ def test_a_subagent_of_a_subagent_belongs_to_the_session_at_the_top(tmp_path):
     assert CODEX.source.session_files(files[2]) == files
 
 
-def test_results_have_exit_codes_changed_files_and_errors(tmp_path):
+def test_results_have_exit_codes_and_errors(tmp_path):
     home = home_of(tmp_path, "0.166.0/cached-and-reasoning", "0.140.0/legacy-fork")
     results = [
         entry.event
@@ -196,8 +196,6 @@ def test_results_have_exit_codes_changed_files_and_errors(tmp_path):
         *[(True, 1), (True, 1)],  # `cat missing.txt`, and its copy in the fork
         *[(False, 0), (False, 0)],
     ]
-    (changed,) = [result.detail for result in results if "fileChanges" in result.detail]
-    assert list(changed["fileChanges"]) == ["/home/dev/project/greet.py"]
 
 
 def test_prompts_taken_back_are_rewound(tmp_path):

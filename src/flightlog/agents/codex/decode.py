@@ -73,7 +73,7 @@ _CALL_EVENTS = (
 )
 # What they say of it; its output, which may be long, comes again in the result.
 _CALL_FACTS = {
-    *("exit_code", "status", "success", "changes"),
+    *("exit_code", "status", "success"),
     *("receiver_thread_ids", "tool", "kind", "agent_thread_id"),
 }
 _CALLS = ("custom_tool_call", "function_call", "local_shell_call", "tool_search_call")
@@ -109,7 +109,7 @@ class RolloutDecoder:
         if record is None or not isinstance(record.get("payload"), dict):
             return None
         kind, stamp = text_field(record, "type"), text_field(record, "timestamp")
-        counted = self._follow(line) if kind != "response_item" else None
+        counted = self._follow_line(line) if kind != "response_item" else None
         events = [counted] if counted else self._decode_record(kind, record["payload"])
         base = Entry(Ignored(kind), "", at_ms=parse_timestamp_ms(stamp), context=self._context)
         return [self._name_entry(replace(base, event=event), stamp, line) for event in events]
@@ -118,11 +118,11 @@ class RolloutDecoder:
         """Return what the first line says about a subagent."""
         return () if self._info is None else (self._info,)
 
-    def _follow(self, line: bytes) -> AssistantReply | None:
+    def _follow_line(self, line: bytes) -> AssistantReply | None:
         """Return the counts of the response that `line` ends, if it does."""
         counted = None
         with suppress(*UNREADABLE):
-            counted = self._tracker.follow(decode_line(line))
+            counted = self._tracker.follow_line(decode_line(line))
         if counted is None:
             return None
         message_id, response_id, usage = counted
@@ -141,11 +141,11 @@ class RolloutDecoder:
                 key = f"{call_id}:result"
             case UserPrompt(kind=kind, content=content):
                 text = f"{stamp}{kind.value}{text_of(content)}"
-                key = _hash(text.encode("utf-8", "replace"))
+                key = _hash_text(text.encode("utf-8", "replace"))
                 if kind is PromptKind.HUMAN:
                     self._before_prompts.append(self._last_uuid)
             case _:
-                key = _hash(line.strip())
+                key = _hash_text(line.strip())
         if not isinstance(entry.event, _SHOWN):
             return replace(entry, key=key)
         parent, self._last_uuid = self._last_uuid, key
@@ -174,7 +174,7 @@ class RolloutDecoder:
             case "token_usage_record":
                 pass
             case _:
-                event = _skip("", kind, payload)
+                event = _make_unshown("", kind, payload)
         return [event]
 
     def _decode_meta(self, meta: dict[str, Any]) -> Event:
@@ -203,7 +203,7 @@ class RolloutDecoder:
             return [ContextInjected(text_field(item, "role") or kind, text)]
         content = _reply_blocks(kind, item)
         if not content:
-            return [_skip("response_item", kind, item)]
+            return [_make_unshown("response_item", kind, item)]
         reply = AssistantReply(
             self._tracker.message_id,
             self._tracker.model,
@@ -229,15 +229,14 @@ class RolloutDecoder:
         code = facts.get("exit_code", int(found[1]) if found else None)
         status = text_field(facts, "status")
         denied = status == "declined" or _REJECTED.match(text_of(content)) is not None
-        failed = status in _FAILED or False in (facts.get("success"), _success(output))
-        detail = {"exitCode": code, "fileChanges": facts.get("changes")}
+        failed = status in _FAILED or False in (facts.get("success"), _read_success(output))
         return ToolResult(
             _call_id(item),
             content,
             is_error=bool(code) or failed or denied,
             denial_reason="declined" if denied else "",
             subagent=_started_subagent(facts) or text_field(inner, "agent_id"),
-            detail={name: value for name, value in detail.items() if value is not None} or None,
+            detail=None if code is None else {"exitCode": code},
         )
 
     def _decode_event(self, event: dict[str, Any]) -> Event:
@@ -256,7 +255,7 @@ class RolloutDecoder:
                 self._last_uuid = self._before_prompts[-turns]
                 del self._before_prompts[-turns:]
             return Ignored(kind)
-        return _plain_event(kind, event) or _skip(group, kind, event)
+        return _plain_event(kind, event) or _make_unshown(group, kind, event)
 
 
 class CodexSource(LineSource):
@@ -293,11 +292,11 @@ SOURCE = CodexSource(
 )
 
 
-def _hash(data: bytes) -> str:
+def _hash_text(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=12).hexdigest()
 
 
-def _skip(group: str, kind: str, payload: dict[str, Any]) -> Event:
+def _make_unshown(group: str, kind: str, payload: dict[str, Any]) -> Event:
     """Return an event for a record that is known and not shown, or unknown."""
     name = f"{group}/{kind}" if group else kind
     is_known = kind in _IGNORED[group].split()
@@ -339,7 +338,7 @@ def _call_id(item: dict[str, Any]) -> str:
     return text_field(item, "call_id") or text_field(item, "id")
 
 
-def _success(output: Any) -> Any:
+def _read_success(output: Any) -> Any:
     return output.get("success") if isinstance(output, dict) else None
 
 
