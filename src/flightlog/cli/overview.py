@@ -133,9 +133,11 @@ def status(*, as_json: bool) -> None:
     """Show running sessions and recording status.
 
     Lists running sessions, billing profiles and problems, then what is archived, sealed or lost.
+    Whether an agent runs is known of Claude Code alone; other agents' recent sessions are listed.
     """
     import msgspec
 
+    from flightlog.live.recent import list_recent
     from flightlog.live.service import list_running, redact_for_output, watch_here
     from flightlog.recorder.overview import age_ms, read_status
     from flightlog.views.transcript import format_timestamp
@@ -144,7 +146,8 @@ def status(*, as_json: bool) -> None:
     lives = watch_here(runtime)
     summary = read_status(runtime)
     if as_json:
-        running = redact_for_output(runtime, {"running": list_running(lives)})
+        recent = msgspec.to_builtins(list_recent(runtime))
+        running = redact_for_output(runtime, {"running": list_running(lives), "recent": recent})
         pages = [live_json(runtime, live) for live in lives]
         print_json({**running, **msgspec.to_builtins(summary), "live": pages})
         return
@@ -198,11 +201,12 @@ def show_dashboard(runtime: "Runtime", lives: "Sequence[LiveState]") -> None:
 
     from flightlog.cli.live import paint_lines
     from flightlog.live.dashboard import TerminalSize, dashboard_lines
+    from flightlog.live.recent import list_recent
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 140
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     size = TerminalSize(width, 0, runtime.zone, runtime.clock.now_ms())
-    for line in paint_lines(dashboard_lines(lives, size), color=color):
+    for line in paint_lines(dashboard_lines(lives, size, list_recent(runtime)), color=color):
         click.echo(line)
 
 

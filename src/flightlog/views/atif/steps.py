@@ -132,7 +132,10 @@ def sum_final_metrics(
         names = ("prompt_tokens", "completion_tokens", "cached_tokens")
         extra["subagents"] = {name: _sum_metric(below, name) for name in names}
     if client is not None:
-        extra["client_total_cost_usd"] = client.cost_usd
+        dollars = {} if client.cost_usd is None else {"cost_usd": client.cost_usd}
+        extra |= {
+            f"client_total_{key}": amount for key, amount in (dollars | client.known_units).items()
+        }
     return FinalMetrics(
         total_prompt_tokens=_sum_metric(own, "prompt_tokens"),
         total_completion_tokens=_sum_metric(own, "completion_tokens"),
@@ -326,9 +329,8 @@ def _build_results(call: ToolCall, thread: AtifThread) -> list[ObservationResult
 
 def _describe_result(call: ToolCall) -> dict[str, Any]:
     name = call.result_file.replace("\\", "/").rsplit("/", 1)[-1]
-    return without_empty(
-        {"is_error": call.is_error, "denied": call.denial_reason, "full_output": name}
-    )
+    about = {"is_error": call.is_error, "denied": call.denial_reason, "full_output": name}
+    return without_empty({**about, "exit_code": call.exit_code})
 
 
 def _step_extra(step: Step, turn: Turn, thread: AtifThread) -> dict[str, Any]:
