@@ -166,9 +166,12 @@ def status(*, as_json: bool) -> None:
     if summary.unarchived_sessions:
         click.echo(f"{pluralize(summary.unarchived_sessions, 'session')} not archived yet")
         click.secho("    flightlog settle", fg="cyan")
-        when = format_timestamp(summary.first_deletion_ms, runtime.zone, "%Y-%m-%d")
-        click.echo(f"the agent deletes the oldest transcript on {when}; to keep all from now on")
-        click.secho("    flightlog init", fg="cyan")
+        if summary.first_deletion_ms is not None:
+            when = format_timestamp(summary.first_deletion_ms, runtime.zone, "%Y-%m-%d")
+            click.echo(
+                f"the agent deletes the oldest transcript on {when}; to keep all from now on"
+            )
+            click.secho("    flightlog init", fg="cyan")
     if summary.last_record_ms is not None:
         click.echo(f"last record {format_age(age_ms(runtime, summary) or 0)} ago")
     if summary.dataset is not None:

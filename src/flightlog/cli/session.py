@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from flightlog.views.session.outline import SessionSummary
     from flightlog.views.transcript import RenderOptions
 
+_NO_SESSIONS = (
+    "no sessions found; to record one: flightlog demo; to see the paths: flightlog doctor"
+)
+
 
 @click.group(epilog="Example: flightlog session list")
 def session() -> None:
@@ -57,6 +61,7 @@ def session() -> None:
 def list_(*, project: str, since: str, limit: int, every: bool, **flags: Any) -> None:
     """List sessions, newest first. Those without prompt and response are counted, not shown."""
     from flightlog.archive.archive import open_archive
+    from flightlog.model.addresses import unique_prefixes
     from flightlog.views.session.outline import sort_newest_first
 
     runtime = open_runtime()
@@ -76,18 +81,16 @@ def list_(*, project: str, since: str, limit: int, every: bool, **flags: Any) ->
     if flags["as_json"]:
         print_json(shown)
         return
-    _print_list(shown, runtime.zone, with_agent=len({item.agent for item in recorded}) > 1)
+    names = unique_prefixes(summary.session for summary in recorded)
+    _print_list(shown, runtime.zone, names, with_agent=len({item.agent for item in recorded}) > 1)
     if len(shown) < len(summaries):
         print_more(len(summaries) - len(shown))
     if hidden := len(found) - len(summaries):
         click.echo(f"{pluralize(hidden, 'empty session')} hidden: --all", err=True)
     if not found:
-        demo = (
-            "no sessions found; to record one: flightlog demo; to see the paths: flightlog doctor"
-        )
         count = pluralize(len(recorded), "session")
         all_sessions = f"none of {count} matches: {name_program()} session list"
-        click.echo(all_sessions if recorded else demo, err=True)
+        click.echo(all_sessions if recorded else _NO_SESSIONS, err=True)
 
 
 @session.command(
@@ -309,24 +312,22 @@ def _export_redacted(
     return page if form == "json" else rescan_page(page, redactor, html=form == "html")
 
 
-def _print_list(summaries: "Sequence[SessionSummary]", zone: tzinfo, *, with_agent: bool) -> None:
+def _print_list(
+    summaries: "Sequence[SessionSummary]", zone: tzinfo, names: dict[str, str], *, with_agent: bool
+) -> None:
     from flightlog.model.usage import format_cost, format_tokens
     from flightlog.views.transcript import format_timestamp
 
     rows = []
     for summary in summaries:
         when = format_timestamp(summary.ended_ms, zone, "%Y-%m-%d %H:%M")
-        counts = (
-            str(summary.turns),
-            str(summary.steps),
-            format_tokens(summary.usage.total_tokens, summary.usage, summary.cost),
-            format_cost(summary.cost),
-        )
+        tokens = format_tokens(summary.usage.total_tokens, summary.usage, summary.cost)
+        counts = (str(summary.turns), str(summary.steps), tokens, format_cost(summary.cost))
         title = summary.title or ("(warm-up only)" if summary.steps else "(no prompt)")
         damage = "(damaged) " if summary.damage_count else ""
         agent = (summary.agent,) if with_agent else ()
         project = Path(summary.project).name
-        rows.append((summary.session[:8], when, *counts, *agent, project, damage + title))
+        rows.append((names[summary.session], when, *counts, *agent, project, damage + title))
     agent_head = ("agent",) if with_agent else ()
     heads = ("session", "last active", "turns", "steps", "tokens", "cost", *agent_head)
     print_table((*heads, "project", "title"), rows, right=(2, 3, 4, 5))

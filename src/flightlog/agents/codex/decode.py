@@ -282,6 +282,8 @@ SOURCE = CodexSource(
             tool_results=True,
             subagents=True,
             system_prompt=True,
+            exit_codes=True,
+            file_changes=True,
         ),
         new_decoder=RolloutDecoder,
         new_counter=RolloutCounter,
