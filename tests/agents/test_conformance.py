@@ -230,6 +230,18 @@ def test_fidelity_says_what_the_recordings_hold(agent, listing):
     )
 
 
+def test_the_key_of_an_entry_begins_with_its_uuid(agent, listing):
+    entries = [
+        item
+        for file in listing.files
+        for item in agent.source.entries(file)
+        if isinstance(item, Entry) and item.uuid
+    ]
+
+    assert entries
+    assert [entry.key for entry in entries if not entry.key.startswith(f"{entry.uuid}:")] == []
+
+
 def test_any_file_of_a_session_leads_to_all_of_them(agent, listing):
     by_session = defaultdict(set)
     for file in listing.files:

@@ -244,8 +244,9 @@ class Entry(Struct, frozen=True):
     """One event with its position in time, in the thread of replies and in a file.
 
     `subagent` is empty on the main thread and names the subagent elsewhere. `order_ms` is the
-    record's own time, or for a record without one the time of the record before it. Copies of
-    a record in several files have the same `key`.
+    record's own time, or for a record without one the time of the record before it. `key` is the
+    `uuid` and which of its record's events it is (`UUID:0`); copies of a record in several files
+    have the same.
     """
 
     event: Event

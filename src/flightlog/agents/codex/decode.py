@@ -9,13 +9,13 @@ the first form as the second, so keys come from what both have.
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from flightlog.agents.codex import files
+from flightlog.agents.codex.files import AGENT_NAME, TITLES, find_home, find_session_files
 from flightlog.agents.codex.usage import NEEDLES, ResponseTracker, RolloutCounter, decode_line
 from flightlog.agents.line_source import LineFormat, LineSource
 from flightlog.model.entries import (
@@ -31,6 +31,7 @@ from flightlog.model.entries import (
     Image,
     PromptKind,
     RecordContext,
+    SessionSummarized,
     SessionTitled,
     SubagentInfo,
     Text,
@@ -58,7 +59,7 @@ from flightlog.store.recordings.reader import raw_lines
 
 # What clients from 0.140 to 0.166 write and no view shows; everything else is shown as unknown.
 _IGNORED = {
-    "": "inter_agent_communication_metadata security_risk_score world_state",
+    "": "inter_agent_communication_metadata security_risk_score token_usage_record world_state",
     "response_item": "compaction compaction_summary context_compaction ghost_snapshot",
     "event_msg": "agent_message agent_reasoning agent_reasoning_raw_content context_compacted "
     "entered_review_mode exited_review_mode image_generation_end task_complete task_started "
@@ -72,9 +73,14 @@ _CALL_EVENTS = (
     *("CommandExecution", "FileChange", "McpToolCall", "CollabAgentToolCall", "SubAgentActivity"),
 )
 # What they say of it; its output, which may be long, comes again in the result.
-_CALL_FACTS = {
-    *("exit_code", "status", "success"),
-    *("receiver_thread_ids", "tool", "kind", "agent_thread_id"),
+_FACTS = {
+    "exit_code",
+    "status",
+    "success",
+    "receiver_thread_ids",
+    "tool",
+    "kind",
+    "agent_thread_id",
 }
 _CALLS = ("custom_tool_call", "function_call", "local_shell_call", "tool_search_call")
 _HOSTED_CALLS = ("image_generation_call", "web_search_call")  # they have no record of a result
@@ -85,7 +91,11 @@ _EXIT_CODE = re.compile(
     r"\A(?:Chunk ID: .*\n)?(?:Wall time: .*\n)?(?:Output:\n)?"
     r"(?:Process exited with code|Exit code:) (-?\d{1,6})\n"
 )
-_REJECTED = re.compile(r"\A.{0,60}rejected by user", re.IGNORECASE)
+# How a person's refusal is reported to the model, for each of the shell tools.
+_REJECTED = re.compile(
+    r"(?s)(?:exec command|patch) rejected by user"
+    r'|exec_command failed.*CreateProcess \{ message: "Rejected\(.*\)" \}'
+)
 _FAILED = frozenset({"failed", "declined"})
 
 
@@ -99,7 +109,7 @@ class RolloutDecoder:
         self._context = RecordContext()
         self._info: SubagentInfo | None = None
         self._effort, self._sizes = "", (0, 0)
-        self._last_uuid, self._last_item = "", ("", 0)
+        self._last_uuid, self._last_item, self._thread = "", ("", 0), ""
         self._before_prompts: list[str] = []
         self._calls: dict[str, dict[str, Any]] = defaultdict(dict)
 
@@ -131,25 +141,28 @@ class RolloutDecoder:
         return AssistantReply(message_id, self._tracker.model, (), **counts, request_id=response_id)
 
     def _name_entry(self, entry: Entry, stamp: str, line: bytes) -> Entry:
-        """Give an entry its key and, if it is shown, its place after the one before."""
+        """Give an entry its name and, if it is shown, its place after the one before."""
         match entry.event:
             case AssistantReply(message_id=name, content=content):
                 number = self._last_item[1] + 1 if self._last_item[0] == name else 0
                 self._last_item = (name, number)
-                key = f"{name}:{number}" if content else name
+                uuid = f"{name}.{number}" if content else name
             case ToolResult(tool_call_id=call_id):
-                key = f"{call_id}:result"
+                uuid = f"{call_id}.result"
             case UserPrompt(kind=kind, content=content):
                 text = f"{stamp}{kind.value}{text_of(content)}"
-                key = _hash_text(text.encode("utf-8", "replace"))
+                uuid = _hash_text(text.encode("utf-8", "replace"))
                 if kind is PromptKind.HUMAN:
                     self._before_prompts.append(self._last_uuid)
             case _:
-                key = _hash_text(line.strip())
+                # The first line has the name of the thread: the index of titles refers to it.
+                thread, self._thread = self._thread, ""
+                uuid = thread or _hash_text(line.strip())
+        entry = replace(entry, uuid=uuid, key=f"{uuid}:0")
         if not isinstance(entry.event, _SHOWN):
-            return replace(entry, key=key)
-        parent, self._last_uuid = self._last_uuid, key
-        return replace(entry, key=key, uuid=key, parent_uuid=parent)
+            return entry
+        parent, self._last_uuid = self._last_uuid, uuid
+        return replace(entry, parent_uuid=parent)
 
     def _decode_record(self, kind: str, payload: dict[str, Any]) -> list[Event]:
         event: Event = Ignored(kind)
@@ -171,8 +184,6 @@ class RolloutDecoder:
                 event = ContextCompacted("auto" if is_between else "", max(self._sizes), 0)
             case "inter_agent_communication":
                 event = UserPrompt(PromptKind.CLIENT, _content_blocks(payload))
-            case "token_usage_record":
-                pass
             case _:
                 event = _make_unshown("", kind, payload)
         return [event]
@@ -183,6 +194,7 @@ class RolloutDecoder:
         branch = text_field(object_field(meta, "git"), "branch")
         version, program = text_field(meta, "cli_version"), text_field(meta, "originator")
         self._context = RecordContext(text_field(meta, "cwd"), branch, version, program)
+        self._thread = text_field(meta, "id")
         if self._file.subagent:
             source = object_field(meta, "source")
             spawn = object_field(object_field(source, "subagent"), "thread_spawn")
@@ -228,8 +240,9 @@ class RolloutDecoder:
         found = _EXIT_CODE.match(text_of(content))
         code = facts.get("exit_code", int(found[1]) if found else None)
         status = text_field(facts, "status")
-        denied = status == "declined" or _REJECTED.match(text_of(content)) is not None
-        failed = status in _FAILED or False in (facts.get("success"), _read_success(output))
+        denied = status == "declined" or _REJECTED.fullmatch(text_of(content)) is not None
+        answer = output if isinstance(output, dict) else {}
+        failed = status in _FAILED or False in (facts.get("success"), answer.get("success"))
         return ToolResult(
             _call_id(item),
             content,
@@ -245,7 +258,7 @@ class RolloutDecoder:
             event, group = object_field(event, "item"), kind
             kind = text_field(event, "type")
         if kind in _CALL_EVENTS:
-            facts = {name: event[name] for name in _CALL_FACTS & event.keys()}
+            facts = {name: event[name] for name in _FACTS & event.keys()}
             self._calls[_call_id(event)].update(facts)
             return Ignored(kind)
         if kind == "thread_rolled_back":
@@ -261,6 +274,16 @@ class RolloutDecoder:
 class CodexSource(LineSource):
     """Reads rollouts of Codex."""
 
+    def titles(self, files: Iterable[SessionFile]) -> Iterator[Entry]:
+        """Yield the names that people gave to threads, which an index beside the rollouts holds."""
+        for home in {find_home(file) for file in files}:
+            for line in raw_lines(f"{home}/{TITLES}", 0) if home else ():
+                record = parse_object(line) or {}
+                thread, at = text_field(record, "id"), text_field(record, "updated_at")
+                event = SessionSummarized(thread, text_field(record, "thread_name"))
+                at_ms, uuid = parse_timestamp_ms(at), f"{thread}.{at}"
+                yield Entry(event, thread, uuid, "", at_ms, at_ms or 0, key=f"{uuid}:0")
+
     def thread_contexts(self, files: Sequence[SessionFile]) -> dict[str, ThreadContext]:
         """Return the system prompt of each thread, which its first line holds."""
         contexts = {}
@@ -274,7 +297,7 @@ class CodexSource(LineSource):
 
 SOURCE = CodexSource(
     LineFormat(
-        agent=files.AGENT_NAME,
+        agent=AGENT_NAME,
         fidelity=Fidelity(
             timestamps=True,
             usage=True,
@@ -283,6 +306,7 @@ SOURCE = CodexSource(
             subagents=True,
             system_prompt=True,
             exit_codes=True,
+            permissions=True,
             file_changes=True,
         ),
         new_decoder=RolloutDecoder,
@@ -290,7 +314,7 @@ SOURCE = CodexSource(
         usage_needles=NEEDLES,
         context_needles=NEEDLES,
     ),
-    files.find_session_files,
+    find_session_files,
 )
 
 
@@ -299,7 +323,6 @@ def _hash_text(data: bytes) -> str:
 
 
 def _make_unshown(group: str, kind: str, payload: dict[str, Any]) -> Event:
-    """Return an event for a record that is known and not shown, or unknown."""
     name = f"{group}/{kind}" if group else kind
     is_known = kind in _IGNORED[group].split()
     return Ignored(name) if is_known else UnknownRecord(name, tuple(sorted(payload)))
@@ -309,8 +332,7 @@ def _plain_event(kind: str, event: dict[str, Any]) -> Event | None:
     """Return the event of a kind that needs nothing from other lines."""
     match kind:
         case "user_message" | "UserMessage":
-            urls = [url for url in list_field(event, "images") if isinstance(url, str)]
-            images = tuple(_image_block(url) for url in urls)
+            images = map(_image_block, map(str, list_field(event, "images")))
             return UserPrompt(PromptKind.HUMAN, (*_content_blocks(event), *images))
         case "HookPrompt" | "turn_aborted":
             is_hook, reason = kind == "HookPrompt", Text(text_field(event, "reason"))
@@ -338,10 +360,6 @@ def _started_subagent(facts: dict[str, Any]) -> str:
 
 def _call_id(item: dict[str, Any]) -> str:
     return text_field(item, "call_id") or text_field(item, "id")
-
-
-def _read_success(output: Any) -> Any:
-    return output.get("success") if isinstance(output, dict) else None
 
 
 def _reply_blocks(kind: str, item: dict[str, Any]) -> tuple[Block, ...]:
