@@ -67,21 +67,14 @@ _IGNORED = {
     "item_completed": "AgentMessage ContextCompaction DynamicToolCall EnteredReviewMode "
     "ExitedReviewMode Extension ImageGeneration ImageView Reasoning WebSearch",
 }
+_ACTIVITY = ("kind", "agent_thread_id")  # of a subagent
 # Events about a tool call, which come before its result.
 _CALL_EVENTS = (
     *("exec_command_end", "patch_apply_end", "mcp_tool_call_end", "sub_agent_activity"),
     *("CommandExecution", "FileChange", "McpToolCall", "CollabAgentToolCall", "SubAgentActivity"),
 )
 # What they say of it; its output, which may be long, comes again in the result.
-_FACTS = {
-    "exit_code",
-    "status",
-    "success",
-    "receiver_thread_ids",
-    "tool",
-    "kind",
-    "agent_thread_id",
-}
+_FACTS = {*("exit_code", "status", "success"), *("receiver_thread_ids", "tool"), *_ACTIVITY}
 _CALLS = ("custom_tool_call", "function_call", "local_shell_call", "tool_search_call")
 _HOSTED_CALLS = ("image_generation_call", "web_search_call")  # they have no record of a result
 _RESULTS = ("custom_tool_call_output", "function_call_output", "tool_search_output")
@@ -199,9 +192,8 @@ class RolloutDecoder:
             source = object_field(meta, "source")
             spawn = object_field(object_field(source, "subagent"), "thread_spawn")
             role = text_field(spawn, "agent_role") or text_field(source, "subagent")
-            self._info = SubagentInfo(
-                self._file.subagent, role, text_field(spawn, "agent_nickname")
-            )
+            name = text_field(spawn, "agent_nickname")
+            self._info = SubagentInfo(self._file.subagent, role, name)
         parent = text_field(meta, "forked_from_id")
         return ClientNote("fork", f"fork of {parent}") if parent else Ignored("session_meta")
 
@@ -241,8 +233,7 @@ class RolloutDecoder:
         code = facts.get("exit_code", int(found[1]) if found else None)
         status = text_field(facts, "status")
         denied = status == "declined" or _REJECTED.fullmatch(text_of(content)) is not None
-        answer = output if isinstance(output, dict) else {}
-        failed = status in _FAILED or False in (facts.get("success"), answer.get("success"))
+        failed = status in _FAILED or facts.get("success") is False
         return ToolResult(
             _call_id(item),
             content,
