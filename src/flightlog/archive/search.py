@@ -168,6 +168,7 @@ class SearchHit(Struct, frozen=True):
     at_ms: int | None
     cost_usd: float | None
     snippet: str
+    agent: str = DEFAULT_AGENT
 
 
 def locate_results(
@@ -187,9 +188,9 @@ def locate_results(
     with closing(SessionValueCache("addresses", dict[str, str], archive.index_path)) as cache:
         for result in results:
             match, session = result.hit, result.hit.session
+            # Another process may have added a session to the index since.
+            recording = archive.recordings.get(session)
             if session not in addresses:
-                # Another process may have added a session to the index since.
-                recording = archive.recordings.get(session)
                 known = cache.get_if_current(session, recording.files) if recording else {}
                 if (
                     recording
@@ -203,10 +204,9 @@ def locate_results(
                     )
                 addresses[session] = known or {}
             address = addresses[session].get(match.uuid, session)
-            usd = costs_usd.get(session)
-            hits.append(
-                SearchHit(address, session, match.project, match.at_ms or None, usd, result.snippet)
-            )
+            agent = recording.agent if recording else DEFAULT_AGENT
+            facts = (match.project, match.at_ms or None, costs_usd.get(session), result.snippet)
+            hits.append(SearchHit(address, session, *facts, agent))
     return hits
 
 

@@ -27,7 +27,7 @@ from flightlog.model.text import make_inert, spell_commands
 # name: (module, attribute, help line of at most 45 characters)
 COMMANDS = {
     "up": ("flightlog.cli.overview", "up", "Summarize your sessions and suggest commands."),
-    "init": ("flightlog.cli.setup", "init", "Register the recording hook with Claude Code."),
+    "init": ("flightlog.cli.setup", "init", "Register the recording hook with an agent."),
     "uninstall": (
         "flightlog.cli.overview",
         "undo_init",
@@ -37,7 +37,7 @@ COMMANDS = {
     "doctor": ("flightlog.cli.setup", "doctor", "Check the installation and report problems."),
     "status": ("flightlog.cli.overview", "status", "Show running sessions and recording status."),
     "watch": ("flightlog.cli.live", "watch", "Watch running sessions, costs and problems."),
-    "settle": ("flightlog.cli.setup", "settle", "Archive new session data, update the index."),
+    "settle": ("flightlog.cli.overview", "settle", "Archive new session data, update the index."),
     "config": ("flightlog.cli.setup", "config", "Show the settings and where each comes from."),
     "privacy": ("flightlog.cli.privacy", "privacy", "Find, redact and guard private data."),
     "trust": ("flightlog.cli.setup", "trust", "Allow what a repository, run or plan may do."),

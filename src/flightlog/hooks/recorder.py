@@ -129,7 +129,7 @@ def record_event(
         return result
     line = start + (f'"truncated":true,"spool":"{spool}"'.encode() if spool else body) + b"}"
     writer.append_line(log, line, durable=event in SETTLE)
-    if event == "SessionStart":
+    if event == "SessionStart" and agent == "claude-code":
         writer.note_config_dir(home, writer.find_config_dir(names.get("transcript_path")))
     if spool:
         _spool_payload(os.path.join(home, "spool"), spool, data)
