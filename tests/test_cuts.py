@@ -40,7 +40,7 @@ STAYS_HERE = {
     "agents/capture/rebuild.py rebuild_all": "cuts a list of records at a position",
     "loop/service.py conduct_session": "a message on this terminal",
     "agents/claude_code/driver.py project_folder": "the name of a directory",
-    "agents/scripted/responses.py _split_text": "parts of a scripted reply",
+    "agents/scripted/wire.py split_text": "parts of a scripted reply",
     "store/git/worktree.py snapshot_message": "the name of a private snapshot",
     "agents/claude_code/stream.py read_outcome": "the error of a private run",
     "agents/claude_code/stream.py read_stream": "looks for signs; the words are passed on whole",

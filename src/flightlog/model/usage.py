@@ -73,6 +73,15 @@ class Usage(Struct, frozen=True, order=True):
 _ZERO = Usage()
 
 
+def split_prompt(prompt: int, output: int, *, cache_read: int = 0, cache_write: int = 0) -> Usage:
+    """Return the usage of an API that counts cached tokens as a part of the prompt.
+
+    More cached than prompt tokens are a contradiction; then no token counts as fresh input.
+    """
+    fresh = max(prompt - cache_read - cache_write, 0)
+    return Usage(fresh, output, cache_read, cache_write)
+
+
 class CostSource(enum.Enum):
     """Where a cost comes from."""
 

@@ -1,4 +1,5 @@
-from flightlog.agents.scripted.scenario import choose_reply, decode_request, parse_scenario
+from flightlog.agents.scripted.messages_api import decode_request
+from flightlog.agents.scripted.scenario import choose_reply, parse_scenario
 
 CLI = {"user-agent": "claude-cli/2.1.325 (external, sdk-cli)"}
 SCENARIO = parse_scenario(

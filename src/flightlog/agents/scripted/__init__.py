@@ -3,8 +3,9 @@
     with serve_scenario(load_scenario(Path("hello.yaml"))) as model:
         ...  # point an agent's ANTHROPIC_BASE_URL at model.url
 
-`scenario` parses scripts and chooses replies, `responses` writes them as the API does, `server`
-listens on loopback, `agent` is an agent with real tools.
+`scenario` parses scripts and chooses replies, `messages_api`, `responses_api`, `chat_api` and
+`gemini_api` read requests and write replies as those APIs do, `server` listens on loopback, `agent`
+is an agent with real tools.
 """
 
 from flightlog.agents.scripted.scenario import Scenario, load_scenario, parse_scenario

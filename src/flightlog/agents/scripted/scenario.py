@@ -15,13 +15,16 @@ messages after the start. Past the end the last reply repeats, so a single tool 
 loop. There is no counter, so a resumed, forked or branched session gets the replies that fit its
 own history. A reply with `errors` fails that many times first; one with only errors never succeeds.
 
-Two kinds of request are the client's own and have default answers: compaction ("CRITICAL: Respond
-with TEXT ONLY") and side calls (titles, topics: no tools).
+Two kinds of request are the client's own and have default answers: compaction, known by the
+client's instruction, and side calls (titles, topics: no tools).
+
+The same script answers every API. `usage` of a reply takes `input`, `output`, `cache_read`,
+`cache_write` and `reasoning` (a part of `output`), which each API reports in its own way; any other
+name is sent as it is. `stop_reason: max_tokens` is translated as well.
 """
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +32,8 @@ import msgspec
 from msgspec import Struct
 from ruamel.yaml.error import YAMLError
 
-from flightlog.agents.dialects.anthropic_messages import AGENT_ID
 from flightlog.model.errors import Invalid, NotFound, read_yaml
 from flightlog.model.text import suggest_name
-
-_COMPACTION = "CRITICAL: Respond with TEXT ONLY"
-_REMINDER = "<system-reminder>"
 
 
 class ScriptedBlock(Struct, frozen=True, forbid_unknown_fields=True):
@@ -184,16 +183,16 @@ _SIDE = Reply(text='{"title": "Scripted session", "isNewTopic": true}')
 
 
 class ScriptedRequest(Struct, frozen=True):
-    """The parts of a request to the Messages API that rules test."""
+    """The parts of a request that rules test, the same for every API."""
 
     model: str
     path: str
     system: str
     prompts: tuple[tuple[int, str], ...]
     replied: tuple[int, ...]
-    subagent: bool
-    side: bool
     compaction: bool
+    subagent: bool = False
+    side: bool = False
 
 
 class ScriptedReply(Struct, frozen=True):
@@ -202,32 +201,6 @@ class ScriptedReply(Struct, frozen=True):
     rule: str
     index: int
     reply: Reply
-
-
-def decode_request(
-    path: str, headers: Mapping[str, str], body: Mapping[str, Any]
-) -> ScriptedRequest:
-    """Return the parts of a request that rules test; `headers` has lower-case names."""
-    messages = [message for message in body.get("messages") or () if isinstance(message, dict)]
-    texts = [
-        (at, _prompt_texts(message))
-        for at, message in enumerate(messages)
-        if message.get("role") == "user"
-    ]
-    system = "\n".join(_content_texts(body.get("system")))
-    from_client = headers.get("user-agent", "").startswith("claude-cli")
-    return ScriptedRequest(
-        model=str(body.get("model", "")),
-        path=path,
-        system=system,
-        prompts=tuple((at, "\n".join(parts)) for at, parts in texts if parts),
-        replied=tuple(
-            at for at, message in enumerate(messages) if message.get("role") == "assistant"
-        ),
-        subagent=AGENT_ID in headers or "cc_is_subagent=true" in system,
-        side=from_client and not body.get("tools"),
-        compaction=bool(texts) and any(text.startswith(_COMPACTION) for text in texts[-1][1]),
-    )
 
 
 def choose_reply(scenario: Scenario, request: ScriptedRequest) -> ScriptedReply | None:
@@ -275,23 +248,3 @@ def _rule_start(when: RequestCondition, request: ScriptedRequest) -> int | None:
 
 def _matches_pattern(pattern: str | None, text: str) -> bool:
     return pattern is None or re.search(pattern, text, re.DOTALL) is not None
-
-
-def _prompt_texts(message: Mapping[str, Any]) -> list[str]:
-    """Return the texts of a message without the client's reminders."""
-    return [
-        text
-        for text in _content_texts(message.get("content"))
-        if not text.lstrip().startswith(_REMINDER)
-    ]
-
-
-def _content_texts(content: object) -> list[str]:
-    if isinstance(content, str):
-        return [content]
-    blocks = content if isinstance(content, list) else []
-    return [
-        str(block.get("text", ""))
-        for block in blocks
-        if isinstance(block, dict) and block.get("type") == "text"
-    ]

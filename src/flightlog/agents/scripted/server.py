@@ -1,32 +1,52 @@
-"""Serve a scenario as the Messages API on a loopback port.
+"""Serve a scenario on a loopback port in the dialects of four APIs.
+
+    POST …/messages                                  Anthropic Messages
+    POST …/responses                                 OpenAI Responses
+    POST …/chat/completions                          OpenAI Chat Completions
+    POST …/models/NAME:generateContent               Gemini, also :streamGenerateContent
 
 The only state between requests is how often the same request came, so that a reply can fail twice
 and then succeed. Only the headers of an allow-list are logged, so no key gets into a log.
 """
 
 import json
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from flightlog.agents.dialects.anthropic_messages import AGENT_ID, SESSION_ID
-from flightlog.agents.scripted import responses, scenario
-from flightlog.agents.scripted.scenario import Failure, Reply, Scenario
+from flightlog.agents.scripted import chat_api, gemini_api, messages_api, responses_api, wire
+from flightlog.agents.scripted.scenario import Failure, Reply, Scenario, choose_reply
+from flightlog.agents.scripted.wire import ApiDialect
 
 LOGGED_HEADERS = (
     *("anthropic-beta", "anthropic-version", "content-type", "user-agent", "x-app"),
     *(AGENT_ID, SESSION_ID, "x-stainless-retry-count"),
+    *("session-id", "thread-id", "x-session-id", responses_api.SUBAGENT),
 )
+# The end of the path of a request, and the dialect it is in.
+_DIALECTS: tuple[tuple[str, str, ApiDialect], ...] = (
+    (r"/messages$", "messages", messages_api),
+    (r"/responses$", "responses", responses_api),
+    (r"/chat/completions$", "chat", chat_api),
+    (r":(stream)?[gG]enerateContent$", "gemini", gemini_api),
+)
+_MODEL = "scripted"
 _NO_RULE = Failure(status=400, message="no rule of the scenario matches this request")
 
 
 class ServedRequest(Struct, frozen=True):
-    """One request, and the rule and status of its response."""
+    """One request, and the rule, status and token counts of its response.
+
+    `usage` is the object that was sent, in the words of the API; a response that failed or was cut
+    has none. `dialect` is "messages", "responses", "chat", "gemini", or "" for all else.
+    """
 
     method: str
     path: str
@@ -34,6 +54,9 @@ class ServedRequest(Struct, frozen=True):
     body: dict[str, Any]
     rule: str
     status: int
+    dialect: str = ""
+    model: str = ""
+    usage: dict[str, Any] = {}
 
 
 class ScriptedModel(Struct, frozen=True):
@@ -76,9 +99,8 @@ class _ServerState:
     def count_attempt(self, body: Mapping[str, Any]) -> int:
         """Return how often the same request came before."""
         # A client that retries may drop a parameter, but not the messages or the session.
-        name = responses.hash_request(
-            {key: body.get(key) for key in ("model", "metadata", "messages")}, 0
-        )
+        keys = ("model", "metadata", "messages", "input", "contents")
+        name = wire.hash_request({key: body.get(key) for key in keys}, 0)
         with self._lock:
             self._attempts[name] += 1
             return self._attempts[name] - 1
@@ -87,6 +109,16 @@ class _ServerState:
         if self._keep:
             with self._lock:
                 self.requests.append(request)
+
+
+class _Exchange(NamedTuple):
+    """What the log needs to know of a request before its response; `name` is its digest."""
+
+    body: dict[str, Any]
+    rule: str
+    dialect: str = ""
+    model: str = ""
+    name: str = ""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -105,54 +137,66 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_json(200, {}, rule="probe")
 
     def do_GET(self) -> None:
-        """Answer a probe."""
+        """Answer a probe, or list the one model."""
+        path = self.path.partition("?")[0]
+        if path.endswith("/models"):
+            return self._send_json(200, _list_models(path), rule="models")
         is_probe = self.path.startswith(("/api/hello", "/?")) or self.path == "/"
-        self._send_json(200 if is_probe else 404, {}, rule="probe")
+        return self._send_json(200 if is_probe else 404, {}, rule="probe")
 
     def do_POST(self) -> None:
-        """Answer a request to the Messages API."""
+        """Answer a request to one of the APIs."""
         body = self._read_body()
         path = self.path.partition("?")[0]
+        found = [entry for entry in _DIALECTS if re.search(entry[0], path)]
         if body is None:
-            self._send_failure(
-                Failure(status=400, message="the body is not a JSON object"), {}, "unreadable", ""
-            )
+            api = found[0][2] if found else messages_api
+            failure = Failure(status=400, message="the body is not a JSON object")
+            self._send_failure(api, failure, _Exchange({}, "unreadable"))
         elif path.endswith("/messages/count_tokens"):
-            self._send_json(
-                200, {"input_tokens": responses.count_tokens(body)}, body=body, rule="count_tokens"
-            )
-        elif path.endswith("/messages"):
-            self._answer_messages(path, body)
+            count = {"input_tokens": messages_api.count_tokens(body)}
+            self._send_json(200, count, body=body, rule="count_tokens")
+        elif path.endswith(":countTokens"):
+            count = {"totalTokens": gemini_api.count_tokens(body)}
+            self._send_json(200, count, body=body, rule="count_tokens")
+        elif found:
+            self._answer_request(path, body, *found[0][1:])
         else:
-            self._send_failure(
-                Failure(status=404, message=f"nothing at {path}"), body, "unknown path", ""
-            )
+            failure = Failure(status=404, message=f"nothing at {path}")
+            self._send_failure(messages_api, failure, _Exchange(body, "unknown path"))
 
-    def _answer_messages(self, path: str, body: dict[str, Any]) -> None:
+    def _answer_request(
+        self, path: str, body: dict[str, Any], dialect: str, api: ApiDialect
+    ) -> None:
         attempt = self.state.count_attempt(body)
-        name = responses.hash_request(body, attempt)
+        name = wire.hash_request(body, attempt)
         headers = {key.lower(): value for key, value in self.headers.items()}
-        choice = scenario.choose_reply(
-            self.state.scenario, scenario.decode_request(path, headers, body)
-        )
+        request = api.decode_request(path, headers, body)
+        choice = choose_reply(self.state.scenario, request)
+        exchange = _Exchange(body, choice.rule if choice else "none", dialect, request.model, name)
         if choice is None:
-            return self._send_failure(_NO_RULE, body, "none", name)
+            return self._send_failure(api, _NO_RULE, exchange)
         reply = choice.reply
         self.state.closing.wait(reply.delay_s)
         failure = _failure_of_attempt(reply, attempt)
         if failure is not None and failure.cut_after is None:
-            return self._send_failure(failure, body, choice.rule, name)
-        message = responses.build_message(reply, body, name)
-        head = {"request-id": responses.request_id(name), **reply.headers}
-        if not body.get("stream"):
-            return self._send_json(200, message, body=body, rule=choice.rule, headers=head)
-        self._record_request(body, choice.rule, 200)
-        return self._send_stream(reply, message, head, failure.cut_after if failure else None)
+            return self._send_failure(api, failure, exchange)
+        response = api.build_response(reply, request.model or _MODEL, body, name)
+        usage = api.response_usage(response)
+        head = {"request-id": wire.request_id(name), **reply.headers}
+        if not (body.get("stream") or path.endswith(":streamGenerateContent")):
+            self._record_request(exchange, 200, usage)
+            return self._write_json(200, response, head)
+        cut_after = failure.cut_after if failure else None
+        self._record_request(exchange, 200, usage if cut_after is None else {})
+        return self._send_stream(
+            reply, api.iter_events(response, reply.chunk_chars), head, cut_after
+        )
 
     def _send_stream(
         self,
         reply: Reply,
-        message: dict[str, Any],
+        events: Iterator[bytes],
         headers: Mapping[str, str],
         cut_after: int | None,
     ) -> None:
@@ -161,20 +205,20 @@ class _Handler(BaseHTTPRequestHandler):
             200, {"content-type": "text/event-stream", "connection": "close", **headers}
         )
         with suppress(OSError):  # a killed agent closes the connection in the middle
-            for at, event in enumerate(responses.iter_events(message, reply.chunk_chars)):
+            for at, event in enumerate(events):
                 if at == cut_after or self.state.closing.is_set():
                     return
-                self.wfile.write(responses.encode_event(event))
+                self.wfile.write(event)
                 if reply.chunk_delay_s:
                     self.state.closing.wait(reply.chunk_delay_s)
 
-    def _send_failure(self, failure: Failure, body: dict[str, Any], rule: str, name: str) -> None:
-        request_id = responses.request_id(name)
+    def _send_failure(self, api: ApiDialect, failure: Failure, exchange: _Exchange) -> None:
+        request_id = wire.request_id(exchange.name)
         headers = {"request-id": request_id, **failure.headers}
         if failure.retry_after_s is not None:
             headers["retry-after"] = f"{failure.retry_after_s:g}"
-        answer = responses.error_body(failure, request_id)
-        self._send_json(failure.status, answer, body=body, rule=rule, headers=headers)
+        self._record_request(exchange, failure.status)
+        self._write_json(failure.status, api.error_body(failure, request_id), headers)
 
     def _send_json(
         self,
@@ -183,14 +227,17 @@ class _Handler(BaseHTTPRequestHandler):
         *,
         rule: str,
         body: dict[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._record_request(_Exchange(body or {}, rule), status)
+        self._write_json(status, answer, {})
+
+    def _write_json(
+        self, status: int, answer: Mapping[str, Any], headers: Mapping[str, str]
     ) -> None:
         data = b"" if self.command == "HEAD" else json.dumps(answer).encode()
-        self._record_request(body or {}, rule, status)
         length = str(len(data))
         self._send_headers(
-            status,
-            {"content-type": "application/json", "content-length": length, **(headers or {})},
+            status, {"content-type": "application/json", "content-length": length, **headers}
         )
         try:
             self.wfile.write(data)
@@ -211,11 +258,30 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         return body if isinstance(body, dict) else None
 
-    def _record_request(self, body: dict[str, Any], rule: str, status: int) -> None:
+    def _record_request(
+        self, exchange: _Exchange, status: int, usage: dict[str, Any] | None = None
+    ) -> None:
         headers = {name: self.headers[name] for name in LOGGED_HEADERS if name in self.headers}
         self.state.record_request(
-            ServedRequest(self.command, self.path, headers, body, rule, status)
+            ServedRequest(
+                method=self.command,
+                path=self.path,
+                headers=headers,
+                body=exchange.body,
+                rule=exchange.rule,
+                status=status,
+                dialect=exchange.dialect,
+                model=exchange.model,
+                usage=usage or {},
+            )
         )
+
+
+def _list_models(path: str) -> dict[str, Any]:
+    if "/v1beta/" in path:
+        return {"models": [{"name": f"models/{_MODEL}", "displayName": _MODEL}]}
+    model = {"id": _MODEL, "object": "model", "created": wire.CREATED_S, "owned_by": "flightlog"}
+    return {"object": "list", "data": [{**model, "type": "model", "display_name": _MODEL}]}
 
 
 def _failure_of_attempt(reply: Reply, attempt: int) -> Failure | None:
