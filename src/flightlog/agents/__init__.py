@@ -30,7 +30,12 @@ class RegisteredAgent(NamedTuple):
     below: str = ""
 
 
-REGISTRY = (RegisteredAgent(DEFAULT_AGENT, "Claude Code", "CLAUDE_CONFIG_DIR", (".claude",)),)
+REGISTRY = (
+    RegisteredAgent(DEFAULT_AGENT, "Claude Code", "CLAUDE_CONFIG_DIR", (".claude",)),
+    RegisteredAgent(
+        "opencode", "OpenCode", "XDG_DATA_HOME", (".local/share/opencode",), below="opencode"
+    ),
+)
 
 
 def agent_names() -> tuple[str, ...]:

@@ -167,8 +167,10 @@ class UsagePipeline:
         }
 
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - as FindEvidence
-        paths = (file.path for file in self._files if file.session == session)
-        return GapEvidence(*find_evidence(paths, more=more))
+        files = [file for file in self._files if file.session == session]
+        if any(file.agent != DEFAULT_AGENT for file in files):
+            return GapEvidence(has_side_calls=more)
+        return GapEvidence(*find_evidence((file.path for file in files), more=more))
 
 
 def scan_usage(file: SessionFile, start: int = 0) -> UsageScan:

@@ -22,16 +22,21 @@ class GapReason(enum.Enum):
     INTERRUPTED = "interrupted"
     COPY = "resumed copy"
     WEB_SEARCH = "web search side call"
+    SIDE_CALL = "call without a message"
     UNKNOWN = "unknown"
 
 
 class GapEvidence(Struct, frozen=True):
-    """What a session's recording shows that explains a difference."""
+    """What a session's recording shows that explains a difference.
+
+    Some agents count calls that they do not record, such as the one that makes a title.
+    """
 
     compactions: int = 0
     truncated_records: int = 0
     has_copied_records: bool = False
     web_searches: int = 0
+    has_side_calls: bool = False
 
 
 FindEvidence = Callable[[str, bool], GapEvidence]
@@ -111,6 +116,10 @@ def reconcile(
     client = latest_totals(history[totals.session])
     parent = _parent_totals(totals, client, history)
     inherited, inherited_usd = (parent.usage, parent.cost_usd) if parent else (Usage(), 0.0)
+    copied = sum((response.usage for response in totals.copies), Usage())
+    if totals.copies and client.usage == copied + totals.usage:
+        # An agent that copies messages into a fork counts them there again.
+        inherited, inherited_usd = copied, parent.cost_usd if parent else 0.0
     gap_usage = client.usage - inherited - totals.usage
     gap_usd = client.cost_usd - inherited_usd - (totals.cost_usd or 0.0)
     gap = UsageGap(totals.session, GapReason.UNKNOWN, gap_usage, gap_usd)
@@ -165,4 +174,6 @@ def _explain_gap(
             reason = GapReason.COMPACTION if shown.compactions else GapReason.CUT
         elif shown.has_copied_records:
             reason = GapReason.COPY
+        elif shown.has_side_calls:
+            reason = GapReason.SIDE_CALL
         yield UsageGap(gap.session, reason, rest, rest_usd)
