@@ -116,10 +116,12 @@ def reconcile(
     client = latest_totals(history[totals.session])
     parent = _parent_totals(totals, client, history)
     inherited, inherited_usd = (parent.usage, parent.cost_usd) if parent else (Usage(), 0.0)
+    inherited_from = parent.session if parent else ""
     copied = sum((response.usage for response in totals.copies), Usage())
-    if totals.copies and client.usage == copied + totals.usage:
+    if totals.copies and inherited != copied and client.usage == copied + totals.usage:
         # An agent that copies messages into a fork counts them there again.
-        inherited, inherited_usd = copied, parent.cost_usd if parent else 0.0
+        inherited, inherited_from = copied, totals.copies[-1].session
+        inherited_usd = max(client.cost_usd - (totals.cost_usd or 0.0), 0.0)
     gap_usage = client.usage - inherited - totals.usage
     gap_usd = client.cost_usd - inherited_usd - (totals.cost_usd or 0.0)
     gap = UsageGap(totals.session, GapReason.UNKNOWN, gap_usage, gap_usd)
@@ -130,7 +132,7 @@ def reconcile(
         recorded_usd=totals.cost_usd,
         inherited=inherited,
         inherited_usd=inherited_usd,
-        inherited_from=parent.session if parent else "",
+        inherited_from=inherited_from,
         gaps=tuple(_explain_gap(gap, totals, client, evidence)) if gap.usage else (),
     )
 

@@ -89,8 +89,9 @@ def _list_database(path: str, root: str = "") -> list[ListedSession]:
         events: dict[str, tuple[int, ...]] = {}
         with suppress(sqlite3.OperationalError):
             events = fetch("seq", "event_sequence", "aggregate_id")
-        if not events.keys() >= sessions.keys():
-            parts = fetch(written, "part", "session_id", group)
+        select = f"SELECT {written} FROM part WHERE session_id = ?"  # noqa: S608 - fixed names
+        for name in sessions.keys() - events.keys():
+            parts[name] = database.execute(select, (name,)).fetchone()
     listed = []
     for name, (parent, updated_ms, *rest) in sessions.items():
         own = messages.get(name, (0, 0, 0)), parts.get(name, (0,))

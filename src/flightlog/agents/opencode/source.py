@@ -1,12 +1,16 @@
 """OpenCodeSource: sessions that are rows of a database, and our copies of them as lines."""
 
+from contextlib import suppress
+
+from msgspec.structs import replace
+
 from flightlog.agents.line_source import LineFormat, LineSource
 from flightlog.agents.opencode.decode import OpenCodeDecoder
 from flightlog.agents.opencode.files import AGENT_NAME, session_files
-from flightlog.agents.opencode.rows import read_messages
+from flightlog.agents.opencode.rows import read_messages, read_session
 from flightlog.agents.opencode.usage import OpenCodeCounter
 from flightlog.model.session import SessionFile
-from flightlog.sources.protocol import Fidelity
+from flightlog.sources.protocol import Fidelity, TranscriptTail
 from flightlog.store.recordings.reader import is_virtual
 
 FORMAT = LineFormat(
@@ -35,6 +39,14 @@ class OpenCodeSource(LineSource):
         if is_virtual(file.path):
             return file.changed_ns // 1_000_000
         return super().last_record_ms(file)
+
+    def tail(self, path: str, start: int) -> TranscriptTail:
+        """Summarize the lines added since byte `start`; the next one starts before the last line."""
+        found = super().tail(path, start)
+        with suppress(OSError):
+            if is_virtual(path):
+                return replace(found, end=read_session(path).rfind(b"\n", 0, -1) + 1)
+        return found
 
 
 SOURCE = OpenCodeSource(FORMAT, session_files)

@@ -45,7 +45,8 @@ def decode_totals(state: dict[str, Any], session: str) -> ClientTotals | None:
     It is one sum for all models, shown under the last one.
     """
     tree = object_field(state, "tree")
-    usage = decode_tokens({**tree, "cache": tree})
+    output = int_field(tree, "output") + int_field(tree, "reasoning")
+    usage = decode_tokens({**tree, "output": output, "cache": tree})
     if not usage:
         return None
     model = text_field(parse_object(text_field(state, "model").encode()) or {}, "id")

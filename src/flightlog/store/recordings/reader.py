@@ -74,6 +74,12 @@ def open_reader(path: str) -> Reader:
         return MemoryReader(content)
 
 
+def content_size(path: str, listed: int) -> int:
+    """Return how many bytes can be read: `listed` ones, but that is a guess for a virtual file."""
+    content = _read_virtual(path) if is_virtual(path) else None
+    return listed if content is None else len(content)
+
+
 def map_file(path: str) -> mmap.mmap | None:
     """Map a plain file into memory; return None if that fails.
 
