@@ -35,6 +35,10 @@ REGISTRY = (
     RegisteredAgent(
         "opencode", "OpenCode", "XDG_DATA_HOME", (".local/share/opencode",), below="opencode"
     ),
+    RegisteredAgent("codex", "Codex", "CODEX_HOME", (".codex",)),
+    RegisteredAgent("copilot", "Copilot CLI", "COPILOT_HOME", (".copilot",)),
+    RegisteredAgent("gemini", "Gemini CLI", "", (".gemini",)),
+    RegisteredAgent("qwen", "Qwen Code", "", (".qwen",)),
 )
 
 

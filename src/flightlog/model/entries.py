@@ -5,6 +5,8 @@ that arrives later is a second event, joined in the fold. A record of an unknown
 `UnknownRecord` and is shown, not dropped.
 """
 
+import base64
+import binascii
 import enum
 from typing import Any
 
@@ -47,6 +49,15 @@ class UnknownBlock(Struct, frozen=True, tag="other"):
 
     kind: str
     text: str = ""
+
+
+def image_from_base64(media_type: str, data: str) -> Image:
+    """Return an image with its size; the size of damaged data is 0."""
+    try:
+        size = len(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        size = 0
+    return Image(media_type, size, data)
 
 
 Block = Text | Thinking | ToolUse | Image | UnknownBlock

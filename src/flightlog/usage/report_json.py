@@ -14,7 +14,7 @@ from flightlog.model.usage import (
     usage_fields,
 )
 from flightlog.usage.prices import PRICES_FROM
-from flightlog.usage.reconciliation import Reconciliation, UsageGap
+from flightlog.usage.reconciliation import Reconciliation, UsageGap, sum_gap_costs
 from flightlog.usage.report import UsageReport
 
 
@@ -69,7 +69,7 @@ def reconciliation_json(reconciliation: Reconciliation) -> dict[str, Any]:
     """Return a session's client total against its record."""
     client = reconciliation.client
     return {
-        "client_total": _client_fields(client.usage, client.cost_usd),
+        "client_total": _client_fields(client.usage, client.cost_usd) | client.known_units,
         "inherited_usage": {
             **_client_fields(reconciliation.inherited, reconciliation.inherited_usd),
             "from_session": reconciliation.inherited_from or None,
@@ -82,14 +82,13 @@ def unrecorded_json(gaps: tuple[UsageGap, ...]) -> dict[str, Any]:
     """Return the sum of gaps; a single reason is named, several are listed in the parts."""
     reasons = sorted({gap.reason.value for gap in gaps})
     return {
-        **_client_fields(
-            sum((gap.usage for gap in gaps), Usage()), sum((gap.cost_usd for gap in gaps), 0.0)
-        ),
+        **_client_fields(sum((gap.usage for gap in gaps), Usage()), sum_gap_costs(gaps)),
         "reason": reasons[0] if len(reasons) == 1 else None,
         "parts": [gap_json(gap) for gap in gaps],
     }
 
 
-def _client_fields(usage: Usage, cost_usd: float) -> dict[str, Any]:
+def _client_fields(usage: Usage, cost_usd: float | None) -> dict[str, Any]:
     """Return tokens and cost of which the client, not the price table, states the amount."""
-    return usage_fields(usage, Cost(cost_usd, CostSource.CLIENT))
+    source = CostSource.UNKNOWN if cost_usd is None else CostSource.CLIENT
+    return usage_fields(usage, Cost(cost_usd, source))

@@ -17,7 +17,7 @@ from flightlog.model.addresses import Address
 from flightlog.model.entries import Block, Image, PromptKind, Text, Thinking, UnknownBlock
 from flightlog.model.session import Note, Session, Step, Subagent, ToolCall, Turn
 from flightlog.model.text import pluralize
-from flightlog.model.usage import format_cost, format_tokens, is_unknown
+from flightlog.model.usage import format_client_total, format_cost, format_tokens, is_unknown
 from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import find_lane, find_step, find_turn, group_by_call
 
@@ -165,7 +165,7 @@ def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
         f"{', '.join(counts)}; {tokens} tokens, {format_cost(summary.cost)}",
     ]
     facts += (
-        [f"the client's own total: ${session.client_totals.cost_usd:.6f}"]
+        [f"the client's own total: {format_client_total(session.client_totals)}"]
         if session.client_totals is not None
         else []
     )

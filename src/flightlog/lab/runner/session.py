@@ -76,7 +76,7 @@ def client_cost(folder: Path) -> float:
     """Return the client's own total at the end of a session; a fork of it starts with that."""
     main = [file for file in list_session_folder(folder, "") if not file.subagent]
     totals = [total for file in main for total in source_of(AGENT_NAME).scan_usage(file).totals]
-    return totals[-1].cost_usd if totals else 0.0
+    return (totals[-1].cost_usd or 0.0) if totals else 0.0
 
 
 def transcript_dir(context: RunContext) -> Path:

@@ -1,0 +1,159 @@
+"""Count Codex's tokens: which record counts, and which repeats another one.
+
+A client from 0.150 on writes a `token_usage_record` after each response. All of them write
+`token_count` events with a running total, some of them again (after a tool, after a compaction, in
+a fork's copy of its parent): one counts only if its total is new. A record and the event after it
+state the same total, so that one rule covers both.
+
+The items of a response are written before its counts. So a response is named by what is known
+then: its turn and the total before it. A fork that copies its parent copies both.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from flightlog.model.session import SessionFile
+from flightlog.model.usage import ClientTotals, Usage, UsageLine, split_prompt
+from flightlog.sources.foreign_json import parse_timestamp_ms
+
+NEEDLES = (
+    *(b'"token_usage_record"', b'"token_count"', b'"turn_context"', b'"task_started"'),
+    *(b'"user_message"', b'"session_meta"'),
+)
+
+
+class TokenFields(Struct, frozen=True, gc=False):
+    """Token counts as Codex writes them: cached tokens are in the input, reasoning in the output."""
+
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
+    output_tokens: int = 0
+
+    def to_usage(self) -> Usage:
+        """Return the counts by price class."""
+        return split_prompt(
+            max(self.input_tokens, 0),
+            max(self.output_tokens, 0),
+            cache_read=max(self.cached_input_tokens, 0),
+            cache_write=max(self.cache_write_input_tokens, 0),
+        )
+
+
+class _CountInfo(Struct, frozen=True, gc=False):
+    total_token_usage: TokenFields | None = None
+    last_token_usage: TokenFields | None = None
+
+
+class _CountPayload(Struct, frozen=True, gc=False):
+    type: str = ""
+    id: str = ""
+    turn_id: str | None = ""
+    response_id: str | None = ""
+    model: str | None = ""
+    cwd: str | None = ""
+    message: Any = None
+    usage: TokenFields | None = None
+    thread_token_usage: TokenFields | None = None
+    info: _CountInfo | None = None
+
+
+class CountedLine(Struct, frozen=True, gc=False):
+    """One line of a rollout, without what does not concern its tokens."""
+
+    type: str
+    payload: _CountPayload = _CountPayload()
+    timestamp: str = ""
+
+
+decode_line = msgspec.json.Decoder(CountedLine).decode
+
+
+class ResponseTracker:
+    """Follows the turns and totals of one rollout; the decoder and the counter use it alike."""
+
+    def __init__(self) -> None:
+        self.model, self.cwd, self.turn = "", "", ""
+        self._root = ""
+        self._is_turn_named = False
+        self._total = TokenFields()
+
+    @property
+    def message_id(self) -> str:
+        """The name of the response that is being written."""
+        return f"{self.turn}.{self._total.input_tokens + self._total.output_tokens}"
+
+    def follow(self, line: CountedLine) -> tuple[str, str, Usage] | None:
+        """Take in a line; return id, response id and tokens of the response that it counts."""
+        payload = line.payload
+        match line.type:
+            case "session_meta":
+                # A copy begins with its own line, then that of the thread it copies.
+                self._root = payload.id
+            case "turn_context":
+                self.model, self.cwd = payload.model or self.model, payload.cwd or self.cwd
+                self._start_turn(payload.turn_id)
+            case "token_usage_record" if payload.usage is not None:
+                return self._count(payload.thread_token_usage, payload)
+            case "event_msg" if payload.type == "task_started":
+                self._start_turn(payload.turn_id)
+            case "event_msg" if payload.type == "user_message" and not self._is_turn_named:
+                # Versions up to 0.90 do not name their turns.
+                text = str(payload.message).encode("utf-8", "replace")
+                self.turn = f"{self._root}.{hashlib.blake2b(text, digest_size=6).hexdigest()}"
+            case "event_msg" if payload.type == "token_count" and payload.info is not None:
+                return self._count(payload.info.total_token_usage, payload)
+        return None
+
+    def _start_turn(self, turn: str | None) -> None:
+        if turn:
+            self.turn, self._is_turn_named = turn, True
+
+    def _count(
+        self, total: TokenFields | None, payload: _CountPayload
+    ) -> tuple[str, str, Usage] | None:
+        last = payload.info.last_token_usage if payload.info else payload.usage
+        if total is None or last is None or total == self._total:
+            return None
+        counted = (self.message_id, payload.response_id or "", last.to_usage())
+        self._total = total
+        # After a compaction the client states an estimate of the context with counts of zero.
+        return counted if counted[2] else None
+
+
+class RolloutCounter:
+    """Counts the responses of one rollout; `agents.line_source.LineCounter` describes it."""
+
+    def __init__(self, file: SessionFile) -> None:
+        """Count the responses of `file`."""
+        self._file = file
+        self._tracker = ResponseTracker()
+
+    def count(self, line: bytes) -> Iterable[UsageLine | ClientTotals]:
+        """Return the response that a line counts, if it does."""
+        record = decode_line(line)
+        counted = self._tracker.follow(record)
+        if counted is None:
+            return ()
+        message_id, response_id, usage = counted
+        row = UsageLine(
+            message_id,
+            self._file.session,
+            self._tracker.model,
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_tokens,
+            usage.cache_write_tokens,
+            usage.cache_write_1h_tokens,
+            usage.web_searches,
+            parse_timestamp_ms(record.timestamp) or 0,
+            self._tracker.cwd,
+            response_id,
+            self._file.subagent,
+            False,
+        )
+        return (row,)
