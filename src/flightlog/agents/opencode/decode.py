@@ -96,7 +96,7 @@ class OpenCodeDecoder:
         )
         if title and not title.startswith(_DEFAULT_TITLES):
             yield self._entry(uuid, SessionTitled(title), at_ms, f"title:{at_ms}")
-        if totals := decode_totals(record, self._file.session):
+        if totals := decode_totals(record):
             yield self._entry(uuid, ClientTotalReported(totals), at_ms, f"totals:{at_ms}")
 
     def _decode_user(self, message: "_Message") -> Iterator[Entry]:
@@ -240,8 +240,8 @@ def _make_result(part: dict[str, Any], state: dict[str, Any], child: str) -> Too
     failed = text_field(state, "status") == "error"
     text = text_field(state, "error" if failed else "output")
     details = object_field(state, "metadata")
-    exit_code, diff = details.get("exit"), text_field(details, "diff")
-    detail = {"exitCode": exit_code} if isinstance(exit_code, int) else {}
+    exit_code = details.get("exit")
+    detail = {"exitCode": exit_code} if isinstance(exit_code, int) else None
     files = (file for file in list_field(state, "attachments") if isinstance(file, dict))
     return ToolResult(
         text_field(part, "callID"),
@@ -250,7 +250,7 @@ def _make_result(part: dict[str, Any], state: dict[str, Any], child: str) -> Too
         is_error=failed or text_field(part, "tool") == "invalid" or bool(detail and exit_code),
         denial_reason=text if failed and text.startswith(_DENIALS) else "",
         subagent=child,
-        detail={**detail, "diff": diff} if diff else detail or None,
+        detail=detail,
     )
 
 

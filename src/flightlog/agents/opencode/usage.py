@@ -39,7 +39,7 @@ def is_refused(data: dict[str, Any]) -> bool:
     )
 
 
-def decode_totals(state: dict[str, Any], session: str) -> ClientTotals | None:
+def decode_totals(state: dict[str, Any]) -> ClientTotals | None:
     """Return the client's total of a session and its subagents, if it keeps one.
 
     It is one sum for all models, shown under the last one.
@@ -53,7 +53,8 @@ def decode_totals(state: dict[str, Any], session: str) -> ClientTotals | None:
     cost = tree.get("cost")
     cost_usd = float(cost) if isinstance(cost, int | float) else 0.0
     total = ModelTotal(model=model, cost_usd=cost_usd, **asdict(usage))
-    return ClientTotals(session, cost_usd, 0, (total,), int_field(state, "time_updated"))
+    as_of_ms = int_field(state, "time_updated")
+    return ClientTotals(text_field(state, "id"), cost_usd, 0, (total,), as_of_ms)
 
 
 class OpenCodeCounter:
@@ -73,7 +74,7 @@ class OpenCodeCounter:
         if kind == "session":
             self._project = text_field(record, "directory")
         elif kind == "state" and not self._file.subagent:
-            if totals := decode_totals(record, self._file.session):
+            if totals := decode_totals(record):
                 yield totals
         elif text_field(data, "role") == "assistant" and not is_refused(data):
             yield self._count_message(record, data)
