@@ -258,7 +258,8 @@ def test_the_tail_agrees_with_the_entries(agent, listing):
         ]
         counted = [reply for reply in replies if reply.usage or reply.is_synthetic]
 
-        assert tail.end == file.size or is_virtual(file.path)
+        if not is_virtual(file.path):
+            assert tail.end == file.size
         assert tail.messages >= len(replies)
         if counted:
             assert (tail.model, tail.total_tokens) == (

@@ -134,7 +134,7 @@ def reconcile(
     if totals.copies and inherited != copied and client.usage == copied + totals.usage:
         # An agent that copies messages into a fork counts them there again.
         inherited, inherited_from = copied, totals.copies[-1].session
-        inherited_usd = max(client.cost_usd - (totals.cost_usd or 0.0), 0.0)
+        inherited_usd = max((client.cost_usd or 0.0) - (totals.cost_usd or 0.0), 0.0)
     gap_usage = client.usage - inherited - totals.usage
     gap_usd = client.cost_usd
     if gap_usd is not None:

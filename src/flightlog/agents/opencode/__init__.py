@@ -24,7 +24,7 @@ class OpenCodeAgent(Struct, frozen=True):
     @property
     def source(self) -> "Source":
         """The reader of its sessions."""
-        from flightlog.agents.opencode.source import SOURCE  # noqa: PLC0415 - listing needs none
+        from flightlog.agents.opencode.decode import SOURCE  # noqa: PLC0415 - listing needs none
 
         return SOURCE
 

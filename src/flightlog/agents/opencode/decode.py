@@ -1,4 +1,4 @@
-"""Decode the lines of an OpenCode session, as `rows` makes them, to entries.
+"""Decode the lines of an OpenCode session, as `rows` makes them, to entries; OpenCodeSource.
 
 A message is one line with its parts; each part that is shown is an entry. What the client has only
 begun to write (a text without words, a tool call without input) is not decoded: it is there again
@@ -6,12 +6,22 @@ when it is complete.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
-from flightlog.agents.opencode.usage import ABORTED, decode_tokens, decode_totals, is_refused
+from flightlog.agents.line_source import LineFormat, LineSource
+from flightlog.agents.opencode.files import AGENT_NAME, session_files
+from flightlog.agents.opencode.rows import read_messages, read_session
+from flightlog.agents.opencode.usage import (
+    ABORTED,
+    OpenCodeCounter,
+    decode_tokens,
+    decode_totals,
+    is_refused,
+)
 from flightlog.model.entries import (
     ApiError,
     AssistantReply,
@@ -43,6 +53,8 @@ from flightlog.sources.foreign_json import (
     parse_object,
     text_field,
 )
+from flightlog.sources.protocol import Fidelity, TranscriptTail
+from flightlog.store.recordings.reader import is_virtual
 
 _DEFAULT_TITLES = ("New session - ", "Child session - ")
 _DENIALS = ("The user rejected permission", "The user has specified a rule which prevents")
@@ -275,3 +287,42 @@ def _unknown_part(part: dict[str, Any]) -> UnknownRecord:
 def _times(value: dict[str, Any]) -> tuple[int, int]:
     time = object_field(value, "time")
     return int_field(time, "start") or int_field(time, "created"), int_field(time, "end")
+
+
+FORMAT = LineFormat(
+    agent=AGENT_NAME,
+    fidelity=Fidelity(
+        timestamps=True,
+        usage=True,
+        client_totals=True,
+        thinking=True,
+        tool_results=True,
+        subagents=True,
+    ),
+    new_decoder=OpenCodeDecoder,
+    new_counter=OpenCodeCounter,
+    usage_needles=(b'"type":"message"', b'"type":"session"', b'"type":"state"'),
+    context_needles=(b'"type":"session"',),
+    read_usage=read_messages,
+)
+
+
+class OpenCodeSource(LineSource):
+    """A `LineSource` whose sessions were listed with the time of their last row."""
+
+    def last_record_ms(self, file: SessionFile) -> int:
+        """Return the time of the last record; that of a session's rows was listed."""
+        if is_virtual(file.path):
+            return file.changed_ns // 1_000_000
+        return super().last_record_ms(file)
+
+    def tail(self, path: str, start: int) -> TranscriptTail:
+        """Summarize the lines added since byte `start`; the next one starts before the last line."""
+        found = super().tail(path, start)
+        with suppress(OSError):
+            if is_virtual(path):
+                return replace(found, end=read_session(path).rfind(b"\n", 0, -1) + 1)
+        return found
+
+
+SOURCE = OpenCodeSource(FORMAT, session_files)

@@ -8,7 +8,7 @@ total is the sum of its messages; the call that made its title is in neither.
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec import DecodeError
+import msgspec
 from msgspec.structs import asdict
 
 from flightlog.model.session import SessionFile
@@ -51,7 +51,8 @@ def decode_totals(state: dict[str, Any]) -> ClientTotals | None:
         return None
     model = text_field(parse_object(text_field(state, "model").encode()) or {}, "id")
     cost = tree.get("cost")
-    cost_usd = float(cost) if isinstance(cost, int | float) else 0.0
+    # Without a price for its model the client counts 0.
+    cost_usd = float(cost) if isinstance(cost, int | float) and cost > 0 else None
     total = ModelTotal(model=model, cost_usd=cost_usd, **asdict(usage))
     as_of_ms = int_field(state, "time_updated")
     return ClientTotals(text_field(state, "id"), cost_usd, 0, (total,), as_of_ms)
@@ -67,9 +68,7 @@ class OpenCodeCounter:
 
     def count(self, line: bytes) -> Iterable[UsageLine | ClientTotals]:
         """Return the usage of a message, or the totals of the session."""
-        record = parse_object(line)
-        if record is None:
-            raise DecodeError("not JSON")
+        record = parse_object(line) or msgspec.json.decode(line, type=dict[str, Any])
         kind, data = text_field(record, "type"), object_field(record, "data")
         if kind == "session":
             self._project = text_field(record, "directory")
