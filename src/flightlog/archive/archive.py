@@ -35,7 +35,7 @@ from flightlog.sources.foreign_json import find_lines
 from flightlog.sources.protocol import FileListing, Source
 from flightlog.store.jsonl import TORN_TAIL
 from flightlog.store.recordings.adoption import list_damaged_sessions, session_dir
-from flightlog.store.recordings.reader import open_reader, raw_lines
+from flightlog.store.recordings.reader import is_virtual, open_reader, raw_lines
 from flightlog.usage.pipeline import UsagePipeline
 from flightlog.usage.prices import price
 from flightlog.usage.report import UsageFilter, UsageReport
@@ -232,7 +232,8 @@ class Archive:
         """Return what the model was given in each thread, and which responses are copies."""
         recording = self.find_recording(prefix)
         contexts = recording.source.thread_contexts(recording.files)
-        if recording.main is not None:
+        # To find the forks among the sessions of a database, all of them would be read.
+        if recording.main is not None and not is_virtual(recording.main.path):
             main = contexts.get("", ThreadContext())
             contexts[""] = replace(
                 main,
@@ -262,25 +263,10 @@ class Archive:
         """
         session = self.find_recording(prefix).session
         offsets: dict[str, int] = {}
-        damage: set[Damage] = set()
+        seen: set[str | Damage] = set()
         while True:
             for file in self.current_files(session):
-                start = offsets.get(file.path, 0)
-                if file.size < start:  # the file was rewritten
-                    start = 0
-                if file.size > start:
-                    for item in source_of(file.agent).entries(file, start):
-                        if isinstance(item, SubagentInfo) or (
-                            isinstance(item, Damage) and item.reason == TORN_TAIL
-                        ):
-                            break
-                        start = item.offset + item.length
-                        if isinstance(item, Damage):
-                            if item in damage:
-                                continue
-                            damage.add(item)
-                        yield item
-                    offsets[file.path] = start
+                yield from _iter_added(file, offsets, seen)
             if not pause():
                 return
 
@@ -386,6 +372,32 @@ class Archive:
 
         files = self.recordings[session].files
         return secret_counts(line for file in files for line in raw_lines(file.path, 0))
+
+
+def _iter_added(
+    file: SessionFile, offsets: dict[str, int], seen: set[str | Damage]
+) -> Iterator[Entry | Damage]:
+    """Yield what was added after the offset of `file`, and damage that is not in `seen`.
+
+    Rows of a database change in place: of them, yield what is not in `seen`.
+    """
+    start = offsets.get(file.path, 0)
+    has_rows = is_virtual(file.path)
+    if file.size < start and not has_rows:  # the file was rewritten
+        start = 0
+    if start == file.inode if has_rows else start == file.size:
+        return
+    for item in source_of(file.agent).entries(file, 0 if has_rows else start):
+        if isinstance(item, SubagentInfo) or (
+            isinstance(item, Damage) and item.reason == TORN_TAIL
+        ):
+            break
+        start = item.offset + item.length
+        mark = item if isinstance(item, Damage) else item.key if has_rows else ""
+        if not mark or mark not in seen:
+            seen.add(mark)
+            yield item
+    offsets[file.path] = file.inode if has_rows else start
 
 
 def _folder(file: SessionFile) -> str:

@@ -220,8 +220,10 @@ class UsagePipeline:
         }
 
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - as FindEvidence
-        paths = (file.path for file in self._files_of.get(session, ()))
-        return GapEvidence(*find_evidence(paths, more=more))
+        files = self._files_of.get(session, ())
+        if any(file.agent != DEFAULT_AGENT for file in files):
+            return GapEvidence(has_side_calls=more)
+        return GapEvidence(*find_evidence((file.path for file in files), more=more))
 
     @functools.cached_property
     def _files_of(self) -> Mapping[str, Sequence[SessionFile]]:
