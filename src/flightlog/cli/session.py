@@ -157,8 +157,8 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
 
 
 @session.command(epilog="Example: flightlog session usage --by day --since 30d")
-@click.option("--by", type=click.Choice(["session", "day", "month", "model", "project", "agent", "block"]), default="day",
-              show_default=True, help="Grouping of the rows; a block is a 5-hour window.")  # fmt: skip
+@click.option("--by", type=click.Choice(["session", "day", "month", "model", "project", "agent", "block"]),
+              default="day", show_default=True, help="Grouping of the rows; a block is a 5-hour window.")  # fmt: skip
 @click.option("--since", default="", help="Only usage since then: 2026-11-01, 7d, 12h.")
 @click.option("--project", default="", help="Only sessions whose directory contains this.")
 @click.option("--timezone", default="", help="Time zone of the days, e.g. UTC or Europe/Berlin.")

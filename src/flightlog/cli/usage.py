@@ -77,7 +77,7 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
                 [
                     gap.session[:8],
                     f"{gap.usage.total_tokens:,}",
-                    f"${gap.cost_usd:,.4f}",
+                    "unknown" if gap.cost_usd is None else f"${gap.cost_usd:,.4f}",
                     gap.reason.value,
                 ]
                 for gap in gaps
