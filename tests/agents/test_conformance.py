@@ -28,6 +28,7 @@ RECORDINGS = Path(__file__).parents[1] / "recordings"
 # Where the client of an agent would write a session, below its own directory.
 ONE_FILE = {
     "claude-code": "projects/p/s.jsonl",
+    "pi": "agent/sessions/--p--/2026-11-16T16-07-12-335Z_s.jsonl",
     "copilot": "session-state/s/events.jsonl",
 }
 

@@ -33,6 +33,7 @@ class RegisteredAgent(NamedTuple):
 REGISTRY = (
     RegisteredAgent(DEFAULT_AGENT, "Claude Code", "CLAUDE_CONFIG_DIR", (".claude",)),
     RegisteredAgent("copilot", "Copilot CLI", "COPILOT_HOME", (".copilot",)),
+    RegisteredAgent("pi", "Pi", "", (".pi",)),
 )
 
 

@@ -40,3 +40,9 @@ def describe_file(agent: str, path: str, session: str, damage: list[Damage]) -> 
     return SessionFile(
         path, session, *state, device=status.st_dev, inode=status.st_ino, agent=agent
     )
+
+
+def describe_current(file: SessionFile) -> tuple[SessionFile, ...]:
+    """Return the one file of a session as it is now; nothing if it is gone."""
+    current = describe_file(file.agent, file.path, file.session, [])
+    return (current,) if current else ()

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from flightlog.agents.copilot.files import WORKSPACE, session_files, workspace_path
+from flightlog.agents.copilot.files import WORKSPACE, workspace_path
 from flightlog.agents.copilot.usage import (
     COMPACTION,
     CONTEXT_NEEDLES,
@@ -28,6 +28,7 @@ from flightlog.agents.copilot.usage import (
     working_directory,
 )
 from flightlog.agents.line_source import LineFormat, LineSource
+from flightlog.agents.session_files import describe_current
 from flightlog.model.entries import (
     ApiError,
     AssistantReply,
@@ -270,7 +271,7 @@ SOURCE = CopilotSource(
         usage_needles=USAGE_NEEDLES,
         context_needles=CONTEXT_NEEDLES,
     ),
-    session_files,
+    describe_current,
 )
 
 
