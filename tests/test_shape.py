@@ -19,8 +19,8 @@ TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if "recordings" n
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 50
 # All of src. A change that adds a feature raises these by what the feature may take; nothing else raises them.
-SOURCE_LINES_MAX = 73_900
-SOURCE_FILES_MAX = 371
+SOURCE_LINES_MAX = 77_700
+SOURCE_FILES_MAX = 405
 
 
 def name(path):
@@ -377,7 +377,7 @@ def test_no_lock_file_names_where_a_package_came_from():
 LIMITS = {
     measures.classes_sharing_a_name: 0,
     measures.participles: 0,
-    measures.one_word_functions: 410,  # a tenth of all
+    measures.one_word_functions: 500,  # an eighth of all; each agent has the same few
     measures.modules_too_many: 0,
     measures.modules_with_one_importer: 62,  # 17 % of all
     measures.small_modules_with_one_importer: 0,

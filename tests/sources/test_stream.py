@@ -8,6 +8,10 @@ from flightlog.sources.workers import FORK_ABOVE_BYTES, read_all
 from flightlog.store.index.files import PendingRead
 
 
+def read_file(file, start):
+    return read_records(file.path, start)
+
+
 def readings(tmp_path, size):
     found = []
     for number in range(5):
@@ -21,7 +25,7 @@ def readings(tmp_path, size):
 def test_a_second_process_reads_what_one_reads(tmp_path):
     few, many = readings(tmp_path, 100), readings(tmp_path, FORK_ABOVE_BYTES)
 
-    alone, ahead = list(read_all(few, read_records)), list(read_all(many, read_records))
+    alone, ahead = list(read_all(few, read_file)), list(read_all(many, read_file))
 
     assert alone == ahead == [read_records(each.file.path, 0) for each in few]
     assert [each.records[0].text for each in ahead] == ["word0", "word1", "word2", "word3", "word4"]
@@ -35,10 +39,10 @@ def test_files_that_a_dead_reader_did_not_deliver_are_read_here(tmp_path):
     own_pid = os.getpid()
     pending = readings(tmp_path, FORK_ABOVE_BYTES)
 
-    def read_until_third(path, start):
-        if os.getpid() != own_pid and path.endswith("2.jsonl"):
+    def read_until_third(file, start):
+        if os.getpid() != own_pid and file.path.endswith("2.jsonl"):
             os.kill(os.getpid(), signal.SIGKILL)
-        return read_records(path, start)
+        return read_file(file, start)
 
     assert list(read_all(pending, read_until_third)) == [
         read_records(read.file.path, 0) for read in pending
@@ -46,6 +50,6 @@ def test_files_that_a_dead_reader_did_not_deliver_are_read_here(tmp_path):
 
 
 def test_who_stops_listening_leaves_no_child_behind(tmp_path):
-    ahead = read_all(readings(tmp_path, FORK_ABOVE_BYTES), read_records)
+    ahead = read_all(readings(tmp_path, FORK_ABOVE_BYTES), read_file)
     assert next(ahead).records
     ahead.close()

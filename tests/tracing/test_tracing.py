@@ -161,7 +161,9 @@ def test_sessions_that_did_not_change_are_not_read_again(project, tmp_path):
             self.iter_sessions += 1
             return super().read_session(written)
 
-    first, second = (Counting([str(project.config)], str(tmp_path / "home")) for _ in range(2))
+    first, second = (
+        Counting({"claude-code": (str(project.config),)}, str(tmp_path / "home")) for _ in range(2)
+    )
     known, again = dict(first.iter_edits()), dict(second.iter_edits())
 
     assert known == again

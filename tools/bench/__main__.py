@@ -30,6 +30,7 @@ APART = (
     "loop",
     "resample",
     "retro",
+    "agents",
 )
 NAMES = (*TOGETHER, *APART)
 

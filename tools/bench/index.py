@@ -46,7 +46,7 @@ def first(ground: Ground, table: Table, *, peer: bool) -> None:
     )
     table.results("first full index", found)
     ours = found["flightlog search, first"]
-    size = _bytes(ground.index / "index.db")
+    size = _bytes(_index_file(ground))
     table.note("  our index, MB", size // 1_000_000)
     table.most("  peak memory, MB", ours.rss_mb, 250)
     if "agentsview sync" in found:
@@ -63,7 +63,7 @@ def search(ground: Ground, table: Table) -> None:
     queries = [*_WORDS, *(f'"{one}"' for one in _WORDS), *_filtered(draw), *_rare(ground, draw)]
     share = _sealed(ground)
     files = list_recorded_files({"claude-code": (str(ground.corpus),)}, str(ground.index)).files
-    finder = SearchIndex(files, ground.index / "index.db")
+    finder = SearchIndex(files, _index_file(ground))
     finder.search_records(parse_query("warm", int))
     times = []
     for query in queries * 3:
@@ -129,6 +129,11 @@ def _compare(ground: Ground, table: Table, ours: Result, theirs: Result, size: i
     table.most(
         "  size against agentsview's database", size / max(sum(map(_bytes, databases)), 1), 0.4
     )
+
+
+def _index_file(ground: Ground) -> Path:
+    """The index that commands use for this set of directories; its name depends on the set."""
+    return next(ground.index.glob("index*.db"))
 
 
 def _bytes(database: Path) -> int:

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from flightlog.agents import source_of
 from flightlog.agents.recordings import recording_name
 from flightlog.model.session import DEFAULT_AGENT, SessionFile
+from flightlog.store.files import replace_file
 from flightlog.store.recordings.adoption import session_dir
 from flightlog.store.recordings.reader import is_virtual, raw_lines
 from flightlog.store.recordings.sessions import SessionAdoption, adopt_session
@@ -50,5 +51,5 @@ def _write_lines(home: str, file: SessionFile, folder: Path) -> Path:
     known = [line for line in raw_lines(str(copy), 0) if line.endswith(b"\n")]
     seen = set(known)
     new = (line for line in raw_lines(file.path, 0) if line not in seen)
-    path.write_bytes(b"".join((*known, *new)))
+    replace_file(path, b"".join((*known, *new)), durable=False)
     return path

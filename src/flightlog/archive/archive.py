@@ -30,14 +30,13 @@ from flightlog.model.entries import Entry, SubagentInfo
 from flightlog.model.errors import Damage, Invalid, NotFound
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT, Session, SessionFile, ThreadContext
-from flightlog.model.usage import Breakdown, row_fields, row_to_response
+from flightlog.model.usage import Breakdown, row_fields
 from flightlog.sources.foreign_json import find_lines
 from flightlog.sources.protocol import FileListing, Source
 from flightlog.store.jsonl import TORN_TAIL
 from flightlog.store.recordings.adoption import list_damaged_sessions, session_dir
 from flightlog.store.recordings.reader import open_reader, raw_lines
-from flightlog.usage.attribution import attribute_responses
-from flightlog.usage.pipeline import UsagePipeline
+from flightlog.usage.pipeline import UsagePipeline, find_copied_responses
 from flightlog.usage.prices import price
 from flightlog.usage.report import UsageFilter, UsageReport
 from flightlog.views.session.edits import LineEdit, edits_of_session
@@ -234,7 +233,8 @@ class Archive:
             main = contexts.get("", ThreadContext())
             contexts[""] = replace(
                 main,
-                copied_message_ids=main.copied_message_ids | self._copied_responses(recording.main),
+                copied_message_ids=main.copied_message_ids
+                | find_copied_responses(recording.main, self._listing.files),
             )
         return contexts
 
@@ -377,33 +377,6 @@ class Archive:
 
         files = self.recordings[session].files
         return secret_counts(line for file in files for line in raw_lines(file.path, 0))
-
-    def _copied_responses(self, main: SessionFile) -> frozenset[str]:
-        """Return the responses in `main` that an older session of the project recorded first.
-
-        A fork or a resumed copy begins with them, so only files that contain the first response
-        of `main` are scanned. The rule is that of `usage.attribution`.
-        """
-        source = source_of(main.agent)
-        own = source.scan_usage(main)
-        first = min(own.rows, key=lambda row: row.at_ms, default=None)
-        if first is None:
-            return frozenset()
-        scans = {main.session: own}
-        for file in self._listing.files:
-            is_near = (
-                not file.subagent
-                and file.session != main.session
-                and _folder(file) == _folder(main)
-            )
-            if is_near and any(True for _ in find_lines(file.path, first.message_id)):
-                scans[file.session] = source.scan_usage(file)
-        if len(scans) == 1:
-            return frozenset()
-        rows = [row_to_response(row) for scan in scans.values() for row in scan.rows]
-        first_ms = {session: scan.first_ms for session, scan in scans.items() if scan.first_ms}
-        copies = attribute_responses(rows, first_ms).copies.get(main.session, ())
-        return frozenset(copy.message_id for copy in copies)
 
 
 def _folder(file: SessionFile) -> str:

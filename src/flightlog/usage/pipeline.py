@@ -17,12 +17,20 @@ from flightlog.agents import source_of
 from flightlog.agents.claude_code import scan as claude_code
 from flightlog.agents.claude_code.scan import count_output_chars, find_evidence
 from flightlog.model.session import DEFAULT_AGENT, SessionFile
-from flightlog.model.usage import Breakdown, UsageLine, UsageQuality, UsageRow
+from flightlog.model.usage import (
+    Breakdown,
+    UsageLine,
+    UsageQuality,
+    UsageRow,
+    row_to_response,
+)
+from flightlog.sources.foreign_json import find_lines
 from flightlog.sources.protocol import UsageScan
 from flightlog.sources.workers import TICKETS_MAX, may_fork, run_forked, scan_files
 from flightlog.store.index.database import Index, Readable
 from flightlog.store.index.files import SCHEMA as FILES
 from flightlog.store.index.files import SyncStats
+from flightlog.usage.attribution import attribute_responses
 from flightlog.usage.digest import UsageDigest, best_rows, digest_sessions, estimate_bucket
 from flightlog.usage.index import SCHEMA, SessionGroup, UsageIndexUpdate
 from flightlog.usage.prices import PRICES_FROM
@@ -169,6 +177,31 @@ class UsagePipeline:
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - as FindEvidence
         paths = (file.path for file in self._files if file.session == session)
         return GapEvidence(*find_evidence(paths, more=more))
+
+
+def find_copied_responses(main: SessionFile, files: Iterable[SessionFile]) -> frozenset[str]:
+    """Return the responses in `main` that an older session of the same directory recorded first.
+
+    A fork or a resumed copy begins with them, so only those of `files` that contain the first
+    response of `main` are scanned. The rule is that of `usage.attribution`.
+    """
+    own = scan_usage(main)
+    first = min(own.rows, key=lambda row: row.at_ms, default=None)
+    if first is None:
+        return frozenset()
+    scans = {main.session: own}
+    folder = os.path.dirname(main.path)  # noqa: PTH120 - plain text, as paths are here
+    for file in files:
+        is_near = os.path.dirname(file.path) == folder  # noqa: PTH120
+        is_other = not file.subagent and file.session != main.session
+        if is_near and is_other and any(True for _ in find_lines(file.path, first.message_id)):
+            scans[file.session] = scan_usage(file)
+    if len(scans) == 1:
+        return frozenset()
+    rows = [row_to_response(row) for scan in scans.values() for row in scan.rows]
+    first_ms = {session: scan.first_ms for session, scan in scans.items() if scan.first_ms}
+    copies = attribute_responses(rows, first_ms).copies.get(main.session, ())
+    return frozenset(copy.message_id for copy in copies)
 
 
 def scan_usage(file: SessionFile, start: int = 0) -> UsageScan:

@@ -348,3 +348,17 @@ def test_gemini_token_counts_are_answered():
         status, data = post(model, f"{GEMINI}:countTokens", body)
 
     assert (status, json.loads(data)["totalTokens"] > 0) == (200, True)
+
+
+def test_a_call_takes_an_id_from_an_earlier_result():
+    wait = {"tool": "wait", "input": {"targets": [{"from_result": r"agent_id\W+([0-9a-f]+)"}]}}
+    items = [
+        {"type": "message", "role": "user", "content": "go"},
+        {"type": "function_call", "call_id": "a", "name": "spawn", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "a", "output": '{"agent_id": "0ff1ce"}'},
+    ]
+    with serve({"text": "zero"}, {"blocks": [wait]}) as model:
+        body = {"input": items, "tools": [{"type": "function", "name": "wait"}]}
+        _, data = post(model, "/v1/responses", body)
+
+    assert json.loads(data)["output"][0]["arguments"] == '{"targets": ["0ff1ce"]}'

@@ -139,7 +139,8 @@ def test_a_subagent_whose_session_left_no_file_is_still_told(tmp_path):
     told = archive(tmp_path / "other", user("x")).read_session(SESSION)
     assert told.subagents == ()
 
-    session = type(archive(tmp_path / "third", user("x")))([str(tmp_path)]).read_session(SESSION)
+    dirs = {"claude-code": (str(tmp_path),)}
+    session = type(archive(tmp_path / "third", user("x")))(dirs).read_session(SESSION)
 
     assert [(subagent.id, subagent.is_side_call) for subagent in session.subagents] == [
         ("a7", True)

@@ -181,7 +181,8 @@ class _Handler(BaseHTTPRequestHandler):
         failure = _failure_of_attempt(reply, attempt)
         if failure is not None and failure.cut_after is None:
             return self._send_failure(api, failure, exchange)
-        response = api.build_response(reply, request.model or _MODEL, body, name)
+        filled = wire.fill_results(reply, body)
+        response = api.build_response(filled, request.model or _MODEL, body, name)
         usage = api.response_usage(response)
         head = {"request-id": wire.request_id(name), **reply.headers}
         if not (body.get("stream") or path.endswith(":streamGenerateContent")):
