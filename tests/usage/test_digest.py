@@ -31,8 +31,10 @@ lines = st.builds(
     UsageLine,
     message_id=st.integers(1, 6).map(lambda number: f"m{number}"),
     session=st.just("s"),
-    model=st.sampled_from(["claude-opus-5-5", "claude-sonnet-4-5", "mystery"]),
-    input_tokens=st.sampled_from([0, 10, 250_000]),
+    model=st.sampled_from(
+        ["claude-opus-5-5", "claude-sonnet-4-5", "gpt-5.6-sol", "qwen3-coder-flash", "mystery"]
+    ),
+    input_tokens=st.sampled_from([0, 10, 90_000, 250_000]),
     output_tokens=st.integers(0, 3),
     cache_read_tokens=st.integers(0, 9),
     cache_write_tokens=st.integers(9, 18),

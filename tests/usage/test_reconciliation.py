@@ -4,8 +4,15 @@ from datetime import UTC
 
 import pytest
 
-from flightlog.model.usage import Breakdown, ClientTotals, ModelTotal, Usage
-from flightlog.usage.reconciliation import GapEvidence, GapReason, SessionTotals, reconcile
+from flightlog.model.usage import Breakdown, ClientTotals, ModelResponse, ModelTotal, Usage
+from flightlog.usage.reconciliation import (
+    GapEvidence,
+    GapReason,
+    SessionTotals,
+    pack_reconciliation,
+    reconcile,
+    unpack_reconciliation,
+)
 from support.recordings import CASES, archive
 
 CURRENT = [case for case in CASES if case.startswith("2.1.325/")]
@@ -102,3 +109,28 @@ def test_a_web_search_explains_what_only_the_client_counted(evidence, reason):
     (gap,) = reconcile(totals, {"s": [client]}, lambda *_: evidence).gaps
 
     assert (gap.reason, gap.usage.input_tokens) == (reason, 5)
+
+
+def test_a_client_without_dollars_leaves_the_cost_of_a_gap_unknown():
+    early = ClientTotals("s", None, 0, (ModelTotal("m", None, input_tokens=3),), credits=0.5)
+    late = ClientTotals("s", None, 0, (ModelTotal("m", None, input_tokens=9),), credits=1.5)
+    totals = SessionTotals("s", Usage(input_tokens=4), 0.5, 0, (), ())
+
+    told = reconcile(totals, {"s": [late, early]}, lambda *_: GapEvidence())
+
+    assert told.client == late
+    assert [(gap.usage, gap.cost_usd) for gap in told.gaps] == [(Usage(5), None)]
+    assert unpack_reconciliation(pack_reconciliation(told)) == told
+
+
+def test_no_part_of_a_gap_has_a_cost_if_the_client_counts_no_dollars():
+    client = ClientTotals("s", None, 5, (ModelTotal("m", None, input_tokens=9),))
+    copied = ModelResponse("m1", "s", "m", Usage(4), 1)
+    totals = SessionTotals("s", Usage(4), 0.5, 0, ((copied, 0.5),), ())
+
+    told = reconcile(totals, {"s": [client]}, lambda *_: GapEvidence())
+
+    assert [(gap.reason, gap.cost_usd) for gap in told.gaps] == [
+        (GapReason.COPY, None),
+        (GapReason.UNKNOWN, None),
+    ]

@@ -70,6 +70,7 @@ class UsageReportRow(UsageTotals):
     month: NotRequired[str]
     model: NotRequired[str]
     project: NotRequired[str]
+    agent: NotRequired[str]
     block: NotRequired[str]
     client_total: NotRequired[dict[str, Any] | None]
     inherited_usage: NotRequired[dict[str, Any] | None]

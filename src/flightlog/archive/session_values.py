@@ -21,7 +21,7 @@ from flightlog.store.index.files import (
 from flightlog.usage.prices import PRICES_FROM
 
 # Part of the stamp of every value: count the number up when a view that is cached here changes.
-MADE_BY = f"{__version__} 3 {PRICES_FROM['source']} {PRICES_FROM['date']}"
+MADE_BY = f"{__version__} 4 {PRICES_FROM['source']} {PRICES_FROM['date']}"
 _BATCH = 64  # values per transaction: an interrupted run loses few, a long one commits seldom
 
 T = TypeVar("T")

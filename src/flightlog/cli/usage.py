@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flightlog.agents import agent_label
 from flightlog.cli.output import print_table
 from flightlog.model.text import make_inert, one_line, pluralize
-from flightlog.model.usage import Breakdown, Cost, UsageRow, format_cost, format_tokens
+from flightlog.model.usage import (
+    Breakdown,
+    Cost,
+    UsageRow,
+    format_cost,
+    format_tokens,
+    format_units,
+)
 from flightlog.usage.prices import PRICES_FROM
 from flightlog.usage.report import UsageReport
 from flightlog.usage.report_json import report_json
@@ -58,7 +66,7 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
     shown = [row for row in report.rows if row.responses]
     if by_session:
         shown.sort(key=lambda row: -(row.cost.usd or 0.0))
-    rows = [_usage_cells(row, row.key[:8] if by_session else row.key) for row in shown]
+    rows = [_usage_cells(row, _shown_key(row.key, report.by)) for row in shown]
     rows.append(_usage_cells(report.total, "total"))
     heads = [report.by.value, "input", "output", "cache read", "cache write", "cost"]
     if titles:
@@ -84,6 +92,7 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
             ],
             right=(1, 2),
         )
+    _print_client_units(report)
     _print_uncertainty(report.total, has_estimates=report.has_estimates)
     if report.damaged_lines:
         click.echo(
@@ -95,6 +104,27 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
             f"no price known for: {make_inert(', '.join(report.total.unpriced_models))}", err=True
         )
     click.echo(f"prices: {PRICES_FROM['source']}, {PRICES_FROM['date']}", err=True)
+
+
+def _shown_key(key: str, by: Breakdown) -> str:
+    if by is Breakdown.AGENT:
+        return agent_label(key)
+    return key[:8] if by is Breakdown.SESSION else key
+
+
+def _print_client_units(report: UsageReport) -> None:
+    """Print what clients count instead of dollars; only a report by session reads it."""
+    clients = (
+        [item.client for item in report.reconciliations] if report.by is Breakdown.SESSION else []
+    )
+    rows = [
+        [client.session[:8], ", ".join(format_units(client))]
+        for client in clients
+        if client.known_units
+    ]
+    if rows:
+        click.echo("\ncounted by the client, not in dollars:")
+        print_table(["session", "amount"], rows)
 
 
 def _print_uncertainty(total: UsageRow, *, has_estimates: bool) -> None:

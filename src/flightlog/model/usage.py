@@ -85,10 +85,31 @@ def split_prompt(prompt: int, output: int, *, cache_read: int = 0, cache_write: 
 class CostSource(enum.Enum):
     """Where a cost comes from."""
 
-    TABLE = "price table"
+    TABLE = "price table"  # of Anthropic, or of several providers
+    OPENAI = "price table: openai"
+    GOOGLE = "price table: google"
+    XAI = "price table: x-ai"
+    MOONSHOT = "price table: moonshotai"
+    ZAI = "price table: zai"
+    DEEPSEEK = "price table: deepseek"
+    MISTRAL = "price table: mistral"
+    MINIMAX = "price table: minimax"
+    COPILOT = "price table: github-copilot"
+    OPENROUTER = "price table: openrouter"
     CLIENT = "client"
     MIXED = "price table and client"
     UNKNOWN = "unknown"
+
+    @property
+    def is_table(self) -> bool:
+        """Whether all of the amount comes from price tables."""
+        return self not in {CostSource.CLIENT, CostSource.MIXED, CostSource.UNKNOWN}
+
+    def merge_source(self, other: "CostSource | None") -> "CostSource":
+        """Return the source of a sum; an amount of another provider makes it plain `price table`."""
+        if other is None or other is self:
+            return self
+        return CostSource.TABLE if self.is_table and other.is_table else CostSource.MIXED
 
 
 class Cost(Struct, frozen=True):
@@ -163,12 +184,12 @@ def row_fields(row: "UsageRow") -> dict[str, Any]:
 
 
 def format_cost(cost: Cost) -> str:
-    """Return an amount as text, with its source unless that is the price table."""
+    """Return an amount as text, with its source unless that is a price table."""
     if cost.usd is None:
         return "cost unknown"
     amount = f"${cost.usd:,.4f}" if abs(cost.usd) < 1 else f"${cost.usd:,.2f}"
     amount = f"≥ {amount}" if cost.is_lower_bound else amount
-    return amount if cost.source is CostSource.TABLE else f"{amount} ({cost.source.value})"
+    return amount if cost.source.is_table else f"{amount} ({cost.source.value})"
 
 
 def is_unknown(usage: Usage, cost: Cost) -> bool:
@@ -191,8 +212,8 @@ def sum_costs(costs: Iterable[Cost]) -> Cost:
         return Cost(None, CostSource.UNKNOWN)
     source: CostSource | None = None
     for cost in parts:
-        if cost.usd is not None and source is not CostSource.MIXED and cost.source is not source:
-            source = cost.source if source is None else CostSource.MIXED
+        if cost.usd is not None and cost.source is not source:
+            source = cost.source.merge_source(source)
     is_lower_bound = len(amounts) < len(parts) or any(cost.is_lower_bound for cost in parts)
     return Cost(sum(amounts, 0.0), source or CostSource.TABLE, is_lower_bound)
 
@@ -288,9 +309,9 @@ class ModelTotal(TokenCounts, frozen=True):
 
 
 class ClientTotals(Struct, frozen=True):
-    """The client's own running total for a session, as it last wrote it.
+    """The client's own running total for a session, as it last wrote it; None is unknown.
 
-    `cost_usd` is None if it counts no dollars, as the clients of a subscription do.
+    What a credit or a premium request costs depends on the plan, so they are no dollars.
     """
 
     session: str
@@ -298,8 +319,31 @@ class ClientTotals(Struct, frozen=True):
     started_ms: int
     models: tuple[ModelTotal, ...] = ()
     as_of_ms: int = 0
+    credits: float | None = None
+    premium_requests: float | None = None
 
     @property
     def usage(self) -> Usage:
         """The sum over all models."""
         return sum((model.usage for model in self.models), Usage())
+
+    @property
+    def known_units(self) -> dict[str, float]:
+        """The known amounts of what the client counts instead of dollars, by their JSON key."""
+        units = {"credits": self.credits, "premium_requests": self.premium_requests}
+        return {name: amount for name, amount in units.items() if amount is not None}
+
+
+def format_client_total(totals: ClientTotals, digits: int = 6) -> str:
+    """Return the client's total as text: dollars, units of its own, or only tokens."""
+    dollars = [] if totals.cost_usd is None else [f"${totals.cost_usd:.{digits}f}"]
+    amounts = [*dollars, *format_units(totals)]
+    return ", ".join(amounts) if amounts else f"{totals.usage.total_tokens:,} tokens"
+
+
+def format_units(totals: ClientTotals) -> list[str]:
+    """Return each amount that the client counts instead of dollars as text."""
+    return [
+        f"{amount:,.6g} {name.replace('_', ' ').removesuffix('s' if amount == 1 else '')}"
+        for name, amount in totals.known_units.items()
+    ]

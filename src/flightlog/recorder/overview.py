@@ -2,13 +2,14 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import UTC
 from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.agents import SAMPLES, agent_names
+from flightlog.agents import SAMPLES, agent_label, agent_names
 from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, find_unread_files
 from flightlog.agents.claude_code.hooks import keep_days
 from flightlog.agents.recordings import find_agent_dirs, reads_samples
@@ -24,12 +25,13 @@ from flightlog.store.git.command import GitError
 from flightlog.store.git.repository import Repository, find_common_dir
 from flightlog.store.recordings.adoption import list_damaged_sessions, list_recorded_sessions
 from flightlog.views.overview import (
+    AgentShare,
     Overview,
     find_expiring_sessions,
     most_expensive_prompt,
     rank_projects,
 )
-from flightlog.views.session.outline import sort_newest_first
+from flightlog.views.session.outline import SessionSummary, sort_newest_first
 
 SOON_DAYS = 7  # sessions that the agent deletes within it are listed
 PROJECTS_SHOWN = 3
@@ -76,6 +78,16 @@ def build_overview(runtime: Runtime, progress: Progress | None = None) -> Overvi
         unread_files=0 if sample else sum(len(find_unread_files(str(path))) for path in dirs),
         damaged_sessions=tuple(summary.session for summary in summaries if summary.damage_count),
         sessions_with_secrets=() if sample else _sessions_with_secrets(runtime),
+        agents=_count_by_agent(summaries),
+    )
+
+
+def _count_by_agent(summaries: Sequence[SessionSummary]) -> tuple[AgentShare, ...]:
+    """Return the agents that have sessions, the one with most of them first."""
+    counts = Counter(summary.agent for summary in summaries if not summary.is_empty)
+    return tuple(
+        AgentShare(agent, agent_label(agent), count)
+        for agent, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     )
 
 

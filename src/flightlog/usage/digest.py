@@ -24,10 +24,10 @@ from flightlog.model.usage import (
 from flightlog.usage.attribution import attribute_responses, is_better_copy
 from flightlog.usage.prices import (
     PricedResponse,
+    context_band,
     is_priced,
-    long_context_threshold,
     price,
-    price_at,
+    price_in_band,
     price_responses,
 )
 from flightlog.usage.reconciliation import (
@@ -44,8 +44,8 @@ QUARTER_MS = 900_000  # the offsets of all time zones are whole quarters of an h
 CHARS_PER_TOKEN = 4  # a usual value for English text; code and JSON have fewer
 USD_DIGITS = 9  # a billionth of a dollar: finer than any price, coarser than the order of a sum
 # Attribute getters in `map` halve the time of a loop over every response.
-_message_id, _model, _at_ms, _project, _quality = map(
-    attrgetter, ("message_id", "model", "at_ms", "project", "quality")
+_message_id, _model, _at_ms, _project, _quality, _prompt_tokens = map(
+    attrgetter, ("message_id", "model", "at_ms", "project", "quality", "prompt_tokens")
 )
 _TOKEN_CLASSES = tuple(map(attrgetter, Usage.__struct_fields__))  # a row names them as `Usage` does
 
@@ -236,22 +236,21 @@ def _bucket_rows(rows: Iterable[UsageLine]) -> tuple[UsageBucket, ...]:
 
 
 def _price_quarter(model: str, rows: list[UsageLine]) -> Iterator[UsageBucket]:
-    """Price the rows of one quarter; those with long-context prices are summed apart."""
-    threshold = long_context_threshold(model, rows[0].at_ms)
-    long = [row for row in rows if row.prompt_tokens > threshold] if threshold else []
-    if not long:
-        yield _bucket(model, rows, long=False)
+    """Price the rows of one quarter; those of another band of prices are summed apart."""
+    at_ms = rows[0].at_ms
+    if not context_band(model, max(map(_prompt_tokens, rows)), at_ms):
+        yield _bucket(model, rows, 0)
         return
-    short = [row for row in rows if row.prompt_tokens <= threshold]
-    yield from _merge_buckets(
-        _bucket(model, part, long=part is long) for part in (short, long) if part
-    )
+    bands: dict[int, list[UsageLine]] = defaultdict(list)
+    for row in rows:
+        bands[context_band(model, row.prompt_tokens, at_ms)].append(row)
+    yield from _merge_buckets(_bucket(model, bands[band], band) for band in sorted(bands))
 
 
-def _bucket(model: str, rows: list[UsageLine], *, long: bool) -> UsageBucket:
+def _bucket(model: str, rows: list[UsageLine], band: int) -> UsageBucket:
     usage = Usage(*[sum(map(tokens, rows)) for tokens in _TOKEN_CLASSES])
     times = list(map(_at_ms, rows))
-    cost = price_at(model, usage, times[0], long=long)
+    cost = price_in_band(model, usage, times[0], band)
     usd = None if cost.usd is None else round(cost.usd, USD_DIGITS)
     source, unknown, is_lower_bound = cost.source, 0, False
     if any(map(_quality, rows)):

@@ -1,11 +1,12 @@
 """The cost of a response by the public price list.
 
-Tiers: cache writes by life time, and the long-context prices of a response whose prompt is
-above the threshold. A model that is not in the table costs an unknown amount, never zero.
+Tiers: cache writes by life time, and bands of prices by the size of a response's prompt. A model
+that is in no table costs an unknown amount, never zero; a name is never taken for a similar one.
 """
 
 import functools
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -13,42 +14,53 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from flightlog.model.usage import ClientTotals, Cost, CostSource, ModelResponse, Usage, UsageQuality
-from flightlog.usage.price_table import ROWS, SOURCE, TAKEN, PriceList
+from flightlog.usage.price_table import ROWS, SOURCE, TAKEN, PriceList, PriceRow
 
 PRICES_FROM = {"source": SOURCE, "date": TAKEN}
 _VENDOR_END = r"-v\d+(:\d+)?$"  # a cloud vendor's version of the model's name
+_DATE = r"-(\d{4})-?(\d\d)-?(\d\d)$"  # of a snapshot: 2026-08-07 or 20260807
+# What agents and gateways write before a model's name. Behind any other word, such as the name of
+# a local server, the same model may cost nothing.
+_PREFIXES = {
+    *("openai", "openai-codex", "azure", "google", "google-vertex", "vertex", "publishers"),
+    *("models", "x-ai", "xai", "moonshotai", "moonshot", "zai", "z-ai", "deepseek", "mistral"),
+    *("mistralai", "minimax", "qwen", "github-copilot", "copilot", "openrouter", "opencode"),
+}
 _UNKNOWN = Cost(None, CostSource.UNKNOWN)
+_UNPRICED: tuple[tuple[PriceList, ...], CostSource] = ((), CostSource.UNKNOWN)
 
 
 def price(model: str, usage: Usage, at_ms: int | None = None) -> Cost:
-    """Return the cost of `usage` of `model` by the prices at `at_ms`, or now if that is unknown."""
-    threshold = long_context_threshold(model, at_ms)
-    return price_at(model, usage, at_ms, long=bool(threshold) and usage.prompt_tokens > threshold)
+    """Return the cost of `usage` of `model` by the prices at `at_ms`.
+
+    If the time is unknown, the prices of the day on which the table was taken apply.
+    """
+    return price_in_band(model, usage, at_ms, context_band(model, usage.prompt_tokens, at_ms))
 
 
-def price_at(model: str, usage: Usage, at_ms: int | None, *, long: bool) -> Cost:
-    """Return the cost of the summed usage of responses that all have a long prompt, or none."""
-    lists = _lists(model)
+def price_in_band(model: str, usage: Usage, at_ms: int | None, band: int) -> Cost:
+    """Return the cost of the summed usage of responses whose prompts are all in one band."""
+    lists, source = _lists(model)
     if not lists:
         return Cost(0.0, CostSource.TABLE) if not usage else _UNKNOWN
-    _, _, below, above, searches = _in_force(lists, at_ms)
-    given, output, read, five_minutes, hour = above if long else below
+    _, _, bands, searches = _in_force(lists, at_ms)
+    given, output, read, five_minutes, hour = bands[band]
     tokens = (
         usage.input_tokens * given + usage.output_tokens * output + usage.cache_read_tokens * read
     )
     tokens += usage.cache_write_5m_tokens * five_minutes + usage.cache_write_1h_tokens * hour
-    return Cost(tokens / 1e6 + usage.web_searches * searches / 1e3, CostSource.TABLE)
+    return Cost(tokens / 1e6 + usage.web_searches * searches / 1e3, source)
 
 
-def long_context_threshold(model: str, at_ms: int | None) -> int:
-    """Return the prompt tokens above which long-context prices apply; 0 if there are none."""
-    lists = _lists(model)
-    return _in_force(lists, at_ms)[1] if lists else 0
+def context_band(model: str, prompt_tokens: int, at_ms: int | None) -> int:
+    """Return the number of the price band of a prompt; 0 is the one of the shortest prompts."""
+    lists, _ = _lists(model)
+    return bisect_left(_in_force(lists, at_ms)[1], prompt_tokens) if lists else 0
 
 
 def is_priced(model: str) -> bool:
-    """Return whether the table has prices of `model`."""
-    return bool(_lists(model))
+    """Return whether a table has prices of `model`."""
+    return bool(_lists(model)[0])
 
 
 class PricedResponse(Struct, frozen=True):
@@ -94,30 +106,67 @@ def _cost(
 
 
 @functools.cache
-def _lists(model: str) -> tuple[PriceList, ...]:
-    """Return the price lists of a model, or nothing.
+def _lists(model: str) -> tuple[tuple[PriceList, ...], CostSource]:
+    """Return the price lists of a model and the table they are in, or nothing.
 
     Cloud vendors write `us.anthropic.claude-…-v1:0` or `claude-…@date`, the client adds `[1m]`.
     """
     lower = model.lower().removesuffix("[1m]")
     name = lower[max(lower.find("claude"), 0) :]
     plain = (re.sub(_VENDOR_END, "", name) if "-v" in name else name).replace("@", "-")
-    for patterns, lists in ROWS:
-        if any(_matches(pattern, name) or _matches(pattern, plain) for pattern in patterns.split()):
+    if lists := _find_row(ROWS, name) or _find_row(ROWS, plain):
+        return lists, CostSource.TABLE
+    *prefixes, name = lower.split("/")
+    return _find_elsewhere(name) if _PREFIXES.issuperset(prefixes) else _UNPRICED
+
+
+def _find_elsewhere(name: str) -> tuple[tuple[PriceList, ...], CostSource]:
+    """Return the price lists that the first of the other providers has, and its table."""
+    from flightlog.usage.other_price_table import TABLES  # noqa: PLC0415 - Claude's need none of it
+
+    dated = re.search(_DATE, name)
+    base = name[: dated.start()] if dated else name
+    names = (name, "-".join((base, *dated.groups())), base) if dated else (name,)
+    for spelling in names:
+        for provider, rows in TABLES.items():
+            if lists := _find_row(rows, spelling):
+                return lists, CostSource(f"{CostSource.TABLE.value}: {provider}")
+    return _UNPRICED
+
+
+def _find_row(rows: Iterable[PriceRow], name: str) -> tuple[PriceList, ...]:
+    for patterns, lists in rows:
+        if any(matches_pattern(pattern, name) for pattern in patterns.split()):
             return lists
     return ()
 
 
-def _matches(pattern: str, name: str) -> bool:
+def matches_pattern(pattern: str, name: str) -> bool:
+    """Return whether a pattern of the tables matches a model's name.
+
+    Only a whole name matches the faster service of a model, `…-fast`, and a variant that a gateway
+    offers, `…:free`: both have a price of their own.
+    """
+    if pattern[0] not in "^*" and pattern[-1] != "*":
+        return name == pattern
+    if name.endswith("-fast") or (":" in name and "claude" not in name):
+        return False
     if pattern.startswith("^"):
         return re.search(pattern, name) is not None
-    if pattern.startswith("*"):
-        return pattern.strip("*") in name
-    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+    return pattern.strip("*") in name if pattern[0] == "*" else name.startswith(pattern[:-1])
 
 
 def _in_force(lists: tuple[PriceList, ...], at_ms: int | None) -> PriceList:
-    if at_ms is None or len(lists) == 1:
+    if len(lists) == 1:
         return lists[0]
-    day = datetime.fromtimestamp(at_ms / 1000, tz=UTC).date().isoformat()
-    return next((prices for prices in lists if prices[0] <= day), lists[-1])
+    day, clock = TAKEN, ""
+    if at_ms:  # 0 is a response without a time
+        moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat()
+        day, clock = moment[:10], moment[11:16]
+    return next((prices for prices in lists if _applies(prices[0], day, clock)), lists[-1])
+
+
+def _applies(condition: str, day: str, clock: str) -> bool:
+    """Return whether a price list that began on a day, or has hours `01:00-04:00`, applies."""
+    start, _, end = condition.partition("-")
+    return start <= clock < end if ":" in start else condition <= day

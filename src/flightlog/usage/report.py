@@ -138,7 +138,7 @@ def _row(items: Sequence[DigestBucket], key: str) -> UsageRow:
             continue
         amounts.append(bucket.cost_usd)
         if bucket.source is not source:
-            source = bucket.source if source is None else CostSource.MIXED
+            source = bucket.source.merge_source(source)
     is_lower_bound = is_lower_bound or bool(unpriced)
     cost = Cost(round(sum(amounts, 0.0), USD_DIGITS), source or CostSource.TABLE, is_lower_bound)
     return UsageRow(

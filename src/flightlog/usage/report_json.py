@@ -69,7 +69,7 @@ def reconciliation_json(reconciliation: Reconciliation) -> dict[str, Any]:
     """Return a session's client total against its record."""
     client = reconciliation.client
     return {
-        "client_total": _client_fields(client.usage, client.cost_usd),
+        "client_total": _client_fields(client.usage, client.cost_usd) | client.known_units,
         "inherited_usage": {
             **_client_fields(reconciliation.inherited, reconciliation.inherited_usd),
             "from_session": reconciliation.inherited_from or None,

@@ -83,6 +83,14 @@ class ProjectShare(Struct, frozen=True):
     cost_usd: float
 
 
+class AgentShare(Struct, frozen=True):
+    """An agent, its name as people write it, and how many sessions it has."""
+
+    agent: str
+    label: str
+    sessions: int
+
+
 class Overview(TokensAndCost, frozen=True):
     """The figures of the first screen."""
 
@@ -103,6 +111,7 @@ class Overview(TokensAndCost, frozen=True):
     archived_sessions: int = 0
     damaged_sessions: tuple[str, ...] = ()
     unread_files: int = 0
+    agents: tuple[AgentShare, ...] = ()
 
 
 def find_expiring_sessions(
@@ -171,6 +180,11 @@ def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
         f"{pluralize(overview.sessions, 'session')} in {projects}, {turns}, {days}",
         f"{flightlog} session list",
     )
+    if len(overview.agents) > 1:
+        shares = (
+            f"{pluralize(share.sessions, 'session')} of {share.label}" for share in overview.agents
+        )
+        yield OverviewFact(", ".join(shares), f"{flightlog} session usage --by agent")
     tokens = format_tokens(overview.usage.total_tokens, overview.usage, overview.cost)
     cost = f"{format_cost(overview.cost)} for {tokens} tokens"
     yield OverviewFact(

@@ -17,7 +17,7 @@ from flightlog.model.addresses import Address
 from flightlog.model.entries import Block, Image, PromptKind, Text, Thinking, UnknownBlock
 from flightlog.model.session import Note, Session, Step, Subagent, ToolCall, Turn
 from flightlog.model.text import pluralize
-from flightlog.model.usage import format_cost, format_tokens, is_unknown
+from flightlog.model.usage import format_client_total, format_cost, format_tokens, is_unknown
 from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import find_lane, find_step, find_turn, group_by_call
 
@@ -164,10 +164,11 @@ def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
         f"{format_timestamp(summary.started_ms, zone)} to {format_timestamp(summary.ended_ms, zone)}",
         f"{', '.join(counts)}; {tokens} tokens, {format_cost(summary.cost)}",
     ]
-    if (client := session.client_totals) is not None:
-        counted = f"{client.usage.total_tokens:,} tokens"
-        amount = counted if client.cost_usd is None else f"${client.cost_usd:.6f}"
-        facts.append(f"the client's own total: {amount}")
+    facts += (
+        [f"the client's own total: {format_client_total(session.client_totals)}"]
+        if session.client_totals is not None
+        else []
+    )
     yield from (TranscriptLine(TranscriptLineKind.FACT, 0, fact) for fact in facts)
     yield from (
         _note(0, f"unknown record type {kind}, {pluralize(count, 'time')}")

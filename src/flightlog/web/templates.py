@@ -25,7 +25,9 @@ from flightlog.model.usage import (
     CostSource,
     TokensAndCost,
     UsageRow,
+    format_client_total,
     format_cost,
+    format_units,
     is_unknown,
 )
 from flightlog.views.overview import judge_health
@@ -95,6 +97,7 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         brief=lambda address: _UUID.sub(lambda match: match[0][:8], address),
         bytes=format_bytes,
         changes=diff_of_call,
+        client_total=lambda totals: format_client_total(totals, 4),
         compact=format_count,
         cost=_render_cost,
         counted=pluralize,
@@ -117,6 +120,7 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         short=lambda session: session[:8],
         step_count=count_subagent_steps,
         tokens=_format_tokens,
+        units=format_units,
         when=lambda at_ms, form="%Y-%m-%d %H:%M": format_timestamp(at_ms, zone, form),
     )
     env.globals.update(

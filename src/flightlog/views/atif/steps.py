@@ -131,8 +131,11 @@ def sum_final_metrics(
     if below:
         names = ("prompt_tokens", "completion_tokens", "cached_tokens")
         extra["subagents"] = {name: _sum_metric(below, name) for name in names}
-    if client is not None and client.cost_usd is not None:
-        extra["client_total_cost_usd"] = client.cost_usd
+    if client is not None:
+        dollars = {} if client.cost_usd is None else {"cost_usd": client.cost_usd}
+        extra |= {
+            f"client_total_{key}": amount for key, amount in (dollars | client.known_units).items()
+        }
     return FinalMetrics(
         total_prompt_tokens=_sum_metric(own, "prompt_tokens"),
         total_completion_tokens=_sum_metric(own, "completion_tokens"),

@@ -1,5 +1,6 @@
 """Put the rows of a session's threads together: subagents, summary, most expensive prompt."""
 
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -107,13 +108,7 @@ def _add_amounts(amounts: Sequence[float], steps: int, sources: set[CostSource])
     """Add the known amounts; the cost of steps that are all unknown is unknown."""
     if steps and not sources:
         return Cost(None, CostSource.UNKNOWN)
-    source = (
-        next(iter(sources))
-        if len(sources) == 1
-        else CostSource.MIXED
-        if sources
-        else CostSource.TABLE
-    )
+    source = functools.reduce(CostSource.merge_source, sources) if sources else CostSource.TABLE
     known = [usd for usd in amounts if not math.isnan(usd)]
     return Cost(sum(known, 0.0), source, is_lower_bound=len(known) < len(amounts))
 

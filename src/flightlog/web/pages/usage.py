@@ -3,7 +3,9 @@
 from typing import Any
 
 from aiohttp import web
+from msgspec.structs import replace
 
+from flightlog.agents import agent_label
 from flightlog.live.billing import merge_accounts, rank_profiles, switch_advice
 from flightlog.live.dashboard import LIFE_WORDS, label_sessions
 from flightlog.live.service import read_last_states, watch_here
@@ -59,7 +61,7 @@ LIVE_SECTION = NavSection(
 
 
 async def show_usage(request: web.Request) -> web.StreamResponse:
-    """Show tokens and cost by day, model, project and block."""
+    """Show tokens and cost by day, agent, model, project and block."""
     context = request.app[CONTEXT]
     return await context.render_response(
         "usage.html", **await run_blocking(_usage_context, context)
@@ -67,9 +69,14 @@ async def show_usage(request: web.Request) -> web.StreamResponse:
 
 
 def _usage_context(context: WebContext) -> dict[str, Any]:
-    reports = context.data.usage_reports(
-        (Breakdown.DAY, Breakdown.MODEL, Breakdown.PROJECT, Breakdown.BLOCK)
+    cached = context.data.usage_reports(
+        (Breakdown.DAY, Breakdown.AGENT, Breakdown.MODEL, Breakdown.PROJECT, Breakdown.BLOCK)
     )
+    by_agent = cached[Breakdown.AGENT]
+    labeled = tuple(replace(row, key=agent_label(row.key)) for row in by_agent.rows)
+    # One agent is no comparison: its row is the total.
+    agents = labeled if len(labeled) > 1 else ()
+    reports = {**cached, Breakdown.AGENT: replace(by_agent, rows=agents)}
     day = reports[Breakdown.DAY]
     reconciliations = sorted(
         day.reconciliations,
@@ -82,6 +89,7 @@ def _usage_context(context: WebContext) -> dict[str, Any]:
     return {
         "total": day.total,
         "days": day.rows[::-1],
+        "agents": _most_expensive_first(reports[Breakdown.AGENT]),
         "models": _most_expensive_first(reports[Breakdown.MODEL]),
         "projects": _most_expensive_first(reports[Breakdown.PROJECT]),
         "blocks": reports[Breakdown.BLOCK].rows[::-1],
@@ -91,7 +99,9 @@ def _usage_context(context: WebContext) -> dict[str, Any]:
         "damaged": day.damaged_lines,
         "zone": str(context.runtime.zone),
         "chart_data": {
-            by.value: [_bar_values(row) for row in report.rows] for by, report in reports.items()
+            by.value: [_bar_values(row) for row in report.rows]
+            for by, report in reports.items()
+            if report.rows
         },
     }
 
