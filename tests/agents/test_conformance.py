@@ -35,6 +35,7 @@ RECORDINGS = Path(__file__).parents[1] / "recordings"
 ONE_FILE = {
     "claude-code": "projects/p/s.jsonl",
     "codex": "sessions/2026/11/15/rollout-2026-11-15T07-15-30-01a1de0f-a7ef-76b0-9fb7-620728d8.jsonl",
+    "pi": "agent/sessions/--p--/2026-11-16T16-07-12-335Z_s.jsonl",
     "copilot": "session-state/s/events.jsonl",
     "gemini": "tmp/p/chats/session-s.jsonl",
     "opencode": "sessions/opencode/s/transcript.jsonl",  # our copy: its own are in a database

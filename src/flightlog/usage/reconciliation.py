@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from flightlog.model.usage import ClientTotals, ModelResponse, ModelTotal, Usage
+from flightlog.model.usage import ClientTotals, ModelResponse, ModelTotal, Usage, UsageQuality
 
 
 class GapReason(enum.Enum):
@@ -164,8 +164,13 @@ def _explain_gap(
     """Yield the parts whose usage is known exactly, then the rest with its most likely reason."""
     copied = [pair for pair in totals.doubtful if pair[0].at_ms < client.started_ms]
     aborted = [pair for pair in totals.doubtful if pair[0].is_aborted and pair not in copied]
+    summaries = [pair for pair in totals.doubtful if pair[0].quality is UsageQuality.UNCOUNTED]
     rest, rest_usd = gap.usage, gap.cost_usd
-    for reason, uncounted in ((GapReason.COPY, copied), (GapReason.INTERRUPTED, aborted)):
+    for reason, uncounted in (
+        (GapReason.COPY, copied),
+        (GapReason.INTERRUPTED, aborted),
+        (GapReason.COMPACTION, [pair for pair in summaries if pair not in copied]),
+    ):
         if uncounted:
             usage = -sum((response.usage for response, _ in uncounted), Usage())
             usd = -sum(usd or 0.0 for _, usd in uncounted)
