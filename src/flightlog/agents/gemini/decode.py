@@ -215,7 +215,13 @@ SOURCE = GeminiSource(
     LineFormat(
         agent=files.AGENT_NAME,
         fidelity=Fidelity(
-            timestamps=True, usage=True, thinking=True, tool_results=True, subagents=True
+            timestamps=True,
+            usage=True,
+            thinking=True,
+            tool_results=True,
+            subagents=True,
+            exit_codes=True,
+            file_changes=True,
         ),
         new_decoder=GeminiDecoder,
         new_counter=GeminiCounter,

@@ -239,7 +239,14 @@ SOURCE = LineSource(
     LineFormat(
         agent=files.AGENT_NAME,
         fidelity=Fidelity(
-            timestamps=True, usage=True, thinking=True, tool_results=True, subagents=True
+            timestamps=True,
+            usage=True,
+            thinking=True,
+            tool_results=True,
+            subagents=True,
+            exit_codes=True,
+            permissions=True,
+            file_changes=True,
         ),
         new_decoder=QwenDecoder,
         new_counter=usage.QwenCounter,
