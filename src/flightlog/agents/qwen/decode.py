@@ -68,6 +68,7 @@ class QwenDecoder:
         self._file = files.name_thread(file)
         self._open: list[dict[str, Any]] = []  # responses without an assistant record yet
         self._has_events = False
+        self._taken: set[str] = set()  # responses that have one
         self._response = ""  # the last response of a subagent
         self._decisions: dict[str, str] = {}  # by tool call
         self._calls: set[str] = set()
@@ -142,13 +143,15 @@ class QwenDecoder:
 
     def _take_response(self, counts: Usage) -> dict[str, Any] | None:
         """Return the response with these counts that no assistant record took so far."""
-        if self._file.subagent and not self._response:
-            self._open = self._open or list(usage.read_subagent_events(self._file))
-            self._has_events = bool(self._open)
-        events = ((known, usage.find_event(known)) for known in self._open)
-        same = (known for known, event in events if usage.decode_event(event) == counts)
-        found = next(same, None)
-        self._open = [known for known in self._open if known is not found]
+        found = next((record for record in self._open if _count(record) == counts), None)
+        if found is None and self._file.subagent and counts:
+            events = list(usage.read_subagent_events(self._file))
+            self._has_events = bool(events)
+            self._open = [event for event in events if text_field(event, "uuid") not in self._taken]
+            found = next((record for record in self._open if _count(record) == counts), None)
+        if found is not None:
+            self._open.remove(found)
+            self._taken.add(text_field(found, "uuid"))
         return found
 
     def _decode_telemetry(self, record: dict[str, Any], base: Entry) -> Iterator[Entry]:
@@ -203,6 +206,10 @@ class QwenDecoder:
         return next((info.subagent for info in infos if name and info.agent_type == name), "")
 
 
+def _count(record: dict[str, Any]) -> Usage:
+    return usage.decode_event(usage.find_event(record))
+
+
 def _make_reply(record: dict[str, Any], block_index: int) -> AssistantReply:
     """Return a response; the first line of one has no text, its assistant record has it."""
     event = usage.find_event(record)
@@ -211,7 +218,7 @@ def _make_reply(record: dict[str, Any], block_index: int) -> AssistantReply:
         message_id=text_field(record, "uuid"),
         model=text_field(event, "model"),
         content=(Text(text),) if text and block_index else (),
-        **asdict(usage.decode_event(event)),
+        **asdict(_count(record)),
         request_id=text_field(event, "response_id"),
         block_index=block_index,
     )
