@@ -62,7 +62,7 @@ def test_copilot_runs_with_other_providers(extra, dialect, tmp_path):
 
 def test_a_second_run_continues_the_session_of_the_first(tmp_path):
     machine = make_machine(tmp_path, "codex")
-    session = machine.run(script(machine), "make a file please").records[0]["thread_id"]
+    session = machine.run(script(machine), "make a file please").session
 
     again = machine.run(
         {"rules": [{"replies": [{"text": "Go on."}]}]}, "And now?", "resume", session

@@ -15,6 +15,7 @@ to a proxy port on which nothing listens.
 import json
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,8 +37,10 @@ class ClientRecipe:
     dialect: str
     shell: str  # the name of its tool that runs a command, and of the argument that takes it
     shell_argument: str
+    folder: str  # its directory below its home
     state: tuple[str, ...]  # what it keeps of sessions, as patterns below its home
     arguments: tuple[str, ...]
+    prompt_flag: tuple[str, ...]
     configure: Callable[["ClientMachine", str], dict[str, str]]
 
 
@@ -58,6 +61,14 @@ class ClientRun:
         return [json.loads(line) for line in lines]
 
     @property
+    def session(self) -> str:
+        """The id of its session, as it printed it."""
+        names = ("thread_id", "sessionID", "sessionId", "session_id")
+        found = [record[name] for record in self.records for name in names if name in record]
+        opened = [record["id"] for record in self.records if record.get("type") == "session"]
+        return next(iter([*found, *opened]), "")
+
+    @property
     def calls(self) -> list[ServedRequest]:
         """The requests that a model answered."""
         return [request for request in self.requests if request.usage]
@@ -71,6 +82,8 @@ class ClientMachine:
     client: str
     version: str
     extra: dict[str, str] = field(default_factory=dict)
+    prefix: tuple[str, ...] = ()  # of the command, for a client that sees other mounts
+    seen_root: Path | None = None  # the path of `root` inside of these
 
     @property
     def recipe(self) -> ClientRecipe:
@@ -95,12 +108,11 @@ class ClientMachine:
         """Run one prompt to its end against `scenario`."""
         script = scenario if isinstance(scenario, Scenario) else parse_scenario(scenario)
         with serve_scenario(script) as model:
-            environment = self._base_environment() | self.recipe.configure(self, model.url)
             started = time.monotonic()
             process = subprocess.run(
-                [self.program, *self.recipe.arguments, *arguments, prompt],
+                self.command(*self.recipe.arguments, *arguments, *self.recipe.prompt_flag, prompt),
                 cwd=self.project,
-                env=environment | self.extra,
+                env=self.environment(model.url),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=LIMIT_S,
@@ -109,6 +121,14 @@ class ClientMachine:
             seconds = time.monotonic() - started
         out, err = process.stdout.decode(), process.stderr.decode()
         return ClientRun(process.returncode, out, err, seconds, model.requests)
+
+    def command(self, *arguments: str) -> list[str]:
+        """The client's program with `arguments`."""
+        return [*self.prefix, str(self.program), *arguments]
+
+    def environment(self, url: str) -> dict[str, str]:
+        """Configure the client for the model at `url`; return its environment."""
+        return self._base_environment() | self.recipe.configure(self, url) | self.extra
 
     def shell_call(self, command: str) -> dict:
         """The block of a reply that runs `command` with the client's own tool."""
@@ -125,11 +145,12 @@ class ClientMachine:
 
     def _base_environment(self) -> dict[str, str]:
         dead = "http://127.0.0.1:9"
+        root = self.seen_root or self.root
         return {
             "PATH": os.environ["PATH"],
-            "HOME": str(self.home),
-            "PWD": str(self.project),  # OpenCode takes its directory from here
-            "TMPDIR": str(self.root / "tmp"),
+            "HOME": str(root / "home"),
+            "PWD": str(root / "project"),  # OpenCode takes its directory from here
+            "TMPDIR": str(root / "tmp"),
             "TERM": "xterm",
             "LANG": "C.UTF-8",
             "TZ": "UTC",
@@ -138,6 +159,56 @@ class ClientMachine:
             "NO_PROXY": "127.0.0.1,localhost",
             "LAB_API_KEY": fake_key(),
         }
+
+
+def fork_by_app_server(
+    machine: ClientMachine, scenario: dict | Scenario, session: str, prompt: str
+) -> ClientRun:
+    """Fork a Codex session and give the fork one prompt, as an editor does it.
+
+    Before 0.146 `codex exec` cannot fork, and a fork is a copy of its parent's records.
+    """
+    script = scenario if isinstance(scenario, Scenario) else parse_scenario(scenario)
+    with serve_scenario(script) as model:
+        started = time.monotonic()
+        process = subprocess.Popen(
+            machine.command("app-server"),
+            cwd=machine.project,
+            env=machine.environment(model.url),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        limit = threading.Timer(LIMIT_S, process.kill)
+        limit.start()
+        lines: list[dict] = []
+
+        def send(method: str, is_answer: Callable[[dict], bool], **params: object) -> dict:
+            request = {"id": method, "method": method, "params": params}
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            while not lines or not is_answer(lines[-1]):
+                lines.append(json.loads(process.stdout.readline()))
+            return lines[-1]
+
+        with process:
+            client = {"name": "flightlog", "version": "0"}
+            send("initialize", lambda line: line.get("id") == "initialize", clientInfo=client)
+            fork = send(
+                "thread/fork", lambda line: line.get("id") == "thread/fork", threadId=session
+            )
+            thread = fork["result"]["thread"]["id"]
+            send(
+                "turn/start",
+                lambda line: line.get("method") == "turn/completed",
+                threadId=thread,
+                input=[{"type": "text", "text": prompt}],
+            )
+            process.stdin.close()
+        limit.cancel()
+        out = "".join(f"{json.dumps(line)}\n" for line in [{"thread_id": thread}, *lines])
+        seconds = time.monotonic() - started
+    return ClientRun(process.returncode, out, "", seconds, model.requests)
 
 
 def fake_key() -> str:
@@ -172,7 +243,7 @@ stream_max_retries = 2
 enabled = false
 """
     machine.write_config(".codex/config.toml", config)
-    return {"CODEX_HOME": str(machine.home / ".codex")}
+    return {}
 
 
 def _configure_opencode(machine: ClientMachine, url: str) -> dict[str, str]:
@@ -193,7 +264,6 @@ def _configure_opencode(machine: ClientMachine, url: str) -> dict[str, str]:
 
 def _configure_copilot(machine: ClientMachine, url: str) -> dict[str, str]:
     return {
-        "COPILOT_HOME": str(machine.home / ".copilot"),
         "COPILOT_OFFLINE": "true",
         "COPILOT_PROVIDER_TYPE": "openai",
         "COPILOT_PROVIDER_BASE_URL": f"{url}/v1",
@@ -245,12 +315,14 @@ RECIPES = {
         dialect="responses",
         shell="exec_command",
         shell_argument="cmd",
+        folder=".codex",
         state=(".codex/sessions/**/*.jsonl",),
         arguments=(
             *("exec", "--json", "--skip-git-repo-check"),
             *("--dangerously-bypass-approvals-and-sandbox", "--disable", "apps"),
             *("--disable", "plugins"),
         ),
+        prompt_flag=(),
         configure=_configure_codex,
     ),
     "opencode": ClientRecipe(
@@ -258,8 +330,10 @@ RECIPES = {
         dialect="chat",
         shell="bash",
         shell_argument="command",
+        folder=".local/share/opencode",
         state=(".local/share/opencode/opencode.db*",),
         arguments=("run", "--format", "json"),
+        prompt_flag=(),
         configure=_configure_opencode,
     ),
     "copilot": ClientRecipe(
@@ -267,8 +341,10 @@ RECIPES = {
         dialect="chat",
         shell="bash",
         shell_argument="command",
+        folder=".copilot",
         state=(".copilot/session-state/**/*",),
-        arguments=("--allow-all-tools", "--output-format", "json", "-p"),
+        arguments=("--allow-all-tools", "--output-format", "json"),
+        prompt_flag=("-p",),
         configure=_configure_copilot,
     ),
     "gemini": ClientRecipe(
@@ -276,7 +352,8 @@ RECIPES = {
         dialect="gemini",
         shell="run_shell_command",
         shell_argument="command",
-        state=(".gemini/tmp/**/*.json*",),
+        folder=".gemini",
+        state=(".gemini/tmp/**/*.json*", ".gemini/tmp/*/.project_root"),
         arguments=(
             "--output-format",
             "stream-json",
@@ -284,8 +361,8 @@ RECIPES = {
             "-m",
             "gemini-2.5-pro",
             "--skip-trust",
-            "-p",
         ),
+        prompt_flag=("-p",),
         configure=_configure_gemini,
     ),
     "qwen": ClientRecipe(
@@ -293,8 +370,10 @@ RECIPES = {
         dialect="chat",
         shell="run_shell_command",
         shell_argument="command",
-        state=(".qwen/projects/**/*.jsonl",),
-        arguments=("--output-format", "stream-json", "--yolo", "-p"),
+        folder=".qwen",
+        state=(".qwen/projects/**/*.json*",),
+        arguments=("--output-format", "stream-json", "--yolo"),
+        prompt_flag=("-p",),
         configure=_configure_qwen,
     ),
     "pi": ClientRecipe(
@@ -302,8 +381,10 @@ RECIPES = {
         dialect="chat",
         shell="bash",
         shell_argument="command",
+        folder=".pi",
         state=(".pi/agent/sessions/**/*.jsonl",),
-        arguments=("--mode", "json", "--provider", "lab", "--model", "scripted", "-p"),
+        arguments=("--mode", "json", "--provider", "lab", "--model", "scripted"),
+        prompt_flag=("-p",),
         configure=_configure_pi,
     ),
 }

@@ -145,6 +145,11 @@ def format_timestamp(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%
     )
 
 
+def describe_client(agent: str, version: str, cwd: str) -> str:
+    """Return who wrote a session and where; what is not recorded is left out."""
+    return ", ".join(filter(None, (f"{agent} {version}".strip(), cwd)))
+
+
 def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
     summary = outline_session(session).summary
     counts = [
@@ -157,7 +162,7 @@ def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
     branch = f" ({session.branch})" if session.branch else ""
     tokens = format_tokens(summary.usage.total_tokens, summary.usage, summary.cost)
     facts = [
-        f"{f'{session.agent} {session.version}'.strip()}, {session.cwd}{branch}",
+        describe_client(session.agent, session.version, session.cwd) + branch,
         f"{format_timestamp(summary.started_ms, zone)} to {format_timestamp(summary.ended_ms, zone)}",
         f"{', '.join(counts)}; {tokens} tokens, {format_cost(summary.cost)}",
     ]

@@ -41,6 +41,7 @@ from flightlog.views.transcript import (
     RenderOptions,
     TranscriptLine,
     TranscriptLineKind,
+    describe_client,
     format_arguments,
     format_timestamp,
     render_session,
@@ -111,8 +112,11 @@ class FollowFormatter:
             return
         self._seen.add(entry.key)
         context = entry.context
-        if self._agent and context.version:
-            head = f"{self._agent} {context.version}, {context.cwd}".rstrip(", ")
+        # Some agents do not record their version; Claude Code's first records have none.
+        if self._agent and (
+            context.version or isinstance(entry.event, UserPrompt | AssistantReply)
+        ):
+            head = describe_client(self._agent, context.version, context.cwd)
             yield TranscriptLine(TranscriptLineKind.FACT, 0, head)
             self._agent = ""
         depth = 2 if entry.subagent else 0

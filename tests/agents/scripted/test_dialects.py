@@ -217,10 +217,18 @@ def test_what_the_client_adds_is_no_prompt(dialect):
     assert b"first" in data
 
 
-@pytest.mark.parametrize("dialect", OTHERS)
-def test_side_calls_and_compactions_have_answers_of_their_own(dialect):
+@pytest.mark.parametrize(
+    ("dialect", "summarize"),
+    [
+        ("responses", "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a summary."),
+        ("chat", "Here is the conversation so far:\n\n<conversation>"),
+        ("chat", "Please create a detailed summary of the conversation so far. The history"),
+        ("chat", "First, reason in your <analysis> block. Then, produce the summary."),
+        ("gemini", "Generate a new <state_snapshot> from the history."),
+    ],
+)
+def test_side_calls_and_compactions_have_answers_of_their_own(dialect, summarize):
     conversation = Conversation(dialect)
-    summarize = "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a summary."
     with serve({"text": "main"}) as model:
         conversation.send(model, "title please", tools=False)
         conversation.send(model, "hello", "main", summarize, tools=False)
@@ -348,3 +356,17 @@ def test_gemini_token_counts_are_answered():
         status, data = post(model, f"{GEMINI}:countTokens", body)
 
     assert (status, json.loads(data)["totalTokens"] > 0) == (200, True)
+
+
+def test_a_call_takes_an_id_from_an_earlier_result():
+    wait = {"tool": "wait", "input": {"targets": [{"from_result": r"agent_id\W+([0-9a-f]+)"}]}}
+    items = [
+        {"type": "message", "role": "user", "content": "go"},
+        {"type": "function_call", "call_id": "a", "name": "spawn", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "a", "output": '{"agent_id": "0ff1ce"}'},
+    ]
+    with serve({"text": "zero"}, {"blocks": [wait]}) as model:
+        body = {"input": items, "tools": [{"type": "function", "name": "wait"}]}
+        _, data = post(model, "/v1/responses", body)
+
+    assert json.loads(data)["output"][0]["arguments"] == '{"targets": ["0ff1ce"]}'

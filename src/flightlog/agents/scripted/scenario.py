@@ -20,7 +20,8 @@ client's instruction, and side calls (titles, topics: no tools).
 
 The same script answers every API. `usage` of a reply takes `input`, `output`, `cache_read`,
 `cache_write` and `reasoning` (a part of `output`), which each API reports in its own way; any other
-name is sent as it is. `stop_reason: max_tokens` is translated as well.
+name is sent as it is. `stop_reason: max_tokens` is translated as well. In the input of a tool call
+`{from_result: REGEX}` is an id that an earlier result named.
 """
 
 import json

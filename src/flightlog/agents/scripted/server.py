@@ -129,6 +129,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.state = state
         super().__init__(*arguments)
 
+    def handle(self) -> None:
+        """Answer requests until the client closes or resets the connection."""
+        with suppress(ConnectionError):
+            super().handle()
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Write no log to stderr."""
 
@@ -181,7 +186,8 @@ class _Handler(BaseHTTPRequestHandler):
         failure = _failure_of_attempt(reply, attempt)
         if failure is not None and failure.cut_after is None:
             return self._send_failure(api, failure, exchange)
-        response = api.build_response(reply, request.model or _MODEL, body, name)
+        filled = wire.fill_results(reply, body)
+        response = api.build_response(filled, request.model or _MODEL, body, name)
         usage = api.response_usage(response)
         head = {"request-id": wire.request_id(name), **reply.headers}
         if not (body.get("stream") or path.endswith(":streamGenerateContent")):

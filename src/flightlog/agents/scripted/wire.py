@@ -7,9 +7,11 @@ are derived from its size, as a warm prompt cache would report them.
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from flightlog.agents.scripted.scenario import Failure, Reply, ScriptedRequest
@@ -20,6 +22,12 @@ _CHARS_PER_TOKEN = 4  # a usual estimate for English text
 _COMPACTION = (
     "CRITICAL: Respond with TEXT ONLY",  # Claude Code
     "You are performing a CONTEXT CHECKPOINT COMPACTION",  # Codex
+    "Here is the conversation so far:",  # OpenCode
+    "Please create a detailed summary of the conversation so far.",  # Copilot CLI
+    *("First, reason in your scratchpad.", "First, reason in your <analysis> block."),  # Qwen Code
+    "You are the component that summarizes a conversation",  # Qwen Code, with the cache of the session
+    *("Generate a new <state_snapshot>", "A previous <state_snapshot> exists"),  # Gemini CLI
+    "Critically evaluate the <state_snapshot>",  # Gemini CLI, its second call
 )
 # How the texts start that a client puts beside the prompts.
 _CONTEXT = (
@@ -135,6 +143,32 @@ def wire_overrides(reply: Reply) -> dict[str, int]:
         for name, count in reply.usage.items()
         if name not in ScriptedUsage.__struct_fields__
     }
+
+
+def fill_results(reply: Reply, body: Mapping[str, Any]) -> Reply:
+    """Return the reply with the ids that its tool calls take from the results of earlier ones.
+
+    `{from_result: REGEX}` in an input is the first group of the pattern's last match in the request.
+    """
+    if not any("from_result" in str(block.input) for block in reply.blocks):
+        return reply
+    given = {key: body[key] for key in ("messages", "input", "contents") if key in body}
+    text = json.dumps(given).replace('\\"', '"')
+    blocks = [
+        msgspec.structs.replace(block, input=_fill_value(block.input, text))
+        for block in reply.blocks
+    ]
+    return msgspec.structs.replace(reply, blocks=tuple(blocks))
+
+
+def _fill_value(value: Any, text: str) -> Any:
+    if isinstance(value, list):
+        return [_fill_value(item, text) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "from_result" in value:
+        return (re.findall(value["from_result"], text) or [""])[-1]
+    return {name: _fill_value(item, text) for name, item in value.items()}
 
 
 def last_reply_index(roles: Sequence[object], replying: str) -> int:

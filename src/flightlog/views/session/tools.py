@@ -20,13 +20,13 @@ _KINDS = {
         "insert str_replace str_replace_editor",
         "command": "bash bashoutput killshell exec_command write_stdin run_shell_command shell "
         "local_shell shell_command read_bash write_bash stop_bash powershell",
-        "delegate": "task agent spawn_agent delegate_to_agent",
+        "delegate": "task agent spawn_agent invoke_agent delegate_to_agent",
         "fetch": "webfetch web_fetch",
     }.items()
     for name in names.split()
 }
 # The arguments of edit tools: Claude Code, Gemini and Qwen; OpenCode; Copilot; Pi.
-PATH_NAMES = ("file_path", "notebook_path", "filePath", "path")
+PATH_NAMES = ("file_path", "notebook_path", "filePath", "absolute_path", "path")
 OLD_NAMES = ("old_string", "oldString", "old_str", "oldText")
 NEW_NAMES = ("new_string", "newString", "new_str", "newText")
 CONTENT_NAMES = ("content", "new_source", "file_text")
