@@ -142,8 +142,9 @@ def _make_files(listed: Mapping[str, ListedSession], damage: list[Damage]) -> It
             yield SessionFile(
                 f"{session.container}/{session.id}",
                 root,
-                session.row_count * _ROW_BYTES,
-                session.changed_ms * _NS,
+                # Some caches compare only these: each change of rows is to show in both.
+                session.row_count * _ROW_BYTES + state % _ROW_BYTES,
+                session.changed_ms * _NS + state % _NS,
                 "" if is_root else session.id,
                 inode=state,
                 agent=AGENT_NAME,
