@@ -135,7 +135,7 @@ def _make_files(listed: Mapping[str, ListedSession], damage: list[Damage]) -> It
         else:
             damage.append(Damage(session.container, 0, 0, "a session's id is not usable"))
     for root, tree in sorted(trees.items()):
-        for session in sorted(tree):
+        for session in sorted(tree, key=lambda session: (session.id != root, session.id)):
             is_root = session.id == root
             # The totals of a session include those of its subagents.
             state = zlib.crc32(repr(sorted(tree)).encode()) if is_root else session.state
