@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from flightlog.model.text import describe_redaction, make_inert, one_line, short_id
+from flightlog.model.text import describe_redaction, make_inert, one_line
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -86,9 +86,7 @@ def print_hits(hits: "Iterable[SearchHit]", zone: "tzinfo") -> None:
         step = short_address(hit.address) if hit.address != hit.session else ""
         when = format_timestamp(hit.at_ms, zone, "%Y-%m-%d %H:%M")
         cost = format_cost(Cost(hit.cost_usd, CostSource.TABLE))
-        click.echo(
-            f"{short_id(hit.session)}{step}  {when}  {one_line(hit.project, 60)}  session {cost}"
-        )
+        click.echo(f"{hit.session[:8]}{step}  {when}  {one_line(hit.project, 60)}  session {cost}")
         click.echo(f"    {one_line(hit.snippet, 170)}")
 
 

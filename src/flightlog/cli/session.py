@@ -25,7 +25,7 @@ from flightlog.cli.output import (
     redaction_fields,
 )
 from flightlog.model.errors import Conflict, Damage, Invalid
-from flightlog.model.text import make_inert, one_line, parse_since, pluralize, short_id
+from flightlog.model.text import make_inert, one_line, parse_since, pluralize
 
 if TYPE_CHECKING:
     from flightlog.archive.archive import Archive
@@ -318,7 +318,7 @@ def _print_list(summaries: "Sequence[SessionSummary]", zone: tzinfo) -> None:
         title = summary.title or ("(warm-up only)" if summary.steps else "(no prompt)")
         damage = "(damaged) " if summary.damage_count else ""
         rows.append(
-            (short_id(summary.session), when, *counts, Path(summary.project).name, damage + title)
+            (summary.session[:8], when, *counts, Path(summary.project).name, damage + title)
         )
     heads = ("session", "last active", "turns", "steps", "tokens", "cost", "project", "title")
     print_table(heads, rows, right=(2, 3, 4, 5))

@@ -125,10 +125,8 @@ def _print_line(location: str, line: "BlameLine") -> None:
 
 
 def _shorten_step(step: str) -> str:
-    from flightlog.model.text import short_id
-
     session, separator, rest = step.partition("#")
-    return f"{short_id(session)}{separator}{rest}" if step else "-"
+    return f"{session[:8]}{separator}{rest}" if step else "-"
 
 
 def _blame_row(line: "BlameLine") -> tuple[str, ...]:

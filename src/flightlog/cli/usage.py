@@ -9,7 +9,7 @@ import click
 
 from flightlog.agents import agent_label
 from flightlog.cli.output import print_table
-from flightlog.model.text import make_inert, one_line, pluralize, short_id
+from flightlog.model.text import make_inert, one_line, pluralize
 from flightlog.model.usage import (
     Breakdown,
     Cost,
@@ -83,7 +83,7 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
             ["session", "tokens", "cost", "reason"],
             [
                 [
-                    short_id(gap.session),
+                    gap.session[:8],
                     f"{gap.usage.total_tokens:,}",
                     "unknown" if gap.cost_usd is None else f"${gap.cost_usd:,.4f}",
                     gap.reason.value,
@@ -109,7 +109,7 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
 def _shown_key(key: str, by: Breakdown) -> str:
     if by is Breakdown.AGENT:
         return agent_label(key)
-    return short_id(key) if by is Breakdown.SESSION else key
+    return key[:8] if by is Breakdown.SESSION else key
 
 
 def _print_client_units(report: UsageReport) -> None:
@@ -118,7 +118,7 @@ def _print_client_units(report: UsageReport) -> None:
         [item.client for item in report.reconciliations] if report.by is Breakdown.SESSION else []
     )
     rows = [
-        [short_id(client.session), ", ".join(format_units(client))]
+        [client.session[:8], ", ".join(format_units(client))]
         for client in clients
         if client.known_units
     ]

@@ -20,7 +20,7 @@ from flightlog.live.state import (
     VendorLimits,
     VendorWindow,
 )
-from flightlog.model.text import one_line, short_id
+from flightlog.model.text import one_line
 
 WIDTH_LEAST = 40  # below this width the tables are cut instead of narrowed
 SQUEEZE = 1.15  # a row may be this much too wide before a column is dropped
@@ -152,7 +152,7 @@ def _session_lines(
             colors[len(rows)] = "yellow"
         rows.append(
             (
-                short_id(session.session_id),
+                session.session_id[:8],
                 PurePosixPath(session.project_path).name or "-",
                 labels[session.session_id] + swapped,
                 session.model.value,

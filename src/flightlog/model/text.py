@@ -86,14 +86,6 @@ def one_line(text: str, width: int) -> str:
     return line if len(line) <= width else line[: _outside_tag(line, max(width - 1, 0)).start] + "…"
 
 
-def short_id(session: str) -> str:
-    """Return the beginning of a session's id that a list shows, which is unique as a rule.
-
-    OpenCode's ids are `ses_` and the time, of which nine digits tell the millisecond.
-    """
-    return session[:13] if session.startswith("ses_") else session[:8]
-
-
 def shorten_text(
     text: "Redacted[str]", limit: int, keep: Literal["start", "end"] = "start"
 ) -> "Redacted[str]":

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from flightlog.model.entries import Image
 from flightlog.model.session import Subagent, ToolCall, Turn
-from flightlog.model.text import format_age, make_inert, one_line, pluralize, short_id
+from flightlog.model.text import format_age, make_inert, one_line, pluralize
 from flightlog.model.usage import (
     Cost,
     CostSource,
@@ -117,7 +117,7 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         markdown=render_markdown,
         model=short_model,
         money=lambda usd: format_cost(Cost(usd, CostSource.TABLE)),
-        short=short_id,
+        short=lambda session: session[:8],
         step_count=count_subagent_steps,
         tokens=_format_tokens,
         units=format_units,
