@@ -19,11 +19,14 @@ from flightlog.model.entries import (
     SubagentInfo,
     Thinking,
     ToolResult,
+    ToolUse,
+    exit_code_of,
 )
 from flightlog.model.errors import Damage, NotFound
-from flightlog.model.session import SessionFile
+from flightlog.model.session import SessionFile, ToolCall
 from flightlog.sources.protocol import Fidelity
 from flightlog.store.recordings.reader import is_virtual
+from flightlog.views.session.edits import diffs_of_call
 from support import recordings
 from support.client_recordings import restore_database
 
@@ -32,6 +35,7 @@ RECORDINGS = Path(__file__).parents[1] / "recordings"
 ONE_FILE = {
     "claude-code": "projects/p/s.jsonl",
     "codex": "sessions/2026/11/15/rollout-2026-11-15T07-15-30-01a1de0f-a7ef-76b0-9fb7-620728d8.jsonl",
+    "pi": "agent/sessions/--p--/2026-11-16T16-07-12-335Z_s.jsonl",
     "copilot": "session-state/s/events.jsonl",
     "gemini": "tmp/p/chats/session-s.jsonl",
     "opencode": "sessions/opencode/s/transcript.jsonl",  # our copy: its own are in a database
@@ -221,6 +225,9 @@ def test_fidelity_says_what_the_recordings_hold(agent, listing):
     replies = [entry.event for entry in entries if isinstance(entry.event, AssistantReply)]
     blocks = [block for reply in replies for block in reply.content]
     contexts = agent.source.thread_contexts(listing.files).values()
+    results = [entry.event for entry in entries if isinstance(entry.event, ToolResult)]
+    uses = [block for block in blocks if isinstance(block, ToolUse)]
+    calls = [ToolCall(use.id, use.name, use.input) for use in uses]
 
     assert agent.source.fidelity == Fidelity(
         timestamps=any(entry.at_ms for entry in entries),
@@ -230,7 +237,22 @@ def test_fidelity_says_what_the_recordings_hold(agent, listing):
         tool_results=any(isinstance(entry.event, ToolResult) for entry in entries),
         subagents=any(isinstance(item, SubagentInfo) for item in items),
         system_prompt=any(context.system for context in contexts),
+        exit_codes=any(exit_code_of(result.detail) is not None for result in results),
+        permissions=any(result.permission_decision or result.denial_reason for result in results),
+        file_changes=any(diff.lines for call in calls for diff in diffs_of_call(call)),
     )
+
+
+def test_the_key_of_an_entry_begins_with_its_uuid(agent, listing):
+    entries = [
+        item
+        for file in listing.files
+        for item in agent.source.entries(file)
+        if isinstance(item, Entry) and item.uuid
+    ]
+
+    assert entries
+    assert [entry.key for entry in entries if not entry.key.startswith(f"{entry.uuid}:")] == []
 
 
 def test_any_file_of_a_session_leads_to_all_of_them(agent, listing):

@@ -353,7 +353,7 @@ BREAKS = (
     ),
     Break(
         "R14",
-        "cli/setup.py",
+        "cli/overview.py",
         "    _print_failures(report)\n    return 1 if",
         "    _print_failures(report)\n    __import__('time').sleep(60)\n    return 1 if",
         "tests/hooks/test_gate.py::test_no_process_outlives_its_work",

@@ -39,6 +39,7 @@ REGISTRY = (
     RegisteredAgent("copilot", "Copilot CLI", "COPILOT_HOME", (".copilot",)),
     RegisteredAgent("gemini", "Gemini CLI", "", (".gemini",)),
     RegisteredAgent("qwen", "Qwen Code", "", (".qwen",)),
+    RegisteredAgent("pi", "Pi", "", (".pi",)),
 )
 
 

@@ -1,10 +1,12 @@
-"""List an agent's directories and describe the session files in them; what cannot be read is damage."""
+"""List an agent's directories and describe the session files in them; what cannot be read is damage.
+
+ReadOnlyAgent is an agent of which nothing but these files is known.
+"""
 
 import os
 import stat
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
@@ -15,26 +17,28 @@ from flightlog.model.session import SessionFile
 from flightlog.sources.protocol import FileListing
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from flightlog.sources.protocol import Source
 
 
-class ReadAgent(Struct, frozen=True):
-    """An `agents.protocol.Agent` that is only read: `agents.<name>.decode` has its `SOURCE`."""
+class ReadOnlyAgent(Struct, frozen=True):
+    """An agent that is read and not started, see `agents.protocol.Agent`.
+
+    The reader, `SOURCE` in its module `decode`, is imported on use: listing files does not need it.
+    """
 
     name: str
-    list_sessions: Callable[[Sequence[str]], FileListing]
+    find: Callable[[Sequence[str]], FileListing]
 
     @property
     def source(self) -> "Source":
-        """The reader of its session files; it is imported on use, as a listing does without it."""
-        return cast("Source", import_module(f"flightlog.agents.{self.name}.decode").SOURCE)
+        """The reader of its session files."""
+        package = f"flightlog.agents.{self.name.replace('-', '_')}"
+        return cast("Source", import_module(f"{package}.decode").SOURCE)
 
-    def find(self, dirs: Sequence[str]) -> FileListing:
-        """List the session files below the agent's own directories."""
-        return self.list_sessions(dirs)
-
-    def driver(self, program: Path) -> None:
-        """Return None: it is not started."""
+    def driver(self, program: "Path") -> None:
+        """Return None: it is not started from here."""
 
     def hooks(self) -> None:
         """Return None: no hooks are registered."""
@@ -75,3 +79,9 @@ def describe_file(agent: str, path: str, session: str, damage: list[Damage]) -> 
     return SessionFile(
         path, session, *state, device=status.st_dev, inode=status.st_ino, agent=agent
     )
+
+
+def describe_current(file: SessionFile) -> tuple[SessionFile, ...]:
+    """Return the one file of a session as it is now; nothing if it is gone."""
+    current = describe_file(file.agent, file.path, file.session, [])
+    return (current,) if current else ()

@@ -78,7 +78,8 @@ class SessionFollower:
     def _reset_fold(self, retain: Retain) -> None:
         self._retain = retain
         self._fold = SessionFold(self.session, self._agent, price, retain)
-        self._hooks, self._hooks_end = HookReader(), 0
+        self._hooks = HookReader()
+        self._hook_ends: dict[Path, int] = {}
         self._offsets: dict[str, int] = {}
         self._torn: dict[str, Damage] = {}
 
@@ -125,7 +126,7 @@ class SessionFollower:
         folder = self._archive.hook_folder(self.session)
         if folder is None:
             return False
-        records, self._hooks_end = follow_hook_records(folder, self._hooks_end)
+        records = follow_hook_records(folder, self._hook_ends)
         for reported in self._hooks.read(records):
             self._fold.add(reported)
         return bool(records)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from flightlog.model.text import describe_redaction, make_inert, one_line
+from flightlog.model.text import describe_redaction, make_inert, one_line, spell_commands
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -78,15 +78,19 @@ def print_json(value: Any) -> None:
 
 def print_hits(hits: "Iterable[SearchHit]", zone: "tzinfo") -> None:
     """Print step, time, project and cost of each hit, and the passage."""
+    from flightlog.model.addresses import unique_prefixes
     from flightlog.model.usage import Cost, CostSource, format_cost
     from flightlog.views.transcript import format_timestamp
     from flightlog.views.transcript_formats import short_address
 
-    for hit in hits:
+    shown = list(hits)
+    names = unique_prefixes(hit.session for hit in shown)
+    for hit in shown:
         step = short_address(hit.address) if hit.address != hit.session else ""
         when = format_timestamp(hit.at_ms, zone, "%Y-%m-%d %H:%M")
         cost = format_cost(Cost(hit.cost_usd, CostSource.TABLE))
-        click.echo(f"{hit.session[:8]}{step}  {when}  {one_line(hit.project, 60)}  session {cost}")
+        name = f"{names[hit.session]}{step}"
+        click.echo(f"{name}  {when}  {one_line(hit.project, 60)}  session {cost}")
         click.echo(f"    {one_line(hit.snippet, 170)}")
 
 
@@ -94,6 +98,17 @@ def name_program() -> str:
     """Return the program as the user typed it, with `--samples` if that was given."""
     root = click.get_current_context().find_root()
     return f"{root.info_name} --samples" if root.params.get("samples") else str(root.info_name)
+
+
+def spell_hint(text: str) -> str:
+    """Return `text`, made inert, with its commands under the name that the user typed."""
+    context = click.get_current_context(silent=True)
+    if context is None:  # a thread of its own
+        return make_inert(text)
+    root = context.find_root()
+    is_sample = bool(root.params.get("samples"))
+    noun = root.command.name or ""
+    return make_inert(spell_commands(text, str(root.info_name), noun, is_sample=is_sample))
 
 
 def print_more(count: int) -> None:
@@ -122,7 +137,7 @@ def repeat_command(**changes: object) -> str:
 
 def print_outcome(outcome: Any, line: str, *, as_json: bool) -> None:
     """Print `outcome` as JSON on stdout, or `line` for a person on stderr."""
-    print_json(outcome) if as_json else click.echo(make_inert(line), err=True)
+    print_json(outcome) if as_json else click.echo(spell_hint(line), err=True)
 
 
 def print_table(
@@ -227,7 +242,5 @@ def print_redaction(fields: Mapping[str, Any], session: str = "--all") -> None:
         click.echo(f"{summary}; review it before you share it", err=True)
     else:
         command = f"flightlog session export {session} --redact"
-        click.echo(
-            f"not redacted, may contain secrets and personal data; before sharing: {command}",
-            err=True,
-        )
+        line = f"not redacted, may contain secrets and personal data; before sharing: {command}"
+        click.echo(spell_hint(line), err=True)

@@ -1,7 +1,8 @@
-"""`flightlog up`, `status`, `demo` and `uninstall`."""
+"""`flightlog up`, `status`, `demo`, `settle` and `uninstall`."""
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from flightlog.live.collector import LiveState
     from flightlog.model.runtime import Runtime
+    from flightlog.recorder.settle import SettleReport
     from flightlog.setup.init import UninstallPlan
     from flightlog.views.overview import Overview
 
@@ -131,9 +133,11 @@ def status(*, as_json: bool) -> None:
     """Show running sessions and recording status.
 
     Lists running sessions, billing profiles and problems, then what is archived, sealed or lost.
+    Whether an agent runs is known of Claude Code alone; other agents' recent sessions are listed.
     """
     import msgspec
 
+    from flightlog.live.recent import list_recent
     from flightlog.live.service import list_running, redact_for_output, watch_here
     from flightlog.recorder.overview import age_ms, read_status
     from flightlog.views.transcript import format_timestamp
@@ -142,7 +146,8 @@ def status(*, as_json: bool) -> None:
     lives = watch_here(runtime)
     summary = read_status(runtime)
     if as_json:
-        running = redact_for_output(runtime, {"running": list_running(lives)})
+        recent = msgspec.to_builtins(list_recent(runtime))
+        running = redact_for_output(runtime, {"running": list_running(lives), "recent": recent})
         pages = [live_json(runtime, live) for live in lives]
         print_json({**running, **msgspec.to_builtins(summary), "live": pages})
         return
@@ -161,9 +166,12 @@ def status(*, as_json: bool) -> None:
     if summary.unarchived_sessions:
         click.echo(f"{pluralize(summary.unarchived_sessions, 'session')} not archived yet")
         click.secho("    flightlog settle", fg="cyan")
-        when = format_timestamp(summary.first_deletion_ms, runtime.zone, "%Y-%m-%d")
-        click.echo(f"the agent deletes the oldest transcript on {when}; to keep all from now on")
-        click.secho("    flightlog init", fg="cyan")
+        if summary.first_deletion_ms is not None:
+            when = format_timestamp(summary.first_deletion_ms, runtime.zone, "%Y-%m-%d")
+            click.echo(
+                f"the agent deletes the oldest transcript on {when}; to keep all from now on"
+            )
+            click.secho("    flightlog init", fg="cyan")
     if summary.last_record_ms is not None:
         click.echo(f"last record {format_age(age_ms(runtime, summary) or 0)} ago")
     if summary.dataset is not None:
@@ -196,11 +204,12 @@ def show_dashboard(runtime: "Runtime", lives: "Sequence[LiveState]") -> None:
 
     from flightlog.cli.live import paint_lines
     from flightlog.live.dashboard import TerminalSize, dashboard_lines
+    from flightlog.live.recent import list_recent
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 140
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     size = TerminalSize(width, 0, runtime.zone, runtime.clock.now_ms())
-    for line in paint_lines(dashboard_lines(lives, size), color=color):
+    for line in paint_lines(dashboard_lines(lives, size, list_recent(runtime)), color=color):
         click.echo(line)
 
 
@@ -308,3 +317,40 @@ def _print_leftovers(plan: "UninstallPlan", *, written: bool) -> None:
     for leftover in plan.leftovers:
         click.echo(make_inert(f"  {leftover.content}: {leftover.path}"))
         click.secho(f"    {make_inert(leftover.command)}", fg="cyan")
+
+
+@click.command(epilog=format_examples("flightlog settle", "flightlog settle 2123f2df"))
+@click.argument("session_id", required=False)
+@click.option("--ended", is_flag=True, hidden=True, help="The session has ended (for the hook).")
+@json_option("Print what was done as JSON.")
+def settle(session_id: str | None, *, ended: bool, as_json: bool) -> int:
+    """Archive new session data, update the index. Without an id, archive all sessions."""
+    from flightlog.model.addresses import parse_address
+    from flightlog.recorder.settle import settle_all, settle_one
+
+    runtime = open_runtime()
+    if session_id:
+        report = settle_one(runtime, parse_address(session_id).session, is_ended=ended)
+    else:
+        with closing(Progress("archiving session")) as progress:
+            report = settle_all(runtime, progress)
+    if as_json:
+        print_json(report)
+    else:
+        sealed = f", {pluralize(report.sealed_files, 'file')} sealed" if report.sealed_files else ""
+        click.echo(
+            f"{pluralize(report.sessions, 'session')} archived, {report.adopted_bytes:,} new bytes{sealed}"
+        )
+    _print_failures(report)
+    return 1 if report.failures else 75 if report.locked else 0
+
+
+def _print_failures(report: "SettleReport") -> None:
+    for line in report.failures:
+        click.echo(f"not archived: {make_inert(line)}", err=True)
+    for line in report.locked:
+        click.echo(f"not archived, busy: {make_inert(line)}", err=True)
+    for fault in report.faults:
+        repair = f"; {fault.repair}" if fault.repair else ": flightlog doctor --verify"
+        text = f"{fault.session}/{fault.file}: {fault.kind}, {fault.message}{repair}"
+        click.echo(f"damaged: {make_inert(text)}", err=True)

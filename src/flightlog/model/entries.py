@@ -8,11 +8,14 @@ that arrives later is a second event, joined in the fold. A record of an unknown
 import base64
 import binascii
 import enum
+import re
 from typing import Any
 
 from msgspec import Raw, Struct
 
 from flightlog.model.usage import ClientTotals, TokenCounts, UsageQuality
+
+_EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,9})\b")
 
 
 class Text(Struct, frozen=True, tag="text"):
@@ -103,6 +106,10 @@ class PromptQueued(Struct, frozen=True):
     content: tuple[Block, ...]
 
 
+class QueueTakenBack(Struct, frozen=True):
+    """The person took all waiting prompts back into the input field."""
+
+
 class AssistantReply(TokenCounts, frozen=True):
     """A line of a model response; several lines share one `message_id`."""
 
@@ -132,6 +139,15 @@ class ToolResult(Struct, frozen=True):
     detail: Any = None
     run: str = ""
     permission_decision: str = ""
+
+
+def exit_code_of(detail: Any) -> int | None:
+    """Return the exit code of a command in the details of its result; None if it is not recorded."""
+    if isinstance(detail, str):  # Claude Code writes only that of a command that failed
+        failed = _EXIT_CODE.match(detail)
+        return int(failed[1]) if failed else None
+    code = detail.get("exitCode") if isinstance(detail, dict) else None
+    return code if isinstance(code, int) else None
 
 
 class ToolInputRewritten(Struct, frozen=True):
@@ -214,6 +230,7 @@ class UnknownRecord(Struct, frozen=True):
 Event = (
     UserPrompt
     | PromptQueued
+    | QueueTakenBack
     | AssistantReply
     | ToolResult
     | ToolInputRewritten
@@ -243,8 +260,9 @@ class Entry(Struct, frozen=True):
     """One event with its position in time, in the thread of replies and in a file.
 
     `subagent` is empty on the main thread and names the subagent elsewhere. `order_ms` is the
-    record's own time, or for a record without one the time of the record before it. Copies of
-    a record in several files have the same `key`.
+    record's own time, or for a record without one the time of the record before it. `key` is the
+    `uuid` and which of its record's events it is (`UUID:0`); copies of a record in several files
+    have the same.
     """
 
     event: Event

@@ -129,6 +129,7 @@ class UsageQuality(enum.IntEnum):
     EXACT = 0
     LOWER_BOUND = 1  # the client recorded the output count from the start of the stream
     MISSING = 2  # the client recorded no counts
+    UNCOUNTED = 3  # exact, of a compaction that the client leaves out of its own total
 
 
 class TokenCounts(Struct, frozen=True, kw_only=True):
@@ -325,11 +326,6 @@ class ClientTotals(Struct, frozen=True):
     def usage(self) -> Usage:
         """The sum over all models."""
         return sum((model.usage for model in self.models), Usage())
-
-    @property
-    def size_key(self) -> tuple[float, int]:
-        """A key that grows with the total."""
-        return self.cost_usd or 0.0, self.usage.total_tokens
 
     @property
     def known_units(self) -> dict[str, float]:

@@ -3,6 +3,7 @@
 Without an index, or with a damaged one, the report is the same and takes longer.
 """
 
+import functools
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,6 +56,7 @@ class UsagePipeline:
         self._index = Index(index, FILES, SCHEMA)
         self._update: UsageIndexUpdate | None = None
         self._digests: dict[str, bytes] = {}
+        self._first_ids: dict[str, str] = {}
 
     @property
     def stats(self) -> SyncStats:
@@ -67,14 +69,19 @@ class UsagePipeline:
         zone: tzinfo,
         only: UsageFilter | None = None,
         *,
+        agent: str = "",
         estimate: bool = False,
     ) -> UsageReport:
-        """Return usage and cost of all files, or of the part that `only` selects."""
+        """Return usage and cost of all files, or of the part that `only` selects, or of an agent."""
         damaged = self._sync().damaged_spans
-        digests: Iterable[UsageDigest] = map(_decode, self._digests.values())
+        agents = {file.session: file.agent for file in self._files}
+        digests: Iterable[UsageDigest] = (
+            _decode(body)
+            for session, body in self._digests.items()
+            if agent in {"", agents.get(session)}
+        )
         if estimate:
             digests = self._add_estimates(digests)
-        agents = {file.session: file.agent for file in self._files}
         report = build_report(filter_digests(digests, only), by, zone, damaged, agents)
         return replace(report, has_estimates=estimate)
 
@@ -88,11 +95,12 @@ class UsagePipeline:
         for digest in sorted(digests, key=_first_response_ms):
             new: list[UsageLine] = []
             chars: Mapping[str, int] = {}
-            if any(bucket.is_lower_bound for bucket in digest.buckets):
-                paths = (file.path for file in self._files if file.session == digest.session)
-                chars = count_output_chars(paths)
+            if any(bucket.is_lower_bound or bucket.unknown_responses for bucket in digest.buckets):
+                chars = count_output_chars(
+                    file.path for file in self._files_of.get(digest.session, ())
+                )
                 rows = self.session_responses(digest.session)
-                new = [row for row in rows if row.quality == UsageQuality.LOWER_BOUND]
+                new = [row for row in rows if row.quality != UsageQuality.EXACT]
                 new = [row for row in new if row.message_id not in seen]
                 seen.update(row.message_id for row in new)
             estimates = [
@@ -102,10 +110,11 @@ class UsagePipeline:
             ]
             yield replace(digest, buckets=(*digest.buckets, *estimates)) if estimates else digest
 
-    def session_rows(self) -> dict[str, UsageRow]:
-        """Return each session's own usage; a response copied from another session counts there."""
+    def session_rows(self, sessions: Iterable[str] | None = None) -> dict[str, UsageRow]:
+        """Return the own usage of `sessions`, or of all; copied responses count in the original."""
         self._sync()
-        return {session: total_row([_decode(body)]) for session, body in self._digests.items()}
+        names = self._digests if sessions is None else sessions
+        return {digest.session: total_row([digest]) for digest in self.session_digests(names)}
 
     def session_digests(self, sessions: Iterable[str]) -> list[UsageDigest]:
         """Return the digests of those `sessions` that have files."""
@@ -114,8 +123,44 @@ class UsagePipeline:
 
     def session_responses(self, session: str) -> Sequence[UsageLine]:
         """Return one row for each response in a session's own files, its fullest copy."""
-        files = [file for file in self._files if file.session == session]
+        files = self._files_of.get(session, ())
         return best_rows([row for file in files for row in scan_usage(file).rows])
+
+    def copied_message_ids(self, main: SessionFile) -> frozenset[str]:
+        """Return the responses in `main` that an older session recorded first.
+
+        A fork or a resumed copy begins with them, so only sessions with the first response of
+        `main` count. The rule is that of `attribution`.
+        """
+        own = scan_usage(main)
+        first = min(own.rows, key=lambda row: row.at_ms, default=None)
+        if first is None:
+            return frozenset()
+        scans = {main.session: own}
+        for file in self._files:
+            is_other = file.agent == main.agent and file.session != main.session
+            if is_other and not file.subagent and self._has_response(file, main, first.message_id):
+                scans[file.session] = scan_usage(file)
+        if len(scans) == 1:
+            return frozenset()
+        rows = [row_to_response(row) for scan in scans.values() for row in scan.rows]
+        first_ms = {session: scan.first_ms for session, scan in scans.items() if scan.first_ms}
+        copies = attribute_responses(rows, first_ms).copies.get(main.session, ())
+        return frozenset(copy.message_id for copy in copies)
+
+    def _has_response(self, file: SessionFile, main: SessionFile, message_id: str) -> bool:
+        """Return whether `file` has a response of `main`, which it began with.
+
+        Claude Code writes a copy to the directory of its original; other agents do not, so their
+        files are scanned once, for the response that each begins with.
+        """
+        if main.agent == DEFAULT_AGENT:
+            is_near = file.path.rpartition("/")[0] == main.path.rpartition("/")[0]
+            return is_near and any(True for _ in find_lines(file.path, message_id))
+        if file.path not in self._first_ids:
+            first = min(scan_usage(file).rows, key=lambda row: row.at_ms, default=None)
+            self._first_ids[file.path] = first.message_id if first else ""
+        return self._first_ids[file.path] == message_id
 
     def refresh(self) -> None:
         """Read what is new; `save` stores it."""
@@ -175,35 +220,17 @@ class UsagePipeline:
         }
 
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - as FindEvidence
-        files = [file for file in self._files if file.session == session]
+        files = self._files_of.get(session, ())
         if any(file.agent != DEFAULT_AGENT for file in files):
             return GapEvidence(has_side_calls=more)
         return GapEvidence(*find_evidence((file.path for file in files), more=more))
 
-
-def find_copied_responses(main: SessionFile, files: Iterable[SessionFile]) -> frozenset[str]:
-    """Return the responses in `main` that an older session of the same directory recorded first.
-
-    A fork or a resumed copy begins with them, so only those of `files` that contain the first
-    response of `main` are scanned. The rule is that of `usage.attribution`.
-    """
-    own = scan_usage(main)
-    first = min(own.rows, key=lambda row: row.at_ms, default=None)
-    if first is None:
-        return frozenset()
-    scans = {main.session: own}
-    folder = os.path.dirname(main.path)  # noqa: PTH120 - plain text, as paths are here
-    for file in files:
-        is_near = os.path.dirname(file.path) == folder  # noqa: PTH120
-        is_other = not file.subagent and file.session != main.session
-        if is_near and is_other and any(True for _ in find_lines(file.path, first.message_id)):
-            scans[file.session] = scan_usage(file)
-    if len(scans) == 1:
-        return frozenset()
-    rows = [row_to_response(row) for scan in scans.values() for row in scan.rows]
-    first_ms = {session: scan.first_ms for session, scan in scans.items() if scan.first_ms}
-    copies = attribute_responses(rows, first_ms).copies.get(main.session, ())
-    return frozenset(copy.message_id for copy in copies)
+    @functools.cached_property
+    def _files_of(self) -> Mapping[str, Sequence[SessionFile]]:
+        files: dict[str, list[SessionFile]] = {}
+        for file in self._files:
+            files.setdefault(file.session, []).append(file)
+        return files
 
 
 def scan_usage(file: SessionFile, start: int = 0) -> UsageScan:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from flightlog.model.usage import ClientTotals, ModelResponse, ModelTotal, Usage
+from flightlog.model.usage import ClientTotals, ModelResponse, ModelTotal, Usage, UsageQuality
 
 
 class GapReason(enum.Enum):
@@ -44,10 +44,7 @@ FindEvidence = Callable[[str, bool], GapEvidence]
 
 
 class UsageGap(Struct, frozen=True):
-    """A part of the difference; below zero if the client counted less than was recorded.
-
-    Its cost is unknown (None) if the client counts no dollars.
-    """
+    """A part of the difference; below zero if the client counted less than was recorded."""
 
     session: str
     reason: GapReason
@@ -66,18 +63,6 @@ class Reconciliation(Struct, frozen=True):
     inherited_usd: float | None
     inherited_from: str
     gaps: tuple[UsageGap, ...]
-
-    @property
-    def unrecorded_usd(self) -> float | None:
-        """The cost of all gaps."""
-        return sum_gap_costs(self.gaps)
-
-
-def sum_gap_costs(gaps: Iterable[UsageGap]) -> float | None:
-    """Return the sum of the known costs; None if there are gaps and no cost is known."""
-    costs = [gap.cost_usd for gap in gaps]
-    known = [cost for cost in costs if cost is not None]
-    return sum(known, 0.0) if known or not costs else None
 
 
 pack_reconciliation = msgspec.msgpack.Encoder().encode
@@ -100,7 +85,10 @@ class SessionTotals(Struct, frozen=True):
 
 def latest_totals(totals: Iterable[ClientTotals]) -> ClientTotals:
     """Return the largest total, which is the last: the client only adds."""
-    return max(totals, key=lambda stated: (stated.size_key, stated.as_of_ms))
+    return max(
+        totals,
+        key=lambda stated: (stated.cost_usd or 0.0, stated.usage.total_tokens, stated.as_of_ms),
+    )
 
 
 def own_client_totals(
@@ -118,7 +106,9 @@ def own_client_totals(
 
 
 def _subtract(model: ModelTotal, inherited: ModelTotal) -> ModelTotal:
-    cost_usd = model.cost_usd and max(model.cost_usd - (inherited.cost_usd or 0.0), 0.0)
+    cost_usd = None
+    if model.cost_usd is not None:
+        cost_usd = max(model.cost_usd - (inherited.cost_usd or 0.0), 0.0)
     return replace(model, cost_usd=cost_usd, **asdict(model.usage - inherited.usage))
 
 
@@ -136,9 +126,9 @@ def reconcile(
         inherited, inherited_from = copied, totals.copies[-1].session
         inherited_usd = max((client.cost_usd or 0.0) - (totals.cost_usd or 0.0), 0.0)
     gap_usage = client.usage - inherited - totals.usage
-    gap_usd = client.cost_usd
-    if gap_usd is not None:
-        gap_usd -= (inherited_usd or 0.0) + (totals.cost_usd or 0.0)
+    gap_usd = None
+    if client.cost_usd is not None:
+        gap_usd = client.cost_usd - (inherited_usd or 0.0) - (totals.cost_usd or 0.0)
     gap = UsageGap(totals.session, GapReason.UNKNOWN, gap_usage, gap_usd)
     return Reconciliation(
         session=totals.session,
@@ -174,12 +164,17 @@ def _explain_gap(
     """Yield the parts whose usage is known exactly, then the rest with its most likely reason."""
     copied = [pair for pair in totals.doubtful if pair[0].at_ms < client.started_ms]
     aborted = [pair for pair in totals.doubtful if pair[0].is_aborted and pair not in copied]
+    summaries = [pair for pair in totals.doubtful if pair[0].quality is UsageQuality.UNCOUNTED]
     rest, rest_usd = gap.usage, gap.cost_usd
-    for reason, uncounted in ((GapReason.COPY, copied), (GapReason.INTERRUPTED, aborted)):
+    for reason, uncounted in (
+        (GapReason.COPY, copied),
+        (GapReason.INTERRUPTED, aborted),
+        (GapReason.COMPACTION, [pair for pair in summaries if pair not in copied]),
+    ):
         if uncounted:
             usage = -sum((response.usage for response, _ in uncounted), Usage())
             usd = -sum(usd or 0.0 for _, usd in uncounted)
-            yield UsageGap(gap.session, reason, usage, usd)
+            yield UsageGap(gap.session, reason, usage, None if rest_usd is None else usd)
             rest, rest_usd = rest - usage, None if rest_usd is None else rest_usd - usd
     if rest:
         more = rest.total_tokens > 0

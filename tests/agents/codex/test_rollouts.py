@@ -183,7 +183,7 @@ def test_a_subagent_of_a_subagent_belongs_to_the_session_at_the_top(tmp_path):
     assert CODEX.source.session_files(files[2]) == files
 
 
-def test_results_have_exit_codes_changed_files_and_errors(tmp_path):
+def test_results_have_exit_codes_and_errors(tmp_path):
     home = home_of(tmp_path, "0.166.0/cached-and-reasoning", "0.140.0/legacy-fork")
     results = [
         entry.event
@@ -196,8 +196,31 @@ def test_results_have_exit_codes_changed_files_and_errors(tmp_path):
         *[(True, 1), (True, 1)],  # `cat missing.txt`, and its copy in the fork
         *[(False, 0), (False, 0)],
     ]
-    (changed,) = [result.detail for result in results if "fileChanges" in result.detail]
-    assert list(changed["fileChanges"]) == ["/home/dev/project/greet.py"]
+
+
+@pytest.mark.parametrize("case", ["0.140.0/approvals", "0.166.0/approvals"])
+def test_a_refused_command_is_denied(case, tmp_path):
+    (session,) = read_archive(home_of(tmp_path, case)).iter_sessions()
+
+    calls = [call for step in session.steps for call in step.tool_calls]
+
+    assert [call.permission_decision for call in calls] == ["deny", ""]
+    assert [call.is_error for call in calls] == [True, False]
+
+
+def test_the_name_that_a_person_gave_is_the_title_of_that_thread(tmp_path):
+    home = home_of(tmp_path, "0.166.0/approvals", "0.140.0/legacy-fork")
+    files = CODEX.find([str(home)]).files
+    names = [{"id": files[1].session, "thread_name": name} for name in ("Old", "My own title")]
+    for second, name in enumerate(names):
+        name["updated_at"] = f"2026-11-16T16:22:0{second}.321391091Z"
+
+    (home / "session_index.jsonl").write_text("".join(f"{json.dumps(name)}\n" for name in names))
+
+    titles = {session.id: session.title for session in read_archive(home).iter_sessions()}
+    assert [titles[file.session] for file in files] == [
+        *["The first prompt", "My own title", "Touch two files"]
+    ]
 
 
 def test_prompts_taken_back_are_rewound(tmp_path):

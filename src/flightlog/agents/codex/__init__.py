@@ -35,9 +35,11 @@ class CodexAgent(Struct, frozen=True):
         """Return None: Codex is read, not started."""
         del program
 
-    def hooks(self) -> "HookSettings | None":
-        """Return None: its sessions are found by their files."""
-        return None
+    def hooks(self) -> "HookSettings":
+        """Return the module that knows hook events and settings files."""
+        from flightlog.agents.codex import hooks  # noqa: PLC0415 - as above
+
+        return hooks
 
     def dialect(self) -> "Dialect | None":
         """Return None: its requests are not captured."""

@@ -9,13 +9,13 @@ the first form as the second, so keys come from what both have.
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from flightlog.agents.codex import files
+from flightlog.agents.codex.files import AGENT_NAME, TITLES, find_home, find_session_files
 from flightlog.agents.codex.usage import NEEDLES, ResponseTracker, RolloutCounter, decode_line
 from flightlog.agents.line_source import LineFormat, LineSource
 from flightlog.model.entries import (
@@ -31,6 +31,7 @@ from flightlog.model.entries import (
     Image,
     PromptKind,
     RecordContext,
+    SessionSummarized,
     SessionTitled,
     SubagentInfo,
     Text,
@@ -58,7 +59,7 @@ from flightlog.store.recordings.reader import raw_lines
 
 # What clients from 0.140 to 0.166 write and no view shows; everything else is shown as unknown.
 _IGNORED = {
-    "": "inter_agent_communication_metadata security_risk_score world_state",
+    "": "inter_agent_communication_metadata security_risk_score token_usage_record world_state",
     "response_item": "compaction compaction_summary context_compaction ghost_snapshot",
     "event_msg": "agent_message agent_reasoning agent_reasoning_raw_content context_compacted "
     "entered_review_mode exited_review_mode image_generation_end task_complete task_started "
@@ -66,16 +67,14 @@ _IGNORED = {
     "item_completed": "AgentMessage ContextCompaction DynamicToolCall EnteredReviewMode "
     "ExitedReviewMode Extension ImageGeneration ImageView Reasoning WebSearch",
 }
+_ACTIVITY = ("kind", "agent_thread_id")  # of a subagent
 # Events about a tool call, which come before its result.
 _CALL_EVENTS = (
     *("exec_command_end", "patch_apply_end", "mcp_tool_call_end", "sub_agent_activity"),
     *("CommandExecution", "FileChange", "McpToolCall", "CollabAgentToolCall", "SubAgentActivity"),
 )
 # What they say of it; its output, which may be long, comes again in the result.
-_CALL_FACTS = {
-    *("exit_code", "status", "success", "changes"),
-    *("receiver_thread_ids", "tool", "kind", "agent_thread_id"),
-}
+_FACTS = {*("exit_code", "status", "success"), *("receiver_thread_ids", "tool"), *_ACTIVITY}
 _CALLS = ("custom_tool_call", "function_call", "local_shell_call", "tool_search_call")
 _HOSTED_CALLS = ("image_generation_call", "web_search_call")  # they have no record of a result
 _RESULTS = ("custom_tool_call_output", "function_call_output", "tool_search_output")
@@ -85,7 +84,11 @@ _EXIT_CODE = re.compile(
     r"\A(?:Chunk ID: .*\n)?(?:Wall time: .*\n)?(?:Output:\n)?"
     r"(?:Process exited with code|Exit code:) (-?\d{1,6})\n"
 )
-_REJECTED = re.compile(r"\A.{0,60}rejected by user", re.IGNORECASE)
+# How a person's refusal is reported to the model, for each of the shell tools.
+_REJECTED = re.compile(
+    r"(?s)(?:exec command|patch) rejected by user"
+    r'|exec_command failed.*CreateProcess \{ message: "Rejected\(.*\)" \}'
+)
 _FAILED = frozenset({"failed", "declined"})
 
 
@@ -99,7 +102,7 @@ class RolloutDecoder:
         self._context = RecordContext()
         self._info: SubagentInfo | None = None
         self._effort, self._sizes = "", (0, 0)
-        self._last_uuid, self._last_item = "", ("", 0)
+        self._last_uuid, self._last_item, self._thread = "", ("", 0), ""
         self._before_prompts: list[str] = []
         self._calls: dict[str, dict[str, Any]] = defaultdict(dict)
 
@@ -109,7 +112,7 @@ class RolloutDecoder:
         if record is None or not isinstance(record.get("payload"), dict):
             return None
         kind, stamp = text_field(record, "type"), text_field(record, "timestamp")
-        counted = self._follow(line) if kind != "response_item" else None
+        counted = self._follow_line(line) if kind != "response_item" else None
         events = [counted] if counted else self._decode_record(kind, record["payload"])
         base = Entry(Ignored(kind), "", at_ms=parse_timestamp_ms(stamp), context=self._context)
         return [self._name_entry(replace(base, event=event), stamp, line) for event in events]
@@ -118,11 +121,11 @@ class RolloutDecoder:
         """Return what the first line says about a subagent."""
         return () if self._info is None else (self._info,)
 
-    def _follow(self, line: bytes) -> AssistantReply | None:
+    def _follow_line(self, line: bytes) -> AssistantReply | None:
         """Return the counts of the response that `line` ends, if it does."""
         counted = None
         with suppress(*UNREADABLE):
-            counted = self._tracker.follow(decode_line(line))
+            counted = self._tracker.follow_line(decode_line(line))
         if counted is None:
             return None
         message_id, response_id, usage = counted
@@ -131,25 +134,28 @@ class RolloutDecoder:
         return AssistantReply(message_id, self._tracker.model, (), **counts, request_id=response_id)
 
     def _name_entry(self, entry: Entry, stamp: str, line: bytes) -> Entry:
-        """Give an entry its key and, if it is shown, its place after the one before."""
+        """Give an entry its name and, if it is shown, its place after the one before."""
         match entry.event:
             case AssistantReply(message_id=name, content=content):
                 number = self._last_item[1] + 1 if self._last_item[0] == name else 0
                 self._last_item = (name, number)
-                key = f"{name}:{number}" if content else name
+                uuid = f"{name}.{number}" if content else name
             case ToolResult(tool_call_id=call_id):
-                key = f"{call_id}:result"
+                uuid = f"{call_id}.result"
             case UserPrompt(kind=kind, content=content):
                 text = f"{stamp}{kind.value}{text_of(content)}"
-                key = _hash(text.encode("utf-8", "replace"))
+                uuid = _hash_text(text.encode("utf-8", "replace"))
                 if kind is PromptKind.HUMAN:
                     self._before_prompts.append(self._last_uuid)
             case _:
-                key = _hash(line.strip())
+                # The first line has the name of the thread: the index of titles refers to it.
+                thread, self._thread = self._thread, ""
+                uuid = thread or _hash_text(line.strip())
+        entry = replace(entry, uuid=uuid, key=f"{uuid}:0")
         if not isinstance(entry.event, _SHOWN):
-            return replace(entry, key=key)
-        parent, self._last_uuid = self._last_uuid, key
-        return replace(entry, key=key, uuid=key, parent_uuid=parent)
+            return entry
+        parent, self._last_uuid = self._last_uuid, uuid
+        return replace(entry, parent_uuid=parent)
 
     def _decode_record(self, kind: str, payload: dict[str, Any]) -> list[Event]:
         event: Event = Ignored(kind)
@@ -171,10 +177,8 @@ class RolloutDecoder:
                 event = ContextCompacted("auto" if is_between else "", max(self._sizes), 0)
             case "inter_agent_communication":
                 event = UserPrompt(PromptKind.CLIENT, _content_blocks(payload))
-            case "token_usage_record":
-                pass
             case _:
-                event = _skip("", kind, payload)
+                event = _make_unshown("", kind, payload)
         return [event]
 
     def _decode_meta(self, meta: dict[str, Any]) -> Event:
@@ -183,13 +187,13 @@ class RolloutDecoder:
         branch = text_field(object_field(meta, "git"), "branch")
         version, program = text_field(meta, "cli_version"), text_field(meta, "originator")
         self._context = RecordContext(text_field(meta, "cwd"), branch, version, program)
+        self._thread = text_field(meta, "id")
         if self._file.subagent:
             source = object_field(meta, "source")
             spawn = object_field(object_field(source, "subagent"), "thread_spawn")
             role = text_field(spawn, "agent_role") or text_field(source, "subagent")
-            self._info = SubagentInfo(
-                self._file.subagent, role, text_field(spawn, "agent_nickname")
-            )
+            name = text_field(spawn, "agent_nickname")
+            self._info = SubagentInfo(self._file.subagent, role, name)
         parent = text_field(meta, "forked_from_id")
         return ClientNote("fork", f"fork of {parent}") if parent else Ignored("session_meta")
 
@@ -203,7 +207,7 @@ class RolloutDecoder:
             return [ContextInjected(text_field(item, "role") or kind, text)]
         content = _reply_blocks(kind, item)
         if not content:
-            return [_skip("response_item", kind, item)]
+            return [_make_unshown("response_item", kind, item)]
         reply = AssistantReply(
             self._tracker.message_id,
             self._tracker.model,
@@ -228,16 +232,15 @@ class RolloutDecoder:
         found = _EXIT_CODE.match(text_of(content))
         code = facts.get("exit_code", int(found[1]) if found else None)
         status = text_field(facts, "status")
-        denied = status == "declined" or _REJECTED.match(text_of(content)) is not None
-        failed = status in _FAILED or False in (facts.get("success"), _success(output))
-        detail = {"exitCode": code, "fileChanges": facts.get("changes")}
+        denied = status == "declined" or _REJECTED.fullmatch(text_of(content)) is not None
+        failed = status in _FAILED or facts.get("success") is False
         return ToolResult(
             _call_id(item),
             content,
             is_error=bool(code) or failed or denied,
             denial_reason="declined" if denied else "",
             subagent=_started_subagent(facts) or text_field(inner, "agent_id"),
-            detail={name: value for name, value in detail.items() if value is not None} or None,
+            detail=None if code is None else {"exitCode": code},
         )
 
     def _decode_event(self, event: dict[str, Any]) -> Event:
@@ -246,7 +249,7 @@ class RolloutDecoder:
             event, group = object_field(event, "item"), kind
             kind = text_field(event, "type")
         if kind in _CALL_EVENTS:
-            facts = {name: event[name] for name in _CALL_FACTS & event.keys()}
+            facts = {name: event[name] for name in _FACTS & event.keys()}
             self._calls[_call_id(event)].update(facts)
             return Ignored(kind)
         if kind == "thread_rolled_back":
@@ -256,11 +259,21 @@ class RolloutDecoder:
                 self._last_uuid = self._before_prompts[-turns]
                 del self._before_prompts[-turns:]
             return Ignored(kind)
-        return _plain_event(kind, event) or _skip(group, kind, event)
+        return _plain_event(kind, event) or _make_unshown(group, kind, event)
 
 
 class CodexSource(LineSource):
     """Reads rollouts of Codex."""
+
+    def titles(self, files: Iterable[SessionFile]) -> Iterator[Entry]:
+        """Yield the names that people gave to threads, which an index beside the rollouts holds."""
+        for home in {find_home(file) for file in files}:
+            for line in raw_lines(f"{home}/{TITLES}", 0) if home else ():
+                record = parse_object(line) or {}
+                thread, at = text_field(record, "id"), text_field(record, "updated_at")
+                event = SessionSummarized(thread, text_field(record, "thread_name"))
+                at_ms, uuid = parse_timestamp_ms(at), f"{thread}.{at}"
+                yield Entry(event, thread, uuid, "", at_ms, at_ms or 0, key=f"{uuid}:0")
 
     def thread_contexts(self, files: Sequence[SessionFile]) -> dict[str, ThreadContext]:
         """Return the system prompt of each thread, which its first line holds."""
@@ -275,7 +288,7 @@ class CodexSource(LineSource):
 
 SOURCE = CodexSource(
     LineFormat(
-        agent=files.AGENT_NAME,
+        agent=AGENT_NAME,
         fidelity=Fidelity(
             timestamps=True,
             usage=True,
@@ -283,22 +296,24 @@ SOURCE = CodexSource(
             tool_results=True,
             subagents=True,
             system_prompt=True,
+            exit_codes=True,
+            permissions=True,
+            file_changes=True,
         ),
         new_decoder=RolloutDecoder,
         new_counter=RolloutCounter,
         usage_needles=NEEDLES,
         context_needles=NEEDLES,
     ),
-    files.find_session_files,
+    find_session_files,
 )
 
 
-def _hash(data: bytes) -> str:
+def _hash_text(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=12).hexdigest()
 
 
-def _skip(group: str, kind: str, payload: dict[str, Any]) -> Event:
-    """Return an event for a record that is known and not shown, or unknown."""
+def _make_unshown(group: str, kind: str, payload: dict[str, Any]) -> Event:
     name = f"{group}/{kind}" if group else kind
     is_known = kind in _IGNORED[group].split()
     return Ignored(name) if is_known else UnknownRecord(name, tuple(sorted(payload)))
@@ -308,8 +323,7 @@ def _plain_event(kind: str, event: dict[str, Any]) -> Event | None:
     """Return the event of a kind that needs nothing from other lines."""
     match kind:
         case "user_message" | "UserMessage":
-            urls = [url for url in list_field(event, "images") if isinstance(url, str)]
-            images = tuple(_image_block(url) for url in urls)
+            images = map(_image_block, map(str, list_field(event, "images")))
             return UserPrompt(PromptKind.HUMAN, (*_content_blocks(event), *images))
         case "HookPrompt" | "turn_aborted":
             is_hook, reason = kind == "HookPrompt", Text(text_field(event, "reason"))
@@ -337,10 +351,6 @@ def _started_subagent(facts: dict[str, Any]) -> str:
 
 def _call_id(item: dict[str, Any]) -> str:
     return text_field(item, "call_id") or text_field(item, "id")
-
-
-def _success(output: Any) -> Any:
-    return output.get("success") if isinstance(output, dict) else None
 
 
 def _reply_blocks(kind: str, item: dict[str, Any]) -> tuple[Block, ...]:

@@ -24,6 +24,8 @@ AGENT_NAME = "codex"
 _NAME = re.compile(r"(rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-(.+)\.jsonl)(\.zst)?")
 _COMPRESSED = re.compile(r"(/.+/rollout-[^/]+\.jsonl\.zst)/lines")
 _FOLDERS = ("sessions", "archived_sessions")
+_IN_HOME = re.compile(r"(.*)/(?:sessions/.+|archived_sessions)/rollout-[^/]+(?:/lines)?", re.DOTALL)
+TITLES = "session_index.jsonl"
 # The first line of 0.140 to 0.166 names the parent before the system prompt, which fills 20 KB.
 _HEAD_BYTES = 4096
 _LINE_BYTES_MAX = 1 << 20
@@ -54,10 +56,16 @@ def find_rollouts(homes: Sequence[str]) -> FileListing:
     return FileListing(tuple(sorted(files, key=lambda file: file.path)), tuple(damage))
 
 
+def find_home(file: SessionFile) -> str:
+    """Return the home that a rollout is below; "" for our own copy of one."""
+    found = _IN_HOME.fullmatch(file.path)
+    return found[1] if found else ""
+
+
 def find_session_files(file: SessionFile) -> tuple[SessionFile, ...]:
     """List the rollouts of a session, given one of them, as they are now."""
-    home = next((home for name in _FOLDERS if (home := file.path.rpartition(f"/{name}/")[0])), "")
-    return tuple(known for known in find_rollouts([home]).files if known.session == file.session)
+    files = find_rollouts([find_home(file)]).files
+    return tuple(known for known in files if known.session == file.session)
 
 
 def _place_in_session(file: SessionFile, parents: dict[str, str]) -> SessionFile:

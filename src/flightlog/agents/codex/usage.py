@@ -1,9 +1,9 @@
 """Count Codex's tokens: which record counts, and which repeats another one.
 
 A client from 0.150 on writes a `token_usage_record` after each response. All of them write
-`token_count` events with a running total, some of them again (after a tool, after a compaction, in
-a fork's copy of its parent): one counts only if its total is new. A record and the event after it
-state the same total, so that one rule covers both.
+`token_count` events with a running total, some of them again: after a tool, in a fork's copy of its
+parent, and after a compaction, there with an estimate in place of the counts. One counts only if its
+total is new. A record and the event after it state the same total, so that one rule covers both.
 
 The items of a response are written before its counts. So a response is named by what is known
 then: its turn and the total before it. A fork that copies its parent copies both.
@@ -87,7 +87,7 @@ class ResponseTracker:
         """The name of the response that is being written."""
         return f"{self.turn}.{self._total.input_tokens + self._total.output_tokens}"
 
-    def follow(self, line: CountedLine) -> tuple[str, str, Usage] | None:
+    def follow_line(self, line: CountedLine) -> tuple[str, str, Usage] | None:
         """Take in a line; return id, response id and tokens of the response that it counts."""
         payload = line.payload
         match line.type:
@@ -98,7 +98,7 @@ class ResponseTracker:
                 self.model, self.cwd = payload.model or self.model, payload.cwd or self.cwd
                 self._start_turn(payload.turn_id)
             case "token_usage_record" if payload.usage is not None:
-                return self._count(payload.thread_token_usage, payload)
+                return self._count_response(payload.thread_token_usage, payload)
             case "event_msg" if payload.type == "task_started":
                 self._start_turn(payload.turn_id)
             case "event_msg" if payload.type == "user_message" and not self._is_turn_named:
@@ -106,14 +106,14 @@ class ResponseTracker:
                 text = str(payload.message).encode("utf-8", "replace")
                 self.turn = f"{self._root}.{hashlib.blake2b(text, digest_size=6).hexdigest()}"
             case "event_msg" if payload.type == "token_count" and payload.info is not None:
-                return self._count(payload.info.total_token_usage, payload)
+                return self._count_response(payload.info.total_token_usage, payload)
         return None
 
     def _start_turn(self, turn: str | None) -> None:
         if turn:
             self.turn, self._is_turn_named = turn, True
 
-    def _count(
+    def _count_response(
         self, total: TokenFields | None, payload: _CountPayload
     ) -> tuple[str, str, Usage] | None:
         last = payload.info.last_token_usage if payload.info else payload.usage
@@ -121,8 +121,7 @@ class ResponseTracker:
             return None
         counted = (self.message_id, payload.response_id or "", last.to_usage())
         self._total = total
-        # After a compaction the client states an estimate of the context with counts of zero.
-        return counted if counted[2] else None
+        return counted
 
 
 class RolloutCounter:
@@ -136,7 +135,7 @@ class RolloutCounter:
     def count(self, line: bytes) -> Iterable[UsageLine | ClientTotals]:
         """Return the response that a line counts, if it does."""
         record = decode_line(line)
-        counted = self._tracker.follow(record)
+        counted = self._tracker.follow_line(record)
         if counted is None:
             return ()
         message_id, response_id, usage = counted

@@ -6,15 +6,14 @@ own, which gives the step its usage; the message of the call has the same `apiCa
 """
 
 import hashlib
-import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import asdict
 
-from flightlog.agents.copilot.files import WORKSPACE, session_files, workspace_path
+from flightlog.agents.copilot.files import WORKSPACE, workspace_path
 from flightlog.agents.copilot.usage import (
     COMPACTION,
     CONTEXT_NEEDLES,
@@ -28,6 +27,7 @@ from flightlog.agents.copilot.usage import (
     working_directory,
 )
 from flightlog.agents.line_source import LineFormat, LineSource
+from flightlog.agents.session_files import describe_current
 from flightlog.model.entries import (
     ApiError,
     AssistantReply,
@@ -65,8 +65,11 @@ from flightlog.sources.foreign_json import (
 from flightlog.sources.protocol import Fidelity
 from flightlog.store.recordings.reader import raw_lines
 
+_AMOUNT_MAX = 10**18  # more is damage
 _NANO = 1_000_000_000  # `totalNanoAiu` counts billionths of an AI credit
-_WORKSPACE_BYTES_MAX = 1 << 16  # the file is a dozen short lines
+_TITLE = re.compile(
+    r"^name: ([^|>].*)$", re.MULTILINE
+)  # in `workspace.yaml`, which the client quotes
 _SYSTEM = b'"system.message"'
 # Notes of the client, by the field that has their text.
 _NOTES = {
@@ -209,15 +212,20 @@ class CopilotDecoder:
 
     def _decode_result(self, data: dict[str, Any]) -> ToolResult:
         call, result = text_field(data, "toolCallId"), object_field(data, "result")
-        code = object_field(data, "shellExecution").get("exitCode")
+        code, error = (
+            object_field(data, "shellExecution").get("exitCode"),
+            object_field(data, "error"),
+        )
+        # A rule that denies a call writes no record of its own.
         outcome = self._permissions.get(call, "")
+        outcome = outcome or ("denied" if text_field(error, "code") == "denied" else "")
         decision = "allow" if outcome.startswith("approved") else "deny" if outcome else ""
-        text = text_field(result, "content") or text_field(object_field(data, "error"), "message")
+        text = text_field(result, "content") or text_field(error, "message")
         started = (info.subagent for info in self._subagents.values() if info.tool_call_id == call)
         return ToolResult(
             tool_call_id=call,
             content=(Text(text), *_decode_images(result)),
-            is_error=data.get("success") is not True or code not in {0, None},
+            is_error=data.get("success") is not True or (isinstance(code, int) and code != 0),
             denial_reason=outcome if decision == "deny" else "",
             subagent=next(started, ""),
             detail={"exitCode": code} if isinstance(code, int) else None,
@@ -231,9 +239,10 @@ class CopilotSource(LineSource):
     def titles(self, files: Iterable[SessionFile]) -> Iterator[Entry]:
         """Yield the titles in the notes beside the sessions' events."""
         for file in files:
-            notes = _read_workspace(workspace_path(file))
-            if title := notes.get("name", ""):
-                event = SessionTitled(title, is_user_title=notes.get("user_named") == "true")
+            text = b"".join(raw_lines(workspace_path(file), 0)).decode("utf-8", "replace")
+            if found := _TITLE.search(text):
+                title = found[1].strip().strip("'\"").replace("''", "'")
+                event = SessionTitled(title, is_user_title="\nuser_named: true" in text)
                 key = f"{file.session}:{WORKSPACE}"
                 yield Entry(event, file.session, uuid=key, key=key, path=file.path)
 
@@ -270,7 +279,7 @@ SOURCE = CopilotSource(
         usage_needles=USAGE_NEEDLES,
         context_needles=CONTEXT_NEEDLES,
     ),
-    session_files,
+    describe_current,
 )
 
 
@@ -362,24 +371,10 @@ def _describe_credits(data: dict[str, Any]) -> str:
     if text_field(snapshot, "aiCreditsStatus") == "unavailable":
         return ""
     requests, nano = data.get("totalPremiumRequests"), data.get("totalNanoAiu")
-    parts = [f"{requests:g} premium requests"] if isinstance(requests, int | float) else []
-    parts += [f"{nano / _NANO:g} AI credits"] if isinstance(nano, int | float) and nano else []
+    parts = [f"{requests:g} premium requests"] if _is_amount(requests) else []
+    parts += [f"{nano / _NANO:g} AI credits"] if _is_amount(nano) and nano else []
     return f"billed by GitHub: {', '.join(parts)}" if parts else ""
 
 
-def _read_workspace(path: str) -> dict[str, str]:
-    """Return the fields of a `workspace.yaml`, which has one short line for each."""
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123 - plain text, as paths are here
-            lines = file.read(_WORKSPACE_BYTES_MAX).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return {}
-    pairs = (line.partition(": ") for line in lines)
-    return {name: _unquote(value.strip()) for name, _, value in pairs}
-
-
-def _unquote(value: str) -> str:
-    if value.startswith('"'):
-        with suppress(ValueError, RecursionError):
-            return str(json.loads(value))
-    return value[1:-1].replace("''", "'") if value.startswith("'") else value
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 <= value < _AMOUNT_MAX

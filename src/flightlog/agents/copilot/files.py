@@ -31,12 +31,6 @@ def find_sessions(dirs: Sequence[str]) -> FileListing:
     return FileListing(tuple(file for file in files if file), tuple(damage))
 
 
-def session_files(file: SessionFile) -> tuple[SessionFile, ...]:
-    """Return the one file of a session as it is now; subagents write to it too."""
-    current = describe_file(file.agent, file.path, file.session, [])
-    return (current,) if current else ()
-
-
 def workspace_path(file: SessionFile) -> str:
     """Return the path of the client's notes beside a session's events."""
     return os.path.join(os.path.dirname(file.path), WORKSPACE)  # noqa: PTH118, PTH120 - plain text

@@ -133,7 +133,8 @@ class CopilotCounter:
             counts = object_field(data, "usage")
             yield self._make_line(record, counts, call_id(counts, record))
         elif kind == COMPACTION and (counts := object_field(data, "compactionTokensUsed")):
-            yield self._make_line(record, counts, text_field(record, "id"))
+            line_of_call = self._make_line(record, counts, text_field(record, "id"))
+            yield line_of_call._replace(quality=UsageQuality.UNCOUNTED)
         elif kind == "assistant.message":
             yield self._make_line(record, {"model": data.get("model")}, self._run or self._session)
         elif totals := read_client_totals(self._session, record):

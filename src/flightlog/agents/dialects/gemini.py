@@ -25,20 +25,23 @@ from flightlog.model.entries import (
 from flightlog.model.usage import Usage, split_prompt
 from flightlog.sources.foreign_json import int_field, object_field, text_field
 
+_COUNTS = (
+    *("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount"),
+    *("thoughtsTokenCount", "totalTokenCount", "toolUsePromptTokenCount"),
+)
 _EXIT_CODE = re.compile(r"^Exit Code: (-?\d{1,10})$", re.MULTILINE)
 
 
-def decode_usage(value: Any) -> Usage:
-    """Return the tokens of a decoded `usageMetadata`; a field of the wrong type counts zero."""
+def decode_usage(value: Any, names: tuple[str, ...] = _COUNTS) -> Usage:
+    """Return the tokens of a decoded `usageMetadata`; a field of the wrong type counts zero.
+
+    `names` are those that a client gives to the counts, in the order of the API's.
+    """
     fields = value if isinstance(value, dict) else {}
-    prompt = int_field(fields, "promptTokenCount") + int_field(fields, "toolUsePromptTokenCount")
-    output = int_field(fields, "candidatesTokenCount")
-    includes_thoughts = int_field(fields, "totalTokenCount") == prompt + output
-    return split_prompt(
-        prompt,
-        output + (0 if includes_thoughts else int_field(fields, "thoughtsTokenCount")),
-        cache_read=int_field(fields, "cachedContentTokenCount"),
-    )
+    prompt, output, cached, thoughts, total, *tools = (int_field(fields, name) for name in names)
+    prompt += sum(tools)
+    includes_thoughts = total == prompt + output
+    return split_prompt(prompt, output + (0 if includes_thoughts else thoughts), cache_read=cached)
 
 
 class FunctionResult(NamedTuple):

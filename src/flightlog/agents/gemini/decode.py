@@ -20,10 +20,11 @@ from flightlog.agents.dialects.gemini import (
     decode_call,
     decode_parts,
     decode_results,
+    decode_usage,
     make_result,
 )
 from flightlog.agents.gemini import files
-from flightlog.agents.gemini.usage import GeminiCounter, decode_tokens
+from flightlog.agents.gemini.usage import TOKEN_NAMES, GeminiCounter
 from flightlog.agents.line_source import LineFormat, LineSource
 from flightlog.model.entries import (
     ApiError,
@@ -140,7 +141,7 @@ class GeminiDecoder:
         self, record: dict[str, Any], version: int, *, is_copy: bool
     ) -> AssistantReply:
         tokens = object_field(record, "tokens")
-        usage, model = decode_tokens(tokens), text_field(record, "model")
+        usage, model = decode_usage(tokens, TOKEN_NAMES), text_field(record, "model")
         self._context_tokens = usage.total_tokens or self._context_tokens
         words = () if version else (*_decode_thoughts(record), *decode_parts(record.get("content")))
         blocks = (*words, *map(decode_call, objects_field(record, "toolCalls")))

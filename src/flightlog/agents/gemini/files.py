@@ -72,7 +72,9 @@ def find_project_root(file: SessionFile) -> dict[str, str]:
 
 
 def _list_chats(chats: str, damage: list[Damage]) -> Iterator[SessionFile]:
-    for entry in list_entries(chats, damage):
+    entries = list_entries(chats, damage)
+    names = {entry.name for entry in entries}
+    for entry in entries:
         stem, _, ending = entry.name.rpartition(".")
         if entry.is_dir(follow_symlinks=False):
             for inner in list_entries(entry.path, damage):
@@ -83,6 +85,8 @@ def _list_chats(chats: str, damage: list[Damage]) -> Iterator[SessionFile]:
                     file := describe_file(AGENT_NAME, inner.path, entry.name, damage)
                 ):
                     yield replace(file, subagent=subagent)
+        elif f"{stem}.jsonl" in names and ending == "json":
+            continue  # a newer version resumed it, and wrote all of it to the other file
         elif stem.startswith("session-") and ending in {"json", "jsonl"}:
             session = _read_session_id(entry.path) or stem
             file = describe_file(AGENT_NAME, entry.path, session, damage)

@@ -13,22 +13,10 @@ from msgspec import Struct
 from flightlog.agents.dialects.gemini import decode_usage
 from flightlog.agents.gemini.files import read_project_root
 from flightlog.model.session import SessionFile
-from flightlog.model.usage import ModelResponse, Usage, UsageLine, UsageQuality, response_to_row
+from flightlog.model.usage import ModelResponse, UsageLine, UsageQuality, response_to_row
 from flightlog.sources.foreign_json import parse_timestamp_ms
 
-_API_NAMES = {
-    "input": "promptTokenCount",
-    "output": "candidatesTokenCount",
-    "cached": "cachedContentTokenCount",
-    "thoughts": "thoughtsTokenCount",
-    "tool": "toolUsePromptTokenCount",
-    "total": "totalTokenCount",
-}
-
-
-def decode_tokens(tokens: dict[str, Any]) -> Usage:
-    """Return the usage of a message."""
-    return decode_usage({api: tokens.get(name) for name, api in _API_NAMES.items()})
+TOKEN_NAMES = ("input", "output", "cached", "thoughts", "total", "tool")
 
 
 class _CountedMessage(Struct, gc=False):
@@ -66,7 +54,7 @@ class GeminiCounter:
                 message.id,
                 self._file.session,
                 message.model or "",
-                decode_tokens(message.tokens or {}),
+                decode_usage(message.tokens, TOKEN_NAMES),
                 parse_timestamp_ms(message.timestamp) or 0,
                 self._project,
                 subagent=self._file.subagent,

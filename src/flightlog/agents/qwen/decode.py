@@ -54,11 +54,8 @@ _UNREAD = (
     *("session_artifact_event", "session_artifact_snapshot", "session_model", "session_source"),
     *("slash_command", "turn_result", "ui_telemetry", "user_text_elements"),
 )
-_PROMPTS = {
-    "notification": PromptKind.TASK,
-    "cron": PromptKind.TASK,
-    "goal_runtime": PromptKind.CLIENT,
-}
+_PROMPTS = dict.fromkeys(("notification", "cron"), PromptKind.TASK)
+_PROMPTS |= {"goal_runtime": PromptKind.CLIENT}
 _DECISIONS = {"accept": "allow", "auto_accept": "allow", "modify": "allow", "reject": "deny"}
 _OPEN_MAX = 16  # responses that wait for their assistant record
 

@@ -30,13 +30,9 @@ from flightlog.store.recordings.reader import open_reader, read_blocks
 API_RESPONSE = "qwen-code.api_response"
 _BLOCK_BYTES = 1 << 20
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")  # as the client replaces them in file names
-_API_NAMES = {
-    "input_token_count": "promptTokenCount",
-    "output_token_count": "candidatesTokenCount",
-    "cached_content_token_count": "cachedContentTokenCount",
-    "thoughts_token_count": "thoughtsTokenCount",
-    "total_token_count": "totalTokenCount",
-}
+_COUNTS = tuple(
+    f"{name}_token_count" for name in ("input", "output", "cached_content", "thoughts", "total")
+)
 
 
 def find_event(record: dict[str, Any]) -> dict[str, Any]:
@@ -46,7 +42,7 @@ def find_event(record: dict[str, Any]) -> dict[str, Any]:
 
 def decode_event(event: dict[str, Any]) -> Usage:
     """Return the tokens of a response."""
-    return decode_usage({api: event.get(name) for name, api in _API_NAMES.items()})
+    return decode_usage(event, _COUNTS)
 
 
 def find_subagent(event: dict[str, Any]) -> str:
@@ -66,6 +62,8 @@ class QwenCounter:
 
     def count(self, line: bytes) -> Iterator[UsageLine]:
         """Yield the response that a line reports."""
+        if self._has_events and API_RESPONSE.encode() not in line:
+            return
         record = msgspec.json.decode(line, type=dict[str, Any])
         event, own = find_event(record), object_field(record, "usageMetadata")
         is_event = text_field(event, "event.name") == API_RESPONSE
