@@ -70,6 +70,15 @@ def test_tool_calls_have_results_exit_codes_and_failures(tmp_path):
     assert (session.cwd, session.version) == ("/home/dev/project", "1.18.33")
 
 
+def test_denied_calls_say_why(tmp_path):
+    session = read(lay_out_home(tmp_path, f"{VERSION}/permission-denied"))
+
+    calls = [call for step in session.steps for call in step.tool_calls]
+    assert [call.permission_decision for call in calls] == ["deny", "deny"]
+    assert calls[0].denial_reason.startswith("The user has specified a rule which prevents")
+    assert calls[1].denial_reason == "The user rejected permission to use this specific tool call."
+
+
 def test_a_subagent_is_below_the_call_that_started_it(home):
     session = read(home)
 
