@@ -234,6 +234,15 @@ def test_damaged_rows_are_read_around(home):
     assert sum(SOURCE.scan_usage(file).damaged_lines for file in listing.files) == 1
 
 
+def test_a_part_of_100_megabytes_is_read(home):
+    text = '\'{"type":"text","text":"\' || hex(zeroblob(52428800)) || \'"}\''
+    change(home, f"UPDATE part SET data = {text} WHERE data LIKE '%I look.%'")
+
+    step = read(home).subagents[0].turns[0].steps[0]
+
+    assert [len(block.text) for block in step.content] == [100 << 20]
+
+
 def test_an_unknown_part_is_shown_and_not_dropped(home):
     change(
         home,
