@@ -70,6 +70,15 @@ def test_tool_calls_have_results_exit_codes_and_failures(tmp_path):
     assert (session.cwd, session.version) == ("/home/dev/project", "1.18.33")
 
 
+def test_denied_calls_say_why(tmp_path):
+    session = read(lay_out_home(tmp_path, f"{VERSION}/permission-denied"))
+
+    calls = [call for step in session.steps for call in step.tool_calls]
+    assert [call.permission_decision for call in calls] == ["deny", "deny"]
+    assert calls[0].denial_reason.startswith("The user has specified a rule which prevents")
+    assert calls[1].denial_reason == "The user rejected permission to use this specific tool call."
+
+
 def test_a_subagent_is_below_the_call_that_started_it(home):
     session = read(home)
 
@@ -223,6 +232,15 @@ def test_damaged_rows_are_read_around(home):
     assert {item.reason for item in items if isinstance(item, Damage)} >= {"torn", "NUL bytes"}
     assert unknown == []  # the message of the unknown part is the one that is damaged
     assert sum(SOURCE.scan_usage(file).damaged_lines for file in listing.files) == 1
+
+
+def test_a_part_of_100_megabytes_is_read(home):
+    text = '\'{"type":"text","text":"\' || hex(zeroblob(52428800)) || \'"}\''
+    change(home, f"UPDATE part SET data = {text} WHERE data LIKE '%I look.%'")
+
+    step = read(home).subagents[0].turns[0].steps[0]
+
+    assert [len(block.text) for block in step.content] == [100 << 20]
 
 
 def test_an_unknown_part_is_shown_and_not_dropped(home):

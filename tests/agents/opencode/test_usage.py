@@ -11,6 +11,7 @@ from flightlog.archive.archive import Archive
 from flightlog.model.usage import Breakdown, CostSource, Usage
 from flightlog.usage.reconciliation import GapReason
 from support.client_recordings import DECODE, lay_out_home, list_cases, wire_lines, wire_usage
+from support.real_clients import make_machine
 
 CASES = list_cases("opencode")
 FOLDER = ".local/share/opencode"
@@ -112,3 +113,17 @@ def test_a_model_without_price_costs_what_the_client_said(tmp_path):
     (truth,) = found.reconciliations
     assert found.total.cost.source is CostSource.CLIENT
     assert found.total.cost.usd == pytest.approx(truth.client.cost_usd) == 0.02157
+
+
+def test_the_real_client_is_counted_while_its_database_has_a_log(tmp_path):
+    machine = make_machine(tmp_path, "opencode")
+    reply = {
+        "text": "Hello.",
+        "usage": {"input": 900, "output": 40, "cache_read": 80, "reasoning": 9},
+    }
+
+    run = machine.run({"rules": [{"name": "main", "replies": [reply]}]}, "Say hello")
+
+    assert run.exit_code == 0, run.stderr
+    assert (machine.home / FOLDER / "opencode.db-wal").stat().st_size
+    assert report(machine.home).total.usage == Usage(900, 40, 80)

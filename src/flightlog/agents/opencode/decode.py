@@ -101,11 +101,8 @@ class OpenCodeDecoder:
     def _decode_state(self, record: dict[str, Any]) -> Iterator[Entry]:
         if self._file.subagent:
             return
-        at_ms, uuid, title = (
-            int_field(record, "time_updated"),
-            text_field(record, "id"),
-            text_field(record, "title"),
-        )
+        at_ms, uuid = int_field(record, "time_updated"), text_field(record, "id")
+        title = text_field(record, "title")
         if title and not title.startswith(_DEFAULT_TITLES):
             yield self._entry(uuid, SessionTitled(title), at_ms, f"title:{at_ms}")
         if totals := decode_totals(record):
@@ -298,6 +295,9 @@ FORMAT = LineFormat(
         thinking=True,
         tool_results=True,
         subagents=True,
+        exit_codes=True,
+        permissions=True,
+        file_changes=True,
     ),
     new_decoder=OpenCodeDecoder,
     new_counter=OpenCodeCounter,

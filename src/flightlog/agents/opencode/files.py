@@ -11,11 +11,12 @@ import re
 import sqlite3
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from flightlog.agents.opencode.rows import TOTALS, TREE, open_database
+from flightlog.agents.session_files import list_entries
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Damage
 from flightlog.model.session import SessionFile
@@ -40,19 +41,11 @@ class ListedSession(NamedTuple):
     row_count: int
 
 
-def find_sessions(folder: str) -> FileListing:
-    """List the sessions below OpenCode's data directory, each once."""
-    listed: dict[str, ListedSession] = {}
+def find_sessions(dirs: Sequence[str]) -> FileListing:
+    """List the sessions below OpenCode's data directories."""
     damage: list[Damage] = []
-    for entry in _scan(folder, damage):
-        if _DATABASE.fullmatch(entry.name):
-            try:
-                listed |= {session.id: session for session in _list_database(entry.path)}
-            except OSError as error:
-                damage.append(Damage(entry.path, 0, 0, error.strerror or "unreadable"))
-    # A client that moved old sessions into its database left their files behind.
-    old = {session.id: session for session in _list_storage(f"{folder}/storage", listed, damage)}
-    return FileListing(tuple(_make_files(listed | old, damage)), tuple(damage))
+    files = [file for folder in dirs for file in _make_files(_list_folder(folder, damage), damage)]
+    return FileListing(tuple(files), tuple(damage))
 
 
 def session_files(file: SessionFile) -> tuple[SessionFile, ...]:
@@ -66,6 +59,19 @@ def session_files(file: SessionFile) -> tuple[SessionFile, ...]:
             sessions = _list_database(container, file.session)
     files = _make_files({session.id: session for session in sessions}, [])
     return tuple(found for found in files if found.session == file.session)
+
+
+def _list_folder(folder: str, damage: list[Damage]) -> dict[str, ListedSession]:
+    listed: dict[str, ListedSession] = {}
+    for entry in list_entries(folder, damage):
+        if _DATABASE.fullmatch(entry.name):
+            try:
+                listed |= {session.id: session for session in _list_database(entry.path)}
+            except OSError as error:
+                damage.append(Damage(entry.path, 0, 0, error.strerror or "unreadable"))
+    # A client that moved old sessions into its database left their files behind.
+    old = _list_storage(f"{folder}/storage", listed, damage)
+    return {session.id: session for session in (*listed.values(), *old)}
 
 
 def _list_database(path: str, root: str = "") -> list[ListedSession]:
@@ -106,13 +112,13 @@ def _list_storage(
     storage: str, known: Iterable[str], damage: list[Damage]
 ) -> Iterator[ListedSession]:
     """Yield the sessions of older versions except the `known` ones."""
-    for project in _scan(f"{storage}/session", damage):
-        for entry in _scan(project.path, damage):
+    for project in list_entries(f"{storage}/session", damage):
+        for entry in list_entries(project.path, damage):
             name = entry.name.removesuffix(".json")
             if name == entry.name or name in known:
                 continue
             # Parts are written before their message is complete: their directory's time will do.
-            messages = [message.path for message in _scan(f"{storage}/message/{name}", [])]
+            messages = [message.path for message in list_entries(f"{storage}/message/{name}", [])]
             parts = [f"{storage}/part/{path.rpartition('/')[2][:-5]}" for path in messages]
             times = [_changed_ns(path) for path in (entry.path, *messages, *parts)]
             try:
@@ -135,15 +141,16 @@ def _make_files(listed: Mapping[str, ListedSession], damage: list[Damage]) -> It
         else:
             damage.append(Damage(session.container, 0, 0, "a session's id is not usable"))
     for root, tree in sorted(trees.items()):
-        for session in sorted(tree):
+        for session in sorted(tree, key=lambda session: (session.id != root, session.id)):
             is_root = session.id == root
             # The totals of a session include those of its subagents.
             state = zlib.crc32(repr(sorted(tree)).encode()) if is_root else session.state
             yield SessionFile(
                 f"{session.container}/{session.id}",
                 root,
-                session.row_count * _ROW_BYTES,
-                session.changed_ms * _NS,
+                # Some caches compare only these: each change of rows is to show in both.
+                session.row_count * _ROW_BYTES + state % _ROW_BYTES,
+                session.changed_ms * _NS + state % _NS,
                 "" if is_root else session.id,
                 inode=state,
                 agent=AGENT_NAME,
@@ -158,17 +165,6 @@ def _find_root(session: ListedSession, listed: Mapping[str, ListedSession]) -> s
         session = listed[session.parent]
         seen.add(session.id)
     return session.id
-
-
-def _scan(folder: str, damage: list[Damage]) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        damage.append(Damage(folder, 0, 0, error.strerror or "unreadable"))
-        return []
 
 
 def _changed_ns(path: str) -> int:
