@@ -7,7 +7,7 @@ import pytest
 
 from flightlog.agents import find_agent
 from flightlog.agents.dialects.gemini import decode_usage
-from flightlog.agents.gemini.usage import TOKEN_NAMES
+from flightlog.agents.gemini.decode import TOKEN_NAMES
 from flightlog.model.entries import AssistantReply, ToolResult
 from flightlog.model.session import NoteKind
 from flightlog.model.usage import Breakdown, Usage

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flightlog.agents import find_agent
-from flightlog.agents.qwen.usage import decode_event, find_subagent
+from flightlog.agents.qwen.decode import decode_event, find_subagent
 from flightlog.model.entries import Entry, SubagentInfo, ToolResult
 from flightlog.model.session import NoteKind
 from flightlog.model.usage import Breakdown, Usage
