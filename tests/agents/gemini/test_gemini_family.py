@@ -138,17 +138,20 @@ def test_a_rewritten_file_is_read_again_and_the_old_copy_stays(case, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_commands_work_on_the_sessions(name, tmp_path):
-    agent_dir(tmp_path, *list_cases(name))
+    home = agent_dir(tmp_path, *list_cases(name))
     places = {"HOME": str(tmp_path), "FLIGHTLOG_HOME": str(tmp_path / "data")}
 
     listed = json.loads(within(None, "session", "list", "--json", **places).out)
     session = next(row["session"] for row in listed if row["tool_calls"] == 4)
     shown = within(None, "session", "show", session, **places).out
-    found = within(None, "session", "search", "The greeting is too short", **places).out
+    found = within(None, "session", "search", f"greeting agent:{name}", **places).out
+    usage = json.loads(within(None, "session", "usage", "--by", "agent", "--json", **places).out)
 
     assert {row["agent"] for row in listed} == {name}
     assert shown.count("✗") == 2
     assert session[:8] in found
+    assert [row["agent"] for row in usage["rows"]] == [name]
+    assert usage["rows"][0]["output_tokens"] == total_usage(name, home).output_tokens
 
 
 @pytest.mark.parametrize("name", NAMES)
