@@ -120,11 +120,10 @@ def test_a_client_without_dollars_leaves_the_cost_of_a_gap_unknown():
 
     assert told.client == late
     assert [(gap.usage, gap.cost_usd) for gap in told.gaps] == [(Usage(5), None)]
-    assert told.unrecorded_usd is None
     assert unpack_reconciliation(pack_reconciliation(told)) == told
 
 
-def test_what_a_client_left_out_keeps_its_cost_when_the_rest_has_none():
+def test_no_part_of_a_gap_has_a_cost_if_the_client_counts_no_dollars():
     client = ClientTotals("s", None, 5, (ModelTotal("m", None, input_tokens=9),))
     copied = ModelResponse("m1", "s", "m", Usage(4), 1)
     totals = SessionTotals("s", Usage(4), 0.5, 0, ((copied, 0.5),), ())
@@ -132,7 +131,6 @@ def test_what_a_client_left_out_keeps_its_cost_when_the_rest_has_none():
     told = reconcile(totals, {"s": [client]}, lambda *_: GapEvidence())
 
     assert [(gap.reason, gap.cost_usd) for gap in told.gaps] == [
-        (GapReason.COPY, -0.5),
+        (GapReason.COPY, None),
         (GapReason.UNKNOWN, None),
     ]
-    assert told.unrecorded_usd == -0.5

@@ -33,7 +33,7 @@ def check_agent_or_all(context: click.Context, parameter: click.Parameter, name:
 
 AGENT = click.option(
     "--agent", default="", metavar="NAME", callback=_check_agent,
-    help="Only sessions of this agent, such as claude-code or codex.",
+    help="Only sessions of this agent: claude-code, codex …",
 )  # fmt: skip
 SESSION = click.option(
     "--session", "written", required=True, help="Loop session: a number, full name or directory."

@@ -301,7 +301,7 @@ def response_to_row(response: ModelResponse) -> UsageLine:
 
 
 class ModelTotal(TokenCounts, frozen=True):
-    """The client's own count for one model."""
+    """The client's own count for one model; `cost_usd` is None if it counts no dollars."""
 
     model: str
     cost_usd: float | None
@@ -325,11 +325,6 @@ class ClientTotals(Struct, frozen=True):
     def usage(self) -> Usage:
         """The sum over all models."""
         return sum((model.usage for model in self.models), Usage())
-
-    @property
-    def size_key(self) -> tuple[float, int]:
-        """A key that grows with the total."""
-        return self.cost_usd or 0.0, self.usage.total_tokens
 
     @property
     def known_units(self) -> dict[str, float]:

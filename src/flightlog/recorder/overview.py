@@ -25,7 +25,6 @@ from flightlog.sources.hook_log import count_lost_records
 from flightlog.store.git.command import GitError
 from flightlog.store.git.repository import Repository, find_common_dir
 from flightlog.store.recordings.adoption import list_damaged_sessions, list_recorded_sessions
-from flightlog.usage.reconciliation import sum_gap_costs
 from flightlog.views.overview import (
     AgentShare,
     Overview,
@@ -63,7 +62,7 @@ def build_overview(runtime: Runtime, progress: Progress | None = None) -> Overvi
         projects=len({summary.project for summary in summaries if summary.project}),
         turns=sum(summary.turns for summary in summaries),
         **usage_fields(report.total.usage, report.total.cost),
-        unrecorded_cost_usd=sum_gap_costs(report.gaps) or 0.0,
+        unrecorded_cost_usd=sum(gap.cost_usd or 0.0 for gap in report.gaps),
         first_timestamp_ms=min(
             (summary.started_ms for summary in summaries if summary.started_ms is not None),
             default=None,

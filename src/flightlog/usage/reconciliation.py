@@ -39,10 +39,7 @@ FindEvidence = Callable[[str, bool], GapEvidence]
 
 
 class UsageGap(Struct, frozen=True):
-    """A part of the difference; below zero if the client counted less than was recorded.
-
-    Its cost is unknown (None) if the client counts no dollars.
-    """
+    """A part of the difference; below zero if the client counted less than was recorded."""
 
     session: str
     reason: GapReason
@@ -61,18 +58,6 @@ class Reconciliation(Struct, frozen=True):
     inherited_usd: float | None
     inherited_from: str
     gaps: tuple[UsageGap, ...]
-
-    @property
-    def unrecorded_usd(self) -> float | None:
-        """The cost of all gaps."""
-        return sum_gap_costs(self.gaps)
-
-
-def sum_gap_costs(gaps: Iterable[UsageGap]) -> float | None:
-    """Return the sum of the known costs; None if there are gaps and no cost is known."""
-    costs = [gap.cost_usd for gap in gaps]
-    known = [cost for cost in costs if cost is not None]
-    return sum(known, 0.0) if known or not costs else None
 
 
 pack_reconciliation = msgspec.msgpack.Encoder().encode
@@ -95,7 +80,10 @@ class SessionTotals(Struct, frozen=True):
 
 def latest_totals(totals: Iterable[ClientTotals]) -> ClientTotals:
     """Return the largest total, which is the last: the client only adds."""
-    return max(totals, key=lambda stated: (stated.size_key, stated.as_of_ms))
+    return max(
+        totals,
+        key=lambda stated: (stated.cost_usd or 0.0, stated.usage.total_tokens, stated.as_of_ms),
+    )
 
 
 def own_client_totals(
@@ -113,7 +101,9 @@ def own_client_totals(
 
 
 def _subtract(model: ModelTotal, inherited: ModelTotal) -> ModelTotal:
-    cost_usd = model.cost_usd and max(model.cost_usd - (inherited.cost_usd or 0.0), 0.0)
+    cost_usd = None
+    if model.cost_usd is not None:
+        cost_usd = max(model.cost_usd - (inherited.cost_usd or 0.0), 0.0)
     return replace(model, cost_usd=cost_usd, **asdict(model.usage - inherited.usage))
 
 
@@ -125,9 +115,9 @@ def reconcile(
     parent = _parent_totals(totals, client, history)
     inherited, inherited_usd = (parent.usage, parent.cost_usd) if parent else (Usage(), 0.0)
     gap_usage = client.usage - inherited - totals.usage
-    gap_usd = client.cost_usd
-    if gap_usd is not None:
-        gap_usd -= (inherited_usd or 0.0) + (totals.cost_usd or 0.0)
+    gap_usd = None
+    if client.cost_usd is not None:
+        gap_usd = client.cost_usd - (inherited_usd or 0.0) - (totals.cost_usd or 0.0)
     gap = UsageGap(totals.session, GapReason.UNKNOWN, gap_usage, gap_usd)
     return Reconciliation(
         session=totals.session,
@@ -168,7 +158,7 @@ def _explain_gap(
         if uncounted:
             usage = -sum((response.usage for response, _ in uncounted), Usage())
             usd = -sum(usd or 0.0 for _, usd in uncounted)
-            yield UsageGap(gap.session, reason, usage, usd)
+            yield UsageGap(gap.session, reason, usage, None if rest_usd is None else usd)
             rest, rest_usd = rest - usage, None if rest_usd is None else rest_usd - usd
     if rest:
         more = rest.total_tokens > 0

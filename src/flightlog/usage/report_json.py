@@ -14,7 +14,7 @@ from flightlog.model.usage import (
     usage_fields,
 )
 from flightlog.usage.prices import PRICES_FROM
-from flightlog.usage.reconciliation import Reconciliation, UsageGap, sum_gap_costs
+from flightlog.usage.reconciliation import Reconciliation, UsageGap
 from flightlog.usage.report import UsageReport
 
 
@@ -81,8 +81,12 @@ def reconciliation_json(reconciliation: Reconciliation) -> dict[str, Any]:
 def unrecorded_json(gaps: tuple[UsageGap, ...]) -> dict[str, Any]:
     """Return the sum of gaps; a single reason is named, several are listed in the parts."""
     reasons = sorted({gap.reason.value for gap in gaps})
+    amounts = [gap.cost_usd for gap in gaps if gap.cost_usd is not None]
     return {
-        **_client_fields(sum((gap.usage for gap in gaps), Usage()), sum_gap_costs(gaps)),
+        **_client_fields(
+            sum((gap.usage for gap in gaps), Usage()),
+            sum(amounts, 0.0) if amounts or not gaps else None,
+        ),
         "reason": reasons[0] if len(reasons) == 1 else None,
         "parts": [gap_json(gap) for gap in gaps],
     }

@@ -85,7 +85,7 @@ class SessionHeader:
                 self._client = max(
                     self._client or event.client_totals,
                     event.client_totals,
-                    key=lambda totals: totals.size_key,
+                    key=lambda totals: (totals.cost_usd or 0.0, totals.usage.total_tokens),
                 )
             case SessionTitled() as event if event.text:
                 title = (rank(entry), event.text)

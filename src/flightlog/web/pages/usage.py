@@ -83,7 +83,7 @@ def _usage_context(context: WebContext) -> dict[str, Any]:
     reconciliations = sorted(
         day.reconciliations,
         key=lambda reconciliation: (
-            -abs(reconciliation.unrecorded_usd or 0.0),
+            -abs(sum(gap.cost_usd or 0.0 for gap in reconciliation.gaps)),
             reconciliation.session,
         ),
     )
