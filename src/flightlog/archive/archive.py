@@ -232,7 +232,7 @@ class Archive:
         """Return what the model was given in each thread, and which responses are copies."""
         recording = self.find_recording(prefix)
         contexts = recording.source.thread_contexts(recording.files)
-        # To find the forks among the sessions of a database, all of them would be read.
+        # The source of a database knows its forks; here, all of its sessions would be read.
         if recording.main is not None and not is_virtual(recording.main.path):
             main = contexts.get("", ThreadContext())
             contexts[""] = replace(

@@ -8,6 +8,7 @@ import pytest
 
 from flightlog.agents.opencode.usage import decode_tokens
 from flightlog.archive.archive import Archive
+from flightlog.model.session import ThreadContext
 from flightlog.model.usage import Breakdown, CostSource, Usage
 from flightlog.usage.reconciliation import GapReason
 from support.client_recordings import DECODE, lay_out_home, list_cases, wire_lines, wire_usage
@@ -62,6 +63,10 @@ def test_a_response_that_a_fork_copied_counts_in_the_original(tmp_path):
 
     found = report(home)
 
+    archive = Archive({"opencode": (str(home / FOLDER),)})
+    contexts = [archive.thread_contexts(row.key).get("", ThreadContext()) for row in found.rows]
+    # The prompt and its answer.
+    assert sorted(len(context.copied_message_ids) for context in contexts) == [0, 2]
     rows = sorted((row.usage.input_tokens, row.responses) for row in found.rows)
     assert rows == [(7000, 1), (14_150, 2)]
     inherited = {truth.inherited for truth in found.reconciliations}
