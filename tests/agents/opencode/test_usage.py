@@ -112,6 +112,23 @@ def test_a_refused_request_is_no_response(tmp_path):
     assert (found.total.responses, found.total.unknown_responses) == (1, 0)
 
 
+def test_a_command_that_a_person_ran_is_no_response(tmp_path):
+    home = lay_out_home(tmp_path, f"{VERSION}/subagent")
+    zero = json.dumps(tokens(0, input=0, output=0))
+    change(
+        home,
+        "UPDATE message SET data = json_remove(json_set(data, '$.tokens', json(?)), '$.finish')"
+        ' WHERE data LIKE \'%"finish":"stop"%\'',
+        zero,
+    )
+
+    found = report(home)
+
+    (session,) = Archive({"opencode": (str(home / FOLDER),)}).iter_sessions()
+    assert (found.total.responses, found.total.unknown_responses) == (2, 0)
+    assert [step.cost_usd for step in session.steps] == [None, 0.0]
+
+
 def test_a_model_without_price_costs_what_the_client_said(tmp_path):
     found = report(lay_out_home(tmp_path, f"{VERSION}/subagent"))
 

@@ -21,6 +21,7 @@ from flightlog.agents.opencode.usage import (
     decode_tokens,
     decode_totals,
     is_refused,
+    is_uncalled,
 )
 from flightlog.model.entries import (
     ApiError,
@@ -232,7 +233,7 @@ class _Message(Struct, frozen=True):
             block_index=number,
             is_aborted=text_field(object_field(self.data, "error"), "name") == ABORTED,
             effort=text_field(self.data, "variant"),
-            quality=UsageQuality.EXACT if usage else UsageQuality.MISSING,
+            quality=UsageQuality.EXACT if usage or is_uncalled(self.data) else UsageQuality.MISSING,
             **asdict(usage or Usage()),
         )
 
