@@ -97,6 +97,14 @@ def plain(items):
     return [replace(item, order_ms=0) if isinstance(item, Entry) else item for item in records]
 
 
+def without_queued(records):
+    """Records without the words of queued prompts, which one read leaves out if a record repeats them."""
+    return [
+        record._replace(text="") if record.kind == "queue-operation enqueue" else record
+        for record in records
+    ]
+
+
 def fullest(scans):
     """The counts of the fullest copy of each response, as the attribution picks it."""
     best = {}
@@ -141,7 +149,8 @@ def test_reading_in_two_parts_equals_one_read(name, path, tmp_path):
         entries += plain(source.entries(rest, end))
 
         assert [replace(item, **moved) for item in entries] == expected
-        assert kept + source.index_records(rest, index.end).records == records
+        again = kept + source.index_records(rest, index.end).records
+        assert without_queued(again) == without_queued(records)
         assert fullest([usage, source.scan_usage(rest, usage.end)]) == fullest(
             [source.scan_usage(whole)]
         )

@@ -221,7 +221,7 @@ def test_a_large_file_is_read_and_found_in_parts(tmp_path, other_bytes):
     claimed = [replace(file, size=file.size + other_bytes) for file in files]
     reads = [PendingRead(file, 0, 0) for file in claimed]
 
-    batches = list(read_all(reads, read_records))
+    batches = list(read_all(reads, lambda file, start: read_records(file.path, start)))
     found = find(tmp_path, "zebra", tmp_path / "i.db", limit=0)
 
     assert sum(map(len, lines)) > BATCH_BYTES
@@ -264,7 +264,7 @@ def test_a_queued_prompt_is_found_once_unless_it_was_taken_back(tmp_path, after,
 
 def test_a_hit_in_a_session_that_another_process_added_has_its_address(tmp_path):
     put(tmp_path, "s1", prompt("zebra", at=1))
-    before = Archive([str(tmp_path)])
+    before = Archive({"claude-code": (str(tmp_path),)})
     assert list(before.recordings) == ["s1"]
     put(tmp_path, "s2", prompt("zebra", at=2))
 

@@ -37,7 +37,7 @@ def test_the_most_expensive_prompt_of_a_fork_is_one_of_its_own(tmp_path):
     copied = [user("go", 1), assistant("m1", 2, tokens=many)]
     write(tmp_path, SESSION, *copied)
     write(tmp_path, FORK, *copied, user("more", 4), assistant("m2", 5, tokens={"output_tokens": 5}))
-    found = Archive([str(tmp_path)], str(tmp_path / "home"))
+    found = Archive({"claude-code": (str(tmp_path),)}, str(tmp_path / "home"))
 
     for _ in range(2):  # the second time from the index
         summaries = {summary.session: summary for summary in found.iter_summaries()}
@@ -51,7 +51,7 @@ def test_the_latest_session_is_that_of_the_newest_record(tmp_path):
     newest = write(tmp_path, FORK, user("new", 50))
     os.utime(newest, (1, 1))
 
-    assert Archive([str(tmp_path)]).latest_session() == FORK
+    assert Archive({"claude-code": (str(tmp_path),)}).latest_session() == FORK
 
 
 def test_a_session_of_another_project_is_not_looked_at(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from flightlog.agents.claude_code.files import AGENT_NAME, JOURNAL
-from flightlog.agents.recordings import adopt_session_files
+from flightlog.agents.adoption import adopt_session_files
 from flightlog.archive.archive import Archive
 from flightlog.archive.session_reader import (
     SessionFollower,
@@ -101,7 +101,7 @@ def test_the_journal_of_a_workflow_is_no_transcript_of_our_copy(tmp_path):
     assert [file.path for file in files if file.path.endswith(JOURNAL)] == []
     agents = {agent.id for agent in found.read_session(name).subagents}
     assert {agent.id for agent in read_session_folder(folder, name, AGENT_NAME).subagents} == agents
-    assert set(Archive([str(tmp_path / "none")], home).recordings) == {name}
+    assert set(Archive({"claude-code": (str(tmp_path / "none"),)}, home).recordings) == {name}
 
 
 def test_nothing_new_costs_nothing_and_half_a_line_waits(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import time
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from support.cli_runs import within
 from support.recordings import config_dir
 from support.small_agent import SESSION, registered, write_session
+
+GIT = ("git", "-c", "user.name=dev", "-c", "user.email=dev@example.invalid")
 
 
 @pytest.fixture(scope="module")
@@ -231,13 +234,42 @@ def test_a_wrong_directory_setting_says_what_is_wrong(machine, value):
     assert "FLIGHTLOG_AGENTS_DIRECTORIES" in ran.err
 
 
-def test_blame_and_trace_know_its_edits(machine):
-    from flightlog.archive.archive import Archive
-    from flightlog.views.session.edits import fingerprint_lines
+@pytest.fixture
+def repository(machine, tmp_path, monkeypatch):
+    """A repository with the file that the session wrote, and the session as working in it."""
+    repository = tmp_path / "shop"
+    repository.mkdir()
+    write_session(tmp_path / "tinker", cwd=str(repository))
+    (repository / "cart.py").write_text("a = 2\nb = 3\n")
+    for command in (("init", "-q"), ("add", "."), ("commit", "-qm", "double")):
+        subprocess.run([*GIT, *command], cwd=repository, check=True)
+    monkeypatch.chdir(repository)
+    return tmp_path
 
-    archive = Archive({"tinker": (str(machine / "tinker"),)})
-    ((_, edits),) = archive.iter_edits([SESSION])
 
-    assert [(edit.path, edit.lines) for edit in edits] == [
-        ("/work/shop/cart.py", fingerprint_lines(["a = 2", "b = 3"]))
+def test_blame_and_trace_lead_to_the_step_that_wrote_a_line(repository):
+    (line,) = run_json(repository, "blame", "cart.py:2")
+    trace = run_json(repository, "trace", f"step:{SESSION}#1.1")
+
+    assert line["step"] == f"{SESSION}#1.1"
+    assert f"{SESSION}#1.1:cart.py:1" in [
+        item["address"] for item in trace["links"] if item["kind"] == "hunk"
     ]
+
+
+def test_training_rows_have_the_agent_and_what_its_tools_did(repository):
+    run(repository, "dataset", "session", "sync-to-jsonl", FLIGHTLOG_TRUST="all")
+
+    tracked = repository / "shop" / ".git-ml" / "tracked"
+    lines = "".join(file.read_text() for file in tracked.rglob("*.jsonl")).splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert {row["agent"] for row in rows if row.get("session") == SESSION} == {"tinker"}
+    assert {row["action_type"] for row in rows if "action_type" in row} == {"edit", "command"}
+    assert ["cart.py"] in [row.get("files_modified") for row in rows]
+
+
+def test_retro_sees_what_its_commands_showed(repository):
+    analysis = run_json(repository, "retro", "analyze")
+
+    (outcome,) = (item for item in analysis["patterns"] if item["label"] == "tests failed")
+    assert [item["address"] for item in outcome["evidence"]] == [f"{SESSION}#1.2"]

@@ -40,11 +40,14 @@ def registered():
         agents.__path__.remove(folder)
 
 
-def write_session(folder: Path, *more: dict, session: str = SESSION) -> Path:
-    """Write a session of the agent below its directory and return the file."""
+def write_session(
+    folder: Path, *more: dict, session: str = SESSION, cwd: str = "/work/shop"
+) -> Path:
+    """Write a session of the agent, working in `cwd`, below its directory and return the file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{session}.jsonl"
     start = 1_763_000_000_000
     records = [{**record, "ms": start + record["ms"]} for record in (*RECORDS, *more)]
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    path.write_text(text.replace("/work/shop", cwd))
     return path

@@ -65,7 +65,7 @@ SETTINGS = (
     ConfigOption(
         "agents.directories",
         "",
-        "more directories with sessions, as codex=/a/path, gemini=/b/path; not from a project",
+        "more directories of agents, codex=/a, gemini=/b; not from a project",
     ),
 )
 # A repository does not decide which files of this machine are read.

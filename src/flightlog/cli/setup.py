@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from msgspec.structs import replace
 
-from flightlog.agents import agent_label, agent_names
+from flightlog.agents import agent_label
 from flightlog.app.runtime import open_runtime
+from flightlog.cli.options import check_agent_or_all
 from flightlog.cli.output import (
     Progress,
     format_examples,
@@ -140,9 +141,10 @@ def _print_verification(report: "ArchiveVerification", *, as_json: bool) -> int:
 @click.command(epilog=format_examples("flightlog init --dry-run", "flightlog init --agent all"))
 @click.option(
     "--agent",
-    type=click.Choice([*agent_names(), "all"]),
     default=DEFAULT_AGENT,
-    help="The agent that calls the hook (claude-code).",
+    metavar="NAME",
+    callback=check_agent_or_all,
+    help="An agent, or all (claude-code).",
 )
 @click.option(
     "--user", "scope", flag_value="user", default="user", help="For all your projects (default)."

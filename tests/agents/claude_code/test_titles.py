@@ -49,7 +49,7 @@ def test_a_file_that_is_gone_or_broken_has_no_titles(tmp_path):
 def test_the_titles_of_a_project_are_read_once(tmp_path):
     write(tmp_path, SESSION, user("hello", 1))
     titled = write(tmp_path, OTHER, SUMMARY, user("unrelated", 7))
-    archive = Archive([str(tmp_path)])
+    archive = Archive({"claude-code": (str(tmp_path),)})
 
     first = archive.read_session(OTHER).title
     titled.unlink()
@@ -63,7 +63,7 @@ def test_a_title_that_a_person_gave_is_shown_everywhere(tmp_path, order):
     made = {"type": "ai-title", "aiTitle": "Shop work", "sessionId": SESSION}
     first, second = [given, made][::order]
     write(tmp_path, SESSION, user("hello", 1), first, user("more", 2), second)
-    archive = Archive([str(tmp_path)])
+    archive = Archive({"claude-code": (str(tmp_path),)})
 
     assert archive.read_session(SESSION).title == "My shop"
     assert [summary.title for summary in archive.iter_summaries()] == ["My shop"]

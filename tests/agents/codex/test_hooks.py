@@ -92,4 +92,5 @@ def test_commands_list_show_count_and_search_its_sessions(tmp_path):
     assert {row["agent"] for row in rows} == {"codex"}
     assert "I start a helper." in found.out
     assert "Touch two files\ncodex 0.140.0, /home/dev/project" in shown.out
-    assert usage["total"]["responses"] == 46
+    wires = [path.read_text().splitlines() for path in RECORDINGS.rglob("wire.jsonl")]
+    assert usage["total"]["responses"] == sum(map(len, wires))

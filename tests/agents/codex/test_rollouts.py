@@ -17,6 +17,8 @@ from flightlog.model.errors import Damage
 from flightlog.model.session import NoteKind
 from flightlog.model.usage import Breakdown, Usage
 from flightlog.store.compression import zstd
+from flightlog.views.atif.writer import AtifOptions, build_trajectory
+from support.judges import validated
 from support.real_clients import TOOLS, make_machine
 
 CODEX = find_agent("codex")
@@ -343,3 +345,17 @@ def test_the_real_client_is_counted_exactly(tmp_path):
     assert total_usage(home) == sum((decode_usage(call.usage) for call in run.calls), Usage())
     assert [call.is_error for step in session.steps for call in step.tool_calls] == [True]
     assert session.steps[-1].content[0].text == "It fails."
+
+
+def test_harbor_accepts_every_trajectory(tmp_path):
+    archive = read_archive(home_of(tmp_path / "codex", *CASES))
+    for session in archive.iter_sessions():
+        known = archive.thread_contexts(session.id)
+        bundle = build_trajectory(session, AtifOptions("1.6"), known)
+        for path, body in bundle.iter_files():
+            (tmp_path / session.id / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / session.id / path).write_bytes(body)
+
+    files = sorted(tmp_path.glob("0*/**/*.json"))
+    errors = {path: errors for path, errors in validated("0.25.0", files).items() if errors}
+    assert (len(files) >= len(archive.recordings), errors) == (True, {})

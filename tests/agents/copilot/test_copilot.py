@@ -116,6 +116,17 @@ def test_a_permission_that_was_asked_for_names_its_decision(kind, decision, tmp_
     assert result.denial_reason == ("" if decision == "allow" else kind)
 
 
+def test_the_model_call_of_a_tool_counts(tmp_path):
+    usage = {"requestId": "r", "model": "gpt-image", "inputTokens": 30, "outputTokens": 7}
+    result = {"toolCallId": "c", "success": True, "toolUsage": usage}
+    file = write_events(tmp_path, ("tool.execution_complete", result))
+
+    (row,) = usage_rows(file)
+
+    assert (row.message_id, row.model, sum_rows([row])) == ("r", "gpt-image", Usage(30, 7))
+    assert [step.message_id for step in read_session(AGENT, tmp_path).steps] == ["r"]
+
+
 def shutdown(requests=None, **usage):
     data = {"modelMetrics": {"gpt-5": {"usage": usage}}}
     return "session.shutdown", data | ({"totalPremiumRequests": requests} if requests else {})
@@ -143,25 +154,34 @@ def test_a_run_of_an_old_version_without_an_end_is_unknown(tmp_path):
     assert read_session(AGENT, tmp_path).steps[0].cost_usd is None
 
 
-def test_credits_are_shown_as_such_and_absent_ones_are_not_zero(tmp_path):
-    billed = shutdown(82.5, inputTokens=1)
-    billed[1]["totalNanoAiu"] = 1_500_000_000
-    absent = (
-        "session.shutdown",
-        {
-            "totalPremiumRequests": 0,
-            "totalNanoAiu": 0,
-            "accountingSnapshot": {"aiCreditsStatus": "unavailable"},
-        },
-    )
-    huge = ("session.shutdown", {"totalNanoAiu": 10**400})
-    file = write_events(tmp_path, billed, absent, huge)
+@pytest.mark.parametrize(
+    ("status", "nano", "requests", "units"),
+    [
+        ("complete", 1_500_000_000, 0, {"credits": 1.5, "premium_requests": 0}),
+        ("unavailable", 0, 82.5, {"premium_requests": 82.5}),
+        ("unavailable", 0, 0, {}),
+        ("complete", 10**400, None, {}),
+    ],
+)
+def test_credits_are_no_dollars_and_absent_ones_not_zero(status, nano, requests, units, tmp_path):
+    snapshot = {
+        "aiCreditsStatus": status,
+        "totalNanoAiu": nano,
+        "totalPremiumRequestCost": requests,
+    }
+    snapshot["modelMetrics"] = {"gpt-5": {"usage": {"inputTokens": 1}}}
+    write_events(tmp_path, ("session.shutdown", {"accountingSnapshot": snapshot}))
 
-    notes = events_of(file)
-    assert notes[0] == ClientNote(
-        "credits", "billed by GitHub: 82.5 premium requests, 1.5 AI credits"
-    )
-    assert notes[1:] == [Ignored("session.shutdown")] * 2
+    totals = read_session(AGENT, tmp_path).client_totals
+
+    assert (totals.known_units, totals.cost_usd) == (units, None)
+
+
+def test_premium_requests_of_old_versions_are_noted(tmp_path):
+    file = write_events(tmp_path, shutdown(82.5, inputTokens=1), shutdown(inputTokens=1))
+
+    notes = [ClientNote("session.shutdown", "premium requests: 82.5"), Ignored("session.shutdown")]
+    assert events_of(file) == notes
 
 
 def test_unknown_events_are_shown_and_parts_of_a_stream_are_not(tmp_path):

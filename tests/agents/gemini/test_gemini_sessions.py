@@ -120,6 +120,24 @@ def test_a_line_without_tokens_does_not_erase_them(tmp_path):
     assert [step.usage for step in read_one(tmp_path).steps] == [Usage(100, 5), Usage()]
 
 
+def test_a_message_written_at_each_finished_tool_is_one_step(tmp_path):
+    call = {"name": "read_file", "args": {}, "status": "success", "result": [{"text": "Done."}]}
+    first, second = call | {"id": "1"}, call | {"id": "2"}
+    running = {"id": "1", "name": "read_file", "args": {}, "status": "executing"}
+    versions = ([running], [first], [first, second])
+    write_session(
+        tmp_path,
+        prompt("p", "Read"),
+        *(reply("a", 10) | {"toolCalls": calls} for calls in versions),
+    )
+
+    (step,) = read_one(tmp_path).steps
+
+    assert [(call.id, call.output) for call in step.tool_calls] == [("1", "Done."), ("2", "Done.")]
+    assert [block.text for block in step.content] == ["Yes."]
+    assert len(read_events("gemini", tmp_path, ToolResult)) == 2
+
+
 def test_rewound_prompts_are_marked(tmp_path):
     write_session(
         tmp_path,

@@ -129,6 +129,14 @@ def test_a_fork_counts_only_its_own_responses(tmp_path):
     assert sorted(row.usage.input_tokens for row in report.rows) == [2200, 7299]
 
 
+def test_a_response_is_known_by_the_id_of_its_provider(tmp_path):
+    first, again = reply("Hi."), reply("Hi.")
+    first["message"]["responseId"] = again["message"]["responseId"] = "r"
+    write_entries(tmp_path, first, again)
+
+    assert report_usage(AGENT, tmp_path).total.usage == TOKENS
+
+
 @pytest.mark.parametrize(
     "entry",
     [

@@ -8,7 +8,7 @@ import pytest
 
 from flightlog.agents import find_agent
 from flightlog.agents.qwen.usage import decode_event, find_subagent
-from flightlog.model.entries import ToolResult
+from flightlog.model.entries import SubagentInfo, ToolResult
 from flightlog.model.session import NoteKind
 from flightlog.model.usage import Breakdown, Usage
 from support.client_recordings import wire_lines, wire_usage
@@ -115,6 +115,17 @@ def test_a_response_without_counts_is_unknown(tmp_path):
     assert (total.usage, total.responses, total.unknown_responses) == (Usage(), 5, 5)
 
 
+def test_counts_that_no_event_has_are_not_believed(tmp_path):
+    home = agent_dir(tmp_path, SUBAGENTS[1])
+    counts = {"promptTokenCount": 77, "candidatesTokenCount": 7, "totalTokenCount": 84}
+    for path in home.rglob("*.jsonl"):
+        record = {"type": "assistant", "uuid": path.stem, "usageMetadata": counts}
+        path.write_text(f"{path.read_text()}{json.dumps(record)}\n")
+
+    assert total_usage("qwen", home) == wire_usage(SUBAGENTS[1])
+    assert session_usage(read_one(home)) == wire_usage(SUBAGENTS[1])
+
+
 def test_responses_with_the_same_id_count_each(tmp_path):
     home = agent_dir(tmp_path, TOOLS)
 
@@ -168,6 +179,8 @@ def test_the_file_of_a_subagent_has_its_prompt_and_tools(tmp_path):
     assert (call.name, call.detail) == ("run_shell_command", {"exitCode": 0})
     assert subagent.turns[0].steps[0].model == "qwen3-coder-plus"
     assert QWEN.source.session_files(own) == (main, own)
+    infos = [item for item in QWEN.source.entries(main) if isinstance(item, SubagentInfo)]
+    assert [info.tool_call_id for info in infos] == [subagent.tool_call_id]
 
 
 def test_a_subagent_without_its_session_keeps_its_words(tmp_path):
@@ -204,6 +217,7 @@ def test_calls_for_a_compaction_count_and_show_their_text(tmp_path):
     sent = [line["usage"]["prompt_tokens"] for line in wire_lines("qwen/0.24.4/compaction")]
     assert [step.usage.prompt_tokens for step in session.steps] == sent
     assert "<summary>" in before.content[0].text
+    assert [block.text for block in session.steps[-1].content] == ["Done."]
 
 
 def test_titles_commands_errors_and_unknown_records(tmp_path):

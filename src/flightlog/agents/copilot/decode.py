@@ -18,9 +18,11 @@ from flightlog.agents.copilot.usage import (
     COMPACTION,
     CONTEXT_NEEDLES,
     USAGE_NEEDLES,
+    USAGE_RECORD,
     CopilotCounter,
-    call_id,
+    amount_field,
     decode_usage,
+    find_call,
     read_client_totals,
     subagent_of,
     usage_quality,
@@ -65,12 +67,13 @@ from flightlog.sources.foreign_json import (
 from flightlog.sources.protocol import Fidelity
 from flightlog.store.recordings.reader import raw_lines
 
-_AMOUNT_MAX = 10**18  # more is damage
-_NANO = 1_000_000_000  # `totalNanoAiu` counts billionths of an AI credit
-_TITLE = re.compile(
-    r"^name: ([^|>].*)$", re.MULTILINE
-)  # in `workspace.yaml`, which the client quotes
+# In `workspace.yaml`. A title of several lines, the first prompt, is a block there.
+_TITLE = re.compile(r"^name: ([^|>].*)$", re.MULTILINE)
 _SYSTEM = b'"system.message"'
+_PROMPTS = {
+    "abort": (PromptKind.INTERRUPTION, "reason"),
+    "system.notification": (PromptKind.TASK, "content"),
+}
 # Notes of the client, by the field that has their text.
 _NOTES = {
     "session.info": "message",
@@ -103,10 +106,11 @@ _IGNORED = frozenset(
     "session.model_deselected session.permission_recovery session.plan_changed "
     "session.remote_steerable_changed session.request_body_compression_disabled session.resume "
     "session.schedule_cancelled session.schedule_created session.schedule_rearmed "
-    "session.session_limits_changed session.start session.workspace_file_changed "
-    "skill.context_delivered skill.context_delivered_ref skill.invoked_ref subagent.completed "
-    "subagent.configured subagent.deselected subagent.selected subagent.started system.message "
-    "tool.execution_start tool.user_requested tool_search.activated".split()
+    "session.session_limits_changed session.start session.usage_record "
+    "session.workspace_file_changed skill.context_delivered skill.context_delivered_ref "
+    "skill.invoked_ref subagent.completed subagent.configured subagent.deselected "
+    "subagent.selected subagent.started system.message tool.execution_start tool.user_requested "
+    "tool_search.activated".split()
 )
 
 
@@ -170,13 +174,15 @@ class CopilotDecoder:
                 outcome = text_field(object_field(data, "result"), "kind")
                 self._permissions[text_field(data, "toolCallId")] = outcome
 
-    def _decode_events(self, record: dict[str, Any]) -> list[Event]:
+    def _decode_events(self, record: dict[str, Any]) -> Iterator[Event]:
         kind, data = text_field(record, "type"), object_field(record, "data")
-        if kind in {"session.shutdown", "session.usage_checkpoint"}:
-            return list(self._decode_totals(kind, record))
+        call = find_call(record)
         if kind == COMPACTION:
-            return list(_decode_compaction(record, data))
-        return [self._decode_event(kind, data, record)]
+            yield from _decode_compaction(data)
+        elif kind != USAGE_RECORD or call is None:
+            yield self._decode_event(kind, data, record)
+        if call is not None:
+            yield _make_call(*call)
 
     def _decode_event(self, kind: str, data: dict[str, Any], record: dict[str, Any]) -> Event:
         event: Event = UnknownRecord(kind, tuple(sorted(data)))
@@ -184,17 +190,16 @@ class CopilotDecoder:
             case "user.message":
                 event = _decode_prompt(data, is_subagent=bool(subagent_of(record)))
             case "assistant.message":
-                event = _decode_message(data, call_id(data, record))
-            case "session.usage_record":
-                counts = object_field(data, "usage")
-                event = _make_call(counts, call_id(counts, record))
+                name = text_field(data, "apiCallId") or text_field(record, "id")
+                event = _decode_message(data, name)
             case "tool.execution_complete":
                 event = self._decode_result(data)
+            case "session.shutdown" | "session.usage_checkpoint":
+                event = self._decode_totals(kind, record)
             case "session.error":
                 event = ApiError(text_field(data, "message"), int_field(data, "statusCode"))
-            case "abort" | "system.notification":
-                is_abort, name = kind == "abort", "reason" if kind == "abort" else "content"
-                origin = PromptKind.INTERRUPTION if is_abort else PromptKind.TASK
+            case _ if kind in _PROMPTS:
+                origin, name = _PROMPTS[kind]
                 event = UserPrompt(origin, (Text(text_field(data, name)),))
             case "skill.invoked":
                 event = ContextInjected("skill", text_field(data, "content"))
@@ -204,11 +209,12 @@ class CopilotDecoder:
                 event = Ignored(kind)
         return event
 
-    def _decode_totals(self, kind: str, record: dict[str, Any]) -> Iterator[Event]:
+    def _decode_totals(self, kind: str, record: dict[str, Any]) -> Event:
         if totals := read_client_totals(self._session, record):
-            yield ClientTotalReported(totals)
-        billed = _describe_credits(object_field(record, "data"))
-        yield ClientNote("credits", billed) if billed else Ignored(kind)
+            return ClientTotalReported(totals)
+        # Old versions write the premium requests of each run, and no sum over the runs.
+        requests = amount_field(object_field(record, "data"), "totalPremiumRequests")
+        return ClientNote(kind, f"premium requests: {requests:g}") if requests else Ignored(kind)
 
     def _decode_result(self, data: dict[str, Any]) -> ToolResult:
         call, result = text_field(data, "toolCallId"), object_field(data, "result")
@@ -316,7 +322,7 @@ def _decode_message(data: dict[str, Any], message_id: str) -> AssistantReply:
     )
 
 
-def _make_call(counts: dict[str, Any], message_id: str) -> AssistantReply:
+def _make_call(message_id: str, counts: dict[str, Any]) -> AssistantReply:
     return AssistantReply(
         message_id=message_id,
         model=text_field(counts, "model"),
@@ -329,19 +335,14 @@ def _make_call(counts: dict[str, Any], message_id: str) -> AssistantReply:
     )
 
 
-def _decode_compaction(record: dict[str, Any], data: dict[str, Any]) -> Iterator[Event]:
+def _decode_compaction(data: dict[str, Any]) -> Iterator[Event]:
     if data.get("success") is True:
         trigger = text_field(data, "trigger")
-        before, after = (
-            int_field(data, "preCompactionTokens"),
-            int_field(data, "postCompactionTokens"),
-        )
-        yield ContextCompacted(trigger, before, after)
+        before = int_field(data, "preCompactionTokens")
+        yield ContextCompacted(trigger, before, int_field(data, "postCompactionTokens"))
         yield UserPrompt(PromptKind.SUMMARY, (Text(text_field(data, "summaryContent")),))
     else:
         yield ClientNote(COMPACTION, f"compaction failed: {text_field(data, 'error')}")
-    if counts := object_field(data, "compactionTokensUsed"):
-        yield _make_call(counts, text_field(record, "id"))
 
 
 def _decode_change(kind: str, data: dict[str, Any]) -> Event:
@@ -363,18 +364,3 @@ def _decode_images(result: dict[str, Any]) -> Iterator[Image]:
     for part in list_field(result, "binaryResultsForLlm"):
         if isinstance(part, dict) and text_field(part, "mimeType").startswith("image/"):
             yield image_from_base64(text_field(part, "mimeType"), text_field(part, "data"))
-
-
-def _describe_credits(data: dict[str, Any]) -> str:
-    """Return what GitHub bills, in its own units: they are not dollars, and absent is not zero."""
-    snapshot = object_field(data, "accountingSnapshot")
-    if text_field(snapshot, "aiCreditsStatus") == "unavailable":
-        return ""
-    requests, nano = data.get("totalPremiumRequests"), data.get("totalNanoAiu")
-    parts = [f"{requests:g} premium requests"] if _is_amount(requests) else []
-    parts += [f"{nano / _NANO:g} AI credits"] if _is_amount(nano) and nano else []
-    return f"billed by GitHub: {', '.join(parts)}" if parts else ""
-
-
-def _is_amount(value: Any) -> bool:
-    return isinstance(value, int | float) and 0 <= value < _AMOUNT_MAX

@@ -33,8 +33,16 @@ from flightlog.sources.foreign_json import (
     text_field,
 )
 
+_AMOUNT_MAX = 10**18  # more is damage
+_NANO = 1_000_000_000  # `totalNanoAiu` counts billionths of an AI credit
 USAGE_RECORD = "session.usage_record"
 COMPACTION = "session.compaction_complete"
+# The records that report a model call: where its counts are, and the id in them.
+_CALLS = {
+    USAGE_RECORD: ("usage", "apiCallId"),
+    COMPACTION: ("compactionTokensUsed", ""),
+    "tool.execution_complete": ("toolUsage", "requestId"),
+}
 _MESSAGE = b'"assistant.message"'
 _STARTS = ("session.start", "session.resume")
 _CONTEXTS = (*_STARTS, "session.context_changed")
@@ -44,6 +52,7 @@ USAGE_NEEDLES = (
     *CONTEXT_NEEDLES,
     *(f'"{kind}"'.encode() for kind in (*_TOTALS, COMPACTION)),
     _MESSAGE,
+    b'"toolUsage":',  # of a tool that asks a model of its own
 )
 
 
@@ -63,9 +72,11 @@ def usage_quality(counts: dict[str, Any]) -> UsageQuality:
     return UsageQuality.EXACT if is_counted else UsageQuality.MISSING
 
 
-def call_id(call: dict[str, Any], record: dict[str, Any]) -> str:
-    """Return the id of a model call; the same in its usage record and in its message."""
-    return text_field(call, "apiCallId") or text_field(record, "id")
+def find_call(record: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """Return the id and the counts of the model call that a record reports, if it does."""
+    counts_field, id_field = _CALLS.get(text_field(record, "type"), ("", ""))
+    counts = object_field(object_field(record, "data"), counts_field)
+    return (text_field(counts, id_field) or text_field(record, "id"), counts) if counts else None
 
 
 def working_directory(record: dict[str, Any]) -> dict[str, Any] | None:
@@ -89,6 +100,9 @@ def read_client_totals(session: str, record: dict[str, Any]) -> ClientTotals | N
     models = list(_model_usage(snapshot))
     if text_field(record, "type") not in _TOTALS or not models:
         return None
+    is_billed = text_field(snapshot, "aiCreditsStatus") != "unavailable"
+    nano = amount_field(snapshot, "totalNanoAiu")
+    requests = amount_field(snapshot, "totalPremiumRequestCost")
     return ClientTotals(
         session=session,
         cost_usd=None,
@@ -97,7 +111,18 @@ def read_client_totals(session: str, record: dict[str, Any]) -> ClientTotals | N
             ModelTotal(name, None, **asdict(decode_usage(counts))) for name, counts in models
         ),
         as_of_ms=parse_timestamp_ms(text_field(record, "timestamp")) or 0,
+        # Absent billing is unknown, and written as 0.
+        credits=nano / _NANO if nano is not None and is_billed else None,
+        premium_requests=requests if is_billed else requests or None,
     )
+
+
+def amount_field(record: dict[str, Any], key: str) -> float | None:
+    """Return a number, or None for anything else."""
+    value = record.get(key)
+    if isinstance(value, int | float) and 0 <= value < _AMOUNT_MAX:
+        return float(value)
+    return None
 
 
 def _model_usage(totals: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -128,15 +153,12 @@ class CopilotCounter:
             self._cwd = text_field(directory, "cwd") or self._cwd
         if kind in _STARTS:
             self._run, self._has_records = text_field(record, "id"), False
-        elif kind == USAGE_RECORD:
-            self._has_records = True
-            counts = object_field(data, "usage")
-            yield self._make_line(record, counts, call_id(counts, record))
-        elif kind == COMPACTION and (counts := object_field(data, "compactionTokensUsed")):
-            line_of_call = self._make_line(record, counts, text_field(record, "id"))
-            yield line_of_call._replace(quality=UsageQuality.UNCOUNTED)
+        self._has_records = self._has_records or kind == USAGE_RECORD
+        if call := find_call(record):
+            row = self._make_line(record, *call)
+            yield row._replace(quality=UsageQuality.UNCOUNTED) if kind == COMPACTION else row
         elif kind == "assistant.message":
-            yield self._make_line(record, {"model": data.get("model")}, self._run or self._session)
+            yield self._make_line(record, self._run or self._session, {"model": data.get("model")})
         elif totals := read_client_totals(self._session, record):
             yield totals
         elif kind == "session.shutdown" and not self._has_records:
@@ -146,11 +168,11 @@ class CopilotCounter:
         """Yield the sums of a run; the first replaces the unknown usage of the run's messages."""
         name = self._run or self._session
         for model, usage in _model_usage(object_field(record, "data")):
-            yield self._make_line(record, {**usage, "model": model}, name)
+            yield self._make_line(record, name, {**usage, "model": model})
             name = f"{self._run or self._session}:{model}"
 
     def _make_line(
-        self, record: dict[str, Any], counts: dict[str, Any], message_id: str
+        self, record: dict[str, Any], message_id: str, counts: dict[str, Any]
     ) -> UsageLine:
         return UsageLine(
             message_id=message_id,

@@ -156,7 +156,6 @@ class GeminiDecoder:
             model=model,
             content=tuple(new),
             **asdict(usage),
-            block_index=version,
             # The client writes messages of its own into a history that it shortened.
             is_synthetic=is_copy and not (model or tokens),
             quality=UsageQuality.EXACT if tokens else UsageQuality.MISSING,
@@ -216,7 +215,13 @@ SOURCE = GeminiSource(
     LineFormat(
         agent=files.AGENT_NAME,
         fidelity=Fidelity(
-            timestamps=True, usage=True, thinking=True, tool_results=True, subagents=True
+            timestamps=True,
+            usage=True,
+            thinking=True,
+            tool_results=True,
+            subagents=True,
+            exit_codes=True,
+            file_changes=True,
         ),
         new_decoder=GeminiDecoder,
         new_counter=GeminiCounter,

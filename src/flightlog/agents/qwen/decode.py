@@ -137,7 +137,6 @@ class QwenDecoder:
             model=text_field(record, "model"),
             content=blocks,
             **asdict(decode_usage(counts) if is_counted else Usage()),
-            block_index=2 if is_part else 0,
             quality=UsageQuality.EXACT if is_counted else UsageQuality.MISSING,
         )
 
@@ -146,8 +145,8 @@ class QwenDecoder:
         if self._file.subagent and not self._response:
             self._open = self._open or list(usage.read_subagent_events(self._file))
             self._has_events = bool(self._open)
-        order = self._open if self._file.subagent else self._open[::-1]
-        same = (known for known in order if usage.decode_event(usage.find_event(known)) == counts)
+        events = ((known, usage.find_event(known)) for known in self._open)
+        same = (known for known, event in events if usage.decode_event(event) == counts)
         found = next(same, None)
         self._open = [known for known in self._open if known is not found]
         return found
@@ -240,7 +239,14 @@ SOURCE = LineSource(
     LineFormat(
         agent=files.AGENT_NAME,
         fidelity=Fidelity(
-            timestamps=True, usage=True, thinking=True, tool_results=True, subagents=True
+            timestamps=True,
+            usage=True,
+            thinking=True,
+            tool_results=True,
+            subagents=True,
+            exit_codes=True,
+            permissions=True,
+            file_changes=True,
         ),
         new_decoder=QwenDecoder,
         new_counter=usage.QwenCounter,

@@ -39,9 +39,9 @@ def session_files(file: SessionFile) -> tuple[SessionFile, ...]:
 
 
 def name_thread(file: SessionFile) -> SessionFile:
-    """Return a file with the session and the subagent that its path names."""
+    """Return a file with the subagent that its path names."""
     found = _SUBAGENT.fullmatch(file.path)
-    return replace(file, session=found[2] or file.session, subagent=found[3]) if found else file
+    return replace(file, subagent=found[3]) if found else file
 
 
 def main_path(file: SessionFile) -> str:

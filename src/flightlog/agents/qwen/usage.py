@@ -47,8 +47,7 @@ def decode_event(event: dict[str, Any]) -> Usage:
 
 def find_subagent(event: dict[str, Any]) -> str:
     """Return the subagent that called, by the name of its file; "" is the main thread."""
-    parts = text_field(event, "prompt_id").split("#")
-    name = parts[1] if len(parts) == 3 else ""
+    name = text_field(event, "prompt_id").partition("#")[2].partition("#")[0]
     return _UNSAFE.sub("_", name or text_field(event, "subagent_name"))
 
 
@@ -68,7 +67,7 @@ class QwenCounter:
         event, own = find_event(record), object_field(record, "usageMetadata")
         is_event = text_field(event, "event.name") == API_RESPONSE
         self._has_events |= is_event
-        if is_event or (record.get("type") == "assistant" and not self._has_events):
+        if is_event or record.get("type") == "assistant":
             response = ModelResponse(
                 text_field(record, "uuid"),
                 self._file.session,
