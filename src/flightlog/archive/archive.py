@@ -232,7 +232,7 @@ class Archive:
         """Return what the model was given in each thread, and which responses are copies."""
         recording = self.find_recording(prefix)
         contexts = recording.source.thread_contexts(recording.files)
-        # To find the forks among the sessions of a database, all of them would be read.
+        # The source of a database knows its forks; here, all of its sessions would be read.
         if recording.main is not None and not is_virtual(recording.main.path):
             main = contexts.get("", ThreadContext())
             contexts[""] = replace(
@@ -263,7 +263,7 @@ class Archive:
         """
         session = self.find_recording(prefix).session
         offsets: dict[str, int] = {}
-        seen: set[str | Damage] = set()
+        seen: set[str | Damage | SessionFile] = set()
         while True:
             for file in self.current_files(session):
                 yield from _iter_added(file, offsets, seen)
@@ -375,29 +375,24 @@ class Archive:
 
 
 def _iter_added(
-    file: SessionFile, offsets: dict[str, int], seen: set[str | Damage]
+    file: SessionFile, offsets: dict[str, int], seen: set[str | Damage | SessionFile]
 ) -> Iterator[Entry | Damage]:
-    """Yield what was added after the offset of `file`, and damage that is not in `seen`.
-
-    Rows of a database change in place: of them, yield what is not in `seen`.
-    """
-    start = offsets.get(file.path, 0)
-    has_rows = is_virtual(file.path)
-    if file.size < start and not has_rows:  # the file was rewritten
-        start = 0
-    if start == file.inode if has_rows else start == file.size:
+    """Yield what was added after the offset of `file`, and damage that is not in `seen`."""
+    has_rows = is_virtual(file.path)  # they change in place, so all are read and compared
+    start = 0 if has_rows else offsets.get(file.path, 0)
+    start = start if start <= file.size else 0  # a rewritten file
+    if start == file.size or (has_rows and file in seen):
         return
-    for item in source_of(file.agent).entries(file, 0 if has_rows else start):
-        if isinstance(item, SubagentInfo) or (
-            isinstance(item, Damage) and item.reason == TORN_TAIL
-        ):
+    seen.add(file)
+    for item in source_of(file.agent).entries(file, start):
+        is_torn = isinstance(item, Damage) and item.reason == TORN_TAIL
+        if is_torn or isinstance(item, SubagentInfo):
             break
-        start = item.offset + item.length
+        offsets[file.path] = item.offset + item.length
         mark = item if isinstance(item, Damage) else item.key if has_rows else ""
         if not mark or mark not in seen:
             seen.add(mark)
             yield item
-    offsets[file.path] = file.inode if has_rows else start
 
 
 def _folder(file: SessionFile) -> str:

@@ -60,7 +60,7 @@ class SessionFollower:
         self._archive, self._agent = archive, recording.agent
         self._lock = threading.Lock()
         self._outline: SessionOutline | None = None
-        self._states: dict[str, int] = {}
+        self._states: dict[str, SessionFile] = {}
         self._reset_fold(Retain.TAIL)
 
     def refresh(self) -> SessionOutline:
@@ -96,7 +96,7 @@ class SessionFollower:
         is_changed = False
         files = self._archive.current_files(self.session)
         # Rows of a database change in place.
-        states = {file.path: file.inode for file in files if is_virtual(file.path)}
+        states = {file.path: file for file in files if is_virtual(file.path)}
         is_rewritten = any(file.size < self._offsets.get(file.path, 0) for file in files)
         if is_rewritten or states != self._states:
             self._reset_fold(self._retain)

@@ -8,6 +8,7 @@ import pytest
 
 from flightlog.agents.opencode.usage import decode_tokens
 from flightlog.archive.archive import Archive
+from flightlog.model.session import ThreadContext
 from flightlog.model.usage import Breakdown, CostSource, Usage
 from flightlog.usage.reconciliation import GapReason
 from support.client_recordings import DECODE, lay_out_home, list_cases, wire_lines, wire_usage
@@ -62,6 +63,10 @@ def test_a_response_that_a_fork_copied_counts_in_the_original(tmp_path):
 
     found = report(home)
 
+    archive = Archive({"opencode": (str(home / FOLDER),)})
+    contexts = [archive.thread_contexts(row.key).get("", ThreadContext()) for row in found.rows]
+    # The prompt and its answer.
+    assert sorted(len(context.copied_message_ids) for context in contexts) == [0, 2]
     rows = sorted((row.usage.input_tokens, row.responses) for row in found.rows)
     assert rows == [(7000, 1), (14_150, 2)]
     inherited = {truth.inherited for truth in found.reconciliations}
@@ -105,6 +110,23 @@ def test_a_refused_request_is_no_response(tmp_path):
     found = report(lay_out_home(tmp_path, f"{VERSION}/api-error"))
 
     assert (found.total.responses, found.total.unknown_responses) == (1, 0)
+
+
+def test_a_command_that_a_person_ran_is_no_response(tmp_path):
+    home = lay_out_home(tmp_path, f"{VERSION}/subagent")
+    zero = json.dumps(tokens(0, input=0, output=0))
+    change(
+        home,
+        "UPDATE message SET data = json_remove(json_set(data, '$.tokens', json(?)), '$.finish')"
+        ' WHERE data LIKE \'%"finish":"stop"%\'',
+        zero,
+    )
+
+    found = report(home)
+
+    (session,) = Archive({"opencode": (str(home / FOLDER),)}).iter_sessions()
+    assert (found.total.responses, found.total.unknown_responses) == (2, 0)
+    assert [step.cost_usd for step in session.steps] == [None, 0.0]
 
 
 def test_a_model_without_price_costs_what_the_client_said(tmp_path):

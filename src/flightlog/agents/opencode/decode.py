@@ -14,13 +14,14 @@ from msgspec.structs import asdict, replace
 
 from flightlog.agents.line_source import LineFormat, LineSource
 from flightlog.agents.opencode.files import AGENT_NAME, session_files
-from flightlog.agents.opencode.rows import read_messages, read_session
+from flightlog.agents.opencode.rows import find_copied_responses, read_messages, read_session
 from flightlog.agents.opencode.usage import (
     ABORTED,
     OpenCodeCounter,
     decode_tokens,
     decode_totals,
     is_refused,
+    is_uncalled,
 )
 from flightlog.model.entries import (
     ApiError,
@@ -44,7 +45,7 @@ from flightlog.model.entries import (
     UnknownRecord,
     UserPrompt,
 )
-from flightlog.model.session import SessionFile
+from flightlog.model.session import SessionFile, ThreadContext
 from flightlog.model.usage import Usage, UsageQuality
 from flightlog.sources.foreign_json import (
     int_field,
@@ -232,7 +233,7 @@ class _Message(Struct, frozen=True):
             block_index=number,
             is_aborted=text_field(object_field(self.data, "error"), "name") == ABORTED,
             effort=text_field(self.data, "variant"),
-            quality=UsageQuality.EXACT if usage else UsageQuality.MISSING,
+            quality=UsageQuality.EXACT if usage or is_uncalled(self.data) else UsageQuality.MISSING,
             **asdict(usage or Usage()),
         )
 
@@ -323,6 +324,15 @@ class OpenCodeSource(LineSource):
             if is_virtual(path):
                 return replace(found, end=read_session(path).rfind(b"\n", 0, -1) + 1)
         return found
+
+    def thread_contexts(self, files: Sequence[SessionFile]) -> dict[str, ThreadContext]:
+        """Return which responses of a fork are copies; the requests are not recorded."""
+        for file in files:
+            if not file.subagent and is_virtual(file.path):
+                with suppress(OSError):
+                    copied = find_copied_responses(file.path)
+                    return {"": ThreadContext(copied_message_ids=copied)} if copied else {}
+        return {}
 
 
 SOURCE = OpenCodeSource(FORMAT, session_files)

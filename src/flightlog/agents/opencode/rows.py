@@ -51,6 +51,16 @@ _PARTS = (
     "SELECT CAST(message_id AS TEXT), CAST(id AS TEXT), COALESCE(CAST(data AS BLOB), x'')"
     " FROM part WHERE session_id = ?"
 )
+# Times of the first message and of those that an older session with the same first one has, too.
+_COPIED = """
+WITH first(id, at) AS (SELECT session_id, MIN(time_created) FROM message GROUP BY session_id)
+SELECT own.at, message.time_created FROM first AS own JOIN message ON message.session_id = own.id
+WHERE own.id = ?1 AND message.time_created IN (
+    SELECT copy.time_created FROM session JOIN first ON first.id = session.id
+    JOIN message AS copy ON copy.session_id = session.id
+    WHERE first.at = own.at AND session.parent_id IS NULL
+    AND session.time_created < (SELECT time_created FROM session WHERE id = ?1))
+"""
 _encode = msgspec.json.Encoder().encode
 _connections: dict[tuple[str, int, int, int, int], sqlite3.Connection] = {}
 
@@ -71,6 +81,14 @@ def read_session(path: str) -> bytes:
 def read_messages(path: str) -> bytes:
     """Return the same lines without the parts, which count no tokens and are most of the bytes."""
     return b"".join(_make_lines(_load(path, with_parts=False)))
+
+
+def find_copied_responses(path: str) -> frozenset[str]:
+    """Return the messages that the session at `path` has from an older one, whose fork it is."""
+    container, _, session = path.rpartition("/")
+    with open_database(container) as database:
+        copied = database.execute(_COPIED, (session,)).fetchall()
+    return frozenset(_name_response(first_ms, at_ms) for first_ms, at_ms in copied)
 
 
 @contextmanager
@@ -188,7 +206,7 @@ def _make_lines(rows: SessionRows) -> Iterator[bytes]:
     own_ids = "parent_id" in fixed
     names: set[str] = set()
     for message, created_ms, data in rows.messages:
-        response = message if own_ids else f"{rows.messages[0][1]:x}-{created_ms:x}"
+        response = message if own_ids else _name_response(rows.messages[0][1], created_ms)
         response = response if response not in names else message
         names.add(response)
         head = {"type": "message", "id": message, "response": response, "time_created": created_ms}
@@ -197,6 +215,10 @@ def _make_lines(rows: SessionRows) -> Iterator[bytes]:
         head = {"type": "parts without a message", "id": message}
         yield from _message_lines(head, b"{}", rows.parts[message])
     yield _encode({"type": "state", "id": fixed["id"], **known}) + b"\n"
+
+
+def _name_response(first_ms: int, at_ms: int) -> str:
+    return f"{first_ms:x}-{at_ms:x}"
 
 
 def _message_lines(

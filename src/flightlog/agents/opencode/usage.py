@@ -39,6 +39,13 @@ def is_refused(data: dict[str, Any]) -> bool:
     )
 
 
+def is_uncalled(data: dict[str, Any]) -> bool:
+    """Return whether no model was called: a person ran a command, which is recorded as a reply."""
+    is_complete = bool(int_field(object_field(data, "time"), "completed"))
+    is_answer = text_field(data, "finish") or data.get("error")
+    return is_complete and not is_answer and not decode_tokens(object_field(data, "tokens"))
+
+
 def decode_totals(state: dict[str, Any]) -> ClientTotals | None:
     """Return the client's total of a session and its subagents, if it keeps one.
 
@@ -75,7 +82,9 @@ class OpenCodeCounter:
         elif kind == "state" and not self._file.subagent:
             if totals := decode_totals(record):
                 yield totals
-        elif text_field(data, "role") == "assistant" and not is_refused(data):
+        elif text_field(data, "role") == "assistant" and not (
+            is_refused(data) or is_uncalled(data)
+        ):
             yield self._count_message(record, data)
 
     def _count_message(self, record: dict[str, Any], data: dict[str, Any]) -> UsageLine:
