@@ -288,7 +288,7 @@ def _placeholder(kind: str, text: str) -> str:
 
 def _move_offsets(value: Any, offsets: Mapping[str, Mapping[int, int]]) -> Any:
     """Return a record whose `history_base` points at the same line of the rewritten parent."""
-    payload = value.get("payload") if isinstance(value, dict) else None
+    payload = (value.get("payload") if isinstance(value, dict) else None) or {}
     base = payload.get("history_base") if isinstance(payload, dict) else None
     if not isinstance(base, dict) or base.get("thread_id") not in offsets:
         return value
@@ -326,14 +326,12 @@ def _iter_results(body: Mapping[str, Any]) -> Iterator[str]:
     for message in _messages(body):
         if message.get("role") == "tool":
             yield from _texts(message)
-        for name in ("output", "parts", "content"):
-            blocks = (
-                message.get(name) if isinstance(message.get(name), list) else [message.get(name)]
-            )
-            for block in (
-                blocks if name == "output" else [each for each in blocks if _is_result(each)]
-            ):
-                yield from _iter_strings(block)
+        yield from _iter_strings(message.get("output"))
+        for name in ("parts", "content"):
+            blocks = message.get(name)
+            for block in blocks if isinstance(blocks, list) else ():
+                if _is_result(block):
+                    yield from _iter_strings(block)
 
 
 def _is_result(block: Any) -> bool:

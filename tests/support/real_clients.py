@@ -40,6 +40,7 @@ class ClientRecipe:
     folder: str  # its directory below its home
     state: tuple[str, ...]  # what it keeps of sessions, as patterns below its home
     arguments: tuple[str, ...]
+    prompt_flag: tuple[str, ...]
     configure: Callable[["ClientMachine", str], dict[str, str]]
 
 
@@ -109,7 +110,7 @@ class ClientMachine:
         with serve_scenario(script) as model:
             started = time.monotonic()
             process = subprocess.run(
-                self.command(*self.recipe.arguments, *arguments, prompt),
+                self.command(*self.recipe.arguments, *arguments, *self.recipe.prompt_flag, prompt),
                 cwd=self.project,
                 env=self.environment(model.url),
                 stdin=subprocess.DEVNULL,
@@ -321,6 +322,7 @@ RECIPES = {
             *("--dangerously-bypass-approvals-and-sandbox", "--disable", "apps"),
             *("--disable", "plugins"),
         ),
+        prompt_flag=(),
         configure=_configure_codex,
     ),
     "opencode": ClientRecipe(
@@ -331,6 +333,7 @@ RECIPES = {
         folder=".local/share/opencode",
         state=(".local/share/opencode/opencode.db*",),
         arguments=("run", "--format", "json"),
+        prompt_flag=(),
         configure=_configure_opencode,
     ),
     "copilot": ClientRecipe(
@@ -340,7 +343,8 @@ RECIPES = {
         shell_argument="command",
         folder=".copilot",
         state=(".copilot/session-state/**/*",),
-        arguments=("--allow-all-tools", "--output-format", "json", "-p"),
+        arguments=("--allow-all-tools", "--output-format", "json"),
+        prompt_flag=("-p",),
         configure=_configure_copilot,
     ),
     "gemini": ClientRecipe(
@@ -357,8 +361,8 @@ RECIPES = {
             "-m",
             "gemini-2.5-pro",
             "--skip-trust",
-            "-p",
         ),
+        prompt_flag=("-p",),
         configure=_configure_gemini,
     ),
     "qwen": ClientRecipe(
@@ -368,7 +372,8 @@ RECIPES = {
         shell_argument="command",
         folder=".qwen",
         state=(".qwen/projects/**/*.json*",),
-        arguments=("--output-format", "stream-json", "--yolo", "-p"),
+        arguments=("--output-format", "stream-json", "--yolo"),
+        prompt_flag=("-p",),
         configure=_configure_qwen,
     ),
     "pi": ClientRecipe(
@@ -378,7 +383,8 @@ RECIPES = {
         shell_argument="command",
         folder=".pi",
         state=(".pi/agent/sessions/**/*.jsonl",),
-        arguments=("--mode", "json", "--provider", "lab", "--model", "scripted", "-p"),
+        arguments=("--mode", "json", "--provider", "lab", "--model", "scripted"),
+        prompt_flag=("-p",),
         configure=_configure_pi,
     ),
 }

@@ -217,10 +217,18 @@ def test_what_the_client_adds_is_no_prompt(dialect):
     assert b"first" in data
 
 
-@pytest.mark.parametrize("dialect", OTHERS)
-def test_side_calls_and_compactions_have_answers_of_their_own(dialect):
+@pytest.mark.parametrize(
+    ("dialect", "summarize"),
+    [
+        ("responses", "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a summary."),
+        ("chat", "Here is the conversation so far:\n\n<conversation>"),
+        ("chat", "Please create a detailed summary of the conversation so far. The history"),
+        ("chat", "First, reason in your <analysis> block. Then, produce the summary."),
+        ("gemini", "Generate a new <state_snapshot> from the history."),
+    ],
+)
+def test_side_calls_and_compactions_have_answers_of_their_own(dialect, summarize):
     conversation = Conversation(dialect)
-    summarize = "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a summary."
     with serve({"text": "main"}) as model:
         conversation.send(model, "title please", tools=False)
         conversation.send(model, "hello", "main", summarize, tools=False)

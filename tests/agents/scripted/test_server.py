@@ -1,5 +1,7 @@
 import http.client
 import json
+import socket
+import struct
 import threading
 import time
 from urllib.parse import urlsplit
@@ -237,6 +239,20 @@ def test_requests_are_kept_without_the_key():
     assert (seen.method, seen.status, seen.headers) == ("POST", 200, {"x-app": "cli"})
     assert KEY not in repr(seen)
     assert not {"x-api-key", "authorization", "cookie"} & set(LOGGED_HEADERS)
+
+
+def test_a_client_that_resets_its_connection_leaves_no_traceback(capfd):
+    with serve_scenario(scenario({"text": "Hello."})) as model:
+        host = urlsplit(model.url)
+        with socket.create_connection((host.hostname, host.port)) as connection:
+            connection.sendall(b"POST /v1/messages HTTP/1.1\r\n")
+            time.sleep(0.1)
+            # Closing with a linger of zero sends a reset.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        time.sleep(0.1)
+
+        assert ask(model)[0] == 200
+    assert capfd.readouterr().err == ""
 
 
 def test_nothing_is_kept_unless_asked():

@@ -129,6 +129,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.state = state
         super().__init__(*arguments)
 
+    def handle(self) -> None:
+        """Answer requests until the client closes or resets the connection."""
+        with suppress(ConnectionError):
+            super().handle()
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Write no log to stderr."""
 

@@ -22,6 +22,12 @@ _CHARS_PER_TOKEN = 4  # a usual estimate for English text
 _COMPACTION = (
     "CRITICAL: Respond with TEXT ONLY",  # Claude Code
     "You are performing a CONTEXT CHECKPOINT COMPACTION",  # Codex
+    "Here is the conversation so far:",  # OpenCode
+    "Please create a detailed summary of the conversation so far.",  # Copilot CLI
+    *("First, reason in your scratchpad.", "First, reason in your <analysis> block."),  # Qwen Code
+    "You are the component that summarizes a conversation",  # Qwen Code, with the cache of the session
+    *("Generate a new <state_snapshot>", "A previous <state_snapshot> exists"),  # Gemini CLI
+    "Critically evaluate the <state_snapshot>",  # Gemini CLI, its second call
 )
 # How the texts start that a client puts beside the prompts.
 _CONTEXT = (
