@@ -19,9 +19,13 @@ from flightlog.model.entries import (
     SubagentInfo,
     Thinking,
     ToolResult,
+    ToolUse,
+    exit_code_of,
 )
 from flightlog.model.errors import Damage, NotFound
+from flightlog.model.session import ToolCall
 from flightlog.sources.protocol import Fidelity
+from flightlog.views.session.edits import diffs_of_call
 from support import recordings
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
@@ -209,6 +213,9 @@ def test_fidelity_says_what_the_recordings_hold(agent, listing):
     replies = [entry.event for entry in entries if isinstance(entry.event, AssistantReply)]
     blocks = [block for reply in replies for block in reply.content]
     contexts = agent.source.thread_contexts(listing.files).values()
+    results = [entry.event for entry in entries if isinstance(entry.event, ToolResult)]
+    uses = [block for block in blocks if isinstance(block, ToolUse)]
+    calls = [ToolCall(use.id, use.name, use.input) for use in uses]
 
     assert agent.source.fidelity == Fidelity(
         timestamps=any(entry.at_ms for entry in entries),
@@ -218,6 +225,9 @@ def test_fidelity_says_what_the_recordings_hold(agent, listing):
         tool_results=any(isinstance(entry.event, ToolResult) for entry in entries),
         subagents=any(isinstance(item, SubagentInfo) for item in items),
         system_prompt=any(context.system for context in contexts),
+        exit_codes=any(exit_code_of(result.detail) is not None for result in results),
+        permissions=any(result.permission_decision or result.denial_reason for result in results),
+        file_changes=any(diff.lines for call in calls for diff in diffs_of_call(call)),
     )
 
 

@@ -51,7 +51,7 @@ def test_every_documented_search_finds_something(tmp_path, words):
 
     assert found["total"] >= len(found["hits"]) > 0
     assert set(found["hits"][0]) == {
-        *("address", "session", "project", "at_ms", "cost_usd", "snippet"),
+        *("address", "session", "project", "at_ms", "cost_usd", "snippet", "agent"),
     }
 
 

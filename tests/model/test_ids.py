@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.addresses import check_id, is_safe
+from flightlog.model.addresses import check_id, is_safe, unique_prefixes
 from flightlog.model.errors import Invalid
 
 REFUSED = [
@@ -35,3 +35,20 @@ def test_a_safe_name_is_one_plain_path_component(name):
         assert "/" not in name
         assert name not in {".", ".."}
         assert name[0] not in "-."
+
+
+@given(st.sets(st.text("ab1-", min_size=1, max_size=24), max_size=12))
+def test_a_unique_prefix_begins_no_other_id(ids):
+    prefixes = unique_prefixes(ids, 3)
+
+    assert prefixes.keys() == ids
+    for name, prefix in prefixes.items():
+        assert name.startswith(prefix)
+        others = {other for other in ids if other.startswith(prefix)}
+        assert all(other.startswith(name) for other in others), "only what begins with all of it"
+
+
+def test_unique_prefixes_are_short_where_ids_differ_early():
+    ids = ["01a1e516-aaaa", "01a1e516-abbb", "2123f2df-0000"]
+
+    assert list(unique_prefixes(ids).values()) == ["01a1e516-aa", "01a1e516-ab", "2123f2df"]

@@ -98,6 +98,7 @@ class SearchHitOutput(TypedDict):
     at_ms: int | None
     cost_usd: float | None
     snippet: str
+    agent: str
 
 
 class SearchOutput(TypedDict):
@@ -105,6 +106,23 @@ class SearchOutput(TypedDict):
 
     hits: list[SearchHitOutput]
     total: int
+
+
+class AgentFidelityOutput(TypedDict):
+    """`doctor --formats`: a finding for each agent, with what its recordings contain."""
+
+    level: str
+    subject: str
+    message: str
+    next_command: str
+    agent: str
+    prompt: bool
+    tools: bool
+    thinking: bool
+    usage: bool
+    exit_codes: bool
+    permissions: bool
+    files: bool
 
 
 class ConfigSettingOutput(TypedDict):
@@ -352,7 +370,7 @@ OUTPUTS: dict[str, Any] = {
     "up": Overview,
     "init": InitOutput,
     "uninstall": UninstallOutput,
-    "doctor": list[CheckResult] | ArchiveVerification,
+    "doctor": list[CheckResult | AgentFidelityOutput] | ArchiveVerification,
     "watch": list[ConfigDirOutput],
     "settle": SettleReport,
     "config show": list[ConfigSettingOutput],
@@ -418,7 +436,7 @@ OUTPUTS: dict[str, Any] = {
 ELSEWHERE = {
     "demo": "the figures of the demonstration",
     "demo rewind": "the figures of the demonstration",
-    "status": "the dashboard of `watch`, with the state of the recordings and the dataset",
+    "status": "the dashboard of `watch`, other agents' sessions (`recent`), the recordings and the dataset",
     "privacy key import": "the fingerprint",
     "session export": "the session itself (`session show`), or where it was written",
     "serve": "the address of the pages",

@@ -24,11 +24,13 @@ from flightlog.agents.claude_code.files import (
     SUBAGENTS,
     absolute_path,
     find_config_dirs,
+    normalize_path,
     subagent_file_name,
 )
-from flightlog.model.errors import Damage, Unavailable
+from flightlog.model.errors import Damage, Misconfigured, Unavailable
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import SessionFile
+from flightlog.model.text import suggest_name
 from flightlog.sources.protocol import FileListing
 from flightlog.store.recordings.adoption import (
     TRANSCRIPT,
@@ -40,6 +42,7 @@ from flightlog.store.recordings.recording import Recording, generation_path
 
 AgentDirs = Mapping[str, tuple[str, ...]]
 """The directories of each agent, by its name."""
+_MORE_DIRS = "FLIGHTLOG_AGENTS_DIRECTORIES"
 
 
 def reads_samples(runtime: Runtime) -> bool:
@@ -52,15 +55,42 @@ def find_agent_dirs(runtime: Runtime) -> AgentDirs:
 
     Claude Code always has one, so that a machine without sessions says where they are looked for.
     """
-    config_dirs = {AGENT_NAME: tuple(find_config_dirs(runtime))}
+    found = {AGENT_NAME: find_config_dirs(runtime)}
     if reads_samples(runtime):
-        return config_dirs
-    others = (agent for agent in REGISTRY if agent.name != AGENT_NAME)
-    found = {agent.name: tuple(_find_dirs(agent, runtime)) for agent in others}
-    return config_dirs | {name: dirs for name, dirs in found.items() if dirs}
+        return {AGENT_NAME: tuple(found[AGENT_NAME])}
+    for agent in REGISTRY:
+        found.setdefault(agent.name, []).extend(_find_dirs(agent, runtime))
+    for name, path in _read_more_dirs(runtime):
+        found[name].append(path)
+    return {name: tuple(dict.fromkeys(dirs)) for name, dirs in found.items() if dirs}
+
+
+def _read_more_dirs(runtime: Runtime) -> Iterator[tuple[str, str]]:
+    """Yield the agents and directories of the setting, which only the user's own file may have."""
+    origin, text = _MORE_DIRS, runtime.environ.get(_MORE_DIRS)
+    if text is None and os.path.isfile(runtime.settings_file):  # noqa: PTH113 - as above
+        origin = runtime.settings_file
+        folder = os.path.dirname(origin)  # noqa: PTH120 - as above
+        setting = runtime.read_config(folder)["agents.directories"]
+        text = str(setting.value) if setting.origin == origin else ""
+    for part in filter(None, map(str.strip, (text or "").split(","))):
+        name, _, given = map(str.strip, part.partition("="))
+        path = os.path.expanduser(given)  # noqa: PTH111 - as above
+        if name not in agent_names():
+            hint = suggest_name(name, list(agent_names()))
+            raise Misconfigured(f"no such agent: {name[:40]!r} in {origin}", hint=hint)
+        if not path.startswith("/"):
+            raise Misconfigured(
+                f"not an absolute path: {part[:200]!r} in {origin}",
+                hint=f"{name}=/an/absolute/path",
+            )
+        if os.path.isdir(path):  # noqa: PTH112 - as above
+            yield name, normalize_path(path)
 
 
 def _find_dirs(agent: RegisteredAgent, runtime: Runtime) -> Iterator[str]:
+    if agent.name == AGENT_NAME:
+        return  # `find_config_dirs` knows its two usual directories
     variable = runtime.environ.get(agent.variable, "") if agent.variable else ""
     given = [part.strip() for part in variable.split(",") if part.strip()]
     dirs = [f"{absolute_path(agent.variable, part)}/{agent.below}".rstrip("/") for part in given]

@@ -19,7 +19,7 @@ from flightlog.model.text import suggest_name
 from flightlog.privacy.trust import FILE as TRUST_FILE
 from flightlog.privacy.trust import GRANTS, RISKY, TrustStore, environment_grants, risky_settings
 
-FILE = "flightlog.toml"
+FILE = runtime.SETTINGS_FILE
 DEFAULT = "default"
 
 
@@ -62,7 +62,14 @@ SETTINGS = (
         "dataset.default_branch", "", "branch on which shards are compacted; empty asks git"
     ),
     ConfigOption("dataset.keep_days", 730, "days that training rows are kept"),
+    ConfigOption(
+        "agents.directories",
+        "",
+        "more directories of agents, codex=/a, gemini=/b; not from a project",
+    ),
 )
+# A repository does not decide which files of this machine are read.
+_USER_ONLY = frozenset({"agents.directories"})
 
 
 def load_settings(environ: Mapping[str, str], cwd: Path) -> dict[str, ConfigValue]:
@@ -74,7 +81,7 @@ def load_settings(environ: Mapping[str, str], cwd: Path) -> dict[str, ConfigValu
             refused = (
                 frozenset()
                 if path == user_file(environ)
-                else _untrusted_settings(environ, path, settings)
+                else _untrusted_settings(environ, path, settings) | _USER_ONLY
             )
             values |= {
                 name: ConfigValue(name, settings[name], str(path))
@@ -86,8 +93,7 @@ def load_settings(environ: Mapping[str, str], cwd: Path) -> dict[str, ConfigValu
 
 def user_file(environ: Mapping[str, str]) -> Path:
     """Return the user's settings file: `FLIGHTLOG_CONFIG`, or the default path."""
-    configured = environ.get("FLIGHTLOG_CONFIG", "")
-    return Path(configured).expanduser() if configured else Path(runtime.config_dir(environ), FILE)
+    return Path(runtime.settings_file(environ)).expanduser()
 
 
 def project_file(cwd: Path) -> Path | None:

@@ -18,6 +18,8 @@ from flightlog.store.files import replace_file
 if TYPE_CHECKING:
     from flightlog.usage.pipeline import UsagePipeline
 
+SETTINGS_FILE = "flightlog.toml"
+
 
 def choose_samples() -> None:
     """Read the sample recordings of the package for the rest of this process.
@@ -44,6 +46,11 @@ def config_dir(environ: Mapping[str, str]) -> str:
     return normalize_path(find_own_dir(environ.get("XDG_CONFIG_HOME", ""), "~/.config"))
 
 
+def settings_file(environ: Mapping[str, str]) -> str:
+    """Return the path of the user's settings file."""
+    return environ.get("FLIGHTLOG_CONFIG", "") or f"{config_dir(environ)}/{SETTINGS_FILE}"
+
+
 def open_runtime(environ: Mapping[str, str] | None = None, *, on: str = LOCAL) -> Runtime:
     """Return this machine's runtime, with `environ` in place of its own; jobs run at `on`."""
     environ = dict(os.environ if environ is None else environ)
@@ -58,6 +65,7 @@ def open_runtime(environ: Mapping[str, str] | None = None, *, on: str = LOCAL) -
         read_config=lambda folder: _read_config(environ, folder),
         notify=_notify,
         jobs=make_executors(on),
+        settings_file=os.path.expanduser(settings_file(environ)),  # noqa: PTH111 - as above
     )
 
 

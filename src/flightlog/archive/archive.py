@@ -36,7 +36,7 @@ from flightlog.sources.protocol import FileListing, Source
 from flightlog.store.jsonl import TORN_TAIL
 from flightlog.store.recordings.adoption import list_damaged_sessions, session_dir
 from flightlog.store.recordings.reader import open_reader, raw_lines
-from flightlog.usage.pipeline import UsagePipeline, find_copied_responses
+from flightlog.usage.pipeline import UsagePipeline
 from flightlog.usage.prices import price
 from flightlog.usage.report import UsageFilter, UsageReport
 from flightlog.views.session.edits import LineEdit, edits_of_session
@@ -234,7 +234,7 @@ class Archive:
             contexts[""] = replace(
                 main,
                 copied_message_ids=main.copied_message_ids
-                | find_copied_responses(recording.main, self._listing.files),
+                | self.usage_pipeline.copied_message_ids(recording.main),
             )
         return contexts
 

@@ -146,11 +146,12 @@ def _usage_columns(usage: Usage, cost: Cost) -> Row:
 
 
 class BulkExportOptions(Struct, frozen=True):
-    """What to make of every session."""
+    """What to make of every session, or of those of one agent."""
 
     kind: str
     version: str = "1.6"
     redact: bool = False
+    agent: str = ""
 
 
 class BulkExportJob(Struct, frozen=True):
@@ -286,8 +287,11 @@ def _run_jobs(
 
 
 def _iter_jobs(runtime: Runtime, options: BulkExportOptions) -> Iterator[Job]:
-    dirs = dict(find_agent_dirs(runtime))
-    sizes = {name: recording.size for name, recording in open_archive(runtime).recordings.items()}
+    found = find_agent_dirs(runtime).items()
+    dirs = {name: paths for name, paths in found if options.agent in {"", name}}
+    recordings = open_archive(runtime).recordings.values()
+    chosen = (item for item in recordings if options.agent in {"", item.agent})
+    sizes = {recording.session: recording.size for recording in chosen}
     for sessions in _iter_chunks(sizes):
         payload = msgspec.msgpack.encode(BulkExportJob(options, dirs, runtime.data_dir, sessions))
         yield Job(f"flightlog-{WORK}-{hashlib.sha256(payload).hexdigest()[:32]}", WORK, payload)

@@ -160,6 +160,7 @@ class SearchHit(Struct, frozen=True):
     at_ms: int | None
     cost_usd: float | None
     snippet: str
+    agent: str = DEFAULT_AGENT
 
 
 def locate_results(
@@ -175,9 +176,9 @@ def locate_results(
     with closing(SessionValueCache("addresses", dict[str, str], archive.index_path)) as cache:
         for result in results:
             match, session = result.hit, result.hit.session
+            # Another process may have added a session to the index since.
+            recording = archive.recordings.get(session)
             if session not in addresses:
-                # Another process may have added a session to the index since.
-                recording = archive.recordings.get(session)
                 known = cache.get_if_current(session, recording.files) if recording else {}
                 if (
                     recording
@@ -192,9 +193,9 @@ def locate_results(
                 addresses[session] = known or {}
             address = addresses[session].get(match.uuid, session)
             usd = costs[session].cost.usd if session in costs else None
-            hits.append(
-                SearchHit(address, session, match.project, match.at_ms or None, usd, result.snippet)
-            )
+            agent = recording.agent if recording else DEFAULT_AGENT
+            facts = (match.project, match.at_ms or None, usd, result.snippet, agent)
+            hits.append(SearchHit(address, session, *facts))
     return hits
 
 

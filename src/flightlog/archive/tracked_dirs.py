@@ -14,10 +14,11 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from flightlog.agents.claude_code.files import AGENT_NAME
+from flightlog.agents import agent_names
 from flightlog.model.addresses import check_id
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.runtime import Runtime
+from flightlog.model.session import DEFAULT_AGENT
 from flightlog.store.directories import ensure_writable
 from flightlog.store.files import replace_file
 from flightlog.store.git.snapshots import SnapshotDirs, open_trees
@@ -78,7 +79,7 @@ def save_tree(
 ) -> TrackedSnapshot:
     """Save the tree below `root` as a snapshot of a session."""
     ensure_writable(Path(runtime.data_dir))
-    folder = session_dir(Path(runtime.data_dir), AGENT_NAME, check_id(session))
+    folder = _session_folder(runtime, check_id(session))
     dirs = SnapshotDirs(folder / SHADOW, root, Path(runtime.home), runtime.program_path)
     tree = open_trees(dirs, now=runtime.clock.now_s).save_snapshot(f"_hook_{time.time_ns()}")
     snapshot = TrackedSnapshot(tree.name, runtime.clock.now_ms(), str(root), call_id, subagent)
@@ -88,7 +89,7 @@ def save_tree(
 
 def iter_snapshots(runtime: Runtime, session: str) -> Iterator[TrackedSnapshot]:
     """Yield the snapshots of a session, in order."""
-    path = session_dir(Path(runtime.data_dir), AGENT_NAME, session) / SNAPSHOTS
+    path = _session_folder(runtime, session) / SNAPSHOTS
     for line in read_together(path):
         if hasattr(line, "data"):
             yield msgspec.json.decode(line.data, type=TrackedSnapshot)
@@ -96,7 +97,14 @@ def iter_snapshots(runtime: Runtime, session: str) -> Iterator[TrackedSnapshot]:
 
 def shadow_git_dir(runtime: Runtime, session: str) -> Path:
     """Return the directory that has the trees of a session."""
-    return session_dir(Path(runtime.data_dir), AGENT_NAME, session) / SHADOW
+    return _session_folder(runtime, session) / SHADOW
+
+
+def _session_folder(runtime: Runtime, session: str) -> Path:
+    """Return our directory of a session: its agent's, whose hook made it before the first snapshot."""
+    folders = [session_dir(runtime.data_dir, agent, session) for agent in agent_names()]
+    present = (folder for folder in folders if folder.is_dir())
+    return next(present, session_dir(runtime.data_dir, DEFAULT_AGENT, session))
 
 
 def _list_path(runtime: Runtime) -> Path:

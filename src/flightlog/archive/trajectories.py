@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.archive.archive import Archive, open_archive
 from flightlog.archive.session_reader import list_session_folder, read_session_folder
 from flightlog.model.errors import NotFound, Unreadable
 from flightlog.model.output_files import Redacted
 from flightlog.model.runtime import Runtime
-from flightlog.model.session import Session, ThreadContext
+from flightlog.model.session import DEFAULT_AGENT, Session, ThreadContext
 from flightlog.store.files import replace_file
 from flightlog.views.atif.fidelity import FidelityCount, measure_fidelity
 from flightlog.views.atif.findings import LintFinding, iter_dicts, iter_results
@@ -142,9 +141,10 @@ def _find_recording(
 ) -> tuple[Session, Mapping[str, ThreadContext]] | None:
     files = list_session_folder(folder, session_id) if session_id and not source else []
     if files:
-        session = read_session_folder(folder, session_id, AGENT_NAME)
+        # Runs drive Claude Code alone, so the transcript beside a document is its.
+        session = read_session_folder(folder, session_id, DEFAULT_AGENT)
         assert session is not None
-        return session, source_of(AGENT_NAME).thread_contexts(files)
+        return session, source_of(DEFAULT_AGENT).thread_contexts(files)
     archive = open_archive(runtime)
     if not source and session_id not in archive.recordings:
         return None

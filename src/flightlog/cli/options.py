@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from flightlog.agents import agent_names
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.output import json_option
 from flightlog.model.errors import Invalid
@@ -15,6 +16,19 @@ from flightlog.model.text import make_inert, one_line
 ON = click.option(
     "--on", default="local", show_default=True, metavar="EXECUTOR",
     help="Where jobs run: local, or a Dask scheduler (tcp://host:8786).",
+)  # fmt: skip
+
+
+def _check_agent(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    if name and name not in agent_names():
+        hint = f"one of: {', '.join(agent_names())}"
+        raise Invalid(f"no such agent: {one_line(name, 40)!r}", hint=hint)
+    return name
+
+
+AGENT = click.option(
+    "--agent", default="", metavar="NAME", callback=_check_agent,
+    help="Only sessions of this agent: claude-code, codex …",
 )  # fmt: skip
 SESSION = click.option(
     "--session", "written", required=True, help="Loop session: a number, full name or directory."

@@ -78,15 +78,19 @@ def print_json(value: Any) -> None:
 
 def print_hits(hits: "Iterable[SearchHit]", zone: "tzinfo") -> None:
     """Print step, time, project and cost of each hit, and the passage."""
+    from flightlog.model.addresses import unique_prefixes
     from flightlog.model.usage import Cost, CostSource, format_cost
     from flightlog.views.transcript import format_timestamp
     from flightlog.views.transcript_formats import short_address
 
-    for hit in hits:
+    shown = list(hits)
+    names = unique_prefixes(hit.session for hit in shown)
+    for hit in shown:
         step = short_address(hit.address) if hit.address != hit.session else ""
         when = format_timestamp(hit.at_ms, zone, "%Y-%m-%d %H:%M")
         cost = format_cost(Cost(hit.cost_usd, CostSource.TABLE))
-        click.echo(f"{hit.session[:8]}{step}  {when}  {one_line(hit.project, 60)}  session {cost}")
+        name = f"{names[hit.session]}{step}"
+        click.echo(f"{name}  {when}  {one_line(hit.project, 60)}  session {cost}")
         click.echo(f"    {one_line(hit.snippet, 170)}")
 
 

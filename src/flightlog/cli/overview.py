@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from flightlog.live.collector import LiveState
     from flightlog.model.runtime import Runtime
+    from flightlog.recorder.overview import RecordingStatus
     from flightlog.setup.init import UninstallPlan
     from flightlog.views.overview import Overview
 
@@ -131,23 +132,32 @@ def status(*, as_json: bool) -> None:
     """Show running sessions and recording status.
 
     Lists running sessions, billing profiles and problems, then what is archived, sealed or lost.
+    Whether an agent runs is known of Claude Code alone; other agents' recent sessions are listed.
     """
     import msgspec
 
+    from flightlog.live.recent import list_recent
     from flightlog.live.service import list_running, redact_for_output, watch_here
-    from flightlog.recorder.overview import age_ms, read_status
-    from flightlog.views.transcript import format_timestamp
+    from flightlog.recorder.overview import read_status
 
     runtime = open_runtime()
     lives = watch_here(runtime)
     summary = read_status(runtime)
     if as_json:
-        running = redact_for_output(runtime, {"running": list_running(lives)})
+        recent = msgspec.to_builtins(list_recent(runtime))
+        running = redact_for_output(runtime, {"running": list_running(lives), "recent": recent})
         pages = [live_json(runtime, live) for live in lives]
         print_json({**running, **msgspec.to_builtins(summary), "live": pages})
         return
     show_dashboard(runtime, lives)
     click.echo()
+    _print_recording_status(runtime, summary)
+
+
+def _print_recording_status(runtime: "Runtime", summary: "RecordingStatus") -> None:
+    from flightlog.recorder.overview import age_ms
+    from flightlog.views.transcript import format_timestamp
+
     click.echo(
         f"{pluralize(summary.source_sessions, 'session')} in the agent's files, {summary.source_bytes:,} bytes"
     )
@@ -161,9 +171,12 @@ def status(*, as_json: bool) -> None:
     if summary.unarchived_sessions:
         click.echo(f"{pluralize(summary.unarchived_sessions, 'session')} not archived yet")
         click.secho("    flightlog settle", fg="cyan")
-        when = format_timestamp(summary.first_deletion_ms, runtime.zone, "%Y-%m-%d")
-        click.echo(f"the agent deletes the oldest transcript on {when}; to keep all from now on")
-        click.secho("    flightlog init", fg="cyan")
+        if summary.first_deletion_ms is not None:
+            when = format_timestamp(summary.first_deletion_ms, runtime.zone, "%Y-%m-%d")
+            click.echo(
+                f"the agent deletes the oldest transcript on {when}; to keep all from now on"
+            )
+            click.secho("    flightlog init", fg="cyan")
     if summary.last_record_ms is not None:
         click.echo(f"last record {format_age(age_ms(runtime, summary) or 0)} ago")
     if summary.dataset is not None:
@@ -196,11 +209,12 @@ def show_dashboard(runtime: "Runtime", lives: "Sequence[LiveState]") -> None:
 
     from flightlog.cli.live import paint_lines
     from flightlog.live.dashboard import TerminalSize, dashboard_lines
+    from flightlog.live.recent import list_recent
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 140
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     size = TerminalSize(width, 0, runtime.zone, runtime.clock.now_ms())
-    for line in paint_lines(dashboard_lines(lives, size), color=color):
+    for line in paint_lines(dashboard_lines(lives, size, list_recent(runtime)), color=color):
         click.echo(line)
 
 

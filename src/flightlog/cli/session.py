@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.app.runtime import IdleTimer, open_runtime, write_export
-from flightlog.cli.options import ON, parse_zone
+from flightlog.cli.options import AGENT, ON, parse_zone
 from flightlog.cli.output import (
     Progress,
     format_examples,
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from flightlog.views.session.outline import SessionSummary
     from flightlog.views.transcript import RenderOptions
 
+_NO_SESSIONS = (
+    "no sessions found; to record one: flightlog demo; to see the paths: flightlog doctor"
+)
+
 
 @click.group(epilog="Example: flightlog session list")
 def session() -> None:
@@ -44,6 +48,7 @@ def session() -> None:
 @session.command("list", epilog="Example: flightlog session list --since 7d --project shop")
 @click.option("--project", default="", help="Only sessions whose directory contains this.")
 @click.option("--since", default="", help="Only sessions active since then: 2026-11-01, 7d, 12h.")
+@AGENT
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -53,9 +58,10 @@ def session() -> None:
 )
 @click.option("--all", "every", is_flag=True, help="Show sessions without prompt and response too.")
 @json_option("Print every field as JSON.")
-def list_(*, project: str, since: str, limit: int, every: bool, as_json: bool) -> None:
+def list_(*, project: str, since: str, limit: int, every: bool, **flags: Any) -> None:
     """List sessions, newest first. Those without prompt and response are counted, not shown."""
     from flightlog.archive.archive import open_archive
+    from flightlog.model.addresses import unique_prefixes
     from flightlog.views.session.outline import sort_newest_first
 
     runtime = open_runtime()
@@ -65,26 +71,26 @@ def list_(*, project: str, since: str, limit: int, every: bool, as_json: bool) -
     found = [
         summary
         for summary in sort_newest_first(recorded)
-        if project in summary.project and (summary.ended_ms or 0) >= start
+        if project in summary.project
+        and (summary.ended_ms or 0) >= start
+        and flags["agent"] in {"", summary.agent}
     ]
     progress.close()
     summaries = [summary for summary in found if every or not summary.is_empty]
     shown = summaries[:limit] if limit else summaries
-    if as_json:
+    if flags["as_json"]:
         print_json(shown)
         return
-    _print_list(shown, runtime.zone)
+    names = unique_prefixes(summary.session for summary in recorded)
+    _print_list(shown, runtime.zone, names, with_agent=len({item.agent for item in recorded}) > 1)
     if len(shown) < len(summaries):
         print_more(len(summaries) - len(shown))
     if hidden := len(found) - len(summaries):
         click.echo(f"{pluralize(hidden, 'empty session')} hidden: --all", err=True)
     if not found:
-        demo = (
-            "no sessions found; to record one: flightlog demo; to see the paths: flightlog doctor"
-        )
         count = pluralize(len(recorded), "session")
         all_sessions = f"none of {count} matches: {name_program()} session list"
-        click.echo(all_sessions if recorded else demo, err=True)
+        click.echo(all_sessions if recorded else _NO_SESSIONS, err=True)
 
 
 @session.command(
@@ -139,12 +145,13 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
     from flightlog.views.json_output import as_json_line
     from flightlog.views.transcript_formats import FollowFormatter
 
-    archive, timer, formatter = open_archive(open_runtime()), IdleTimer(idle), FollowFormatter()
+    archive, timer = open_archive(open_runtime()), IdleTimer(idle)
     if not session_id and not archive.recordings:
         click.echo("no session yet; waiting for the first one", err=True)
     while not session_id and not archive.recordings and timer.pause():
         archive = open_archive(open_runtime())
     name = parse_address(session_id).session if session_id else archive.latest_session()
+    formatter = FollowFormatter(archive.find_recording(name).agent)
     for item in archive.follow_session(name, timer.pause):
         timer.reset_idle()
         if as_json:
@@ -161,11 +168,12 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
               default="day", show_default=True, help="Grouping of the rows; a block is a 5-hour window.")  # fmt: skip
 @click.option("--since", default="", help="Only usage since then: 2026-11-01, 7d, 12h.")
 @click.option("--project", default="", help="Only sessions whose directory contains this.")
+@AGENT
 @click.option("--timezone", default="", help="Time zone of the days, e.g. UTC or Europe/Berlin.")
 @click.option("--estimate", is_flag=True, help="Add an estimate of unrecorded output.")
 @json_option()
 @read_only
-def usage(*, by: str, since: str, project: str, timezone: str, **flags: bool) -> None:
+def usage(*, by: str, since: str, project: str, timezone: str, **flags: Any) -> None:
     """Report tokens and cost. Differences from the client's totals are listed below the table."""
     from flightlog.cli.usage import print_usage_report
     from flightlog.model.usage import Breakdown
@@ -175,7 +183,8 @@ def usage(*, by: str, since: str, project: str, timezone: str, **flags: bool) ->
     zone = parse_zone(timezone) if timezone else runtime.zone
     start = parse_since(since, runtime.clock.now_ms(), zone) if since else 0
     only = UsageFilter(start, project) if since or project else None
-    ask = lambda usage: usage.report(Breakdown(by), zone, only, estimate=flags["estimate"])  # noqa: E731
+    options = {name: flags[name] for name in ("agent", "estimate")}
+    ask = lambda usage: usage.report(Breakdown(by), zone, only, **options)  # noqa: E731
     print_usage_report(ask, zone, as_json=flags["as_json"])
 
 
@@ -198,7 +207,7 @@ def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Search all sessions.
 
     WORDS match at their beginning, "quoted phrases" as a whole; -WORD excludes. Filters: tool:
-    model: file: project: since: cost: (of the session, in USD).
+    model: file: project: agent: since: cost: (of the session, in USD).
     """
     from flightlog.archive.archive import open_archive
     from flightlog.archive.search import locate_results, parse_query
@@ -240,6 +249,7 @@ def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
 @click.option("--atif-1.7", "atif", flag_value="1.7", help="Like --atif, in version 1.7.")
 @click.option("--output", type=click.Path(), help="File or directory, instead of stdout.")
 @click.option("--redact", is_flag=True, help="Remove secrets and personal data.")
+@AGENT
 @ON
 @json_option("With --output: print what was written as JSON.")
 def export(
@@ -259,8 +269,8 @@ def export(
     target = Path(output) if output is not None else None
     if arguments["every"]:
         return write_all(runtime, atif, form, target, arguments)
-    if session_id is None or form == "parquet":
-        raise click.UsageError("name a SESSION_ID, or use --all; Parquet needs --all")
+    if session_id is None or form == "parquet" or arguments["agent"]:
+        raise click.UsageError("name a SESSION_ID, or use --all; Parquet and --agent need --all")
     if arguments["as_json"] and target is None:
         raise click.UsageError(
             "--json needs --output; to print the session as JSON use --format json"
@@ -302,26 +312,25 @@ def _export_redacted(
     return page if form == "json" else rescan_page(page, redactor, html=form == "html")
 
 
-def _print_list(summaries: "Sequence[SessionSummary]", zone: tzinfo) -> None:
+def _print_list(
+    summaries: "Sequence[SessionSummary]", zone: tzinfo, names: dict[str, str], *, with_agent: bool
+) -> None:
     from flightlog.model.usage import format_cost, format_tokens
     from flightlog.views.transcript import format_timestamp
 
     rows = []
     for summary in summaries:
         when = format_timestamp(summary.ended_ms, zone, "%Y-%m-%d %H:%M")
-        counts = (
-            str(summary.turns),
-            str(summary.steps),
-            format_tokens(summary.usage.total_tokens, summary.usage, summary.cost),
-            format_cost(summary.cost),
-        )
+        tokens = format_tokens(summary.usage.total_tokens, summary.usage, summary.cost)
+        counts = (str(summary.turns), str(summary.steps), tokens, format_cost(summary.cost))
         title = summary.title or ("(warm-up only)" if summary.steps else "(no prompt)")
         damage = "(damaged) " if summary.damage_count else ""
-        rows.append(
-            (summary.session[:8], when, *counts, Path(summary.project).name, damage + title)
-        )
-    heads = ("session", "last active", "turns", "steps", "tokens", "cost", "project", "title")
-    print_table(heads, rows, right=(2, 3, 4, 5))
+        agent = (summary.agent,) if with_agent else ()
+        project = Path(summary.project).name
+        rows.append((names[summary.session], when, *counts, *agent, project, damage + title))
+    agent_head = ("agent",) if with_agent else ()
+    heads = ("session", "last active", "turns", "steps", "tokens", "cost", *agent_head)
+    print_table((*heads, "project", "title"), rows, right=(2, 3, 4, 5))
 
 
 def write_trajectory(  # noqa: PLR0913 - the parts and options of one export
@@ -375,7 +384,8 @@ def write_all(
 
     if output is None or not (atif or form == "parquet"):
         raise click.UsageError("with --all give --output DIR, and --atif or --format parquet")
-    bulk_options = BulkExportOptions(ATIF if atif else PARQUET, atif or "1.6", options["redact"])
+    kind, agent = ATIF if atif else PARQUET, options["agent"]
+    bulk_options = BulkExportOptions(kind, atif or "1.6", options["redact"], agent)
     report = export_archive(runtime, bulk_options, output, Progress("writing"))
     if options["as_json"]:
         print_json(report)

@@ -60,7 +60,7 @@ def show(*, origin: bool, as_json: bool) -> None:
 @click.command(epilog=format_examples("flightlog doctor --json", "flightlog doctor --verify"))
 @click.option("--fix", is_flag=True, help="Repair what can be repaired; deletes nothing.")
 @click.option(
-    "--formats", "by_format", is_flag=True, help="Compare the agent's files with the known formats."
+    "--formats", "by_format", is_flag=True, help="Show what each agent records; report new formats."
 )
 @click.option(
     "--verify",
@@ -76,7 +76,6 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
     """
     from flightlog.setup.doctor import (
         CheckLevel,
-        check_formats,
         examine_installation,
         repair_installation,
         verify_archive,
@@ -87,15 +86,21 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
         with closing(Progress("verifying the archive")) as progress:
             report = verify_archive(runtime, progress, accept=fix)
         return _print_verification(report, as_json=as_json)
+    kept: list[dict[str, Any]] = []
     if by_format:
-        findings = check_formats(runtime)
+        from flightlog.setup.formats import check_formats, list_fidelity, tabulate_fidelity
+
+        findings, kept = check_formats(runtime), list_fidelity()
     else:
         repairs = repair_installation(runtime) if fix else []
         with closing(Progress("reading sessions")) as progress:
             findings = [*repairs, *examine_installation(runtime, progress)]
     if as_json:
-        print_json(findings)
+        print_json([*findings, *kept])
     else:
+        if kept:
+            print_table(*tabulate_fidelity(kept))
+            click.echo()
         for finding in findings:
             click.echo(f"{finding.level.value:8}{finding.subject:12}{make_inert(finding.message)}")
             if finding.next_command and finding.level is not CheckLevel.OK:

@@ -9,6 +9,7 @@ import click
 
 from flightlog.agents import agent_label
 from flightlog.cli.output import print_table
+from flightlog.model.addresses import unique_prefixes
 from flightlog.model.text import make_inert, one_line, pluralize
 from flightlog.model.usage import (
     Breakdown,
@@ -66,12 +67,13 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
     shown = [row for row in report.rows if row.responses]
     if by_session:
         shown.sort(key=lambda row: -(row.cost.usd or 0.0))
-    rows = [_usage_cells(row, _shown_key(row.key, report.by)) for row in shown]
+    names = unique_prefixes(row.key for row in report.rows) if by_session else {}
+    rows = [_usage_cells(row, names.get(row.key) or _shown_key(row, report.by)) for row in shown]
     rows.append(_usage_cells(report.total, "total"))
     heads = [report.by.value, "input", "output", "cache read", "cache write", "cost"]
     if titles:
-        names = [one_line(titles.get(row.key, ""), 50) for row in shown]
-        rows = [[*cells, title] for cells, title in zip(rows, [*names, ""], strict=True)]
+        shown_titles = [one_line(titles.get(row.key, ""), 50) for row in shown]
+        rows = [[*cells, title] for cells, title in zip(rows, [*shown_titles, ""], strict=True)]
         heads.append("title")
     print_table(heads, rows, right=(1, 2, 3, 4, 5))
     gaps = report.gaps
@@ -83,7 +85,7 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
             ["session", "tokens", "cost", "reason"],
             [
                 [
-                    gap.session[:8],
+                    names.get(gap.session, gap.session[:8]),
                     f"{gap.usage.total_tokens:,}",
                     "unknown" if gap.cost_usd is None else f"${gap.cost_usd:,.4f}",
                     gap.reason.value,
@@ -106,10 +108,8 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
     click.echo(f"prices: {PRICES_FROM['source']}, {PRICES_FROM['date']}", err=True)
 
 
-def _shown_key(key: str, by: Breakdown) -> str:
-    if by is Breakdown.AGENT:
-        return agent_label(key)
-    return key[:8] if by is Breakdown.SESSION else key
+def _shown_key(row: UsageRow, by: Breakdown) -> str:
+    return agent_label(row.key) if by is Breakdown.AGENT else row.key
 
 
 def _print_client_units(report: UsageReport) -> None:

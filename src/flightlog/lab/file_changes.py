@@ -19,7 +19,8 @@ from msgspec import Struct
 from flightlog.lab.events import SnapshotSaved
 from flightlog.lab.run_session import SIDE, ApiCall, steps_by_thread
 from flightlog.model.session import Session, Step, ToolCall
-from flightlog.views.session.edits import changed_file, diff_of_call
+from flightlog.views.session.edits import FileDiff, diffs_of_call
+from flightlog.views.session.tools import files_of_call
 
 Attribution = Literal["exact", "shared", "background"]
 _DELEGATES = frozenset({"Agent", "Task"})
@@ -49,7 +50,8 @@ class ChangeInterval(Struct, frozen=True):
 
     def attribution_of(self, path: str) -> Attribution:
         """Return the attribution of one file; one that the step's tool names is at least shared."""
-        named = map(changed_file, self.owner.step.tool_calls) if self.owner else ()
+        calls = self.owner.step.tool_calls if self.owner else ()
+        named = (name for call in calls for name in files_of_call(call))
         is_named = any(name == path or name.endswith("/" + path) for name in named)
         return "shared" if self.attribution == "background" and is_named else self.attribution
 
@@ -176,22 +178,16 @@ def iter_reported_changes(
     subagent: str, step: Step, step_id: int | None, cwd: str
 ) -> Iterator[dict[str, Any]]:
     """Yield the changes that the tool calls of one step report."""
-    for call in step.tool_calls:
-        path = changed_file(call)
-        if not path or call.is_error or call.denial_reason or call.result is None:
-            continue
+    for call, call_diff in _diffs_of_done_calls(step):
+        path = call_diff.path
         name = path.removeprefix(cwd.rstrip("/") + "/") if cwd else path
-        diff, source = _diff_and_source(call, name)
-        call_diff = diff_of_call(call)
+        diff, source = _diff_and_source(call, call_diff, name)
         yield {
             "session_index": 1,
             "step_id": step_id,
             "file_path": name,
             "diff": diff,
-            "diff_stats": {
-                "added": call_diff.added if call_diff else 0,
-                "removed": call_diff.removed if call_diff else 0,
-            },
+            "diff_stats": {"added": call_diff.added, "removed": call_diff.removed},
             "kind": "added" if diff.startswith("--- /dev/null") else "modified",
             "binary": False,
             "attribution": None,
@@ -202,7 +198,13 @@ def iter_reported_changes(
         }
 
 
-def _diff_and_source(call: ToolCall, name: str) -> tuple[str, str]:
+def _diffs_of_done_calls(step: Step) -> Iterator[tuple[ToolCall, FileDiff]]:
+    for call in step.tool_calls:
+        if not (call.is_error or call.denial_reason or call.result is None):
+            yield from ((call, diff) for diff in diffs_of_call(call))
+
+
+def _diff_and_source(call: ToolCall, call_diff: FileDiff, name: str) -> tuple[str, str]:
     detail = call.detail if isinstance(call.detail, dict) else {}
     hunks = detail.get("structuredPatch")
     content = detail.get("content")
@@ -211,12 +213,8 @@ def _diff_and_source(call: ToolCall, name: str) -> tuple[str, str]:
     if isinstance(hunks, list) and hunks and all(map(_is_whole, hunks)):
         body = "".join(_render_hunk(hunk) for hunk in hunks)
         return f"--- {name}\n+++ {name}\n{body}", PATCH
-    call_diff = diff_of_call(call)
-    lines = (
-        [f"{line.sign.value}{line.text}\n" for line in call_diff.lines if line.sign.value in "+-"]
-        if call_diff
-        else []
-    )
+    changed = (line for line in call_diff.lines if line.sign.value in "+-")
+    lines = [f"{line.sign.value}{line.text}\n" for line in changed]
     return f"--- {name}\n+++ {name}\n" + "".join(lines), WORDS
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.agents.claude_code.files import AGENT_NAME, projects_dir
+from flightlog.agents.claude_code.files import projects_dir
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.live import health, layout, observe
 from flightlog.live.billing import find_cost_issues, round_cents
@@ -35,6 +35,7 @@ from flightlog.live.state import (
 )
 from flightlog.live.state_file import runtime_state
 from flightlog.model.runtime import Runtime
+from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.usage import DAY_MS
 from flightlog.privacy.trust import is_trusted
 from flightlog.store import files
@@ -190,7 +191,7 @@ class LiveCollector:
             recent = recording is not None and self.now_ms - recording.changed_ms < health.LIVE_MS
             # The transcript of a resting session is not read; its payer counts for the week.
             read = recording if recent or observe.is_alive(memo) else None
-            folder = f"{self.where.home}/sessions/{AGENT_NAME}/{name}"
+            folder = f"{self.where.home}/sessions/{DEFAULT_AGENT}/{name}"
             last = memo.status
             statuses = observe.update_observation(memo, folder, read)
             ledger.observe_session(name, statuses, self._project_path(memo), last)

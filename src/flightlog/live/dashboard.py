@@ -13,6 +13,7 @@ from flightlog.live.billing import merge_accounts, switch_advice
 from flightlog.live.collector import LiveState
 from flightlog.live.health import RESTING, WAITING
 from flightlog.live.layout import format_age
+from flightlog.live.recent import RecentSession
 from flightlog.live.state import (
     AuthProfile,
     RuntimeSession,
@@ -56,7 +57,9 @@ class ColumnLayout(NamedTuple):
     dropped: tuple[int, ...]
 
 
-def dashboard_lines(lives: Sequence[LiveState], screen: TerminalSize) -> list[DashboardLine]:
+def dashboard_lines(
+    lives: Sequence[LiveState], screen: TerminalSize, recent: Sequence[RecentSession] = ()
+) -> list[DashboardLine]:
     """Return the lines of the dashboard: sessions that wait for the person, then by health."""
     profiles = merge_accounts(live.state for live in lives)
     sessions = [session for live in lives for session in live.state.sessions]
@@ -73,6 +76,7 @@ def dashboard_lines(lives: Sequence[LiveState], screen: TerminalSize) -> list[Da
     lines = [_title_line(sessions, profiles, now_ms, screen), DashboardLine("")]
     lines += _profile_lines(profiles, now_ms, screen)
     lines += [DashboardLine(""), *_session_lines(sessions, labels, now_ms, screen)]
+    lines += _recent_lines(recent, max(now_ms, screen.now_ms), screen) if recent else []
     broken = [one_line(f"not read: {live.error}", 200) for live in lives if live.error]
     foot = [DashboardLine(text, "red") for text in broken]
     if advice := switch_advice(profiles):
@@ -166,6 +170,18 @@ def _session_lines(
     return _table_lines(
         rows, ColumnLayout(right=(4, 5, 7), dropped=(7, 3, 5, 2, 6)), screen, colors
     )
+
+
+def _recent_lines(
+    recent: Sequence[RecentSession], now_ms: int, screen: TerminalSize
+) -> list[DashboardLine]:
+    rows = [("SESSION", "PROJECT", "AGENT", "LAST RECORD")]
+    for session in recent:
+        project = PurePosixPath(session.project).name or "-"
+        age = f"{format_age(now_ms - session.last_record_ms)} ago"
+        rows.append((session.session[:8], project, session.agent, age))
+    head = DashboardLine("Active in the last hour; whether they run is not recorded:")
+    return [DashboardLine(""), head, *_table_lines(rows, ColumnLayout((), ()), screen, {})]
 
 
 def _table_lines(

@@ -10,12 +10,7 @@ from typing import Any
 import msgspec
 
 from flightlog.agents import SAMPLES
-from flightlog.agents.claude_code.files import (
-    AGENT_NAME,
-    find_config_dirs,
-    has_sessions,
-    normalize_path,
-)
+from flightlog.agents.claude_code.files import find_config_dirs, has_sessions, normalize_path
 from flightlog.archive.archive import Archive, open_archive
 from flightlog.hooks.statusline_segments import TEMPLATE, StatusStyle, render_line, render_widths
 from flightlog.hooks.writer import DIRECTORIES, DIRECTORIES_BYTES_MAX
@@ -42,6 +37,7 @@ from flightlog.model.errors import (
     Unreadable,
 )
 from flightlog.model.runtime import Runtime
+from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.text import one_line
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.service import make_redactor
@@ -93,7 +89,7 @@ def _collect_all(runtime: Runtime, depth: CollectDepth) -> list[LiveState]:
     archive = open_archive(runtime)
     # An index of their own: the main index is that of the configured directories.
     others = (
-        Archive({AGENT_NAME: tuple(reported)}, f"{runtime.data_dir}/{_OTHER_DIRECTORIES}")
+        Archive({DEFAULT_AGENT: tuple(reported)}, f"{runtime.data_dir}/{_OTHER_DIRECTORIES}")
         if reported
         else archive
     )
@@ -124,7 +120,7 @@ def list_running(lives: Sequence[LiveState]) -> list[dict[str, Any]]:
             rows.append(
                 {
                     "session": session.session_id,
-                    "agent": AGENT_NAME,
+                    "agent": DEFAULT_AGENT,
                     "project": session.project_path,
                     "profile": profile.label if profile else session.auth_profile,
                     "profile_id": session.auth_profile,

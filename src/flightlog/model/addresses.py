@@ -7,6 +7,7 @@ A feature provides links to its own things and does not know other features; `tr
 A new kind needs one line in `KINDS` and one provider.
 """
 
+import itertools
 import re
 from collections.abc import Iterable
 from typing import Protocol
@@ -77,6 +78,20 @@ def parse_address(text: str) -> Address:
     return Address(
         check_id(match["session"]), int(match["turn"] or 0), int(match["step"] or 0), subagent
     )
+
+
+def unique_prefixes(ids: Iterable[str], least: int = 8) -> dict[str, str]:
+    """Return the shortest beginning of each id that no other one has.
+
+    Ids that begin with their time, as those of Codex, have more than `least` characters in common.
+    """
+    ordered = sorted(set(ids))
+    lengths = dict.fromkeys(ordered, least)
+    for one, other in itertools.pairwise(ordered):
+        pairs = zip(one, other, strict=False)
+        same = 1 + sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+        lengths[one], lengths[other] = max(lengths[one], same), max(lengths[other], same)
+    return {name: name[:length] for name, length in lengths.items()}
 
 
 class TraceLink(Struct, frozen=True):

@@ -8,11 +8,14 @@ that arrives later is a second event, joined in the fold. A record of an unknown
 import base64
 import binascii
 import enum
+import re
 from typing import Any
 
 from msgspec import Raw, Struct
 
 from flightlog.model.usage import ClientTotals, TokenCounts, UsageQuality
+
+_EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,9})\b")
 
 
 class Text(Struct, frozen=True, tag="text"):
@@ -132,6 +135,15 @@ class ToolResult(Struct, frozen=True):
     detail: Any = None
     run: str = ""
     permission_decision: str = ""
+
+
+def exit_code_of(detail: Any) -> int | None:
+    """Return the exit code of a command in the details of its result; None if it is not recorded."""
+    if isinstance(detail, str):  # Claude Code writes only that of a command that failed
+        failed = _EXIT_CODE.match(detail)
+        return int(failed[1]) if failed else None
+    code = detail.get("exitCode") if isinstance(detail, dict) else None
+    return code if isinstance(code, int) else None
 
 
 class ToolInputRewritten(Struct, frozen=True):

@@ -77,6 +77,7 @@ class Runtime(Struct, frozen=True):
     Directories are plain text, because a usage report does not import pathlib. `read_config`
     returns the settings in force in a directory; it reads them on demand, so that a command that
     needs none works with a broken file. `notify` shows one line to the person watching.
+    `settings_file` is the user's own file, which need not exist.
     """
 
     environ: Mapping[str, str]
@@ -89,6 +90,7 @@ class Runtime(Struct, frozen=True):
     read_config: Callable[[str], Mapping[str, ConfigValue]]
     notify: Callable[[str], None]
     jobs: JobExecutors | None = None
+    settings_file: str = ""
 
     @property
     def config(self) -> Mapping[str, ConfigValue]:

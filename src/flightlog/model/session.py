@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.model.entries import Block, Image, PromptKind, text_of
+from flightlog.model.entries import Block, Image, PromptKind, exit_code_of, text_of
 from flightlog.model.errors import Damage
 from flightlog.model.text import one_line
 from flightlog.model.usage import ClientTotals, TokensAndCost
@@ -104,6 +104,11 @@ class ToolCall(Struct, frozen=True):
     def output(self) -> str:
         """The text of the result."""
         return text_of(self.result or ())
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the command that ran, None if there is none on record."""
+        return exit_code_of(self.detail)
 
     @property
     def images(self) -> tuple[Image, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.agents import SAMPLES, agent_label, agent_names
-from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, find_unread_files
+from flightlog.agents.claude_code.files import find_config_dirs, find_unread_files
 from flightlog.agents.claude_code.hooks import keep_days
 from flightlog.agents.recordings import find_agent_dirs, reads_samples
 from flightlog.archive.archive import Archive, Progress, open_archive
@@ -18,6 +18,7 @@ from flightlog.dataset.state import find_collecting_root
 from flightlog.live.service import find_known_config_dirs
 from flightlog.model.errors import Invalid
 from flightlog.model.runtime import Runtime
+from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.usage import DAY_MS, Breakdown, usage_fields
 from flightlog.privacy.trust import is_trusted
 from flightlog.sources.hook_log import count_lost_records
@@ -44,11 +45,16 @@ def build_overview(runtime: Runtime, progress: Progress | None = None) -> Overvi
     archive = open_archive(runtime)
     sample = not archive.recordings or dirs == [SAMPLES]
     if sample:
-        archive = Archive({AGENT_NAME: (str(SAMPLES),)})
+        archive = Archive({DEFAULT_AGENT: (str(SAMPLES),)})
     summaries = sort_newest_first(archive.iter_summaries(progress))
     live = Archive(find_agent_dirs(runtime)).recordings.keys()
     archived = archive.recordings.keys() - live if not sample else set()
-    current = [summary for summary in summaries if summary.session in live]
+    # Only Claude Code's own clean-up is known; what other agents delete is not.
+    current = [
+        summary
+        for summary in summaries
+        if summary.session in live and summary.agent == DEFAULT_AGENT
+    ]
     report = archive.usage_report(Breakdown.SESSION, UTC)
     days = min(keep_days(path) for path in dirs)
     return Overview(
@@ -129,12 +135,13 @@ def read_status(runtime: Runtime) -> RecordingStatus:
     """Return the status from file names and sizes alone."""
     data_dir = Path(runtime.data_dir)
     dirs = [Path(path) for path in find_known_config_dirs(runtime)]
-    archive = Archive({**find_agent_dirs(runtime), AGENT_NAME: tuple(map(str, dirs))})
+    archive = Archive({**find_agent_dirs(runtime), DEFAULT_AGENT: tuple(map(str, dirs))})
     live = archive.recordings
     names = agent_names()
     recorded = {name for agent in names for name in list_recorded_sessions(data_dir, agent)[0]}
     sizes = dict(_iter_file_sizes(data_dir / "sessions"))
-    changed = [recording.changed_ms for recording in live.values()]
+    own = (recording for recording in live.values() if recording.agent == DEFAULT_AGENT)
+    changed = [recording.changed_ms for recording in own]
     days = min(keep_days(path) for path in dirs)
     return RecordingStatus(
         source_sessions=len(live),

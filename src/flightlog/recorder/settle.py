@@ -10,9 +10,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from flightlog.agents import agent_names, source_of
 from flightlog.agents.adoption import adopt_session_files
-from flightlog.agents.claude_code.files import AGENT_NAME, find_config_dirs, session_files
 from flightlog.agents.claude_code.hooks import find_transcript_paths
+from flightlog.agents.recordings import find_agent_dirs
 from flightlog.archive.archive import Archive, SessionFiles, open_archive
 from flightlog.dataset.state import find_collecting_root
 from flightlog.live.layout import read_marker
@@ -20,6 +21,7 @@ from flightlog.live.service import collect_after_settle
 from flightlog.model.addresses import check_id
 from flightlog.model.errors import Conflict, FlightlogError, NotFound
 from flightlog.model.runtime import Runtime
+from flightlog.model.session import SessionFile
 from flightlog.model.usage import DAY_MS
 from flightlog.sources.hook_log import read_hook_records
 from flightlog.store.directories import ensure_writable
@@ -156,16 +158,13 @@ def _update_index(runtime: Runtime, archive: Archive, only: str) -> tuple[str, .
 
 
 def _find_by_hook_log(runtime: Runtime, session: str) -> SessionFiles:
-    """Find a session's files by the paths in its hook log."""
-    paths = find_transcript_paths(
-        read_hook_records(session_dir(Path(runtime.data_dir), AGENT_NAME, session))
-    )
-    config_dirs = find_config_dirs(runtime)
-    files = [
-        file for path in sorted(paths) for file in session_files(str(Path(path).parent), session)
-    ]
-    if not files:
-        raise NotFound(
-            f"no session {session!r} below {', '.join(config_dirs)}", hint="flightlog session list"
-        )
-    return SessionFiles(session, AGENT_NAME, tuple(files))
+    """Find a session's files by the paths in its hook log, which is below its agent's name."""
+    for agent in agent_names():
+        folder = session_dir(Path(runtime.data_dir), agent, session)
+        paths = find_transcript_paths(read_hook_records(folder))
+        named = (SessionFile(path, session, 0, 0, agent=agent) for path in sorted(paths))
+        files = tuple(file for one in named for file in source_of(agent).session_files(one))
+        if files:
+            return SessionFiles(session, agent, files)
+    dirs = ", ".join(path for paths in find_agent_dirs(runtime).values() for path in paths)
+    raise NotFound(f"no session {session!r} below {dirs}", hint="flightlog session list")

@@ -14,25 +14,21 @@ from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
-from flightlog.agents import agent_names
+from flightlog.agents import agent_label, agent_names
 from flightlog.agents.adoption import agent_files
-from flightlog.agents.claude_code.files import (
-    find_config_dirs,
-    find_unread_files,
-    has_sessions,
-)
+from flightlog.agents.claude_code.files import find_config_dirs, find_unread_files, has_sessions
 from flightlog.agents.claude_code.hooks import KEEP_DAYS_DEFAULT, keep_days, project_settings
-from flightlog.agents.recordings import find_agent_dirs, list_recorded_files, reads_samples
+from flightlog.agents.recordings import find_agent_dirs, reads_samples
 from flightlog.archive.archive import Archive, Progress, open_archive
 from flightlog.dataset.state import find_collecting_root
 from flightlog.live.collector import FOLDER
 from flightlog.live.state_file import runtime_state
 from flightlog.model.errors import Conflict, Damage, Unreadable
 from flightlog.model.runtime import Runtime
+from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.text import pluralize
 from flightlog.model.usage import DAY_MS
 from flightlog.privacy.trust import is_trusted
-from flightlog.setup.format_drift import compare_formats, load_known_format, read_json_objects
 from flightlog.setup.hook_check import hook_findings, is_registered, status_line_findings
 from flightlog.sources.hook_log import list_loss_counts
 from flightlog.store import directories
@@ -97,6 +93,7 @@ def examine_installation(
     own_dirs = [] if reads_samples(runtime) else dirs
     return [
         *(finding for path in own_dirs for finding in _check_config_dir(path)),
+        *_list_other_agents(runtime, archive),
         *(
             finding
             for path in own_dirs
@@ -118,25 +115,6 @@ def examine_installation(
         *_check_recordings(runtime, archive, progress),
         _check_prices(runtime),
     ]
-
-
-def check_formats(runtime: Runtime) -> list[CheckResult]:
-    """Compare the records of this machine with the known format, field by field."""
-    files = [
-        file.path for file in list_recorded_files(find_agent_dirs(runtime), runtime.data_dir).files
-    ]
-    drift = compare_formats((read_json_objects(Path(path)) for path in files), load_known_format())
-    added = [*drift.added_types, *map(".".join, drift.added_fields)]
-    dropped = [*drift.dropped_types, *map(".".join, drift.dropped_fields)] if files else []
-    results = [
-        CheckResult(CheckLevel.NOTE, "format", f"new: {name}", "flightlog session list")
-        for name in added
-    ]
-    results += [
-        CheckResult(CheckLevel.NOTE, "format", f"not used here: {name}") for name in dropped
-    ]
-    known = f"only known fields in {pluralize(len(files), 'transcript')}"
-    return results or [CheckResult(CheckLevel.OK, "format", known)]
 
 
 def repair_installation(
@@ -191,6 +169,14 @@ def _check_config_dir(path: Path) -> Iterator[CheckResult]:
             "retention",
             f"Claude Code keeps transcripts for {pluralize(days, 'day')}: {path}",
         )
+
+
+def _list_other_agents(runtime: Runtime, archive: Archive) -> Iterator[CheckResult]:
+    agents = Counter(recording.agent for recording in archive.recordings.values())
+    for name, dirs in find_agent_dirs(runtime).items():
+        if name != DEFAULT_AGENT:
+            text = f"{pluralize(agents[name], f'{agent_label(name)} session')}: {', '.join(dirs)}"
+            yield CheckResult(CheckLevel.OK, "sessions", text)
 
 
 def _check_data_dir(path: Path) -> CheckResult:
@@ -373,8 +359,9 @@ def _check_recordings(
         files = archive.recordings[session.id].files
         records += sum(1 for file in files for _ in raw_lines(file.path, 0))
         damage += session.damage
+        label = "" if session.agent == DEFAULT_AGENT else f"{agent_label(session.agent)} "
         for kind, count in (*session.unknown_record_types, *session.unknown_fields):
-            unknown[kind] = unknown.get(kind, 0) + count
+            unknown[label + kind] = unknown.get(label + kind, 0) + count
         if (session.ended_ms or 0) > runtime.clock.now_ms() + DAY_MS:
             late = session.id
     text = f"{pluralize(sessions, 'session')}, {pluralize(records, 'record')} read"

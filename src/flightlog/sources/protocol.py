@@ -60,6 +60,9 @@ class Fidelity(Struct, frozen=True):
     tool_results: bool = False
     subagents: bool = False
     system_prompt: bool = False
+    exit_codes: bool = False
+    permissions: bool = False
+    file_changes: bool = False
 
 
 class TranscriptTail(Struct, frozen=True):

@@ -55,6 +55,7 @@ class UsagePipeline:
         self._index = Index(index, FILES, SCHEMA)
         self._update: UsageIndexUpdate | None = None
         self._digests: dict[str, bytes] = {}
+        self._first_ids: dict[str, str] = {}
 
     @property
     def stats(self) -> SyncStats:
@@ -67,14 +68,19 @@ class UsagePipeline:
         zone: tzinfo,
         only: UsageFilter | None = None,
         *,
+        agent: str = "",
         estimate: bool = False,
     ) -> UsageReport:
-        """Return usage and cost of all files, or of the part that `only` selects."""
+        """Return usage and cost of all files, or of the part that `only` selects, or of an agent."""
         damaged = self._sync().damaged_spans
-        digests: Iterable[UsageDigest] = map(_decode, self._digests.values())
+        agents = {file.session: file.agent for file in self._files}
+        digests: Iterable[UsageDigest] = (
+            _decode(body)
+            for session, body in self._digests.items()
+            if agent in {"", agents.get(session)}
+        )
         if estimate:
             digests = self._add_estimates(digests)
-        agents = {file.session: file.agent for file in self._files}
         report = build_report(filter_digests(digests, only), by, zone, damaged, agents)
         return replace(report, has_estimates=estimate)
 
@@ -116,6 +122,42 @@ class UsagePipeline:
         """Return one row for each response in a session's own files, its fullest copy."""
         files = [file for file in self._files if file.session == session]
         return best_rows([row for file in files for row in scan_usage(file).rows])
+
+    def copied_message_ids(self, main: SessionFile) -> frozenset[str]:
+        """Return the responses in `main` that an older session recorded first.
+
+        A fork or a resumed copy begins with them, so only sessions with the first response of
+        `main` count. The rule is that of `attribution`.
+        """
+        own = scan_usage(main)
+        first = min(own.rows, key=lambda row: row.at_ms, default=None)
+        if first is None:
+            return frozenset()
+        scans = {main.session: own}
+        for file in self._files:
+            is_other = file.agent == main.agent and file.session != main.session
+            if is_other and not file.subagent and self._has_response(file, main, first.message_id):
+                scans[file.session] = scan_usage(file)
+        if len(scans) == 1:
+            return frozenset()
+        rows = [row_to_response(row) for scan in scans.values() for row in scan.rows]
+        first_ms = {session: scan.first_ms for session, scan in scans.items() if scan.first_ms}
+        copies = attribute_responses(rows, first_ms).copies.get(main.session, ())
+        return frozenset(copy.message_id for copy in copies)
+
+    def _has_response(self, file: SessionFile, main: SessionFile, message_id: str) -> bool:
+        """Return whether `file` has a response of `main`, which it began with.
+
+        Claude Code writes a copy to the directory of its original; other agents do not, so their
+        files are scanned once, for the response that each begins with.
+        """
+        if main.agent == DEFAULT_AGENT:
+            is_near = file.path.rpartition("/")[0] == main.path.rpartition("/")[0]
+            return is_near and any(True for _ in find_lines(file.path, message_id))
+        if file.path not in self._first_ids:
+            first = min(scan_usage(file).rows, key=lambda row: row.at_ms, default=None)
+            self._first_ids[file.path] = first.message_id if first else ""
+        return self._first_ids[file.path] == message_id
 
     def refresh(self) -> None:
         """Read what is new; `save` stores it."""
@@ -177,31 +219,6 @@ class UsagePipeline:
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - as FindEvidence
         paths = (file.path for file in self._files if file.session == session)
         return GapEvidence(*find_evidence(paths, more=more))
-
-
-def find_copied_responses(main: SessionFile, files: Iterable[SessionFile]) -> frozenset[str]:
-    """Return the responses in `main` that an older session of the same directory recorded first.
-
-    A fork or a resumed copy begins with them, so only those of `files` that contain the first
-    response of `main` are scanned. The rule is that of `usage.attribution`.
-    """
-    own = scan_usage(main)
-    first = min(own.rows, key=lambda row: row.at_ms, default=None)
-    if first is None:
-        return frozenset()
-    scans = {main.session: own}
-    folder = os.path.dirname(main.path)  # noqa: PTH120 - plain text, as paths are here
-    for file in files:
-        is_near = os.path.dirname(file.path) == folder  # noqa: PTH120
-        is_other = not file.subagent and file.session != main.session
-        if is_near and is_other and any(True for _ in find_lines(file.path, first.message_id)):
-            scans[file.session] = scan_usage(file)
-    if len(scans) == 1:
-        return frozenset()
-    rows = [row_to_response(row) for scan in scans.values() for row in scan.rows]
-    first_ms = {session: scan.first_ms for session, scan in scans.items() if scan.first_ms}
-    copies = attribute_responses(rows, first_ms).copies.get(main.session, ())
-    return frozenset(copy.message_id for copy in copies)
 
 
 def scan_usage(file: SessionFile, start: int = 0) -> UsageScan:

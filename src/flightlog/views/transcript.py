@@ -20,8 +20,9 @@ from flightlog.model.text import pluralize
 from flightlog.model.usage import format_client_total, format_cost, format_tokens, is_unknown
 from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import find_lane, find_step, find_turn, group_by_call
+from flightlog.views.session.tools import CONTENT_NAMES, NEW_NAMES, OLD_NAMES, first_text
 
-_MAIN_ARGUMENTS = ("command", "file_path", "pattern", "url", "query", "prompt")
+_MAIN_ARGUMENTS = ("command", "file_path", "pattern", "url", "query", "prompt", "cmd", "filePath")
 LINES_MAX = 12  # of a text; a result of this length still leaves its call on the screen
 NOTE_LINES_MAX = 3
 LINE_WIDTH_MAX = 2_000  # characters; minified files have lines of megabytes
@@ -48,16 +49,12 @@ def format_arguments(arguments: dict[str, Any]) -> str:
 
 def _format_change(arguments: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
     """Return a change of a file as diff lines, and the arguments it shows."""
-    old, new, content = (arguments.get(name) for name in ("old_string", "new_string", "content"))
-    if isinstance(old, str) and isinstance(new, str):
-        return f"{_mark_lines('-', old)}\n{_mark_lines('+', new)}", (
-            "old_string",
-            "new_string",
-            "replace_all",
-        )
-    if isinstance(content, str):
-        return _mark_lines("+", content), ("content",)
-    return "", ()
+    old, new = first_text(arguments, OLD_NAMES), first_text(arguments, NEW_NAMES)
+    if old is not None and new is not None:
+        shown = (*OLD_NAMES, *NEW_NAMES, "replace_all", "replaceAll")
+        return f"{_mark_lines('-', old)}\n{_mark_lines('+', new)}", shown
+    content = first_text(arguments, CONTENT_NAMES)
+    return ("", ()) if content is None else (_mark_lines("+", content), CONTENT_NAMES)
 
 
 def _mark_lines(mark: str, text: str) -> str:
@@ -148,6 +145,11 @@ def format_timestamp(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%
     )
 
 
+def describe_client(agent: str, version: str, cwd: str) -> str:
+    """Return who wrote a session and where; what is not recorded is left out."""
+    return ", ".join(filter(None, (f"{agent} {version}".strip(), cwd)))
+
+
 def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
     summary = outline_session(session).summary
     counts = [
@@ -160,7 +162,7 @@ def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
     branch = f" ({session.branch})" if session.branch else ""
     tokens = format_tokens(summary.usage.total_tokens, summary.usage, summary.cost)
     facts = [
-        f"{f'{session.agent} {session.version}'.strip()}, {session.cwd}{branch}",
+        describe_client(session.agent, session.version, session.cwd) + branch,
         f"{format_timestamp(summary.started_ms, zone)} to {format_timestamp(summary.ended_ms, zone)}",
         f"{', '.join(counts)}; {tokens} tokens, {format_cost(summary.cost)}",
     ]
@@ -300,8 +302,10 @@ class _TranscriptRenderer:
 
 
 def _describe_hooks(call: ToolCall) -> str:
-    """Return what hooks reported of a call, "" if nothing; the usual decision goes without saying."""
+    """Return time, exit code and permission of a call, "" if nothing; the usual goes without saying."""
     facts = [f"ran {call.duration_ms:,} ms"] if call.duration_ms is not None else []
+    if call.exit_code and "Exit code" not in call.output[:40]:  # Claude Code's output begins so
+        facts.append(f"exit code {call.exit_code}")
     if call.permission_decision == "ask" or (
         call.permission_decision == "deny" and not call.denial_reason
     ):

@@ -8,10 +8,12 @@ close in Markdown, escaping and no script in HTML.
 """
 
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from datetime import UTC
 
 from jinja2 import Environment
+from markupsafe import Markup
 from msgspec.structs import replace
 
 from flightlog.model.entries import (
@@ -39,6 +41,7 @@ from flightlog.views.transcript import (
     RenderOptions,
     TranscriptLine,
     TranscriptLineKind,
+    describe_client,
     format_arguments,
     format_timestamp,
     render_session,
@@ -80,16 +83,26 @@ p{margin:.35rem 0;white-space:pre-wrap;overflow-wrap:anywhere}
 .at{font-variant-numeric:tabular-nums}
 </style></head><body>
 {% for line in lines %}<p class="{{ line.kind.value }} d{{ [line.depth, 8]|min }}">\
+{% if loop.first and icon %}{{ icon }} {% endif %}\
 {% if line.at %}<span class="at">{{ line.at }}</span> {% endif %}{{ line.mark }}{{ line.text }}</p>
 {% endfor %}</body></html>
 """
+
+_ICON = Markup(
+    '<svg class="agent" width="16" height="16" viewBox="0 0 16 16" role="img" aria-label="{agent}">'
+    '<rect width="16" height="16" rx="4" fill="{color}"/><text x="8" y="11.5" font-size="9"'
+    ' font-weight="700" text-anchor="middle" fill="#fff">{letters}</text></svg>'
+)
+# White letters are readable on each: contrast 4.5 or more.
+_COLORS = ("#8a4b2d", "#2f6f4f", "#2b5fa8", "#7a3e9d", "#9c2f55", "#4d5b1f", "#166d78", "#555e6b")
 
 
 class FollowFormatter:
     """Formats records one by one; remembers the ids of records and responses it has shown."""
 
-    def __init__(self) -> None:
-        """Start without records."""
+    def __init__(self, agent: str = "") -> None:
+        """Start without records of a session of `agent`."""
+        self._agent = agent
         self._announced: set[str] = set()
         self._seen: set[str] = set()
 
@@ -98,6 +111,14 @@ class FollowFormatter:
         if entry.key in self._seen:
             return
         self._seen.add(entry.key)
+        context = entry.context
+        # Some agents do not record their version; Claude Code's first records have none.
+        if self._agent and (
+            context.version or isinstance(entry.event, UserPrompt | AssistantReply)
+        ):
+            head = describe_client(self._agent, context.version, context.cwd)
+            yield TranscriptLine(TranscriptLineKind.FACT, 0, head)
+            self._agent = ""
         depth = 2 if entry.subagent else 0
         match entry.event:
             case UserPrompt() as event:
@@ -172,7 +193,7 @@ def export_session(session: Session, form: str, options: RenderOptions) -> str:
     if form == "json":
         return as_json(replace(session, title=session.heading)) + "\n"
     lines = render_session(session, options)
-    return as_markdown(lines) if form == "md" else as_html(lines)
+    return as_markdown(lines) if form == "md" else as_html(lines, session.agent)
 
 
 def as_text(lines: Iterable[TranscriptLine]) -> str:
@@ -196,8 +217,16 @@ def as_markdown(lines: Iterable[TranscriptLine]) -> str:
     return "\n".join(_render_markdown_line(line) for line in lines) + "\n"
 
 
-def as_html(lines: Iterable[TranscriptLine]) -> str:
-    """Return one self-contained page."""
+def agent_icon(agent: str) -> Markup:
+    """Return a small picture of our own for an agent: two letters of its name on its color."""
+    second = re.search("[bcdfghjklmnpqrstvwxz]", agent[1:])
+    letters = (agent[:1].upper() + second[0]) if second else agent[:2].capitalize()
+    color = _COLORS[zlib.crc32(agent.encode()) % len(_COLORS)]
+    return _ICON.format(agent=agent, color=color, letters=letters)
+
+
+def as_html(lines: Iterable[TranscriptLine], agent: str = "") -> str:
+    """Return one self-contained page, with the icon of `agent`."""
     lines = list(lines)
     page = Environment(autoescape=True, keep_trailing_newline=True).from_string(_PAGE)
     shown = [
@@ -210,7 +239,8 @@ def as_html(lines: Iterable[TranscriptLine]) -> str:
         }
         for line in lines
     ]
-    return page.render(title=make_inert(lines[0].text) if lines else "", lines=shown)
+    icon = agent_icon(agent) if agent else ""
+    return page.render(title=make_inert(lines[0].text) if lines else "", lines=shown, icon=icon)
 
 
 def short_address(address: str) -> str:

@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from flightlog.agents import agent_label
 from flightlog.model.entries import Image
 from flightlog.model.session import Subagent, ToolCall, Turn
 from flightlog.model.text import format_age, make_inert, one_line, pluralize
@@ -31,10 +32,11 @@ from flightlog.model.usage import (
     is_unknown,
 )
 from flightlog.views.overview import judge_health
-from flightlog.views.session.edits import changed_files, diff_of_call
+from flightlog.views.session.edits import changed_files, diffs_of_call
 from flightlog.views.session.outline import SubagentSummary
 from flightlog.views.session.timeline import TimelineRow
 from flightlog.views.transcript import format_arguments, format_timestamp
+from flightlog.views.transcript_formats import agent_icon
 from flightlog.web.session_page import PageRow
 
 CHARS_MAX = 60_000  # longer text is shown as plain text, because Markdown takes too long
@@ -92,11 +94,12 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         lstrip_blocks=True,
     )
     env.filters.update(
+        agent=_render_agent,
         ago=lambda at_ms: f"{format_age(now_ms() - at_ms)} ago" if at_ms else "?",
         arguments=lambda call: make_inert(format_arguments(call.input)),
         brief=lambda address: _UUID.sub(lambda match: match[0][:8], address),
         bytes=format_bytes,
-        changes=diff_of_call,
+        changes=diffs_of_call,
         client_total=lambda totals: format_client_total(totals, 4),
         compact=format_count,
         cost=_render_cost,
@@ -130,6 +133,13 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         took=format_tool_duration,
     )
     return env
+
+
+def _render_agent(name: str) -> Markup:
+    """Return the icon and the label of an agent."""
+    return Markup('<span class="agent-name">{} {}</span>').format(
+        agent_icon(name), agent_label(name)
+    )
 
 
 def has_vendor() -> bool:

@@ -7,16 +7,20 @@ from flightlog.model.usage import CostSource
 from flightlog.views.session.edits import (
     LINES_MAX,
     LineEdit,
-    changed_file,
     changed_files,
     count_matching_lines,
-    diff_of_call,
+    diffs_of_call,
     fingerprint_lines,
 )
 
 
 def call(name, given, **more):
     return ToolCall("t1", name, given, result=(Text("ok"),), **more)
+
+
+def diff_of_call(call):
+    (diff,) = diffs_of_call(call)
+    return diff
 
 
 def signed(change):
@@ -67,8 +71,8 @@ def test_what_a_hook_made_of_it_counts():
 
 @pytest.mark.parametrize("given", [{}, {"file_path": 5}, {"command": "rm"}])
 def test_what_names_no_file_changes_none(given):
-    assert diff_of_call(call("Write", given)) is None
-    assert changed_file(call("Bash", {"file_path": "/a"})) == ""
+    assert diffs_of_call(call("Write", given)) == []
+    assert diffs_of_call(call("Bash", {"file_path": "/a"})) == []
 
 
 def test_a_long_change_says_how_much_is_left_out():
@@ -153,3 +157,78 @@ def test_how_near_two_places_are():
         == "same session"
     )
     assert relation_between(step, parse_address("t#2.3")) == ""
+
+
+PATCH = """*** Begin Patch
+*** Update File: cart.py
+@@ def total():
+ same
+-old
++new
+*** Add File: new.py
++one
++two
+*** Update File: from.py
+*** Move to: to.py
+@@
++moved
+*** Delete File: gone.py
+*** End Patch"""
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "signs"),
+    [
+        ("replace", {"file_path": "/a", "old_string": "x", "new_string": "y"}, ["-x", "+y"]),
+        ("write_file", {"file_path": "/a", "content": "x\n"}, ["+x"]),
+        ("edit", {"filePath": "/a", "oldString": "x", "newString": "y"}, ["-x", "+y"]),
+        ("write", {"filePath": "/a", "content": "x"}, ["+x"]),
+        ("edit", {"path": "/a", "old_str": "x", "new_str": "y"}, ["-x", "+y"]),
+        ("create", {"path": "/a", "file_text": "x"}, ["+x"]),
+        ("str_replace_editor", {"command": "create", "path": "/a", "file_text": "x"}, ["+x"]),
+        ("str_replace_editor", {"command": "insert", "path": "/a", "new_str": "x"}, ["+x"]),
+        ("edit", {"path": "/a", "oldText": "x", "newText": "y"}, ["-x", "+y"]),
+        ("edit", {"path": "/a", "edits": [{"oldText": "x", "newText": "y"}]}, ["-x", "+y"]),
+        ("write", {"path": "/a", "content": "x"}, ["+x"]),
+    ],
+)
+def test_the_edit_tools_of_other_agents_are_edits(name, given, signs):
+    change = diff_of_call(call(name, given))
+
+    assert (change.path, signed(change)) == ("/a", signs)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("apply_patch", {"input": PATCH}),
+        ("patch", {"patchText": PATCH}),
+        ("exec_command", {"cmd": f"cd /work && apply_patch <<'EOF'\n{PATCH}\nEOF"}),
+        ("shell", {"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}\nEOF\n"]}),
+        ("shell", {"command": ["apply_patch", PATCH]}),
+    ],
+)
+def test_a_patch_changes_each_file_that_it_names(name, given):
+    changes = {change.path: signed(change) for change in diffs_of_call(call(name, given))}
+
+    assert changes == {
+        "cart.py": ["@def total():", " same", "-old", "+new"],
+        "new.py": ["+one", "+two"],
+        "to.py": ["@", "+moved"],
+        "gone.py": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("exec_command", {"cmd": f"cat > notes <<'EOF'\n{PATCH}\nEOF"}),
+        ("view", {"path": "/a"}),
+        ("str_replace_editor", {"command": "view", "path": "/a"}),
+        ("grep", {"path": "/a", "pattern": "x"}),
+        ("apply_patch", {"input": "no patch"}),
+        ("shell", {"command": [1, None]}),
+    ],
+)
+def test_what_only_looks_like_an_edit_is_none(name, given):
+    assert diffs_of_call(call(name, given)) == []

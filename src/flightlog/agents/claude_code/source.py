@@ -100,6 +100,9 @@ class ClaudeCodeSource:
         tool_results=True,
         subagents=True,
         system_prompt=True,
+        exit_codes=True,
+        permissions=True,
+        file_changes=True,
     )
 
     def session_files(self, file: SessionFile) -> tuple[SessionFile, ...]:

@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.dataset.extract import commits
 from flightlog.dataset.extract.consent import permitted_rows, search_values, values_of
@@ -43,6 +42,7 @@ from flightlog.dataset.state import (
 )
 from flightlog.model.errors import UNREADABLE
 from flightlog.model.output_files import Redacted
+from flightlog.model.session import DEFAULT_AGENT
 from flightlog.store.git.history import commit_times, head_commit, iter_commits
 from flightlog.store.git.repository import (
     current_branch,
@@ -141,7 +141,7 @@ def _legacy_session(record: dict[str, Any]) -> Row:
         ),
         "commits": _name_list(record, "commits"),
         "session": name,
-        "agent": str(record.get("agent") or AGENT_NAME),
+        "agent": str(record.get("agent") or DEFAULT_AGENT),
         "rev": 0,
         "summary_chars": len(summary or ""),
     } | _present_fields(record, ("duration_seconds", "files_modified"))

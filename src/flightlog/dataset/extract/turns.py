@@ -31,29 +31,11 @@ from flightlog.dataset.rows import (
 )
 from flightlog.model.entries import PromptKind, text_of
 from flightlog.model.session import NoteKind, Session, Step, Subagent, ToolCall, Turn
-from flightlog.views.session.edits import changed_file
+from flightlog.views.session.tools import PATH_NAMES, files_of_call, first_text, tool_kind
 
 FILES_MAX = 50  # file names per row
 INPUT_CHARS, OUTPUT_CHARS, RESULT_CHARS = 10_000, 50_000, 500  # longest texts of a row
-_TYPES = {
-    **dict.fromkeys(
-        ("Read", "NotebookRead", "LS", "read_file", "read_many_files", "list_directory"), "read"
-    ),
-    **dict.fromkeys(
-        ("Grep", "Glob", "WebSearch", "ToolSearch", "search_file_content", "glob"), "search"
-    ),
-    **dict.fromkeys(
-        ("Edit", "MultiEdit", "Write", "NotebookEdit", "replace", "write_file", "apply_patch"),
-        "edit",
-    ),
-    **dict.fromkeys(
-        ("Bash", "BashOutput", "KillShell", "exec_command", "run_shell_command", "shell"), "command"
-    ),
-    **dict.fromkeys(("Task", "Agent"), "delegate"),
-    **dict.fromkeys(("WebFetch", "web_fetch"), "fetch"),
-}
-FILE_FIELDS = ("file_path", "notebook_path", "path")
-_TARGETS = (*FILE_FIELDS, "pattern", "url", "query", "command", "description")
+_TARGETS = (*PATH_NAMES, "pattern", "url", "query", "command", "cmd", "description")
 _BY = {PromptKind.HUMAN: "human", PromptKind.TASK: "task", PromptKind.COMMAND: "command"}
 TOGETHER_MS = 5_000  # agents that start within it form a parallel batch
 
@@ -143,8 +125,8 @@ def add_turns(before: EarlierTurns, turns: Iterable[Turn], top: str) -> EarlierT
             for call in step.tool_calls:
                 calls, failed = calls + 1, failed + call.is_error
                 tools[call.name] += 1
-                if changed_file(call) and not call.is_error:
-                    files.setdefault(relative_path(changed_file(call), top))
+                for name in files_of_call(call) if not call.is_error else ():
+                    files.setdefault(relative_path(name, top))
     return replace(
         before,
         chats=before.chats + chats,
@@ -203,15 +185,10 @@ def uuid_of(turn: Turn) -> str:
     )
 
 
-def action_type(tool: str) -> str:
-    """Return the source document's name for what a tool does."""
-    return _TYPES.get(tool, "other")
-
-
 def _chat_row(session: Session, turn: Turn, top: str) -> ChatRow:
     calls = [call for step in turn.steps for call in step.tool_calls]
     files = [relative_path(name, top) for name in map(_call_file, calls) if name]
-    modified = [relative_path(name, top) for name in map(changed_file, calls) if name]
+    modified = [relative_path(name, top) for call in calls for name in files_of_call(call)]
     prompt = turn.text
     answer = next((text for step in reversed(turn.steps) if (text := text_of(step.content))), "")
     model = turn.steps[0].model if turn.steps else ""
@@ -244,7 +221,7 @@ def _action_row(
         id=f"action-{call.id}",
         timestamp=format_row_time(started),
         session_id=short_session_id(session.id),
-        action_type=action_type(call.name),
+        action_type=tool_kind(call.name),
         target=target,
         target_chars=target_chars,
         tool=call.name,
@@ -262,14 +239,14 @@ def _call_target(arguments: dict[str, Any], top: str) -> tuple[str | None, int]:
     for name in _TARGETS:
         value = arguments.get(name)
         if isinstance(value, str) and value:
-            return (relative_path(value, top), 0) if name in FILE_FIELDS else (value, len(value))
+            return (relative_path(value, top), 0) if name in PATH_NAMES else (value, len(value))
     return None, 0
 
 
 def _call_file(call: ToolCall) -> str:
-    arguments = call.executed_input or call.input
-    value = arguments.get("file_path") or arguments.get("notebook_path")
-    return value if isinstance(value, str) else ""
+    # The `path` of a search is a directory.
+    names = PATH_NAMES if call.name.lower() in {"read", "view"} else PATH_NAMES[:-1]
+    return first_text(call.executed_input or call.input, names) or ""
 
 
 def subagents_by_id(session: Session) -> dict[str, tuple[int, SubagentUsage]]:

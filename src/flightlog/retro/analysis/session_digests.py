@@ -20,9 +20,9 @@ from flightlog.retro.analysis.digests import (
     error_signature,
     make_excerpt,
 )
-from flightlog.views.session.edits import changed_file
 from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import turn_steps
+from flightlog.views.session.tools import command_of, edits_of_call, files_of_call
 
 LOOP_CALLS = 4  # equal calls in one turn from which they count as a loop
 DEAD_END_CALLS = 3  # failing calls at the end of a turn
@@ -124,8 +124,9 @@ def _find_frictions(session: Session) -> Iterator[DigestMark]:
             )
     for address, call in _iter_calls(session):
         if call.denial_reason:
-            kind = "rejected edit" if changed_file(call) else "rejected call"
-            yield DigestMark(kind, address, make_excerpt(changed_file(call) or call.name))
+            path = next(iter(files_of_call(call)), "")
+            kind = "rejected edit" if path else "rejected call"
+            yield DigestMark(kind, address, make_excerpt(path or call.name))
     yield from _find_reverts(session)
 
 
@@ -179,31 +180,24 @@ def _find_reverts(session: Session) -> Iterator[DigestMark]:
     for address, call in _iter_calls(session):
         if call.is_error or call.denial_reason:
             continue
-        command = call.input.get("command")
-        if call.name == "Bash" and isinstance(command, str) and _REVERT.search(command):
+        command = command_of(call)
+        if _REVERT.search(command):
             yield DigestMark("reverted file", address, make_excerpt(command))
-        path = changed_file(call)
-        old, new = call.input.get("old_string"), call.input.get("new_string")
-        if path and isinstance(old, str) and isinstance(new, str):
-            if (new, old) in edits.setdefault(path, set()):
-                yield DigestMark("reverted file", address, make_excerpt(path))
-            edits[path].add((old, new))
-        content = call.input.get("content")
-        if path and isinstance(content, str):
-            if content in contents.setdefault(path, [])[:-1]:
-                yield DigestMark("reverted file", address, make_excerpt(path))
-            contents[path].append(content)
+        for edit in edits_of_call(call):
+            known, written = edits.setdefault(edit.path, set()), contents.setdefault(edit.path, [])
+            if any((new, old) in known for old, new in edit.replacements):
+                yield DigestMark("reverted file", address, make_excerpt(edit.path))
+            known.update(edit.replacements)
+            if edit.content is not None:
+                if edit.content in written[:-1]:
+                    yield DigestMark("reverted file", address, make_excerpt(edit.path))
+                written.append(edit.content)
 
 
 def _find_outcomes(session: Session) -> Iterator[DigestMark]:
     for address, call in _iter_calls(session):
-        command = call.input.get("command")
-        if (
-            call.name != "Bash"
-            or not isinstance(command, str)
-            or call.denial_reason
-            or call.result is None
-        ):
+        command = command_of(call)
+        if not command or call.denial_reason or call.result is None:
             continue
         if _COMMIT.search(command) and not call.is_error and _COMMITTED.search(call.output):
             yield DigestMark("commit", address, make_excerpt(call.output))

@@ -329,9 +329,8 @@ def _build_results(call: ToolCall, thread: AtifThread) -> list[ObservationResult
 
 def _describe_result(call: ToolCall) -> dict[str, Any]:
     name = call.result_file.replace("\\", "/").rsplit("/", 1)[-1]
-    return without_empty(
-        {"is_error": call.is_error, "denied": call.denial_reason, "full_output": name}
-    )
+    about = {"is_error": call.is_error, "denied": call.denial_reason, "full_output": name}
+    return without_empty({**about, "exit_code": call.exit_code})
 
 
 def _step_extra(step: Step, turn: Turn, thread: AtifThread) -> dict[str, Any]:

@@ -5,7 +5,6 @@ It says what the tool was asked to write, not what the file contains. Lines are 
 fingerprint, so that a cache of them holds no text.
 """
 
-import enum
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,30 +14,21 @@ from msgspec import Struct
 
 from flightlog.model.session import Session, Step, ToolCall
 from flightlog.views.session.timeline import iter_steps
+from flightlog.views.session.tools import (
+    ChangedLine,
+    DiffSign,
+    ToolEdit,
+    command_of,
+    edits_of_call,
+    files_of_call,
+    parse_diff_line,
+)
 
 LINES_MAX = 400  # of one diff on a page
 _CHARS_MAX = 100_000  # longer texts take seconds to compare
 _OUTPUT_CHARS = 20_000  # git names the commit at the beginning of its output
 _HUNK_START = re.compile(r"line (\d+)")
 _COMMIT_MADE = re.compile(r"\[[^\]\n]{1,200}? ([0-9a-f]{7,40})\]")  # git prints `[branch hash]`
-_PATHS = ("file_path", "notebook_path")
-_WRITERS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
-
-
-class DiffSign(enum.Enum):
-    """What happened to a line; `PLACE` says where the next lines are."""
-
-    SAME = " "
-    ADDED = "+"
-    REMOVED = "-"
-    PLACE = "@"
-
-
-class ChangedLine(Struct, frozen=True):
-    """A line of a diff."""
-
-    sign: DiffSign
-    text: str
 
 
 class FileDiff(Struct, frozen=True):
@@ -51,16 +41,15 @@ class FileDiff(Struct, frozen=True):
     omitted_lines: int = 0
 
 
-def diff_of_call(call: ToolCall) -> FileDiff | None:
-    """Return what `call` changed, or None if it changes no known file."""
-    path = changed_file(call)
-    if not path:
-        return None
-    lines = list(_diff_from_patch(call.detail)) or list(
-        _diff_from_input(call.executed_input or call.input)
-    )
+def diffs_of_call(call: ToolCall) -> list[FileDiff]:
+    """Return what `call` changed, file by file; nothing if it changes no known file."""
+    return [_diff_of_edit(edit, call.detail) for edit in edits_of_call(call)]
+
+
+def _diff_of_edit(edit: ToolEdit, detail: Any) -> FileDiff:
+    lines = list(edit.patch or _diff_from_patch(detail)) or list(_diff_from_input(edit))
     return FileDiff(
-        path,
+        edit.path,
         tuple(lines[:LINES_MAX]),
         sum(line.sign is DiffSign.ADDED for line in lines),
         sum(line.sign is DiffSign.REMOVED for line in lines),
@@ -68,20 +57,13 @@ def diff_of_call(call: ToolCall) -> FileDiff | None:
     )
 
 
-def changed_file(call: ToolCall) -> str:
-    """Return the file a call writes to, or an empty string."""
-    if call.name not in _WRITERS:
-        return ""
-    given = call.executed_input or call.input
-    return next((given[name] for name in _PATHS if isinstance(given.get(name), str)), "")
-
-
 def changed_files(step: Step) -> tuple[str, ...]:
     """Return the files a step writes to, each once."""
     paths = (
-        changed_file(call)
+        path
         for call in step.tool_calls
         if not call.is_error and not call.denial_reason
+        for path in files_of_call(call)
     )
     return tuple(dict.fromkeys(path for path in paths if path))
 
@@ -107,8 +89,8 @@ def edits_of_session(session: Session) -> tuple[LineEdit, ...]:
         edit
         for address, step in iter_steps(session)
         for call in step.tool_calls
-        if not call.is_error and not call.denial_reason and changed_file(call)
-        for edit in _edits_of_call(str(address), call, step)
+        if not call.is_error and not call.denial_reason
+        for edit in _edits_of_call(str(address), call, step, session.cwd)
     )
 
 
@@ -123,8 +105,7 @@ def find_commits(session: Session) -> dict[str, str]:
     commits: dict[str, str] = {}
     for address, step in iter_steps(session):
         for call in step.tool_calls:
-            command = (call.executed_input or call.input).get("command")
-            if isinstance(command, str) and "commit" in command:
+            if "commit" in command_of(call):
                 for commit in _COMMIT_MADE.findall(call.output[:_OUTPUT_CHARS]):
                     commits.setdefault(commit, str(address))
     return commits
@@ -155,13 +136,14 @@ def _run_length(
         length += 1
 
 
-def _edits_of_call(at: str, call: ToolCall, step: Step) -> Iterator[LineEdit]:
-    diff = diff_of_call(call)
-    if diff is None:
-        return
+def _edits_of_call(at: str, call: ToolCall, step: Step, cwd: str) -> Iterator[LineEdit]:
     at_ms = call.ended_ms or call.started_ms or step.at_ms or 0
-    for line, added in _split_hunks(diff):
-        yield LineEdit(at, at_ms, diff.path, line, fingerprint_lines(added))
+    for diff in diffs_of_call(call):
+        # A patch names files relative to the session's directory.
+        is_relative = cwd and not diff.path.startswith("/")
+        path = f"{cwd.rstrip('/')}/{diff.path}" if is_relative else diff.path
+        for line, added in _split_hunks(diff):
+            yield LineEdit(at, at_ms, path, line, fingerprint_lines(added))
 
 
 def _split_hunks(diff: FileDiff) -> Iterator[tuple[int, list[str]]]:
@@ -184,26 +166,14 @@ def _diff_from_patch(detail: Any) -> Iterator[ChangedLine]:
         lines = hunk.get("lines") if isinstance(hunk, dict) else None
         if isinstance(lines, list):
             yield ChangedLine(DiffSign.PLACE, f"line {hunk.get('newStart', '?')}")
-            yield from (_parse_line(line) for line in lines if isinstance(line, str))
+            yield from (parse_diff_line(line) for line in lines if isinstance(line, str))
 
 
-def _parse_line(line: str) -> ChangedLine:
-    marks = {"+": DiffSign.ADDED, "-": DiffSign.REMOVED}
-    return ChangedLine(marks.get(line[:1], DiffSign.SAME), line[1:])
-
-
-def _diff_from_input(given: dict[str, Any]) -> Iterator[ChangedLine]:
-    several = given.get("edits")
-    for edit in several if isinstance(several, list) else [given]:
-        old, new = (
-            edit.get(name) if isinstance(edit, dict) else None
-            for name in ("old_string", "new_string")
-        )
-        if isinstance(old, str) and isinstance(new, str):
-            yield from _compare_texts(old, new)
-    for name in ("content", "new_source"):
-        if isinstance(given.get(name), str):
-            yield from (ChangedLine(DiffSign.ADDED, line) for line in _split_lines(given[name]))
+def _diff_from_input(edit: ToolEdit) -> Iterator[ChangedLine]:
+    for old, new in edit.replacements:
+        yield from _compare_texts(old, new)
+    for line in _split_lines(edit.content or ""):
+        yield ChangedLine(DiffSign.ADDED, line)
 
 
 def _compare_texts(old: str, new: str) -> Iterator[ChangedLine]:
@@ -216,7 +186,7 @@ def _compare_texts(old: str, new: str) -> Iterator[ChangedLine]:
 
     for line in difflib.ndiff(before, after):
         if line[0] != "?":
-            yield _parse_line(line[0] + line[2:])
+            yield parse_diff_line(line[0] + line[2:])
 
 
 def _split_lines(text: str) -> list[str]:

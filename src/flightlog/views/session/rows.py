@@ -19,7 +19,7 @@ from flightlog.model.entries import (
 from flightlog.model.session import Note, NoteKind, Step, Turn, clean_title, is_local_command
 from flightlog.model.text import one_line
 from flightlog.model.usage import CostSource, Usage, is_unknown
-from flightlog.views.session.edits import changed_file, changed_files
+from flightlog.views.session.edits import changed_files
 from flightlog.views.session.outline import (
     CHUNK_ROWS,
     RowRecord,
@@ -30,6 +30,7 @@ from flightlog.views.session.outline import (
 )
 from flightlog.views.session.subagents import SubagentCall, find_subagent_calls
 from flightlog.views.session.timeline import RowMark, count_failures, mark_of
+from flightlog.views.session.tools import files_of_call
 
 FAILED_MAX = 60_000  # fits the 16 bits of a row
 PROMPTS_MAX = 500  # as many as a page lists
@@ -179,7 +180,7 @@ class RowBuilder:
         self.files.update((path, row) for path in changed_files(step))
         unanswered = [call for call in step.tool_calls if call.result is None]
         self.open_calls.update((call.id, row) for call in unanswered)
-        self.open_edits.update(call.id for call in unanswered if changed_file(call))
+        self.open_edits.update(call.id for call in unanswered if files_of_call(call))
         self.subagent_calls.update(find_subagent_calls(step.tool_calls, row))
         if step.cost_usd is not None:
             self.sources.add(step.cost_source)

@@ -8,6 +8,7 @@ from aiohttp import web
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from flightlog.agents import agent_label, agent_names
 from flightlog.model.errors import Invalid
 from flightlog.views.overview import HealthLevel, judge_health
 from flightlog.views.session.outline import SessionSummary
@@ -26,6 +27,7 @@ class SessionFilter(Struct, frozen=True):
     q: str = ""
     project: str = ""
     model: str = ""
+    agent: str = ""
     show: str = ""
     sort: str = ""
     first: int = 0
@@ -33,7 +35,7 @@ class SessionFilter(Struct, frozen=True):
     @property
     def is_filtered(self) -> bool:
         """Return whether any filter is set."""
-        return bool(self.q or self.project or self.model or self.show)
+        return bool(self.q or self.project or self.model or self.agent or self.show)
 
     @property
     def query_string(self) -> str:
@@ -85,7 +87,7 @@ def parse_filters(request: web.Request) -> SessionFilter:
     """Return the filters of a request."""
     values = {
         name: request.query.get(name, "")[:400]
-        for name in ("q", "project", "model", "show", "sort")
+        for name in ("q", "project", "model", "agent", "show", "sort")
     }
     first = request.query.get("first", "0")
     return SessionFilter(**values, first=int(first) if first.isdecimal() and len(first) < 9 else 0)
@@ -101,6 +103,7 @@ def filter_sessions(
         for session in sessions
         if (not filters.project or session.project == filters.project)
         and (not filters.model or filters.model in session.models)
+        and filters.agent in {"", session.agent}
         and (not needle or needle in _searchable_text(session))
         and _matches_show_filter(session, filters.show, now_ms)
         and (filters.show == "empty" or not session.is_empty)
@@ -121,6 +124,7 @@ def _searchable_text(summary: SessionSummary) -> str:
         summary.project,
         summary.branch,
         summary.session,
+        agent_label(summary.agent),
         " ".join(summary.models),
     )
     return "\n".join(texts).lower()
@@ -157,6 +161,10 @@ def _list_context(listing: SessionListing, filters: SessionFilter, now_ms: int) 
         "totals": _count_totals(listing),
         "projects": sorted({summary.project for summary in listing.sessions if summary.project}),
         "models": sorted({model for summary in listing.sessions for model in summary.models}),
+        "agents": [
+            (name, agent_label(name)) for name in sorted({s.agent for s in listing.sessions})
+        ],
+        "known_agents": [agent_label(name) for name in agent_names()],
         "now_ms": now_ms,
         "active_ms": ACTIVE_MS,
     }

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from flightlog.agents import agent_label
 from flightlog.live.billing import merge_accounts, rank_profiles, switch_advice
 from flightlog.live.dashboard import LIFE_WORDS, label_sessions
+from flightlog.live.recent import list_recent
 from flightlog.live.service import read_last_states, watch_here
 from flightlog.model.usage import Breakdown, UsageRow
 from flightlog.usage.prices import PRICES_FROM
@@ -45,6 +46,7 @@ def _live_context(context: WebContext) -> dict[str, Any]:
     return {
         "profiles": rank_profiles(profiles),
         "sessions": sessions,
+        "recent": list_recent(context.runtime),
         "labels": label_sessions(lives),
         "life_words": LIFE_WORDS,
         "broken": [live.error for live in lives if live.error],
