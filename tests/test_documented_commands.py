@@ -80,9 +80,6 @@ CODES = {
     "issue-workflow process": (0, 1),
     "ralph-runtime answer": (1,),  # the plan has no question
     "ralph-runtime resume": (2,),  # the plan is completed
-    "dataset export --format sft": (2,),  # the page has removed the words before
-    "dataset export --format preferences": (2,),
-    "--drop-thinking": (2,),  # the scripted model does not think
     "dataset export --format huggingface": (69,),  # needs the extra `tables`, as the page says
     "dataset export --format parquet": (69,),
 }
@@ -171,11 +168,13 @@ tasks:
   - {task_id: "001", name: greet, run: {command: "echo hello > greeting.txt"}, verify: ["test -s greeting.txt"]}
 END
 flightlog loop run --plan plan.yaml --autonomous
+printf '[dataset]\\ntrack_words = true\\n' >> flightlog.toml && flightlog trust --yes
 flightlog init --project --dataset --yes && flightlog dataset session sync-to-jsonl
 flightlog retro analyze >/dev/null
 flightlog issue report-bug --title 'Slow' --description 'It is slow' --severity low
 """
 STEP = """      - blocks:
+          - thinking: Step {0} is next.
           - tool: Bash
             input: {{command: "echo {0} > step{0}.txt; test {0} != 4"}}"""
 

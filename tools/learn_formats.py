@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from flightlog.agents.claude_code.files import JOURNAL
 from flightlog.setup import format_drift
 
 REPOSITORY = Path(__file__).parents[1]
@@ -89,7 +90,8 @@ def transcripts(root: Path) -> Iterator[Records]:
         for path in [*root.rglob("projects/*/*.jsonl"), *root.rglob("transcripts/*.jsonl")]
     }:
         for path in sorted(folder.glob("*.jsonl")):
-            files = [path, *sorted((path.parent / path.stem).rglob("*.jsonl"))]
+            inner = (path.parent / path.stem).rglob("*.jsonl")
+            files = [path, *sorted(file for file in inner if file.name != JOURNAL)]
             yield [record for file in files for record in format_drift.read_json_objects(file)]
 
 

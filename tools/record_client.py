@@ -166,7 +166,12 @@ def _write_files(machine: ClientMachine, target: Path, scrubber: "Scrubber") -> 
         written.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".db":
             with sqlite3.connect(path) as database:
-                dump = "".join(f"{statement}\n" for statement in database.iterdump())
+                dump = "".join(
+                    f"{statement}\n"
+                    for statement in database.iterdump()
+                    # OpenCode has every change of its rows in a second table, too.
+                    if not statement.startswith('INSERT INTO "event" ')
+                )
             written.with_name(f"{path.name}.sql").write_text(scrubber.scrub_ids(dump))
         elif path.suffix in {".json", ".jsonl"}:
             lines = path.read_text().splitlines(keepends=True)

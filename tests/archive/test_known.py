@@ -1,5 +1,9 @@
 """Copies are known by the sessions they were copied from, also where the client notes no requests."""
 
+import os
+
+import pytest
+
 from flightlog.archive.archive import Archive
 from support.recordings import archive
 from support.transcripts import SESSION, assistant, user, write
@@ -26,6 +30,28 @@ def test_the_younger_session_copied_and_the_older_did_not(tmp_path):
 
     assert recorded.thread_contexts(SESSION)[""].copied_message_ids == frozenset()
     assert recorded.thread_contexts(FORK)[""].copied_message_ids == {"m1"}
+
+
+def test_the_most_expensive_prompt_of_a_fork_is_one_of_its_own(tmp_path):
+    many = {"output_tokens": 9_000}
+    copied = [user("go", 1), assistant("m1", 2, tokens=many)]
+    write(tmp_path, SESSION, *copied)
+    write(tmp_path, FORK, *copied, user("more", 4), assistant("m2", 5, tokens={"output_tokens": 5}))
+    found = Archive({"claude-code": (str(tmp_path),)}, str(tmp_path / "home"))
+
+    for _ in range(2):  # the second time from the index
+        summaries = {summary.session: summary for summary in found.iter_summaries()}
+        prompts = [summaries[name].most_expensive_prompt for name in (SESSION, FORK)]
+        assert [prompt.address for prompt in prompts] == [f"{SESSION}#1", f"{FORK}#2"]
+        assert prompts[1].cost_usd == pytest.approx(summaries[FORK].cost_usd)
+
+
+def test_the_latest_session_is_that_of_the_newest_record(tmp_path):
+    write(tmp_path, SESSION, user("old", 1))
+    newest = write(tmp_path, FORK, user("new", 50))
+    os.utime(newest, (1, 1))
+
+    assert Archive({"claude-code": (str(tmp_path),)}).latest_session() == FORK
 
 
 def test_a_session_of_another_project_is_not_looked_at(tmp_path):

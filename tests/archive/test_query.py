@@ -18,6 +18,13 @@ def test_a_star_after_a_word_changes_nothing():
     assert parse_query("retry*", int) == parse_query("retry", int)
 
 
+def test_a_word_of_two_letters_is_a_prefix_only_with_a_star():
+    assert parse_query("te", int).match == '({said output} : "te")'
+    assert parse_query("te*", int).match == '({said output} : "te" *)'
+    assert parse_query("tool:te", int).match == '(tool : "te" *)'
+    assert parse_query("検索", int).match == '({said output} : "検索" *)'
+
+
 def test_filters_alone_are_enough():
     assert parse_query("project:shop since:5 cost:>=2", int) == SearchQuery(
         project="shop", since_ms=5, cost_min_usd=2.0

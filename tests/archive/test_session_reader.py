@@ -5,8 +5,16 @@ import shutil
 import pytest
 from msgspec.structs import replace
 
+from flightlog.agents.adoption import adopt_session_files
+from flightlog.agents.claude_code.files import AGENT_NAME, JOURNAL
 from flightlog.archive.archive import Archive
-from flightlog.archive.session_reader import SessionFollower, load_cached_outline
+from flightlog.archive.session_reader import (
+    SessionFollower,
+    list_session_folder,
+    load_cached_outline,
+    read_session_folder,
+)
+from flightlog.store.recordings.adoption import session_dir
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import SessionFold
 from flightlog.views.session.summary import outline_session
@@ -76,6 +84,24 @@ def test_looking_after_every_line_ends_where_looking_once_does(tmp_path, case):
     assert (told.summary, told.subagents) == (expected.summary, expected.subagents)
     assert figures(told) == figures(expected)
     assert growing.bytes_read == sum(source.stat().st_size for source in sources)
+
+
+def test_the_journal_of_a_workflow_is_no_transcript_of_our_copy(tmp_path):
+    home = str(tmp_path / "home")
+    found = archive(tmp_path / "agent", "2.1.325/workflow")
+    (name,) = found.recordings
+    adopt_session_files(home, name, found.recordings[name].files)
+    folder = session_dir(home, AGENT_NAME, name)
+    journal = next((tmp_path / "agent").rglob(JOURNAL))
+    run = next(folder.glob("subagents/**/*.jsonl*")).parent
+    shutil.copy(journal, run / JOURNAL)
+
+    files = list_session_folder(folder, name)
+
+    assert [file.path for file in files if file.path.endswith(JOURNAL)] == []
+    agents = {agent.id for agent in found.read_session(name).subagents}
+    assert {agent.id for agent in read_session_folder(folder, name, AGENT_NAME).subagents} == agents
+    assert set(Archive({"claude-code": (str(tmp_path / "none"),)}, home).recordings) == {name}
 
 
 def test_nothing_new_costs_nothing_and_half_a_line_waits(tmp_path):

@@ -224,6 +224,19 @@ def test_a_mistyped_word_gets_a_suggestion(tmp_path, words, meant):
     assert f"Did you mean '{meant}'?" in ran.err
 
 
+def test_an_outcome_names_the_next_command_as_it_was_called(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["prefs", "set", "focus_areas", "a"]
+
+    with CliRunner().isolation(env=environment(tmp_path)) as (_, err, _):
+        run_alias("retro", "chat-retro", words)
+        renamed = err.getvalue().decode()
+    plain = within(tmp_path, "retro", *words)
+
+    assert renamed == "it applies from the next analysis: chat-retro analyze\n"
+    assert plain.err == "it applies from the next analysis: flightlog retro analyze\n"
+
+
 def test_a_hint_repeats_the_program_and_the_samples(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cache = {"XDG_CACHE_HOME": str(tmp_path)}

@@ -334,6 +334,21 @@ def test_an_estimate_is_apart_from_the_recorded_figures(uncertain, by):
     assert "estimated" in within(uncertain, "session", "usage", "--estimate").out
 
 
+def test_the_head_of_a_fork_counts_its_own_responses(tmp_path):
+    copied = [user("go", 1), assistant("m1", 2, tokens={"output_tokens": 900})]
+    own = [user("more", 4), assistant("m2", 5, tokens={"output_tokens": 5})]
+    write(tmp_path, SESSION, *copied)
+    write(tmp_path, OTHER, *copied, *own)
+    rows = told(tmp_path, "session", "usage", "--by", "session", "--json")["rows"]
+
+    lines = within(tmp_path, "session", "show", OTHER).out.splitlines()
+
+    cost = next(row["cost_usd"] for row in rows if row["session"] == OTHER)
+    head = next(line for line in lines if "2 steps" in line)
+    assert "15 tokens" in head
+    assert head.endswith(f"${cost:.4f}")
+
+
 def test_doctor_and_up_name_files_in_an_unknown_layout(two):
     write(two, "s/chat", {"costUSD": 1})
 

@@ -84,10 +84,11 @@ def test_json_that_is_no_object_is_kept_too(tmp_path, stdin):
     assert event["payload"] == json.loads(stdin)
 
 
-def test_without_an_event_the_caller_keeps_its_time(tmp_path):
+def test_without_an_event_the_caller_keeps_its_time_and_umask(tmp_path):
     program = (
-        "import signal\nfrom flightlog.hooks import recorder\nprint(recorder.main([]),"
-        " signal.getitimer(signal.ITIMER_REAL)[0], signal.getsignal(signal.SIGALRM).name)"
+        "import os, signal\nfrom flightlog.hooks import recorder\nos.umask(0o027)\n"
+        "print(recorder.main([]), signal.getitimer(signal.ITIMER_REAL)[0],"
+        " signal.getsignal(signal.SIGALRM).name, oct(os.umask(0)))"
     )
 
     done = subprocess.run(
@@ -98,7 +99,27 @@ def test_without_an_event_the_caller_keeps_its_time(tmp_path):
         check=False,
     )
 
-    assert done.stdout == b"False 0.0 SIG_DFL\n", done.stderr
+    assert done.stdout == b"False 0.0 SIG_DFL 0o27\n", done.stderr
+
+
+OWN = build_hook_command(Path(sys.executable), flags=["--project"])
+
+
+@pytest.mark.parametrize("order", [(COMMAND, OWN), (OWN, COMMAND)])
+def test_an_event_of_both_hooks_is_recorded_once(tmp_path, order):
+    for event in ("SessionStart", "Stop"):
+        for command in order:
+            run_hook(tmp_path, payload(event), run=command)
+
+    assert [event["event"] for event in recorded(tmp_path)] == ["SessionStart", "Stop"]
+
+
+@pytest.mark.parametrize("command", [COMMAND, OWN])
+def test_equal_events_of_one_hook_are_all_recorded(tmp_path, command):
+    for _ in range(3):
+        run_hook(tmp_path, payload("Stop"), run=command)
+
+    assert len(recorded(tmp_path)) == 3
 
 
 def test_no_stdin_is_no_record(tmp_path):

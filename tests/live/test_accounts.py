@@ -243,6 +243,23 @@ def test_a_payload_without_account_leaves_the_default_of_an_account(machine):
     assert silent["profile_id"] == "default"
 
 
+def test_a_session_without_account_leaves_a_default_that_learns_one(machine):
+    desk = machine.desks[0]
+    desk.responses(session_id(2), (NOW_MS - MINUTE_MS, 1000, 10))
+    desk.tell(session_id(2), NOW_MS - MINUTE_MS)
+    before = list_running(collect_here(machine.runtime(), secrets=False))
+    desk.responses(session_id(1), (NOW_MS - MINUTE_MS, 1000, 10))
+    desk.tell(session_id(1), NOW_MS, account="oauth-aaaa1111", launch={"name": "ada@example.org"})
+
+    for _ in range(2):
+        rows = list_running(collect_here(machine.runtime(), secrets=False))
+        known, unknown = sorted(rows, key=lambda row: row["session"])
+        assert (known["profile"], known["profile_id"]) == ("ada@example.org", "default")
+        assert unknown["profile"] == "Primary Account (config)"
+        assert unknown["profile_id"].startswith("default-")
+    assert [row["profile_id"] for row in before] == ["default"]
+
+
 def test_a_login_beside_another_directory_is_not_taken_for_its_own(tmp_path, monkeypatch):
     for variable in KEYS:
         monkeypatch.delenv(variable, raising=False)

@@ -1,5 +1,8 @@
+from pathlib import Path
+
 import pytest
 
+from flightlog.agents.claude_code.files import JOURNAL
 from flightlog.setup.format_drift import (
     Format,
     TypeFormat,
@@ -120,3 +123,14 @@ def test_another_version_is_told_by_what_it_lacks(tmp_path):
     told = compare_formats(bench.transcripts().values(), load_known_format())
     assert {"api-request", "api-request-shape"} <= set(told.dropped_types)
     assert "assistant" in {kind for kind, _ in told.dropped_fields}
+
+
+def test_no_recording_of_the_pinned_version_has_an_unknown_type_or_field():
+    known = load_known_format()
+    root = Path(__file__).parents[1] / "recordings" / "claude-code" / known.version
+    files = [path for path in root.rglob("*.jsonl") if path.name != JOURNAL]
+
+    drift = compare_formats(map(read_json_objects, files), known)
+
+    assert len(files) > 20
+    assert (drift.added_types, drift.added_fields) == ((), ())

@@ -1,7 +1,13 @@
 import json
 
 from flightlog.agents.claude_code.hooks import find_transcript_paths, read_new_status
-from flightlog.sources.hook_log import count_lost_records, read_hook_records, read_new_hook_records
+from flightlog.sources.hook_log import (
+    count_lost_records,
+    follow_hook_records,
+    measure_hook_log,
+    read_hook_records,
+    read_new_hook_records,
+)
 
 
 def line(event="Stop", at_ms=1, **payload):
@@ -42,6 +48,21 @@ def test_a_read_goes_on_where_the_last_one_ended(tmp_path):
         ["Stop"],
     ]
     assert read_new_hook_records(str(tmp_path), last) == ([], last)
+
+
+def test_following_reads_events_that_could_not_wait_for_the_lock(tmp_path):
+    path, ends = tmp_path / "hooks.jsonl", {}
+    path.write_bytes(line("SessionStart", 1) + line("Stop", 3))
+    size = measure_hook_log(tmp_path)
+    (tmp_path / "hooks.jsonl.7-a.shard.jsonl").write_bytes(line("PreToolUse", 2))
+
+    first = follow_hook_records(tmp_path, ends)
+    path.write_bytes(path.read_bytes() + line("SessionEnd", 4))
+    second = follow_hook_records(tmp_path, ends)
+
+    events = [[record.event for record in records] for records in (first, second)]
+    assert events == [["SessionStart", "PreToolUse", "Stop"], ["SessionEnd"]]
+    assert measure_hook_log(tmp_path) > size
 
 
 def test_a_missing_log_has_no_records(tmp_path):

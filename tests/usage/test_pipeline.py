@@ -1,3 +1,4 @@
+import json
 import os
 import shutil
 import sqlite3
@@ -310,6 +311,32 @@ def test_what_sessions_cost(tmp_path):
         "s": pytest.approx(15.000009),
         "t": None,
     }
+
+
+def estimated_tokens(root):
+    pipeline = UsagePipeline(find_transcripts(str(root)).files, None)
+    report = pipeline.report(Breakdown.SESSION, UTC, estimate=True)
+    return {row.key: row.estimated_output_tokens for row in report.rows}
+
+
+@pytest.mark.parametrize("left_out", ["usage", "id"])
+def test_an_estimate_includes_responses_without_id_or_usage(tmp_path, left_out):
+    lines = []
+    for name in ("a", "b"):
+        record = json.loads(reply(name, 0, text="word" * 100, version="2.1.29"))
+        del record["message"][left_out], record["requestId"]
+        lines.append(json.dumps(record).encode() + b"\n")
+    put(tmp_path, "s", *lines)
+
+    assert estimated_tokens(tmp_path) == {"s": 200}
+
+
+def test_the_estimate_of_a_copied_response_belongs_to_its_first_session(tmp_path):
+    early = reply("a", 0, at=1, text="word" * 100, version="2.1.29")
+    put(tmp_path, "z", early)
+    put(tmp_path, "c", early, reply("b", 0, at=9, text="word" * 10, version="2.1.29"))
+
+    assert estimated_tokens(tmp_path) == {"z": 100, "c": 10}
 
 
 @pytest.mark.slow

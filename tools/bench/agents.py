@@ -123,7 +123,7 @@ def _write_sessions(home: Path, agent: RecordedAgent, size: int, seed: int) -> I
     written = number = 0
     while written < size:
         name = f"{seed}.{number}"
-        path = home / agent.home / _rename(inside, own, name, name)
+        path = home / agent.home / _rename_path(inside, own, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         turns = draw.randint(1, TURNS)
         with path.open("w") as file:
@@ -150,6 +150,14 @@ def _rename(text: str, own: set[str], session: str, turn: str) -> str:
         return f"{mark}{match[0][len(mark)]}{digest[:24]}"
 
     return _ID.sub(new_id, text)
+
+
+def _rename_path(inside: str, own: set[str], session: str) -> str:
+    """Return the path of a session; some clients write only the beginning of its id."""
+    path = _rename(inside, own, session, session)
+    for name in own:
+        path = path.replace(name[:8], _rename(name, own, session, session)[:8])
+    return path
 
 
 def _lengthen(record: Any, draw: random.Random, filler: list[str]) -> Any:

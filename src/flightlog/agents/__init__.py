@@ -30,7 +30,17 @@ class RegisteredAgent(NamedTuple):
     below: str = ""
 
 
-REGISTRY = (RegisteredAgent(DEFAULT_AGENT, "Claude Code", "CLAUDE_CONFIG_DIR", (".claude",)),)
+REGISTRY = (
+    RegisteredAgent(DEFAULT_AGENT, "Claude Code", "CLAUDE_CONFIG_DIR", (".claude",)),
+    RegisteredAgent(
+        "opencode", "OpenCode", "XDG_DATA_HOME", (".local/share/opencode",), below="opencode"
+    ),
+    RegisteredAgent("codex", "Codex", "CODEX_HOME", (".codex",)),
+    RegisteredAgent("copilot", "Copilot CLI", "COPILOT_HOME", (".copilot",)),
+    RegisteredAgent("gemini", "Gemini CLI", "", (".gemini",)),
+    RegisteredAgent("qwen", "Qwen Code", "", (".qwen",)),
+    RegisteredAgent("pi", "Pi", "", (".pi",)),
+)
 
 
 def agent_names() -> tuple[str, ...]:

@@ -36,7 +36,9 @@ from flightlog.store.index.files import fingerprint_file
 from flightlog.store.index.records import IndexedRecord, RecordBatch
 from flightlog.store.jsonl import TORN_TAIL
 from flightlog.store.recordings.reader import (
+    MemoryReader,
     Reader,
+    is_virtual,
     iter_lines_and_damage,
     open_reader,
     read_blocks,
@@ -77,6 +79,7 @@ class LineFormat(Struct, frozen=True):
 
     A line without any of `usage_needles` counts no tokens and is not decoded for a report. Where a
     scan continues, the counter is first given the last lines before it with `context_needles`.
+    `read_usage` returns the lines of a virtual file that a scan needs, if that takes less time.
     """
 
     agent: str
@@ -85,6 +88,7 @@ class LineFormat(Struct, frozen=True):
     new_counter: Callable[[SessionFile], LineCounter]
     usage_needles: tuple[bytes, ...]
     context_needles: tuple[bytes, ...] = ()
+    read_usage: Callable[[str], bytes] | None = None
 
 
 class LineSource:
@@ -217,7 +221,7 @@ class LineSource:
                     rows[item.message_id, item.subagent] = item
 
         try:
-            with closing(open_reader(file.path)) as reader:
+            with closing(self._open_for_usage(file.path)) as reader:
                 if start:
                     for line in self._context_lines(reader, start):
                         with suppress(*UNREADABLE):
@@ -264,6 +268,11 @@ class LineSource:
         """Return nothing: all of a session is in its own files."""
         del file
         return {}
+
+    def _open_for_usage(self, path: str) -> Reader:
+        if self.lines.read_usage is None or not is_virtual(path):
+            return open_reader(path)
+        return MemoryReader(self.lines.read_usage(path))
 
     def _context_lines(self, reader: Reader, end: int) -> list[bytes]:
         """Return the last line before `end` with each of the context needles, in order."""

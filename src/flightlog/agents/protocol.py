@@ -83,11 +83,11 @@ class HookSettings(Protocol):
     def events_for(self, versions: Collection[str]) -> tuple[str, ...]:
         """Return the events to register for clients of `versions`."""
 
+    def user_settings(self, config_dir: Path) -> Path:
+        """Return the path of a person's settings."""
+
     def project_settings(self, project: Path) -> Path:
         """Return the path of a project's settings that are this machine's own."""
-
-    def keep_days(self, config_dir: Path) -> int:
-        """Return after how many days the agent deletes its transcripts."""
 
 
 class Dialect(Protocol):

@@ -35,13 +35,14 @@ from flightlog.sources.foreign_json import find_lines
 from flightlog.sources.protocol import FileListing, Source
 from flightlog.store.jsonl import TORN_TAIL
 from flightlog.store.recordings.adoption import list_damaged_sessions, session_dir
-from flightlog.store.recordings.reader import open_reader, raw_lines
+from flightlog.store.recordings.reader import is_virtual, open_reader, raw_lines
 from flightlog.usage.pipeline import UsagePipeline
 from flightlog.usage.prices import price
 from flightlog.usage.report import UsageFilter, UsageReport
 from flightlog.views.session.edits import LineEdit, edits_of_session
 from flightlog.views.session.fold import fold_outline, fold_session
-from flightlog.views.session.outline import SessionOutline, SessionSummary
+from flightlog.views.session.outline import SessionOutline, SessionSummary, TurnCost
+from flightlog.views.session.summary import find_own_prompt
 
 Progress = Callable[[int, int], None]
 RecordLocation = tuple[str, int, int]  # path, offset, length
@@ -128,14 +129,10 @@ class Archive:
         """Return the session with the newest record; if none has a time, the one written last."""
         if not self.recordings:
             raise NotFound("there are no sessions", hint="flightlog demo")
-        newest = (0, 0, "")
-        for recording in self._last_written_first:
-            # A record is not newer than its file, so the rest cannot be newer.
-            if recording.changed_ms < newest[0]:
-                break
-            active = self.last_record_ms(recording)
-            newest = max(newest, (active, recording.changed_ms, recording.session))
-        return newest[2]
+        return max(
+            self.recordings.values(),
+            key=lambda found: (self.last_record_ms(found), found.changed_ms, found.session),
+        ).session
 
     def last_record_ms(self, recording: SessionFiles) -> int:
         """Return the time of a session's last record, read from the ends of its files."""
@@ -172,10 +169,16 @@ class Archive:
         usage_rows = self.usage_pipeline.session_rows()
         agents = {recording.agent for recording in self.recordings.values() if self._home}
         damaged = set().union(*(list_damaged_sessions(self._home, agent) for agent in agents))
-        with closing(SessionValueCache("summary", SessionSummary, self.index_path)) as cache:
+        with (
+            closing(SessionValueCache("summary", SessionSummary, self.index_path)) as cache,
+            closing(SessionValueCache("own prompt", tuple[TurnCost, ...], self.index_path)) as own,
+        ):
             summaries = cache.iter_values(files, self._summarize_session)
             for summary in report_progress(summaries, progress, len(files)):
-                row = usage_rows.get(summary.session)
+                row, name = usage_rows.get(summary.session), summary.session
+                if row is not None and row.responses < summary.steps:  # the others may be copies
+                    prompts = own.get_or_compute(name, files[name], self._find_own_prompts)
+                    summary = replace(summary, most_expensive_prompt=next(iter(prompts), None))  # noqa: PLW2901
                 if summary.session in damaged:
                     summary = replace(summary, damage_count=max(summary.damage_count, 1))  # noqa: PLW2901
                 yield replace(summary, **row_fields(row)) if row else summary
@@ -229,7 +232,8 @@ class Archive:
         """Return what the model was given in each thread, and which responses are copies."""
         recording = self.find_recording(prefix)
         contexts = recording.source.thread_contexts(recording.files)
-        if recording.main is not None:
+        # The source of a database knows its forks; here, all of its sessions would be read.
+        if recording.main is not None and not is_virtual(recording.main.path):
             main = contexts.get("", ThreadContext())
             contexts[""] = replace(
                 main,
@@ -259,25 +263,10 @@ class Archive:
         """
         session = self.find_recording(prefix).session
         offsets: dict[str, int] = {}
-        damage: set[Damage] = set()
+        seen: set[str | Damage | SessionFile] = set()
         while True:
             for file in self.current_files(session):
-                start = offsets.get(file.path, 0)
-                if file.size < start:  # the file was rewritten
-                    start = 0
-                if file.size > start:
-                    for item in source_of(file.agent).entries(file, start):
-                        if isinstance(item, SubagentInfo) or (
-                            isinstance(item, Damage) and item.reason == TORN_TAIL
-                        ):
-                            break
-                        start = item.offset + item.length
-                        if isinstance(item, Damage):
-                            if item in damage:
-                                continue
-                            damage.add(item)
-                        yield item
-                    offsets[file.path] = start
+                yield from _iter_added(file, offsets, seen)
             if not pause():
                 return
 
@@ -350,6 +339,12 @@ class Archive:
             self.read_outline(session).summary, modified_ms=self.recordings[session].changed_ms
         )
 
+    def _find_own_prompts(self, session: str) -> tuple[TurnCost, ...]:
+        main = self.recordings[session].main
+        copied = self.usage_pipeline.copied_message_ids(main) if main else frozenset()
+        prompt = find_own_prompt(self.read_session(session), copied)
+        return () if prompt is None else (prompt,)
+
     def _fold_session(self, recording: SessionFiles) -> Session:
         hooks = read_session_hooks(self.hook_folder(recording.session))
         items = chain(self._iter_items(recording), hooks)
@@ -377,6 +372,27 @@ class Archive:
 
         files = self.recordings[session].files
         return secret_counts(line for file in files for line in raw_lines(file.path, 0))
+
+
+def _iter_added(
+    file: SessionFile, offsets: dict[str, int], seen: set[str | Damage | SessionFile]
+) -> Iterator[Entry | Damage]:
+    """Yield what was added after the offset of `file`, and damage that is not in `seen`."""
+    has_rows = is_virtual(file.path)  # they change in place, so all are read and compared
+    start = 0 if has_rows else offsets.get(file.path, 0)
+    start = start if start <= file.size else 0  # a rewritten file
+    if start == file.size or (has_rows and file in seen):
+        return
+    seen.add(file)
+    for item in source_of(file.agent).entries(file, start):
+        is_torn = isinstance(item, Damage) and item.reason == TORN_TAIL
+        if is_torn or isinstance(item, SubagentInfo):
+            break
+        offsets[file.path] = item.offset + item.length
+        mark = item if isinstance(item, Damage) else item.key if has_rows else ""
+        if not mark or mark not in seen:
+            seen.add(mark)
+            yield item
 
 
 def _folder(file: SessionFile) -> str:

@@ -20,6 +20,7 @@ from flightlog.model.session import Session, SessionFile
 from flightlog.sources.hook_log import follow_hook_records, read_new_hook_records
 from flightlog.store.jsonl import TORN_TAIL
 from flightlog.store.recordings.adoption import TRANSCRIPT
+from flightlog.store.recordings.reader import is_virtual
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import Retain, SessionFold, fold_session
 from flightlog.views.session.outline import SessionOutline
@@ -59,6 +60,7 @@ class SessionFollower:
         self._archive, self._agent = archive, recording.agent
         self._lock = threading.Lock()
         self._outline: SessionOutline | None = None
+        self._states: dict[str, SessionFile] = {}
         self._reset_fold(Retain.TAIL)
 
     def refresh(self) -> SessionOutline:
@@ -76,7 +78,8 @@ class SessionFollower:
     def _reset_fold(self, retain: Retain) -> None:
         self._retain = retain
         self._fold = SessionFold(self.session, self._agent, price, retain)
-        self._hooks, self._hooks_end = HookReader(), 0
+        self._hooks = HookReader()
+        self._hook_ends: dict[Path, int] = {}
         self._offsets: dict[str, int] = {}
         self._torn: dict[str, Damage] = {}
 
@@ -92,8 +95,12 @@ class SessionFollower:
         """Add what was appended to the fold; return whether there was anything."""
         is_changed = False
         files = self._archive.current_files(self.session)
-        if any(file.size < self._offsets.get(file.path, 0) for file in files):
+        # Rows of a database change in place.
+        states = {file.path: file for file in files if is_virtual(file.path)}
+        is_rewritten = any(file.size < self._offsets.get(file.path, 0) for file in files)
+        if is_rewritten or states != self._states:
             self._reset_fold(self._retain)
+            self._states = states
         for file in files:
             start = self._offsets.get(file.path, 0)
             if file.size <= start:
@@ -109,6 +116,8 @@ class SessionFollower:
                 self._fold.add(item if self._retain is Retain.TAIL else shorten_texts(item))
                 end = item.offset + item.length + isinstance(item, Entry)  # with the newline
                 self._offsets[file.path] = min(end, file.size)
+            if file.path in states:  # its size is a guess
+                self._offsets[file.path] = file.size
             self.bytes_read += self._offsets.get(file.path, 0) - start
             is_changed = True
         return self._read_new_hooks() or is_changed
@@ -117,7 +126,7 @@ class SessionFollower:
         folder = self._archive.hook_folder(self.session)
         if folder is None:
             return False
-        records, self._hooks_end = follow_hook_records(folder, self._hooks_end)
+        records = follow_hook_records(folder, self._hook_ends)
         for reported in self._hooks.read(records):
             self._fold.add(reported)
         return bool(records)

@@ -1,7 +1,9 @@
-"""Text output of the dataset commands."""
+"""Text output and questions of the dataset commands."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +15,9 @@ from flightlog.dataset.extract.sync import SyncReport
 from flightlog.dataset.remote import RemoteSafety
 from flightlog.dataset.retention import RemovalReport
 from flightlog.model.retention import RetentionMove
+from flightlog.model.runtime import Runtime
 from flightlog.model.text import format_age, make_inert, pluralize
+from flightlog.setup.init import has_words_setting, init_dataset
 
 
 def print_sync_notes(report: SyncReport, *, is_off: bool) -> None:
@@ -140,3 +144,21 @@ def safety_line(safe: Any, now_ms: int) -> str:
         return f"all rows are backed up, the last one {age} ago"
     unsafe = pluralize(safe.unpushed_shards, "shard")
     return f"the last backup is {age} old, {unsafe} not backed up: flightlog dataset push"
+
+
+def offer_dataset(
+    runtime: Runtime, folder: Path, *, wanted: bool | None, words: bool | None, ask: bool
+) -> None:
+    """Start a dataset if wanted. Ask at a terminal, about words only the first time."""
+    ask = ask and sys.stdin.isatty()
+    if wanted is None and ask:
+        wanted = click.confirm(
+            "Collect training rows from sessions here, in .git-ml/tracked?", default=False, err=True
+        )
+    if not wanted:
+        return
+    if words is None and ask and not has_words_setting(folder):
+        words = click.confirm("Track redacted prompts and answers too? All readers of the repository see them.",
+                              default=False, err=True)  # fmt: skip
+    for line in init_dataset(runtime, folder, words=words):
+        click.echo(make_inert(line), err=True)

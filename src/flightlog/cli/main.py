@@ -22,12 +22,12 @@ from flightlog.model.errors import (
     Unreadable,
     missing_extra_error,
 )
-from flightlog.model.text import make_inert
+from flightlog.model.text import make_inert, spell_commands
 
 # name: (module, attribute, help line of at most 45 characters)
 COMMANDS = {
     "up": ("flightlog.cli.overview", "up", "Summarize your sessions and suggest commands."),
-    "init": ("flightlog.cli.setup", "init", "Register the recording hook with Claude Code."),
+    "init": ("flightlog.cli.setup", "init", "Register the recording hook with an agent."),
     "uninstall": (
         "flightlog.cli.overview",
         "undo_init",
@@ -37,7 +37,7 @@ COMMANDS = {
     "doctor": ("flightlog.cli.setup", "doctor", "Check the installation and report problems."),
     "status": ("flightlog.cli.overview", "status", "Show running sessions and recording status."),
     "watch": ("flightlog.cli.live", "watch", "Watch running sessions, costs and problems."),
-    "settle": ("flightlog.cli.setup", "settle", "Archive new session data, update the index."),
+    "settle": ("flightlog.cli.overview", "settle", "Archive new session data, update the index."),
     "config": ("flightlog.cli.setup", "config", "Show the settings and where each comes from."),
     "privacy": ("flightlog.cli.privacy", "privacy", "Find, redact and guard private data."),
     "trust": ("flightlog.cli.setup", "trust", "Allow what a repository, run or plan may do."),
@@ -123,7 +123,9 @@ def run_command(command: click.Command, name: str, args: Sequence[str]) -> int:
         flightlog_error = _to_flightlog_error(error)
         if "--debug" in args or flightlog_error is None:
             raise
-        flightlog_error.hint = _spell_hint(flightlog_error.hint, command, name, args)
+        noun, is_sample = command.name or "", "--samples" in args
+        hint = spell_commands(flightlog_error.hint, name, noun, is_sample=is_sample)
+        flightlog_error.hint = hint
         return _report_error(name, flightlog_error) or run_command(command, name, args)
     except (click.Abort, KeyboardInterrupt):
         _print_error(name, "interrupted", "")
@@ -157,14 +159,6 @@ def _to_flightlog_error(error: FlightlogError | ModuleNotFoundError) -> Flightlo
         return error
 
     return missing_extra_error(error)
-
-
-def _spell_hint(hint: str, command: click.Command, name: str, args: Sequence[str]) -> str:
-    """Return a hint whose commands repeat the program name that was typed, and `--samples`."""
-    if name != "flightlog":
-        return hint.replace(f"flightlog {command.name} ", f"{name} ")
-    samples = "--samples" in args
-    return re.sub(r"\bflightlog (?=[a-z])", "flightlog --samples ", hint) if samples else hint
 
 
 def _format_click_error(error: click.ClickException) -> tuple[str, str]:

@@ -26,6 +26,11 @@ def _check_agent(_context: click.Context, _parameter: click.Parameter, name: str
     return name
 
 
+def check_agent_or_all(context: click.Context, parameter: click.Parameter, name: str) -> str:
+    """Return the name of an agent, or "all"; a callback of an option."""
+    return name if name == "all" else _check_agent(context, parameter, name)
+
+
 AGENT = click.option(
     "--agent", default="", metavar="NAME", callback=_check_agent,
     help="Only sessions of this agent: claude-code, codex …",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from flightlog.model.text import describe_redaction, make_inert, one_line
+from flightlog.model.text import describe_redaction, make_inert, one_line, spell_commands
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -100,6 +100,17 @@ def name_program() -> str:
     return f"{root.info_name} --samples" if root.params.get("samples") else str(root.info_name)
 
 
+def spell_hint(text: str) -> str:
+    """Return `text`, made inert, with its commands under the name that the user typed."""
+    context = click.get_current_context(silent=True)
+    if context is None:  # a thread of its own
+        return make_inert(text)
+    root = context.find_root()
+    is_sample = bool(root.params.get("samples"))
+    noun = root.command.name or ""
+    return make_inert(spell_commands(text, str(root.info_name), noun, is_sample=is_sample))
+
+
 def print_more(count: int) -> None:
     """Say how many rows `--limit` left out, and how to see them."""
     click.echo(f"{count:,} more: {repeat_command(limit=0)}", err=True)
@@ -126,7 +137,7 @@ def repeat_command(**changes: object) -> str:
 
 def print_outcome(outcome: Any, line: str, *, as_json: bool) -> None:
     """Print `outcome` as JSON on stdout, or `line` for a person on stderr."""
-    print_json(outcome) if as_json else click.echo(make_inert(line), err=True)
+    print_json(outcome) if as_json else click.echo(spell_hint(line), err=True)
 
 
 def print_table(
@@ -231,7 +242,5 @@ def print_redaction(fields: Mapping[str, Any], session: str = "--all") -> None:
         click.echo(f"{summary}; review it before you share it", err=True)
     else:
         command = f"flightlog session export {session} --redact"
-        click.echo(
-            f"not redacted, may contain secrets and personal data; before sharing: {command}",
-            err=True,
-        )
+        line = f"not redacted, may contain secrets and personal data; before sharing: {command}"
+        click.echo(spell_hint(line), err=True)

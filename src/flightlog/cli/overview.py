@@ -1,7 +1,8 @@
-"""`flightlog up`, `status`, `demo` and `uninstall`."""
+"""`flightlog up`, `status`, `demo`, `settle` and `uninstall`."""
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from flightlog.live.collector import LiveState
     from flightlog.model.runtime import Runtime
     from flightlog.recorder.overview import RecordingStatus
+    from flightlog.recorder.settle import SettleReport
     from flightlog.setup.init import UninstallPlan
     from flightlog.views.overview import Overview
 
@@ -322,3 +324,40 @@ def _print_leftovers(plan: "UninstallPlan", *, written: bool) -> None:
     for leftover in plan.leftovers:
         click.echo(make_inert(f"  {leftover.content}: {leftover.path}"))
         click.secho(f"    {make_inert(leftover.command)}", fg="cyan")
+
+
+@click.command(epilog=format_examples("flightlog settle", "flightlog settle 2123f2df"))
+@click.argument("session_id", required=False)
+@click.option("--ended", is_flag=True, hidden=True, help="The session has ended (for the hook).")
+@json_option("Print what was done as JSON.")
+def settle(session_id: str | None, *, ended: bool, as_json: bool) -> int:
+    """Archive new session data, update the index. Without an id, archive all sessions."""
+    from flightlog.model.addresses import parse_address
+    from flightlog.recorder.settle import settle_all, settle_one
+
+    runtime = open_runtime()
+    if session_id:
+        report = settle_one(runtime, parse_address(session_id).session, is_ended=ended)
+    else:
+        with closing(Progress("archiving session")) as progress:
+            report = settle_all(runtime, progress)
+    if as_json:
+        print_json(report)
+    else:
+        sealed = f", {pluralize(report.sealed_files, 'file')} sealed" if report.sealed_files else ""
+        click.echo(
+            f"{pluralize(report.sessions, 'session')} archived, {report.adopted_bytes:,} new bytes{sealed}"
+        )
+    _print_failures(report)
+    return 1 if report.failures else 75 if report.locked else 0
+
+
+def _print_failures(report: "SettleReport") -> None:
+    for line in report.failures:
+        click.echo(f"not archived: {make_inert(line)}", err=True)
+    for line in report.locked:
+        click.echo(f"not archived, busy: {make_inert(line)}", err=True)
+    for fault in report.faults:
+        repair = f"; {fault.repair}" if fault.repair else ": flightlog doctor --verify"
+        text = f"{fault.session}/{fault.file}: {fault.kind}, {fault.message}{repair}"
+        click.echo(f"damaged: {make_inert(text)}", err=True)

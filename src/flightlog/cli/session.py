@@ -125,7 +125,9 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
         full,
         lambda reference: archive.read_spilled_output(recorded.id, reference),
         name_program(),
+        archive.usage_pipeline.session_rows({recorded.id}).get(recorded.id),
     )
+    archive.usage_pipeline.save()
     is_part = parsed.turn or parsed.subagent
     print_story(
         render_passage(recorded, parsed, options) if is_part else render_session(recorded, options)
@@ -206,8 +208,9 @@ def usage(*, by: str, since: str, project: str, timezone: str, **flags: Any) -> 
 def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Search all sessions.
 
-    WORDS match at their beginning, "quoted phrases" as a whole; -WORD excludes. Filters: tool:
-    model: file: project: agent: since: cost: (of the session, in USD).
+    WORDS match at their beginning, words of one or two letters and "quoted phrases" as a whole;
+    -WORD excludes. Filters: tool: model: file: project: agent: since: cost: (of the session, in
+    USD).
     """
     from flightlog.archive.archive import open_archive
     from flightlog.archive.search import locate_results, parse_query
@@ -217,7 +220,9 @@ def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     query = parse_query(" ".join(words), lambda time: parse_since(time, now_ms, runtime.zone))
     archive = open_archive(runtime)
     found = archive.search_index.search_records(query, limit)
-    hits = locate_results(archive, found.results)
+    rows = archive.usage_pipeline.session_rows({result.hit.session for result in found.results})
+    costs = {session: row.cost.usd for session, row in rows.items()}
+    hits = locate_results(archive, found.results, costs)
     archive.usage_pipeline.save()
     if as_json:
         print_json({"hits": hits, "total": found.total})

@@ -1,14 +1,17 @@
-"""`flightlog init`, `doctor`, `config`, `trust` and `settle`."""
+"""`flightlog init`, `doctor`, `config` and `trust`."""
 
 import json
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from msgspec.structs import replace
 
+from flightlog.agents import agent_label
 from flightlog.app.runtime import open_runtime
+from flightlog.cli.options import check_agent_or_all
 from flightlog.cli.output import (
     Progress,
     format_examples,
@@ -19,10 +22,10 @@ from flightlog.cli.output import (
 )
 from flightlog.model.errors import ConsentNeeded, Invalid
 from flightlog.model.runtime import Runtime
+from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.text import make_inert, pluralize
 
 if TYPE_CHECKING:
-    from flightlog.recorder.settle import SettleReport
     from flightlog.setup.doctor import ArchiveVerification
     from flightlog.setup.init import InitRequest
     from flightlog.setup.install import SettingsChange
@@ -131,7 +134,14 @@ def _print_verification(report: "ArchiveVerification", *, as_json: bool) -> int:
     return code
 
 
-@click.command(epilog="Example: flightlog init --dry-run")
+@click.command(epilog=format_examples("flightlog init --dry-run", "flightlog init --agent all"))
+@click.option(
+    "--agent",
+    default=DEFAULT_AGENT,
+    metavar="NAME",
+    callback=check_agent_or_all,
+    help="An agent, or all (claude-code).",
+)
 @click.option(
     "--user", "scope", flag_value="user", default="user", help="For all your projects (default)."
 )
@@ -162,52 +172,81 @@ def _print_verification(report: "ArchiveVerification", *, as_json: bool) -> int:
     "--inline", is_flag=True, help="Archive before the agent continues, for short-lived machines."
 )
 @json_option("Print the change as JSON.")
-def init(  # noqa: PLR0913 - one parameter per option
+def init(
     *,
+    agent: str,
     scope: str,
-    yes: bool,
-    remove: bool,
-    dry_run: bool,
-    keep_days: int | None,
-    guard: bool,
-    statusline: bool,
     dataset: bool | None,
     words: bool | None,
-    inline: bool,
-    as_json: bool,
+    **flags: Any,
 ) -> int:
-    """Register the recording hook with Claude Code."""
-    from flightlog.setup.init import InitRequest, plan_change, plan_removal, wants_guard
-    from flightlog.setup.install import InstallOptions, apply_change, has_other_status_line
+    """Register the recording hook with an agent."""
+    from flightlog.cli.dataset_output import offer_dataset
+    from flightlog.setup.init import InitRequest, list_init_agents
     from flightlog.store.directories import ensure_writable
 
-    runtime = open_runtime()
-    request = InitRequest(scope=scope, cwd=Path(runtime.cwd))
-    if not remove:
+    runtime, options = open_runtime(), InitFlags(**flags)
+    if not options.remove:
         ensure_writable(Path(runtime.data_dir))
-    ask = not (yes or dry_run or as_json)
-    days = 0 if remove else keep_days or _ask_keep_days(runtime, request, ask=ask)
-    options = InstallOptions(days, inline=inline, statusline=statusline)
+    request = InitRequest(scope=scope, cwd=Path(runtime.cwd))
+    codes = [
+        _init_agent(runtime, replace(request, agent=name), options)
+        for name in list_init_agents(runtime, agent)
+    ]
+    if scope == "project" and not any(codes) and not (options.remove or options.dry_run):
+        ask = not (options.yes or options.as_json)
+        offer_dataset(runtime, request.cwd, wanted=dataset, words=words, ask=ask)
+    return max(codes)
+
+
+class InitFlags(NamedTuple):
+    """The options of `init` that apply to each agent."""
+
+    yes: bool
+    remove: bool
+    dry_run: bool
+    keep_days: int | None
+    guard: bool
+    statusline: bool
+    inline: bool
+    as_json: bool
+
+
+def _init_agent(runtime: Runtime, request: "InitRequest", flags: InitFlags) -> int:
+    """Register the hook with one agent, or remove it; return the exit code."""
+    from flightlog.setup.init import find_hook_settings, plan_change, plan_removal, wants_guard
+    from flightlog.setup.install import InstallOptions, apply_change, has_other_status_line
+
+    remove, dry_run, as_json = flags.remove, flags.dry_run, flags.as_json
+    label, is_default = agent_label(request.agent), request.agent == DEFAULT_AGENT
+    if find_hook_settings(request.agent) is None:
+        message = f"{label} has no hooks: `flightlog settle` finds its sessions by their files"
+        click.echo(message, err=as_json)
+        return 0
+    ask = is_default and not (flags.yes or dry_run or as_json)
+    days = 0 if remove else flags.keep_days or _ask_keep_days(runtime, request, ask=ask)
+    options = InstallOptions(days, inline=flags.inline, statusline=flags.statusline)
     change = plan_removal(runtime, request) if remove else plan_change(runtime, request, options)
     if not as_json:
         _print_diff(change, is_short=dry_run)
-    if statusline and not remove and has_other_status_line(change.before):
+    if flags.statusline and not remove and has_other_status_line(change.before):
         message = "your own status line is kept; to preview ours: flightlog live statusline"
         click.echo(message, err=True)
-    guards = guard and wants_guard(runtime, request, remove=remove)
+    guards = flags.guard and is_default and wants_guard(runtime, request, remove=remove)
     if guards:
         outcome = "removed" if remove else "installed"
         click.echo(f"the guard on commits and pushes here will be {outcome}", err=True)
-    agreed = yes or dry_run or not (change.is_needed or guards) or _confirm_write(as_json=as_json)
+    is_asked = not (flags.yes or dry_run) and (change.is_needed or guards)
+    agreed = not is_asked or _confirm_write(as_json=as_json)
     backup = apply_change(change) if agreed and not dry_run else None
     written = agreed and not dry_run and change.is_needed
     if guards and agreed and not dry_run:
         _change_guard(runtime, request, remove=remove)
-    if scope == "project" and agreed and not (remove or dry_run):
-        _offer_dataset(runtime, request.cwd, wanted=dataset, words=words, ask=not (yes or as_json))
     if as_json:
         click.echo(json.dumps(_change_fields(change, written=written, backup=backup)))
     _print_change(None if dry_run else change, backup, written=written)
+    if written and not (remove or is_default):
+        click.echo(f"{label} asks you to trust the hook before it runs it", err=True)
     return 0 if agreed else 1
 
 
@@ -238,26 +277,6 @@ def _ask_keep_days(runtime: Runtime, request: "InitRequest", *, ask: bool) -> in
     return LONG_DAYS if click.confirm(question, default=False, err=True) else 0
 
 
-def _offer_dataset(
-    runtime: Runtime, folder: Path, *, wanted: bool | None, words: bool | None, ask: bool
-) -> None:
-    """Start a dataset if wanted. Ask at a terminal, about words only the first time."""
-    ask = ask and sys.stdin.isatty()
-    if wanted is None and ask:
-        wanted = click.confirm(
-            "Collect training rows from sessions here, in .git-ml/tracked?", default=False, err=True
-        )
-    if not wanted:
-        return
-    from flightlog.setup.init import has_words_setting, init_dataset
-
-    if words is None and ask and not has_words_setting(folder):
-        words = click.confirm("Track redacted prompts and answers too? All readers of the repository see them.",
-                              default=False, err=True)  # fmt: skip
-    for line in init_dataset(runtime, folder, words=words):
-        click.echo(make_inert(line), err=True)
-
-
 def _confirm_write(*, as_json: bool) -> bool:
     if as_json or not sys.stdin.isatty():
         return False
@@ -286,43 +305,6 @@ def _print_change(wanted: "SettingsChange | None", backup: Path | None, *, writt
         click.echo("written; it applies to sessions started from now on", err=True)
     elif wanted and wanted.is_needed:
         click.echo("nothing was written; add --yes to write it", err=True)
-
-
-@click.command(epilog=format_examples("flightlog settle", "flightlog settle 2123f2df"))
-@click.argument("session_id", required=False)
-@click.option("--ended", is_flag=True, hidden=True, help="The session has ended (for the hook).")
-@json_option("Print what was done as JSON.")
-def settle(session_id: str | None, *, ended: bool, as_json: bool) -> int:
-    """Archive new session data, update the index. Without an id, archive all sessions."""
-    from flightlog.model.addresses import parse_address
-    from flightlog.recorder.settle import settle_all, settle_one
-
-    runtime = open_runtime()
-    if session_id:
-        report = settle_one(runtime, parse_address(session_id).session, is_ended=ended)
-    else:
-        with closing(Progress("archiving session")) as progress:
-            report = settle_all(runtime, progress)
-    if as_json:
-        print_json(report)
-    else:
-        sealed = f", {pluralize(report.sealed_files, 'file')} sealed" if report.sealed_files else ""
-        click.echo(
-            f"{pluralize(report.sessions, 'session')} archived, {report.adopted_bytes:,} new bytes{sealed}"
-        )
-    _print_failures(report)
-    return 1 if report.failures else 75 if report.locked else 0
-
-
-def _print_failures(report: "SettleReport") -> None:
-    for line in report.failures:
-        click.echo(f"not archived: {make_inert(line)}", err=True)
-    for line in report.locked:
-        click.echo(f"not archived, busy: {make_inert(line)}", err=True)
-    for fault in report.faults:
-        repair = f"; {fault.repair}" if fault.repair else ": flightlog doctor --verify"
-        text = f"{fault.session}/{fault.file}: {fault.kind}, {fault.message}{repair}"
-        click.echo(f"damaged: {make_inert(text)}", err=True)
 
 
 @click.command(epilog=format_examples("flightlog trust --yes", "flightlog trust runs/their-run"))

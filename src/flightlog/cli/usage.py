@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flightlog.agents import agent_label
-from flightlog.cli.output import print_table
+from flightlog.cli.output import print_table, spell_hint
 from flightlog.model.addresses import unique_prefixes
 from flightlog.model.text import make_inert, one_line, pluralize
 from flightlog.model.usage import (
@@ -137,7 +137,8 @@ def _print_uncertainty(total: UsageRow, *, has_estimates: bool) -> None:
         usd = f"${total.estimated_cost_usd:,.4f}"
         click.echo(f"estimated from the text, not in the table: {text}, {usd}")
     elif total.cost.is_lower_bound and not total.unpriced_models:
-        click.echo("≥: not all output was recorded: flightlog session usage --estimate", err=True)
+        line = "≥: not all output was recorded: flightlog session usage --estimate"
+        click.echo(spell_hint(line), err=True)
 
 
 def _usage_cells(row: UsageRow, key: str) -> list[str]:

@@ -3,6 +3,9 @@
     <home>/sessions/<agent>/<session-id>/hooks.jsonl
     {"v":1,"id":"…","at_ms":…,"agent":"claude-code","event":"Stop","payload":{…as it came…}}
 
+A line of a repository's own hook says `"by":"project"`. If the user's hook and the repository's
+run for one event, the second one finds the line of the first and writes none.
+
 A payload that is not JSON is stored as base64 under `raw`; one that is too long for a line goes
 to `<home>/spool` and its line says so. The environment is never written: it holds the API key.
 Runs as a script and imports only small modules (`json` and `signal` double the time).
@@ -26,6 +29,8 @@ SAVE = frozenset({"SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUs
 # Settled too where training rows are collected, so that a lost machine loses no prompt and no
 # finished step.
 CAPTURE = frozenset({"UserPromptSubmit", "PostToolUse", "PostToolUseFailure"})
+TWICE_MS = 10_000  # two hooks of one event start together; loading flightlog takes a second
+_PROJECT = b'"by":"project",'
 _OFF = frozenset({"0", "false", "no", "off"})  # as in `dataset.state`
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
@@ -47,23 +52,23 @@ def main(arguments: list[str]) -> bool:
 
     Return whether there was an event.
     """
-    os.umask(0o077)
+    umask = os.umask(0o077)
     home = writer.find_data_dir(os.environ)
     _release_agent_after(HARD_STOP_S, home)
     agent = next((word for word in arguments if is_safe(word)), "claude-code")
     try:
-        recorded = record_event(home, agent, time.time_ns() // 1_000_000)
+        now_ms = time.time_ns() // 1_000_000
+        recorded = record_event(home, agent, now_ms, is_project="--project" in arguments)
     except Exception:  # noqa: BLE001 - the hook's main: count the loss and let the agent go on
         writer.count_lost(home)
         return True
-    if recorded is None:  # the caller goes on in this process, so its time is its own
+    if recorded is None:  # the caller goes on in this process, with its own time and files
+        os.umask(umask)
         _signal.setitimer(_signal.ITIMER_REAL, 0)
         _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
         return False
     session, event, cwd, call, subagent = recorded
     directory = os.path.join(home, "sessions", agent, session)
-    if "--project" in arguments:
-        _note_project(directory, os.environ.get("CLAUDE_PROJECT_DIR") or cwd)
     if event in SAVE and cwd and os.path.exists(os.path.join(home, "tracked")):
         from flightlog.hooks import settle_gate  # noqa: PLC0415 - only where a directory is tracked
 
@@ -85,10 +90,12 @@ def main(arguments: list[str]) -> bool:
     return True
 
 
-def record_event(home: str, agent: str, at_ms: int) -> tuple[str, str, str, str, str] | None:
+def record_event(
+    home: str, agent: str, at_ms: int, *, is_project: bool = False
+) -> tuple[str, str, str, str, str] | None:
     """Record one event from stdin; return its session, name, directory, tool call and thread.
 
-    Returns None if stdin is empty.
+    `is_project` is set by a repository's own hook. Returns None if stdin is empty.
     """
     data, is_whole = _read_stdin(LINE_BYTES_MAX)
     if not data:
@@ -99,6 +106,7 @@ def record_event(home: str, agent: str, at_ms: int) -> tuple[str, str, str, str,
     event = str(name) if is_safe(name) else "unknown"
     stamp = f"{at_ms:x}-{os.urandom(8).hex()}"
     start = f'{{"v":1,"id":"{stamp}","at_ms":{at_ms},"agent":"{agent}","event":"{event}",'.encode()
+    start += _PROJECT if is_project else b""
     if payload is not None:
         # A line end can only be between tokens: inside a string it is not JSON.
         body = b'"payload":' + data.strip().replace(b"\r", b" ").replace(b"\n", b" ")
@@ -109,25 +117,51 @@ def record_event(home: str, agent: str, at_ms: int) -> tuple[str, str, str, str,
     if not os.path.isdir(directory):
         writer.make_dir(directory)
         writer.add_lost(os.path.join(home, "lost"), 0)
-    line = start + (f'"truncated":true,"spool":"{spool}"'.encode() if spool else body) + b"}"
-    writer.append_line(os.path.join(directory, "hooks.jsonl"), line, durable=event in SETTLE)
-    if event == "SessionStart":
-        writer.note_config_dir(home, writer.find_config_dir(names.get("transcript_path")))
-    if spool:
-        _spool_payload(os.path.join(home, "spool"), spool, data)
     values = [names.get(key) for key in ("cwd", "tool_use_id", "agent_id")]
     cwd, call, subagent = (
         text if isinstance(text, str) and "\0" not in text else "" for text in values
     )
-    return session, event, cwd, call[:200], subagent[:200]
+    result = session, event, cwd, call[:200], subagent[:200]
+    own_hook, log = (os.path.join(directory, name) for name in ("own-hook", "hooks.jsonl"))
+    if is_project:
+        _note_project(own_hook, os.environ.get("CLAUDE_PROJECT_DIR") or cwd)
+    if not spool and os.path.exists(own_hook) and _is_recorded(log, start, body):
+        return result
+    line = start + (f'"truncated":true,"spool":"{spool}"'.encode() if spool else body) + b"}"
+    writer.append_line(log, line, durable=event in SETTLE)
+    if event == "SessionStart" and agent == "claude-code":
+        writer.note_config_dir(home, writer.find_config_dir(names.get("transcript_path")))
+    if spool:
+        _spool_payload(os.path.join(home, "spool"), spool, data)
+    return result
 
 
-def _note_project(directory: str, project: str) -> None:
+def _is_recorded(log: str, start: bytes, body: bytes) -> bool:
+    """Return whether the other hook, the user's or the repository's, recorded this event."""
+    try:
+        with open(log, "rb", buffering=0) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 4 * len(body) - _CHUNK_BYTES))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return False
+    return any(
+        line.endswith(body + b"}")
+        and (_PROJECT in line[: -len(body) - 1]) is not (_PROJECT in start)
+        and abs(_at_ms(line) - _at_ms(start)) < TWICE_MS
+        for line in lines
+    )
+
+
+def _at_ms(line: bytes) -> int:
+    digits = line.partition(b'"at_ms":')[2].partition(b",")[0]
+    return int(digits) if digits.isdigit() else 0
+
+
+def _note_project(path: str, project: str) -> None:
     """Record once per session which repository's own settings call this hook.
 
     That is the person's consent to write rows there.
     """
-    path = os.path.join(directory, "own-hook")
     if not os.path.exists(path):
         writer.append_line(path, os.fsencode(project), durable=False)
 

@@ -36,7 +36,7 @@ from flightlog.model.session import Note, NoteKind, Session, ThreadContext
 from flightlog.store.directories import copy_tree
 from flightlog.store.files import replace_file, resolve_inside
 from flightlog.store.output_files import write_output_files
-from flightlog.store.recordings.reader import open_reader
+from flightlog.store.recordings.reader import content_size, open_reader
 from flightlog.views.atif.writer import TrajectoryBundle, build_trajectory
 
 TAG = "collected"
@@ -267,7 +267,7 @@ def _choose_archive(runtime: Runtime, projects_dir: Path | None) -> Archive:
 def _iter_session_files(recording: SessionFiles) -> Iterator[tuple[str, bytes]]:
     for file in recording.files:
         with closing(open_reader(file.path)) as reader:
-            data = reader.read(0, file.size)
+            data = reader.read(0, content_size(file.path, file.size))
         yield recording_name(file), data
         meta = Path(file.path).with_suffix(".meta.json")
         if file.subagent and meta.is_file():

@@ -13,7 +13,10 @@ from flightlog.store.journal import JournalRecord, UnknownEvent
 
 
 class ProfileBilled(Struct, frozen=True, tag="billed"):
-    """A profile pays for a session from `since_ms` on; 0 means from the beginning."""
+    """A profile pays for a session from `since_ms` on; 0 means from the beginning.
+
+    A later event with the same time replaces it.
+    """
 
     session: str
     profile: str
@@ -61,6 +64,7 @@ class BillingHistory(Struct):
         match event:
             case ProfileBilled():
                 parts = self.segments.setdefault(event.session, [])
+                parts[:] = [part for part in parts if part[0] != event.since_ms]
                 parts.append((event.since_ms, event.profile, event.method))
                 parts.sort()
             case AccountBound():

@@ -36,7 +36,7 @@ from flightlog.sources.hook_log import read_new_hook_records
 from flightlog.sources.protocol import TranscriptTail
 from flightlog.store.files import PROC, has_processes, process_start, read_ps
 from flightlog.store.git.command import GitError, PersonGit
-from flightlog.store.recordings.reader import open_reader
+from flightlog.store.recordings.reader import content_size, open_reader
 
 GIT_EVERY_MS = 30_000  # a collection follows every turn; git and tmux are asked less often
 PANES_EVERY_MS = 30_000
@@ -268,12 +268,13 @@ def search_secrets(memo: ObservedSession, recording: SessionFiles, now_ms: int) 
     memo.secrets_scanned_ms = now_ms
     for file in recording.files:
         start = memo.secrets_offsets.get(file.path, 0)
-        start = start if start <= file.size else 0
-        if start == file.size:
-            continue
         try:
+            size = content_size(file.path, file.size)
+            start = start if start <= size else 0
+            if start == size:
+                continue
             with closing(open_reader(file.path)) as reader:
-                data = reader.read(start, min(file.size - start, SECRETS_BYTES_MAX))
+                data = reader.read(start, min(size - start, SECRETS_BYTES_MAX))
         except OSError:
             continue
         end = data.rfind(b"\n") + 1

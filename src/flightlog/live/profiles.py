@@ -251,6 +251,7 @@ class ProfileLedger:
             if match.learned_fingerprint and not profile.billing_fingerprint:
                 profile.billing_fingerprint = match.learned_fingerprint
                 self._record_event(AccountBound(profile.profile_id, match.learned_fingerprint))
+                self._move_unknown_sessions(profile.profile_id, session)
             if current != match.profile:
                 since = switch_time(before, status) if current else 0
                 self._record_event(ProfileBilled(session, match.profile, since, match.method))
@@ -341,6 +342,14 @@ class ProfileLedger:
     def _default_profile(self, project: str) -> str:
         """Return the profile of a session without a recorded payer."""
         return self._ensure_profile(self._match_by_path(project).profile, "auto").profile_id
+
+    def _move_unknown_sessions(self, profile: str, besides: str) -> None:
+        """Bill other sessions that never named an account to a profile without one."""
+        launch = StatusLaunch(config_dir=self.place.config_dir)
+        match = self._match(ProfileHints(launch, "", now_ms=self.now_ms))
+        for session, parts in list(self.history.segments.items()):
+            if session != besides and parts == [(0, profile, "default")]:
+                self._record_event(ProfileBilled(session, match.profile, 0, match.method))
 
     def _match_by_path(self, project: str) -> ProfileMatch:
         return self._match(ProfileHints(StatusLaunch(config_dir=self.place.config_dir), project))

@@ -5,6 +5,8 @@ that arrives later is a second event, joined in the fold. A record of an unknown
 `UnknownRecord` and is shown, not dropped.
 """
 
+import base64
+import binascii
 import enum
 import re
 from typing import Any
@@ -52,6 +54,15 @@ class UnknownBlock(Struct, frozen=True, tag="other"):
     text: str = ""
 
 
+def image_from_base64(media_type: str, data: str) -> Image:
+    """Return an image with its size; the size of damaged data is 0."""
+    try:
+        size = len(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        size = 0
+    return Image(media_type, size, data)
+
+
 Block = Text | Thinking | ToolUse | Image | UnknownBlock
 
 
@@ -93,6 +104,10 @@ class PromptQueued(Struct, frozen=True):
 
     kind: PromptKind
     content: tuple[Block, ...]
+
+
+class QueueTakenBack(Struct, frozen=True):
+    """The person took all waiting prompts back into the input field."""
 
 
 class AssistantReply(TokenCounts, frozen=True):
@@ -215,6 +230,7 @@ class UnknownRecord(Struct, frozen=True):
 Event = (
     UserPrompt
     | PromptQueued
+    | QueueTakenBack
     | AssistantReply
     | ToolResult
     | ToolInputRewritten
@@ -244,8 +260,9 @@ class Entry(Struct, frozen=True):
     """One event with its position in time, in the thread of replies and in a file.
 
     `subagent` is empty on the main thread and names the subagent elsewhere. `order_ms` is the
-    record's own time, or for a record without one the time of the record before it. Copies of
-    a record in several files have the same `key`.
+    record's own time, or for a record without one the time of the record before it. `key` is the
+    `uuid` and which of its record's events it is (`UUID:0`); copies of a record in several files
+    have the same.
     """
 
     event: Event

@@ -75,6 +75,13 @@ def format_age(ms: int) -> str:
     )
 
 
+def spell_commands(text: str, program: str, noun: str, *, is_sample: bool = False) -> str:
+    """Return `text` with commands of `program`, another name of `flightlog NOUN`, as typed."""
+    if program != "flightlog":
+        return text.replace(f"flightlog {noun} ", f"{program} ")
+    return re.sub(r"\bflightlog (?=[a-z])", "flightlog --samples ", text) if is_sample else text
+
+
 def make_inert(text: str) -> str:
     """Return `text` with nothing in it that a terminal would act on."""
     return UNSAFE.sub(_control_picture, _escape_sequences().sub("", text.replace("\r\n", "\n")))

@@ -129,6 +129,7 @@ class UsageQuality(enum.IntEnum):
     EXACT = 0
     LOWER_BOUND = 1  # the client recorded the output count from the start of the stream
     MISSING = 2  # the client recorded no counts
+    UNCOUNTED = 3  # exact, of a compaction that the client leaves out of its own total
 
 
 class TokenCounts(Struct, frozen=True, kw_only=True):

@@ -65,7 +65,7 @@ def perform_demo(runtime: Runtime, scenario: Path = DEMO_SCENARIO) -> Iterator[D
         search = archived.search_index.search_records(parse_query(SEARCHED, lambda _: 0), 5)
         same = archived.read_session(session).turns == archive.read_session(session).turns
         size = sum(span.end - span.start for span in adoption.adopted)
-        found = tuple(hit.address for hit in locate_results(archived, search.results))
+        found = tuple(hit.address for hit in locate_results(archived, search.results, {}))
         yield DemoResult(
             archive, session, size, found, same, _dashboard_lines(runtime, archive, config, home)
         )

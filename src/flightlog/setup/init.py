@@ -18,16 +18,18 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from flightlog.agents import agent_label, find_agent
 from flightlog.agents.claude_code.driver import ClaudeCode
-from flightlog.agents.claude_code.files import find_config_dirs
-from flightlog.agents.claude_code.hooks import project_settings
+from flightlog.agents.protocol import HookSettings
+from flightlog.agents.recordings import find_agent_dirs
 from flightlog.archive.archive import open_archive
 from flightlog.dataset import git_hooks, service
 from flightlog.dataset.layout import prepare_dataset
 from flightlog.live.collector import FOLDER
 from flightlog.live.service import find_known_config_dirs
-from flightlog.model.errors import FlightlogError, Invalid
+from flightlog.model.errors import FlightlogError, Invalid, NotFound
 from flightlog.model.runtime import Runtime
+from flightlog.model.session import DEFAULT_AGENT
 from flightlog.privacy import git_guard
 from flightlog.privacy.service import SETTINGS, guard_git, repository_settings
 from flightlog.privacy.trust import is_trusted, open_trust, risky_settings
@@ -121,10 +123,11 @@ def _without_instructions(text: str) -> str:
 
 
 class InitRequest(Struct, frozen=True):
-    """The requested scope, `user` or `project`, and the current directory."""
+    """The requested scope, `user` or `project`, the current directory and the agent."""
 
     scope: str
     cwd: Path
+    agent: str = DEFAULT_AGENT
 
 
 def plan_change(
@@ -134,6 +137,9 @@ def plan_change(
     if runtime.config["hook.inline"].value is True:
         options = replace(options, inline=True)
     versions, python = list_client_versions(runtime), Path(sys.executable)
+    if location.agent != DEFAULT_AGENT:
+        events = _hook_settings(location.agent).events_for(())
+        options = install.InstallOptions(0, options.inline, agent=location.agent, events=events)
     return install.plan_install(settings_path(runtime, location), versions, python, options)
 
 
@@ -176,11 +182,31 @@ def settings_path(runtime: Runtime, location: InitRequest) -> Path:
 
     The hook exists on this machine only, so it must not go into settings that are committed.
     """
+    hooks = _hook_settings(location.agent)
     if location.scope == "project":
-        return files.ensure_contained(
-            files.find_project(location.cwd), project_settings(location.cwd)
-        )
-    return Path(find_config_dirs(runtime)[0]) / "settings.json"
+        settings = hooks.project_settings(location.cwd)
+        return files.ensure_contained(files.find_project(location.cwd), settings)
+    dirs = find_agent_dirs(runtime).get(location.agent, ())
+    if not dirs:
+        label = agent_label(location.agent)
+        raise NotFound(f"{label} has no directory here", hint=f"run {label} once, then repeat")
+    return hooks.user_settings(Path(dirs[0]))
+
+
+def find_hook_settings(agent: str) -> HookSettings | None:
+    """Return the settings in which an agent's hooks are registered; None if it has no hooks."""
+    return find_agent(agent).hooks()
+
+
+def list_init_agents(runtime: Runtime, wanted: str) -> tuple[str, ...]:
+    """Return the agents that `wanted` names; "all" are those on this machine."""
+    return tuple(find_agent_dirs(runtime)) if wanted == "all" else (wanted,)
+
+
+def _hook_settings(agent: str) -> HookSettings:
+    hooks = find_hook_settings(agent)
+    assert hooks is not None, "only agents that have hooks get here"
+    return hooks
 
 
 def list_client_versions(runtime: Runtime) -> tuple[str, ...]:
@@ -239,10 +265,14 @@ def plan_uninstall(runtime: Runtime) -> UninstallPlan:
     """Plan to undo every `init` of this user: here, and in each project that has sessions."""
     projects = [InitRequest(scope="project", cwd=folder) for folder in _list_projects(runtime)]
     paths = [Path(config_dir) / "settings.json" for config_dir in find_known_config_dirs(runtime)]
+    agents = [name for name in list_init_agents(runtime, "all") if find_hook_settings(name)]
+    for agent in agents:
+        hooks, dirs = _hook_settings(agent), find_agent_dirs(runtime)[agent]
+        paths += [hooks.user_settings(Path(path)) for path in dirs]
     texts: list[Path] = []
     for project in projects:
         with suppress(Invalid):  # a link that leads out of the project: `init` refused it, too
-            paths.append(settings_path(runtime, project))
+            paths += [settings_path(runtime, replace(project, agent=agent)) for agent in agents]
             texts.append(files.ensure_contained(project.cwd, project.cwd / "CLAUDE.md"))
     changes, unreadable = [], []
     for path in dict.fromkeys(paths):

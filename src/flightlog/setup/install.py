@@ -13,12 +13,9 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code.hooks import (
-    events_for,
-    project_settings,
-    project_settings_files,
-)
+from flightlog.agents.claude_code.hooks import events_for, project_settings, project_settings_files
 from flightlog.model.errors import Misconfigured
+from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.text import pluralize
 from flightlog.setup import json_editor
 from flightlog.store import files, shared_files
@@ -39,6 +36,7 @@ _LINE_OURS = "/flightlog/hooks/status.py"
 _EMPTY = "{}\n"
 
 Group = dict[str, Any]
+OwnTest = Callable[[object], bool]
 
 
 def is_recording(hook: object) -> bool:
@@ -56,15 +54,14 @@ def is_ours(hook: object) -> bool:
     return is_recording(hook) or is_capture(hook)
 
 
-OwnTest = Callable[[object], bool]
-
-
 class InstallOptions(Struct, frozen=True):
-    """What `init` registers: longer retention of transcripts, an inline hook, a status line."""
+    """What `init` registers; only Claude Code has a retention, a status line and its own `events`."""
 
     keep_days: int = 0
     inline: bool = False
     statusline: bool = False
+    agent: str = DEFAULT_AGENT
+    events: tuple[str, ...] = ()
 
 
 DEFAULTS = InstallOptions()
@@ -94,13 +91,16 @@ class HookLocation(NamedTuple):
     hook: int
 
 
-def build_hook_command(python: Path, script: Path = SCRIPT, *, flags: Sequence[str] = ()) -> str:
+def build_hook_command(
+    python: Path, script: Path = SCRIPT, *, flags: Sequence[str] = (), agent: str = DEFAULT_AGENT
+) -> str:
     """Return the hook's command: silent, and exit 0 even if Python or the script is missing.
 
     `--project` means that it is in a repository's own settings, which the agent asks a person to
     trust.
     """
-    return f"{shlex.join([str(python), '-I', '-S', str(script), 'claude-code', *flags])} >/dev/null 2>&1 || :"
+    command = shlex.join([str(python), "-I", "-S", str(script), agent, *flags])
+    return f"{command} >/dev/null 2>&1 || :"
 
 
 def status_line_command(python: Path, script: Path = LINE_SCRIPT) -> str:
@@ -119,8 +119,9 @@ def plan_install(
     text = _decode_settings(settings, before)
     flags = ["--project"] if settings.name == project_settings(settings).name else []
     flags += ["--inline"] if options.inline else []
-    hook = {"type": "command", "command": build_hook_command(python, flags=flags)}
-    events = events_for(versions)
+    command = build_hook_command(python, flags=flags, agent=options.agent)
+    hook = {"type": "command", "command": command}
+    events = options.events or events_for(versions)
     groups = {
         event: {"matcher": "", "hooks": [hook | {"timeout": _hook_timeout_s(event, options)}]}
         for event in events

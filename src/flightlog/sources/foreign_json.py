@@ -88,6 +88,11 @@ def list_field(record: dict[str, Any], key: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def objects_field(record: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """Return the objects of a list field, without anything else in it."""
+    return [item for item in list_field(record, key) if isinstance(item, dict)]
+
+
 def parse_timestamp_ms(stamp: str) -> int | None:
     """Return an ISO 8601 time between 1970 and 2200 in milliseconds; UTC if it names no zone."""
     try:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from flightlog.model.entries import HookRecord
 from flightlog.model.errors import UNREADABLE, Damage, Unavailable
-from flightlog.store.jsonl import TORN_TAIL, read_lines, read_together
+from flightlog.store.jsonl import TORN_TAIL, list_shards, read_lines, read_together
 from flightlog.store.recordings.manifest import HOOKS
 from flightlog.store.recordings.reader import read_new_lines
 
@@ -56,25 +56,31 @@ def read_hook_records(folder: Path) -> Iterator[HookRecord]:
     return _decode_lines(lines, _decode_hook)
 
 
-def follow_hook_records(folder: Path, start: int) -> tuple[list[HookRecord], int]:
-    """Return all hook records from byte `start` on, and where the next read starts."""
+def follow_hook_records(folder: Path, ends: dict[Path, int]) -> list[HookRecord]:
+    """Return the hook records after `ends`, in order of time, and advance `ends`.
+
+    `ends` is where the last read of each file ended; an event that could not wait for the lock
+    of the log is in a file of its own.
+    """
     lines: list[bytes] = []
-    with suppress(OSError, Unavailable):
-        for line in read_lines(folder / HOOKS, start):
-            if isinstance(line, Damage) and line.reason == TORN_TAIL:
-                break
-            start = line.offset + line.length
-            if not isinstance(line, Damage):
-                lines.append(line.data)
-    return list(_decode_lines(lines, _decode_hook)), start
+    for path in (folder / HOOKS, *list_shards(folder / HOOKS)):
+        with suppress(OSError, Unavailable):
+            for line in read_lines(path, ends.get(path, 0)):
+                if isinstance(line, Damage) and line.reason == TORN_TAIL:
+                    break
+                ends[path] = line.offset + line.length
+                if not isinstance(line, Damage):
+                    lines.append(line.data)
+    return sorted(_decode_lines(lines, _decode_hook), key=lambda record: record.at_ms)
 
 
 def measure_hook_log(folder: Path) -> int:
     """Return the size of a session's hook log in bytes; 0 if there is none."""
-    try:
-        return (folder / HOOKS).stat().st_size
-    except OSError:
-        return 0
+    size = 0
+    for path in (folder / HOOKS, *list_shards(folder / HOOKS)):
+        with suppress(OSError):
+            size += path.stat().st_size
+    return size
 
 
 def read_new_hook_records(folder: str, start: int) -> tuple[list[HookRecord], int]:

@@ -226,7 +226,16 @@ def read_all(pending: Sequence[PendingRead], read_records: ReadRecords) -> Itera
 
             for number, batch in run_forked(len(part), read_part, _decode_batch, workers=1):
                 if start + number == done:  # after a lost batch, the rest is read below
-                    yield batch
+                    yield from _read_to_end(part[number], batch, read_records)
                     done += 1
     for read in pending[done:]:
-        yield read_records(read.file, read.start)
+        yield from _read_to_end(read, read_records(read.file, read.start), read_records)
+
+
+def _read_to_end(
+    read: PendingRead, batch: RecordBatch, read_records: ReadRecords
+) -> Iterator[RecordBatch]:
+    yield batch
+    while not batch.is_last:
+        batch = read_records(read.file, batch.end)
+        yield batch

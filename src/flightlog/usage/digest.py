@@ -170,7 +170,11 @@ def _session_totals(
 ) -> SessionTotals:
     started_ms = latest_totals(session.totals).started_ms
     # The client may not have counted what came before it started, or what was cut off.
-    doubtful = [row_to_response(row) for row in rows if row.at_ms < started_ms or row.is_aborted]
+    doubtful = [
+        row_to_response(row)
+        for row in rows
+        if row.at_ms < started_ms or row.is_aborted or row.quality == UsageQuality.UNCOUNTED
+    ]
     counted = [bucket for bucket in buckets if bucket.unknown_responses < bucket.responses]
     amounts = [bucket.cost_usd for bucket in counted if bucket.cost_usd is not None]
     return SessionTotals(

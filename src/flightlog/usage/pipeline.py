@@ -3,6 +3,7 @@
 Without an index, or with a damaged one, the report is the same and takes longer.
 """
 
+import functools
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -94,11 +95,12 @@ class UsagePipeline:
         for digest in sorted(digests, key=_first_response_ms):
             new: list[UsageLine] = []
             chars: Mapping[str, int] = {}
-            if any(bucket.is_lower_bound for bucket in digest.buckets):
-                paths = (file.path for file in self._files if file.session == digest.session)
-                chars = count_output_chars(paths)
+            if any(bucket.is_lower_bound or bucket.unknown_responses for bucket in digest.buckets):
+                chars = count_output_chars(
+                    file.path for file in self._files_of.get(digest.session, ())
+                )
                 rows = self.session_responses(digest.session)
-                new = [row for row in rows if row.quality == UsageQuality.LOWER_BOUND]
+                new = [row for row in rows if row.quality != UsageQuality.EXACT]
                 new = [row for row in new if row.message_id not in seen]
                 seen.update(row.message_id for row in new)
             estimates = [
@@ -108,10 +110,11 @@ class UsagePipeline:
             ]
             yield replace(digest, buckets=(*digest.buckets, *estimates)) if estimates else digest
 
-    def session_rows(self) -> dict[str, UsageRow]:
-        """Return each session's own usage; a response copied from another session counts there."""
+    def session_rows(self, sessions: Iterable[str] | None = None) -> dict[str, UsageRow]:
+        """Return the own usage of `sessions`, or of all; copied responses count in the original."""
         self._sync()
-        return {session: total_row([_decode(body)]) for session, body in self._digests.items()}
+        names = self._digests if sessions is None else sessions
+        return {digest.session: total_row([digest]) for digest in self.session_digests(names)}
 
     def session_digests(self, sessions: Iterable[str]) -> list[UsageDigest]:
         """Return the digests of those `sessions` that have files."""
@@ -120,7 +123,7 @@ class UsagePipeline:
 
     def session_responses(self, session: str) -> Sequence[UsageLine]:
         """Return one row for each response in a session's own files, its fullest copy."""
-        files = [file for file in self._files if file.session == session]
+        files = self._files_of.get(session, ())
         return best_rows([row for file in files for row in scan_usage(file).rows])
 
     def copied_message_ids(self, main: SessionFile) -> frozenset[str]:
@@ -217,8 +220,17 @@ class UsagePipeline:
         }
 
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - as FindEvidence
-        paths = (file.path for file in self._files if file.session == session)
-        return GapEvidence(*find_evidence(paths, more=more))
+        files = self._files_of.get(session, ())
+        if any(file.agent != DEFAULT_AGENT for file in files):
+            return GapEvidence(has_side_calls=more)
+        return GapEvidence(*find_evidence((file.path for file in files), more=more))
+
+    @functools.cached_property
+    def _files_of(self) -> Mapping[str, Sequence[SessionFile]]:
+        files: dict[str, list[SessionFile]] = {}
+        for file in self._files:
+            files.setdefault(file.session, []).append(file)
+        return files
 
 
 def scan_usage(file: SessionFile, start: int = 0) -> UsageScan:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from flightlog.model.usage import ClientTotals, ModelResponse, ModelTotal, Usage
+from flightlog.model.usage import ClientTotals, ModelResponse, ModelTotal, Usage, UsageQuality
 
 
 class GapReason(enum.Enum):
@@ -22,16 +22,21 @@ class GapReason(enum.Enum):
     INTERRUPTED = "interrupted"
     COPY = "resumed copy"
     WEB_SEARCH = "web search side call"
+    SIDE_CALL = "call without a message"
     UNKNOWN = "unknown"
 
 
 class GapEvidence(Struct, frozen=True):
-    """What a session's recording shows that explains a difference."""
+    """What a session's recording shows that explains a difference.
+
+    Some agents count calls that they do not record, such as the one that makes a title.
+    """
 
     compactions: int = 0
     truncated_records: int = 0
     has_copied_records: bool = False
     web_searches: int = 0
+    has_side_calls: bool = False
 
 
 FindEvidence = Callable[[str, bool], GapEvidence]
@@ -114,6 +119,12 @@ def reconcile(
     client = latest_totals(history[totals.session])
     parent = _parent_totals(totals, client, history)
     inherited, inherited_usd = (parent.usage, parent.cost_usd) if parent else (Usage(), 0.0)
+    inherited_from = parent.session if parent else ""
+    copied = sum((response.usage for response in totals.copies), Usage())
+    if totals.copies and inherited != copied and client.usage == copied + totals.usage:
+        # An agent that copies messages into a fork counts them there again.
+        inherited, inherited_from = copied, totals.copies[-1].session
+        inherited_usd = max((client.cost_usd or 0.0) - (totals.cost_usd or 0.0), 0.0)
     gap_usage = client.usage - inherited - totals.usage
     gap_usd = None
     if client.cost_usd is not None:
@@ -126,7 +137,7 @@ def reconcile(
         recorded_usd=totals.cost_usd,
         inherited=inherited,
         inherited_usd=inherited_usd,
-        inherited_from=parent.session if parent else "",
+        inherited_from=inherited_from,
         gaps=tuple(_explain_gap(gap, totals, client, evidence)) if gap.usage else (),
     )
 
@@ -153,8 +164,13 @@ def _explain_gap(
     """Yield the parts whose usage is known exactly, then the rest with its most likely reason."""
     copied = [pair for pair in totals.doubtful if pair[0].at_ms < client.started_ms]
     aborted = [pair for pair in totals.doubtful if pair[0].is_aborted and pair not in copied]
+    summaries = [pair for pair in totals.doubtful if pair[0].quality is UsageQuality.UNCOUNTED]
     rest, rest_usd = gap.usage, gap.cost_usd
-    for reason, uncounted in ((GapReason.COPY, copied), (GapReason.INTERRUPTED, aborted)):
+    for reason, uncounted in (
+        (GapReason.COPY, copied),
+        (GapReason.INTERRUPTED, aborted),
+        (GapReason.COMPACTION, [pair for pair in summaries if pair not in copied]),
+    ):
         if uncounted:
             usage = -sum((response.usage for response, _ in uncounted), Usage())
             usd = -sum(usd or 0.0 for _, usd in uncounted)
@@ -170,4 +186,6 @@ def _explain_gap(
             reason = GapReason.COMPACTION if shown.compactions else GapReason.CUT
         elif shown.has_copied_records:
             reason = GapReason.COPY
+        elif shown.has_side_calls:
+            reason = GapReason.SIDE_CALL
         yield UsageGap(gap.session, reason, rest, rest_usd)

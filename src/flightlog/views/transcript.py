@@ -12,12 +12,20 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.model.addresses import Address
 from flightlog.model.entries import Block, Image, PromptKind, Text, Thinking, UnknownBlock
 from flightlog.model.session import Note, Session, Step, Subagent, ToolCall, Turn
 from flightlog.model.text import pluralize
-from flightlog.model.usage import format_client_total, format_cost, format_tokens, is_unknown
+from flightlog.model.usage import (
+    UsageRow,
+    format_client_total,
+    format_cost,
+    format_tokens,
+    is_unknown,
+    row_fields,
+)
 from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import find_lane, find_step, find_turn, group_by_call
 from flightlog.views.session.tools import CONTENT_NAMES, NEW_NAMES, OLD_NAMES, first_text
@@ -95,19 +103,20 @@ class RenderOptions(Struct, frozen=True):
     """How to render.
 
     `read_result_file` reads an output that was too large for the transcript; `program` is how the
-    user called us.
+    user called us. `own_usage` is the usage without responses copied from another session.
     """
 
     zone: tzinfo = UTC
     is_full: bool = False
     read_result_file: Callable[[str], str | None] | None = None
     program: str = "flightlog"
+    own_usage: UsageRow | None = None
 
 
 def render_session(session: Session, options: RenderOptions) -> Iterator[TranscriptLine]:
     """Yield the lines of the whole session."""
     yield TranscriptLine(TranscriptLineKind.TITLE, 0, session.heading or "(no prompt)", session.id)
-    yield from _session_facts(session, options.zone)
+    yield from _session_facts(session, options)
     renderer = _TranscriptRenderer(session, options)
     for turn in session.turns:
         yield from renderer.render_turn(turn, Address(session.id, turn.number), 0)
@@ -150,8 +159,10 @@ def describe_client(agent: str, version: str, cwd: str) -> str:
     return ", ".join(filter(None, (f"{agent} {version}".strip(), cwd)))
 
 
-def _session_facts(session: Session, zone: tzinfo) -> Iterator[TranscriptLine]:
-    summary = outline_session(session).summary
+def _session_facts(session: Session, options: RenderOptions) -> Iterator[TranscriptLine]:
+    summary, zone = outline_session(session).summary, options.zone
+    if options.own_usage is not None:
+        summary = replace(summary, **row_fields(options.own_usage))
     counts = [
         pluralize(summary.turns, "turn"),
         pluralize(summary.steps, "step"),

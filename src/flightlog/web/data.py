@@ -134,7 +134,7 @@ class WebData:
         self._opened: tuple[Archive | None, float] = (None, 0.0)
         self._lock = threading.Lock()
         self._watcher = SessionListWatcher(self._reopen_archive)
-        self._searcher = SearchWorker(self._listed_archive, runtime)
+        self._searcher = SearchWorker(self._listed_archive, self._watcher.current_list, runtime)
         self.cache = SessionCache(
             self.current_archive, lambda name: self._watcher.session_titles().get(name, "")
         )

@@ -22,6 +22,7 @@ from flightlog.archive.search import (
 from flightlog.model.addresses import parse_address
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import parse_since
+from flightlog.store.index.fulltext import SESSIONS_COUNTED_MAX
 from flightlog.views.session.outline import SessionSummary, sort_newest_first
 from flightlog.web.session_page import SessionPage, searchable_text
 
@@ -161,10 +162,15 @@ class SessionMatch(Struct, frozen=True):
 
 
 class SessionMatches(Struct, frozen=True):
-    """The newest sessions that match, and how many there are in all."""
+    """The newest sessions that match, and how many there are in all, or at least."""
 
     matches: list[SessionMatch]
     total: int
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Return whether counting ended before the last session."""
+        return self.total >= SESSIONS_COUNTED_MAX
 
 
 class SearchWorker:
@@ -173,9 +179,15 @@ class SearchWorker:
     While another process writes the index, its current content is searched and `is_behind` is set.
     """
 
-    def __init__(self, archive: Callable[[], Archive], runtime: Runtime) -> None:
-        """Take `archive`, which opens the archive to search, and the clock of `runtime`."""
+    def __init__(
+        self,
+        archive: Callable[[], Archive],
+        listing: Callable[[], SessionListing],
+        runtime: Runtime,
+    ) -> None:
+        """Take functions that return the archive and the list, and the clock of `runtime`."""
         self._archive = archive
+        self._list = listing
         self._runtime = runtime
         self._thread = ThreadPoolExecutor(1, "flightlog-search")
         self._index: tuple[dict[str, Fingerprint], SearchIndex] | None = None
@@ -210,8 +222,10 @@ class SearchWorker:
             self._index_new(archive)
         assert self._index is not None
         found = self._index[1].search_once_per_session(query, limit)
+        # The list knows the costs; a report would read the index of ten thousand sessions.
+        costs = {summary.session: summary.cost_usd for summary in self._list().sessions}
         # While another process writes the index, storing addresses there would wait for it.
-        hits = locate_results(archive, found.results, 0 if self.is_behind else LONG_BYTES)
+        hits = locate_results(archive, found.results, costs, 0 if self.is_behind else LONG_BYTES)
         texts = (_split_around_match(hit.snippet, query.words) for hit in hits)
         matches = [SessionMatch(hit, *text) for hit, text in zip(hits, texts, strict=True)]
         return SessionMatches(matches, found.total)

@@ -1,6 +1,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from flightlog.agents.claude_code.source import ClaudeCodeSource
 from flightlog.archive.archive import Archive
 from flightlog.model.session import SessionFile
@@ -42,6 +44,29 @@ def test_a_file_that_is_gone_or_broken_has_no_titles(tmp_path):
     )
 
     assert noted(tmp_path / "gone.jsonl", broken) == []
+
+
+def test_the_titles_of_a_project_are_read_once(tmp_path):
+    write(tmp_path, SESSION, user("hello", 1))
+    titled = write(tmp_path, OTHER, SUMMARY, user("unrelated", 7))
+    archive = Archive({"claude-code": (str(tmp_path),)})
+
+    first = archive.read_session(OTHER).title
+    titled.unlink()
+
+    assert (first, archive.read_session(SESSION).title) == ("unrelated", "The shop opens")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_title_that_a_person_gave_is_shown_everywhere(tmp_path, order):
+    given = {"type": "custom-title", "customTitle": "My shop", "sessionId": SESSION}
+    made = {"type": "ai-title", "aiTitle": "Shop work", "sessionId": SESSION}
+    first, second = [given, made][::order]
+    write(tmp_path, SESSION, user("hello", 1), first, user("more", 2), second)
+    archive = Archive({"claude-code": (str(tmp_path),)})
+
+    assert archive.read_session(SESSION).title == "My shop"
+    assert [summary.title for summary in archive.iter_summaries()] == ["My shop"]
 
 
 def test_a_session_is_named_by_a_title_in_another_sessions_file(tmp_path):

@@ -125,6 +125,34 @@ def test_a_value_dropped_from_the_line_of_the_dash_becomes_null(value):
     assert places(done.node, done.text) == places(again.node, again.text)
 
 
+@pytest.mark.parametrize(
+    "item",
+    [
+        "billing: {a: 1,\n      b: {c: 2}}\n    sessionId: x\n    tmux: {p: 1}",
+        "billing: {}\n    sessionId: x",
+        "{billing: {a: 1}, sessionId: x}",
+        "billing:\n      b:\n        c: 2  # mine\n    sessionId: x\n    tmux:\n      p: 1",
+        "sessionId: x\n    billing:\n      b: {c: 2}\n      a: 1\n    tmux: {p: 1}",
+    ],
+)
+def test_values_change_and_leave_in_any_notation_of_a_person(item):
+    (chunk,) = (
+        each for each in parse_chunks(f"sessions:\n  - {item}\n") if each.key == "sessions:x"
+    )
+    fields = {"billing": {"a": {}, "b": {"c": {}, "d": {}}, "e": {}}, "k": {}, "tmux": {"p": {}}}
+
+    for new in (
+        {"billing": {"a": 2.5, "b": {"c": 3}}},
+        {"billing": {"b": {"d": 4}, "e": "two words"}, "k": 1},
+        {"tmux": {"p": 2}, "k": 0.5},
+        {"billing": {"b": {"c": 1}, "e": "x"}, "k": 2},
+    ):
+        chunk = drop_absent(apply_values(chunk, copy.deepcopy(new), {}), fields, new)
+        again = reread(chunk)
+        assert _holds(again.node.to_python(), {"sessionId": "x", **new})
+        assert places(chunk.node, chunk.text) == places(again.node, again.text)
+
+
 def test_text_that_means_something_else_is_quoted():
     words = ("plain words", "13:00", "no", "12", "a: b", "- x", "", "x # y", "é\n")
 

@@ -139,6 +139,26 @@ def test_a_prompt_typed_while_the_agent_works_is_one_turn(tmp_path, sent):
     assert [len(turn.steps) for turn in session.turns] == [1, 1]
 
 
+@pytest.mark.parametrize("fields", [{}, {"content": "And this."}])
+def test_drafts_taken_back_from_the_queue_are_no_prompts(tmp_path, fields):
+    records = [
+        user("Go.", 1),
+        queued("And this.", 2),
+        queued("<task-notification>done</task-notification>", 3),
+        {**queued("", 4), **fields, "operation": "popAll"},
+        queued("And that.", 5),
+        assistant("m1", 6, SAID),
+    ]
+    if not fields:
+        del records[3]["content"]
+    found = archive(tmp_path, *records)
+    items = entries_of(map(json.dumps, records))
+
+    texts = [turn.text for turn in found.read_session(SESSION).turns]
+    assert [text[:9] for text in texts] == ["Go.", "<task-not", "And that."]
+    assert fold(items, Retain.TAIL).threads == fold(items, Retain.ALL).threads
+
+
 @pytest.mark.parametrize(
     ("records", "title"),
     [

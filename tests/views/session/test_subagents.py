@@ -250,6 +250,24 @@ def test_a_teammate_is_linked_by_its_name(tmp_path):
     assert usage.input_tokens == 20
 
 
+def test_teammates_whose_names_are_alike_are_kept_apart(tmp_path):
+    names = {"t1": "b.b", "t2": "bob", "t3": "bob-2"}
+    lines = [call(name, f"Watch {name}.", number) for number, name in enumerate(names, 2)]
+    lines += [
+        result(name, number, status="teammate_spawned", agent_id=f"{mate}@shop")
+        for number, (name, mate) in enumerate(names.items(), 5)
+    ]
+    write(tmp_path, SESSION, user("x", 1), *lines)
+    for number, agent in enumerate(("bob-2-12ab", "bob-34cd", "b.b-56ef"), 10):
+        said = side("Begin.", number, parentUuid=None)
+        agent_file(tmp_path, f"agent-a{agent}", said, assistant(f"m-{agent}", number + 5))
+
+    (session, _) = both(tmp_path)
+
+    linked = {agent.id: agent.tool_call_id for agent in session.subagents}
+    assert linked == {"abob-2-12ab": "t3", "abob-34cd": "t2", "ab.b-56ef": "t1"}
+
+
 @pytest.mark.parametrize("same_ids", [True, False])
 def test_a_copy_of_the_history_counts_only_its_compaction_call(tmp_path, same_ids):
     history = [user("x", 1), assistant("m1", 2), user("y", 3), assistant("m2", 4)]

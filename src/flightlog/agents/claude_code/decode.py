@@ -24,6 +24,7 @@ from flightlog.model.entries import (
     Event,
     Ignored,
     PromptQueued,
+    QueueTakenBack,
     RecordContext,
     RequestLogged,
     SessionSummarized,
@@ -280,11 +281,18 @@ def _decode_bookkeeping(kind: str, record: dict[str, Any]) -> Event:
             return SessionTitled(title, is_user_title=kind == "custom-title")
         case "api-request":
             return RequestLogged(text_field(record, "id"))
-        case "queue-operation" if text_field(record, "operation") == "enqueue":
-            prompt = decode_queued(record, record.get("content"))
-            return PromptQueued(prompt.kind, prompt.content) if prompt.content else Ignored(kind)
+        case "queue-operation":
+            return _decode_queue_operation(record)
         case _:
             return Ignored(kind)
+
+
+def _decode_queue_operation(record: dict[str, Any]) -> Event:
+    operation = text_field(record, "operation")
+    prompt = decode_queued(record, record.get("content"))
+    if operation == "enqueue" and prompt.content:
+        return PromptQueued(prompt.kind, prompt.content)
+    return QueueTakenBack() if operation == "popAll" else Ignored("queue-operation")
 
 
 def _title_text(summary: str) -> str:

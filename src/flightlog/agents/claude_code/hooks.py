@@ -90,6 +90,11 @@ def keep_days(config_dir: Path) -> int:
     )
 
 
+def user_settings(config_dir: Path) -> Path:
+    """Return the path of a person's settings."""
+    return config_dir / PROJECT_SETTINGS[0]
+
+
 def project_settings(project: Path) -> Path:
     """Return the path of a project's settings that are this machine's own."""
     return project_settings_files(project)[1]

@@ -4,15 +4,12 @@ Most records of type `user` are not a person's prompt: tool results, command out
 task notifications and the client's own reminders have that type too.
 """
 
-import base64
-import binascii
 import re
 from typing import Any
 
 from flightlog.model.entries import (
     Block,
     Event,
-    Image,
     PromptKind,
     Text,
     Thinking,
@@ -20,6 +17,7 @@ from flightlog.model.entries import (
     ToolUse,
     UnknownBlock,
     UserPrompt,
+    image_from_base64,
     text_of,
 )
 from flightlog.sources.foreign_json import object_field, text_field
@@ -167,18 +165,10 @@ def _decode_block(part: dict[str, Any]) -> Block:
                 text_field(part, "id"), text_field(part, "name"), object_field(part, "input")
             )
         case "image":
-            return _decode_image(object_field(part, "source"))
+            source = object_field(part, "source")
+            return image_from_base64(text_field(source, "media_type"), text_field(source, "data"))
         case kind:
             return UnknownBlock(kind or "?", text_field(part, "text"))
-
-
-def _decode_image(source: dict[str, Any]) -> Image:
-    data = text_field(source, "data")
-    try:
-        size = len(base64.b64decode(data, validate=True))
-    except (binascii.Error, ValueError):
-        size = 0
-    return Image(text_field(source, "media_type"), size, data)
 
 
 def _prompt_kind(record: dict[str, Any], text: str) -> PromptKind:

@@ -100,16 +100,25 @@ def find_evidence(paths: Iterable[str], *, more: bool = True) -> UsageEvidence:
 
 
 def count_output_chars(paths: Iterable[str]) -> dict[str, int]:
-    """Return how many characters the model wrote in each response, by message id."""
+    """Return how many characters the model wrote in each response, by the name its row has."""
     blocks: dict[str, dict[str, int]] = defaultdict(dict)
-    for line in _iter_evidence_lines(paths, (_USAGE,)):
+    for line in _iter_evidence_lines(paths, (_REPLY,)):
         record = parse_object(line) or {}
-        message = object_field(record, "message")
         if text_field(record, "type") == "assistant":
-            for part in list_field(message, "content"):
+            for part in list_field(object_field(record, "message"), "content"):
                 # A copy of a line is the same block.
-                blocks[text_field(message, "id")][repr(part)] = _count_chars(part)
+                blocks[_response_name(record, line)][repr(part)] = _count_chars(part)
     return {name: sum(parts.values()) for name, parts in blocks.items()}
+
+
+def _response_name(record: dict[str, Any], line: bytes) -> str:
+    """Return the message id, or what else identifies a response without one."""
+    return (
+        text_field(object_field(record, "message"), "id")
+        or text_field(record, "requestId")
+        or text_field(record, "uuid")
+        or f"line-{zlib.crc32(line):08x}"
+    )
 
 
 def _count_chars(part: Any) -> int:
@@ -287,15 +296,9 @@ class _UsageScanner:
             return
         if text_field(message, "model") == SYNTHETIC_MODEL:
             return
-        name = (
-            text_field(message, "id")
-            or text_field(record, "requestId")
-            or text_field(record, "uuid")
-            or f"line-{zlib.crc32(line):08x}"
-        )
         thread = text_field(record, "agentId") or ("?" if record.get("isSidechain") is True else "")
         values = (
-            name,
+            _response_name(record, line),
             self.file.session,
             text_field(message, "model"),
             *msgspec.structs.astuple(decode_usage(message.get("usage"))),

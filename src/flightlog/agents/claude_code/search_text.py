@@ -26,20 +26,39 @@ from flightlog.store.index.records import IndexedRecord, RecordBatch
 from flightlog.store.recordings.reader import open_reader, raw_lines
 from flightlog.store.salvage import iter_spans
 
+# Of one batch. A session of 228 MB in one batch took 330 MB of memory, and the C library gave
+# half of it back; in parts it takes 70 MB.
+BATCH_BYTES = 8 << 20
 WORDS_MAX = 1 << 20  # characters of one column; only dumps of whole files are longer
 # The end of a transcript in which the last time is looked for; a single record may be long.
 _TAIL_BYTES = (1 << 16, 1 << 22)
-_REPEATING = frozenset(
-    {"api-request-blob", "last-prompt", "queue-operation"}
-)  # repeat other records
+_REPEATING = frozenset({"api-request-blob", "last-prompt"})  # repeat other records
+_QUEUED, _TAKEN_BACK = "queue-operation enqueue", "queue-operation popAll"
 _PATHS = ("file_path", "path", "notebook_path")
 
 
 def read_records(path: str, start: int) -> RecordBatch:
-    """Read the records of a file from byte `start` on."""
+    """Read the records of a file from byte `start` on, at most about `BATCH_BYTES`."""
     result = RecordBatch([], end=start)
-    result.records = list(_iter_records(path, result))
+    result.records = _clear_repeated(list(_iter_records(path, result)))
     return result
+
+
+def _clear_repeated(records: list[IndexedRecord]) -> list[IndexedRecord]:
+    """Remove the words of queued prompts that a later record repeats, or that were taken back.
+
+    Clients 2.0.30 to 2.1.81 record a prompt only there if they send it during a turn.
+    """
+    waiting: dict[int, str] = {}
+    for position, record in enumerate(records):
+        if record.kind == _QUEUED:
+            waiting[position] = record.text.strip()
+        elif waiting and record.kind in {"user", "attachment", _TAKEN_BACK}:
+            for queued, words in list(waiting.items()):
+                if record.kind == _TAKEN_BACK or words in record.text:
+                    records[queued] = records[queued]._replace(text="")
+                    del waiting[queued]
+    return records
 
 
 def read_last_ms(file: SessionFile) -> int:
@@ -96,6 +115,7 @@ class _SearchLine(Struct, gc=False):
     attachment: _SearchAttachment | None = None
     content: str | None = None
     summary: str | None = None
+    operation: str | None = ""
 
 
 _decode = msgspec.json.Decoder(_SearchLine).decode
@@ -116,6 +136,9 @@ def _iter_records(path: str, result: RecordBatch) -> Iterator[IndexedRecord]:
             offset += len(line)
             if whole:
                 result.end = offset
+                if result.bytes_read >= BATCH_BYTES:
+                    result.is_last = False
+                    break
         with closing(open_reader(path)) as file:
             result.fingerprint = fingerprint_file(file, result.end)
     except OSError as error:
@@ -147,7 +170,8 @@ def _decode_record(line: bytes, offset: int) -> IndexedRecord | None:
     attachment = record.attachment
     if attachment is not None and attachment.type == "queued_command":
         words.add_content(attachment.prompt)
-    if record.type not in _REPEATING:
+    kind = f"{record.type} {record.operation}" if record.operation else record.type
+    if record.type not in _REPEATING and (kind == _QUEUED or not record.operation):
         if message is not None:
             words.add_content(message.content)
         words.text += [text for text in (record.content, record.summary) if text]
@@ -155,7 +179,7 @@ def _decode_record(line: bytes, offset: int) -> IndexedRecord | None:
         offset,
         len(line),
         record.uuid or "",
-        record.type,
+        kind,
         parse_timestamp_ms(record.timestamp or "") or 0,
         _join_text(words.text),
         _join_text(words.output),

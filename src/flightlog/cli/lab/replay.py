@@ -8,7 +8,7 @@ import click
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.lab.inspect import format_usd
 from flightlog.cli.options import AS_JSON, ON, RUNS_DIR, session_options
-from flightlog.cli.output import format_examples, print_json, print_table
+from flightlog.cli.output import format_examples, print_json, print_table, spell_hint
 from flightlog.model.text import make_inert, one_line
 
 if TYPE_CHECKING:
@@ -43,10 +43,8 @@ def branch_points(
         right=(0,),
     )
     if points:
-        click.echo(
-            f"flightlog lab replay {make_inert(run)} --session {session} --turn {points[0].turn}",
-            err=True,
-        )
+        command = f"flightlog lab replay {run} --session {session} --turn {points[0].turn}"
+        click.echo(spell_hint(command), err=True)
     else:
         click.echo("no errors, reverted work or repeated actions", err=True)
 

@@ -9,7 +9,7 @@ import click
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.lab.inspect import format_usd
 from flightlog.cli.options import AS_JSON, ON, RUNS_DIR, sending_options, session_options
-from flightlog.cli.output import format_examples, print_json, print_table
+from flightlog.cli.output import format_examples, print_json, print_table, spell_hint
 from flightlog.model.text import make_inert, one_line, pluralize
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def resample(
     for batch in list_unfinished_batches(runtime, store) if not summary["remaining"] else ():
         command = f"flightlog lab resample {store.name} --resume --batch {batch.name[:8]}"
         left = pluralize(len(batch.remaining_samples), "sample")
-        click.echo(make_inert(f"{left} of an earlier batch left; to continue: {command}"), err=True)
+        click.echo(spell_hint(f"{left} of an earlier batch left; to continue: {command}"), err=True)
     return int(
         bool(summary["errors"] or summary["remaining"]) and summary["stop_reason"] != "dry run"
     )
@@ -345,4 +345,4 @@ def _print_batch(summary: dict[str, Any], run: Path) -> None:
     if summary["remaining"] and summary["stop_reason"] != "dry run":
         left = pluralize(summary["remaining"], "sample")
         command = f"flightlog lab resample {run.name} --resume"
-        click.echo(make_inert(f"{left} left; to continue: {command}"), err=True)
+        click.echo(spell_hint(f"{left} left; to continue: {command}"), err=True)

@@ -6,7 +6,7 @@ import click
 
 from flightlog.app.runtime import IdleTimer, open_runtime
 from flightlog.cli.options import SESSION
-from flightlog.cli.output import format_value, json_option, print_json, print_table
+from flightlog.cli.output import format_value, json_option, print_json, print_table, spell_hint
 from flightlog.model.text import make_inert, one_line
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def status(written: str, *, as_json: bool) -> None:
     if written:
         loop_session = open_loop_session(service.find_session(runtime, written))
         print_json(build_status(loop_session)) if as_json else click.echo(
-            make_inert("\n".join(status_lines(loop_session)))
+            spell_hint("\n".join(status_lines(loop_session)))
         )
         return
     statuses = [build_status(open_loop_session(path)) for path in service.all_sessions(runtime)]
@@ -202,7 +202,7 @@ def _redraw_lines(old: list[str], new: list[str]) -> None:
     if sys.stdout.isatty() and old:
         click.echo(f"\x1b[{len(old)}A\x1b[J", nl=False)
     for line in new:
-        click.echo(make_inert(line))
+        click.echo(spell_hint(line))
 
 
 COMMANDS: dict[str, click.Command] = {

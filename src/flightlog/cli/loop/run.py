@@ -9,7 +9,13 @@ import click
 
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.options import SESSION
-from flightlog.cli.output import format_examples, json_option, print_json, print_outcome
+from flightlog.cli.output import (
+    format_examples,
+    json_option,
+    print_json,
+    print_outcome,
+    spell_hint,
+)
 from flightlog.model.errors import Conflict, Invalid
 from flightlog.model.text import make_inert, one_line, pluralize
 
@@ -281,7 +287,7 @@ def _send_request(session: str, request: str, reason: str, *, as_json: bool) -> 
 def _print_progress(line: str) -> None:
     """Print a progress line on stderr; go on without output if stderr is closed."""
     try:
-        click.echo(make_inert(line), err=True)
+        click.echo(spell_hint(line), err=True)
     except OSError:
         sys.stderr = io.StringIO()
 

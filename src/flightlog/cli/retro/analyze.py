@@ -358,10 +358,8 @@ def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
         reply = conversation.send_prompt(prompt, analysis)
         usd += reply.cost_usd
         click.echo(f"\n{make_inert(reply.text)}\n", err=err)
-    click.echo(
-        f"{usd:.2f} USD, saved in {reply.path}; to continue: flightlog retro --resume --analyst {analyst[0]}",
-        err=True,
-    )
+    line = f"{usd:.2f} USD, saved in {reply.path}; to continue: flightlog retro --resume"
+    print_outcome(reply, f"{line} --analyst {analyst[0]}", as_json=False)
     return apply_analyst_names(store, analysis)
 
 
@@ -379,10 +377,9 @@ def _print_analysis(analysis: "RetroAnalysis") -> None:
     click.echo(f"{conversations}; {pluralize(len(analysis.patterns), 'finding')}\n")
     _print_patterns(analysis.patterns[:_SHOWN])
     if len(analysis.patterns) > _SHOWN:
-        click.echo(
-            "\nall findings: flightlog retro patterns; one with its evidence: flightlog retro show ID",
-            err=True,
-        )
+        patterns, one = "flightlog retro patterns", "flightlog retro show ID"
+        line = f"\nall findings: {patterns}; one with its evidence: {one}"
+        print_outcome(analysis, line, as_json=False)
 
 
 def _print_pattern(pattern: "Pattern") -> None:

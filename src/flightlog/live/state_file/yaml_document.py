@@ -81,12 +81,33 @@ def resolve_scalar(text: str) -> Any:
 
 def parse_chunks(text: str) -> list[YamlChunk]:
     """Cut a file into chunks; raise `YamlError` with the location of an error."""
+    return list(_split_chunks(text, _parse_root(text)))
+
+
+def relocate_values(key: str, text: str, node: YamlNode) -> YamlChunk:
+    """Return a changed chunk; notations that only a person writes are located by the parser."""
+    chunk = YamlChunk(key, text, node)
+    first = next(iter((node.keys or {}).values()), None)
+    if first is None or (first.keys is None and not _has_flow(node)):
+        return chunk
+    list_name, _, name = key.partition(":")
+    lead = "" if list_name == "r" else f"{list_name}:\n"
+    keys = _parse_root(lead + text).keys or {}
+    located = keys[name] if list_name == "r" else (keys[list_name].items or [])[0]
+    return YamlChunk(key, text, _shift_node(located, -len(lead)))
+
+
+def _has_flow(node: YamlNode) -> bool:
+    is_flow = node.is_flow and node.keys is not None
+    return is_flow or any(map(_has_flow, (node.keys or {}).values()))
+
+
+def _parse_root(text: str) -> YamlNode:
     # The import takes a tenth of a second and is needed only after an edit.
     from ruamel.yaml.error import MarkedYAMLError, YAMLError  # noqa: PLC0415
 
     try:
-        events = _Events(iter_yaml_events(text), text)
-        root = events.read_root()
+        return _Events(iter_yaml_events(text), text).read_root()
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise YamlError(error.problem or "not YAML", mark.line + 1, mark.column + 1) from None
@@ -96,7 +117,6 @@ def parse_chunks(text: str) -> list[YamlChunk]:
         raise YamlError("a character YAML does not allow", line, 1) from None
     except ValueError as error:
         raise YamlError(str(error), 1, 1) from None
-    return list(_split_chunks(text, root))
 
 
 class _Events:

@@ -1,6 +1,7 @@
 """Write values into chunks: replace, add, remove or render them; every other byte stays.
 
-Locations are updated with the text, so that a chunk need not be parsed again.
+Locations are updated with the text, so that a chunk as we render it need not be parsed again. One
+with notations that only a person writes is parsed after each change.
 """
 
 import json
@@ -8,7 +9,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from flightlog.live.state_file.yaml_document import YamlChunk, YamlNode, resolve_scalar
+from flightlog.live.state_file.yaml_document import (
+    YamlChunk,
+    YamlNode,
+    relocate_values,
+    resolve_scalar,
+)
 
 # Strings that need no quotation marks; stricter than YAML.
 _PLAIN = re.compile(r"[A-Za-z0-9_/~.][A-Za-z0-9_ ./~@+:()%-]*")
@@ -107,9 +113,12 @@ def apply_values(
     for edit in edits:
         text = text[: edit.start] + edit.text + text[edit.end :]
         _shift_after_edit(node, edit)
-    for path, values in list(_missing_values(node, new)):
-        text = _add_values(text, node, (path, values), comments)
-    return YamlChunk(chunk.key, text, node)
+    chunk = relocate_values(chunk.key, text, node)
+    for addition in list(_missing_values(node, new)):
+        assert chunk.node is not None
+        text = _add_values(chunk.text, chunk.node, addition, comments)
+        chunk = relocate_values(chunk.key, text, chunk.node)
+    return chunk
 
 
 def drop_absent(chunk: YamlChunk, fields: Mapping[str, Any], new: Mapping[str, Any]) -> YamlChunk:
@@ -118,57 +127,64 @@ def drop_absent(chunk: YamlChunk, fields: Mapping[str, Any], new: Mapping[str, A
     Members and comments of a person stay.
     """
     assert chunk.node is not None
-    text = _drop_absent(chunk.text, (chunk.node, chunk.node), fields, new)
-    return YamlChunk(chunk.key, text, chunk.node)
+    for path in list(_absent_members(chunk.node, fields, new)):
+        chunk = _remove_member(chunk, path)
+    return chunk
 
 
-def _drop_absent(
-    text: str, nodes: tuple[YamlNode, YamlNode], fields: Mapping[str, Any], new: Mapping[str, Any]
-) -> str:
-    """Drop members of the second of `nodes`; the first is the root, whose locations follow."""
-    root, node = nodes
+def _absent_members(
+    node: YamlNode, fields: Mapping[str, Any], new: Mapping[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of members to remove, those of a mapping before the mapping itself."""
     for key, inner in fields.items():
         child, value = (node.keys or {}).get(key), new.get(key)
         if child is None or node.is_flow:
             continue
         if child.keys and isinstance(value, dict | None):
-            text = _drop_absent(text, (root, child), inner, value or {})
-        if value is None and (child.is_flow or not child.keys):
-            text = _remove_member(text, root, node, key)
-    return text
+            yield from _absent_members(child, inner, value or {}, (*path, key))
+        if value is None:
+            yield (*path, key)
 
 
-def _remove_member(text: str, root: YamlNode, node: YamlNode, key: str) -> str:
-    """Remove the lines of a member; a comment behind its value gets a line of its own."""
+def _remove_member(chunk: YamlChunk, path: tuple[str, ...]) -> YamlChunk:
+    """Remove the lines of a member; a comment behind its value gets a line of its own.
+
+    A block with members of a person stays.
+    """
+    text, root = chunk.text, chunk.node
+    assert root is not None
+    node, key = root, path[-1]
+    for name in path[:-1]:
+        node = (node.keys or {})[name]
     assert node.keys is not None
     child = node.keys[key]
+    if child.keys and not child.is_flow:
+        return chunk
     start = text.rfind("\n", 0, child.after) + 1
     if text[start:].lstrip(" ").startswith("- "):  # without this line the item has no dash
-        child.start = min(child.start, child.end)  # a block whose members were removed
         edit = _replace_value(text, child, None)
         _shift_after_edit(root, edit)
-        return text[: edit.start] + edit.text + text[edit.end :]
+        return relocate_values(chunk.key, text[: edit.start] + edit.text + text[edit.end :], root)
     del node.keys[key]
     end = text.find("\n", max(child.end, child.after)) + 1 or len(text)
     comment = text[max(child.end, child.after) : end].strip()
     kept = f"{' ' * node.indent}{comment}\n" if comment.startswith("#") else ""
     _shift_after_removal(root, end, end - start - len(kept))
-    return text[:start] + kept + text[end:]
+    return relocate_values(chunk.key, text[:start] + kept + text[end:], root)
 
 
 def drop_members(chunk: YamlChunk, new: Mapping[str, Mapping[str, Any]]) -> YamlChunk:
     """Return the chunk without the lines of members that the mappings in `new` do not contain."""
-    root, text = chunk.node, chunk.text
-    assert root is not None
-    for name, node in (root.keys or {}).items():
-        if node.keys is None or node.is_flow:
-            continue
-        members = new.get(name, {})
-        for key, child in list(node.keys.items()):
-            if key in members or child.keys is not None:
-                continue
-            text = _remove_member(text, root, node, key)
-    return YamlChunk(chunk.key, text, root)
+    assert chunk.node is not None
+    paths = [
+        (name, key)
+        for name, node in (chunk.node.keys or {}).items()
+        for key, child in (node.keys or {}).items()
+        if not node.is_flow and key not in new.get(name, {}) and child.keys is None
+    ]
+    for path in paths:
+        chunk = _remove_member(chunk, path)
+    return chunk
 
 
 def _is_plain(value: str) -> bool:
@@ -328,6 +344,7 @@ def _shift_after_removal(node: YamlNode, end: int, by: int) -> None:
         elif child.keys is not None:
             _shift_after_removal(child, end, by)
             child.end = _block_end(child, child.after)
+            child.start = min(child.start, child.end)  # a block without members is empty
     node.end = _block_end(node, node.end)
 
 

@@ -25,7 +25,9 @@ from flightlog.store.index.records import (
     sync_records,
 )
 
-HASH_BYTES = 64 << 20  # words collected in memory before SQLite writes a segment
+HASH_BYTES = 32 << 20  # words collected in memory before SQLite writes a segment
+# Counting all of 10,000 sessions takes longer than a search while one types may take.
+SESSIONS_COUNTED_MAX = 1_000
 GONE_SHARE_MAX = 0.2  # deleted rows slow every search; indexing again costs minutes
 _MATCH = (
     "p.path, l.offset, l.length, p.session, p.subagent, l.uuid, l.at_ms, p.project"  # RecordMatch
@@ -61,7 +63,7 @@ class RecordQuery(Struct, frozen=True):
     project: str = ""
     sessions: frozenset[str] | None = None
     limit: int = 20  # 0 for no limit
-    once_per_session: bool = False  # one match for each session
+    once_per_session: bool = False  # one match for each of the newest `SESSIONS_COUNTED_MAX`
 
 
 def sync_text(
@@ -102,7 +104,8 @@ def add_words(database: sqlite3.Connection, rows: Sequence[tuple[int, IndexedRec
 def search_words(database: sqlite3.Connection, query: RecordQuery) -> tuple[list[RecordMatch], int]:
     """Return the first matches, the newest recordings first, and how many there are in all.
 
-    Without a limit every match is returned; once per session, sessions are counted.
+    Without a limit every match is returned. Once per session, sessions are counted, and those
+    after the newest `SESSIONS_COUNTED_MAX` are left out.
     """
     matches: list[RecordMatch] = []
     seen: set[str] = set()
@@ -111,16 +114,19 @@ def search_words(database: sqlite3.Connection, query: RecordQuery) -> tuple[list
         if (
             query.sessions is None or match.session in query.sessions
         ) and match.session not in seen:
-            if query.limit and len(matches) >= query.limit:
-                return matches, _count_matches(database, query)
-            matches.append(match)
+            if not query.limit or len(matches) < query.limit:
+                matches.append(match)
+            elif not query.once_per_session:
+                return matches, _count_records(database, query)
             if query.once_per_session:
                 seen.add(match.session)
-    return matches, len(matches)
+                if len(seen) == SESSIONS_COUNTED_MAX:
+                    break
+    return matches, len(seen) or len(matches)
 
 
-def _count_matches(database: sqlite3.Connection, query: RecordQuery) -> int:
-    """Return the number of all matches: of records, or of sessions that have one."""
+def _count_records(database: sqlite3.Connection, query: RecordQuery) -> int:
+    """Return the number of all records that match."""
     counts: Counter[str] = Counter()
     if query.match and not query.since_ms:
         # Looking up 50,000 rows takes longer than the search: count them by the span they are in.
@@ -134,12 +140,11 @@ def _count_matches(database: sqlite3.Connection, query: RecordQuery) -> int:
                 counts[session] += bisect_right(numbers, last) - bisect_left(numbers, first)
     else:
         counts.update(match.session for match in _iter_matches(database, query))
-    found = [
+    return sum(
         count
         for session, count in counts.items()
-        if count and (query.sessions is None or session in query.sessions)
-    ]
-    return len(found) if query.once_per_session else sum(found)
+        if query.sessions is None or session in query.sessions
+    )
 
 
 def _iter_last_matches(database: sqlite3.Connection, query: RecordQuery) -> Iterator[RecordMatch]:

@@ -6,10 +6,10 @@ one read have consecutive numbers, so the rows of a file are deleted by span.
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.model.session import SessionFile
 from flightlog.store.index.database import IndexSchema, write_transaction
@@ -59,7 +59,10 @@ class IndexedRecord(NamedTuple):
 
 
 class RecordBatch(Struct, array_like=True):
-    """The records of a file's new bytes; `end` is where the next read starts."""
+    """The records of a file's new bytes; `end` is where the next read starts.
+
+    The batches of a large file follow one another; `is_last` is false for all but the last.
+    """
 
     records: list[IndexedRecord]
     end: int = 0
@@ -67,6 +70,7 @@ class RecordBatch(Struct, array_like=True):
     damaged_lines: int = 0
     fingerprint: int = 0
     error: str = ""
+    is_last: bool = True
 
 
 Read = Callable[[Sequence[PendingRead]], Iterator[RecordBatch]]
@@ -114,11 +118,11 @@ def _write_new(
     batches = how.read(pending)
     late = 0
     for reads in _iter_transactions(pending):
-        ready: Iterable[RecordBatch] = islice(batches, len(reads))
+        ready: Iterable[tuple[PendingRead, RecordBatch]] = _iter_batches(reads, batches)
         if sum(read.file.size - read.start for read in reads) <= AHEAD_BYTES:
             ready = list(ready)
         with write_transaction(database):
-            for read, batch in zip(reads, ready, strict=True):
+            for read, batch in ready:
                 if not _is_next(database, read):
                     late += 1
                     continue
@@ -140,6 +144,19 @@ def _iter_transactions(pending: Sequence[PendingRead]) -> Iterator[list[PendingR
             reads, size = [], 0
     if reads:
         yield reads
+
+
+def _iter_batches(
+    reads: Iterable[PendingRead], batches: Iterator[RecordBatch]
+) -> Iterator[tuple[PendingRead, RecordBatch]]:
+    """Yield each batch with its read, which starts where the batch does."""
+    for read in reads:
+        start = read.start
+        for batch in batches:
+            yield replace(read, start=start), batch
+            start = batch.end
+            if batch.is_last:
+                break
 
 
 def _is_next(database: sqlite3.Connection, read: PendingRead) -> bool:
@@ -181,7 +198,7 @@ def _write_records(
             "UPDATE places SET project = ? WHERE file = ? AND project = ''", (project, file)
         )
     save_files(database, level, [_advance_file_row(read, batch)])
-    stats.opened += 1
+    stats.opened += batch.is_last
     stats.bytes_read += batch.bytes_read
     stats.decoded += len(rows)
     return rows
@@ -226,7 +243,8 @@ def _pack_uuid(text: str) -> bytes | str:
 
 def _advance_file_row(read: PendingRead, batch: RecordBatch) -> IndexedFile:
     file = read.file
-    size = -1 if batch.error else file.size  # -1 differs from every size, so the file is read again
+    # -1 differs from every size, so the file is read again.
+    size = -1 if batch.error or not batch.is_last else file.size
     state = (file.device, file.inode, size, file.changed_ns)
     return IndexedFile(
         0, file.path, file.session, *state, batch.end, batch.fingerprint, 0, batch.damaged_lines

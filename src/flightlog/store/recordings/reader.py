@@ -71,7 +71,13 @@ def open_reader(path: str) -> Reader:
         content = _read_virtual(path)
         if content is None:
             raise
-        return _MemoryReader(content)
+        return MemoryReader(content)
+
+
+def content_size(path: str, listed: int) -> int:
+    """Return how many bytes can be read: `listed` ones, but that is a guess for a virtual file."""
+    content = _read_virtual(path) if is_virtual(path) else None
+    return listed if content is None else len(content)
 
 
 def map_file(path: str) -> mmap.mmap | None:
@@ -211,18 +217,23 @@ class _PlainReader:
         os.close(self._file)
 
 
-class _MemoryReader:
+class MemoryReader:
+    """A `Reader` of bytes in memory."""
+
     damaged_spans = 0
 
     def __init__(self, content: bytes) -> None:
+        """Read `content`."""
         self._content = content
 
     def fill(self, view: memoryview, offset: int) -> int:
+        """Read into `view`; return the number of bytes, 0 at the end."""
         data = self.read(offset, len(view))
         view[: len(data)] = data
         return len(data)
 
     def read(self, offset: int, length: int) -> bytes:
+        """Return the bytes at `offset`, fewer than `length` only at the end."""
         return self._content[offset : offset + length]
 
     def close(self) -> None:

@@ -7,7 +7,9 @@ from flightlog.model.entries import (
     Block,
     Entry,
     Image,
+    PromptKind,
     PromptQueued,
+    QueueTakenBack,
     Text,
     ToolResult,
     UserPrompt,
@@ -19,7 +21,10 @@ QUEUE_RECORDS_MAX = 1_000  # between a queued prompt and the record that it is s
 
 
 def follow_queue(ordered: Sequence[Entry]) -> dict[int, int | None]:
-    """Return the position of each queued prompt, with that of the prompt that repeats it, if any."""
+    """Return the position of each queued prompt, and the one of the record that replaces it, if any.
+
+    That is the prompt that repeats it, or the record that takes it back.
+    """
     sent: dict[int, int | None] = {}
     waiting: dict[int, str] = {}
     for position, entry in enumerate(ordered):
@@ -27,6 +32,10 @@ def follow_queue(ordered: Sequence[Entry]) -> dict[int, int | None]:
         if isinstance(event, PromptQueued):
             sent[position] = None
             waiting[position] = f"\n{text_of(event.content).strip()}\n"
+        elif waiting and isinstance(event, QueueTakenBack):
+            drafts = [queued for queued in waiting if not _is_task(ordered[queued])]
+            sent.update(dict.fromkeys(drafts, position))
+            waiting = {queued: words for queued, words in waiting.items() if queued not in drafts}
         elif waiting and isinstance(event, UserPrompt):
             text = f"\n{text_of(event.content).strip()}\n"
             for queued, words in list(waiting.items()):
@@ -36,6 +45,11 @@ def follow_queue(ordered: Sequence[Entry]) -> dict[int, int | None]:
                     sent[queued] = None if is_late else position
                     del waiting[queued]
     return sent
+
+
+def _is_task(entry: Entry) -> bool:
+    """Return whether a queued prompt is a task's report, which stays in the queue."""
+    return isinstance(entry.event, PromptQueued) and entry.event.kind is PromptKind.TASK
 
 
 def queue_reach(ordered: Sequence[Entry]) -> dict[int, int]:

@@ -8,7 +8,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from flightlog.model.session import Session, Subagent
+from flightlog.model.session import Session, Step, Subagent
 from flightlog.model.usage import Cost, CostSource, Usage, usage_fields
 from flightlog.views.session.outline import (
     SessionOutline,
@@ -29,6 +29,22 @@ def outline_session(
     for subagent in session.subagents:
         rows[subagent.id].add(subagent.turns, locations)
     return build_outline(session, rows, session.subagents, files)
+
+
+def find_own_prompt(session: Session, copied_message_ids: frozenset[str]) -> TurnCost | None:
+    """Return the prompt that cost most, without steps copied from another session."""
+    turns = tuple(
+        replace(
+            turn,
+            items=tuple(
+                item
+                for item in turn.items
+                if not (isinstance(item, Step) and item.message_id in copied_message_ids)
+            ),
+        )
+        for turn in session.turns
+    )
+    return outline_session(replace(session, turns=turns)).summary.most_expensive_prompt
 
 
 def build_outline(

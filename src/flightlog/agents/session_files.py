@@ -1,0 +1,87 @@
+"""List an agent's directories and describe the session files in them; what cannot be read is damage.
+
+ReadOnlyAgent is an agent of which nothing but these files is known.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from msgspec import Struct
+
+from flightlog.model.addresses import is_safe
+from flightlog.model.errors import Damage
+from flightlog.model.session import SessionFile
+from flightlog.sources.protocol import FileListing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flightlog.sources.protocol import Source
+
+
+class ReadOnlyAgent(Struct, frozen=True):
+    """An agent that is read and not started, see `agents.protocol.Agent`.
+
+    The reader, `SOURCE` in its module `decode`, is imported on use: listing files does not need it.
+    """
+
+    name: str
+    find: Callable[[Sequence[str]], FileListing]
+
+    @property
+    def source(self) -> "Source":
+        """The reader of its session files."""
+        package = f"flightlog.agents.{self.name.replace('-', '_')}"
+        return cast("Source", import_module(f"{package}.decode").SOURCE)
+
+    def driver(self, program: "Path") -> None:
+        """Return None: it is not started from here."""
+
+    def hooks(self) -> None:
+        """Return None: no hooks are registered."""
+
+    def dialect(self) -> None:
+        """Return None: its requests are not captured."""
+
+
+def list_entries(folder: str, damage: list[Damage]) -> list[os.DirEntry[str]]:
+    """Return the entries of a directory by name; one that is absent has none."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        damage.append(Damage(folder, 0, 0, error.strerror or type(error).__name__))
+        return []
+
+
+def describe_file(agent: str, path: str, session: str, damage: list[Damage]) -> SessionFile | None:
+    """Return a session's own file in its current state; None with damage if it cannot be one."""
+    if not is_safe(session):
+        damage.append(Damage(path, 0, 0, "the file name is not a usable session id"))
+        return None
+    try:
+        status = os.stat(path)  # noqa: PTH116 - hot: thousands of sessions
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        damage.append(Damage(path, 0, 0, error.strerror or type(error).__name__))
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        # Opening a named pipe would block until a writer comes.
+        damage.append(Damage(path, 0, 0, "not a file"))
+        return None
+    state = (status.st_size, status.st_mtime_ns)
+    return SessionFile(
+        path, session, *state, device=status.st_dev, inode=status.st_ino, agent=agent
+    )
+
+
+def describe_current(file: SessionFile) -> tuple[SessionFile, ...]:
+    """Return the one file of a session as it is now; nothing if it is gone."""
+    current = describe_file(file.agent, file.path, file.session, [])
+    return (current,) if current else ()

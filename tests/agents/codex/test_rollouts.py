@@ -1,0 +1,372 @@
+"""Codex: every token that the model sent is counted once, and sessions are read as they went."""
+
+import json
+import shutil
+import subprocess
+from datetime import UTC
+from pathlib import Path
+
+import pytest
+
+from flightlog.agents import find_agent
+from flightlog.agents.adoption import adopt_session_files
+from flightlog.agents.dialects.openai_responses import decode_usage
+from flightlog.archive.archive import Archive
+from flightlog.model.entries import AssistantReply, Entry, ToolResult, UnknownRecord
+from flightlog.model.errors import Damage
+from flightlog.model.session import NoteKind
+from flightlog.model.usage import Breakdown, Usage
+from flightlog.store.compression import zstd
+from flightlog.views.atif.writer import AtifOptions, build_trajectory
+from support.judges import validated
+from support.real_clients import TOOLS, make_machine
+
+CODEX = find_agent("codex")
+RECORDINGS = Path(__file__).parents[2] / "recordings" / "codex"
+CASES = sorted(str(path.parent.relative_to(RECORDINGS)) for path in RECORDINGS.rglob("wire.jsonl"))
+MIGRATED = ("0.140.0/legacy-fork", "0.140.0/subagent-fork-context")
+
+
+def home_of(where, *cases):
+    for case in cases:
+        shutil.copytree(RECORDINGS / case / "session", where, dirs_exist_ok=True)
+    return where
+
+
+def wire_usage(case):
+    lines = (RECORDINGS / case / "wire.jsonl").read_text().splitlines()
+    return sum((decode_usage(json.loads(line)["usage"]) for line in lines), Usage())
+
+
+def read_archive(home, data=""):
+    return Archive({"codex": (str(home),)}, str(data) if data else "")
+
+
+def total_usage(home, data=""):
+    return read_archive(home, data).usage_report(Breakdown.SESSION, UTC).total.usage
+
+
+def count_rows(files):
+    return {row.message_id: row for file in files for row in CODEX.source.scan_usage(file).rows}
+
+
+def edit_lines(home, change):
+    """Rewrite each rollout below `home` by what `change` makes of its records; None removes one."""
+    for path in home.rglob("rollout-*.jsonl"):
+        records = [change(json.loads(line)) for line in path.read_text().splitlines()]
+        path.write_text("".join(f"{json.dumps(record)}\n" for record in records if record))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_usage_equals_what_the_model_sent(case, tmp_path):
+    home = home_of(tmp_path, case)
+
+    assert total_usage(home) == wire_usage(case)
+    for file in CODEX.find([str(home)]).files:
+        rows = CODEX.source.scan_usage(file).rows
+        replies = [
+            entry.event
+            for entry in CODEX.source.entries(file)
+            if isinstance(entry, Entry) and isinstance(entry.event, AssistantReply)
+        ]
+        counted = {reply.message_id: reply.usage for reply in replies if reply.usage}
+        assert counted == {row.message_id: Usage(*row[3:9]) for row in rows}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_running_totals_alone_give_the_same_usage(case, tmp_path):
+    home = home_of(tmp_path, case)
+
+    edit_lines(home, lambda record: None if record["type"] == "token_usage_record" else record)
+
+    assert total_usage(home) == wire_usage(case)
+
+
+@pytest.mark.parametrize("case", ["0.166.0/multi-turn-tools", "0.166.0/fork-and-resume"])
+def test_records_alone_give_the_same_usage(case, tmp_path):
+    home = home_of(tmp_path, case)
+    is_event = {"type": "token_count"}.items()
+
+    edit_lines(home, lambda record: None if is_event <= record["payload"].items() else record)
+
+    assert total_usage(home) == wire_usage(case)
+    assert all(len(session.steps) for session in read_archive(home).iter_sessions())
+
+
+def test_counts_after_compaction_are_an_estimate_and_not_a_call(tmp_path):
+    (file,) = CODEX.find([str(home_of(tmp_path, "0.166.0/compaction-auto"))]).files
+    (session,) = read_archive(tmp_path).iter_sessions()
+
+    assert [row.input_tokens for row in count_rows([file]).values()] == [80_000, 5_953, 10_218]
+    notes = [item for item in session.turns[0].items if getattr(item, "kind", None)]
+    assert [(note.kind, note.text) for note in notes] == [
+        (NoteKind.COMPACTION, "context compacted (auto), from 80,050 tokens")
+    ]
+
+
+def test_a_paginated_fork_counts_without_its_parent(tmp_path):
+    home = home_of(tmp_path, "0.166.0/forked-session")
+
+    assert total_usage(home) == Usage(10_769, 46)  # its running total includes 52,016 of the parent
+
+
+def test_a_copied_history_keeps_the_names_of_its_responses(tmp_path):
+    parent, fork = CODEX.find([str(home_of(tmp_path, "0.140.0/legacy-fork"))]).files
+
+    shared = count_rows([parent]).keys() & count_rows([fork]).keys()
+
+    assert len(shared) == 3
+    assert len(count_rows([parent])) == 4
+    assert len(count_rows([fork])) == 5
+
+
+def test_a_history_copied_without_records_of_usage_counts_once(tmp_path):
+    parent, fork = CODEX.find([str(home_of(tmp_path, "0.166.0/fork-and-resume"))]).files
+    lines = Path(parent.path).read_bytes().splitlines(keepends=True)
+    base = json.loads(Path(fork.path).read_bytes().partition(b"\n")[0])
+    base = base["payload"]["history_base"]["end_ordinal_exclusive"]
+    copied = [line for line in lines[:base] if b'"token_usage_record"' not in line]
+    first, *rest = Path(fork.path).read_bytes().splitlines(keepends=True)
+
+    Path(fork.path).write_bytes(b"".join([first, *copied, *rest]))
+
+    assert total_usage(tmp_path) == wire_usage("0.166.0/fork-and-resume")
+
+
+def test_turns_without_ids_are_told_apart_by_their_prompts(tmp_path):
+    home = home_of(tmp_path, "0.140.0/legacy-fork")
+
+    def remove_turn_id(record):
+        record["payload"].pop("turn_id", None)
+        return record
+
+    edit_lines(home, remove_turn_id)
+
+    assert total_usage(home) == wire_usage("0.140.0/legacy-fork")
+
+
+@pytest.mark.parametrize("case", MIGRATED)
+def test_a_migrated_rollout_is_the_same_session(case, tmp_path):
+    home, data = home_of(tmp_path / "codex", case), tmp_path / "data"
+    before = [(session.turns, session.subagents) for session in read_archive(home).iter_sessions()]
+    for session, recording in read_archive(home).recordings.items():
+        adopt_session_files(str(data), session, recording.files)
+
+    program = TOOLS / "codex" / "0.166.0" / "codex"
+    environment = {"HOME": str(tmp_path), "CODEX_HOME": str(home), "PATH": "/usr/bin:/bin"}
+    command = [program, "migrate-rollouts", "--apply"]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    for session, recording in read_archive(home).recordings.items():
+        adopt_session_files(str(data), session, recording.files)
+
+    assert all(b'"paginated"' in path.read_bytes() for path in home.rglob("rollout-*.jsonl"))
+    assert total_usage(home, data) == wire_usage(case)
+    after = [
+        (session.turns, session.subagents) for session in read_archive(home, data).iter_sessions()
+    ]
+    assert after == before
+
+
+def test_subagents_are_nested_under_the_call_that_started_them(tmp_path):
+    for case in ("0.166.0/subagent", "0.140.0/subagent-fork-context"):
+        (session,) = read_archive(home_of(tmp_path / case, case)).iter_sessions()
+        (subagent,) = session.subagents
+
+        assert subagent.tool_call_id == "call_spawn_1"
+        assert [step.content[0].text for step in subagent.turns[-1].steps if step.content] == [
+            "3 files."
+        ]
+        assert session.turns[0].steps[0].tool_calls[0].subagent == subagent.id
+
+
+def test_a_subagent_of_a_subagent_belongs_to_the_session_at_the_top(tmp_path):
+    meta = {"type": "session_meta", "payload": {"id": "c", "source": {"subagent": {}}}}
+    meta["payload"]["source"]["subagent"]["thread_spawn"] = {"parent_thread_id": "b"}
+    names = {"a": None, "b": "a", "c": "b"}
+    folder = tmp_path / "sessions" / "2026" / "01" / "02"
+    folder.mkdir(parents=True)
+    for name, parent in names.items():
+        meta["payload"]["source"]["subagent"]["thread_spawn"]["parent_thread_id"] = parent
+        text = json.dumps(meta) if parent else "{}"
+        (folder / f"rollout-2026-01-02T03-04-05-{name}.jsonl").write_text(f"{text}\n")
+
+    files = CODEX.find([str(tmp_path)]).files
+
+    assert [(file.session, file.subagent) for file in files] == [("a", ""), ("a", "b"), ("a", "c")]
+    assert CODEX.source.session_files(files[2]) == files
+
+
+def test_results_have_exit_codes_and_errors(tmp_path):
+    home = home_of(tmp_path, "0.166.0/cached-and-reasoning", "0.140.0/legacy-fork")
+    results = [
+        entry.event
+        for file in CODEX.find([str(home)]).files
+        for entry in CODEX.source.entries(file)
+        if isinstance(entry, Entry) and isinstance(entry.event, ToolResult)
+    ]
+
+    assert [(result.is_error, result.detail["exitCode"]) for result in results] == [
+        *[(True, 1), (True, 1)],  # `cat missing.txt`, and its copy in the fork
+        *[(False, 0), (False, 0)],
+    ]
+
+
+@pytest.mark.parametrize("case", ["0.140.0/approvals", "0.166.0/approvals"])
+def test_a_refused_command_is_denied(case, tmp_path):
+    (session,) = read_archive(home_of(tmp_path, case)).iter_sessions()
+
+    calls = [call for step in session.steps for call in step.tool_calls]
+
+    assert [call.permission_decision for call in calls] == ["deny", ""]
+    assert [call.is_error for call in calls] == [True, False]
+
+
+def test_the_name_that_a_person_gave_is_the_title_of_that_thread(tmp_path):
+    home = home_of(tmp_path, "0.166.0/approvals", "0.140.0/legacy-fork")
+    files = CODEX.find([str(home)]).files
+    names = [{"id": files[1].session, "thread_name": name} for name in ("Old", "My own title")]
+    for second, name in enumerate(names):
+        name["updated_at"] = f"2026-11-16T16:22:0{second}.321391091Z"
+
+    (home / "session_index.jsonl").write_text("".join(f"{json.dumps(name)}\n" for name in names))
+
+    titles = {session.id: session.title for session in read_archive(home).iter_sessions()}
+    assert [titles[file.session] for file in files] == [
+        *["The first prompt", "My own title", "Touch two files"]
+    ]
+
+
+def test_prompts_taken_back_are_rewound(tmp_path):
+    home = home_of(tmp_path, "0.140.0/legacy-fork")
+    (file, _) = CODEX.find([str(home)]).files
+    lines = Path(file.path).read_bytes().splitlines(keepends=True)
+    third = max(at for at, line in enumerate(lines) if b'"task_started"' in line)
+    event = {"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}}
+    event["timestamp"] = json.loads(lines[third])["timestamp"]
+
+    Path(file.path).write_bytes(
+        b"".join([*lines[:third], json.dumps(event).encode() + b"\n", *lines[third:]])
+    )
+
+    session = read_archive(home).read_session(file.session)
+    assert [turn.is_rewound for turn in session.turns] == [False, True, False]
+
+
+def test_one_file_of_a_thread_is_read(tmp_path):
+    home = home_of(tmp_path, "0.166.0/subagent")
+    (path, _) = sorted(home.rglob("rollout-*.jsonl"))
+    archived = home / "archived_sessions"
+    archived.mkdir()
+    shutil.copy(path, archived / path.name)
+    both = CODEX.find([str(home)])
+
+    path.unlink()
+    only_archived = total_usage(home)
+    packed = archived / f"{path.name}.zst"
+    packed.write_bytes(zstd.compress((archived / path.name).read_bytes()))
+    (archived / path.name).unlink()
+
+    assert [Path(file.path).parent.name for file in both.files] == ["16", "16"]
+    assert only_archived == total_usage(home) == wire_usage("0.166.0/subagent")
+    packed.write_bytes(packed.read_bytes()[:-40])
+    assert ["compression" in damage.reason for damage in CODEX.find([str(home)]).damage] == [True]
+
+
+def test_damage_is_read_around_and_reported(tmp_path):
+    home = home_of(tmp_path, "0.166.0/multi-turn-tools")
+    (path,) = home.rglob("rollout-*.jsonl")
+    first, *rest = path.read_bytes().splitlines(keepends=True)
+    strange = b'{"timestamp":"2026-11-15T07:15:30.000Z","type":"new_thing","payload":{"a":1}}\n'
+    long = b'{"timestamp":"","type":"world_state","payload":{"text":"%s"}}\n' % (b"x" * (20 << 20))
+    (path.parent / "rollout-odd.jsonl").write_text("{}\n")
+
+    path.write_bytes(b"".join([first, b'{"torn\n', strange, long, *rest, rest[-1][:50]]))
+
+    listing = CODEX.find([str(home)])
+    items = list(CODEX.source.entries(listing.files[0]))
+    unknown = [
+        item.event.kind for item in items if isinstance(getattr(item, "event", 0), UnknownRecord)
+    ]
+    assert [damage.path for damage in listing.damage] == [str(path.parent / "rollout-odd.jsonl")]
+    assert unknown == ["new_thing"]
+    assert len([item for item in items if isinstance(item, Damage)]) >= 2
+    assert total_usage(home) == wire_usage("0.166.0/multi-turn-tools")
+
+
+def test_a_file_that_grows_line_by_line_reads_as_one(tmp_path):
+    home = home_of(tmp_path, "0.166.0/fork-and-resume")
+    for path in sorted(home.rglob("rollout-*.jsonl")):
+        data = path.read_bytes()
+        expected = list(CODEX.source.entries(find_file(home, path)))
+        items, rows, end = [], {}, 0
+        for at in [at + 1 for at, byte in enumerate(data) if byte == ord("\n")]:
+            path.write_bytes(data[:at])
+            file = find_file(home, path)
+            items += [item for item in CODEX.source.entries(file, end) if isinstance(item, Entry)]
+            rows |= {row.message_id: row for row in CODEX.source.scan_usage(file, end).rows}
+            end = at
+
+        assert items == [item for item in expected if isinstance(item, Entry)]
+        assert rows == count_rows([find_file(home, path)])
+
+
+def find_file(home, path):
+    return next(file for file in CODEX.find([str(home)]).files if file.path == str(path))
+
+
+def test_our_copy_reads_the_same_after_the_agent_deleted_its_own(tmp_path):
+    home, data = home_of(tmp_path / "codex", *CASES), tmp_path / "data"
+    before = list(read_archive(home).iter_sessions())
+    usage = total_usage(home)
+    for session, recording in read_archive(home).recordings.items():
+        adopt_session_files(str(data), session, recording.files)
+
+    shutil.rmtree(home / "sessions")
+
+    after = {session.id: session for session in read_archive(home, data).iter_sessions()}
+    assert len(after) == len(before)
+    for session in before:
+        assert after[session.id].turns == session.turns
+        assert after[session.id].subagents == session.subagents
+    assert total_usage(home, data) == usage
+
+
+def test_listing_reads_the_head_of_each_file_only(tmp_path):
+    folder = tmp_path / "sessions" / "2026" / "01" / "02"
+    folder.mkdir(parents=True)
+    for number in range(300):
+        path = folder / f"rollout-2026-01-02T03-04-05-{number:04}.jsonl"
+        path.write_bytes(b'{"type":"session_meta","payload":{"source":"exec","base_instructions":"')
+        with path.open("r+b") as file:
+            file.truncate(1 << 30)  # sparse: a reader of whole lines would need minutes
+
+    assert len(CODEX.find([str(tmp_path)]).files) == 300
+
+
+def test_the_real_client_is_counted_exactly(tmp_path):
+    machine = make_machine(tmp_path, "codex")
+    look = {"usage": {"input": 700, "output": 80, "cache_read": 300, "reasoning": 25}}
+    look["blocks"] = [{"thinking": "Look."}, machine.shell_call("false")]
+    script = {"rules": [{"replies": [look, {"text": "It fails."}]}]}
+
+    run = machine.run(script, "Run it")
+
+    home = machine.home / ".codex"
+    (session,) = read_archive(home).iter_sessions()
+    assert total_usage(home) == sum((decode_usage(call.usage) for call in run.calls), Usage())
+    assert [call.is_error for step in session.steps for call in step.tool_calls] == [True]
+    assert session.steps[-1].content[0].text == "It fails."
+
+
+def test_harbor_accepts_every_trajectory(tmp_path):
+    archive = read_archive(home_of(tmp_path / "codex", *CASES))
+    for session in archive.iter_sessions():
+        known = archive.thread_contexts(session.id)
+        bundle = build_trajectory(session, AtifOptions("1.6"), known)
+        for path, body in bundle.iter_files():
+            (tmp_path / session.id / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / session.id / path).write_bytes(body)
+
+    files = sorted(tmp_path.glob("0*/**/*.json"))
+    errors = {path: errors for path, errors in validated("0.25.0", files).items() if errors}
+    assert (len(files) >= len(archive.recordings), errors) == (True, {})
