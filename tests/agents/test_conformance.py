@@ -25,10 +25,7 @@ from flightlog.model.entries import (
 from flightlog.model.errors import Damage, NotFound
 from flightlog.model.session import SessionFile, ToolCall
 from flightlog.sources.protocol import Fidelity
-<<<<<<< HEAD
 from flightlog.store.recordings.reader import is_virtual
-=======
->>>>>>> h-copilot
 from flightlog.views.session.edits import diffs_of_call
 from support import recordings
 from support.client_recordings import restore_database
