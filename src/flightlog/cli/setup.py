@@ -91,7 +91,7 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
         return _print_verification(report, as_json=as_json)
     kept: list[dict[str, Any]] = []
     if by_format:
-        from flightlog.setup.formats import check_formats, list_fidelity, tabulate_fidelity
+        from flightlog.setup.format_drift import check_formats, list_fidelity, tabulate_fidelity
 
         findings, kept = check_formats(runtime), list_fidelity()
     else:
