@@ -284,3 +284,22 @@ def test_runs_are_made_of_claude_codes_sessions_alone(machine, tmp_path):
 
     assert (refused.code, "is of tinker" in refused.err) == (2, True)
     assert SESSION not in {row["session"] for row in listed}
+
+
+def test_a_fork_in_another_directory_is_known_as_a_copy(machine, tmp_path):
+    write_session(tmp_path / "tinker")
+    own = {"type": "reply", "ms": 9_000, "id": "r9", "model": "m", "text": "own", "tokens": [1, 1]}
+    write_session(tmp_path / "b", own, session="tinker-0002")
+    more = {"FLIGHTLOG_AGENTS_DIRECTORIES": f"tinker={tmp_path}/b"}
+
+    fork = json.loads(run(tmp_path, "session", "export", "tinker-0002", "--atif", **more))
+    first = json.loads(run(tmp_path, "session", "export", SESSION, "--atif", **more))
+
+    def copies(trajectory):
+        steps = (step for step in trajectory["steps"] if step["source"] == "agent")
+        return [step.get("is_copied_context", False) for step in steps]
+
+    assert copies(fork) == [True, True, True, False]
+    assert copies(first) == [False, False, False]
+    total = run_json(tmp_path, "session", "usage", **more)["total"]
+    assert total["input_tokens"] == 381
