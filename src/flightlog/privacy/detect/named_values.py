@@ -274,16 +274,9 @@ def _first_candidate(text: bytes, near: tuple[TokenRule, ...]) -> Candidate | No
                 return hit
     # Many providers issue more kinds of keys than they document; this is the most frequent form.
     hit = _find_form(text, _USUAL_FORM, near[0]) or _find_random_value(text, near[0])
-    return None if hit is not None and _is_record_id(text[: hit.start]) else hit
-
-
-def _is_record_id(before: bytes) -> bool:
-    """Return whether the key of a value says that it is an id, and the provider is another field.
-
-    Agents write the provider beside the ids of their responses, sessions and subagents.
-    """
-    key = _ID_KEY.search(before)
-    return key is not None and _SECRET_ID.search(key.group()) is None
+    # Agents write the provider beside the ids of responses, sessions and subagents.
+    key = _ID_KEY.search(text[: hit.start]) if hit is not None else None
+    return hit if key is None or _SECRET_ID.search(key.group()) else None
 
 
 def _find_random_value(text: bytes, rule: TokenRule) -> Candidate | None:
