@@ -273,3 +273,14 @@ def test_retro_sees_what_its_commands_showed(repository):
 
     (outcome,) = (item for item in analysis["patterns"] if item["label"] == "tests failed")
     assert [item["address"] for item in outcome["evidence"]] == [f"{SESSION}#1.2"]
+
+
+def test_runs_are_made_of_claude_codes_sessions_alone(machine, tmp_path):
+    more = {"TINKER_HOME": f"{machine}/tinker"}
+    runs = ("--runs-dir", str(tmp_path))
+
+    refused = within(machine, "lab", "collect", SESSION, *runs, **more)
+    listed = run_json(machine, "lab", "collect", "--list", *runs)
+
+    assert (refused.code, "is of tinker" in refused.err) == (2, True)
+    assert SESSION not in {row["session"] for row in listed}

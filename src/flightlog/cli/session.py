@@ -129,9 +129,8 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
     )
     archive.usage_pipeline.save()
     is_part = parsed.turn or parsed.subagent
-    print_story(
-        render_passage(recorded, parsed, options) if is_part else render_session(recorded, options)
-    )
+    whole = render_session(recorded, options)
+    print_story(render_passage(recorded, parsed, options) if is_part else whole)
 
 
 @session.command(epilog="Example: flightlog session follow 2123f2df")
@@ -209,8 +208,7 @@ def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Search all sessions.
 
     WORDS match at their beginning, words of one or two letters and "quoted phrases" as a whole;
-    -WORD excludes. Filters: tool: model: file: project: agent: since: cost: (of the session, in
-    USD).
+    -WORD excludes. Filters: tool: model: file: project: agent: since: cost: (session, in USD).
     """
     from flightlog.archive.archive import open_archive
     from flightlog.archive.search import locate_results, parse_query
@@ -277,9 +275,7 @@ def export(
     if session_id is None or form == "parquet" or arguments["agent"]:
         raise click.UsageError("name a SESSION_ID, or use --all; Parquet and --agent need --all")
     if arguments["as_json"] and target is None:
-        raise click.UsageError(
-            "--json needs --output; to print the session as JSON use --format json"
-        )
+        raise click.UsageError("--json needs --output; to print the session use --format json")
     archive = open_archive(runtime)
     recorded = archive.read_session(parse_address(session_id).session)
     if atif:

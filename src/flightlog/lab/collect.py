@@ -165,11 +165,12 @@ class CollectResult(Struct, frozen=True):
 def collect_sessions(
     runtime: Runtime, address: str, runs_dir: Path, options: CollectOptions
 ) -> list[CollectResult]:
-    """Make runs from recorded sessions, newest first; existing runs stay unchanged."""
+    """Make runs from Claude Code's sessions, newest first; existing runs stay unchanged."""
     archive = _choose_archive(runtime, options.projects_dir)
     cwd = str(Path(runtime.cwd))
-    newest = sorted(archive.recordings.values(), key=lambda files: -files.changed_ms)
-    chosen = [archive.find_recording(parse_address(address).session)] if address else newest
+    own = (files for files in archive.recordings.values() if files.agent == AGENT_NAME)
+    newest = sorted(own, key=lambda files: -files.changed_ms)
+    chosen = [_find_own_recording(archive, address)] if address else newest
     rows: list[CollectResult] = []
     for recording in chosen:
         if options.limit is not None and len(rows) >= options.limit:
@@ -178,6 +179,16 @@ def collect_sessions(
             continue
         rows.append(_collect_session(runtime, archive, recording, runs_dir, write=options.write))
     return rows
+
+
+def _find_own_recording(archive: Archive, address: str) -> SessionFiles:
+    recording = archive.find_recording(parse_address(address).session)
+    if recording.agent != AGENT_NAME:
+        raise Invalid(
+            f"runs are made of Claude Code's sessions; {recording.session} is of {recording.agent}",
+            hint=f"flightlog session export {recording.session} --atif --output DIR",
+        )
+    return recording
 
 
 def _collect_session(
@@ -202,7 +213,7 @@ def _collect_session(
 def make_run_from_session(runtime: Runtime, address: str, runs_dir: Path) -> RunStore:
     """Return a run made from a recorded session with saved files; reuse an existing one."""
     archive = open_archive(runtime)
-    recording = archive.find_recording(parse_address(address).session)
+    recording = _find_own_recording(archive, address)
     session = archive.read_session(recording.session)
     saved = list(iter_snapshots(runtime, recording.session))
     hint = f"save its directory from the next session on: flightlog lab track {session.cwd}"
